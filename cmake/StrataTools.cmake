@@ -1,0 +1,80 @@
+# Compiler cache, linker, warnings, sanitizers, and the two functions that every room uses.
+
+find_program(STRATA_CCACHE ccache)
+if(STRATA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${STRATA_CCACHE})
+endif()
+
+include(CheckLinkerFlag)
+foreach(linker mold lld gold)
+  check_linker_flag(CXX -fuse-ld=${linker} STRATA_HAS_${linker})
+  if(STRATA_HAS_${linker})
+    add_link_options(-fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
+
+add_library(strata_flags INTERFACE)
+target_compile_options(strata_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
+                                              -ffunction-sections -fdata-sections)
+# Dead sections are dropped, so that a program carries only the rooms it uses.
+add_link_options(-Wl,--gc-sections)
+if(STRATA_SANITIZE)
+  add_compile_options(-fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${STRATA_SANITIZE})
+  if(STRATA_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+if(STRATA_BUILD_TESTS)
+  enable_testing()
+  find_package(GTest REQUIRED)
+endif()
+
+# strata_room(NAME rooms... DEPENDS libs...): a static library strata_NAME from every .cpp under the rooms, tests and
+# example programs aside. New files are picked up by the next build: adding an op touches one folder only.
+# Each *_test.cpp folder becomes the test program strata_ROOM_FOLDER_test.
+function(strata_room name)
+  cmake_parse_arguments(ARG "" "" "ROOMS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(sources)
+  foreach(room ${ARG_ROOMS})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${room}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cpp$")
+  add_library(strata_${name} STATIC ${sources})
+  add_library(Strata::${name} ALIAS strata_${name})
+  set_target_properties(strata_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(strata_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                                   $<INSTALL_INTERFACE:include>)
+  target_compile_features(strata_${name} PUBLIC cxx_std_20)
+  target_link_libraries(strata_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:strata_flags> ${ARG_PRIVATE_DEPENDS})
+  # Kernels are loops: let the compiler unroll and vectorise them.
+  set(kernels ${sources})
+  list(FILTER kernels INCLUDE REGEX "_cpu\\.cpp$")
+  set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+  if(STRATA_BUILD_TESTS)
+    strata_tests(${name} ${tests})
+  endif()
+endfunction()
+
+# strata_tests(NAME files...): one test program per folder, run by ctest as one test each.
+function(strata_tests name)
+  set(folders)
+  foreach(test ${ARGN})
+    get_filename_component(folder ${test} DIRECTORY)
+    string(REPLACE "/" "_" id ${folder})
+    list(APPEND folders ${id})
+    list(APPEND files_${id} ${test})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(id ${folders})
+    add_executable(test_${id} ${files_${id}})
+    target_link_libraries(test_${id} PRIVATE strata_flags $<LINK_LIBRARY:WHOLE_ARCHIVE,strata_${name}> GTest::gtest GTest::gtest_main)
+    add_test(NAME ${id} COMMAND test_${id})
+    set_tests_properties(${id} PROPERTIES TIMEOUT 1200 ENVIRONMENT "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  endforeach()
+endfunction()
