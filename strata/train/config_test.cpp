@@ -142,12 +142,15 @@ std::string mutate(std::string s, std::mt19937& rng) {
   for (int i = 0; i < edits && !s.empty(); ++i) {
     const size_t at = rng() % s.size();
     const size_t n = std::min<size_t>(rng() % 20, s.size() - at);
-    switch (rng() % 5) {
+    switch (rng() % 8) {
       case 0: s[at] = static_cast<char>(rng()); break;
       case 1: s.erase(at, n); break;
       case 2: s.insert(at, s.substr(at, n)); break;
       case 3: s.insert(at, kPieces[rng() % std::size(kPieces)]); break;
       case 4: s.replace(at, n, kPieces[rng() % std::size(kPieces)]); break;
+      default:  // another number
+        if (const size_t digit = s.find_first_of("0123456789", at); digit != std::string::npos)
+          s[digit] = static_cast<char>('0' + rng() % 10);
     }
   }
   return s;
