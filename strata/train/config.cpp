@@ -10,11 +10,24 @@
 #include <utility>
 
 #include <fmt/format.h>
-#define TOML_ENABLE_FORMATTERS 0
-#include <toml++/toml.h>
 
 #include "strata/core/error.h"
 #include "strata/train/text_file.h"
+
+// toml++ asserts things about its input that some malformed texts break (and, without assertions, lets the compiler
+// assume them). Here a failed assertion refuses the text, in every kind of build.
+#pragma push_macro("NDEBUG")
+#pragma GCC diagnostic push
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wterminate"
+#endif
+#undef NDEBUG
+#define TOML_ASSERT(condition) \
+  ((condition) ? void() : throw ::strata::ValueError("config", "malformed TOML"))
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+#pragma GCC diagnostic pop
+#pragma pop_macro("NDEBUG")
 
 namespace strata {
 namespace {
@@ -22,7 +35,7 @@ namespace {
 constexpr std::string_view kOp = "config";
 constexpr size_t kMaxBytes = 1 << 20;
 // toml++ recurses once per table of a dotted key.
-constexpr std::ptrdiff_t kMaxDotsPerLine = 200;
+constexpr int kMaxDotsPerLine = 200;
 
 /// Where each key was set: "gpt.toml:3" or "--set".
 using Origins = std::map<std::string_view, std::string>;
@@ -277,23 +290,59 @@ std::string basic_string(std::string_view text) {
   return s + '"';
 }
 
+// Refuses what TOML forbids anyway and toml++ does not survive: very long dotted keys, bytes that are not UTF-8, and
+// characters past ASCII outside of quotes and comments.
+void check_lines(std::string_view text, std::string_view source) {
+  int line = 1;
+  const auto refuse = [&](const char* why) { fail(fmt::format("{}:{}", source, line), why); };
+  std::string_view quote;  // what ends the string that we are in
+  bool comment = false;
+  int dots = 0;
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    const char c = rest[0];
+    const size_t n = utf8_length(rest);
+    if (n == 0) refuse("not UTF-8");
+    if (n > 1 && quote.empty() && !comment) refuse("characters other than ASCII belong in quotes");
+    if (c == '.' && ++dots > kMaxDotsPerLine) refuse("too many dots in one line");
+    size_t step = n;
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      comment = false;
+      if (quote.size() == 1) quote = {};  // an error, which the parser words better
+    } else if (comment) {
+      // to the end of the line
+    } else if (!quote.empty()) {
+      if (quote[0] == '"' && c == '\\' && rest.size() > 1 && rest[1] > ' ') {
+        step = 2;
+      } else if (rest.starts_with(quote)) {
+        step = quote.size();
+        quote = {};
+      }
+    } else if (c == '#') {
+      comment = true;
+    } else if (c == '"' || c == '\'') {
+      const std::string_view triple = c == '"' ? "\"\"\"" : "'''";
+      quote = rest.starts_with(triple) ? triple : triple.substr(0, 1);
+      step = quote.size();
+    }
+    i += step;
+  }
+}
+
 void parse_into(TrainConfig& c, std::string_view text, std::string_view source, Origins& origins) {
   if (text.size() > kMaxBytes)
     fail(std::string(source), fmt::format("{} bytes is too long for a configuration, the limit is {}", text.size(), kMaxBytes));
-  std::string_view rest = text;
-  for (int line = 1; !rest.empty(); ++line) {
-    const size_t n = std::min(rest.find('\n'), rest.size());
-    const std::string_view head = rest.substr(0, n);
-    if (std::count(head.begin(), head.end(), '.') > kMaxDotsPerLine)
-      fail(fmt::format("{}:{}", source, line), "too many dots in one line");
-    rest.remove_prefix(std::min(n + 1, rest.size()));
-  }
+  check_lines(text, source);
 
   toml::table root;
   try {
     root = toml::parse(text, source);
   } catch (const toml::parse_error& e) {
     fail(fmt::format("{}:{}:{}", source, e.source().begin.line, e.source().begin.column), std::string(e.description()));
+  } catch (const ValueError&) {
+    fail(std::string(source), "malformed TOML, probably a value that ends too early");
   }
   for (const auto& [section, node] : root) {
     const std::string at = fmt::format("{}:{}", source, section.source().begin.line);

@@ -1,5 +1,7 @@
 #include "strata/train/config.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <set>
 
@@ -92,6 +94,19 @@ TEST(Config, MessagesSayWhereAndWhat) {
   EXPECT_TRUE(of("[model\n").starts_with("gpt.toml:1:")) << of("[model\n");
 }
 
+TEST(Config, CharactersPastAsciiStandInQuotesAndComments) {
+  EXPECT_EQ(parse_config("# é\n[data]\npath = \"é\" # ü\n").data.path, "é");
+  EXPECT_EQ(parse_config("[data]\npath = 'a\\' # \"é").data.path, "a\\");
+  EXPECT_EQ(parse_config("[data]\npath = \"a\\\"é\"").data.path, "a\"é");
+  EXPECT_EQ(parse_config("[data]\npath = \"\"\"\na\"é\"\"\"").data.path, "a\"é");
+  const auto of = [](const char* text) { return message([&] { parse_config(text, "f"); }); };
+  EXPECT_EQ(of("[model]\nläyers = 3"), "f:2: characters other than ASCII belong in quotes");
+  EXPECT_EQ(of("[model]\n# \xff"), "f:2: not UTF-8");
+  // toml++ asserts on these two.
+  EXPECT_THROW(parse_config("[train]\nstrain\xd2\x94 = 5000"), Error);
+  EXPECT_THROW(parse_config("[model]\ndim = 1979-05-27 "), Error);
+}
+
 TEST(Config, TextThatNestsTooDeepIsRefused) {
   std::string deep = "[model]\n";
   for (int i = 0; i < 100000; ++i) deep += "a.";
@@ -103,6 +118,17 @@ TEST(Config, TextThatNestsTooDeepIsRefused) {
 TEST(Config, FilesThatCannotBeRead) {
   EXPECT_NE(message([] { load_config("/nonexistent.toml"); }).find("No such file"), std::string::npos);
   EXPECT_NE(message([] { load_config("/tmp"); }).find("directory"), std::string::npos);
+}
+
+TEST(Config, TheShippedFilesAreValid) {
+  const char* source = std::getenv("STRATA_SOURCE_DIR");
+  if (source == nullptr) GTEST_SKIP() << "STRATA_SOURCE_DIR is not set; ctest sets it";
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(source) + "/configs")) {
+    EXPECT_NO_THROW(load_config(entry.path().string())) << entry.path();
+    ++count;
+  }
+  EXPECT_GE(count, 2);
 }
 
 TEST(Config, WrittenTextReadsBackTheSame) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -18,27 +17,6 @@ struct Close {
   void operator()(std::FILE* f) const { std::fclose(f); }
 };
 using File = std::unique_ptr<std::FILE, Close>;
-
-// Bytes of the well-formed sequence at the start of `s` (Unicode, table 3-7), or 0.
-size_t utf8_length(std::string_view s) {
-  const auto at = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return 1;
-  size_t n = 0;
-  unsigned char low = 0x80, high = 0xbf;  // limits of the second byte
-  if (first >= 0xc2 && first <= 0xdf) n = 2;
-  if (first >= 0xe0 && first <= 0xef) n = 3;
-  if (first >= 0xf0 && first <= 0xf4) n = 4;
-  if (first == 0xe0) low = 0xa0;
-  if (first == 0xed) high = 0x9f;
-  if (first == 0xf0) low = 0x90;
-  if (first == 0xf4) high = 0x8f;
-  if (n == 0 || s.size() < n || at(1) < low || at(1) > high) return 0;
-  for (size_t i = 2; i < n; ++i)
-    if (at(i) < 0x80 || at(i) > 0xbf) return 0;
-  return n;
-}
-
 }  // namespace
 
 std::string read_text_file(const std::string& path, size_t limit) {
@@ -67,6 +45,26 @@ void write_text_file(const std::string& path, std::string_view text) {
     ::unlink(temporary.c_str());
     throw IoError("write", cat("cannot write '", path, "': ", std::strerror(error)));
   }
+}
+
+// Unicode, table 3-7.
+size_t utf8_length(std::string_view s) {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned char first = at(0);
+  if (first < 0x80) return 1;
+  size_t n = 0;
+  unsigned char low = 0x80, high = 0xbf;  // limits of the second byte
+  if (first >= 0xc2 && first <= 0xdf) n = 2;
+  if (first >= 0xe0 && first <= 0xef) n = 3;
+  if (first >= 0xf0 && first <= 0xf4) n = 4;
+  if (first == 0xe0) low = 0xa0;
+  if (first == 0xed) high = 0x9f;
+  if (first == 0xf0) low = 0x90;
+  if (first == 0xf4) high = 0x8f;
+  if (n == 0 || s.size() < n || at(1) < low || at(1) > high) return 0;
+  for (size_t i = 2; i < n; ++i)
+    if (at(i) < 0x80 || at(i) > 0xbf) return 0;
+  return n;
 }
 
 std::string valid_utf8(std::string_view text) {

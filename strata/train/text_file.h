@@ -14,6 +14,9 @@ std::string read_text_file(const std::string& path, size_t limit = static_cast<s
 /// Throws IoError (no such folder, disk full).
 void write_text_file(const std::string& path, std::string_view text);
 
+/// Bytes of the valid UTF-8 sequence at the start of `text`, which is not empty; 0 where there is none.
+size_t utf8_length(std::string_view text);
+
 /// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
