@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
   try {
     const int status = run(argc, argv);
     // A full disk or a closed pipe shows when the last of the output is written.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) return complain("cannot write to the standard output", kFailure);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      return complain("cannot write to the standard output", kFailure);
     return status;
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kFailure);

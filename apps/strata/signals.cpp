@@ -38,6 +38,8 @@ StopOnSignal::~StopOnSignal() {
   ::sigaction(SIGTERM, &g_outer_term, nullptr);
 }
 
-bool StopOnSignal::stop_requested() { return g_stop != 0; }
+bool StopOnSignal::stop_requested() {
+  return g_stop != 0;
+}
 
 }  // namespace strata::cli

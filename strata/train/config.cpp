@@ -22,8 +22,7 @@
 #pragma GCC diagnostic ignored "-Wterminate"
 #endif
 #undef NDEBUG
-#define TOML_ASSERT(condition) \
-  ((condition) ? void() : throw ::strata::ValueError("config", "malformed TOML"))
+#define TOML_ASSERT(condition) ((condition) ? void() : throw ::strata::ValueError("config", "malformed TOML"))
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
@@ -42,20 +41,28 @@ using Origins = std::map<std::string_view, std::string>;
 
 std::string_view type_name(ConfigType t) {
   switch (t) {
-    case ConfigType::integer: return "an integer";
-    case ConfigType::number: return "a number";
-    case ConfigType::boolean: return "true or false";
-    case ConfigType::text: break;
+    case ConfigType::integer:
+      return "an integer";
+    case ConfigType::number:
+      return "a number";
+    case ConfigType::boolean:
+      return "true or false";
+    case ConfigType::text:
+      break;
   }
   return "a text";
 }
 
 std::string_view short_type_name(ConfigType t) {
   switch (t) {
-    case ConfigType::integer: return "int";
-    case ConfigType::number: return "float";
-    case ConfigType::boolean: return "bool";
-    case ConfigType::text: break;
+    case ConfigType::integer:
+      return "int";
+    case ConfigType::number:
+      return "float";
+    case ConfigType::boolean:
+      return "bool";
+    case ConfigType::text:
+      break;
   }
   return "text";
 }
@@ -92,7 +99,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string_view leaf(std::string_view name) { return name.substr(name.find('.') + 1); }
+std::string_view leaf(std::string_view name) {
+  return name.substr(name.find('.') + 1);
+}
 
 [[noreturn]] void fail_unknown(const std::string& origin, std::string_view name) {
   std::string hint = "; strata train --help lists the keys";
@@ -120,16 +129,16 @@ T& field(TrainConfig& c, const ConfigKey& key) {
   return *static_cast<T*>(key.field(c));
 }
 
-std::string plain(double v) { return fmt::format("{}", v); }
+std::string plain(double v) {
+  return fmt::format("{}", v);
+}
 
 void check_range(const std::string& origin, const ConfigKey& key, double v) {
   if (v >= key.min && v <= key.max) return;  // false for NaN
   // Counts read better without an exponent.
-  const auto bound = [&](double b) {
-    return key.type == ConfigType::integer ? fmt::format("{:.0f}", b) : plain(b);
-  };
-  fail(origin, fmt::format("{} = {} is out of range, allowed is {} to {}", key.name, bound(v), bound(key.min),
-                           bound(key.max)));
+  const auto bound = [&](double b) { return key.type == ConfigType::integer ? fmt::format("{:.0f}", b) : plain(b); };
+  fail(origin,
+       fmt::format("{} = {} is out of range, allowed is {} to {}", key.name, bound(v), bound(key.min), bound(key.max)));
 }
 
 bool has_word(std::string_view words, std::string_view word) {
@@ -259,13 +268,15 @@ void check_together(const TrainConfig& c, const Origins& origins) {
          fmt::format("model.kv_heads = {} does not divide model.heads = {}", m.kv_heads, m.heads));
   if (m.family == "llama" && (m.dim / m.heads) % 2 != 0)
     fail(blame({"model.heads", "model.dim", "model.family"}),
-         fmt::format("rotary positions turn pairs of numbers, but model.dim / model.heads = {} is odd", m.dim / m.heads));
+         fmt::format("rotary positions turn pairs of numbers, but model.dim / model.heads = {} is odd",
+                     m.dim / m.heads));
   if (c.data.tokenizer == "byte" && m.vocab != 0 && m.vocab < 256)
     fail(blame({"model.vocab", "data.tokenizer"}),
          fmt::format("model.vocab = {} is less than the 256 tokens of the byte tokenizer", m.vocab));
   if (c.data.tokenizer == "bpe" && m.vocab < 257)
     fail(blame({"data.tokenizer", "model.vocab"}),
-         fmt::format("data.tokenizer = bpe wants model.vocab of at least 257 (256 bytes and one pair), got {}", m.vocab));
+         fmt::format("data.tokenizer = bpe wants model.vocab of at least 257 (256 bytes and one pair), got {}",
+                     m.vocab));
   if (c.optim.nesterov && c.optim.momentum == 0)
     fail(blame({"train.nesterov", "train.momentum"}), "train.nesterov wants train.momentum above 0");
 }
@@ -333,7 +344,8 @@ void check_lines(std::string_view text, std::string_view source) {
 
 void parse_into(TrainConfig& c, std::string_view text, std::string_view source, Origins& origins) {
   if (text.size() > kMaxBytes)
-    fail(std::string(source), fmt::format("{} bytes is too long for a configuration, the limit is {}", text.size(), kMaxBytes));
+    fail(std::string(source),
+         fmt::format("{} bytes is too long for a configuration, the limit is {}", text.size(), kMaxBytes));
   check_lines(text, source);
 
   toml::table root;
@@ -351,7 +363,8 @@ void parse_into(TrainConfig& c, std::string_view text, std::string_view source, 
       if (!node.is_table()) fail_unknown(at, section.str());
       fail(at, fmt::format("unknown section {}; the sections are [model], [data] and [train]", quoted(section.str())));
     }
-    if (!node.is_table()) fail(at, fmt::format("{} is a section: write [{}] above its keys", section.str(), section.str()));
+    if (!node.is_table())
+      fail(at, fmt::format("{} is a section: write [{}] above its keys", section.str(), section.str()));
     for (const auto& [name, value] : *node.as_table()) {
       const std::string origin = fmt::format("{}:{}", source, name.source().begin.line);
       const ConfigKey& key = find_key(origin, fmt::format("{}.{}", section.str(), name.str()));
@@ -392,10 +405,14 @@ std::string value_text(const TrainConfig& config, const ConfigKey& key) {
   // The table's accessors give a mutable field; nothing is written here.
   auto& c = const_cast<TrainConfig&>(config);
   switch (key.type) {
-    case ConfigType::integer: return fmt::format("{}", field<int64_t>(c, key));
-    case ConfigType::number: return plain(field<double>(c, key));
-    case ConfigType::boolean: return field<bool>(c, key) ? "true" : "false";
-    case ConfigType::text: break;
+    case ConfigType::integer:
+      return fmt::format("{}", field<int64_t>(c, key));
+    case ConfigType::number:
+      return plain(field<double>(c, key));
+    case ConfigType::boolean:
+      return field<bool>(c, key) ? "true" : "false";
+    case ConfigType::text:
+      break;
   }
   return basic_string(field<std::string>(c, key));
 }
@@ -422,7 +439,8 @@ std::string config_help(int width) {
     value_width = std::max(value_width, value_text(defaults, key).size());
   }
   const size_t indent = 2 + name_width + 2 + 5 + 2 + value_width + 2;
-  const size_t room = std::max<size_t>(30, static_cast<size_t>(std::max(width, 0)) > indent ? static_cast<size_t>(width) - indent : 0);
+  const size_t room =
+      std::max<size_t>(30, static_cast<size_t>(std::max(width, 0)) > indent ? static_cast<size_t>(width) - indent : 0);
   std::string s, section;
   for (const ConfigKey& key : config_keys()) {
     const std::string in(key.name.substr(0, key.name.find('.')));
@@ -454,7 +472,8 @@ std::string config_markdown() {
   for (const ConfigKey& key : config_keys()) {
     std::string doc(key.doc);
     if (!key.choices.empty()) doc += fmt::format(" One of: {}.", key.choices);
-    s += fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, short_type_name(key.type), value_text(defaults, key), doc);
+    s +=
+        fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, short_type_name(key.type), value_text(defaults, key), doc);
   }
   return s;
 }

@@ -88,11 +88,11 @@ enum class ConfigType { integer, number, boolean, text };
 
 /// One key: the parser, the help, the reference page and the writer read the same row.
 struct ConfigKey {
-  std::string_view name;     ///< "model.layers", as in a TOML file's section and key
+  std::string_view name;  ///< "model.layers", as in a TOML file's section and key
   ConfigType type;
-  std::string_view doc;      ///< one sentence
-  std::string_view choices;  ///< for text: the words allowed, separated by spaces; empty for any text
-  double min = 0, max = 0;   ///< for integer and number: the range allowed, both ends included
+  std::string_view doc;          ///< one sentence
+  std::string_view choices;      ///< for text: the words allowed, separated by spaces; empty for any text
+  double min = 0, max = 0;       ///< for integer and number: the range allowed, both ends included
   void* (*field)(TrainConfig&);  ///< the int64_t, double, bool or std::string that it sets
 };
 
@@ -101,7 +101,8 @@ std::span<const ConfigKey> config_keys();
 
 /// The settings of a TOML text, defaults where it is silent, then `overrides` ("model.layers=6") on top.
 /// `source` names the text in messages ("gpt.toml:3: ..."). Throws ValueError for a syntax error, an unknown key
-/// (with the nearest known one), a wrong type, a value out of range, and settings that do not fit together. Never crashes, whatever the text.
+/// (with the nearest known one), a wrong type, a value out of range, and settings that do not fit together. Never
+/// crashes, whatever the text.
 TrainConfig parse_config(std::string_view toml, std::string_view source = "config",
                          const std::vector<std::string>& overrides = {});
 

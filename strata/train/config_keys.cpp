@@ -71,8 +71,7 @@ constexpr ConfigKey kKeys[] = {
      optim<&O::schedule>},
     {"train.warmup", kInteger, "Steps of linear warm-up.", "", 0, kCount, optim<&O::warmup>},
     {"train.min_lr", kNumber, "Learning rate at the end, as a fraction of lr.", "", 0, 1, optim<&O::min_lr>},
-    {"train.decay_fraction", kNumber, "Part of the steps over which wsd decays.", "", 0, 1,
-     optim<&O::decay_fraction>},
+    {"train.decay_fraction", kNumber, "Part of the steps over which wsd decays.", "", 0, 1, optim<&O::decay_fraction>},
     {"train.weight_decay", kNumber, "Decoupled decay of matrices (norms and biases have none).", "", 0, 100,
      optim<&O::weight_decay>},
     {"train.beta1", kNumber, "Decay of the first moment (adam, adamw, lion).", "", 0, 0.9999999, optim<&O::beta1>},
@@ -98,6 +97,8 @@ constexpr ConfigKey kKeys[] = {
 
 }  // namespace
 
-std::span<const ConfigKey> config_keys() { return kKeys; }
+std::span<const ConfigKey> config_keys() {
+  return kKeys;
+}
 
 }  // namespace strata

@@ -57,8 +57,9 @@ seed = 7
 }
 
 TEST(Config, OverridesWinOverTheFile) {
-  const TrainConfig c = parse_config("[model]\nlayers = 2", "f", {"model.layers=3", "train.dtype=bf16", "train.lr = 1e-2",
-                                                                  "train.sample_prompt=\"a\\nb\"", "data.path=/x = y"});
+  const TrainConfig c = parse_config(
+      "[model]\nlayers = 2", "f",
+      {"model.layers=3", "train.dtype=bf16", "train.lr = 1e-2", "train.sample_prompt=\"a\\nb\"", "data.path=/x = y"});
   EXPECT_EQ(c.model.layers, 3);
   EXPECT_EQ(c.dtype, "bf16");
   EXPECT_EQ(c.optim.lr, 1e-2);
@@ -161,19 +162,31 @@ TEST(Config, TheTableIsWholeAndWithoutRepeats) {
 
 // Text with a few random edits: bytes flipped, cut, doubled, replaced by pieces that matter to TOML.
 std::string mutate(std::string s, std::mt19937& rng) {
-  static const char* kPieces[] = {"=",     "[",     "]",    "[[",   "\"\"\"", "'''",  "\n",     "{",    "}",        ".",
-                                  "nan",   "-inf",  "1e999", "0x",  "\\u0000", "\xff", "\xc3",   "#",    ",",        "-1",
-                                  "99999999999999999999", "true", "1979-05-27", "model", "heads = 0\n", "\r",  "\\"};
+  static const char* kPieces[] = {
+      "=",       "[",          "]",     "[[",          "\"\"\"", "'''",   "\n",
+      "{",       "}",          ".",     "nan",         "-inf",   "1e999", "0x",
+      "\\u0000", "\xff",       "\xc3",  "#",           ",",      "-1",    "99999999999999999999",
+      "true",    "1979-05-27", "model", "heads = 0\n", "\r",     "\\"};
   const int edits = 1 + static_cast<int>(rng() % 3);
   for (int i = 0; i < edits && !s.empty(); ++i) {
     const size_t at = rng() % s.size();
     const size_t n = std::min<size_t>(rng() % 20, s.size() - at);
     switch (rng() % 8) {
-      case 0: s[at] = static_cast<char>(rng()); break;
-      case 1: s.erase(at, n); break;
-      case 2: s.insert(at, s.substr(at, n)); break;
-      case 3: s.insert(at, kPieces[rng() % std::size(kPieces)]); break;
-      case 4: s.replace(at, n, kPieces[rng() % std::size(kPieces)]); break;
+      case 0:
+        s[at] = static_cast<char>(rng());
+        break;
+      case 1:
+        s.erase(at, n);
+        break;
+      case 2:
+        s.insert(at, s.substr(at, n));
+        break;
+      case 3:
+        s.insert(at, kPieces[rng() % std::size(kPieces)]);
+        break;
+      case 4:
+        s.replace(at, n, kPieces[rng() % std::size(kPieces)]);
+        break;
       default:  // another number
         if (const size_t digit = s.find_first_of("0123456789", at); digit != std::string::npos)
           s[digit] = static_cast<char>('0' + rng() % 10);

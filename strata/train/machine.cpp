@@ -50,10 +50,10 @@ void for_each_pair(std::string_view text, char separator, Visit&& visit) {
 
 void read_cpu(MachineInfo& info) {
   // What matters to tensor kernels, as /proc/cpuinfo spells it.
-  static constexpr std::string_view kFeatures[] = {"sse4_2",      "avx",         "f16c",       "fma",      "avx2",
-                                                   "avx_vnni",    "avx512f",     "avx512bw",   "avx512vl", "avx512_vnni",
-                                                   "avx512_bf16", "avx512_fp16", "amx_tile",   "amx_bf16", "amx_int8",
-                                                   "asimd",       "sve",         "sve2",       "bf16",     "i8mm"};
+  static constexpr std::string_view kFeatures[] = {"sse4_2",      "avx",         "f16c",     "fma",      "avx2",
+                                                   "avx_vnni",    "avx512f",     "avx512bw", "avx512vl", "avx512_vnni",
+                                                   "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
+                                                   "asimd",       "sve",         "sve2",     "bf16",     "i8mm"};
   std::set<std::pair<std::string, std::string>> cores;
   std::string socket;
   for_each_pair(system_file("/proc/cpuinfo"), ':', [&](std::string_view key, std::string_view value) {
@@ -68,8 +68,9 @@ void read_cpu(MachineInfo& info) {
   });
   info.cores = static_cast<int>(cores.size());
   cpu_set_t allowed;
-  info.cpus = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed)
-                                                                    : static_cast<int>(std::thread::hardware_concurrency());
+  info.cpus = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0
+                  ? CPU_COUNT(&allowed)
+                  : static_cast<int>(std::thread::hardware_concurrency());
   if (info.cores == 0) info.cores = info.cpus;
   info.threads = num_threads();
   const int64_t targets = hwy::SupportedTargets();

@@ -7,9 +7,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
 #include "strata/train/text_file.h"
@@ -21,12 +21,9 @@ constexpr struct {
   const char* name;
   double StepMetrics::*field;
 } kNumbers[] = {
-    {"loss", &StepMetrics::loss},
-    {"lr", &StepMetrics::lr},
-    {"grad_norm", &StepMetrics::grad_norm},
-    {"tokens_per_s", &StepMetrics::tokens_per_s},
-    {"elapsed_s", &StepMetrics::elapsed_s},
-    {"valid_loss", &StepMetrics::valid_loss},
+    {"loss", &StepMetrics::loss},           {"lr", &StepMetrics::lr},
+    {"grad_norm", &StepMetrics::grad_norm}, {"tokens_per_s", &StepMetrics::tokens_per_s},
+    {"elapsed_s", &StepMetrics::elapsed_s}, {"valid_loss", &StepMetrics::valid_loss},
 };
 
 std::optional<StepMetrics> parse_line(std::string_view line) {
@@ -94,7 +91,9 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : pat
   }
 }
 
-MetricsWriter::~MetricsWriter() { ::close(fd_); }
+MetricsWriter::~MetricsWriter() {
+  ::close(fd_);
+}
 
 void MetricsWriter::write(const StepMetrics& metrics) {
   const std::string line = to_json(metrics) + '\n';
@@ -116,6 +115,8 @@ std::vector<StepMetrics> parse_metrics(std::string_view text, std::string_view s
   return steps;
 }
 
-std::vector<StepMetrics> read_metrics(const std::string& path) { return parse_metrics(read_text_file(path), path); }
+std::vector<StepMetrics> read_metrics(const std::string& path) {
+  return parse_metrics(read_text_file(path), path);
+}
 
 }  // namespace strata

@@ -27,8 +27,13 @@ class MetricsTest : public ::testing::Test {
   void write_steps(int64_t first, int64_t last, int64_t resume) const {
     MetricsWriter log(path_, resume);
     for (int64_t i = first; i <= last; ++i)
-      log.write({.step = i, .loss = 5.0 / static_cast<double>(i), .lr = 1e-3, .grad_norm = 0.5, .tokens_per_s = 1e4,
-                 .elapsed_s = 0.1 * static_cast<double>(i), .tokens = 2048 * i});
+      log.write({.step = i,
+                 .loss = 5.0 / static_cast<double>(i),
+                 .lr = 1e-3,
+                 .grad_norm = 0.5,
+                 .tokens_per_s = 1e4,
+                 .elapsed_s = 0.1 * static_cast<double>(i),
+                 .tokens = 2048 * i});
   }
   void append(std::string_view text) const { std::ofstream(path_, std::ios::app) << text; }
 
@@ -38,7 +43,13 @@ class MetricsTest : public ::testing::Test {
 TEST_F(MetricsTest, WritesAndReadsBack) {
   {
     MetricsWriter log(path_);
-    log.write({.step = 1, .loss = 5.25, .lr = 1e-3, .grad_norm = 2, .tokens_per_s = 1e4, .elapsed_s = 0.5, .tokens = 64,
+    log.write({.step = 1,
+               .loss = 5.25,
+               .lr = 1e-3,
+               .grad_norm = 2,
+               .tokens_per_s = 1e4,
+               .elapsed_s = 0.5,
+               .tokens = 64,
                .valid_loss = 5.5});
     log.write({.step = 2, .loss = NAN});
     // Nothing is held back until the file is closed.
@@ -110,8 +121,8 @@ TEST_F(MetricsTest, TextFilesAreReplacedWholeOrNotAtAll) {
 TEST(Utf8, OnlyInvalidBytesAreReplaced) {
   EXPECT_EQ(valid_utf8("aé€😀\n"), "aé€😀\n");
   EXPECT_EQ(valid_utf8("a\xff\x62"), "a\xef\xbf\xbd\x62");
-  EXPECT_EQ(valid_utf8("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");              // cut short
-  EXPECT_EQ(valid_utf8("\xc0\x80"), "\xef\xbf\xbd\xef\xbf\xbd");              // overlong
+  EXPECT_EQ(valid_utf8("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");                  // cut short
+  EXPECT_EQ(valid_utf8("\xc0\x80"), "\xef\xbf\xbd\xef\xbf\xbd");                  // overlong
   EXPECT_EQ(valid_utf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");  // surrogate
 }
 
@@ -138,7 +149,8 @@ int columns(const std::string& s) {
 TEST(Progress, LineFitsAnyWidth) {
   const StepMetrics m{.step = 250, .loss = 2.34567, .lr = 3e-4, .grad_norm = 1, .tokens_per_s = 12345, .elapsed_s = 50};
   const std::string full = progress_line(m, 1000, 200);
-  for (const char* part : {"25%", "step  250/1000", "loss 2.3457", "lr 3.00e-04", "12.3k tok/s", "2m30s left", "█████░"})
+  for (const char* part :
+       {"25%", "step  250/1000", "loss 2.3457", "lr 3.00e-04", "12.3k tok/s", "2m30s left", "█████░"})
     EXPECT_NE(full.find(part), std::string::npos) << part << " in " << full;
   for (int width = 0; width < 120; ++width) EXPECT_LE(columns(progress_line(m, 1000, width)), width);
   // The loss is the last to go.

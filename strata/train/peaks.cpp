@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unistd.h>
+#include <oneapi/dnnl/dnnl.hpp>
 
 #include "strata/core/parallel.h"
 #include "strata/train/machine.h"
@@ -50,7 +50,8 @@ void measure_bandwidth(Peaks& peaks, double seconds) {
   std::vector<float> sums(static_cast<size_t>(num_threads()) * 16);  // a cache line apart
   peaks.read_gb_s = 1e-9 * best_rate(bytes, seconds, [&] {
                       parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {
-                        sums[static_cast<size_t>(begin / grain) * 16 % sums.size()] = detail::sum(b.get() + begin, end - begin);
+                        sums[static_cast<size_t>(begin / grain) * 16 % sums.size()] =
+                            detail::sum(b.get() + begin, end - begin);
                       });
                     });
 }

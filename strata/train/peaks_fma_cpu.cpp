@@ -59,7 +59,9 @@ float FmaLoop(int64_t rounds) {
   return hn::GetLane(hn::SumOfLanes(d, s));
 }
 
-int64_t FmaFlops(int64_t rounds) { return rounds * kChains * 2 * static_cast<int64_t>(hn::Lanes(D())); }
+int64_t FmaFlops(int64_t rounds) {
+  return rounds * kChains * 2 * static_cast<int64_t>(hn::Lanes(D()));
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace strata
@@ -73,10 +75,18 @@ HWY_EXPORT(Sum);
 HWY_EXPORT(FmaLoop);
 HWY_EXPORT(FmaFlops);
 
-void detail::triad(float* a, const float* b, const float* c, int64_t n) { HWY_DYNAMIC_DISPATCH(Triad)(a, b, c, n); }
-float detail::sum(const float* a, int64_t n) { return HWY_DYNAMIC_DISPATCH(Sum)(a, n); }
-float detail::fma_loop(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(FmaLoop)(rounds); }
-int64_t detail::fma_flops(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(FmaFlops)(rounds); }
+void detail::triad(float* a, const float* b, const float* c, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(Triad)(a, b, c, n);
+}
+float detail::sum(const float* a, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(Sum)(a, n);
+}
+float detail::fma_loop(int64_t rounds) {
+  return HWY_DYNAMIC_DISPATCH(FmaLoop)(rounds);
+}
+int64_t detail::fma_flops(int64_t rounds) {
+  return HWY_DYNAMIC_DISPATCH(FmaFlops)(rounds);
+}
 
 }  // namespace strata
 #endif

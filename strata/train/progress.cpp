@@ -102,7 +102,9 @@ Progress::Progress(int64_t total_steps, std::FILE* out, double plain_interval_s)
   last_draw_ = Clock::now() - interval_;
 }
 
-Progress::~Progress() { finish(); }
+Progress::~Progress() {
+  finish();
+}
 
 void Progress::resume(int64_t step, double elapsed_s) {
   first_step_ = step;

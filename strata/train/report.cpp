@@ -23,11 +23,21 @@ std::string escaped(std::string_view raw) {
   s.reserve(text.size());
   for (const char c : text) {
     switch (c) {
-      case '&': s += "&amp;"; break;
-      case '<': s += "&lt;"; break;
-      case '>': s += "&gt;"; break;
-      case '"': s += "&quot;"; break;
-      case '\'': s += "&#39;"; break;
+      case '&':
+        s += "&amp;";
+        break;
+      case '<':
+        s += "&lt;";
+        break;
+      case '>':
+        s += "&gt;";
+        break;
+      case '"':
+        s += "&quot;";
+        break;
+      case '\'':
+        s += "&#39;";
+        break;
       default:
         // Control characters that HTML does not allow show as their Unicode pictures.
         if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') {
@@ -62,13 +72,15 @@ std::string series_json(const std::vector<StepMetrics>& metrics, double StepMetr
 
 std::string card(std::string_view label, std::string_view value, std::string_view detail) {
   return fmt::format(
-      "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div><div class=\"detail\">{}</div></div>\n",
+      "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div><div "
+      "class=\"detail\">{}</div></div>\n",
       label, escaped(value), escaped(detail));
 }
 
 std::string table(const std::vector<std::pair<std::string, std::string>>& rows) {
   std::string s = "<table>";
-  for (const auto& [label, text] : rows) s += fmt::format("<tr><th>{}</th><td>{}</td></tr>", escaped(label), escaped(text));
+  for (const auto& [label, text] : rows)
+    s += fmt::format("<tr><th>{}</th><td>{}</td></tr>", escaped(label), escaped(text));
   return s + "</table>";
 }
 
@@ -98,13 +110,15 @@ std::string summary(const ReportInput& in) {
     s += card("Best validation loss", number(best->valid_loss),
               fmt::format("step {}, perplexity {:.3g}", best->step, std::exp(best->valid_loss)));
   const StepMetrics last = steps.empty() ? StepMetrics{} : steps.back();
-  s += card("Tokens", format_count(static_cast<double>(last.tokens)), fmt::format("{} of {} steps", last.step, in.config.steps));
+  s += card("Tokens", format_count(static_cast<double>(last.tokens)),
+            fmt::format("{} of {} steps", last.step, in.config.steps));
   s += card("Time", format_duration(last.elapsed_s), in.status);
   const double rate = median_rate(steps);
   s += card("Throughput", std::isfinite(rate) ? format_count(rate) : std::string("–"), "tokens/s, median");
   if (in.parameters > 0)
-    s += card("Parameters", format_count(static_cast<double>(in.parameters)),
-              fmt::format("{}, {} layers, {} wide", in.config.model.family, in.config.model.layers, in.config.model.dim));
+    s += card(
+        "Parameters", format_count(static_cast<double>(in.parameters)),
+        fmt::format("{}, {} layers, {} wide", in.config.model.family, in.config.model.layers, in.config.model.dim));
   return s;
 }
 
@@ -120,8 +134,9 @@ std::string config_table(const TrainConfig& config, std::string_view section) {
     // Words need no quotes.
     if (!key.choices.empty()) shown = shown.substr(1, shown.size() - 2);
     if (shown == "\"\"") shown = "–";
-    s += fmt::format("<tr title=\"{}\"><th>{}</th><td{}>{}</td></tr>", escaped(key.doc), escaped(key.name.substr(dot + 1)),
-                     value != value_text(defaults, key) ? " class=\"set\"" : "", escaped(shown));
+    s += fmt::format("<tr title=\"{}\"><th>{}</th><td{}>{}</td></tr>", escaped(key.doc),
+                     escaped(key.name.substr(dot + 1)), value != value_text(defaults, key) ? " class=\"set\"" : "",
+                     escaped(shown));
   }
   return s + "</table>";
 }
@@ -162,23 +177,25 @@ std::string report_html(const ReportInput& in) {
   auto run = in.notes;
   run.insert(run.begin(), {"Report written", utc_now()});
   if (!in.status.empty()) run.insert(run.begin(), {"Status", in.status});
-  return filled(kReportPage,
-                {{"title", escaped(in.title)},
-                 {"subtitle", fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
-                                          escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
-                                          in.config.model.context, escaped(in.config.optim.optimizer),
-                                          escaped(in.config.dtype))},
-                 {"cards", summary(in)},
-                 {"sample", sample},
-                 {"model", config_table(in.config, "model")},
-                 {"dataset", config_table(in.config, "data")},
-                 {"train", config_table(in.config, "train")},
-                 {"run", table(run)},
-                 {"machine", table(machine_rows(in.machine))},
-                 {"version", escaped(in.machine.version)},
-                 {"data", data}});
+  return filled(
+      kReportPage,
+      {{"title", escaped(in.title)},
+       {"subtitle", fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
+                                escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
+                                in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype))},
+       {"cards", summary(in)},
+       {"sample", sample},
+       {"model", config_table(in.config, "model")},
+       {"dataset", config_table(in.config, "data")},
+       {"train", config_table(in.config, "train")},
+       {"run", table(run)},
+       {"machine", table(machine_rows(in.machine))},
+       {"version", escaped(in.machine.version)},
+       {"data", data}});
 }
 
-void write_report(const std::string& path, const ReportInput& input) { write_text_file(path, report_html(input)); }
+void write_report(const std::string& path, const ReportInput& input) {
+  write_text_file(path, report_html(input));
+}
 
 }  // namespace strata

@@ -18,9 +18,9 @@ struct ReportInput {
   std::vector<StepMetrics> metrics;  ///< every step so far
   TrainConfig config;
   MachineInfo machine;
-  int64_t parameters = 0;            ///< elements of the model's parameters; 0 when not known
-  std::string sample_prompt;         ///< the start that the model was given
-  std::string sample;                ///< what it wrote after it; empty for no sample
+  int64_t parameters = 0;                                  ///< elements of the model's parameters; 0 when not known
+  std::string sample_prompt;                               ///< the start that the model was given
+  std::string sample;                                      ///< what it wrote after it; empty for no sample
   std::vector<std::pair<std::string, std::string>> notes;  ///< further rows of the run's table (dates, data ...)
 };
 

@@ -33,7 +33,8 @@ ReportInput run_of(int64_t steps) {
     m.tokens_per_s = 15400 + 260 * noise(rng);
     elapsed += 2048 / m.tokens_per_s;
     m.elapsed_s = elapsed;
-    if (i % std::max<int64_t>(steps / 12, 1) == 0) m.valid_loss = 1.36 + 0.8 * std::exp(-t * 3) + 3.0 * std::exp(-t * 22);
+    if (i % std::max<int64_t>(steps / 12, 1) == 0)
+      m.valid_loss = 1.36 + 0.8 * std::exp(-t * 3) + 3.0 * std::exp(-t * 22);
     in.metrics.push_back(m);
   }
   return in;
