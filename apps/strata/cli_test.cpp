@@ -46,6 +46,7 @@ TEST(Cli, BadUsageIsStatus2AndOneLine) {
     EXPECT_EQ(r.output.find('\n'), r.output.size() - 1) << r.output;
   }
   EXPECT_EQ(strata("").status, 2);
+  EXPECT_TRUE(strata("trian --steps 3").output.starts_with("strata: error: unknown command 'trian'"));
 }
 
 TEST(Cli, FullDiskIsAFailure) {

@@ -44,6 +44,9 @@ int run(int argc, char** argv) {
     std::fputs(asked->help().c_str(), stdout);
     return kOk;
   } catch (const CLI::ParseError& e) {
+    const auto is_first = [&](CLI::App* command) { return command->get_name() == argv[1]; };
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_first).empty())
+      return complain(fmt::format("unknown command '{}' (strata --help lists the commands)", argv[1]), kUsage);
     return complain(fmt::format("{} (strata --help lists the commands and options)", one_line(e.what())), kUsage);
   }
   if (version) {
