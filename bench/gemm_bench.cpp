@@ -177,13 +177,13 @@ int main(int argc, char** argv) {
     cases.push_back({name("dw", 2048, 768, 256, t), grad_weight(2048, 768, 256, t)});
     cases.push_back({name("dx", 8, 8, 8, t), grad_input(8, 8, 8, t)});
   }
-  std::printf("%d threads, GFLOP/s\n%-30s %10s %10s %10s\n", threads, "", "best", "onednn", "blocked");
+  std::printf("%d threads, GFLOP/s\n%-30s %10s %10s %10s %10s %10s\n", threads, "", "best", "onednn", "amx", "avx512bf16", "blocked");
   for (const Case& c : cases) {
     bool wanted = true;
     for (int i = 2; i < argc; ++i) wanted = wanted && c.name.find(argv[i]) != std::string::npos;
     if (!wanted) continue;
     std::printf("%-30s", c.name.c_str());
-    for (GemmBackend b : {GemmBackend::best, GemmBackend::onednn, GemmBackend::blocked}) {
+    for (GemmBackend b : {GemmBackend::best, GemmBackend::onednn, GemmBackend::amx, GemmBackend::avx512_bf16, GemmBackend::blocked}) {
       const double rate = time_one(c.g, b, c.name.c_str());
       if (rate == 0) {
         std::printf(" %10s", "-");

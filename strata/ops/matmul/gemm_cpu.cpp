@@ -109,8 +109,20 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
   return copy;
 }
 
-// oneDNN on the innermost batch dim, a loop over the others. False where oneDNN has no kernel.
-bool run_onednn(Gemm g) {
+bool multiply(const Gemm& g, GemmBackend backend) {
+  switch (backend) {
+    case GemmBackend::onednn: return detail::gemm_onednn(g);
+    case GemmBackend::avx512_bf16: return detail::gemm_bf16(g, false);
+    case GemmBackend::amx: return detail::gemm_bf16(g, true);
+    default: break;
+  }
+  const bool large = g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20);
+  if (large && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
+  return detail::gemm_onednn(g);
+}
+
+// oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.
+bool run_library(Gemm g, GemmBackend backend) {
   if (g.in != DType::f32 && !is_reduced_floating(g.in)) return false;
   if (g.bias != nullptr && g.alpha != 1) return false;
   if (g.bias != nullptr && g.beta != 0 && g.epilogue == Epilogue::none && g.bias_dtype == DType::f16) return false;
@@ -154,7 +166,8 @@ bool run_onednn(Gemm g) {
     if (!is_plain(g.k, g.n, step.b_row, step.b_col)) {
       b_copy = make_plain(batches, g.k, g.n, g.in, step.b, step.b_row, step.b_col, inner >= 0 ? &step.b_batch[0] : nullptr);
     }
-    if (!detail::gemm_onednn(step)) return false;  // decided by the sizes: true of the first product or of all
+    // Decided by sizes and dtypes: false for the first product or for none.
+    if (!multiply(step, backend)) return false;
   }
   return true;
 }
@@ -212,16 +225,16 @@ void gemm(const Gemm& given, GemmBackend backend) {
   const bool blocked_only = g.k == 0 || g.in == DType::f64 || is_integral(g.in);
   switch (backend) {
     case GemmBackend::blocked: return detail::gemm_blocked(g);
-    case GemmBackend::onednn:
-      check(!blocked_only && run_onednn(g), "gemm", "oneDNN has no kernel for this product of ", g.in, " here");
-      return;
     case GemmBackend::best: break;
+    default:
+      check(!blocked_only && run_library(g, backend), "gemm", "the backend asked for has no kernel for this product of ", g.in, " here");
+      return;
   }
   if (run_split_k(g)) return;
   // Below this much work oneDNN's call costs more than the product; packing costs more where A or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
   const bool tiny = work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4);
-  if (blocked_only || tiny || !run_onednn(g)) detail::gemm_blocked(g);
+  if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }
 
 }  // namespace strata::cpu

@@ -12,7 +12,7 @@ namespace strata::cpu {
 enum class Epilogue : uint8_t { none, relu, gelu, gelu_tanh, silu };
 
 /// Which implementation computes a product; `best` decides from the sizes, dtypes and processor.
-enum class GemmBackend : uint8_t { best, blocked, onednn };
+enum class GemmBackend : uint8_t { best, blocked, onednn, avx512_bf16, amx };
 
 /// C = epilogue(alpha * A B + beta * C + bias), for every index of `batch`.
 ///
@@ -50,6 +50,9 @@ void gemm_finish(const Gemm& g, const void* sum);
 /// oneDNN's kernel. False, with nothing done, where oneDNN lacks one. g.batch has at most one dim and A, B are
 /// row- or column-major without overlap, C row-major.
 bool gemm_onednn(const Gemm& g);
+/// Our own kernel for bf16 inputs, with AMX tiles or AVX512-BF16 dot products. False, with nothing done, where the
+/// processor lacks them, or for a batch or an epilogue other than relu. Wants the same layouts as gemm_onednn.
+bool gemm_bf16(const Gemm& g, bool amx);
 }  // namespace detail
 
 }  // namespace strata::cpu
