@@ -323,15 +323,19 @@ void multiply(const Gemm& g, bool amx) {
   const auto* a = static_cast<const uint16_t*>(g.a);
   const auto* b = static_cast<const uint16_t*>(g.b);
   const bool a_in_place = g.a_col == 1 && g.m % kSide == 0 && g.k % kTileK == 0;
-  // Whole f32 blocks are summed up in C itself, which also lets K be packed and visited in pieces.
+  // K is packed in pieces unless A, which then needs no packing, makes B's whole packing small. Sums that span pieces
+  // are kept in C where C is whole blocks of f32, else in memory of their own.
   const bool in_c = g.out == DType::f32 && g.m % kSide == 0 && g.n % kSide == 0 && g.alpha == 1 && (g.beta == 0 || g.beta == 1) &&
                     g.bias == nullptr && g.epilogue == Epilogue::none;
   const int64_t k_tiles = ceil_div(g.k, kTileK);
-  const int64_t piece = in_c ? std::min(k_tiles, kDepth / kTileK) : k_tiles;  // k tiles packed at a time
+  const int64_t piece = a_in_place && !in_c ? k_tiles : std::min(k_tiles, kDepth / kTileK);  // k tiles packed at a time
+  const int64_t sums_ld = ceil_div(g.n, kSide) * kSide;
+  const int64_t sums_bytes = !in_c && piece < k_tiles ? ceil_div(g.m, kSide) * kSide * sums_ld * 4 : 0;
   const int64_t panel_bytes = 2 * piece * kTile;
   const int64_t b_bytes = ceil_div(g.n, kSide) * panel_bytes, a_bytes = a_in_place ? 0 : ceil_div(g.m, kSide) * panel_bytes;
-  char* b_packed = pack_buffer(a_bytes + b_bytes);
+  char* b_packed = pack_buffer(a_bytes + b_bytes + sums_bytes);
   char* a_packed = b_packed + b_bytes;
+  auto* sums = reinterpret_cast<float*>(a_packed + a_bytes);
 
   // Tasks are blocks of C, smaller where that gives every thread its share.
   int64_t rows = 128, cols = 256;
@@ -358,24 +362,26 @@ void multiply(const Gemm& g, bool amx) {
     parallel_for(0, tasks_m * tasks_n, 1, [&](int64_t begin, int64_t end) {
       if (amx) tiles_begin();
       alignas(64) float one[kSide * kSide];
-      const bool in_pieces = !in_c && tiles * kTileK > kDepth;
+      const bool in_pieces = !in_c && sums_bytes == 0 && tiles * kTileK > kDepth;
       const Aligned block_memory = aligned_memory(in_pieces ? rows * cols * 4 : 0);
       for (int64_t task = begin; task < end; ++task) {
         const int64_t i_begin = task % tasks_m * rows, i_end = std::min(g.m, i_begin + rows);
         const int64_t j_begin = task / tasks_m * cols, j_end = std::min(g.n, j_begin + cols);
         for (int64_t d0 = 0; d0 < tiles; d0 += kDepth / kTileK) {
           const int64_t depth = std::min(kDepth / kTileK, tiles - d0);
-          const bool last = d0 + depth == tiles;
+          const bool last = t0 + d0 + depth == k_tiles;
           for (int64_t j = j_begin; j < j_end; j += kSide) {
             const char* panel = b_packed + (j / kSide * tiles + d0) * 2 * kTile;
             for (int64_t i = i_begin; i < i_end; i += kSide) {
               const ATiles from{all.p + i / 16 * all.down + d0 * all.along, all.row, all.down, all.along};
               float* c = one;
               int64_t ld = kSide;
-              bool add = d0 > 0;
+              bool add = t0 + d0 > 0;
               if (in_c) {
                 c = static_cast<float*>(g.c) + i * g.c_row + j, ld = g.c_row;
-                add = add || t0 > 0 || g.beta == 1;
+                add = add || g.beta == 1;
+              } else if (sums_bytes > 0) {
+                c = sums + i * sums_ld + j, ld = sums_ld;
               } else if (in_pieces) {
                 c = reinterpret_cast<float*>(block_memory.get()) + (i - i_begin) * cols + (j - j_begin), ld = cols;
               }
