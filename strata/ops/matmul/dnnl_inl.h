@@ -71,12 +71,12 @@ struct DnnlOp {
 };
 
 /// Each thread's primitives by a key of integers; the least recently used one of 4 in a bucket makes room.
-template <class Key>
+template <class Key, class Op = DnnlOp>
 class DnnlCache {
  public:
-  /// The op for `key`, made by make(op) on first use. A dnnl::error in `make` is remembered as an empty primitive.
+  /// The op for `key`, made by make(op) on first use. A dnnl::error in `make` is remembered as an empty op.
   template <class Make>
-  DnnlOp& get(const Key& key, Make&& make) {
+  Op& get(const Key& key, Make&& make) {
     static_assert(std::is_trivially_copyable_v<Key>);
     static_assert(std::has_unique_object_representations_v<Key>, "the key is compared byte by byte");
     Slot* bucket = slots_.data() + hash(key) % kBuckets * kWays;
@@ -88,11 +88,11 @@ class DnnlCache {
       }
       if (s->used < oldest->used) oldest = s;
     }
-    auto op = std::make_unique<DnnlOp>();
+    auto op = std::make_unique<Op>();
     try {
       make(*op);
     } catch (const dnnl::error&) {
-      *op = DnnlOp();
+      *op = Op();
     }
     oldest->key = key;
     oldest->used = ++clock_;
@@ -105,7 +105,7 @@ class DnnlCache {
   struct Slot {
     Key key{};
     uint64_t used = 0;
-    std::unique_ptr<DnnlOp> op;
+    std::unique_ptr<Op> op;
   };
   static uint64_t hash(const Key& key) {
     static_assert(sizeof(Key) % 8 == 0);
