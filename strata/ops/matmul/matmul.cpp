@@ -5,6 +5,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/matmul/matmul_kernels.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
