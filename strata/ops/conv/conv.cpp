@@ -195,7 +195,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
       const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
       into(y, [&](void* to) { cpu::conv_forward(s, x.dtype(), px, pw, pb, to); });
     }},
-    .saves = "x weight",
+    .saves = "x:weight weight:x",
     .backward = [](Backward& b, const Tensor& x, const Tensor& w, const Tensor&, const Dims& stride, const Dims& padding, const Dims& dilation,
                    int64_t groups) {
       if (b.needs(0)) b.set(0, convolution_transpose(b.gy(), w, {}, spatial_of(x), stride, padding, dilation, groups));
@@ -247,7 +247,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
       const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
       into(x, [&](void* to) { cpu::conv_transpose(s, y.dtype(), py, pw, pb, to); });
     }},
-    .saves = "y weight",
+    .saves = "y:weight weight:y",
     .backward = [](Backward& b, const Tensor& y, const Tensor& w, const Tensor&, const Dims&, const Dims& stride, const Dims& padding,
                    const Dims& dilation, int64_t groups) {
       if (b.needs(0)) b.set(0, convolution(b.gy(), w, {}, stride, padding, dilation, groups));
@@ -293,7 +293,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
       const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
       into(w, [&](void* to) { cpu::conv_weight(s, x.dtype(), px, py, to); });
     }},
-    .saves = "x y",
+    .saves = "x:y y:x",
     .backward = [](Backward& b, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride, const Dims& padding, const Dims& dilation,
                    int64_t groups) {
       if (b.needs(0)) b.set(0, convolution_transpose(y, b.gy(), {}, spatial_of(x), stride, padding, dilation, groups));

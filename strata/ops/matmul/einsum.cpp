@@ -105,7 +105,7 @@ void sum_out(Operand& o, Keep&& keep) {
     }
   }
   if (dims.empty()) return;
-  o.t = o.t.sum(dims);
+  o.t = o.t.sum(dims).to(o.t.dtype());  // sum alone would widen integers
   o.labels = left;
 }
 

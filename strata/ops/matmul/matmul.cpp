@@ -1,7 +1,5 @@
 #include "strata/ops/matmul/matmul.h"
 
-#include <algorithm>
-
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/matmul/matmul_kernels.h"
@@ -20,8 +18,8 @@ void check_dtypes(std::string_view op, const Tensor& a, const Tensor& b) {
 }
 
 Shape leading(const Tensor& t) {
-  Shape s = t.shape();
-  s.resize(std::max(0, s.size() - 2));
+  Shape s;
+  for (int64_t d = 0; d + 2 < t.dim(); ++d) s.push_back(t.shape()[d]);
   return s;
 }
 
@@ -43,9 +41,9 @@ TensorMeta matmul_infer(const Tensor& a, const Tensor& b) {
 // [rows, last] from [.., last].
 Tensor as_rows(const Tensor& t) {
   const int64_t last = t.shape().back();
-  Shape lead = t.shape();
-  lead.resize(lead.size() - 1);
-  return reshape(t, {lead.product(), last});
+  int64_t rows = 1;
+  for (int64_t d = 0; d + 1 < t.dim(); ++d) rows *= t.shape()[d];
+  return reshape(t, {rows, last});
 }
 
 void matmul_backward(Backward& bw, const Tensor& a, const Tensor& b) {
@@ -109,7 +107,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
     .example = "Tensor a = ones({2, 3}), b = ones({5, 3, 4}); assert(matmul(a, b).shape() == Shape({5, 2, 4}));",
     .infer = matmul_infer,
     .kernels = {.cpu = cpu::matmul},
-    .saves = "a b",
+    .saves = "a:b b:a",
     .backward = matmul_backward,
     .autocast = Autocast::low,
     .dtypes = kNumbers,
@@ -270,7 +268,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> ad
            "read, so that its NaNs do not spread.",
     .infer = addmm_infer,
     .kernels = {.cpu = cpu::addmm},
-    .saves = "a b",
+    .saves = "a:b b:a",
     .backward = [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
       if (bw.needs(0)) bw.set(0, scaled(sum_to(bw.gy(), input.shape()), beta));
       if (bw.needs(1)) bw.set(1, scaled(matmul(bw.gy(), b.t()), alpha));
@@ -329,7 +327,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
     .example = "Tensor y = linear(ones({2, 5, 3}), ones({4, 3}), ones({4})); assert(y.shape() == Shape({2, 5, 4}));",
     .infer = linear_infer,
     .kernels = {.cpu = cpu::linear},
-    .saves = "x weight",
+    .saves = "x:weight weight:x",
     .backward = [](Backward& bw, const Tensor& x, const Tensor& weight, const Tensor& bias) {
       const Tensor& gy = bw.gy();
       if (bw.needs(0)) bw.set(0, matmul(gy, weight));

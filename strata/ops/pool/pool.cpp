@@ -280,7 +280,7 @@ Pair max_reference(const Tensor& x, const std::array<TensorMeta, 2>& metas, int6
 }
 
 const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool)> max_pool_op{{
-    .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=False) -> (Tensor values, Tensor indices)",
+    .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=false) -> (Tensor values, Tensor indices)",
     .doc = "The largest element of each window over the last one or two dimensions (as many as kernel has entries), and its "
            "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d and "
            "max_pool2d are the friendlier forms.",
@@ -462,7 +462,7 @@ TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_op{{
-    .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+    .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, bool count_include_pad=true) -> Tensor",
     .doc = "The mean of each window over the last one or two dimensions (as many as kernel has entries). Padding counts as zeros "
            "unless count_include_pad is false. avg_pool1d and avg_pool2d are the friendlier forms.",
     .infer = avg_pool_infer,
@@ -493,8 +493,8 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
 }};
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_backward_op{{
-    .schema = "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=False, "
-              "bool count_include_pad=True) -> Tensor",
+    .schema = "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, "
+              "bool count_include_pad=true) -> Tensor",
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of avg_pool.",
     .infer = avg_pool_backward_infer,
     .kernels = {.cpu = [](Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
@@ -588,7 +588,7 @@ std::array<Taps, 2> resize_both(const Dims& in, const Dims& out, bool nearest, b
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> resize_op{{
-    .schema = "resize(Tensor x, int[] size, str mode=\"nearest\", bool align_corners=False, float scale=0.0) -> Tensor",
+    .schema = "resize(Tensor x, int[] size, str mode=\"nearest\", bool align_corners=false, float scale=0.0) -> Tensor",
     .doc = "The last one or two dimensions resized to `size`: nearest, or linear in each of them. scale is the step in the input for "
            "one in the result; 0 takes it from the sizes. interpolate is the friendlier form.",
     .infer = [](const Tensor& x, const Dims& size, const std::string& mode, bool, double scale) {
@@ -624,7 +624,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
 }};
 
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> resize_backward_op{{
-    .schema = "resize_backward(Tensor g, int[] size, str mode=\"nearest\", bool align_corners=False, float scale=0.0) -> Tensor",
+    .schema = "resize_backward(Tensor g, int[] size, str mode=\"nearest\", bool align_corners=false, float scale=0.0) -> Tensor",
     .doc = "The gradient of resize: each element of g added to the inputs it came from, by their weights. `size` is the input's.",
     .infer = [](const Tensor& g, const Dims& size, const std::string& mode, bool, double scale) {
       is_nearest("resize_backward", mode);
@@ -687,7 +687,7 @@ using AvgSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
 const Op<MaxSignature> max_pool1d_op{{
-    .schema = "max_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool ceil_mode=False) -> Tensor",
+    .schema = "max_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool ceil_mode=false) -> Tensor",
     .doc = "The largest element of each window along the last dimension of [n, c, length] or [c, length]. The stride is the kernel's "
            "size unless given; padding, at most half the kernel, never wins.",
     .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
@@ -701,7 +701,7 @@ const Op<MaxSignature> max_pool1d_op{{
 }};
 
 const Op<MaxSignature> max_pool2d_op{{
-    .schema = "max_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool ceil_mode=False) -> Tensor",
+    .schema = "max_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool ceil_mode=false) -> Tensor",
     .doc = "The largest element of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the kernel's "
            "size unless given; padding, at most half the kernel, never wins. A list with one entry serves both dimensions.",
     .example = "assert(max_pool2d(ones({2, 3, 8, 6}), {2}).shape() == Shape({2, 3, 4, 3}));",
@@ -717,7 +717,7 @@ const Op<MaxSignature> max_pool2d_op{{
 }};
 
 const Op<AvgSignature> avg_pool1d_op{{
-    .schema = "avg_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+    .schema = "avg_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool count_include_pad=true) -> Tensor",
     .doc = "The mean of each window along the last dimension of [n, c, length] or [c, length]. The stride is the kernel's size unless given.",
     .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_include_pad) {
       return avg_pool_nd("avg_pool1d", 1, x, kernel, stride, padding, ceil_mode, count_include_pad);
@@ -730,7 +730,7 @@ const Op<AvgSignature> avg_pool1d_op{{
 }};
 
 const Op<AvgSignature> avg_pool2d_op{{
-    .schema = "avg_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+    .schema = "avg_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool count_include_pad=true) -> Tensor",
     .doc = "The mean of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the kernel's size unless "
            "given. A list with one entry serves both dimensions.",
     .example = "assert(avg_pool2d(ones({2, 3, 8, 6}), {2}).shape() == Shape({2, 3, 4, 3}));",
@@ -786,7 +786,7 @@ const Op<SizeSignature> adaptive_max_pool2d_op{{
 }};
 
 const Op<Tensor(const Tensor&, const std::optional<Dims>&, std::optional<double>, const std::string&, bool)> interpolate_op{{
-    .schema = "interpolate(Tensor x, int[]? size=None, float? scale_factor=None, str mode=\"nearest\", bool align_corners=False) -> Tensor",
+    .schema = "interpolate(Tensor x, int[]? size=None, float? scale_factor=None, str mode=\"nearest\", bool align_corners=false) -> Tensor",
     .doc = "Resizes [n, c, length] or [n, c, h, w] to `size`, or to floor(scale_factor * size of x); exactly one of them. Modes: "
            "nearest; linear for one spatial dimension, bilinear for two. With align_corners the corner elements map to each other, "
            "else the outer corners of the image do.",
