@@ -167,23 +167,48 @@ template <class T> STRATA_INLINE void store_n(T* p, V<T> v, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = t[i];
 }
 
-// Stores that bypass the caches where T is float or double and p is aligned; for results larger than the caches.
+// Stores that bypass the caches, for results larger than these; p is aligned to the bytes stored. Call stream_fence()
+// on the same thread before others may read.
 template <class T> STRATA_INLINE void stream(T* p, V<T> v) {
 #if STRATA_VEC_LEVEL >= 2
   if constexpr (std::is_same_v<T, float>) {
     _mm512_stream_ps(p, v);
-    return;
   } else if constexpr (std::is_same_v<T, double>) {
     _mm512_stream_pd(p, v);
-    return;
+  } else {
+    alignas(32) T t[kW];
+    store(t, v);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), _mm256_load_si256(reinterpret_cast<const __m256i*>(t)));
   }
-#endif
+#else
   store(p, v);
+#endif
+}
+STRATA_INLINE void stream_fence() {
+#if STRATA_VEC_LEVEL >= 2
+  _mm_sfence();
+#endif
+}
+// Whether a result of rows of n elements should be streamed.
+template <class T> STRATA_INLINE bool should_stream(const T* p, int64_t rows, int64_t n) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  return STRATA_VEC_LEVEL >= 2 && rows * n * static_cast<int64_t>(sizeof(T)) >= kBytes && n % kLanes<T> == 0 &&
+         reinterpret_cast<uintptr_t>(p) % 64 == 0;
 }
 
 // Element i of p as the arithmetic type, and back.
 template <class T> STRATA_INLINE Real<T> get(const T& v) { return static_cast<Real<T>>(v); }
 template <class T> STRATA_INLINE void put(T& to, Real<T> v) { to = T(v); }
+
+// Calls f with a value of the C++ type of a floating dtype.
+template <class F> STRATA_INLINE void dispatch_floating(DType t, F&& f) {
+  switch (t) {
+    case DType::f64: f(double{}); break;
+    case DType::f32: f(float{}); break;
+    case DType::bf16: f(BFloat16{}); break;
+    default: f(Half{}); break;
+  }
+}
 
 // Runs body(offset, lanes_used) over n elements in vectors of T; the last call may use fewer lanes.
 template <class T, class F> STRATA_INLINE void for_vectors(int64_t n, F&& body) {
