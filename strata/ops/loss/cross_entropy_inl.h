@@ -74,7 +74,7 @@ template <class T> static void cross_entropy_backward_of(const CrossEntropyCall&
       }
       const R g = get(gy[c.reduction == Reduction::none ? r : 0]) / static_cast<R>(divisor);
       const V<T> gv = set1(g), l = set1(lse[r]), even = set1(each);
-      const auto value = [&](V<T> v) { return (exp(v - l) - even) * gv; };
+      const auto value = [&](V<T> v) { return (exp_below<T>(v - l) - even) * gv; };
       if (nt) {
         for (int64_t i = 0; i < n; i += W) stream(gx + i, value(load(x + i)));
         stream_fence();

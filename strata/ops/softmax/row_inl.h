@@ -29,7 +29,7 @@ template <class T> STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
   const R top = row_max(x, n);
   const V<T> m = set1(top);
   V<T> sum[4] = {};
-  scan4(x, n, -std::numeric_limits<R>::infinity(), [&](int c, V<T> v) { sum[c] += exp(v - m); });
+  scan4(x, n, -std::numeric_limits<R>::infinity(), [&](int c, V<T> v) { sum[c] += exp_below<T>(v - m); });
   return top + std::log(reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])));
 }
 

@@ -10,7 +10,7 @@ template <class T> static void softmax_row(const T* x, T* y, int64_t n, Real<T>*
   V<T> sum[4] = {};
   int64_t i = 0;
   scan4(x, n, -std::numeric_limits<R>::infinity(), [&](int c, V<T> v) {
-    const V<T> p = exp(v - m);
+    const V<T> p = exp_below<T>(v - m);
     sum[c] += p;
     if (i + kLanes<T> <= n) store(e + i, p);
     else store_n(e + i, p, n - i);
@@ -52,19 +52,37 @@ template <class T> static void softmax_rows(bool log, const T* x, T* y, int64_t 
   });
 }
 
-// k <= lanes neighbouring columns of n elements each, `stride` apart.
-template <class T> static void softmax_columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t k) {
+// Neighbouring columns that are processed together: runs of memory as long as the second-level cache allows.
+constexpr int64_t kColumns = 1024;
+STRATA_INLINE int64_t columns_at_once(int64_t n) { return std::clamp<int64_t>(65536 / n / 64 * 64, 64, kColumns); }
+
+// k <= kColumns neighbouring columns of n elements each, `stride` apart. They are gathered in e, [n][width]: rows a power
+// of two apart would evict each other from the caches between the passes.
+template <class T> static void softmax_columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t k, Real<T>* e,
+                                                  int64_t width) {
   using R = Real<T>;
-  V<T> m = set1(-std::numeric_limits<R>::infinity()), sum = {};
-  for (int64_t i = 0; i < n; ++i) m = max(m, load_upto(x + i * stride, k, 0));
-  for (int64_t i = 0; i < n; ++i) sum += exp(load_upto(x + i * stride, k, 0) - m);
-  V<T> lse = {};
-  if (log)
-    for (int j = 0; j < kLanes<T>; ++j) lse[j] = m[j] + std::log(sum[j]);
-  for (int64_t i = 0; i < n; ++i) {
-    const V<T> v = load_upto(x + i * stride, k, 0);
-    store_upto(y + i * stride, log ? v - lse : exp(v - m) / sum, k);
-  }
+  alignas(64) R top[kColumns], sum[kColumns];
+  std::fill(top, top + kColumns, -std::numeric_limits<R>::infinity());
+  std::fill(sum, sum + kColumns, R(0));
+  for (int64_t i = 0; i < n; ++i)
+    for_vectors<T>(k, [&](int64_t j, int64_t m) {
+      const V<T> v = load_upto(x + i * stride + j, m, 0);
+      store(e + i * width + j, v);
+      store(top + j, max(load(top + j), v));
+    });
+  for (int64_t i = 0; i < n; ++i)
+    for_vectors<T>(k, [&](int64_t j, int64_t) {
+      R* at = e + i * width + j;
+      const V<T> v = load(at) - load(top + j), p = exp_below<T>(v);
+      store(at, log ? v : p);
+      store(sum + j, load(sum + j) + p);
+    });
+  for (int64_t j = 0; j < k; ++j) sum[j] = log ? std::log(sum[j]) : R(1) / sum[j];
+  for (int64_t i = 0; i < n; ++i)
+    for_vectors<T>(k, [&](int64_t j, int64_t m) {
+      const V<T> v = load(e + i * width + j), s = load(sum + j);
+      store_upto(y + i * stride + j, log ? v - s : v * s, m);
+    });
 }
 
 template <class T> static void softmax_backward_row(bool log, const T* gy, const T* y, T* gx, int64_t n, bool nt) {
@@ -92,24 +110,27 @@ template <class T> static void softmax_backward_row(bool log, const T* gy, const
 
 template <class T>
 static void softmax_backward_columns(bool log, const T* gy, const T* y, T* gx, int64_t n, int64_t stride, int64_t k) {
-  V<T> sum = {};
-  for (int64_t i = 0; i < n; ++i) {
-    const V<T> g = load_upto(gy + i * stride, k, 0);
-    sum = log ? sum + g : fma(g, load_upto(y + i * stride, k, 0), sum);
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    const V<T> g = load_upto(gy + i * stride, k, 0), v = load_upto(y + i * stride, k, 0);
-    store_upto(gx + i * stride, log ? g - exp(v) * sum : v * (g - sum), k);
-  }
+  using R = Real<T>;
+  alignas(64) R sum[kColumns] = {};
+  for (int64_t i = 0; i < n; ++i)
+    for_vectors<T>(k, [&](int64_t j, int64_t m) {
+      const V<T> g = load_upto(gy + i * stride + j, m, 0), s = load(sum + j);
+      store(sum + j, log ? s + g : fma(g, load_upto(y + i * stride + j, m, 0), s));
+    });
+  for (int64_t i = 0; i < n; ++i)
+    for_vectors<T>(k, [&](int64_t j, int64_t m) {
+      const V<T> g = load_upto(gy + i * stride + j, m, 0), v = load_upto(y + i * stride + j, m, 0), s = load(sum + j);
+      store_upto(gx + i * stride + j, log ? g - exp(v) * s : v * (g - s), m);
+    });
 }
 
 // Runs body(offset, columns) over the columns of [outer, n, inner].
-template <class T, class F> static void over_columns(int64_t outer, int64_t n, int64_t inner, F&& body) {
-  const int64_t groups = (inner + kLanes<T> - 1) / kLanes<T>;
-  parallel_for(0, outer * groups, std::max<int64_t>(1, 16384 / (n * kLanes<T>)), [&](int64_t from, int64_t to) {
+template <class F> static void over_columns(int64_t outer, int64_t n, int64_t inner, F&& body) {
+  const int64_t width = columns_at_once(n), groups = (inner + width - 1) / width;
+  parallel_for(0, outer * groups, std::max<int64_t>(1, 16384 / (n * width)), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
-      const int64_t column = i % groups * kLanes<T>;
-      body(i / groups * n * inner + column, std::min<int64_t>(kLanes<T>, inner - column));
+      const int64_t column = i % groups * width;
+      body(i / groups * n * inner + column, std::min(width, inner - column));
     }
   });
 }
@@ -117,13 +138,17 @@ template <class T, class F> static void over_columns(int64_t outer, int64_t n, i
 template <class T>
 static void softmax_forward_of(bool log, const T* x, T* y, int64_t outer, int64_t n, int64_t inner) {
   if (inner == 1) return softmax_rows(log, x, y, outer, n);
-  over_columns<T>(outer, n, inner, [&](int64_t at, int64_t k) { softmax_columns(log, x + at, y + at, n, inner, k); });
+  over_columns(outer, n, inner, [&](int64_t at, int64_t k) {
+    ScratchFrame frame;
+    const int64_t width = columns_at_once(n);
+    softmax_columns(log, x + at, y + at, n, inner, k, frame.take<Real<T>>(n * width), width);
+  });
 }
 
 template <class T>
 static void softmax_backward_of(bool log, const T* gy, const T* y, T* gx, int64_t outer, int64_t n, int64_t inner) {
   if (inner != 1)
-    return over_columns<T>(outer, n, inner, [&](int64_t at, int64_t k) {
+    return over_columns(outer, n, inner, [&](int64_t at, int64_t k) {
       softmax_backward_columns(log, gy + at, y + at, gx + at, n, inner, k);
     });
   const bool nt = should_stream(gx, outer, n);

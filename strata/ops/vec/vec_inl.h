@@ -315,8 +315,8 @@ template <int kDegree = 5> STRATA_INLINE VF exp2(VF x) {
 #endif
 }
 
-// e^x to about 1 ulp in float.
-STRATA_INLINE VF exp(VF x) {
+// e^x to about 1 ulp in float; kAnySign false: x <= 0 (or NaN), which saves the check for overflow.
+template <bool kAnySign = true> STRATA_INLINE VF exp(VF x) {
   const VF log2e = set1(1.44269504088896341f);
 #if STRATA_VEC_LEVEL >= 2
   x = _mm512_max_ps(set1(-110.f), x);
@@ -325,7 +325,7 @@ STRATA_INLINE VF exp(VF x) {
   const VF low = set1(-87.f), high = set1(88.7228394f);
   const VF x0 = x;
   x = x < low ? low : x;
-  x = x > high ? high : x;
+  if constexpr (kAnySign) x = x > high ? high : x;
   const VF magic = set1(12582912.f);
   const VF n = (x * log2e + magic) - magic;
 #endif
@@ -338,18 +338,27 @@ STRATA_INLINE VF exp(VF x) {
   p = fma(p, r, set1(4.9999992078951533e-1f));
   p = fma(p * r, r, r + 1.f);
 #if STRATA_VEC_LEVEL >= 2
-  // +inf: r is NaN there, the product must be inf.
-  const VF y = _mm512_scalef_ps(p, n);
-  return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, set1(88.7228394f), _CMP_GT_OQ), set1(std::numeric_limits<float>::infinity()));
+  VF y = _mm512_scalef_ps(p, n);
+  // +inf: r is NaN there, the result must be inf.
+  if constexpr (kAnySign)
+    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, set1(88.7228394f), _CMP_GT_OQ), set1(std::numeric_limits<float>::infinity()));
+  return y;
 #else
   const VI e = __builtin_convertvector(n, VI);
-  const VF y = p * bits<VF>((e + 126) << 23) * 2.f;
-  return x0 < low ? VF{} : (x0 > high ? set1(std::numeric_limits<float>::infinity()) : y);
+  VF y = p * bits<VF>((e + 126) << 23) * 2.f;
+  if constexpr (kAnySign) y = x0 > high ? set1(std::numeric_limits<float>::infinity()) : y;
+  return x0 < low ? VF{} : y;
 #endif
 }
 STRATA_INLINE VD exp(VD x) {
   for (int i = 0; i < kLanes<double>; ++i) x[i] = std::exp(x[i]);
   return x;
+}
+// e^x for x <= 0 (or NaN), as exactly as results or sums of elements of type T can show.
+template <class T> STRATA_INLINE V<T> exp_below(V<T> x) {
+  if constexpr (std::is_same_v<T, double>) return exp(x);
+  else if constexpr (std::is_same_v<T, float>) return exp<false>(x);
+  else return exp2<4>(x * 1.44269504088896341f);
 }
 STRATA_INLINE float exp_scalar(float x) { return std::exp(x); }
 STRATA_INLINE double exp_scalar(double x) { return std::exp(x); }
