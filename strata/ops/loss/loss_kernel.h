@@ -28,4 +28,14 @@ void cross_entropy_cpu(const CrossEntropyCall& c);
 /// Fills grad_x from x, target, lse and grad_loss in one pass.
 void cross_entropy_backward_cpu(const CrossEntropyCall& c);
 
+/// Losses of pairs (x, target) of equal shape, `param` being delta (huber), beta (smooth_l1) or log_target (kl_div).
+enum class PairLoss : uint8_t { mse, l1, smooth_l1, huber, bce_with_logits, kl_div };
+
+/// loss [n] for none, else one value: the sum over `divisor`. Sums have one order for any number of threads.
+void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param, Reduction reduction,
+                   double divisor, void* loss);
+
+/// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
+void nll_loss_cpu(const CrossEntropyCall& c);
+
 }  // namespace strata
