@@ -131,6 +131,22 @@ template <class R> struct Scores {
   }
 };
 
+// What each weight is multiplied by: 0 or 1 / (1 - dropout), [keys][32].
+template <class R> static void dropout_block(const AttentionCall& c, int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows, R* to) {
+  const R keep = static_cast<R>(1 / (1 - c.dropout));
+  const float p = static_cast<float>(c.dropout);
+  for (int64_t q = 0; q < kQueries; ++q) {
+    const uint64_t first = static_cast<uint64_t>(((b * c.heads + h) * c.tq + q0 + q) * c.tk + k0);
+    uint64_t block = ~uint64_t{0};
+    std::array<uint32_t, 4> numbers{};
+    for (int64_t k = 0; k < rows; ++k) {
+      const uint64_t i = first + static_cast<uint64_t>(k);
+      if (i / 4 != block) numbers = philox(c.key, block = i / 4);
+      to[k * kQueries + q] = uniform_f32(numbers[i % 4]) < p ? R(0) : keep;
+    }
+  }
+}
+
 template <class E> struct Forward {
   using T = typename E::T;
   using R = typename E::R;
@@ -140,7 +156,8 @@ template <class E> struct Forward {
 
   // One block of scores: advances maxima m and sums l, rescales O, leaves exp2(score - m) as an operand in place of S
   // (or in P, as pairs). rows is even.
-  static void softmax_block(R* S, typename E::L* P, int64_t rows, R factor, Vec* m, Vec* l, R* O, int64_t dv, bool first) {
+  static void softmax_block(R* S, typename E::L* P, int64_t rows, R factor, Vec* m, Vec* l, R* O, int64_t dv, bool first,
+                            const R* drop) {
     for (int j = 0; j < NV; ++j) {
       R* s = S + j * W;
       Vec m0 = load(s), m1 = load(s + kQueries);
@@ -159,10 +176,14 @@ template <class E> struct Forward {
       const Vec f = set1(factor);
       Vec sum0 = Vec{}, sum1 = Vec{};
       for (int64_t k = 0; k < rows; k += 2) {
-        const Vec p0 = power2<E>(fma(load(s + k * kQueries), f, -now));
-        const Vec p1 = power2<E>(fma(load(s + (k + 1) * kQueries), f, -now));
+        Vec p0 = power2<E>(fma(load(s + k * kQueries), f, -now));
+        Vec p1 = power2<E>(fma(load(s + (k + 1) * kQueries), f, -now));
         sum0 += p0;
         sum1 += p1;
+        if (drop) {
+          p0 *= load(drop + k * kQueries + j * W);
+          p1 *= load(drop + (k + 1) * kQueries + j * W);
+        }
         if constexpr (std::is_same_v<typename E::L, R>) {
           store(s + k * kQueries, p0);
           store(s + (k + 1) * kQueries, p1);
@@ -218,6 +239,7 @@ template <class E> struct Forward {
     R* inverse = frame.take<R>(kQueries);
     Scores<R> scores(c);
     if (c.mask) scores.bias = frame.take<R>(kKeys * kQueries);
+    R* drop = c.dropout > 0 ? frame.take<R>(kKeys * kQueries) : nullptr;
 
     E::begin();
     for (int64_t q0 = q_begin; q0 < q_end; q0 += kQueries) {
@@ -239,7 +261,8 @@ template <class E> struct Forward {
         const bool first = k0 == keys.begin;
         // Rows past the last key are masked below; an odd last row already is.
         const R factor = scores.prepare(S, b, h, q0, nq, k0, computed);
-        softmax_block(S, P, rows, factor, m, l, O, dvp, first);
+        if (drop) dropout_block(c, b, h, q0, k0, rows, drop);
+        softmax_block(S, P, rows, factor, m, l, O, dvp, first, drop);
         const typename E::P* A = VT.p + (k0 - first_key) * VT.sk;
         if constexpr (std::is_same_v<typename E::L, R>)
           E::gemm(dvp, kQueries, computed, A, VT.sm, VT.sk, S, kQueries, O, kQueries, !first);
@@ -271,9 +294,10 @@ template <class E> struct Backward {
     R *S, *dP;                     // [kKeys][32]; where operands are R, they become P and dS in place
     typename E::P *P_rows, *dS_rows;  // A operands [kKeys][32]
     typename E::L* dS_lanes;       // B operand
+    R* drop = nullptr;             // [kKeys][32] or null
   };
 
-  // P = exp2(S * factor - lse2), dS = P (dP - delta).
+  // P = exp2(S * factor - lse2), dS = P (dP - delta); with dropout's multipliers k, P k and P (dP k - delta).
   static void gradient_block(const Block& t, int64_t rows, R factor, const R* lse2, const R* delta) {
     const Vec f = set1(factor);
     if constexpr (!kPairs) {
@@ -281,17 +305,34 @@ template <class E> struct Backward {
         for (int j = 0; j < NV; ++j) {
           R *s = t.S + k * kQueries + j * W, *d = t.dP + k * kQueries + j * W;
           const Vec p = power2<E>(fma(load(s), f, -load(lse2 + j * W)));
-          store(s, p);
-          store(d, p * (load(d) - load(delta + j * W)));
+          const Vec keep = t.drop ? load(t.drop + k * kQueries + j * W) : set1(R(1));
+          store(s, p * keep);
+          store(d, p * (load(d) * keep - load(delta + j * W)));
         }
     } else {
       const Vec l0 = load(lse2), l1 = load(lse2 + W), d0 = load(delta), d1 = load(delta + W);
       for (int64_t k = 0; k < rows; k += 2) {
         const R *s = t.S + k * kQueries, *d = t.dP + k * kQueries;
-        const Vec p00 = power2<E>(fma(load(s), f, -l0)), p01 = power2<E>(fma(load(s + W), f, -l1));
-        const Vec p10 = power2<E>(fma(load(s + 2 * W), f, -l0)), p11 = power2<E>(fma(load(s + 3 * W), f, -l1));
-        const Vec g00 = p00 * (load(d) - d0), g01 = p01 * (load(d + W) - d1);
-        const Vec g10 = p10 * (load(d + 2 * W) - d0), g11 = p11 * (load(d + 3 * W) - d1);
+        Vec p00 = power2<E>(fma(load(s), f, -l0)), p01 = power2<E>(fma(load(s + W), f, -l1));
+        Vec p10 = power2<E>(fma(load(s + 2 * W), f, -l0)), p11 = power2<E>(fma(load(s + 3 * W), f, -l1));
+        Vec g00, g01, g10, g11;
+        if (t.drop) {
+          const R* keep = t.drop + k * kQueries;
+          const Vec k00 = load(keep), k01 = load(keep + W), k10 = load(keep + 2 * W), k11 = load(keep + 3 * W);
+          g00 = p00 * (load(d) * k00 - d0);
+          g01 = p01 * (load(d + W) * k01 - d1);
+          g10 = p10 * (load(d + 2 * W) * k10 - d0);
+          g11 = p11 * (load(d + 3 * W) * k11 - d1);
+          p00 *= k00;
+          p01 *= k01;
+          p10 *= k10;
+          p11 *= k11;
+        } else {
+          g00 = p00 * (load(d) - d0);
+          g01 = p01 * (load(d + W) - d1);
+          g10 = p10 * (load(d + 2 * W) - d0);
+          g11 = p11 * (load(d + 3 * W) - d1);
+        }
         const auto put64 = [](void* to, auto v) { __builtin_memcpy(to, &v, sizeof v); };
         put64(t.P_rows + k * kQueries, E::row(p00, p01));
         put64(t.P_rows + (k + 1) * kQueries, E::row(p10, p11));
@@ -303,17 +344,18 @@ template <class E> struct Backward {
     }
   }
 
-  // delta[q] = sum_i out[q][i] grad_out[q][i]; lse2 in base 2, +inf for queries that see nothing or do not exist.
+  // delta[q] = sum_i out[q][i] grad_out[q][i] - grad_lse[q]; lse2 in base 2, +inf for queries that see nothing or do not exist.
   static void row_terms(const AttentionCall& c, int64_t b, int64_t h, R* delta, R* lse2) {
     const Head<T> out = head_of<T>(c.out, b, h), g = head_of<T>(c.grad_out, b, h);
     const R* lse = static_cast<const R*>(c.lse) + (b * c.heads + h) * c.tq;
+    const R* glse = c.grad_lse ? static_cast<const R*>(c.grad_lse) + (b * c.heads + h) * c.tq : nullptr;
     for (int64_t q = 0; q < round_up(c.tq, kQueries); ++q) {
       Vec sum = Vec{};
       if (q < c.tq)
         for_vectors<T>(c.dv, [&](int64_t i, int64_t m) {
           sum = fma(load_upto(out.row(q) + i, m, 0), load_upto(g.row(q) + i, m, 0), sum);
         });
-      delta[q] = reduce_add(sum);
+      delta[q] = reduce_add(sum) - (glse && q < c.tq ? glse[q] : R(0));
       const bool seen = q < c.tq && !(lse[q] == -std::numeric_limits<R>::infinity());
       lse2[q] = seen ? lse[q] * R(1.4426950408889634) : std::numeric_limits<R>::infinity();
     }
@@ -364,6 +406,7 @@ template <class E> struct Backward {
     }
     Scores<R> scores(c);
     if (c.mask) scores.bias = frame.take<R>(kKeys * kQueries);
+    if (c.dropout > 0) t.drop = frame.take<R>(kKeys * kQueries);
     auto* q_lanes = frame.take<typename E::L>(blocks * E::lanes_count(c.d));
     auto* g_lanes = frame.take<typename E::L>(blocks * E::lanes_count(c.dv));
 
@@ -397,6 +440,7 @@ template <class E> struct Backward {
           E::gemm(rows, kQueries, dp, K.p + at * K.sm, K.sm, K.sk, ql, kQueries, t.S, kQueries, false);
           E::gemm(rows, kQueries, dvp, V.p + at * V.sm, V.sm, V.sk, gl, kQueries, t.dP, kQueries, false);
           const R factor = scores.prepare(t.S, b, h, q0, nq, k0, rows);
+          if (t.drop) dropout_block(c, b, h, q0, k0, rows, t.drop);
           gradient_block(t, rows, factor, lse2 + q0, delta + q0);
           const int64_t steps = kPairs ? kQueries : nq;
           E::gemm(rows, dvw, steps, t.P_rows, kQueries, 1, E::steps_at(g_steps, q0), g_steps.ld, dV + at * dvw, dvw, true);

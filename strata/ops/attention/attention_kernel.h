@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "strata/core/dtype.h"
+#include "strata/core/rng.h"
 
 namespace strata {
 
@@ -35,8 +36,14 @@ struct AttentionCall {
   AttentionView q, k, v, out;
   void* lse = nullptr;  // [batch, heads, tq] contiguous, f32 (f64 for f64): log of the sum of exponentials
 
+  /// Weights are set to 0 with this probability and the others divided by its complement: weight (b, h, i, j) by number
+  /// ((b * heads + h) * tq + i) * tk + j of the key's stream, as ops/dropout does.
+  double dropout = 0;
+  RngKey key;
+
   // Backward only.
   AttentionView grad_out, grad_q, grad_k, grad_v;
+  const void* grad_lse = nullptr;  // as lse; null means 0
 };
 
 /// Fills out and lse.

@@ -22,7 +22,7 @@ template <class T> static void cross_entropy_of(const CrossEntropyCall& c) {
   const int64_t n = c.classes;
   const T* x0 = static_cast<const T*>(c.x);
   R* lse = static_cast<R*>(c.lse);
-  T* loss = static_cast<T*>(c.loss);
+  R* loss = static_cast<R*>(c.loss);
   ScratchFrame frame;
   R* each = frame.take<R>(c.rows);
   parallel_for(0, c.rows, std::max<int64_t>(1, 16384 / n), [&](int64_t from, int64_t to) {
@@ -45,11 +45,11 @@ template <class T> static void cross_entropy_of(const CrossEntropyCall& c) {
     }
   });
   if (c.reduction == Reduction::none) {
-    for (int64_t r = 0; r < c.rows; ++r) put(loss[r], each[r]);
+    for (int64_t r = 0; r < c.rows; ++r) loss[r] = each[r];
   } else {
     double sum = 0;
     for (int64_t r = 0; r < c.rows; ++r) sum += each[r];
-    put(*loss, static_cast<R>(sum / loss_divisor(c)));
+    *loss = static_cast<R>(sum / loss_divisor(c));
   }
 }
 
@@ -57,8 +57,8 @@ template <class T> static void cross_entropy_backward_of(const CrossEntropyCall&
   using R = Real<T>;
   constexpr int W = kLanes<T>;
   const int64_t n = c.classes;
-  const T *x0 = static_cast<const T*>(c.x), *gy = static_cast<const T*>(c.grad_loss);
-  const R* lse = static_cast<const R*>(c.lse);
+  const T* x0 = static_cast<const T*>(c.x);
+  const R *lse = static_cast<const R*>(c.lse), *gy = static_cast<const R*>(c.grad_loss);
   T* gx0 = static_cast<T*>(c.grad_x);
   const double divisor = loss_divisor(c);
   const R smoothing = static_cast<R>(c.smoothing), each = smoothing / static_cast<R>(n);
@@ -72,7 +72,7 @@ template <class T> static void cross_entropy_backward_of(const CrossEntropyCall&
         std::memset(static_cast<void*>(gx), 0, static_cast<size_t>(n) * sizeof(T));
         continue;
       }
-      const R g = get(gy[c.reduction == Reduction::none ? r : 0]) / static_cast<R>(divisor);
+      const R g = gy[c.reduction == Reduction::none ? r : 0] / static_cast<R>(divisor);
       const V<T> gv = set1(g), l = set1(lse[r]), even = set1(each);
       const auto value = [&](V<T> v) { return (exp_below<T>(v - l) - even) * gv; };
       if (nt) {

@@ -9,7 +9,7 @@ namespace strata {
 
 enum class Reduction : uint8_t { none, mean, sum };
 
-/// Cross entropy of `rows` rows of `classes` logits against class indices. lse and grad_loss are f32, f64 for f64.
+/// Cross entropy of `rows` rows of `classes` logits against class indices. loss, lse and grad_loss are f32, f64 for f64.
 struct CrossEntropyCall {
   DType dtype = DType::f32;
   int64_t rows = 0, classes = 0, ignore_index = -100;
@@ -17,10 +17,10 @@ struct CrossEntropyCall {
   Reduction reduction = Reduction::mean;
   const void* x = nullptr;
   const int64_t* target = nullptr;
-  void* loss = nullptr;  // of dtype: [rows] for none, else one value
+  void* loss = nullptr;  // [rows] for none, else one value
   void* lse = nullptr;   // [rows], log of the sum of exponentials
   // Backward only.
-  const void* grad_loss = nullptr;  // of dtype, as loss
+  const void* grad_loss = nullptr;  // as loss
   void* grad_x = nullptr;
 };
 /// Fills loss and lse. Throws IndexError where a target is neither a class nor ignore_index.
@@ -36,6 +36,7 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
                    double divisor, void* loss);
 
 /// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
+/// Here loss has dtype.
 void nll_loss_cpu(const CrossEntropyCall& c);
 
 }  // namespace strata

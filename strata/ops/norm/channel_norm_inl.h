@@ -47,29 +47,28 @@ template <class T, class A> static void channel_norm_of(const ChannelNorm& c) {
   const int64_t C = c.channels, S = c.inner, per = C / c.groups;
   // A statistic is over the runs of `per * S` elements at the same group of each batch item (across_batch), or of one.
   const int64_t stats = c.across_batch ? c.groups : c.batch * c.groups;
-  if (!c.given) {
-    parallel_for(0, stats, std::max<int64_t>(1, 16384 * stats / std::max<int64_t>(1, c.batch * C * S)), [&](int64_t from, int64_t to) {
-      for (int64_t s = from; s < to; ++s) {
-        const int64_t first = c.across_batch ? 0 : s / c.groups, last = c.across_batch ? c.batch : first + 1;
-        const int64_t g = s % c.groups, n = per * S;
-        const auto run = [&](int64_t item) { return x + (item * C + g * per) * S; };
-        // Two passes: the mean first, so that no digits are lost in the variance.
-        R sum = 0, squares = 0, rest = 0;
-        for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, R(0), sum, rest);
-        const R count = static_cast<R>(n * (last - first)), m = sum / count;
-        rest = 0;
-        for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, m, rest, squares);
-        mean[s] = m;
-        rstd[s] = R(1) / std::sqrt(squares / count + static_cast<R>(c.eps));
-      }
-    });
-  }
+  parallel_for(0, stats, std::max<int64_t>(1, 16384 * stats / std::max<int64_t>(1, c.batch * C * S)), [&](int64_t from, int64_t to) {
+    for (int64_t s = from; s < to; ++s) {
+      const int64_t first = c.across_batch ? 0 : s / c.groups, last = c.across_batch ? c.batch : first + 1;
+      const int64_t g = s % c.groups, n = per * S;
+      const auto run = [&](int64_t item) { return x + (item * C + g * per) * S; };
+      // Two passes: the mean first, so that no digits are lost in the variance.
+      R sum = 0, squares = 0, rest = 0;
+      for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, R(0), sum, rest);
+      const R count = static_cast<R>(n * (last - first)), m = sum / count;
+      rest = 0;
+      for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, m, rest, squares);
+      mean[s] = m;
+      rstd[s] = R(1) / std::sqrt(squares / count + static_cast<R>(c.eps));
+    }
+  });
   parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
       const int64_t channel = i % C, s = c.across_batch ? channel / per : i / C * c.groups + channel / per;
-      const R scale = rstd[s] * (w ? get(w[channel]) : R(1));
-      const V<T> a = set1(scale), o = set1((b ? get(b[channel]) : R(0)) - mean[s] * scale);
-      for_vectors<T>(S, [&](int64_t j, int64_t k) { store_upto(y + i * S + j, fma(load_upto(x + i * S + j, k, 0), a, o), k); });
+      const V<T> m = set1(mean[s]), a = set1(rstd[s] * (w ? get(w[channel]) : R(1))), o = set1(b ? get(b[channel]) : R(0));
+      for_vectors<T>(S, [&](int64_t j, int64_t k) {
+        store_upto(y + i * S + j, fma(load_upto(x + i * S + j, k, 0) - m, a, o), k);
+      });
     }
   });
 }
@@ -107,19 +106,17 @@ template <class T, class A> static void channel_norm_backward_of(const ChannelNo
   R *m1 = frame.take<R>(stats), *m2 = frame.take<R>(stats);
   std::fill(m1, m1 + stats, R(0));
   std::fill(m2, m2 + stats, R(0));
-  if (!c.given) {
-    for (int64_t item = 0; item < c.batch; ++item)
-      for (int64_t channel = 0; channel < C; ++channel) {
-        const int64_t s = stat_of(item, channel);
-        const R wv = w ? get(w[channel]) : R(1);
-        m1[s] += sum[item * C + channel] * wv;
-        m2[s] += product[item * C + channel] * wv;
-      }
-    const R count = static_cast<R>(per * S * (c.across_batch ? c.batch : 1));
-    for (int64_t s = 0; s < stats; ++s) {
-      m1[s] *= rstd[s] / count;
-      m2[s] *= rstd[s] * rstd[s] * rstd[s] / count;
+  for (int64_t item = 0; item < c.batch; ++item)
+    for (int64_t channel = 0; channel < C; ++channel) {
+      const int64_t s = stat_of(item, channel);
+      const R wv = w ? get(w[channel]) : R(1);
+      m1[s] += sum[item * C + channel] * wv;
+      m2[s] += product[item * C + channel] * wv;
     }
+  const R count = static_cast<R>(per * S * (c.across_batch ? c.batch : 1));
+  for (int64_t s = 0; s < stats; ++s) {
+    m1[s] *= rstd[s] / count;
+    m2[s] *= rstd[s] * rstd[s] * rstd[s] / count;
   }
   parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {

@@ -41,8 +41,6 @@ struct ChannelNorm {
   double eps = 1e-5;
   const void *x = nullptr, *weight = nullptr, *bias = nullptr;
   void *y = nullptr, *mean = nullptr, *rstd = nullptr;
-  /// Statistics are given, not computed (evaluation).
-  bool given = false;
 };
 void channel_norm_cpu(const ChannelNorm& c);
 
@@ -50,8 +48,6 @@ struct ChannelNormBackward {
   DType dtype = DType::f32, affine = DType::f32;
   int64_t batch = 0, channels = 0, inner = 0, groups = 0;
   bool across_batch = false;
-  /// Statistics do not depend on x (evaluation).
-  bool given = false;
   const void *grad_y = nullptr, *x = nullptr, *weight = nullptr, *mean = nullptr, *rstd = nullptr;
   void *grad_x = nullptr, *grad_weight = nullptr, *grad_bias = nullptr;
 };
