@@ -63,7 +63,7 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ou
     if (merged[at] == Ranks::kNone) break;
     ids[at] = merged[at];
     std::copy(ids + at + 2, ids + n, ids + at + 1);
-    std::copy(merged + at + 2, merged + n - 1, merged + at + 1);
+    if (at + 2 < n) std::copy(merged + at + 2, merged + n - 1, merged + at + 1);
     --n;
     if (at > 0) merged[at - 1] = ranks_->find(ids[at - 1], ids[at]);
     if (at + 1 < n) merged[at] = ranks_->find(ids[at], ids[at + 1]);
