@@ -45,7 +45,8 @@ class Source {
 
   void expect_end() {
     char extra;
-    check<IoError>(read_some(&extra, 1) == 0, kOp, quote(name_), ": there is data from byte ", position_ - 1,
+    const uint64_t end = position_;
+    check<IoError>(read_some(&extra, 1) == 0, kOp, quote(name_), ": there is data from byte ", end,
                    " on, after all elements that the sizes ask for");
     check<IoError>(!compressed_ || (ended_ && used_ - stream_.avail_in == file_.size()), kOp, quote(name_),
                    ": there is data after the compressed part");

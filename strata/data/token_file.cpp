@@ -126,7 +126,7 @@ size_t encodable_prefix(std::string_view text, size_t wanted) {
   const size_t last = std::min(text.size(), 2 * wanted);
   for (size_t at = std::max<size_t>(wanted, 2); at < last; ++at)
     if (text[at - 1] == '\n' && !blank(text[at - 2]) && !blank(text[at])) return at;
-  return wanted;
+  return text.size() <= 2 * wanted ? text.size() : wanted;
 }
 
 TokenFile::TokenFile(const std::string& path) : file_(path) {

@@ -55,7 +55,8 @@ void build_token_file(const std::string& source, const text::Tokenizer& tokenize
 TokenFile open_or_build_token_file(const std::string& source, const text::Tokenizer& tokenizer, const std::string& path,
                                    const TokenFileOptions& options = {});
 /// How much of `text` can be encoded on its own with the same result as within the whole: up to a single line break
-/// between words near `wanted` bytes, or `wanted` bytes where there is none within `wanted` more.
+/// between words, `wanted` to 2 * `wanted` bytes in, else all of a shorter text. Where a longer text has no such place,
+/// `wanted`: the tokens around the cut may then differ (their text never does).
 size_t encodable_prefix(std::string_view text, size_t wanted);
 
 }  // namespace strata::data

@@ -15,13 +15,14 @@
 namespace {
 thread_local size_t largest_block = 0;
 }
-void* operator new(size_t n) {
+// noinline: GCC takes an inlined pair of malloc and delete for a mismatch.
+__attribute__((noinline)) void* operator new(size_t n) {
   largest_block = std::max(largest_block, n);
   if (void* p = std::malloc(n ? n : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace strata::io {
 namespace {
