@@ -23,7 +23,8 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
 
 Batch TensorDataset::get_batch(std::span<const Sample> samples) const {
   for (const Sample& s : samples)
-    check<IndexError>(s.index >= 0 && s.index < size_, "TensorDataset", "sample ", s.index, " is out of range, there are ", size_);
+    check<IndexError>(s.index >= 0 && s.index < size_, "TensorDataset", "sample ", s.index,
+                      " is out of range, there are ", size_);
   Batch batch;
   for (const Tensor& t : tensors_) {
     Shape shape = t.shape();
@@ -49,12 +50,13 @@ TokenDataset::TokenDataset(std::shared_ptr<const TokenFile> file, int64_t begin,
   constexpr std::string_view op = "TokenDataset";
   check(file_ != nullptr, op, "needs a token file");
   check(options.context >= 1, op, "context must be at least 1, got ", options.context);
-  check(options.dtype == DType::i64 || options.dtype == DType::i32, op, "dtype must be i64 or i32, got ", options.dtype);
-  check(begin >= 0 && begin <= end && end <= file_->size(), op, "tokens ", begin, " to ", end, " are not in the file, which has ",
-        file_->size());
+  check(options.dtype == DType::i64 || options.dtype == DType::i32, op, "dtype must be i64 or i32, got ",
+        options.dtype);
+  check(begin >= 0 && begin <= end && end <= file_->size(), op, "tokens ", begin, " to ", end,
+        " are not in the file, which has ", file_->size());
   const int64_t tokens = end - begin, context = options.context;
-  check(tokens > context, op, "the text has ", tokens, " tokens here, a context of ", context, " needs at least ", context + 1,
-        " (use more text or a smaller context)");
+  check(tokens > context, op, "the text has ", tokens, " tokens here, a context of ", context, " needs at least ",
+        context + 1, " (use more text or a smaller context)");
   options_.shift_each_epoch = options.shift_each_epoch && tokens > 2 * context && context > 1;
   // one window less where they move, so that every epoch has as many
   size_ = (tokens - 1 - (options_.shift_each_epoch ? context - 1 : 0)) / context;
@@ -65,7 +67,8 @@ int64_t TokenDataset::begin_of(const Sample& sample) const {
                     " is out of range, there are ", size_);
   int64_t shift = 0;
   if (options_.shift_each_epoch)
-    shift = static_cast<int64_t>(mix(0x5eed, static_cast<uint64_t>(sample.epoch)) % static_cast<uint64_t>(options_.context));
+    shift = static_cast<int64_t>(mix(0x5eed, static_cast<uint64_t>(sample.epoch)) %
+                                 static_cast<uint64_t>(options_.context));
   return begin_ + shift + sample.index * options_.context;
 }
 
@@ -91,7 +94,8 @@ Batch TokenDataset::get_batch(std::span<const Sample> samples) const {
 }
 
 int64_t split_tokens(int64_t tokens, double val_fraction, int64_t context) {
-  check(val_fraction > 0 && val_fraction < 1, "split_tokens", "the validation fraction must be between 0 and 1, got ", val_fraction);
+  check(val_fraction > 0 && val_fraction < 1, "split_tokens", "the validation fraction must be between 0 and 1, got ",
+        val_fraction);
   check(context >= 1 && tokens >= 2 * (context + 1), "split_tokens", "the text has ", tokens,
         " tokens, training and validation with a context of ", context, " need at least ", 2 * (context + 1),
         " (use more text or a smaller context)");

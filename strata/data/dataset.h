@@ -49,13 +49,14 @@ struct TokenDatasetOptions {
   DType dtype = DType::i64;
 };
 
-/// Windows of a range of a token file. Sample i is {inputs [T], targets [T]}: tokens i T .. i T + T - 1 and the same one
-/// further on. The windows of an epoch do not overlap and leave out less than 2 T tokens of the range.
+/// Windows of a range of a token file. Sample i is {inputs [T], targets [T]}: tokens i T .. i T + T - 1 and the same
+/// one further on. The windows of an epoch do not overlap and leave out less than 2 T tokens of the range.
 class TokenDataset final : public Dataset {
  public:
-  /// Tokens [begin, end) of the file. Throws ValueError for a context < 1, another dtype, a range that is not in the file
-  /// or has less than context + 1 tokens.
-  TokenDataset(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t end, const TokenDatasetOptions& options = {});
+  /// Tokens [begin, end) of the file. Throws ValueError for a context < 1, another dtype, a range that is not in the
+  /// file or has less than context + 1 tokens.
+  TokenDataset(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t end,
+               const TokenDatasetOptions& options = {});
   int64_t size() const override { return size_; }
   /// {inputs [B, T], targets [B, T]}.
   Batch get_batch(std::span<const Sample> samples) const override;
@@ -69,7 +70,8 @@ class TokenDataset final : public Dataset {
 };
 
 /// Where to cut `tokens` tokens so that the last `val_fraction` is for validation: [0, cut) and [cut, tokens), with at
-/// least `context` + 1 tokens on each side. Throws ValueError where there are too few, or the fraction is not in (0, 1).
+/// least `context` + 1 tokens on each side. Throws ValueError where there are too few, or the fraction is not in (0,
+/// 1).
 int64_t split_tokens(int64_t tokens, double val_fraction, int64_t context);
 
 }  // namespace strata::data

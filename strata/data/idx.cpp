@@ -39,8 +39,8 @@ class Source {
 
   void read(void* to, uint64_t bytes, std::string_view what) {
     const uint64_t got = read_some(to, bytes);
-    check<IoError>(got == bytes, kOp, quote(name_), ": byte ", position_, ": the file ends within the ", what, ", which needs ",
-                   bytes - got, " more bytes");
+    check<IoError>(got == bytes, kOp, quote(name_), ": byte ", position_, ": the file ends within the ", what,
+                   ", which needs ", bytes - got, " more bytes");
   }
 
   void expect_end() {
@@ -92,13 +92,21 @@ class Source {
 
 DType type_of(uint8_t code, std::string_view name) {
   switch (code) {
-    case 0x08: return DType::u8;
-    case 0x09: return DType::i8;
-    case 0x0b: return DType::i16;
-    case 0x0c: return DType::i32;
-    case 0x0d: return DType::f32;
-    case 0x0e: return DType::f64;
-    default: throw IoError(kOp, cat(quote(name), ": byte 2: the element type ", code + 0, " is unknown (8, 9, 11, 12, 13, 14 are)"));
+    case 0x08:
+      return DType::u8;
+    case 0x09:
+      return DType::i8;
+    case 0x0b:
+      return DType::i16;
+    case 0x0c:
+      return DType::i32;
+    case 0x0d:
+      return DType::f32;
+    case 0x0e:
+      return DType::f64;
+    default:
+      throw IoError(
+          kOp, cat(quote(name), ": byte 2: the element type ", code + 0, " is unknown (8, 9, 11, 12, 13, 14 are)"));
   }
 }
 }  // namespace
@@ -107,10 +115,11 @@ Tensor parse_idx(std::span<const std::byte> file, std::string_view name) {
   Source source(file, name);
   uint8_t magic[4];
   source.read(magic, 4, "magic number");
-  check<IoError>(magic[0] == 0 && magic[1] == 0, kOp, quote(name), ": byte 0: is not an IDX file (it starts with two zero bytes)");
+  check<IoError>(magic[0] == 0 && magic[1] == 0, kOp, quote(name),
+                 ": byte 0: is not an IDX file (it starts with two zero bytes)");
   const DType dtype = type_of(magic[2], name);
-  check<IoError>(magic[3] >= 1 && magic[3] <= kMaxDims, kOp, quote(name), ": byte 3: ", magic[3] + 0, " dimensions, 1 to ",
-                 kMaxDims, " are allowed");
+  check<IoError>(magic[3] >= 1 && magic[3] <= kMaxDims, kOp, quote(name), ": byte 3: ", magic[3] + 0,
+                 " dimensions, 1 to ", kMaxDims, " are allowed");
   Shape shape;
   uint64_t bytes = static_cast<uint64_t>(size_of(dtype));
   for (int i = 0; i < magic[3]; ++i) {

@@ -36,7 +36,9 @@ std::string gzip(const std::string& text) {
   return out;
 }
 
-Tensor parse(const std::string& file) { return parse_idx(std::as_bytes(std::span(file.data(), file.size())), "f.idx"); }
+Tensor parse(const std::string& file) {
+  return parse_idx(std::as_bytes(std::span(file.data(), file.size())), "f.idx");
+}
 
 std::string error_of(const std::string& file) {
   try {
@@ -107,7 +109,8 @@ TEST(Idx, SurvivesMutatedFiles) {
   int loaded = 0, refused = 0;
   for (int i = 0; i < 2000; ++i) {
     std::string file = seeds[i % 2];
-    for (int n = 1 + static_cast<int>(random() % 2); n > 0; --n) file[random() % file.size()] = static_cast<char>(random());
+    for (int n = 1 + static_cast<int>(random() % 2); n > 0; --n)
+      file[random() % file.size()] = static_cast<char>(random());
     if (random() % 4 == 0) file.resize(random() % file.size());
     try {
       parse(file);

@@ -22,7 +22,10 @@ struct Item {
 
 struct DataLoader::Impl {
   Impl(std::shared_ptr<const Dataset> set, const DataLoaderOptions& opts)
-      : dataset(std::move(set)), options(opts), sampler(dataset->size(), opts.seed, opts.shuffle), delivered(sampler.state()) {}
+      : dataset(std::move(set)),
+        options(opts),
+        sampler(dataset->size(), opts.seed, opts.shuffle),
+        delivered(sampler.state()) {}
   ~Impl() { stop(); }
 
   Item make() {
@@ -86,8 +89,8 @@ struct DataLoader::Impl {
 
   std::shared_ptr<const Dataset> dataset;
   DataLoaderOptions options;
-  Sampler sampler;     // the thread's, while it runs
-  int64_t epoch = 0;   // of the batches being made
+  Sampler sampler;    // the thread's, while it runs
+  int64_t epoch = 0;  // of the batches being made
   SamplerState delivered;
 
   std::thread thread;
@@ -103,8 +106,8 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const DataLoaderO
   check(options.batch_size >= 1, op, "batch_size must be at least 1, got ", options.batch_size);
   check(options.prefetch >= 0, op, "prefetch must be at least 0, got ", options.prefetch);
   check(dataset->size() >= 1, op, "the data set is empty");
-  check(options.repeat || !options.drop_last || dataset->size() >= options.batch_size, op, "drop_last leaves no batch of ",
-        options.batch_size, ": the data set has ", dataset->size(), " samples");
+  check(options.repeat || !options.drop_last || dataset->size() >= options.batch_size, op,
+        "drop_last leaves no batch of ", options.batch_size, ": the data set has ", dataset->size(), " samples");
   impl_ = std::make_unique<Impl>(std::move(dataset), options);
 }
 
@@ -119,7 +122,9 @@ std::optional<Batch> DataLoader::next() {
   return std::move(item.batch);
 }
 
-SamplerState DataLoader::state() const { return impl_->delivered; }
+SamplerState DataLoader::state() const {
+  return impl_->delivered;
+}
 
 void DataLoader::set_state(const SamplerState& state) {
   impl_->stop();

@@ -82,7 +82,8 @@ TEST(DataLoader, RepeatFillsEveryBatch) {
 
 TEST(DataLoader, ShufflesBySeed) {
   const auto epoch_of = [](uint64_t seed, int64_t prefetch) {
-    DataLoader loader(std::make_shared<Numbers>(100), {.batch_size = 7, .shuffle = true, .seed = seed, .prefetch = prefetch});
+    DataLoader loader(std::make_shared<Numbers>(100),
+                      {.batch_size = 7, .shuffle = true, .seed = seed, .prefetch = prefetch});
     Ids all;
     while (const auto batch = loader.next())
       for (const int64_t i : indices(*batch)) all.push_back(i);
@@ -170,7 +171,8 @@ TEST(DataLoader, StopsWithBatchesReady) {
 }
 
 TEST(TensorDataset, TakesRows) {
-  Tensor x = empty(TensorMeta{Shape{5, 3}, DType::f32, Device::cpu()}), y = empty(TensorMeta{Shape{5}, DType::u8, Device::cpu()});
+  Tensor x = empty(TensorMeta{Shape{5, 3}, DType::f32, Device::cpu()}),
+         y = empty(TensorMeta{Shape{5}, DType::u8, Device::cpu()});
   for (int i = 0; i < 15; ++i) x.data<float>()[i] = static_cast<float>(i);
   for (int i = 0; i < 5; ++i) y.data<uint8_t>()[i] = static_cast<uint8_t>(10 + i);
   const TensorDataset set({x, y});

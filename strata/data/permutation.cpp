@@ -11,7 +11,9 @@ uint64_t finalise(uint64_t z) {
 }
 }  // namespace
 
-uint64_t mix(uint64_t a, uint64_t b) { return finalise(finalise(a + 0x9e3779b97f4a7c15u) ^ (b * 0x9e3779b97f4a7c15u)); }
+uint64_t mix(uint64_t a, uint64_t b) {
+  return finalise(finalise(a + 0x9e3779b97f4a7c15u) ^ (b * 0x9e3779b97f4a7c15u));
+}
 
 KeyedPermutation::KeyedPermutation(int64_t size, uint64_t key) : size_(size), half_bits_(1) {
   check(size >= 0, "KeyedPermutation", "size must be at least 0, got ", size);

@@ -15,7 +15,8 @@ SamplerState parse_sampler_state(std::string_view text) {
   std::string_view rest = text;
   const auto take = [&](std::string_view name, auto& value) {
     const auto fail = [&] {
-      throw ValueError("SamplerState", cat("'", text.substr(0, 100), "' is not of the form 'seed=1 epoch=0 position=0 size=9'"));
+      throw ValueError("SamplerState",
+                       cat("'", text.substr(0, 100), "' is not of the form 'seed=1 epoch=0 position=0 size=9'"));
     };
     if (!rest.starts_with(name)) fail();
     rest.remove_prefix(name.size());
@@ -51,7 +52,8 @@ void Sampler::start_next_epoch() {
 void Sampler::set_state(const SamplerState& s) {
   check(s.size == state_.size, "Sampler", "the saved place is in a data set of ", s.size, " samples, this one has ",
         state_.size, " (other data, context or split?)");
-  check(s.epoch >= 0 && s.position >= 0 && s.position < s.size, "Sampler", "the saved place is not one: ", to_string(s));
+  check(s.epoch >= 0 && s.position >= 0 && s.position < s.size, "Sampler",
+        "the saved place is not one: ", to_string(s));
   state_ = s;
   order_ = KeyedPermutation(s.size, mix(s.seed, static_cast<uint64_t>(s.epoch)));
 }

@@ -48,7 +48,8 @@ std::vector<std::string> source_files(const std::string& source) {
     for (auto it = fs::recursive_directory_iterator(source); it != fs::recursive_directory_iterator(); ++it) {
       const bool hidden = it->path().filename().string().starts_with('.');
       if (hidden && it->is_directory()) it.disable_recursion_pending();
-      if (!hidden && it->is_regular_file() && it->file_size() > 0 && is_text(it->path())) files.push_back(it->path().string());
+      if (!hidden && it->is_regular_file() && it->file_size() > 0 && is_text(it->path()))
+        files.push_back(it->path().string());
     }
   } catch (const fs::filesystem_error& e) {
     throw IoError(kOp, cat("cannot read the directory ", quote(source), ": ", e.code().message()));
@@ -99,8 +100,9 @@ void build(const std::vector<std::string>& files, uint64_t checksum, const text:
   io::make_directories(io::parent_directory(path));
   io::FileWriter out(path);
   out.write(&header, sizeof header);
-  const std::vector<int32_t> separator =
-      options.separator.empty() ? std::vector<int32_t>() : std::vector<int32_t>{separator_id(tokenizer, options.separator)};
+  const std::vector<int32_t> separator = options.separator.empty()
+                                             ? std::vector<int32_t>()
+                                             : std::vector<int32_t>{separator_id(tokenizer, options.separator)};
   for (const std::string& name : files) {
     const io::MappedFile file(name);
     file.advise_sequential();
@@ -137,12 +139,13 @@ TokenFile::TokenFile(const std::string& path) : file_(path) {
   need(std::memcmp(header.magic, kMagic, sizeof kMagic) == 0, "byte 0: is not a Strata token file");
   need(header.version == 1, "byte 8: version ", header.version, ", only 1 is known");
   need(header.checksum == header.compute_checksum(), "byte 40: the header's checksum does not match: it is damaged");
-  need(header.token_bytes == 2 || header.token_bytes == 4, "byte 12: ", header.token_bytes, " bytes a token, 2 or 4 are known");
+  need(header.token_bytes == 2 || header.token_bytes == 4, "byte 12: ", header.token_bytes,
+       " bytes a token, 2 or 4 are known");
   need(header.vocab >= 1 && header.vocab <= (header.token_bytes == 2 ? uint64_t{65536} : uint64_t{INT32_MAX}),
        "byte 16: a vocabulary of ", header.vocab, " does not fit ", header.token_bytes, " bytes a token");
   const uint64_t data = file_.size() - sizeof header;
-  need(header.count >= 1 && header.count == data / header.token_bytes && data % header.token_bytes == 0, "byte 24: ",
-       header.count, " tokens of ", header.token_bytes, " bytes, the file has ", data, " bytes of them");
+  need(header.count >= 1 && header.count == data / header.token_bytes && data % header.token_bytes == 0,
+       "byte 24: ", header.count, " tokens of ", header.token_bytes, " bytes, the file has ", data, " bytes of them");
   size_ = static_cast<int64_t>(header.count);
   vocab_ = static_cast<int64_t>(header.vocab);
   token_bytes_ = static_cast<int>(header.token_bytes);
@@ -152,8 +155,8 @@ TokenFile::TokenFile(const std::string& path) : file_(path) {
 template <class T>
 void TokenFile::read_as(int64_t begin, std::span<T> out) const {
   const auto count = static_cast<int64_t>(out.size());
-  check<IndexError>(begin >= 0 && begin <= size_ && count <= size_ - begin, kOp, "'", path(), "': tokens ", begin, " to ",
-                    begin, " + ", count, " are out of range, it has ", size_);
+  check<IndexError>(begin >= 0 && begin <= size_ && count <= size_ - begin, kOp, "'", path(), "': tokens ", begin,
+                    " to ", begin, " + ", count, " are out of range, it has ", size_);
   uint32_t largest = 0;
   const auto widen = [&]<class Id>(const Id* ids) {
     for (int64_t i = 0; i < count; ++i) {
@@ -171,8 +174,12 @@ void TokenFile::read_as(int64_t begin, std::span<T> out) const {
                  ", the vocabulary has ", vocab_, ": the file is damaged");
 }
 
-void TokenFile::read(int64_t begin, std::span<int32_t> out) const { read_as(begin, out); }
-void TokenFile::read(int64_t begin, std::span<int64_t> out) const { read_as(begin, out); }
+void TokenFile::read(int64_t begin, std::span<int32_t> out) const {
+  read_as(begin, out);
+}
+void TokenFile::read(int64_t begin, std::span<int64_t> out) const {
+  read_as(begin, out);
+}
 
 void build_token_file(const std::string& source, const text::Tokenizer& tokenizer, const std::string& path,
                       const TokenFileOptions& options) {

@@ -47,8 +47,8 @@ struct TokenFileOptions {
 
 /// Tokenises a file, or all text files under a directory in the order of their paths (hidden ones, empty ones and those
 /// with a zero byte in their first 8 KiB are left out), into a token file at `path`: 16 bits a token where the
-/// vocabulary allows it. Works in pieces of a few MiB, so the text may be larger than memory. Throws IoError: the source
-/// is missing or has no text, `path` cannot be written; ValueError: the tokenizer has no such separator.
+/// vocabulary allows it. Works in pieces of a few MiB, so the text may be larger than memory. Throws IoError: the
+/// source is missing or has no text, `path` cannot be written; ValueError: the tokenizer has no such separator.
 void build_token_file(const std::string& source, const text::Tokenizer& tokenizer, const std::string& path,
                       const TokenFileOptions& options = {});
 /// The token file at `path` where it is whole and was made from just this source and tokenizer; else it is built.

@@ -127,7 +127,8 @@ TEST(TokenFile, RefusesDamage) {
   EXPECT_NE(with(8, 2).find("version"), std::string::npos);
   for (const size_t at : {12, 16, 24, 32, 40}) EXPECT_NE(with(at, 77).find("checksum"), std::string::npos) << at;
   std::ofstream(dir / "x", std::ios::binary) << good.substr(0, good.size() - 1);
-  EXPECT_NE(error_of(dir / "x").find("10 tokens of 2 bytes, the file has 19"), std::string::npos) << error_of(dir / "x");
+  EXPECT_NE(error_of(dir / "x").find("10 tokens of 2 bytes, the file has 19"), std::string::npos)
+      << error_of(dir / "x");
   std::ofstream(dir / "x", std::ios::binary) << good.substr(0, 40);
   EXPECT_NE(error_of(dir / "x").find("has 40 bytes"), std::string::npos);
   // a token beyond the vocabulary is seen when it is read

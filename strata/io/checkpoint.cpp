@@ -41,16 +41,20 @@ int64_t step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return -1;
   int64_t step = -1;
   const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-  return error == std::errc() && end == name.data() + name.size() && step >= 0 && directory_name(step) == name ? step : -1;
+  return error == std::errc() && end == name.data() + name.size() && step >= 0 && directory_name(step) == name ? step
+                                                                                                               : -1;
 }
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
   });
 }
 
-std::string file_in(const std::string& dir, std::string_view name) { return (fs::path(dir) / name).string(); }
+std::string file_in(const std::string& dir, std::string_view name) {
+  return (fs::path(dir) / name).string();
+}
 
 // Checksum of state.json's own content: of its text with the keys sorted and without the checksum.
 std::string own_checksum(const json& state) {
@@ -91,7 +95,8 @@ State read_state(const std::string& dir) {
     need(file.is_object() && file.value("bytes", json()).is_number_unsigned(), cat("files.", name, ".bytes"), "a size");
     w.bytes = file["bytes"].get<uint64_t>();
     const json hash = file.value("xxh64", json());
-    need(hash.is_string() && parse_hex(hash.get<std::string>(), w.xxh64), cat("files.", name, ".xxh64"), "16 hex digits");
+    need(hash.is_string() && parse_hex(hash.get<std::string>(), w.xxh64), cat("files.", name, ".xxh64"),
+         "16 hex digits");
     state.files[name] = w;
   }
   need(texts.is_object(), "state", "an object");
@@ -126,7 +131,8 @@ bool sizes_match(const std::string& dir) {
 
 // Renames before deleting, so that a kill in between leaves rubbish that says so and not a broken checkpoint.
 void remove_checkpoint(const std::string& dir) {
-  const fs::path from(dir), to = from.parent_path() / cat(kTemporary, "deleted-", from.filename().string(), "-", ::getpid());
+  const fs::path from(dir),
+      to = from.parent_path() / cat(kTemporary, "deleted-", from.filename().string(), "-", ::getpid());
   std::error_code error;
   fs::rename(from, to, error);
   if (!error) fs::remove_all(to, error);

@@ -140,9 +140,9 @@ TEST(Checkpoint, LatestSkipsBrokenOnes) {
   save(run.path(), 2);
   const std::string three = save(run.path(), 3);
   flip_bit(three + "/model.safetensors", 100);
-  fs::create_directory(run / "step-00000004");     // no files at all
+  fs::create_directory(run / "step-00000004");  // no files at all
   fs::create_directory(run / ".tmp-step-00000009-1");
-  fs::create_directory(run / "step-12");           // not a name that we give
+  fs::create_directory(run / "step-12");  // not a name that we give
   write_file(run / "step-00000008", "a file");
   std::vector<std::string> warnings;
   const auto latest = find_latest_checkpoint(run.path(), &warnings);
@@ -250,7 +250,8 @@ TEST(Checkpoint, SurvivesKills) {
     ASSERT_TRUE(latest);
     EXPECT_TRUE(warnings.empty()) << warnings[0];
     EXPECT_GE(latest->step, finished);
-    EXPECT_EQ(load_checkpoint(latest->path).files.at("model").at("w").data<float>()[0], static_cast<float>(latest->step));
+    EXPECT_EQ(load_checkpoint(latest->path).files.at("model").at("w").data<float>()[0],
+              static_cast<float>(latest->step));
     step = latest->step;
   }
   EXPECT_GE(step, 20);

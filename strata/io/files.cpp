@@ -18,7 +18,9 @@
 namespace strata::io {
 namespace fs = std::filesystem;
 
-std::string errno_text(int error) { return std::generic_category().message(error); }
+std::string errno_text(int error) {
+  return std::generic_category().message(error);
+}
 
 std::string quote(std::string_view text, size_t limit) {
   std::string s = "'";
@@ -123,7 +125,8 @@ WrittenFile write_file(const std::string& path, std::string_view text) {
 
 std::string read_file(const std::string& path, uint64_t limit) {
   std::error_code error;
-  if (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0 && !error && ::access(path.c_str(), R_OK) == 0)
+  if (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0 && !error &&
+      ::access(path.c_str(), R_OK) == 0)
     return {};
   const MappedFile file(path);
   check<IoError>(file.size() <= limit, "read_file", "'", path, "' has ", file.size(), " bytes, at most ", limit,

@@ -31,7 +31,9 @@ std::string error_of(F&& f) {
   return "";
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
 
 int count_entries(const std::string& dir) {
   return static_cast<int>(std::distance(fs::directory_iterator(dir), fs::directory_iterator()));
@@ -80,7 +82,8 @@ TEST(Hash, HexRoundTrip) {
     ASSERT_TRUE(parse_hex(to_hex(v), value));
     EXPECT_EQ(value, v);
   }
-  for (const char* bad : {"", "12", "00000000000000g0", "-000000000000001", "00000000000000000"}) EXPECT_FALSE(parse_hex(bad, value)) << bad;
+  for (const char* bad : {"", "12", "00000000000000g0", "-000000000000001", "00000000000000000"})
+    EXPECT_FALSE(parse_hex(bad, value)) << bad;
 }
 
 TEST(MappedFile, GivesTheBytes) {
@@ -189,7 +192,8 @@ TEST(FileWriter, FullDisk) {
     if (mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=64k") != 0) return 77;
     write_file(dir / "f", "old");
     const std::string error = error_of([&] { write_file(dir / "f", std::string(200'000, 'x')); });
-    if (!has(error, "No space left on device") || !has(error, "needs 200000 bytes") || !has(error, "are free")) return 1;
+    if (!has(error, "No space left on device") || !has(error, "needs 200000 bytes") || !has(error, "are free"))
+      return 1;
     if (read_file(dir / "f") != "old" || count_entries(dir.path()) != 1) return 2;
     return 0;
   });

@@ -14,16 +14,26 @@ constexpr std::string_view kOp = "safetensors";
 
 std::string_view format_name(DType type) {
   switch (type) {
-    case DType::u8: return "U8";
-    case DType::i8: return "I8";
-    case DType::i16: return "I16";
-    case DType::i32: return "I32";
-    case DType::i64: return "I64";
-    case DType::f16: return "F16";
-    case DType::bf16: return "BF16";
-    case DType::f32: return "F32";
-    case DType::f64: return "F64";
-    case DType::boolean: return "BOOL";
+    case DType::u8:
+      return "U8";
+    case DType::i8:
+      return "I8";
+    case DType::i16:
+      return "I16";
+    case DType::i32:
+      return "I32";
+    case DType::i64:
+      return "I64";
+    case DType::f16:
+      return "F16";
+    case DType::bf16:
+      return "BF16";
+    case DType::f32:
+      return "F32";
+    case DType::f64:
+      return "F64";
+    case DType::boolean:
+      return "BOOL";
   }
   return "";
 }
@@ -54,7 +64,9 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   return *e;
 }
 
-Tensor SafetensorsFile::tensor(std::string_view name) const { return copy(entry(name)); }
+Tensor SafetensorsFile::tensor(std::string_view name) const {
+  return copy(entry(name));
+}
 
 TensorMap SafetensorsFile::tensors() const {
   TensorMap result;
@@ -97,12 +109,14 @@ WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsIte
   }
   uint64_t position = 0;
   for (const SafetensorsItem& item : items) {
-    check<ValueError>(!item.name.empty() && item.name != "__metadata__", "save_safetensors", "a tensor cannot be named ",
-                      quote(item.name));
+    check<ValueError>(!item.name.empty() && item.name != "__metadata__", "save_safetensors",
+                      "a tensor cannot be named ", quote(item.name));
     const uint64_t bytes = static_cast<uint64_t>(item.shape.product() * size_of(item.dtype));
-    check<ValueError>(item.data != nullptr || bytes == 0, "save_safetensors", "tensor ", quote(item.name), " has no data");
+    check<ValueError>(item.data != nullptr || bytes == 0, "save_safetensors", "tensor ", quote(item.name),
+                      " has no data");
     if (header.size() > 1) header += ',';
-    header += json_string(item.name, "the name") + ":{\"dtype\":\"" + std::string(format_name(item.dtype)) + "\",\"shape\":[";
+    header +=
+        json_string(item.name, "the name") + ":{\"dtype\":\"" + std::string(format_name(item.dtype)) + "\",\"shape\":[";
     for (int i = 0; i < item.shape.size(); ++i) header += cat(i ? "," : "", item.shape[i]);
     header += cat("],\"data_offsets\":[", position, ",", position + bytes, "]}");
     position += bytes;
@@ -125,7 +139,8 @@ WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, 
   std::vector<Tensor> held;  // keeps row-major copies of views alive until they are written
   std::vector<SafetensorsItem> items;
   for (const auto& [name, tensor] : tensors) {
-    check<DeviceError>(!tensor.is_meta(), "save_safetensors", "tensor ", quote(name), " is a meta tensor: it has no data");
+    check<DeviceError>(!tensor.is_meta(), "save_safetensors", "tensor ", quote(name),
+                       " is a meta tensor: it has no data");
     held.push_back(tensor.detach().to(Device::cpu()).contiguous());
     const Tensor& t = held.back();
     items.push_back({name, t.dtype(), t.shape(), t.numel() ? t.raw_data() : nullptr});

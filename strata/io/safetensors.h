@@ -84,7 +84,8 @@ struct SafetensorsItem {
 /// Writes a file (FileWriter: whole or not at all) that the reference implementation reads: items in the order of
 /// falling element size then name, so that each is aligned to its element. Throws ValueError for a name given twice,
 /// empty, reserved or not UTF-8, and for metadata that is not UTF-8; IoError where the file cannot be written.
-WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items, const Metadata& metadata = {});
+WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items,
+                             const Metadata& metadata = {});
 /// The same for tensors. Views are written row-major; DeviceError for meta tensors.
 WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata = {});
 

@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     size_t bytes = 0;
     for (const auto& e : header.entries) {
       if (e.bytes.size() != static_cast<size_t>(e.shape.product() * strata::size_of(e.dtype))) std::abort();
-      if (!e.bytes.empty() && (e.bytes.data() < file.data() || e.bytes.data() + e.bytes.size() > file.data() + size)) std::abort();
+      if (!e.bytes.empty() && (e.bytes.data() < file.data() || e.bytes.data() + e.bytes.size() > file.data() + size))
+        std::abort();
       bytes += e.bytes.size();
     }
     uint64_t length = 0;

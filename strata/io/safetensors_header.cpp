@@ -25,9 +25,9 @@ struct DTypeName {
   std::string_view name;
   DType type;
 };
-constexpr DTypeName kDTypes[] = {{"F64", DType::f64}, {"F32", DType::f32},  {"F16", DType::f16}, {"BF16", DType::bf16},
-                                 {"I64", DType::i64}, {"I32", DType::i32},  {"I16", DType::i16}, {"I8", DType::i8},
-                                 {"U8", DType::u8},   {"BOOL", DType::boolean}};
+constexpr DTypeName kDTypes[] = {
+    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"I64", DType::i64},
+    {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},   {"U8", DType::u8},     {"BOOL", DType::boolean}};
 
 // Reads the header's text and remembers how far the parser has come, for messages.
 struct Cursor {
@@ -51,7 +51,6 @@ struct Cursor {
     return old;
   }
   friend bool operator==(const Cursor& a, const Cursor& b) { return a.at == b.at; }
-  friend bool operator!=(const Cursor& a, const Cursor& b) { return a.at != b.at; }
 };
 
 struct RawEntry {
@@ -144,7 +143,8 @@ class HeaderReader {
     } else {  // Place::tensor: the parser calls key() only inside an object
       constexpr std::string_view fields[] = {"dtype", "shape", "data_offsets"};
       const auto* field = std::find(std::begin(fields), std::end(fields), key);
-      if (field == std::end(fields)) fail("unknown field ", quote(key, 40), " (dtype, shape and data_offsets are known)");
+      if (field == std::end(fields))
+        fail("unknown field ", quote(key, 40), " (dtype, shape and data_offsets are known)");
       const int index = static_cast<int>(field - fields);
       if (seen_ & (1 << index)) fail("the field ", key, " is given twice");
       seen_ |= 1 << index;
@@ -155,7 +155,8 @@ class HeaderReader {
   bool end_object() {
     if (place_ == Place::tensor) {
       for (int i = 0; i < 3; ++i)
-        if (!(seen_ & (1 << i))) fail("the field ", i == 0 ? "dtype" : i == 1 ? "shape" : "data_offsets", " is missing");
+        if (!(seen_ & (1 << i)))
+          fail("the field ", i == 0 ? "dtype" : i == 1 ? "shape" : "data_offsets", " is missing");
       place_ = Place::names;
     } else if (place_ == Place::metadata) {
       place_ = Place::names;
@@ -187,29 +188,49 @@ class HeaderReader {
 
  private:
   enum class Place : uint8_t {
-    start, names, entry, tensor, dtype, shape_start, shape, offsets_start, offsets, metadata_entry, metadata,
-    metadata_value, done
+    start,
+    names,
+    entry,
+    tensor,
+    dtype,
+    shape_start,
+    shape,
+    offsets_start,
+    offsets,
+    metadata_entry,
+    metadata,
+    metadata_value,
+    done
   };
 
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
     const bool in_tensor = place_ != Place::start && place_ != Place::names && place_ != Place::metadata_entry &&
                            place_ != Place::metadata && place_ != Place::metadata_value && !entries.empty();
-    throw IoError(kOp, cat(quote(file_), ": ", in_tensor ? cat("tensor ", quote(entries.back().name), ": ") : "",
-                           parts..., " (header, near byte ", kPrefix + static_cast<uint64_t>(progress_ - text_.data()),
-                           ")"));
+    throw IoError(kOp,
+                  cat(quote(file_), ": ", in_tensor ? cat("tensor ", quote(entries.back().name), ": ") : "", parts...,
+                      " (header, near byte ", kPrefix + static_cast<uint64_t>(progress_ - text_.data()), ")"));
   }
   bool unexpected(std::string_view what) const {
     switch (place_) {
-      case Place::start: fail("the header is ", what, ", an object is wanted");
-      case Place::entry: fail("its value is ", what, ", an object with dtype, shape and data_offsets is wanted");
-      case Place::dtype: fail("dtype is ", what, ", a string is wanted");
-      case Place::shape_start: fail("shape is ", what, ", an array of sizes is wanted");
-      case Place::shape: fail("shape holds ", what, ", sizes are wanted");
-      case Place::offsets_start: fail("data_offsets is ", what, ", an array of two numbers is wanted");
-      case Place::offsets: fail("data_offsets holds ", what, ", byte offsets are wanted");
-      case Place::metadata_entry: fail("__metadata__ is ", what, ", an object of strings is wanted");
-      default: fail("the value of ", quote(key_), " in __metadata__ is ", what, ", a string is wanted");
+      case Place::start:
+        fail("the header is ", what, ", an object is wanted");
+      case Place::entry:
+        fail("its value is ", what, ", an object with dtype, shape and data_offsets is wanted");
+      case Place::dtype:
+        fail("dtype is ", what, ", a string is wanted");
+      case Place::shape_start:
+        fail("shape is ", what, ", an array of sizes is wanted");
+      case Place::shape:
+        fail("shape holds ", what, ", sizes are wanted");
+      case Place::offsets_start:
+        fail("data_offsets is ", what, ", an array of two numbers is wanted");
+      case Place::offsets:
+        fail("data_offsets holds ", what, ", byte offsets are wanted");
+      case Place::metadata_entry:
+        fail("__metadata__ is ", what, ", an object of strings is wanted");
+      default:
+        fail("the value of ", quote(key_), " in __metadata__ is ", what, ", a string is wanted");
     }
   }
 
@@ -263,8 +284,9 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string
   for (RawEntry& e : raw) {
     const auto offsets = [&] { return cat("data_offsets [", e.begin, ", ", e.end, "]"); };
     if (e.begin > e.end || e.end > data.size())
-      throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are out of range, the data has ",
-                             data.size(), " bytes (from byte ", kPrefix + length, " of the file)"));
+      throw IoError(kOp,
+                    cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are out of range, the data has ",
+                        data.size(), " bytes (from byte ", kPrefix + length, " of the file)"));
     if (e.begin != position)
       throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(),
                              e.begin < position ? " overlap another tensor that ends at "
@@ -277,8 +299,8 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string
     position = e.end;
     header.entries.push_back({std::move(e.name), e.dtype, e.shape, data.subspan(e.begin, bytes)});
   }
-  check<IoError>(position == data.size(), kOp, quote(name), ": the tensors end at byte ", position, " of the data, which has ",
-                 data.size(), " bytes: ", data.size() - position, " belong to no tensor");
+  check<IoError>(position == data.size(), kOp, quote(name), ": the tensors end at byte ", position,
+                 " of the data, which has ", data.size(), " bytes: ", data.size() - position, " belong to no tensor");
   return header;
 }
 

@@ -21,8 +21,12 @@ __attribute__((noinline)) void* operator new(size_t n) {
   if (void* p = std::malloc(n ? n : 1)) return p;
   throw std::bad_alloc();
 }
-__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
-__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p) noexcept {
+  std::free(p);
+}
+__attribute__((noinline)) void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
 
 namespace strata::io {
 namespace {
@@ -32,7 +36,9 @@ std::string with_length(const std::string& header, const std::string& data = "")
   return std::string(reinterpret_cast<const char*>(&n), 8) + header + data;
 }
 
-std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s.data(), s.size())); }
+std::span<const std::byte> bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
 
 std::string error_of(const std::string& file) {
   try {
@@ -54,7 +60,8 @@ std::string one(const std::string& fields, const std::string& data = "01234567")
 Tensor counting(const Shape& shape, DType dtype) {
   Tensor t = empty(TensorMeta{shape, dtype, Device::cpu()});
   auto* p = static_cast<unsigned char*>(t.numel() ? t.raw_data() : nullptr);
-  for (int64_t i = 0; i < t.nbytes(); ++i) p[i] = static_cast<unsigned char>(dtype == DType::boolean ? i % 2 : i * 37 + 11);
+  for (int64_t i = 0; i < t.nbytes(); ++i)
+    p[i] = static_cast<unsigned char>(dtype == DType::boolean ? i % 2 : i * 37 + 11);
   return t;
 }
 
@@ -65,8 +72,9 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 
 TEST(Safetensors, ReadsAHandWrittenFile) {
   const std::string file = with_length(
-      R"( {"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},"__metadata__":{"k":"v"},)"
-      R"("a":{"shape":[1,2],"data_offsets":[0,8],"dtype":"F32"},"z":{"dtype":"I64","shape":[0,3],"data_offsets":[8,8]}}  )" + 1,
+      R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},"__metadata__":{"k":"v"},)"
+      R"("a":{"shape":[1,2],"data_offsets":[0,8],"dtype":"F32"},"z":)"
+      R"({"dtype":"I64","shape":[0,3],"data_offsets":[8,8]}}  )",
       std::string("\0\0\x80\x3f\0\0\0\x40\x07\x09", 10));
   const SafetensorsHeader header = parse_safetensors(bytes_of(file), "f");
   ASSERT_EQ(header.entries.size(), 3u);
@@ -87,8 +95,11 @@ TEST(Safetensors, WritesTheFormat) {
   TempDir dir;
   const float x[2] = {1, 2};
   const uint8_t y[1] = {7};
-  const WrittenFile written = save_safetensors(dir / "f", {{"y", DType::u8, Shape{1}, y}, {"x", DType::f32, Shape{2}, x}}, {{"k", "\"v\""}});
-  std::string header = R"({"__metadata__":{"k":"\"v\""},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})";
+  const WrittenFile written =
+      save_safetensors(dir / "f", {{"y", DType::u8, Shape{1}, y}, {"x", DType::f32, Shape{2}, x}}, {{"k", "\"v\""}});
+  std::string header =
+      R"({"__metadata__":{"k":"\"v\""},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+      R"("y":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const std::string expected = with_length(header, std::string("\0\0\x80\x3f\0\0\0\x40\x07", 9));
   EXPECT_EQ(read_file(dir / "f"), expected);
@@ -110,7 +121,9 @@ TEST(Safetensors, RoundTripsEveryDtypeAndShape) {
   for (const auto& [name, t] : tensors) {
     ASSERT_TRUE(file.contains(name)) << name;
     EXPECT_TRUE(same_bytes(file.tensor(name), t)) << name;
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(file.entry(name).bytes.data()) % static_cast<uintptr_t>(size_of(t.dtype())), 0u) << name;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(file.entry(name).bytes.data()) % static_cast<uintptr_t>(size_of(t.dtype())),
+              0u)
+        << name;
   }
   EXPECT_THROW(file.tensor("none"), IoError);
   const TensorMap all = file.tensors();
@@ -127,7 +140,8 @@ TEST(Safetensors, WriterRefusesBadInput) {
   EXPECT_THROW(save_safetensors(dir / "f", {{"\xff", DType::u8, Shape{1}, x}}), ValueError);
   EXPECT_THROW(save_safetensors(dir / "f", {{"x", DType::u8, Shape{1}, nullptr}}), ValueError);
   EXPECT_THROW(save_safetensors(dir / "f", {item}, {{"k", "\xff"}}), ValueError);
-  EXPECT_THROW(save_safetensors(dir / "f", TensorMap{{"m", empty(TensorMeta{Shape{2}, DType::f32, Device::meta()})}}), DeviceError);
+  EXPECT_THROW(save_safetensors(dir / "f", TensorMap{{"m", empty(TensorMeta{Shape{2}, DType::f32, Device::meta()})}}),
+               DeviceError);
   EXPECT_THROW(save_safetensors(dir / "no/f", {item}), IoError);
   EXPECT_THROW(SafetensorsFile(dir / "f"), IoError);  // nothing was left behind
 }
@@ -206,7 +220,8 @@ TEST(Safetensors, RefusesBadLayout) {
 
 TEST(Safetensors, RefusesABoolThatIsNone) {
   TempDir dir;
-  write_file(dir / "f", with_length(R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", std::string("\0\1\2", 3)));
+  write_file(dir / "f",
+             with_length(R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", std::string("\0\1\2", 3)));
   const SafetensorsFile file(dir / "f");
   try {
     file.tensor("m");
@@ -225,14 +240,41 @@ TEST(Safetensors, SurvivesMutatedFiles) {
   for (int i = 0; i < 4; ++i) {
     TensorMap tensors;
     for (int j = 0; j <= 2 * i; ++j)
-      tensors.emplace(cat("layers.", j, ".weight"), counting({j % 4, static_cast<int64_t>(1 + pick(5))}, kAllDTypes[pick(kNumDTypes)]));
+      tensors.emplace(cat("layers.", j, ".weight"),
+                      counting({j % 4, static_cast<int64_t>(1 + pick(5))}, kAllDTypes[pick(kNumDTypes)]));
     save_safetensors(dir / "seed", tensors, i % 2 ? Metadata{{"format", "pt"}} : Metadata{});
     seeds.push_back(read_file(dir / "seed"));
   }
-  const std::string_view tokens[] = {"-1", "0", "1", "18446744073709551615", "18446744073709551616", "9223372036854775807",
-                                     "1e400", "0.5", "null", "true", "[", "]", "{", "}", "\"", ",", ":", "\\u0000", "\\ud800",
-                                     "\"F32\"", "\"U16\"", "\"dtype\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"", " ",
-                                     "\xff", "[0,0]", "[4294967296,4294967296]", "{\"\":{}}"};
+  const std::string_view tokens[] = {"-1",
+                                     "0",
+                                     "1",
+                                     "18446744073709551615",
+                                     "18446744073709551616",
+                                     "9223372036854775807",
+                                     "1e400",
+                                     "0.5",
+                                     "null",
+                                     "true",
+                                     "[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     "\"",
+                                     ",",
+                                     ":",
+                                     "\\u0000",
+                                     "\\ud800",
+                                     "\"F32\"",
+                                     "\"U16\"",
+                                     "\"dtype\"",
+                                     "\"shape\"",
+                                     "\"data_offsets\"",
+                                     "\"__metadata__\"",
+                                     " ",
+                                     "\xff",
+                                     "[0,0]",
+                                     "[4294967296,4294967296]",
+                                     "{\"\":{}}"};
   int loaded = 0, refused = 0;
   for (int i = 0; i < 2000; ++i) {
     std::string file = seeds[pick(seeds.size())];
@@ -243,12 +285,24 @@ TEST(Safetensors, SurvivesMutatedFiles) {
       const size_t at = pick(2) && file.size() > 8 ? 8 + pick(file.size() - 8) : pick(file.size());
       const size_t before = file.size();
       switch (pick(7)) {
-        case 0: file[at] = static_cast<char>(file[at] ^ 1 << pick(8)); break;
-        case 1: file[at] = static_cast<char>(random()); break;
-        case 2: file.insert(at, tokens[pick(std::size(tokens))]); break;
-        case 3: file.erase(at, 1 + pick(8)); break;
-        case 4: file.resize(at); break;
-        case 5: file.insert(at, file.substr(pick(file.size()), pick(60))); break;
+        case 0:
+          file[at] = static_cast<char>(file[at] ^ 1 << pick(8));
+          break;
+        case 1:
+          file[at] = static_cast<char>(random());
+          break;
+        case 2:
+          file.insert(at, tokens[pick(std::size(tokens))]);
+          break;
+        case 3:
+          file.erase(at, 1 + pick(8));
+          break;
+        case 4:
+          file.resize(at);
+          break;
+        case 5:
+          file.insert(at, file.substr(pick(file.size()), pick(60)));
+          break;
         case 6: {
           const std::string_view token = tokens[pick(std::size(tokens))];
           file.replace(at, token.size(), token);

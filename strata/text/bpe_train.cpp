@@ -83,7 +83,8 @@ class Trainer {
 
   void count_pairs() {
     for (uint32_t w = 0; w < words_.size(); ++w)
-      for (size_t i = 0; i + 1 < words_[w].ids.size(); ++i) change(words_[w].ids[i], words_[w].ids[i + 1], w, words_[w].count);
+      for (size_t i = 0; i + 1 < words_[w].ids.size(); ++i)
+        change(words_[w].ids[i], words_[w].ids[i + 1], w, words_[w].count);
     for (const auto& [key, pair] : pairs_) queue_.push({pair.count, key});
   }
 
@@ -137,8 +138,8 @@ BpeTokenizer train_bpe(std::span<const std::string_view> texts, const BpeTrainOp
   const int64_t merges = options.vocab_size - 256 - static_cast<int64_t>(options.special_tokens.size());
   check(merges >= 0, "train_bpe", "vocab_size is ", options.vocab_size, ", at least 256 bytes + ",
         options.special_tokens.size(), " special tokens are needed");
-  check(merges <= detail::kMaxMerges, "train_bpe", "vocab_size is ", options.vocab_size, ", at most ", detail::kMaxMerges,
-        " merges are allowed");
+  check(merges <= detail::kMaxMerges, "train_bpe", "vocab_size is ", options.vocab_size, ", at most ",
+        detail::kMaxMerges, " merges are allowed");
   for (const std::string& name : options.special_tokens)
     check(!name.empty(), "train_bpe", "a special token cannot be empty");
   Trainer trainer;

@@ -36,7 +36,9 @@ std::vector<int32_t> Tokenizer::encode_with_special(std::string_view text) const
   return ids;
 }
 
-void Tokenizer::save(const std::string& path) const { io::write_file(path, to_json()); }
+void Tokenizer::save(const std::string& path) const {
+  io::write_file(path, to_json());
+}
 
 std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids(text.size());
@@ -54,7 +56,9 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-std::string ByteTokenizer::to_json() const { return "{\"format\":\"strata-tokenizer\",\"version\":1,\"type\":\"byte\"}\n"; }
+std::string ByteTokenizer::to_json() const {
+  return "{\"format\":\"strata-tokenizer\",\"version\":1,\"type\":\"byte\"}\n";
+}
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_view source) {
   constexpr std::string_view op = "tokenizer";
@@ -100,6 +104,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   }
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) { return parse_tokenizer(io::read_file(path, kMaxFile), path); }
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  return parse_tokenizer(io::read_file(path, kMaxFile), path);
+}
 
 }  // namespace strata::text

@@ -236,7 +236,8 @@ TEST(Tokenizer, RefusesBadFiles) {
     return "";
   };
   const auto bpe = [](const std::string& special, const std::string& merges) {
-    return R"({"format":"strata-tokenizer","version":1,"type":"bpe","special_tokens":)" + special + ",\"merges\":" + merges + "}";
+    return R"({"format":"strata-tokenizer","version":1,"type":"bpe","special_tokens":)" + special +
+           ",\"merges\":" + merges + "}";
   };
   ASSERT_EQ(error(bpe("[]", "[[97,98]]")), "");
   for (const auto& [json, part] : std::vector<std::pair<std::string, std::string>>{
@@ -262,7 +263,8 @@ TEST(Tokenizer, RefusesBadFiles) {
 TEST(Bpe, LearnsARealText) {
   const char* env = std::getenv("STRATA_DATA_DIR");
   const char* source = std::getenv("STRATA_SOURCE_DIR");
-  const std::string path = (env ? std::string(env) : std::string(source ? source : ".") + "/../shared/data") + "/tinyshakespeare.txt";
+  const std::string path =
+      (env ? std::string(env) : std::string(source ? source : ".") + "/../shared/data") + "/tinyshakespeare.txt";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
   const std::string text = io::read_file(path);
   const BpeTokenizer t = train_bpe(text, {.vocab_size = 8192});
