@@ -1,0 +1,20 @@
+#pragma once
+// What the subcommands share. Each has its own file and one function that adds it to the command line; the body that
+// it hands over runs after the whole line was parsed.
+
+#include <functional>
+
+#include <CLI/CLI.hpp>
+
+namespace strata::cli {
+
+/// What to run; returns the exit status. Failures are exceptions.
+using Body = std::function<int()>;
+
+constexpr int kOk = 0;
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+void add_info(CLI::App& app, Body& body);
+
+}  // namespace strata::cli

@@ -1,0 +1,77 @@
+// The command line. Exit status: 0 success, 1 failure, 2 bad usage.
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "apps/strata/command.h"
+#include "strata/train/machine.h"
+
+namespace {
+
+using namespace strata::cli;
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+int complain(const std::string& text, int status) {
+  std::fputs(fmt::format("strata: error: {}\n", one_line(text)).c_str(), stderr);
+  return status;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Strata: train and run neural networks.", "strata");
+  app.require_subcommand(0, 1);
+  app.get_formatter()->column_width(34);
+  app.footer("strata COMMAND --help tells more about a command.");
+  bool version = false;
+  app.add_flag("--version", version, "Print the version and stop");
+  Body body;
+  add_info(app, body);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    // The innermost command that was named is the one that was asked about.
+    const CLI::App* asked = &app;
+    while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
+    std::fputs(asked->help().c_str(), stdout);
+    return kOk;
+  } catch (const CLI::ParseError& e) {
+    const auto is_first = [&](CLI::App* command) { return command->get_name() == argv[1]; };
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_first).empty())
+      return complain(fmt::format("unknown command '{}' (strata --help lists the commands)", argv[1]), kUsage);
+    return complain(fmt::format("{} (strata --help lists the commands and options)", one_line(e.what())), kUsage);
+  }
+  if (version) {
+    std::fputs(fmt::format("strata {}\n", strata::machine_info().version).c_str(), stdout);
+    return kOk;
+  }
+  if (!body) {
+    std::fputs(app.help().c_str(), stderr);
+    return kUsage;
+  }
+  return body();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const int status = run(argc, argv);
+    // A full disk or a closed pipe shows when the last of the output is written.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      return complain("cannot write to the standard output", kFailure);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory", kFailure);
+  } catch (const std::exception& e) {
+    return complain(e.what(), kFailure);
+  }
+}

@@ -1,0 +1,19 @@
+#pragma once
+// Ctrl-C: the first asks the run to save and stop, the second ends the process at once.
+
+namespace strata::cli {
+
+/// While it lives, SIGINT and SIGTERM set a flag; a second signal ends the process with status 128 + its number. One at
+/// a time.
+class StopOnSignal {
+ public:
+  StopOnSignal();
+  ~StopOnSignal();
+  StopOnSignal(const StopOnSignal&) = delete;
+  StopOnSignal& operator=(const StopOnSignal&) = delete;
+
+  /// True once a signal came.
+  static bool stop_requested();
+};
+
+}  // namespace strata::cli

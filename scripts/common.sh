@@ -1,0 +1,82 @@
+# Shared by the scripts of this folder (sourced, not run): packages, configure, build.
+# shellcheck shell=bash
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# What a build of the library and the command line needs, and what the tests and benchmarks add.
+BUILD_PACKAGES=(g++ cmake ninja-build ccache mold libdnnl-dev libhwy-dev libfmt-dev libxxhash-dev
+                libcli11-dev libtomlplusplus-dev nlohmann-json3-dev zlib1g-dev)
+TEST_PACKAGES=(libgtest-dev libbenchmark-dev)
+
+say() { printf '\033[1m%s\033[0m\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# need_packages NAME...: installs the packages that are missing. Without the right to do that it prints the exact
+# command and stops with status 1.
+need_packages() {
+  local id='' version='' missing=() package
+  if [[ -r /etc/os-release ]]; then
+    id=$(. /etc/os-release && echo "${ID:-}")
+    version=$(. /etc/os-release && echo "${VERSION_ID:-}")
+  fi
+  if ! command -v dpkg-query >/dev/null; then
+    die "this script installs packages on Debian 12 and Ubuntu 24.04 (or newer); here, install by hand the equivalents of: $*"
+  fi
+  case "$id:${version%%.*}" in
+    debian:1[2-9] | ubuntu:2[4-9]) ;;
+    *) echo "note: tested on Debian 12 and Ubuntu 24.04, this is ${id:-unknown} ${version:-}" >&2 ;;
+  esac
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true) == installed ]] || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+
+  local sudo=()
+  if ((EUID != 0)); then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      sudo=(sudo -n)
+    else
+      echo "These packages are missing. Install them, then run this script again:" >&2
+      echo >&2
+      echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+      exit 1
+    fi
+  fi
+  say "Installing ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
+}
+
+# Compilers at once: one per core, and no more than one per 1.5 GB of memory.
+build_jobs() {
+  local cores memory_jobs
+  cores=$(nproc)
+  memory_jobs=$(awk '/^MemAvailable:/ { n = int($2 / 1500000); print n < 1 ? 1 : n }' /proc/meminfo)
+  echo $((cores < memory_jobs ? cores : memory_jobs))
+}
+
+# Tests at once. Many of them use every core themselves.
+test_jobs() { echo $((($(nproc) + 1) / 2)); }
+
+# build PRESET [target...] [-- cmake options...]: configures and builds into build/PRESET.
+build() {
+  local preset=$1 targets=() options=()
+  shift
+  while (($#)) && [[ $1 != -- ]]; do targets+=(--target "$1"); shift; done
+  (($#)) && { shift; options=("$@"); }
+  # Paths in compiler-cache keys are relative to the checkout, so that a second clone hits the same cache.
+  export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+  say "Configuring ($preset)"
+  (cd "$ROOT" && cmake --preset "$preset" --log-level=WARNING "${options[@]}")
+  say "Building ($preset, $(build_jobs) jobs)"
+  cmake --build "$ROOT/build/$preset" -j "$(build_jobs)" "${targets[@]}"
+}
+
+# run_tests PRESET [ctest options...]
+run_tests() {
+  local preset=$1
+  shift
+  OMP_WAIT_POLICY=passive ctest --test-dir "$ROOT/build/$preset" --output-on-failure --no-tests=error \
+    -j "$(test_jobs)" "$@"
+}

@@ -1,0 +1,481 @@
+#include "strata/train/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "strata/core/error.h"
+#include "strata/train/text_file.h"
+
+// toml++ asserts things about its input that some malformed texts break (and, without assertions, lets the compiler
+// assume them). Here a failed assertion refuses the text, in every kind of build.
+#pragma push_macro("NDEBUG")
+#pragma GCC diagnostic push
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wterminate"
+#endif
+#undef NDEBUG
+#define TOML_ASSERT(condition) ((condition) ? void() : throw ::strata::ValueError("config", "malformed TOML"))
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+#pragma GCC diagnostic pop
+#pragma pop_macro("NDEBUG")
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kOp = "config";
+constexpr size_t kMaxBytes = 1 << 20;
+// toml++ recurses once per table of a dotted key.
+constexpr int kMaxDotsPerLine = 200;
+
+/// Where each key was set: "gpt.toml:3" or "--set".
+using Origins = std::map<std::string_view, std::string>;
+
+std::string_view type_name(ConfigType t) {
+  switch (t) {
+    case ConfigType::integer:
+      return "an integer";
+    case ConfigType::number:
+      return "a number";
+    case ConfigType::boolean:
+      return "true or false";
+    case ConfigType::text:
+      break;
+  }
+  return "a text";
+}
+
+std::string_view short_type_name(ConfigType t) {
+  switch (t) {
+    case ConfigType::integer:
+      return "int";
+    case ConfigType::number:
+      return "float";
+    case ConfigType::boolean:
+      return "bool";
+    case ConfigType::text:
+      break;
+  }
+  return "text";
+}
+
+[[noreturn]] void fail(const std::string& origin, const std::string& message) {
+  throw ValueError(origin.empty() ? kOp : std::string_view(origin), message);
+}
+
+// A piece of foreign text, short and printable, for a message.
+std::string quoted(std::string_view text) {
+  std::string s = "'";
+  for (const char c : text.substr(0, 60)) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x20 || u >= 0x7f) {
+      s += fmt::format("\\x{:02x}", u);
+    } else {
+      s += c;
+    }
+  }
+  return s + (text.size() > 60 ? "...'" : "'");
+}
+
+// Levenshtein distance: insertions, deletions and substitutions that turn a into b.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substituted}));
+    }
+  }
+  return row[b.size()];
+}
+
+std::string_view leaf(std::string_view name) {
+  return name.substr(name.find('.') + 1);
+}
+
+[[noreturn]] void fail_unknown(const std::string& origin, std::string_view name) {
+  std::string hint = "; strata train --help lists the keys";
+  if (name.size() <= 100) {
+    const ConfigKey* best = nullptr;
+    size_t best_distance = std::numeric_limits<size_t>::max();
+    for (const ConfigKey& key : config_keys()) {
+      // The right key in the wrong section, or without one, counts as a near miss.
+      const size_t d = std::min(edit_distance(name, key.name), edit_distance(leaf(name), leaf(key.name)) + 1);
+      if (d < best_distance) best_distance = d, best = &key;
+    }
+    if (best_distance <= std::max<size_t>(2, name.size() / 3)) hint = fmt::format("; did you mean {}?", best->name);
+  }
+  fail(origin, fmt::format("unknown key {}{}", quoted(name), hint));
+}
+
+const ConfigKey& find_key(const std::string& origin, std::string_view name) {
+  for (const ConfigKey& key : config_keys())
+    if (key.name == name) return key;
+  fail_unknown(origin, name);
+}
+
+template <class T>
+T& field(TrainConfig& c, const ConfigKey& key) {
+  return *static_cast<T*>(key.field(c));
+}
+
+std::string plain(double v) {
+  return fmt::format("{}", v);
+}
+
+void check_range(const std::string& origin, const ConfigKey& key, double v) {
+  if (v >= key.min && v <= key.max) return;  // false for NaN
+  // Counts read better without an exponent.
+  const auto bound = [&](double b) { return key.type == ConfigType::integer ? fmt::format("{:.0f}", b) : plain(b); };
+  fail(origin,
+       fmt::format("{} = {} is out of range, allowed is {} to {}", key.name, bound(v), bound(key.min), bound(key.max)));
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t n = std::min(words.find(' '), words.size());
+    if (words.substr(0, n) == word) return true;
+    words.remove_prefix(std::min(n + 1, words.size()));
+  }
+  return false;
+}
+
+void check_choice(const std::string& origin, const ConfigKey& key, std::string_view v) {
+  if (key.choices.empty() || has_word(key.choices, v)) return;
+  fail(origin, fmt::format("{} = {} is not one of: {}", key.name, quoted(v), key.choices));
+}
+
+[[noreturn]] void fail_type(const std::string& origin, const ConfigKey& key, const std::string& got) {
+  fail(origin, fmt::format("{} wants {}, got {}", key.name, type_name(key.type), got));
+}
+
+void assign(TrainConfig& c, const std::string& origin, const ConfigKey& key, const toml::node& node) {
+  const auto got = [&]() -> std::string {
+    if (const auto* v = node.as_string()) return "the text " + quoted(v->get());
+    if (const auto* v = node.as_integer()) return fmt::format("the integer {}", v->get());
+    if (const auto* v = node.as_floating_point()) return fmt::format("the number {}", v->get());
+    if (const auto* v = node.as_boolean()) return v->get() ? "true" : "false";
+    if (node.is_array()) return "an array";
+    if (node.is_table()) return "a table";
+    return "a date or time";
+  };
+  switch (key.type) {
+    case ConfigType::integer:
+      if (!node.is_integer()) fail_type(origin, key, got());
+      field<int64_t>(c, key) = node.as_integer()->get();
+      check_range(origin, key, static_cast<double>(field<int64_t>(c, key)));
+      return;
+    case ConfigType::number:
+      if (!node.is_integer() && !node.is_floating_point()) fail_type(origin, key, got());
+      field<double>(c, key) = *node.value<double>();
+      check_range(origin, key, field<double>(c, key));
+      return;
+    case ConfigType::boolean:
+      if (!node.is_boolean()) fail_type(origin, key, got());
+      field<bool>(c, key) = node.as_boolean()->get();
+      return;
+    case ConfigType::text:
+      if (!node.is_string()) fail_type(origin, key, got());
+      field<std::string>(c, key) = node.as_string()->get();
+      check_choice(origin, key, field<std::string>(c, key));
+      return;
+  }
+}
+
+template <class T>
+std::optional<T> number_from(std::string_view text) {
+  T v{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return v;
+}
+
+// A text as typed in a shell, or in TOML's double quotes with its escapes.
+std::string text_value(const std::string& origin, const ConfigKey& key, std::string_view value) {
+  if (valid_utf8(value) != value) fail(origin, fmt::format("{} = {} is not UTF-8", key.name, quoted(value)));
+  if (!value.starts_with('"')) return std::string(value);
+  try {
+    const toml::table t = toml::parse(fmt::format("v = {}", value));
+    if (t.size() == 1 && t["v"].is_string()) return t["v"].as_string()->get();
+  } catch (const toml::parse_error&) {
+    // told below
+  }
+  fail_type(origin, key, quoted(value));
+}
+
+void assign_override(TrainConfig& c, std::string_view text, Origins& origins) {
+  const std::string origin = "--set";
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) fail(origin, fmt::format("wants key=value, got {}", quoted(text)));
+  const auto trim = [](std::string_view s) {
+    while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
+    while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
+    return s;
+  };
+  const ConfigKey& key = find_key(origin, trim(text.substr(0, equals)));
+  std::string_view value = text.substr(equals + 1);
+  if (key.type != ConfigType::text) value = trim(value);
+  switch (key.type) {
+    case ConfigType::integer: {
+      const auto v = number_from<int64_t>(value);
+      if (!v) fail_type(origin, key, quoted(value));
+      check_range(origin, key, static_cast<double>(*v));
+      field<int64_t>(c, key) = *v;
+      break;
+    }
+    case ConfigType::number: {
+      const auto v = number_from<double>(value);
+      if (!v) fail_type(origin, key, quoted(value));
+      check_range(origin, key, *v);
+      field<double>(c, key) = *v;
+      break;
+    }
+    case ConfigType::boolean:
+      if (value != "true" && value != "false") fail_type(origin, key, quoted(value));
+      field<bool>(c, key) = value == "true";
+      break;
+    case ConfigType::text:
+      field<std::string>(c, key) = text_value(origin, key, value);
+      check_choice(origin, key, field<std::string>(c, key));
+      break;
+  }
+  origins[key.name] = origin;
+}
+
+// What must fit together. Blames the last-named key that the user set.
+void check_together(const TrainConfig& c, const Origins& origins) {
+  const auto blame = [&](std::initializer_list<std::string_view> keys) -> std::string {
+    for (const std::string_view key : keys)
+      if (const auto it = origins.find(key); it != origins.end()) return it->second;
+    return "";
+  };
+  const ModelConfig& m = c.model;
+  if (m.dim % m.heads != 0)
+    fail(blame({"model.heads", "model.dim"}),
+         fmt::format("model.heads = {} does not divide model.dim = {}", m.heads, m.dim));
+  if (m.kv_heads != 0 && m.heads % m.kv_heads != 0)
+    fail(blame({"model.kv_heads", "model.heads"}),
+         fmt::format("model.kv_heads = {} does not divide model.heads = {}", m.kv_heads, m.heads));
+  if (m.family == "llama" && (m.dim / m.heads) % 2 != 0)
+    fail(blame({"model.heads", "model.dim", "model.family"}),
+         fmt::format("rotary positions turn pairs of numbers, but model.dim / model.heads = {} is odd",
+                     m.dim / m.heads));
+  if (c.data.tokenizer == "byte" && m.vocab != 0 && m.vocab < 256)
+    fail(blame({"model.vocab", "data.tokenizer"}),
+         fmt::format("model.vocab = {} is less than the 256 tokens of the byte tokenizer", m.vocab));
+  if (c.data.tokenizer == "bpe" && m.vocab < 257)
+    fail(blame({"data.tokenizer", "model.vocab"}),
+         fmt::format("data.tokenizer = bpe wants model.vocab of at least 257 (256 bytes and one pair), got {}",
+                     m.vocab));
+  if (c.optim.nesterov && c.optim.momentum == 0)
+    fail(blame({"train.nesterov", "train.momentum"}), "train.nesterov wants train.momentum above 0");
+}
+
+std::string basic_string(std::string_view text) {
+  std::string s = "\"";
+  for (const char ch : text) {
+    const auto u = static_cast<unsigned char>(ch);
+    if (ch == '"' || ch == '\\') {
+      s += '\\';
+      s += ch;
+    } else if (ch == '\n') {
+      s += "\\n";
+    } else if (ch == '\t') {
+      s += "\\t";
+    } else if (u < 0x20 || u == 0x7f) {
+      s += fmt::format("\\u{:04x}", u);
+    } else {
+      s += ch;
+    }
+  }
+  return s + '"';
+}
+
+// Refuses what TOML forbids anyway and toml++ does not survive: very long dotted keys, bytes that are not UTF-8, and
+// characters past ASCII outside of quotes and comments.
+void check_lines(std::string_view text, std::string_view source) {
+  int line = 1;
+  const auto refuse = [&](const char* why) { fail(fmt::format("{}:{}", source, line), why); };
+  std::string_view quote;  // what ends the string that we are in
+  bool comment = false;
+  int dots = 0;
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    const char c = rest[0];
+    const size_t n = utf8_length(rest);
+    if (n == 0) refuse("not UTF-8");
+    if (n > 1 && quote.empty() && !comment) refuse("characters other than ASCII belong in quotes");
+    if (c == '.' && ++dots > kMaxDotsPerLine) refuse("too many dots in one line");
+    size_t step = n;
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      comment = false;
+      if (quote.size() == 1) quote = {};  // an error, which the parser words better
+    } else if (comment) {
+      // to the end of the line
+    } else if (!quote.empty()) {
+      if (quote[0] == '"' && c == '\\' && rest.size() > 1 && rest[1] > ' ') {
+        step = 2;
+      } else if (rest.starts_with(quote)) {
+        step = quote.size();
+        quote = {};
+      }
+    } else if (c == '#') {
+      comment = true;
+    } else if (c == '"' || c == '\'') {
+      const std::string_view triple = c == '"' ? "\"\"\"" : "'''";
+      quote = rest.starts_with(triple) ? triple : triple.substr(0, 1);
+      step = quote.size();
+    }
+    i += step;
+  }
+}
+
+void parse_into(TrainConfig& c, std::string_view text, std::string_view source, Origins& origins) {
+  if (text.size() > kMaxBytes)
+    fail(std::string(source),
+         fmt::format("{} bytes is too long for a configuration, the limit is {}", text.size(), kMaxBytes));
+  check_lines(text, source);
+
+  toml::table root;
+  try {
+    root = toml::parse(text, source);
+  } catch (const toml::parse_error& e) {
+    fail(fmt::format("{}:{}:{}", source, e.source().begin.line, e.source().begin.column), std::string(e.description()));
+  } catch (const ValueError&) {
+    fail(std::string(source), "malformed TOML, probably a value that ends too early");
+  }
+  for (const auto& [section, node] : root) {
+    const std::string at = fmt::format("{}:{}", source, section.source().begin.line);
+    const bool known = section.str() == "model" || section.str() == "data" || section.str() == "train";
+    if (!known) {
+      if (!node.is_table()) fail_unknown(at, section.str());
+      fail(at, fmt::format("unknown section {}; the sections are [model], [data] and [train]", quoted(section.str())));
+    }
+    if (!node.is_table())
+      fail(at, fmt::format("{} is a section: write [{}] above its keys", section.str(), section.str()));
+    for (const auto& [name, value] : *node.as_table()) {
+      const std::string origin = fmt::format("{}:{}", source, name.source().begin.line);
+      const ConfigKey& key = find_key(origin, fmt::format("{}.{}", section.str(), name.str()));
+      assign(c, origin, key, value);
+      origins[key.name] = origin;
+    }
+  }
+}
+
+}  // namespace
+
+TrainConfig parse_config(std::string_view toml, std::string_view source, const std::vector<std::string>& overrides) {
+  TrainConfig c;
+  Origins origins;
+  parse_into(c, toml, source, origins);
+  for (const std::string& text : overrides) assign_override(c, text, origins);
+  check_together(c, origins);
+  return c;
+}
+
+TrainConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  if (path.empty()) return parse_config("", "config", overrides);
+  const std::string text = read_text_file(path, kMaxBytes + 1);
+  return parse_config(text, path, overrides);
+}
+
+void validate(const TrainConfig& config) {
+  TrainConfig c = config;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.type == ConfigType::integer) check_range("", key, static_cast<double>(field<int64_t>(c, key)));
+    if (key.type == ConfigType::number) check_range("", key, field<double>(c, key));
+    if (key.type == ConfigType::text) check_choice("", key, field<std::string>(c, key));
+  }
+  check_together(config, {});
+}
+
+std::string value_text(const TrainConfig& config, const ConfigKey& key) {
+  // The table's accessors give a mutable field; nothing is written here.
+  auto& c = const_cast<TrainConfig&>(config);
+  switch (key.type) {
+    case ConfigType::integer:
+      return fmt::format("{}", field<int64_t>(c, key));
+    case ConfigType::number:
+      return plain(field<double>(c, key));
+    case ConfigType::boolean:
+      return field<bool>(c, key) ? "true" : "false";
+    case ConfigType::text:
+      break;
+  }
+  return basic_string(field<std::string>(c, key));
+}
+
+std::string to_toml(const TrainConfig& config) {
+  std::string s;
+  std::string_view section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string_view in = key.name.substr(0, key.name.find('.'));
+    if (in != section) {
+      s += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", in);
+      section = in;
+    }
+    s += fmt::format("{} = {}\n", leaf(key.name), value_text(config, key));
+  }
+  return s;
+}
+
+std::string config_help(int width) {
+  const TrainConfig defaults;
+  size_t name_width = 0, value_width = 0;
+  for (const ConfigKey& key : config_keys()) {
+    name_width = std::max(name_width, key.name.size());
+    value_width = std::max(value_width, value_text(defaults, key).size());
+  }
+  const size_t indent = 2 + name_width + 2 + 5 + 2 + value_width + 2;
+  const size_t room =
+      std::max<size_t>(30, static_cast<size_t>(std::max(width, 0)) > indent ? static_cast<size_t>(width) - indent : 0);
+  std::string s, section;
+  for (const ConfigKey& key : config_keys()) {
+    const std::string in(key.name.substr(0, key.name.find('.')));
+    if (in != section) s += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", in);
+    section = in;
+    std::string doc(key.doc);
+    if (!key.choices.empty()) doc += fmt::format(" One of: {}.", key.choices);
+    s += fmt::format("  {:<{}}  {:<5}  {:<{}}  ", key.name, name_width, short_type_name(key.type),
+                     value_text(defaults, key), value_width);
+    size_t column = 0;
+    std::istringstream words(doc);
+    for (std::string word; words >> word;) {
+      if (column > 0 && column + 1 + word.size() > room) {
+        s += '\n' + std::string(indent, ' ');
+        column = 0;
+      }
+      if (column > 0) s += ' ', ++column;
+      s += word;
+      column += word.size();
+    }
+    s += '\n';
+  }
+  return s;
+}
+
+std::string config_markdown() {
+  const TrainConfig defaults;
+  std::string s = "| key | type | default | meaning |\n|---|---|---|---|\n";
+  for (const ConfigKey& key : config_keys()) {
+    std::string doc(key.doc);
+    if (!key.choices.empty()) doc += fmt::format(" One of: {}.", key.choices);
+    s +=
+        fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, short_type_name(key.type), value_text(defaults, key), doc);
+  }
+  return s;
+}
+
+}  // namespace strata

@@ -1,0 +1,127 @@
+#pragma once
+// What a training run is made of: typed settings, one table that names them all, TOML in and out.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata {
+
+/// Section [model].
+struct ModelConfig {
+  std::string family = "gpt";
+  int64_t layers = 4;
+  int64_t dim = 256;
+  int64_t heads = 8;
+  int64_t kv_heads = 0;
+  int64_t context = 256;
+  int64_t vocab = 0;
+  int64_t ffn_dim = 0;
+  double dropout = 0.0;
+  bool tied_embeddings = true;
+  double rope_theta = 10000.0;
+  double norm_eps = 1e-5;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// Section [data].
+struct DataConfig {
+  std::string path;
+  std::string valid_path;
+  double valid_fraction = 0.05;
+  std::string tokenizer = "byte";
+
+  bool operator==(const DataConfig&) const = default;
+};
+
+/// The part of section [train] that the optimizer and its schedule read.
+struct OptimConfig {
+  std::string optimizer = "adamw";
+  double lr = 1e-3;
+  std::string schedule = "cosine";
+  int64_t warmup = 50;
+  double min_lr = 0.1;
+  double decay_fraction = 0.2;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double grad_clip = 1.0;
+
+  bool operator==(const OptimConfig&) const = default;
+};
+
+/// Everything that a run of `strata train` is determined by. The meaning, the range and the default of each field
+/// stand in config_keys(); `strata train --help` prints them.
+///
+///     TrainConfig c = load_config("gpt.toml", {"model.layers=6", "train.lr=3e-4"});
+///     c.optim.warmup = 100;
+///     validate(c);
+struct TrainConfig {
+  ModelConfig model;
+  DataConfig data;
+  OptimConfig optim;
+  int64_t steps = 1000;
+  double max_seconds = 0.0;
+  int64_t batch = 8;
+  int64_t accumulate = 1;
+  std::string dtype = "f32";
+  int64_t seed = 1;
+  int64_t threads = 0;
+  int64_t eval_every = 100;
+  int64_t eval_batches = 8;
+  int64_t save_every = 200;
+  int64_t keep_last = 2;
+  std::string sample_prompt = "\n";
+  int64_t sample_tokens = 256;
+
+  bool operator==(const TrainConfig&) const = default;
+};
+
+/// The kinds of value that a key takes.
+enum class ConfigType { integer, number, boolean, text };
+
+/// One key: the parser, the help, the reference page and the writer read the same row.
+struct ConfigKey {
+  std::string_view name;  ///< "model.layers", as in a TOML file's section and key
+  ConfigType type;
+  std::string_view doc;          ///< one sentence
+  std::string_view choices;      ///< for text: the words allowed, separated by spaces; empty for any text
+  double min = 0, max = 0;       ///< for integer and number: the range allowed, both ends included
+  void* (*field)(TrainConfig&);  ///< the int64_t, double, bool or std::string that it sets
+};
+
+/// Every key, by section.
+std::span<const ConfigKey> config_keys();
+
+/// The settings of a TOML text, defaults where it is silent, then `overrides` ("model.layers=6") on top.
+/// `source` names the text in messages ("gpt.toml:3: ..."). Throws ValueError for a syntax error, an unknown key
+/// (with the nearest known one), a wrong type, a value out of range, and settings that do not fit together. Never
+/// crashes, whatever the text.
+TrainConfig parse_config(std::string_view toml, std::string_view source = "config",
+                         const std::vector<std::string>& overrides = {});
+
+/// parse_config() of a file; of no file when `path` is empty. Throws IoError where it cannot be read.
+TrainConfig load_config(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// Checks every range and what must fit together (heads divide dim, ...). Throws ValueError naming the key.
+void validate(const TrainConfig& config);
+
+/// The settings as TOML, every key written out: parse_config() gives the same settings back.
+std::string to_toml(const TrainConfig& config);
+
+/// A key's value as to_toml() writes it.
+std::string value_text(const TrainConfig& config, const ConfigKey& key);
+
+/// The keys with type, default and meaning, as aligned text no wider than `width` columns where that is possible.
+std::string config_help(int width = 100);
+
+/// The same as a Markdown table for the reference.
+std::string config_markdown();
+
+}  // namespace strata

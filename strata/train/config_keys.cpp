@@ -1,0 +1,104 @@
+#include "strata/train/config.h"
+
+namespace strata {
+namespace {
+
+constexpr double kCount = 1e9;  // far past any sensible count, and safe to multiply by a few sizes
+
+template <auto Section, auto Field>
+void* in(TrainConfig& c) {
+  return &((c.*Section).*Field);
+}
+template <auto Field>
+void* top(TrainConfig& c) {
+  return &(c.*Field);
+}
+
+template <auto Field>
+constexpr auto model = &in<&TrainConfig::model, Field>;
+template <auto Field>
+constexpr auto data = &in<&TrainConfig::data, Field>;
+template <auto Field>
+constexpr auto optim = &in<&TrainConfig::optim, Field>;
+
+constexpr auto kInteger = ConfigType::integer;
+constexpr auto kNumber = ConfigType::number;
+constexpr auto kBoolean = ConfigType::boolean;
+constexpr auto kText = ConfigType::text;
+
+using M = ModelConfig;
+using D = DataConfig;
+using O = OptimConfig;
+using T = TrainConfig;
+
+constexpr ConfigKey kKeys[] = {
+    {"model.family", kText, "GPT-2 (LayerNorm, GELU, learned positions) or Llama (RMSNorm, SwiGLU, rotary positions).",
+     "gpt llama", 0, 0, model<&M::family>},
+    {"model.layers", kInteger, "Transformer blocks.", "", 1, 1024, model<&M::layers>},
+    {"model.dim", kInteger, "Width of the residual stream; a multiple of heads.", "", 1, 65536, model<&M::dim>},
+    {"model.heads", kInteger, "Attention heads.", "", 1, 1024, model<&M::heads>},
+    {"model.kv_heads", kInteger, "Key and value heads, a divisor of heads; 0 takes heads.", "", 0, 1024,
+     model<&M::kv_heads>},
+    {"model.context", kInteger, "Tokens that the model sees at once.", "", 1, 1 << 20, model<&M::context>},
+    {"model.vocab", kInteger, "Tokens in the vocabulary; 0 takes the tokenizer's size.", "", 0, 1 << 24,
+     model<&M::vocab>},
+    {"model.ffn_dim", kInteger,
+     "Width inside the feed-forward layer; 0 takes 4 dim (gpt) or 8/3 dim rounded up to a multiple of 64 (llama).", "",
+     0, 1 << 20, model<&M::ffn_dim>},
+    {"model.dropout", kNumber, "Probability of dropping an activation during training.", "", 0, 0.99,
+     model<&M::dropout>},
+    {"model.tied_embeddings", kBoolean, "Output layer and token embedding share one weight.", "", 0, 0,
+     model<&M::tied_embeddings>},
+    {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
+    {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+
+    {"data.path", kText, "Text file, or folder of text files, to train on (--data).", "", 0, 0, data<&D::path>},
+    {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
+     data<&D::valid_path>},
+    {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,
+     data<&D::valid_fraction>},
+    {"data.tokenizer", kText, "Bytes, or byte pairs learned from the training text (needs model.vocab).", "byte bpe", 0,
+     0, data<&D::tokenizer>},
+
+    {"train.steps", kInteger, "Optimizer steps (--steps).", "", 1, kCount, top<&T::steps>},
+    {"train.max_seconds", kNumber, "Save and stop after this time; 0 for no limit.", "", 0, kCount,
+     top<&T::max_seconds>},
+    {"train.batch", kInteger, "Sequences per forward pass.", "", 1, 1 << 20, top<&T::batch>},
+    {"train.accumulate", kInteger, "Forward passes per optimizer step.", "", 1, 1 << 20, top<&T::accumulate>},
+    {"train.optimizer", kText, "Update rule.", "sgd adam adamw lion adafactor muon", 0, 0, optim<&O::optimizer>},
+    {"train.lr", kNumber, "Peak learning rate.", "", 0, 1000, optim<&O::lr>},
+    {"train.schedule", kText, "Learning rate after the warm-up.", "constant linear cosine wsd one_cycle", 0, 0,
+     optim<&O::schedule>},
+    {"train.warmup", kInteger, "Steps of linear warm-up.", "", 0, kCount, optim<&O::warmup>},
+    {"train.min_lr", kNumber, "Learning rate at the end, as a fraction of lr.", "", 0, 1, optim<&O::min_lr>},
+    {"train.decay_fraction", kNumber, "Part of the steps over which wsd decays.", "", 0, 1, optim<&O::decay_fraction>},
+    {"train.weight_decay", kNumber, "Decoupled decay of matrices (norms and biases have none).", "", 0, 100,
+     optim<&O::weight_decay>},
+    {"train.beta1", kNumber, "Decay of the first moment (adam, adamw, lion).", "", 0, 0.9999999, optim<&O::beta1>},
+    {"train.beta2", kNumber, "Decay of the second moment (adam, adamw, lion).", "", 0, 0.9999999, optim<&O::beta2>},
+    {"train.eps", kNumber, "Added to the denominator (adam, adamw, adafactor).", "", 0, 1, optim<&O::eps>},
+    {"train.momentum", kNumber, "Momentum (sgd, muon).", "", 0, 0.9999999, optim<&O::momentum>},
+    {"train.nesterov", kBoolean, "Nesterov's form of the momentum (sgd).", "", 0, 0, optim<&O::nesterov>},
+    {"train.grad_clip", kNumber, "Largest norm of the gradient; 0 for no limit.", "", 0, 1e30, optim<&O::grad_clip>},
+    {"train.dtype", kText, "f32, or bf16 autocast with f32 weights (--dtype).", "f32 bf16", 0, 0, top<&T::dtype>},
+    {"train.seed", kInteger, "Seed of the weights, the order of the data and dropout (--seed).", "", 0,
+     9007199254740992.0, top<&T::seed>},
+    {"train.threads", kInteger, "Threads; 0 takes every core. The result does not depend on it.", "", 0, 4096,
+     top<&T::threads>},
+    {"train.eval_every", kInteger, "Steps between validations; 0 for none.", "", 0, kCount, top<&T::eval_every>},
+    {"train.eval_batches", kInteger, "Batches per validation.", "", 1, kCount, top<&T::eval_batches>},
+    {"train.save_every", kInteger, "Steps between checkpoints; 0 saves at the end only.", "", 0, kCount,
+     top<&T::save_every>},
+    {"train.keep_last", kInteger, "Checkpoints kept.", "", 1, kCount, top<&T::keep_last>},
+    {"train.sample_prompt", kText, "Start of the text that the model continues for the report.", "", 0, 0,
+     top<&T::sample_prompt>},
+    {"train.sample_tokens", kInteger, "Length of that text; 0 for none.", "", 0, 1 << 20, top<&T::sample_tokens>},
+};
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  return kKeys;
+}
+
+}  // namespace strata

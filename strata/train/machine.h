@@ -1,0 +1,46 @@
+#pragma once
+// The machine that a run or a measurement was made on: what it is, and what it can do at most.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace strata {
+
+/// What `strata info` prints and every report states. A field that cannot be found out is empty or 0.
+struct MachineInfo {
+  std::string cpu;                    ///< model name
+  int cores = 0;                      ///< physical cores
+  int cpus = 0;                       ///< hardware threads that this process may use
+  int threads = 0;                    ///< threads that Strata uses
+  std::vector<std::string> features;  ///< vector and matrix extensions of the processor, e.g. "avx2"
+  std::string kernels;                ///< best instruction set that Strata's own kernels run with, e.g. "AVX3"
+  int64_t memory_bytes = 0;           ///< installed, or the container's limit where that is less
+  std::string os;                     ///< distribution and kernel
+  std::string version;                ///< Strata's
+  std::string revision;               ///< git commit of the sources at configuration, "+" when modified; may be empty
+  std::string compiler;               ///< name and version
+  std::string build;                  ///< build type, sanitizers
+  std::vector<std::pair<std::string, std::string>> libraries;  ///< name and version in use
+};
+
+MachineInfo machine_info();
+
+/// The machine as (label, text) rows, for a table.
+std::vector<std::pair<std::string, std::string>> machine_rows(const MachineInfo& info);
+
+/// The most that this machine was seen to do, over all threads: the limits that speed-of-light figures divide by.
+struct Peaks {
+  double read_gb_s = 0;           ///< reading memory, GB/s (1e9 bytes)
+  double triad_gb_s = 0;          ///< a = b + s c over arrays far larger than the caches, counting the three arrays
+  double fma_gflops = 0;          ///< f32 multiply-adds in registers, two operations each
+  double matmul_f32_gflops = 0;   ///< oneDNN, [2048, 2048] x [2048, 2048]
+  double matmul_bf16_gflops = 0;  ///< the same from bf16 to bf16; 0 where the processor has no bf16 product
+};
+
+/// Measures the peaks, best of several repetitions, each quantity for about `seconds`. Takes about 0.8 GB of memory
+/// (less where less is free). Other load on the machine lowers the result.
+Peaks measure_peaks(double seconds = 0.4);
+
+}  // namespace strata

@@ -1,0 +1,201 @@
+#include "strata/train/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "strata/train/progress.h"
+#include "strata/train/report_page.h"
+#include "strata/train/text_file.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMaxPoints = 2000;
+
+// Text as HTML shows it, whatever its bytes.
+std::string escaped(std::string_view raw) {
+  const std::string text = valid_utf8(raw);
+  std::string s;
+  s.reserve(text.size());
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        s += "&amp;";
+        break;
+      case '<':
+        s += "&lt;";
+        break;
+      case '>':
+        s += "&gt;";
+        break;
+      case '"':
+        s += "&quot;";
+        break;
+      case '\'':
+        s += "&#39;";
+        break;
+      default:
+        // Control characters that HTML does not allow show as their Unicode pictures.
+        if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') {
+          s += fmt::format("&#x{:x};", 0x2400 + c);
+        } else if (c == 0x7f) {
+          s += "&#x2421;";
+        } else {
+          s += c;
+        }
+    }
+  }
+  return s;
+}
+
+// A curve as JSON columns, averaged down to kMaxPoints; steps without the quantity are left out.
+std::string series_json(const std::vector<StepMetrics>& metrics, double StepMetrics::*field) {
+  std::vector<std::pair<double, double>> points;
+  for (const StepMetrics& m : metrics)
+    if (std::isfinite(m.*field)) points.emplace_back(static_cast<double>(m.step), m.*field);
+  const size_t n = points.size(), buckets = std::min(n, kMaxPoints);
+  std::string x, y;
+  for (size_t b = 0; b < buckets; ++b) {
+    const size_t begin = n * b / buckets, end = n * (b + 1) / buckets;
+    double sum = 0;
+    for (size_t i = begin; i < end; ++i) sum += points[i].second;
+    // A bucket is placed at its last step: that is when all of it was known.
+    x += fmt::format("{}{:.0f}", b ? "," : "", points[end - 1].first);
+    y += fmt::format("{}{:.6g}", b ? "," : "", sum / static_cast<double>(end - begin));
+  }
+  return fmt::format("{{\"x\":[{}],\"y\":[{}]}}", x, y);
+}
+
+std::string card(std::string_view label, std::string_view value, std::string_view detail) {
+  return fmt::format(
+      "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div><div "
+      "class=\"detail\">{}</div></div>\n",
+      label, escaped(value), escaped(detail));
+}
+
+std::string table(const std::vector<std::pair<std::string, std::string>>& rows) {
+  std::string s = "<table>";
+  for (const auto& [label, text] : rows)
+    s += fmt::format("<tr><th>{}</th><td>{}</td></tr>", escaped(label), escaped(text));
+  return s + "</table>";
+}
+
+double median_rate(const std::vector<StepMetrics>& metrics) {
+  std::vector<double> rates;
+  for (const StepMetrics& m : metrics)
+    if (std::isfinite(m.tokens_per_s)) rates.push_back(m.tokens_per_s);
+  if (rates.empty()) return NAN;
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+std::string summary(const ReportInput& in) {
+  const auto& steps = in.metrics;
+  std::string s;
+  const auto number = [](double v) { return std::isfinite(v) ? fmt::format("{:.4f}", v) : std::string("–"); };
+  // One step is noisy; the mean of the last 20 is what the eye reads off the curve.
+  double sum = 0, count = 0;
+  for (size_t i = steps.size() - std::min<size_t>(steps.size(), 20); i < steps.size(); ++i)
+    if (std::isfinite(steps[i].loss)) sum += steps[i].loss, ++count;
+  s += card("Training loss", number(count > 0 ? sum / count : NAN), fmt::format("last {:.0f} steps", count));
+  const StepMetrics* best = nullptr;
+  for (const StepMetrics& m : steps)
+    if (std::isfinite(m.valid_loss) && (best == nullptr || m.valid_loss < best->valid_loss)) best = &m;
+  if (best != nullptr)
+    s += card("Best validation loss", number(best->valid_loss),
+              fmt::format("step {}, perplexity {:.3g}", best->step, std::exp(best->valid_loss)));
+  const StepMetrics last = steps.empty() ? StepMetrics{} : steps.back();
+  s += card("Tokens", format_count(static_cast<double>(last.tokens)),
+            fmt::format("{} of {} steps", last.step, in.config.steps));
+  s += card("Time", format_duration(last.elapsed_s), in.status);
+  const double rate = median_rate(steps);
+  s += card("Throughput", std::isfinite(rate) ? format_count(rate) : std::string("–"), "tokens/s, median");
+  if (in.parameters > 0)
+    s += card(
+        "Parameters", format_count(static_cast<double>(in.parameters)),
+        fmt::format("{}, {} layers, {} wide", in.config.model.family, in.config.model.layers, in.config.model.dim));
+  return s;
+}
+
+// A section's settings; those that differ from the default stand out.
+std::string config_table(const TrainConfig& config, std::string_view section) {
+  const TrainConfig defaults;
+  std::string s = "<table>";
+  for (const ConfigKey& key : config_keys()) {
+    const size_t dot = key.name.find('.');
+    if (key.name.substr(0, dot) != section) continue;
+    const std::string value = value_text(config, key);
+    std::string_view shown = value;
+    // Words need no quotes.
+    if (!key.choices.empty()) shown = shown.substr(1, shown.size() - 2);
+    if (shown == "\"\"") shown = "–";
+    s += fmt::format("<tr title=\"{}\"><th>{}</th><td{}>{}</td></tr>", escaped(key.doc),
+                     escaped(key.name.substr(dot + 1)), value != value_text(defaults, key) ? " class=\"set\"" : "",
+                     escaped(shown));
+  }
+  return s + "</table>";
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm tm{};
+  ::gmtime_r(&now, &tm);
+  char buffer[40];
+  return {buffer, std::strftime(buffer, sizeof buffer, "%Y-%m-%d %H:%M UTC", &tm)};
+}
+
+// The page with each "{{name}}" replaced by its value; values are not searched again.
+std::string filled(std::string_view page, const std::vector<std::pair<std::string_view, std::string>>& values) {
+  std::string s;
+  while (true) {
+    const size_t open = page.find("{{"), close = page.find("}}", open == std::string_view::npos ? 0 : open);
+    if (open == std::string_view::npos || close == std::string_view::npos) return s += page;
+    s += page.substr(0, open);
+    const std::string_view name = page.substr(open + 2, close - open - 2);
+    for (const auto& [key, value] : values)
+      if (key == name) s += value;
+    page.remove_prefix(close + 2);
+  }
+}
+
+}  // namespace
+
+std::string report_html(const ReportInput& in) {
+  const std::string data = fmt::format(
+      "{{\"loss\":{},\"valid\":{},\"lr\":{},\"rate\":{},\"grad\":{}}}", series_json(in.metrics, &StepMetrics::loss),
+      series_json(in.metrics, &StepMetrics::valid_loss), series_json(in.metrics, &StepMetrics::lr),
+      series_json(in.metrics, &StepMetrics::tokens_per_s), series_json(in.metrics, &StepMetrics::grad_norm));
+  std::string sample;
+  if (!in.sample.empty())
+    sample = fmt::format("<section class=\"panel wide\"><h2>Sample</h2><pre><b>{}</b>{}</pre></section>",
+                         escaped(in.sample_prompt), escaped(in.sample));
+  auto run = in.notes;
+  run.insert(run.begin(), {"Report written", utc_now()});
+  if (!in.status.empty()) run.insert(run.begin(), {"Status", in.status});
+  return filled(
+      kReportPage,
+      {{"title", escaped(in.title)},
+       {"subtitle", fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
+                                escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
+                                in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype))},
+       {"cards", summary(in)},
+       {"sample", sample},
+       {"model", config_table(in.config, "model")},
+       {"dataset", config_table(in.config, "data")},
+       {"train", config_table(in.config, "train")},
+       {"run", table(run)},
+       {"machine", table(machine_rows(in.machine))},
+       {"version", escaped(in.machine.version)},
+       {"data", data}});
+}
+
+void write_report(const std::string& path, const ReportInput& input) {
+  write_text_file(path, report_html(input));
+}
+
+}  // namespace strata

@@ -1,0 +1,33 @@
+#pragma once
+// report.html: a run on one page that needs nothing but a browser.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strata/train/config.h"
+#include "strata/train/machine.h"
+#include "strata/train/metrics.h"
+
+namespace strata {
+
+/// What a report shows. Text may hold any bytes; it is shown as text, never as HTML.
+struct ReportInput {
+  std::string title;                 ///< e.g. the run folder's name
+  std::string status;                ///< "finished", "stopped at step 120", "running" ...; may be empty
+  std::vector<StepMetrics> metrics;  ///< every step so far
+  TrainConfig config;
+  MachineInfo machine;
+  int64_t parameters = 0;                                  ///< elements of the model's parameters; 0 when not known
+  std::string sample_prompt;                               ///< the start that the model was given
+  std::string sample;                                      ///< what it wrote after it; empty for no sample
+  std::vector<std::pair<std::string, std::string>> notes;  ///< further rows of the run's table (dates, data ...)
+};
+
+/// The page. A run of any length gives a page of bounded size: curves of more than 2,000 points are averaged down.
+std::string report_html(const ReportInput& input);
+
+/// Writes report_html() to `path`, whole or not at all. Throws IoError.
+void write_report(const std::string& path, const ReportInput& input);
+
+}  // namespace strata

@@ -1,0 +1,303 @@
+#include "strata/train/report_page.h"
+
+namespace strata {
+
+const char* const kReportPage = R"html(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{title}} – Strata</title>
+<style>
+:root {
+  --page: #f5f6f8; --panel: #ffffff; --line: #e4e7ec; --grid: #eceff3; --text: #1a2230; --soft: #667085; --faint: #98a2b3;
+  --blue: #2563eb; --orange: #ea7317; --green: #0f9d6c; --violet: #7c3aed; --rose: #e11d62; --shadow: 0 1px 2px #1018280d;
+}
+:root[data-theme=dark] {
+  --page: #0c1118; --panel: #141b25; --line: #232d3b; --grid: #1e2733; --text: #e6ebf2; --soft: #94a1b5; --faint: #667489;
+  --blue: #6ea3ff; --orange: #ffa04f; --green: #3ed6a0; --violet: #b395ff; --rose: #ff6f9c; --shadow: none;
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0; background: var(--page); color: var(--text);
+  font: 14px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", Arial, sans-serif;
+}
+main { max-width: 1240px; margin: 0 auto; padding: 28px 24px 40px; }
+header { display: flex; flex-wrap: wrap; align-items: center; gap: 12px 20px; margin-bottom: 20px; }
+header .mark { width: 40px; height: 40px; flex: none; }
+header h1 { font-size: 24px; line-height: 1.2; margin: 0; letter-spacing: -.01em; overflow-wrap: anywhere; }
+header p { margin: 2px 0 0; color: var(--soft); }
+header .tools { margin-left: auto; display: flex; align-items: center; gap: 14px; color: var(--soft); }
+header label { display: flex; align-items: center; gap: 8px; white-space: nowrap; }
+input[type=range] { width: 110px; accent-color: var(--blue); }
+button {
+  font: inherit; color: var(--text); background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
+  padding: 5px 12px; cursor: pointer;
+}
+button:hover { border-color: var(--faint); }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 14px; margin-bottom: 14px; }
+.card, .panel { background: var(--panel); border: 1px solid var(--line); border-radius: 12px; box-shadow: var(--shadow); }
+.card { padding: 14px 16px 12px; }
+.card .label { color: var(--soft); font-size: 12.5px; }
+.card .value { font-size: 25px; font-weight: 650; letter-spacing: -.02em; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.card .detail { color: var(--faint); font-size: 12px; }
+.grid { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 14px; margin-bottom: 14px; align-items: start; }
+.panel { padding: 16px 18px; min-width: 0; }
+.wide { grid-column: 1 / -1; }
+h2 { font-size: 14px; font-weight: 650; margin: 0 0 8px; }
+.plot h2 { display: flex; align-items: baseline; gap: 16px; }
+.plot .read { margin-left: auto; font-weight: 400; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; white-space: pre; }
+.plot .key { font-weight: 400; color: var(--soft); font-size: 12.5px; display: inline-flex; align-items: center; gap: 6px; }
+.plot .key i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; }
+svg.chart { display: block; width: 100%; overflow: visible; touch-action: pan-y; }
+svg.chart text { fill: var(--faint); font-size: 11.5px; font-variant-numeric: tabular-nums; }
+svg.chart .gridline { stroke: var(--grid); }
+svg.chart .cross { stroke: var(--faint); stroke-dasharray: 3 3; }
+svg.chart .raw { fill: none; stroke-width: 1; opacity: .28; }
+svg.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
+.empty { color: var(--faint); padding: 40px 0; text-align: center; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+tr + tr > * { border-top: 1px solid var(--grid); }
+th { font-weight: 400; color: var(--soft); text-align: left; padding: 4px 14px 4px 0; white-space: nowrap; vertical-align: top; }
+td { padding: 4px 0; text-align: right; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+td.set { font-weight: 650; }
+pre {
+  margin: 0; font: 13px/1.55 ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace;
+  white-space: pre-wrap; overflow-wrap: anywhere; max-height: 460px; overflow: auto;
+}
+pre b { color: var(--blue); font-weight: inherit; }
+.stack { display: grid; gap: 14px; min-width: 0; }
+footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top: 8px; }
+@media (max-width: 900px) { .grid { grid-template-columns: 1fr; } header .tools { margin-left: 0; } }
+@media print { header .tools { display: none; } .panel { break-inside: avoid; } }
+</style>
+</head>
+<body>
+<main>
+<header>
+  <svg class="mark" viewBox="0 0 40 40" aria-hidden="true">
+    <g fill="var(--blue)"><path opacity=".35" d="M20 37 3 28.5l5-2.5 12 6 12-6 5 2.5z"/>
+    <path opacity=".65" d="M20 28.5 3 20l5-2.5 12 6 12-6 5 2.5z"/><path d="M20 20 3 11.5 20 3l17 8.5z"/></g>
+  </svg>
+  <div><h1>{{title}}</h1><p>{{subtitle}}</p></div>
+  <div class="tools">
+    <label>Smoothing <input id="smooth" type="range" min="0" max="100" value="45"></label>
+    <button id="scale" type="button">Log loss</button>
+    <button id="theme" type="button">Dark</button>
+  </div>
+</header>
+<div class="cards">
+{{cards}}</div>
+<div class="grid">
+  <section class="panel plot wide" id="loss"></section>
+  <section class="panel plot" id="lr"></section>
+  <section class="panel plot" id="rate"></section>
+  <section class="panel plot" id="grad"></section>
+  {{sample}}
+  <div class="stack">
+    <section class="panel"><h2>Model</h2>{{model}}</section>
+    <section class="panel"><h2>Data</h2>{{dataset}}</section>
+  </div>
+  <section class="panel"><h2>Training</h2>{{train}}</section>
+  <div class="stack">
+    <section class="panel"><h2>Run</h2>{{run}}</section>
+    <section class="panel"><h2>Machine</h2>{{machine}}</section>
+  </div>
+</div>
+<footer>Strata {{version}}</footer>
+</main>
+<noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
+<script id="data" type="application/json">{{data}}</script>
+<script>
+"use strict";
+(() => {
+const data = JSON.parse(document.getElementById("data").textContent);
+const root = document.documentElement;
+const SVG = "http://www.w3.org/2000/svg";
+let smoothing = 0.45, logLoss = false;
+
+function node(name, attributes, parent, text) {
+  const n = document.createElementNS(SVG, name);
+  for (const k in attributes) n.setAttribute(k, attributes[k]);
+  if (text !== undefined) n.textContent = text;
+  if (parent) parent.appendChild(n);
+  return n;
+}
+function short(v) {
+  if (v === 0) return "0";
+  const a = Math.abs(v);
+  if (a >= 1e9) return +(v / 1e9).toPrecision(3) + "G";
+  if (a >= 1e6) return +(v / 1e6).toPrecision(3) + "M";
+  if (a >= 1e4) return +(v / 1e3).toPrecision(3) + "k";
+  if (a < 1e-3) return v.toExponential(1).replace(".0e", "e").replace("e-0", "e-");
+  return String(+v.toPrecision(3));
+}
+function ticks(lo, hi, count) {
+  const raw = (hi - lo) / count, power = Math.pow(10, Math.floor(Math.log10(raw)));
+  const step = [1, 2, 2.5, 5, 10].map(m => m * power).find(s => s >= raw * 0.999);
+  const out = [];
+  for (let i = Math.ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9; i++) out.push(+(i * step).toPrecision(12));
+  return out;
+}
+function logTicks(lo, hi) {
+  for (const digits of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8]]) {
+    const out = [];
+    for (let p = Math.floor(Math.log10(lo)); p <= Math.ceil(Math.log10(hi)); p++)
+      for (const d of digits) { const v = d * Math.pow(10, p); if (v >= lo * 0.999 && v <= hi * 1.001) out.push(+v.toPrecision(3)); }
+    if (out.length >= 3) return out;
+  }
+  return ticks(lo, hi, 4).filter(v => v > 0);
+}
+// Mean of two exponential means, one taken forwards and one backwards, so that the curve does not lag behind its
+// points; each is corrected for what is missing before its start.
+function smooth(y, strength) {
+  if (strength <= 0 || y.length < 3) return y;
+  const window = 1 + strength * strength * y.length * 0.06, keep = 1 - 1 / window;
+  const pass = values => {
+    let sum = 0, weight = 0;
+    return values.map(v => { sum = keep * sum + v; weight = keep * weight + 1; return sum / weight; });
+  };
+  const forward = pass(y), backward = pass(y.slice().reverse()).reverse();
+  return y.map((_, i) => (forward[i] + backward[i]) / 2);
+}
+function nearest(xs, x) {
+  let lo = 0, hi = xs.length - 1;
+  while (hi - lo > 1) { const mid = (lo + hi) >> 1; if (xs[mid] < x) lo = mid; else hi = mid; }
+  return Math.abs(xs[lo] - x) <= Math.abs(xs[hi] - x) ? lo : hi;
+}
+
+const plots = [
+  {id: "loss", title: "Loss", height: 330, log: () => logLoss, format: v => v.toFixed(4),
+   series: [{name: "training", data: data.loss, color: "--blue", smooth: true},
+            {name: "validation", data: data.valid, color: "--orange", dots: true}]},
+  {id: "lr", title: "Learning rate", height: 190, zero: true, format: v => v.toExponential(2),
+   series: [{name: "", data: data.lr, color: "--green"}]},
+  {id: "rate", title: "Tokens per second", height: 190, zero: true, format: v => Math.round(v).toLocaleString("en"),
+   series: [{name: "", data: data.rate, color: "--violet", smooth: true}]},
+  {id: "grad", title: "Gradient norm", height: 190, zero: true, clip: true, format: v => v.toPrecision(4),
+   series: [{name: "", data: data.grad, color: "--rose", smooth: true}]},
+];
+
+function draw(plot) {
+  const host = document.getElementById(plot.id);
+  const series = plot.series.filter(s => s.data.x.length);
+  host.textContent = "";
+  const head = document.createElement("h2");
+  head.textContent = plot.title;
+  for (const s of series) if (series.length > 1) {
+    const key = document.createElement("span"), swatch = document.createElement("i");
+    key.className = "key";
+    swatch.style.background = `var(${s.color})`;
+    key.append(swatch, s.name);
+    head.append(key);
+  }
+  const read = document.createElement("span");
+  read.className = "read";
+  head.append(read);
+  host.append(head);
+  if (!series.length) {
+    const empty = document.createElement("div");
+    empty.className = "empty";
+    empty.textContent = "not measured";
+    host.append(empty);
+    return;
+  }
+  const box = getComputedStyle(host);
+  const width = Math.max(host.clientWidth - parseFloat(box.paddingLeft) - parseFloat(box.paddingRight), 120);
+  const height = plot.height, left = 46, right = 8, top = 8, bottom = 24;
+  const svg = node("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": plot.title}, host);
+
+  let x0 = Infinity, x1 = -Infinity, values = [];
+  for (const s of series) {
+    s.line = s.smooth ? smooth(s.data.y, smoothing) : s.data.y;
+    x0 = Math.min(x0, s.data.x[0]);
+    x1 = Math.max(x1, s.data.x[s.data.x.length - 1]);
+    values = values.concat(s.data.y);
+  }
+  if (x1 === x0) { x0 -= 1; x1 += 1; }
+  const sorted = values.slice().sort((a, b) => a - b);
+  let y0 = sorted[0], y1 = sorted[sorted.length - 1];
+  // A few spikes must not flatten the rest.
+  if (plot.clip) y1 = Math.min(y1, 2.5 * sorted[Math.floor(0.98 * (sorted.length - 1))] || y1);
+  const log = plot.log && plot.log() && y0 > 0;
+  if (plot.zero) y0 = Math.min(0, y0);
+  if (y1 === y0) { const pad = Math.abs(y0) * 0.1 || 1; y0 -= plot.zero ? 0 : pad; y1 += pad; }
+  if (log) { const pad = Math.pow(y1 / y0, 0.05); y0 /= pad; y1 *= pad; }
+  else { const pad = 0.06 * (y1 - y0); y1 += pad; if (!plot.zero) y0 -= pad; }
+  const X = x => left + (x - x0) / (x1 - x0) * (width - left - right);
+  const F = log ? Math.log : v => v;
+  const Y = y => top + (F(y1) - F(y)) / (F(y1) - F(y0)) * (height - top - bottom);
+
+  for (const t of log ? logTicks(y0, y1) : ticks(y0, y1, height > 250 ? 6 : 4)) {
+    node("line", {class: "gridline", x1: left, x2: width - right, y1: Y(t), y2: Y(t)}, svg);
+    node("text", {x: left - 8, y: Y(t) + 4, "text-anchor": "end"}, svg, short(t));
+  }
+  for (const t of ticks(x0, x1, width > 700 ? 10 : 4))
+    if (Number.isInteger(t)) node("text", {x: X(t), y: height - 4, "text-anchor": X(t) > width - 30 ? "end" : "middle"}, svg, short(t));
+
+  const clip = "clip-" + plot.id;
+  node("rect", {x: left, y: 0, width: width - left - right + 4, height: height - bottom + 1}, node("clipPath", {id: clip}, node("defs", {}, svg)));
+  const inside = node("g", {"clip-path": `url(#${clip})`}, svg);
+  const path = (xs, ys) => xs.map((x, i) => (i ? "L" : "M") + X(x).toFixed(1) + " " + Y(ys[i]).toFixed(1)).join("");
+  for (const s of series) {
+    const style = `stroke:var(${s.color})`;
+    if (s.line !== s.data.y) node("path", {class: "raw", style, d: path(s.data.x, s.data.y)}, inside);
+    node("path", {class: "curve", style, d: path(s.data.x, s.line)}, inside);
+    if (s.dots && s.data.x.length <= 60)
+      s.data.x.forEach((x, i) => node("circle", {cx: X(x), cy: Y(s.data.y[i]), r: 3, style: `fill:var(${s.color})`}, inside));
+  }
+
+  const last = () => {
+    read.textContent = series.map(s => (s.name ? s.name + " " : "") + plot.format(s.line[s.line.length - 1])).join("   ");
+  };
+  last();
+  const cross = node("line", {class: "cross", y1: top, y2: height - bottom, visibility: "hidden"}, svg);
+  const marks = series.map(s => node("circle", {r: 4, visibility: "hidden", style: `fill:var(${s.color});stroke:var(--panel);stroke-width:1.5`}, svg));
+  const area = node("rect", {x: left, y: 0, width: width - left - right, height: height - bottom, fill: "transparent"}, svg);
+  area.addEventListener("pointermove", event => {
+    const rect = svg.getBoundingClientRect();
+    const x = x0 + ((event.clientX - rect.left) * width / rect.width - left) / (width - left - right) * (x1 - x0);
+    const at = series[0].data.x[nearest(series[0].data.x, x)];
+    cross.setAttribute("x1", X(at));
+    cross.setAttribute("x2", X(at));
+    cross.setAttribute("visibility", "visible");
+    const parts = ["step " + at.toLocaleString("en")];
+    series.forEach((s, i) => {
+      const k = nearest(s.data.x, at), v = s.line[k];
+      marks[i].setAttribute("cx", X(s.data.x[k]));
+      marks[i].setAttribute("cy", Math.max(Y(v), 0));
+      marks[i].setAttribute("visibility", "visible");
+      parts.push((s.name ? s.name + " " : "") + plot.format(v));
+    });
+    read.textContent = parts.join("   ");
+  });
+  area.addEventListener("pointerleave", () => {
+    cross.setAttribute("visibility", "hidden");
+    for (const m of marks) m.setAttribute("visibility", "hidden");
+    last();
+  });
+}
+const drawAll = () => plots.forEach(draw);
+
+function theme(dark) {
+  root.dataset.theme = dark ? "dark" : "light";
+  document.getElementById("theme").textContent = dark ? "Light" : "Dark";
+}
+theme(matchMedia("(prefers-color-scheme: dark)").matches);
+document.getElementById("theme").onclick = () => theme(root.dataset.theme !== "dark");
+document.getElementById("smooth").oninput = event => { smoothing = event.target.value / 100; drawAll(); };
+document.getElementById("scale").onclick = event => {
+  logLoss = !logLoss;
+  event.target.textContent = logLoss ? "Linear loss" : "Log loss";
+  drawAll();
+};
+let waiting = 0;
+addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
+drawAll();
+})();
+</script>
+</body>
+</html>
+)html";
+
+}  // namespace strata

@@ -1,0 +1,109 @@
+#include "strata/train/report.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace strata {
+namespace {
+
+ReportInput run_of(int64_t steps) {
+  ReportInput in;
+  in.title = "runs/shakespeare";
+  in.status = "finished";
+  in.config.steps = steps;
+  in.config.optim.lr = 3e-3;
+  in.machine = machine_info();
+  in.parameters = 3'300'000;
+  in.notes = {{"Data", "tinyshakespeare.txt, 1.12 MB"}};
+  std::mt19937 rng(1);
+  std::normal_distribution<double> noise;
+  double elapsed = 0;
+  for (int64_t i = 1; i <= steps; ++i) {
+    const double t = static_cast<double>(i) / static_cast<double>(steps);
+    StepMetrics m;
+    m.step = i;
+    m.tokens = 2048 * i;
+    m.loss = 1.25 + 4.3 * std::exp(-t * 22) + 0.75 * std::exp(-t * 3) + 0.045 * noise(rng);
+    m.lr = 3e-3 * (t < 0.05 ? t / 0.05 : 0.1 + 0.45 * (1 + std::cos(3.14159 * (t - 0.05) / 0.95)));
+    m.grad_norm = (0.5 + 2.5 * std::exp(-t * 30)) * std::exp(0.22 * noise(rng)) + (rng() % 300 == 0 ? 6 : 0);
+    m.tokens_per_s = 15400 + 260 * noise(rng);
+    elapsed += 2048 / m.tokens_per_s;
+    m.elapsed_s = elapsed;
+    if (i % std::max<int64_t>(steps / 12, 1) == 0)
+      m.valid_loss = 1.36 + 0.8 * std::exp(-t * 3) + 3.0 * std::exp(-t * 22);
+    in.metrics.push_back(m);
+  }
+  return in;
+}
+
+nlohmann::json data_of(const std::string& html) {
+  const std::string open = "<script id=\"data\" type=\"application/json\">";
+  const size_t begin = html.find(open) + open.size();
+  return nlohmann::json::parse(html.substr(begin, html.find("</script>", begin) - begin));
+}
+
+TEST(Report, ShowsTheRun) {
+  ReportInput in = run_of(900);
+  in.sample_prompt = "ROMEO:";
+  in.sample = "\nBut soft, what light through yonder window breaks?\nIt is the east, and Juliet is the sun.\n";
+  const std::string html = report_html(in);
+  for (const char* text : {"runs/shakespeare", "finished", "3.30M", "1.84M", "But soft", "tinyshakespeare.txt",
+                           "weight_decay", "Best validation loss", "Processor"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  EXPECT_EQ(html.find("{{"), std::string::npos);
+  const auto data = data_of(html);
+  EXPECT_EQ(data["loss"]["x"].size(), 900u);
+  EXPECT_EQ(data["loss"]["x"].back(), 900);
+  EXPECT_EQ(data["valid"]["x"].size(), 12u);
+  EXPECT_NEAR(data["loss"]["y"][0].get<double>(), in.metrics[0].loss, 1e-4);
+  // A page to look at: STRATA_REPORT_OUT=/tmp/report.html test_train --gtest_filter=Report.ShowsTheRun
+  if (const char* path = std::getenv("STRATA_REPORT_OUT")) write_report(path, in);
+}
+
+TEST(Report, NeedsNothingFromElsewhere) {
+  const std::string html = report_html(run_of(10));
+  for (const char* text : {"src=", "href=", "@import", "url(http", "fetch("})
+    EXPECT_EQ(html.find(text), std::string::npos) << text;
+  // The only address is the name of SVG's namespace.
+  size_t addresses = 0;
+  for (size_t at = 0; (at = html.find("://", at)) != std::string::npos; ++at) ++addresses;
+  EXPECT_EQ(addresses, 1u);
+}
+
+TEST(Report, ForeignTextStaysText) {
+  ReportInput in = run_of(3);
+  in.title = "<script>alert(1)</script>";
+  in.sample_prompt = "{{data}}";
+  in.sample = std::string("</pre><img onerror=x>&amp;\xff\0\x1b", 29);
+  in.config.data.path = "\"><b>";
+  const std::string html = report_html(in);
+  EXPECT_EQ(html.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("<img"), std::string::npos);
+  EXPECT_EQ(html.find("><b>\"<"), std::string::npos);
+  EXPECT_NE(html.find("&lt;img onerror=x&gt;&amp;amp;\xef\xbf\xbd&#x2400;&#x241b;"), std::string::npos);
+  EXPECT_NE(html.find("<b>{{data}}</b>"), std::string::npos) << "a value was searched for names";
+}
+
+TEST(Report, LongRunsGiveABoundedPage) {
+  const std::string html = report_html(run_of(300'000));
+  EXPECT_LT(html.size(), 300'000u);
+  const auto loss = data_of(html)["loss"];
+  EXPECT_EQ(loss["x"].size(), 2000u);
+  EXPECT_EQ(loss["x"].back(), 300'000);
+}
+
+TEST(Report, EmptyAndBrokenRuns) {
+  ReportInput in;
+  EXPECT_EQ(data_of(report_html(in))["loss"]["x"].size(), 0u);
+  in.metrics = {{.step = 1, .loss = NAN, .grad_norm = INFINITY}};
+  const auto data = data_of(report_html(in));
+  EXPECT_EQ(data["loss"]["x"].size(), 0u);
+  EXPECT_EQ(data["grad"]["x"].size(), 0u);
+}
+
+}  // namespace
+}  // namespace strata
