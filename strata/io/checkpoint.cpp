@@ -189,7 +189,10 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
     } catch (const json::exception&) {
       throw ValueError("save_checkpoint", "the state holds a text that is not UTF-8");
     }
-    write_file(file_in(temporary, kStateFile), j.dump(1) + "\n");
+    const std::string text = j.dump(1) + "\n";
+    check<ValueError>(text.size() <= kMaxState, "save_checkpoint", "the state has ", text.size(),
+                      " bytes of text, at most ", kMaxState, " are allowed: put large data into tensors");
+    write_file(file_in(temporary, kStateFile), text);
     sync_directory(temporary);
     publish(temporary, target);
   } catch (...) {

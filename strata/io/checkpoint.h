@@ -31,7 +31,7 @@ struct Checkpoint {
 /// Writes RUN/step-XXXXXXXX (replacing a checkpoint of the same step), then deletes old checkpoints as
 /// prune_checkpoints does; `keep_last` 0 keeps all. Returns the checkpoint's path. Throws IoError (the directory cannot
 /// be written, the disk is full: what was there before is still there) or ValueError (negative step, a name that is not
-/// made of letters, digits, '.', '_' and '-', text that is not UTF-8).
+/// made of letters, digits, '.', '_' and '-', text that is not UTF-8 or over 64 MiB).
 std::string save_checkpoint(const std::string& run_dir, int64_t step, const TensorFiles& files,
                             const std::map<std::string, std::string>& state, int keep_last = 0);
 

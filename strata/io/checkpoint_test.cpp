@@ -88,6 +88,7 @@ TEST(Checkpoint, BadArguments) {
   EXPECT_THROW(save(run.path(), 1, -1), ValueError);
   EXPECT_THROW(save_checkpoint(run.path(), 1, {{"../x", {}}}, {}), ValueError);
   EXPECT_THROW(save_checkpoint(run.path(), 1, {}, {{"text", "\xff"}}), ValueError);
+  EXPECT_THROW(save_checkpoint(run.path(), 1, {}, {{"text", std::string(65 << 20, 'x')}}), ValueError);
   EXPECT_EQ(count_entries(run.path()), 0);
   write_file(run / "file", "x");
   EXPECT_THROW(save(run / "file", 1), IoError);
