@@ -240,6 +240,7 @@ std::vector<std::string> list_checkpoints(const std::string& run_dir) {
       found.emplace_back(step, entry.path().string());
   std::sort(found.begin(), found.end());
   std::vector<std::string> paths;
+  paths.reserve(found.size());
   for (auto& [step, path] : found) paths.push_back(std::move(path));
   return paths;
 }

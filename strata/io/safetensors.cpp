@@ -91,6 +91,7 @@ WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsIte
     return sa != sb ? sa > sb : a.name < b.name;
   });
   std::vector<std::string_view> names;
+  names.reserve(items.size());
   for (const SafetensorsItem& item : items) names.push_back(item.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
