@@ -85,7 +85,7 @@ Strides contiguous_strides(const Shape& s) {
   return r;
 }
 
-void detail::append(std::string& s, double v) {
+void append_text(std::string& s, double v) {
   char buf[32];
   const auto [p, ec] = std::to_chars(buf, buf + sizeof buf, v);
   s.append(buf, p);

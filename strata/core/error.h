@@ -42,28 +42,27 @@ class MemoryError : public Error { using Error::Error; };
 /// A file could not be read or written, or holds something invalid (the text names the byte or field).
 class IoError : public Error { using Error::Error; };
 
-namespace detail {
-inline void append(std::string& s, std::string_view v) { s += v; }
-inline void append(std::string& s, const char* v) { s += v; }
-inline void append(std::string& s, char v) { s += v; }
-inline void append(std::string& s, bool v) { s += v ? "true" : "false"; }
-inline void append(std::string& s, int v) { s += std::to_string(v); }
-inline void append(std::string& s, long v) { s += std::to_string(v); }
-inline void append(std::string& s, long long v) { s += std::to_string(v); }
-inline void append(std::string& s, unsigned v) { s += std::to_string(v); }
-inline void append(std::string& s, unsigned long v) { s += std::to_string(v); }
-inline void append(std::string& s, unsigned long long v) { s += std::to_string(v); }
-void append(std::string& s, double v);
-inline void append(std::string& s, DType v) { s += name_of(v); }
-inline void append(std::string& s, Device v) { s += to_string(v); }
-inline void append(std::string& s, const Dims& v) { s += to_string(v); }
-}  // namespace detail
+// How a value appears in an error text; found by argument-dependent lookup for other types.
+inline void append_text(std::string& s, std::string_view v) { s += v; }
+inline void append_text(std::string& s, const char* v) { s += v; }
+inline void append_text(std::string& s, char v) { s += v; }
+inline void append_text(std::string& s, bool v) { s += v ? "true" : "false"; }
+inline void append_text(std::string& s, int v) { s += std::to_string(v); }
+inline void append_text(std::string& s, long v) { s += std::to_string(v); }
+inline void append_text(std::string& s, long long v) { s += std::to_string(v); }
+inline void append_text(std::string& s, unsigned v) { s += std::to_string(v); }
+inline void append_text(std::string& s, unsigned long v) { s += std::to_string(v); }
+inline void append_text(std::string& s, unsigned long long v) { s += std::to_string(v); }
+void append_text(std::string& s, double v);
+inline void append_text(std::string& s, DType v) { s += name_of(v); }
+inline void append_text(std::string& s, Device v) { s += to_string(v); }
+inline void append_text(std::string& s, const Dims& v) { s += to_string(v); }
 
 /// Joins strings, numbers, shapes, dtypes and devices into one text.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
   std::string s;
-  (detail::append(s, parts), ...);
+  (append_text(s, parts), ...);
   return s;
 }
 

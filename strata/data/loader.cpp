@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/memory/allocator.h"
 
 namespace strata::data {
 namespace {
@@ -43,6 +44,7 @@ struct DataLoader::Impl {
     const int64_t count = options.repeat ? options.batch_size : std::min(options.batch_size, sampler.left());
     for (int64_t i = 0; i < count; ++i) samples.push_back(sampler.next());
     item.after = sampler.state();
+    const memory::TagScope tag(memory::Tag::data);
     try {
       item.batch = dataset->get_batch(samples);
     } catch (...) {

@@ -20,11 +20,10 @@ class Numbers final : public Dataset {
   Batch get_batch(std::span<const Sample> samples) const override {
     asked += static_cast<int64_t>(samples.size());
     Tensor t = empty(TensorMeta{Shape{static_cast<int64_t>(samples.size()), 2}, DType::i64, Device::cpu()});
-    int64_t* p = t.data<int64_t>();
-    for (const Sample& s : samples) {
-      check<IoError>(s.index != bad_, "Numbers", "sample ", s.index, " is unreadable");
-      *p++ = s.index;
-      *p++ = s.epoch;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      check<IoError>(samples[i].index != bad_, "Numbers", "sample ", samples[i].index, " is unreadable");
+      t.data<int64_t>()[2 * i] = samples[i].index;
+      t.data<int64_t>()[2 * i + 1] = samples[i].epoch;
     }
     return {t};
   }

@@ -1,0 +1,53 @@
+#include "strata/autograd/anomaly.h"
+
+#include <cmath>
+
+#include "strata/core/dispatch.h"
+#include "strata/ops/copy/copy.h"
+
+namespace strata {
+namespace {
+
+thread_local int t_depth = 0;
+
+bool has_nan(const Tensor& t) {
+  if (!t.defined() || t.is_meta() || !is_floating(t.dtype()) || t.numel() == 0) return false;
+  NoGrad guard;
+  const Tensor c = contiguous(t.detach());
+  return dispatch_floats(c.dtype(), "anomaly", [&]<class T>() {
+    const T* p = c.data<T>();
+    for (int64_t i = 0; i < c.numel(); ++i)
+      if (std::isnan(static_cast<compute_t<T>>(p[i]))) return true;
+    return false;
+  });
+}
+
+}  // namespace
+
+AnomalyScope::AnomalyScope() : scope_(watch_) { ++t_depth; }
+AnomalyScope::~AnomalyScope() { --t_depth; }
+
+void AnomalyScope::Watch::after(const OpBase& op, std::span<const Tensor> results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const ThreadMode outer = t_mode;
+    t_mode.unusual = 0;  // the search itself is not searched
+    const bool bad = has_nan(results[i]);
+    t_mode = outer;
+    if (bad)
+      throw AutogradError(op.name(), cat("result ", i, " (", results[i], ") of the forward op holds a NaN"));
+  }
+}
+
+void anomaly::check_gradients(const Node& node, const Grads& grads) {
+  if (t_depth == 0) return;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const ThreadMode outer = t_mode;
+    t_mode.unusual = 0;
+    const bool bad = has_nan(grads[i]);
+    t_mode = outer;
+    if (bad)
+      throw AutogradError(node.name(), cat("its backward made a NaN in the gradient of input ", i, " (", grads[i], ")"));
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "strata/autograd/anomaly.h"
+#include "strata/autograd/autograd.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+
+namespace strata {
+namespace {
+
+struct Pending {
+  uint32_t waiting = 0;  // edges into this node that have not delivered yet
+  bool needed = true;    // on a path to one of the inputs asked for
+  Grads grads;
+};
+
+// One backward pass: counts the edges into every reachable node, then runs nodes whose edges have all delivered,
+// newest first.
+class Pass {
+ public:
+  Pass(bool retain_graph, bool create_graph) : retain_graph_(retain_graph), mode_(create_graph) {}
+
+  // Restricts the pass to what leads to `inputs`, whose gradients are captured instead of accumulated.
+  void capture(const TensorList& inputs) {
+    for (const Tensor& t : inputs) {
+      check<AutogradError>(t.requires_grad(), "grad", "an input (", t, ") does not require a gradient");
+      const Edge e = gradient_edge(t);
+      captures_[e.node.get()].push_back({e.index, captured_.size()});
+      captured_.emplace_back();
+      holders_.push_back(e.node);
+    }
+    capturing_ = true;
+  }
+
+  void seed(const Tensor& output, const Tensor& given) {
+    check<AutogradError>(output.requires_grad(), "backward", "the output (", output,
+                         ") does not require a gradient: it depends on no tensor with requires_grad");
+    Tensor g = given;
+    if (!g.defined()) {
+      check<AutogradError>(output.numel() == 1, "backward", "the output is ", output,
+                           "; a gradient for it must be given unless it has one element");
+      g = ones_like(output);
+    }
+    check<ShapeError>(g.shape() == output.shape(), "backward", "the gradient given is ", g, ", the output ", output);
+    roots_.push_back({gradient_edge(output), std::move(g)});
+  }
+
+  std::vector<Tensor> run() {
+    discover();
+    for (auto& [edge, g] : roots_) deliver(edge, std::move(g), false);
+    for (auto& [edge, g] : roots_)
+      if (nodes_[edge.node.get()].waiting == 0) enqueue(edge.node);
+    while (!ready_.empty()) {
+      Ref<Node> node = std::move(const_cast<Ref<Node>&>(ready_.top().node));
+      ready_.pop();
+      process(node);
+    }
+    return std::move(captured_);
+  }
+
+ private:
+  struct Capture {
+    uint32_t index;
+    size_t slot;
+  };
+  struct Ready {
+    Ref<Node> node;
+    uint64_t sequence;
+    bool operator<(const Ready& o) const { return sequence < o.sequence; }
+  };
+
+  void discover() {
+    std::vector<Node*> order, stack;
+    for (auto& [edge, g] : roots_)
+      if (nodes_.try_emplace(edge.node.get()).second) stack.push_back(edge.node.get());
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      order.push_back(n);
+      for (const Edge& e : n->edges) {
+        if (!e.node) continue;
+        const auto [it, fresh] = nodes_.try_emplace(e.node.get());
+        ++it->second.waiting;
+        if (fresh) stack.push_back(e.node.get());
+      }
+    }
+    if (!capturing_) return;
+    // Oldest first, so that a node's inputs are decided before the node itself.
+    std::sort(order.begin(), order.end(), [](Node* a, Node* b) {
+      const uint64_t sa = a->edges.empty() ? 0 : a->sequence, sb = b->edges.empty() ? 0 : b->sequence;
+      return sa < sb;
+    });
+    for (Node* n : order) {
+      bool needed = captures_.contains(n);
+      for (const Edge& e : n->edges) needed = needed || (e.node && nodes_[e.node.get()].needed);
+      nodes_[n].needed = needed;
+    }
+  }
+
+  void enqueue(const Ref<Node>& n) {
+    if (queued_.insert(n.get()).second) ready_.push({n, n->sequence});
+  }
+
+  void deliver(const Edge& e, Tensor g, bool counts) {
+    Pending& p = nodes_[e.node.get()];
+    if (g.defined() && p.needed) {
+      if (p.grads.empty()) p.grads.resize(e.node->num_results);
+      Tensor& slot = p.grads[e.index];
+      if (!slot.defined()) {
+        slot = std::move(g);
+      } else if (!mode_ && slot.ref().use_count() == 1 && slot.storage().use_count() == 1 && slot.is_contiguous() &&
+                 slot.dtype() == g.dtype()) {
+        slot.add_(g);
+      } else {
+        slot = slot + g;
+      }
+    }
+    if (counts && --p.waiting == 0) enqueue(e.node);
+  }
+
+  static void run_hooks(const TensorHooks& hooks, Grads& grads) {
+    for (const TensorHooks::Entry& h : hooks.entries) {
+      Tensor& g = grads[h.index];
+      if (!g.defined()) continue;
+      if (Tensor replaced = (*h.hook)(g); replaced.defined()) {
+        check<ShapeError>(replaced.shape() == g.shape(), "register_hook", "the hook returned ", replaced,
+                          " for a gradient ", g);
+        g = std::move(replaced);
+      }
+    }
+  }
+
+  void process(const Ref<Node>& node) {
+    Pending& p = nodes_[node.get()];
+    Grads gy = std::move(p.grads);
+    Grads gx(node->edges.size());
+    const bool any = std::any_of(gy.begin(), gy.end(), [](const Tensor& t) { return t.defined(); });
+    if (any) {
+      if (node->hooks) run_hooks(*node->hooks, gy);
+      if (const TensorHooks* leaf = node->leaf_hooks()) run_hooks(*leaf, gy);
+      if (auto it = captures_.find(node.get()); it != captures_.end())
+        for (const Capture& c : it->second) captured_[c.slot] = gy[c.index];
+      const bool leaf = node->edges.empty();
+      bool wanted = !capturing_ || (!leaf && std::any_of(node->edges.begin(), node->edges.end(), [&](const Edge& e) {
+        return e.node && nodes_[e.node.get()].needed;
+      }));
+      if (wanted) {
+        GradMode mode(mode_);
+        node->apply(gy, gx);
+        anomaly::check_gradients(*node, gx);
+        if (!retain_graph_) node->release();
+      }
+    }
+    gy.clear();
+    for (size_t i = 0; i < node->edges.size(); ++i)
+      if (node->edges[i].node) deliver(node->edges[i], std::move(gx[i]), true);
+  }
+
+  bool retain_graph_;
+  bool mode_;
+  bool capturing_ = false;
+  std::unordered_map<Node*, Pending> nodes_;
+  std::unordered_set<Node*> queued_;
+  std::unordered_map<Node*, std::vector<Capture>> captures_;
+  std::vector<Tensor> captured_;
+  std::vector<Ref<Node>> holders_;
+  std::vector<std::pair<Edge, Tensor>> roots_;
+  std::priority_queue<Ready> ready_;
+};
+
+void seed_all(Pass& pass, const TensorList& outputs, const TensorList& grad_outputs, std::string_view op) {
+  check(grad_outputs.empty() || grad_outputs.size() == outputs.size(), op, "got ", outputs.size(), " outputs but ",
+        grad_outputs.size(), " gradients for them");
+  for (size_t i = 0; i < outputs.size(); ++i) pass.seed(outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i]);
+}
+
+}  // namespace
+
+void backward(const TensorList& outputs, const TensorList& grad_outputs, bool retain_graph, bool create_graph) {
+  Pass pass(retain_graph || create_graph, create_graph);
+  NoGrad guard;
+  seed_all(pass, outputs, grad_outputs, "backward");
+  GradMode mode(create_graph);
+  pass.run();
+}
+
+TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs, bool create_graph,
+                bool retain_graph, bool allow_unused) {
+  Pass pass(retain_graph || create_graph, create_graph);
+  GradMode mode(create_graph);
+  pass.capture(inputs);
+  seed_all(pass, outputs, grad_outputs, "grad");
+  TensorList grads = pass.run();
+  for (size_t i = 0; i < grads.size(); ++i)
+    check<AutogradError>(allow_unused || grads[i].defined(), "grad", "input ", i, " (", inputs[i],
+                         ") was not used to compute the outputs; pass allow_unused = true if that is meant");
+  return grads;
+}
+
+void Tensor::backward(const Tensor& grad, bool retain_graph, bool create_graph) const {
+  strata::backward({*this}, {grad}, retain_graph, create_graph);
+}
+
+}  // namespace strata

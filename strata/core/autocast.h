@@ -1,0 +1,24 @@
+#pragma once
+// Autocast: runs matrix products, convolutions and attention in bf16 (or f16) and what needs precision in f32,
+// by each record's policy. Parameters stay f32 (they are the master weights) and their gradients arrive in f32.
+
+#include "strata/core/dtype.h"
+
+namespace strata {
+
+/// Autocast is on (or off) on this thread while one lives. Casts of parameters are cached until the outermost ends:
+/// end it before the optimizer changes them. Throws DTypeError unless dtype is bf16 or f16.
+class AutocastScope {
+ public:
+  explicit AutocastScope(DType dtype = DType::bf16, bool enabled = true);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+
+ private:
+  DType previous_dtype_;
+  bool previous_enabled_;
+};
+bool autocast_enabled();
+DType autocast_dtype();
+
+}  // namespace strata

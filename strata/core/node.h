@@ -1,0 +1,184 @@
+#pragma once
+// The tape: nodes, edges, saved tensors, and the thread's mode word. The engine that walks it is in strata/autograd/.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "strata/core/tensor.h"
+
+namespace strata {
+
+// ---- the thread's mode -------------------------------------------------------------------------------------------
+
+/// Unusual conditions of a thread; while none is set, a call goes straight from its function to its kernel.
+enum Unusual : uint32_t {
+  kAutocast = 1,  ///< cast arguments by the record's policy
+  kObserved = 2,  ///< a CallObserver wants to see calls (profiler, anomaly mode, tracing)
+};
+
+struct ThreadMode {
+  bool grad_enabled = true;
+  uint32_t unusual = 0;
+};
+/// The one thread-local word that the call path looks at.
+inline constinit thread_local ThreadMode t_mode;
+
+/// Nothing is recorded while one lives.
+class NoGrad {
+ public:
+  NoGrad() : previous_(t_mode.grad_enabled) { t_mode.grad_enabled = false; }
+  ~NoGrad() { t_mode.grad_enabled = previous_; }
+  NoGrad(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+/// Recording is on (or off) while one lives.
+class GradMode {
+ public:
+  explicit GradMode(bool enabled) : previous_(t_mode.grad_enabled) { t_mode.grad_enabled = enabled; }
+  ~GradMode() { t_mode.grad_enabled = previous_; }
+  GradMode(const GradMode&) = delete;
+
+ private:
+  bool previous_;
+};
+inline bool grad_enabled() { return t_mode.grad_enabled; }
+
+// ---- nodes -------------------------------------------------------------------------------------------------------
+
+/// Where a gradient goes: input `index` of `node`, that is the gradient of the node's result `index`.
+struct Edge {
+  Ref<Node> node;
+  uint32_t index = 0;
+};
+
+/// Gradients of a node's results on the way in, of its inputs on the way out; undefined stands for zero.
+using Grads = std::vector<Tensor>;
+
+/// A function called with a gradient that may return another in its place (undefined: keep it).
+struct TensorHook {
+  virtual ~TensorHook() = default;
+  virtual Tensor operator()(const Tensor& grad) = 0;
+};
+
+/// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index.
+struct TensorHooks {
+  struct Entry {
+    uint64_t id;
+    uint32_t index;
+    std::shared_ptr<TensorHook> hook;
+  };
+  std::vector<Entry> entries;
+};
+
+/// One recorded operation. Freed graphs are released iteratively, so depth is no danger.
+class Node : public RefCounted {
+ public:
+  Node();
+  virtual ~Node();
+  /// The forward op's name, for error texts: "softmax".
+  virtual std::string_view name() const = 0;
+  /// Gradients of the inputs from those of the results; one entry for each edge.
+  virtual void apply(Grads& result_grads, Grads& input_grads) = 0;
+  /// The hooks on the leaf's gradient, when this is a leaf's accumulator.
+  virtual const TensorHooks* leaf_hooks() const { return nullptr; }
+  /// Drops saved tensors; a second backward is then an error.
+  virtual void release() {}
+
+  std::vector<Edge> edges;     ///< one for each tensor input; node is nullptr where no gradient is wanted
+  uint64_t sequence;           ///< creation order: the engine runs the newest first
+  uint32_t num_results = 1;
+  TensorHooks* hooks = nullptr;  ///< owned; hooks on the gradients of the results, made when needed
+};
+void ref_dispose(Node* n);
+
+/// A tensor's part in the tape.
+struct AutogradMeta {
+  Ref<Node> grad_fn;           ///< nullptr for a leaf
+  uint32_t result_index = 0;   ///< which of grad_fn's results this is
+  Tensor grad;
+  Node* accumulator = nullptr; ///< a leaf's node while some graph holds it (not owned)
+  std::shared_ptr<Tensor> retained;  ///< a non-leaf's gradient, once retain_grad() asked for it
+  Tensor view_base;            ///< for a differentiable view: the tensor whose storage it shows
+  uint32_t view_version = 0;   ///< the storage's version that grad_fn speaks of
+  TensorHooks hooks;       ///< a leaf's hooks on its gradient
+  TensorHooks post_hooks;  ///< run after a leaf's grad was accumulated
+};
+/// Adds a hook on the gradient of `t`; returns an id. Throws AutogradError when `t` wants no gradient.
+uint64_t add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
+/// The tensor's AutogradMeta, made when it has none.
+AutogradMeta& autograd_meta(const Tensor& t);
+/// Where the gradient of `t` goes: its grad_fn, or a leaf's accumulator. Empty when no gradient is wanted.
+Edge gradient_edge(const Tensor& t);
+/// Says that `t` is result `index` of `node`.
+void set_history(const Tensor& t, const Ref<Node>& node, uint32_t index);
+/// The same for a result that was written in place: views and their base learn of it.
+void rebase_history(Tensor& t, const Ref<Node>& node);
+namespace detail {
+Tensor add_tensors(const Tensor& a, const Tensor& b);
+/// Gives a view whose base was written in place since a grad_fn that starts at the base's new history.
+void refresh_view(const Tensor& view);
+}
+/// Counts a write to `t`'s storage by `op`.
+void bump_version(const Tensor& t, std::string_view op);
+
+// ---- saved tensors -----------------------------------------------------------------------------------------------
+
+/// Packs a saved tensor into something else (host memory, disk, less precision) and back. The innermost hooks of the
+/// thread at forward time are used for both.
+struct SavedTensorHooks {
+  virtual ~SavedTensorHooks() = default;
+  /// What stands for `t` until backward; its destructor frees it.
+  virtual std::shared_ptr<void> pack(const Tensor& t) = 0;
+  virtual Tensor unpack(const std::shared_ptr<void>& packed) = 0;
+};
+/// Uses `hooks` for tensors saved on this thread while one lives.
+class SavedTensorHooksScope {
+ public:
+  explicit SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> hooks);
+  ~SavedTensorHooksScope();
+  SavedTensorHooksScope(const SavedTensorHooksScope&) = delete;
+
+ private:
+  std::shared_ptr<SavedTensorHooks> previous_;
+};
+
+/// A tensor kept for backward, or only its shape and dtype where the rule does not read its elements.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  /// An input. With `keep` false, get() returns a meta tensor: a rule that reads elements it did not ask for fails.
+  SavedTensor(const Tensor& t, bool keep);
+  /// A result of `owner`: held without its history, so that the node does not own itself.
+  static SavedTensor result(const Tensor& t, bool keep);
+  /// The tensor as it was. Throws AutogradError when it was overwritten since or already released.
+  Tensor get(const Ref<Node>& owner, std::string_view arg) const;
+  void reset();
+  /// The op itself wrote over its argument: whatever was kept is gone, and get() says so.
+  void overwritten_by(std::string_view op);
+
+ private:
+  struct Packed {  // only when saved-tensor hooks were on
+    std::shared_ptr<SavedTensorHooks> hooks;
+    std::shared_ptr<void> value;
+    Edge edge;  // where the saved input's own gradient goes
+  };
+  void hold(const Tensor& t, bool keep, bool is_result);
+
+  Tensor tensor_;
+  std::unique_ptr<Packed> packed_;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  bool defined_ = false;
+  bool kept_ = false;
+  bool is_result_ = false;
+  bool requires_grad_ = false;
+  bool overwritten_ = false;
+  uint32_t version_ = 0;
+  uint32_t result_index_ = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,377 @@
+#include "strata/core/op.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <charconv>
+#include <map>
+#include <mutex>
+
+#include "strata/core/autocast.h"
+
+namespace strata {
+
+// Records are static objects in many files; the list's head needs no construction, so their order does not matter.
+struct Registry {
+  static constinit inline OpBase* head = nullptr;
+  static void add(OpBase* op) {
+    op->next_ = head;
+    head = op;
+  }
+  static OpBase* next(const OpBase* op) { return op->next_; }
+};
+
+OpBase::OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file)
+    : name_(schema.substr(0, schema.find('('))), schema_(schema), doc_(doc), example_(example), file_(file) {
+  Registry::add(this);
+}
+
+std::vector<const OpBase*> OpBase::all() {
+  std::vector<const OpBase*> ops;
+  for (const OpBase* op = Registry::head; op; op = Registry::next(op)) ops.push_back(op);
+  std::sort(ops.begin(), ops.end(), [](auto* a, auto* b) { return a->name() < b->name(); });
+  return ops;
+}
+
+const OpBase* OpBase::find(std::string_view name) {
+  for (const OpBase* op = Registry::head; op; op = Registry::next(op))
+    if (op->name() == name) return op;
+  return nullptr;
+}
+
+std::string_view OpBase::family() const {
+  const size_t end = file_.rfind('/');
+  if (end == std::string_view::npos || end == 0) return {};
+  const size_t begin = file_.rfind('/', end - 1);
+  return file_.substr(begin + 1, end - begin - 1);
+}
+
+const Schema& OpBase::schema() const {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (!parsed_) parsed_ = new Schema(parse_schema(schema_));  // records live as long as the program
+  return *parsed_;
+}
+
+// ---- schema ----
+
+namespace {
+
+class SchemaParser {
+ public:
+  explicit SchemaParser(std::string_view text) : text_(text) {}
+  Schema parse() {
+    Schema s;
+    s.name = word();
+    expect('(');
+    if (!accept(')')) {
+      do s.args.push_back(arg());
+      while (accept(','));
+      expect(')');
+    }
+    expect('-');
+    expect('>');
+    if (accept('(')) {
+      do s.results.push_back(arg());
+      while (accept(','));
+      expect(')');
+    } else {
+      s.results.push_back({type(), {}, std::nullopt});
+    }
+    if (peek() != '\0') fail("end of text");
+    return s;
+  }
+
+ private:
+  char peek() {
+    while (pos_ < text_.size() && text_[pos_] == ' ') ++pos_;
+    return pos_ < text_.size() ? text_[pos_] : '\0';
+  }
+  bool accept(char c) {
+    if (peek() != c) return false;
+    ++pos_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) fail(std::string(1, c));
+  }
+  [[noreturn]] void fail(std::string_view wanted) {
+    throw ValueError("parse_schema", cat("expected '", wanted, "' at position ", pos_, " of: ", text_));
+  }
+  std::string word() {
+    peek();
+    const size_t begin = pos_;
+    while (pos_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_')) ++pos_;
+    if (begin == pos_) fail("a name");
+    return std::string(text_.substr(begin, pos_ - begin));
+  }
+  std::string type() {
+    static constexpr std::string_view known[] = {"Tensor", "Scalar", "int", "float", "bool", "str", "DType", "Device", "RngKey"};
+    std::string t = word();
+    if (std::find(std::begin(known), std::end(known), t) == std::end(known)) fail("a type (Tensor, int, float, ...)");
+    if (accept('[')) {
+      expect(']');
+      t += "[]";
+    }
+    if (accept('?')) t += '?';
+    return t;
+  }
+  SchemaArg arg() {
+    SchemaArg a;
+    a.type = type();
+    if (std::isalpha(static_cast<unsigned char>(peek())) || peek() == '_') a.name = word();
+    if (accept('=')) a.default_value = value(a.type);
+    return a;
+  }
+  Value value(std::string_view type) {
+    if (accept('[')) {
+      Dims d;
+      while (!accept(']')) {
+        d.push_back(static_cast<int64_t>(number()));
+        accept(',');
+      }
+      return d;
+    }
+    if (accept('"')) {
+      const size_t begin = pos_;
+      while (pos_ < text_.size() && text_[pos_] != '"') ++pos_;
+      std::string s(text_.substr(begin, pos_ - begin));
+      expect('"');
+      return s;
+    }
+    if (std::isalpha(static_cast<unsigned char>(peek()))) {
+      const std::string w = word();
+      if (w == "None") return std::monostate();
+      if (w == "true") return true;
+      if (w == "false") return false;
+      if (w == "inf") return double(__builtin_inf());
+      if (type.starts_with("DType")) return parse_dtype(w);
+      if (type.starts_with("Device")) return parse_device(w);
+      fail("a default value");
+    }
+    const size_t begin = pos_;
+    const double v = number();
+    const std::string_view digits = text_.substr(begin, pos_ - begin);
+    const bool integral = digits.find_first_of(".e") == std::string_view::npos;
+    if (type.starts_with("float") || (type.starts_with("Scalar") && !integral)) return v;
+    return static_cast<int64_t>(v);
+  }
+  double number() {
+    peek();
+    double v = 0;
+    if (text_.substr(pos_).starts_with("-inf")) {
+      pos_ += 4;
+      return -__builtin_inf();
+    }
+    const auto [end, ec] = std::from_chars(text_.data() + pos_, text_.data() + text_.size(), v);
+    if (ec != std::errc()) fail("a number");
+    pos_ = static_cast<size_t>(end - text_.data());
+    return v;
+  }
+
+  std::string_view text_;
+  size_t pos_ = 0;
+};
+
+}  // namespace
+
+Schema parse_schema(std::string_view text) { return SchemaParser(text).parse(); }
+
+// ---- observers ----
+
+namespace {
+thread_local std::vector<CallObserver*> t_observers;
+}
+
+ObserverScope::ObserverScope(CallObserver& observer) {
+  t_observers.push_back(&observer);
+  t_mode.unusual |= kObserved;
+}
+ObserverScope::~ObserverScope() {
+  t_observers.pop_back();
+  if (t_observers.empty()) t_mode.unusual &= ~kObserved;
+}
+
+namespace detail {
+
+void notify_before(const OpBase& op) {
+  for (CallObserver* o : t_observers) o->before(op);
+}
+void notify_after(const OpBase& op, std::span<const Tensor> results) {
+  for (CallObserver* o : t_observers) o->after(op, results);
+}
+
+void throw_mixed_devices(std::string_view op, Device a, Device b) {
+  throw DeviceError(op, cat("arguments are on ", a, " and ", b, "; move them to one device with .to(device)"));
+}
+void throw_no_kernel(std::string_view op, Device d) { throw DeviceError(op, cat("has no kernel for ", d)); }
+void throw_bad_inplace(std::string_view op, const Tensor& self, const TensorMeta& wanted) {
+  throw ShapeError(op, cat("cannot write a result ", wanted.shape, " ", wanted.dtype, " into a tensor ", self));
+}
+void throw_no_backward(std::string_view op) {
+  throw AutogradError(op, "has no in-place gradient; use the form that is not in place");
+}
+
+void check_inplace_target(std::string_view op, const Tensor& self) {
+  if (!grad_enabled() || !self.requires_grad()) return;
+  check<AutogradError>(!self.is_leaf(), op, "cannot write in place to a leaf that requires a gradient; ",
+                       "use NoGrad for an update, or the form that is not in place");
+  const AutogradMeta* m = self.impl().autograd;
+  check<AutogradError>(!m->view_base.defined() || !m->view_base.requires_grad() || !m->view_base.is_leaf(), op,
+                       "cannot write in place to a view of a leaf that requires a gradient; use NoGrad for an update");
+}
+
+void Adapter::pin(const Tensor& self) {
+  pinned_ = true;
+  shape_ = self.shape();
+  dtype_ = self.dtype();
+}
+
+void Adapter::see(const Tensor& t) {
+  if (!t.defined()) return;
+  const int index = seen_++;
+  if (!t.impl().wrapped_number || index == 0) device_ = t.device();
+  if (pinned_) {
+    const Shape both = broadcast_shapes(shape_, t.shape(), op_);
+    check<ShapeError>(both == shape_, op_, "cannot write in place to shape ", shape_, ": the arguments broadcast to ", both);
+  } else {
+    shape_ = index == 0 ? t.shape() : broadcast_shapes(shape_, t.shape(), op_);
+  }
+  if (!promotes(index)) return;
+  if (!widest_.defined()) {
+    widest_ = t;
+  } else {
+    // Keep whichever of the two decides; a stand-in of the common dtype when neither alone does.
+    const DType common = result_type(widest_, t);
+    const auto rank = [](const Tensor& x) { return x.impl().wrapped_number ? 0 : x.dim() == 0 ? 1 : 2; };
+    const Tensor& higher = rank(t) > rank(widest_) ? t : widest_;
+    widest_ = higher.dtype() == common ? higher : empty({higher.shape(), common, Device::meta(), std::nullopt});
+  }
+  DType wanted = widest_.impl().wrapped_number && widest_.dtype() == DType::f64 ? default_dtype() : widest_.dtype();
+  if (mode_ == Adapt::promote_float && !is_floating(wanted)) wanted = default_dtype();
+  if (pinned_) {
+    const auto category = [](DType d) { return d == DType::boolean ? 0 : is_floating(d) ? 2 : 1; };
+    check<DTypeError>(category(wanted) <= category(dtype_), op_, "a result of ", wanted, " cannot be written in place to ", dtype_);
+  } else {
+    dtype_ = wanted;
+  }
+}
+
+Tensor Adapter::apply(const Tensor& t) {
+  if (!t.defined()) return t;
+  const int index = applied_++;
+  Tensor r = t;
+  if (promotes(index) && r.dtype() != dtype_) r = r.to(dtype_);
+  if (r.impl().wrapped_number) {
+    if (!(r.device() == device_)) r = r.to(device_);
+    r = alias(r, shape_, Strides::filled(shape_.size(), 0), r.storage_offset());
+    r.impl().wrapped_number = false;
+    return r;
+  }
+  return r.shape() == shape_ ? r : r.expand(shape_);
+}
+
+SavePlan parse_saves(std::string_view schema, std::string_view saves) {
+  SavePlan plan;
+  std::fill(std::begin(plan.when), std::end(plan.when), static_cast<int8_t>(-1));
+  if (saves.empty()) return plan;
+  const Schema s = parse_schema(schema);
+  const auto arg_index = [&](std::string_view name) {
+    for (size_t i = 0; i < s.args.size(); ++i)
+      if (s.args[i].name == name) return static_cast<int>(i);
+    return -1;
+  };
+  size_t pos = 0;
+  while (pos < saves.size()) {
+    const size_t end = std::min(saves.find(' ', pos), saves.size());
+    const std::string_view word = saves.substr(pos, end - pos);
+    pos = end + 1;
+    if (word.empty()) continue;
+    const size_t colon = word.find(':');
+    const std::string_view name = word.substr(0, colon);
+    uint64_t bit = 0;
+    if (const int i = arg_index(name); i >= 0) {
+      bit = uint64_t{1} << i;
+      if (colon != std::string_view::npos) {
+        const int when = arg_index(word.substr(colon + 1));
+        check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
+        plan.when[i] = static_cast<int8_t>(when);
+      }
+    }
+    for (size_t i = 0; i < s.results.size(); ++i)
+      if (s.results[i].name == name || (name == "result" && s.results.size() == 1)) bit = uint64_t{1} << (32 + i);
+    check(bit != 0, s.name, "saves '", name, "', which is neither an argument nor a result of: ", schema);
+    plan.mask |= bit;
+  }
+  return plan;
+}
+
+void check_boxed_count(const OpBase& op, size_t given) {
+  const size_t most = op.schema().args.size();
+  check(given <= most, op.name(), "takes at most ", most, " arguments, got ", given, ": ", op.schema_text());
+}
+
+Value boxed_default(const OpBase& op, size_t index) {
+  const SchemaArg& a = op.schema().args[index];
+  if (a.default_value) return *a.default_value;
+  check(a.type.ends_with('?'), op.name(), "argument '", a.name, "' is missing: ", op.schema_text());
+  return std::monostate();
+}
+
+void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
+  const SchemaArg& a = op.schema().args[index];
+  throw ValueError(op.name(), cat("argument '", a.name, "' must be of type ", a.type));
+}
+
+}  // namespace detail
+
+// ---- autocast ----
+
+namespace {
+struct AutocastState {
+  DType dtype = DType::bf16;
+  int depth = 0;
+  // Casts of leaves that want gradients (parameters), so that a weight used twice is cast once.
+  std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
+};
+thread_local AutocastState t_autocast;
+}  // namespace
+
+AutocastScope::AutocastScope(DType dtype, bool enabled)
+    : previous_dtype_(t_autocast.dtype), previous_enabled_((t_mode.unusual & kAutocast) != 0) {
+  check<DTypeError>(is_reduced_floating(dtype), "AutocastScope", "the low precision is bf16 or f16, got ", dtype);
+  t_autocast.dtype = dtype;
+  ++t_autocast.depth;
+  if (enabled) t_mode.unusual |= kAutocast;
+  else t_mode.unusual &= ~kAutocast;
+}
+AutocastScope::~AutocastScope() {
+  t_autocast.dtype = previous_dtype_;
+  if (previous_enabled_) t_mode.unusual |= kAutocast;
+  else t_mode.unusual &= ~kAutocast;
+  if (--t_autocast.depth == 0) t_autocast.cache.clear();
+}
+
+bool autocast_enabled() { return (t_mode.unusual & kAutocast) != 0; }
+DType autocast_dtype() { return t_autocast.dtype; }
+
+namespace detail {
+Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
+  if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
+  const DType target = policy == Autocast::low ? t_autocast.dtype : policy == Autocast::full ? DType::f32 : widest;
+  if (t.dtype() == target || policy == Autocast::keep) return t;
+  const uint32_t unusual = t_mode.unusual;
+  t_mode.unusual &= ~kAutocast;  // the cast itself is not cast
+  struct Restore {
+    uint32_t mode;
+    ~Restore() { t_mode.unusual = mode; }
+  } restore{unusual};
+  const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf() && grad_enabled();
+  if (!parameter) return t.to(target);
+  auto& entry = t_autocast.cache[&t.impl()];
+  if (!entry.first.defined()) entry = {t, t.to(target)};
+  return entry.second;
+}
+}  // namespace detail
+
+}  // namespace strata

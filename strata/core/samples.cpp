@@ -1,0 +1,73 @@
+#include "strata/core/samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "strata/core/dispatch.h"
+
+namespace strata {
+namespace {
+
+// A row-major host tensor whose element i is f(i).
+template <class F>
+Tensor generate(const Shape& shape, DType dtype, F&& f) {
+  Tensor t = empty({shape, dtype, Device::cpu(), std::nullopt});
+  dispatch_all(dtype, "samples", [&]<class T>() {
+    T* p = t.data<T>();
+    for (int64_t i = 0; i < t.numel(); ++i) p[i] = static_cast<T>(Scalar(f(i)).template to<T>());
+  });
+  return t;
+}
+
+double unit(RngKey key, int64_t i) {
+  const auto r = philox(key, static_cast<uint64_t>(i));
+  return uniform_f64(r[0], r[1]);
+}
+
+}  // namespace
+
+Tensor Samples::uniform(const Shape& shape, double low, double high, DType dtype) {
+  const RngKey key = generator_.next(static_cast<uint64_t>(shape.product()));
+  return generate(shape, dtype, [&](int64_t i) { return low + (high - low) * unit(key, i); });
+}
+
+Tensor Samples::tensor(const Shape& shape, DType dtype) {
+  if (is_floating(dtype)) return uniform(shape, -2, 2, dtype);
+  if (dtype == DType::boolean) return integers(shape, 0, 2, dtype);
+  return dtype == DType::u8 ? integers(shape, 0, 11, dtype) : integers(shape, -5, 6, dtype);
+}
+
+Tensor Samples::integers(const Shape& shape, int64_t low, int64_t high, DType dtype) {
+  const RngKey key = generator_.next(static_cast<uint64_t>(shape.product()));
+  return generate(shape, dtype, [&](int64_t i) {
+    return low + static_cast<int64_t>(std::floor(static_cast<double>(high - low) * unit(key, i)));
+  });
+}
+
+Tensor Samples::off_grid(const Shape& shape, double grid) {
+  const RngKey key = generator_.next(static_cast<uint64_t>(shape.product()));
+  return generate(shape, dtype_, [&](int64_t i) {
+    const double u = unit(key, i) * 4;  // cell in {-2, -1, 0, 1}, then a place in its middle half
+    const double cell = std::floor(u) - 2;
+    return grid * (cell + 0.25 + 0.5 * (u - std::floor(u)));
+  });
+}
+
+Tensor Samples::distinct(const Shape& shape, double gap) {
+  const int64_t n = shape.product();
+  const RngKey key = generator_.next(static_cast<uint64_t>(n));
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  for (int64_t i = n - 1; i > 0; --i)
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(unit(key, i) * static_cast<double>(i + 1))]);
+  const double middle = static_cast<double>(n / 2);
+  const bool integral = !is_floating(dtype_);
+  return generate(shape, dtype_, [&](int64_t i) {
+    const double rank = static_cast<double>(order[static_cast<size_t>(i)]);
+    if (dtype_ == DType::u8) return rank;
+    return integral ? rank - middle : (rank - middle + 0.5) * gap;
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,58 @@
+#pragma once
+// Host memory for tensors: a caching allocator with per-tag accounting. Freed blocks are kept and reused, because
+// returning large blocks to the kernel costs a page fault per page at the next step.
+// The meta device accounts for the same requests without touching memory: that is how a dry run knows its peak.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "strata/core/device.h"
+
+namespace strata::memory {
+
+/// What a block holds; one call (stats) says how much of each there is.
+enum class Tag : uint8_t { parameter, gradient, optimizer, activation, data, workspace };
+inline constexpr int kNumTags = 6;
+std::string_view name_of(Tag tag);
+
+/// Every block starts at a multiple of this many bytes.
+inline constexpr size_t kAlignment = 64;
+
+/// Uninitialised memory of at least `nbytes` on `device` (nullptr for meta and for 0 bytes), attributed to `tag` and
+/// to the thread's current module. Throws MemoryError, naming what was asked, the limit and who holds what.
+void* allocate(Device device, size_t nbytes, Tag tag);
+/// Gives back what allocate() returned for the same arguments. Any thread may call it.
+void deallocate(Device device, void* data, size_t nbytes, Tag tag);
+
+/// The tag that new tensors on this thread get.
+Tag current_tag();
+/// Sets it for a scope.
+class TagScope {
+ public:
+  explicit TagScope(Tag tag);
+  ~TagScope();
+  TagScope(const TagScope&) = delete;
+
+ private:
+  Tag previous_;
+};
+
+/// Bytes in use now and at most since the last reset, for one device type.
+struct Stats {
+  int64_t live[kNumTags] = {};
+  int64_t peak[kNumTags] = {};  ///< each tag's bytes at the moment of the total's peak
+  int64_t live_total = 0;
+  int64_t peak_total = 0;
+  int64_t reserved = 0;       ///< obtained from the system, cached blocks included
+  int64_t peak_reserved = 0;
+};
+Stats stats(DeviceType device);
+void reset_peak(DeviceType device);
+/// Returns cached blocks to the system.
+void release_cached();
+/// At most this many bytes of host memory for tensors; 0 means no limit of our own. Returns the previous value.
+int64_t set_limit(int64_t bytes);
+
+}  // namespace strata::memory
