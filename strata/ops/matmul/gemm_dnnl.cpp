@@ -46,6 +46,7 @@ void make(const Key& key, DnnlOp& op) {
     case Epilogue::gelu: append_eltwise(post, dnnl::algorithm::eltwise_gelu_erf, 0, 0); break;
     case Epilogue::gelu_tanh: append_eltwise(post, dnnl::algorithm::eltwise_gelu_tanh, 0, 0); break;
     case Epilogue::silu: append_eltwise(post, dnnl::algorithm::eltwise_swish, 1, 0); break;
+    case Epilogue::gelu_tanh_grad: break;  // has aux, which is not taken
   }
   dnnl::primitive_attr attr;
   attr.set_post_ops(post);
@@ -67,6 +68,7 @@ void make(const Key& key, DnnlOp& op) {
 }  // namespace
 
 bool gemm_onednn(const Gemm& g) {
+  if (g.aux != nullptr) return false;
   Key key;
   const bool batched = !g.batch.empty() && g.batch[0] > 1;
   key.batch = batched ? g.batch[0] : 1;
