@@ -8,9 +8,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention_kernel.h"
-#include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -123,7 +121,49 @@ void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, con
   attention_backward_cpu(c);
 }
 
-// ---- the same with ordinary ops: reference, and what is differentiated for gradients of gradients ----------------------
+// ---- reference ---------------------------------------------------------------------------------------------------
+
+// Whether query i sees key j, a mask aside.
+bool sees(const Plain& a, int64_t i, int64_t j) {
+  const int64_t at = i + a.query_offset;
+  return (!a.is_causal || j <= at) && (a.window == 0 || std::abs(at - j) < a.window);
+}
+
+// Each weight's multiplier under dropout.
+double kept(const Plain& a, int64_t index) {
+  if (a.dropout_p == 0) return 1;
+  const auto numbers = philox(a.key, static_cast<uint64_t>(index / 4));
+  return uniform_f32(numbers[static_cast<size_t>(index % 4)]) < static_cast<float>(a.dropout_p) ? 0 : 1 / (1 - a.dropout_p);
+}
+
+Pair reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a) {
+  const int64_t B = q.shape()[0], H = q.shape()[1], Tq = q.shape()[2], D = q.shape()[3];
+  const int64_t Hkv = k.shape()[1], Tk = k.shape()[2], Dv = v.shape()[3];
+  const std::vector<double> qs = q.to_vector<double>(), ks = k.to_vector<double>(), vs = v.to_vector<double>();
+  std::vector<double> ms;
+  if (mask.defined()) ms = mask.expand({B, H, Tq, Tk}).to_vector<double>();
+  std::vector<double> out(static_cast<size_t>(B * H * Tq * Dv)), lse(static_cast<size_t>(B * H * Tq)), s(static_cast<size_t>(Tk));
+  for (int64_t row = 0; row < B * H * Tq; ++row) {
+    const int64_t i = row % Tq, kv_head = row / Tq / H * Hkv + row / Tq % H / (H / Hkv);
+    double top = -INFINITY, total = 0;
+    for (int64_t j = 0; j < Tk; ++j) {
+      double dot = 0;
+      for (int64_t d = 0; d < D; ++d) dot += qs[row * D + d] * ks[(kv_head * Tk + j) * D + d];
+      s[j] = dot * a.scale_for(D);
+      if (mask.defined() && mask.dtype() != DType::boolean) s[j] += ms[row * Tk + j];
+      if (!sees(a, i, j) || (mask.defined() && mask.dtype() == DType::boolean && ms[row * Tk + j] == 0)) s[j] = -INFINITY;
+      top = std::max(top, s[j]);
+    }
+    if (top > -INFINITY)
+      for (double& x : s) total += x = std::exp(x - top);
+    lse[row] = std::log(total) + (total > 0 ? top : 0);
+    for (int64_t j = 0; j < Tk && total > 0; ++j)
+      for (int64_t d = 0; d < Dv; ++d) out[row * Dv + d] += s[j] / total * kept(a, row * Tk + j) * vs[(kv_head * Tk + j) * Dv + d];
+  }
+  return Pair(from_span<double>(out, {B, H, Tq, Dv}), from_span<double>(lse, {B, H, Tq}));
+}
+
+// ---- the gradient with ordinary ops, which is differentiated for gradients of gradients ------------------------------
 
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   const int64_t b = x.shape()[0], kv = x.shape()[1], t = x.shape()[2], d = x.shape()[3];
@@ -131,47 +171,30 @@ Tensor repeat_heads(const Tensor& x, int64_t heads) {
   return x.unsqueeze(2).expand({b, kv, heads / kv, t, d}).reshape({b, heads, t, d});
 }
 
+// A host tensor of f(index) on the device of `where`.
+template <class F> Tensor host_tensor(const Shape& shape, const Tensor& where, F&& f) {
+  std::vector<double> values(static_cast<size_t>(shape.product()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = f(static_cast<int64_t>(i));
+  return from_span<double>(values, shape).to(where.dtype()).to(where.device());
+}
+
 // Scaled scores [B, H, Tq, Tk], -inf where a query does not see a key.
 Tensor scores_of(const Tensor& q, const Tensor& k, const Tensor& mask, const Plain& a) {
   const int64_t tq = q.shape()[2], tk = k.shape()[2];
-  Tensor s = matmul(q, repeat_heads(k, q.shape()[1]).transpose(2, 3)) * a.scale_for(q.shape()[3]);
-  const Tensor hidden = wrap_number(-std::numeric_limits<double>::infinity(), s.device());
-  if (mask.defined()) s = mask.dtype() == DType::boolean ? where(mask, s, hidden) : s + mask.to(s.dtype());
-  if (a.is_causal || a.window > 0) {
-    Tensor visible = empty({Shape{tq, tk}, DType::boolean, Device::cpu(), std::nullopt});
-    bool* p = visible.data<bool>();
-    for (int64_t i = 0; i < tq; ++i)
-      for (int64_t j = 0; j < tk; ++j) {
-        const int64_t at = i + a.query_offset;
-        p[i * tk + j] = (!a.is_causal || j <= at) && (a.window == 0 || std::abs(at - j) < a.window);
-      }
-    s = where(visible.to(s.device()), s, hidden);
+  Tensor s = q.matmul(repeat_heads(k, q.shape()[1]).transpose(2, 3)) * a.scale_for(q.shape()[3]);
+  if (mask.defined() && mask.dtype() == DType::boolean) {
+    const std::vector<double> seen = mask.to_vector<double>();
+    s = s + host_tensor(mask.shape(), s, [&](int64_t i) { return seen[i] != 0 ? 0 : -INFINITY; });
+  } else if (mask.defined()) {
+    s = s + mask.to(s.dtype());
   }
+  if (a.is_causal || a.window > 0)
+    s = s + host_tensor({tq, tk}, s, [&](int64_t i) { return sees(a, i / tk, i % tk) ? 0 : -INFINITY; });
   return s;
 }
 
-Tensor dropped(const Tensor& p, const Plain& a) { return a.dropout_p > 0 ? dropout(p, a.dropout_p, a.key) : p; }
-
-Pair composed_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a) {
-  const Tensor s = scores_of(q, k, mask, a);
-  const DType st = statistic_dtype(q.dtype());
-  if (k.shape()[2] == 0) {
-    Tensor out = empty(heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]));
-    Tensor lse = empty({Shape{q.shape()[0], q.shape()[1], q.shape()[2]}, st, q.device(), std::nullopt});
-    return Pair(out.zero_(), lse.fill_(-std::numeric_limits<double>::infinity()));
-  }
-  Tensor top;
-  {
-    NoGrad guard;
-    top = amax(s, Dims{-1}, true);
-    top = where(top == -std::numeric_limits<double>::infinity(), top * 0 + 0, top);
-    top = where(top == top, top, wrap_number(0.0, top.device()));
-  }
-  const Tensor e = exp(s - top), sum = e.sum(Dims{-1}, true);
-  const Tensor nothing = sum == 0.0;
-  const Tensor p = e / where(nothing, wrap_number(1.0, s.device()), sum);
-  const Tensor out = matmul(dropped(p, a), repeat_heads(v, q.shape()[1]));
-  return Pair(out.to(q.dtype()), (log(sum) + top).squeeze(-1).to(st));
+Tensor dropped(const Tensor& p, const Plain& a) {
+  return a.dropout_p > 0 ? p * host_tensor(p.shape(), p, [&](int64_t i) { return kept(a, i); }) : p;
 }
 
 struct ScoreGradient {
@@ -180,20 +203,18 @@ struct ScoreGradient {
 
 ScoreGradient score_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
                              const Tensor& mask, const Tensor& out, const Tensor& lse, const Plain& a) {
-  const Tensor none = wrap_number(-std::numeric_limits<double>::infinity(), q.device());
-  const Tensor l = lse.unsqueeze(-1);
   // A query that sees nothing has lse -inf and weights 0, not exp(-inf + inf).
-  const Tensor p = exp(scores_of(q, k, mask, a) - where(l == none, wrap_number(0.0, q.device()), l));
-  const Tensor dp = dropped(matmul(gout, repeat_heads(v, q.shape()[1]).transpose(2, 3)), a);
-  Tensor delta = (gout * out).sum(Dims{-1}, true);
-  if (glse.defined()) delta = delta - glse.unsqueeze(-1);
-  return {p, p * (dp - delta)};
+  const Tensor p = add(scores_of(q, k, mask, a), lse.unsqueeze(-1).clamp(-1e30, std::nullopt), -1).exp();
+  const Tensor dp = dropped(gout.matmul(repeat_heads(v, q.shape()[1]).transpose(2, 3)), a);
+  Tensor delta = sum(gout * out, Dims{-1}, true);
+  if (glse.defined()) delta = add(delta, glse.unsqueeze(-1), -1);
+  return {p, p * add(dp, delta, -1)};
 }
 
 // Sums the query heads that share a key head.
 Tensor sum_heads(const Tensor& g, int64_t kv) {
   const int64_t b = g.shape()[0], h = g.shape()[1], t = g.shape()[2], d = g.shape()[3];
-  return h == kv ? g : g.reshape({b, kv, h / kv, t, d}).sum(Dims{2}, false);
+  return h == kv ? g : sum(g.reshape({b, kv, h / kv, t, d}), Dims{2}, false);
 }
 
 Triple composed_backward(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
@@ -202,9 +223,9 @@ Triple composed_backward(const Tensor& gout, const Tensor& glse, const Tensor& q
   const int64_t kv = k.shape()[1];
   const double scale = a.scale_for(q.shape()[3]);
   const Tensor ds = s.ds.to(q.dtype());
-  const Tensor gq = matmul(ds, repeat_heads(k, q.shape()[1])) * scale;
-  const Tensor gk = sum_heads(matmul(ds.transpose(2, 3), q), kv) * scale;
-  const Tensor gv = sum_heads(matmul(dropped(s.p, a).to(q.dtype()).transpose(2, 3), gout), kv);
+  const Tensor gq = ds.matmul(repeat_heads(k, q.shape()[1])) * scale;
+  const Tensor gk = sum_heads(ds.transpose(2, 3).matmul(q), kv) * scale;
+  const Tensor gv = sum_heads(dropped(s.p, a).to(q.dtype()).transpose(2, 3).matmul(gout), kv);
   return Triple(gq.to(q.dtype()), gk.to(q.dtype()), gv.to(q.dtype()));
 }
 
@@ -227,20 +248,20 @@ Cost attention_cost(const Tensor& q, const Tensor& k, const Tensor& v, const Pla
 // ---- records -----------------------------------------------------------------------------------------------------
 
 using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                 const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, int64_t, double, RngKey);
+                                 const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, int64_t, double, std::optional<RngKey>);
 
 const Op<BackwardSignature> attention_backward_op{{
     .schema = "scaled_dot_product_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor? attn_mask, "
-              "Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float dropout_p, RngKey key) "
+              "Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float dropout_p, RngKey? key) "
               "-> (Tensor gq, Tensor gk, Tensor gv)",
     .doc = "The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse of its "
            "results out and lse. The weights are computed again block by block. The same bits for any number of threads.",
     .infer =
         [](const Tensor& gout, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
            const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset,
-           double dropout_p, RngKey key) {
+           double dropout_p, std::optional<RngKey> key) {
           const std::string_view op = "scaled_dot_product_attention_backward";
-          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key}, op);
+          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, op);
           const Shape wanted{q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]};
           check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out, ", wanted ", wanted);
           check<DTypeError>(gout.dtype() == q.dtype() && out.dtype() == q.dtype(), op, "gout, out and q differ in dtype");
@@ -254,20 +275,20 @@ const Op<BackwardSignature> attention_backward_op{{
     .kernels = {.cpu =
                     [](Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal,
-                       std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, RngKey key) {
+                       std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
                       backward_kernel(gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
-                                      Plain{is_causal, scale, window, offset, dropout_p, key});
+                                      Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
                     }},
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
            const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset,
-           double dropout_p, RngKey key) {
-          return composed_backward(gout, glse, q, k, v, mask, out, lse, Plain{is_causal, scale, window, offset, dropout_p, key});
+           double dropout_p, std::optional<RngKey> key) {
+          return composed_backward(gout, glse, q, k, v, mask, out, lse, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
         },
     .cost =
         [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const Tensor&,
            const Tensor&, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
-           RngKey key) { return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key}, 5, 3); },
+           std::optional<RngKey> key) { return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 5, 3); },
     .samples =
         [](Samples& s) {
           const DType st = statistic_dtype(s.dtype());
@@ -282,7 +303,7 @@ const Op<BackwardSignature> attention_backward_op{{
 }};
 
 using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
-                              int64_t, double, RngKey);
+                              int64_t, double, std::optional<RngKey>);
 
 const Op<ForwardSignature> attention_op{{
     .schema = "scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, bool is_causal=false, "
@@ -301,22 +322,22 @@ const Op<ForwardSignature> attention_op{{
                "assert(y.shape() == q.shape());",
     .infer =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, std::optional<double> scale,
-           int64_t window, int64_t offset, double dropout_p, RngKey key) {
-          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key}, "scaled_dot_product_attention");
+           int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, "scaled_dot_product_attention");
           return std::array<TensorMeta, 2>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]}, statistic_dtype(q.dtype()),
                                                       q.device(), std::nullopt}};
         },
     .kernels = {.cpu =
                     [](Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, RngKey key) {
-                      forward_kernel(out, lse, q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key});
+                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+                      forward_kernel(out, lse, q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
                     }},
     .saves = "q k v attn_mask out lse",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
-           std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, RngKey key) {
-          const Plain a{is_causal, scale, window, offset, dropout_p, key};
+           std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          const Plain a{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})};
           const Tensor gout = b.has_gy(0) ? b.gy(0) : b.y(0) * 0;
           const Tensor glse = b.has_gy(1) ? b.gy(1) : Tensor();
           if (b.needs(0) || b.needs(1) || b.needs(2)) {
@@ -333,7 +354,7 @@ const Op<ForwardSignature> attention_op{{
     .cost =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, bool is_causal, std::optional<double> scale,
            int64_t window, int64_t offset, double dropout_p,
-           RngKey key) { return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key}, 2, 1.34); },
+           std::optional<RngKey> key) { return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 2, 1.34); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 2, 5, 8}), s.tensor({2, 2, 5, 8}), s.tensor({2, 2, 5, 8}));
@@ -364,14 +385,26 @@ const Op<ForwardSignature> attention_op{{
         },
     .reference =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, std::optional<double> scale,
-           int64_t window, int64_t offset, double dropout_p, RngKey key) {
-          return composed_forward(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key});
+           int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          return reference(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
         },
     .tolerance = 4,
     .tolerance_reason = "the weights are rounded to the operands' dtype before the second product",
 }};
 
 }  // namespace
+
+std::tuple<Tensor, Tensor> detail::attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+                                                       std::optional<double> scale, int64_t window) {
+  return reference(q, k, v, {}, Plain{is_causal, scale, window, 0, 0, {}});
+}
+
+std::tuple<Tensor, Tensor, Tensor> detail::attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
+                                                              const Tensor& k, const Tensor& v, const Tensor& out,
+                                                              const Tensor& lse, bool is_causal, std::optional<double> scale,
+                                                              int64_t window) {
+  return composed_backward(gout, glse, q, k, v, {}, out, lse, Plain{is_causal, scale, window, 0, 0, {}});
+}
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                     const AttentionOptions& o) {

@@ -48,4 +48,13 @@ Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interl
 std::tuple<Tensor, Tensor> rotary_tables(int64_t time, int64_t dim, double base = 10000, int64_t offset = 0,
                                          DType dtype = DType::f32);
 
+namespace detail {
+/// The definition in double precision, and the gradient written with ordinary ops: for the records of both forms.
+std::tuple<Tensor, Tensor> attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+                                               std::optional<double> scale, int64_t window);
+std::tuple<Tensor, Tensor, Tensor> attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
+                                                      const Tensor& v, const Tensor& out, const Tensor& lse, bool is_causal,
+                                                      std::optional<double> scale, int64_t window);
+}  // namespace detail
+
 }  // namespace strata

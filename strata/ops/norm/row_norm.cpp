@@ -1,5 +1,8 @@
 // The records of layer_norm, rms_norm and their gradients.
 
+#include <cmath>
+#include <vector>
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -63,11 +66,17 @@ Dims last_dims(const Tensor& x, int64_t k) {
   return d;
 }
 
+Tensor mean_keeping(const Tensor& x, const Dims& dims) {
+  double n = 1;
+  for (int64_t d : dims) n *= static_cast<double>(x.shape()[d]);
+  return sum(x, dims, true) * (1 / n);
+}
+
 // Sum over all but the last k dimensions.
 Tensor sum_leading(const Tensor& x, int64_t k) {
   Dims d;
   for (int64_t i = 0; i < x.dim() - k; ++i) d.push_back(i);
-  return d.empty() ? x : x.sum(d, false);
+  return d.empty() ? x : sum(x, d, false);
 }
 
 double norm_cost_bytes(const Tensor& x, int64_t passes, const Shape& normalized) {
@@ -75,8 +84,8 @@ double norm_cost_bytes(const Tensor& x, int64_t passes, const Shape& normalized)
 }
 
 void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
-                 const Tensor& bias, double eps) {
-  const Tensor xc = x.contiguous(), wc = packed(weight), bc = packed(bias);
+                 const Tensor& bias, double eps, const Tensor& residual = {}, void* sum = nullptr) {
+  const Tensor xc = x.contiguous(), wc = packed(weight), bc = packed(bias), rc = packed(residual);
   const Rows r = rows_of(x, normalized);
   RowNorm c;
   c.dtype = x.dtype();
@@ -88,6 +97,8 @@ void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x,
   c.x = xc.raw_data();
   c.weight = data_or_null(wc);
   c.bias = data_or_null(bc);
+  c.residual = data_or_null(rc);
+  c.sum = sum;
   c.y = y.raw_data();
   c.mean = mean;
   c.rstd = rstd.raw_data();
@@ -95,7 +106,8 @@ void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x,
 }
 
 void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy, const Tensor& x, const Shape& normalized,
-                  const Tensor& weight, const Tensor& mean, const Tensor& rstd) {
+                  const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& gsum) {
+  const Tensor sc = packed(gsum);
   const Tensor gc = gy.contiguous(), xc = x.contiguous(), wc = packed(weight), mc = packed(mean), rc = rstd.contiguous();
   const Rows r = rows_of(x, normalized);
   RowNormBackward c;
@@ -109,6 +121,7 @@ void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy
   c.weight = data_or_null(wc);
   c.mean = data_or_null(mc);
   c.rstd = rc.raw_data();
+  c.grad_sum = data_or_null(sc);
   c.grad_x = gx.raw_data();
   c.grad_weight = gw ? gw->raw_data() : nullptr;
   c.grad_bias = gb ? gb->raw_data() : nullptr;
@@ -120,17 +133,42 @@ void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 using Pair = std::tuple<Tensor, Tensor>;
 
-const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&)> layer_norm_backward_op{{
-    .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, Tensor rstd) "
-              "-> (Tensor gx, Tensor gweight, Tensor gbias)",
+Triple reference(bool rms, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
+  const Rows r = rows_of(x, normalized);
+  std::vector<double> y = x.to_vector<double>(), w, b, means, rstds;
+  if (weight.defined()) w = weight.to_vector<double>();
+  if (bias.defined()) b = bias.to_vector<double>();
+  for (int64_t i = 0; i < r.rows; ++i) {
+    double* row = y.data() + i * r.n;
+    double mean = 0, var = 0;
+    for (int64_t j = 0; j < r.n && !rms; ++j) mean += row[j] / static_cast<double>(r.n);
+    for (int64_t j = 0; j < r.n; ++j) var += (row[j] - mean) * (row[j] - mean) / static_cast<double>(r.n);
+    const double rstd = 1 / std::sqrt(var + eps);
+    for (int64_t j = 0; j < r.n; ++j) {
+      row[j] = (row[j] - mean) * rstd;
+      if (!w.empty()) row[j] *= w[j];
+      if (!b.empty()) row[j] += b[j];
+    }
+    means.push_back(mean);
+    rstds.push_back(rstd);
+  }
+  const Shape s = statistic(x, normalized).shape;
+  return Triple(from_span<double>(y, x.shape()), from_span<double>(means, s), from_span<double>(rstds, s));
+}
+
+const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> layer_norm_backward_op{{
+    .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, Tensor rstd, "
+              "Tensor? gsum=None) -> (Tensor gx, Tensor gweight, Tensor gbias)",
     .doc = "The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean and rstd "
-           "that it saved. The weight's gradient is summed over the rows in f32 in a fixed order.",
+           "that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows in f32 in a fixed order.",
     .infer =
         [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
-           const Tensor& rstd) {
+           const Tensor& rstd, const Tensor& gsum) {
           check_rows(x, normalized, weight, {}, "layer_norm_backward");
           check<ShapeError>(gy.shape() == x.shape(), "layer_norm_backward", "gy is ", gy, ", x is ", x);
           check<DTypeError>(gy.dtype() == x.dtype(), "layer_norm_backward", "gy is ", gy.dtype(), ", x is ", x.dtype());
+          check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()), "layer_norm_backward",
+                            "gsum must be like x");
           const TensorMeta s = statistic(x, normalized);
           for (const Tensor* t : {&mean, &rstd})
             check<ShapeError>(t->shape() == s.shape && t->dtype() == s.dtype, "layer_norm_backward", "mean and rstd must be ",
@@ -140,20 +178,22 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
         },
     .kernels = {.cpu =
                     [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, const Shape& normalized,
-                       const Tensor& weight, const Tensor& mean,
-                       const Tensor& rstd) { run_backward(false, gx, &gw, &gb, gy, x, normalized, weight, mean, rstd); }},
+                       const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& gsum) {
+                      run_backward(false, gx, &gw, &gb, gy, x, normalized, weight, mean, rstd, gsum);
+                    }},
     .composed =
         [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
-           const Tensor& rstd) {
+           const Tensor& rstd, const Tensor& gsum) {
           const Dims dims = last_dims(x, normalized.size());
-          const Tensor xhat = (x - mean) * rstd, g = weight.defined() ? gy * weight : gy;
-          const Tensor gx = rstd * (g - g.mean(dims, true) - xhat * (g * xhat).mean(dims, true));
+          const Tensor xhat = add(x, mean, -1) * rstd, g = weight.defined() ? gy * weight : gy;
+          Tensor gx = rstd * add(add(g, mean_keeping(g, dims), -1), xhat * mean_keeping(g * xhat, dims), -1);
+          if (gsum.defined()) gx = gx + gsum;
           const DType affine = affine_dtype(x, weight, {});
           return Triple(gx.to(x.dtype()), sum_leading(gy * xhat, normalized.size()).to(affine),
                         sum_leading(gy, normalized.size()).to(affine));
         },
     .cost =
-        [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&) {
+        [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
           return Cost{14.0 * gy.numel(), norm_cost_bytes(gy, 3, n)};
         },
     .samples =
@@ -161,7 +201,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
           const DType st = statistic_dtype(s.dtype());
           s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st), s.uniform({6, 1}, 0.5, 2, st));
           s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{3, 20}, std::nullopt, s.tensor({2, 1, 1}, st),
-                s.uniform({2, 1, 1}, 0.5, 2, st));
+                s.uniform({2, 1, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
           s.add(s.tensor({0, 5}), s.tensor({0, 5}), Shape{5}, s.tensor({5}), s.tensor({0, 1}, st), s.tensor({0, 1}, st));
           s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st),
                                 s.tensor({6, 1}, st));
@@ -176,11 +216,11 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
 // What reaches x through the saved statistics, where something differentiates these too.
 Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, int mean_at, int rstd_at, bool rms) {
   const double inv = 1.0 / static_cast<double>(n);
-  const auto add = [&](const Tensor& t) { gx = gx.defined() ? gx + t.to(gx.dtype()) : t.expand(x.shape()).to(x.dtype()); };
-  if (!rms && b.has_gy(mean_at)) add(b.gy(mean_at) * inv);
+  const auto put = [&](const Tensor& t) { gx = gx.defined() ? gx + t.to(gx.dtype()) : t.expand(x.shape()).to(x.dtype()); };
+  if (!rms && b.has_gy(mean_at)) put(b.gy(mean_at) * inv);
   if (b.has_gy(rstd_at)) {
-    const Tensor rstd = b.y(rstd_at), d = rms ? x : x - b.y(mean_at);
-    add(d * (b.gy(rstd_at) * rstd * rstd * rstd * -inv));
+    const Tensor rstd = b.y(rstd_at), d = rms ? x : add(x, b.y(mean_at), -1);
+    put(d * (b.gy(rstd_at) * rstd * rstd * rstd * -inv));
   }
   return gx;
 }
@@ -209,7 +249,7 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double) {
           Tensor gx;
           if (b.has_gy(0)) {
-            auto [g, gw, gb] = layer_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), b.y(2));
+            auto [g, gw, gb] = layer_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), b.y(2), {});
             gx = g;
             if (weight.defined() && b.needs(1)) b.set(1, gw);
             if (bias.defined() && b.needs(2)) b.set(2, gb.to(bias.dtype()));
@@ -235,28 +275,25 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
         },
     .reference =
         [](const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
-          const Dims dims = last_dims(x, normalized.size());
-          const Tensor mean = x.mean(dims, true), d = x - mean;
-          const Tensor rstd = ((d * d).mean(dims, true) + eps).pow(-0.5);
-          Tensor y = d * rstd;
-          if (weight.defined()) y = y * weight;
-          if (bias.defined()) y = y + bias;
-          return Triple(y, mean, rstd);
+          return reference(false, x, normalized, weight, bias, eps);
         },
 }};
 
 // ---- rms_norm ----------------------------------------------------------------------------------------------------
 
-const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&)> rms_norm_backward_op{{
-    .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd) "
-              "-> (Tensor gx, Tensor gweight)",
+const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&)> rms_norm_backward_op{{
+    .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd, "
+              "Tensor? gsum=None) -> (Tensor gx, Tensor gweight)",
     .doc = "The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it saved. The "
            "weight's gradient is summed over the rows in f32 in a fixed order.",
     .infer =
-        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd) {
+        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
+           const Tensor& gsum) {
           check_rows(x, normalized, weight, {}, "rms_norm_backward");
           check<ShapeError>(gy.shape() == x.shape(), "rms_norm_backward", "gy is ", gy, ", x is ", x);
           check<DTypeError>(gy.dtype() == x.dtype(), "rms_norm_backward", "gy is ", gy.dtype(), ", x is ", x.dtype());
+          check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()), "rms_norm_backward",
+                            "gsum must be like x");
           const TensorMeta s = statistic(x, normalized);
           check<ShapeError>(rstd.shape() == s.shape && rstd.dtype() == s.dtype, "rms_norm_backward", "rstd must be ", s.shape, " ",
                             s.dtype, ", got ", rstd);
@@ -264,23 +301,27 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
         },
     .kernels = {.cpu =
                     [](Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight,
-                       const Tensor& rstd) { run_backward(true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd); }},
+                       const Tensor& rstd, const Tensor& gsum) {
+                      run_backward(true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd, gsum);
+                    }},
     .composed =
-        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd) {
+        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
+           const Tensor& gsum) {
           const Dims dims = last_dims(x, normalized.size());
           const Tensor xhat = x * rstd, g = weight.defined() ? gy * weight : gy;
-          const Tensor gx = rstd * (g - xhat * (g * xhat).mean(dims, true));
+          Tensor gx = rstd * add(g, xhat * mean_keeping(g * xhat, dims), -1);
+          if (gsum.defined()) gx = gx + gsum;
           return Pair(gx.to(x.dtype()), sum_leading(gy * xhat, normalized.size()).to(affine_dtype(x, weight, {})));
         },
     .cost =
-        [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&) {
+        [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&) {
           return Cost{11.0 * gy.numel(), norm_cost_bytes(gy, 3, n)};
         },
     .samples =
         [](Samples& s) {
           const DType st = statistic_dtype(s.dtype());
           s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.uniform({6, 1}, 0.5, 2, st));
-          s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{20}, std::nullopt, s.uniform({2, 3, 1}, 0.5, 2, st));
+          s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{20}, std::nullopt, s.uniform({2, 3, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
           s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st));
           if (s.benchmarking())
             s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), Shape{1024}, s.tensor({1024}),
@@ -309,7 +350,7 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, double) {
           Tensor gx;
           if (b.has_gy(0)) {
-            auto [g, gw] = rms_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1));
+            auto [g, gw] = rms_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), {});
             gx = g;
             if (weight.defined() && b.needs(1)) b.set(1, gw);
           }
@@ -330,9 +371,128 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
         },
     .reference =
         [](const Tensor& x, const Shape& normalized, const Tensor& weight, double eps) {
-          const Tensor rstd = ((x * x).mean(last_dims(x, normalized.size()), true) + eps).pow(-0.5);
-          return Pair(weight.defined() ? x * rstd * weight : x * rstd, rstd);
+          auto [y, mean, rstd] = reference(true, x, normalized, weight, {}, eps);
+          return Pair(y, rstd);
         },
+}};
+
+// ---- residual connections ------------------------------------------------------------------------------------------
+
+void check_residual(const Tensor& x, const Tensor& residual, std::string_view op) {
+  check<ShapeError>(residual.shape() == x.shape(), op, "x is ", x, ", residual is ", residual);
+  check<DTypeError>(residual.dtype() == x.dtype(), op, "x is ", x.dtype(), ", residual is ", residual.dtype());
+}
+
+using Quadruple = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, double)> add_layer_norm_op{{
+    .schema = "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps=1e-05) "
+              "-> (Tensor y, Tensor sum, Tensor mean, Tensor rstd)",
+    .doc = "sum = x + residual and y = layer_norm(sum) over the last dimension, in one pass over memory: a transformer block's "
+           "residual connection and the norm behind it. sum is rounded to x's dtype before it is normalised. ShapeError unless "
+           "x and residual have one shape and weight and bias fit its last dimension.",
+    .infer =
+        [](const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double) {
+          check_residual(x, residual, "add_layer_norm");
+          check_rows(x, weight.shape(), weight, bias, "add_layer_norm");
+          check<ShapeError>(weight.dim() == 1, "add_layer_norm", "weight must have one dimension, got ", weight);
+          const TensorMeta s = statistic(x, weight.shape());
+          return std::array<TensorMeta, 4>{like(x), like(x), s, s};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, Tensor& total, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& residual,
+                       const Tensor& weight, const Tensor& bias, double eps) {
+                      run_forward(false, y, mean.raw_data(), rstd, x, weight.shape(), weight, bias, eps, residual,
+                                  total.raw_data());
+                    }},
+    .saves = "weight sum mean rstd",
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor&, const Tensor& weight, const Tensor&, double) {
+          const Tensor total = b.y(1);
+          Tensor gx = b.has_gy(1) ? b.gy(1) : Tensor();
+          if (b.has_gy(0)) {
+            auto [g, gw, gb] = layer_norm_backward_op(b.gy(0), total, weight.shape(), weight, b.y(2), b.y(3), gx);
+            gx = g;
+            b.set(2, gw);
+            b.set(3, gb);
+          }
+          gx = through_statistics(b, total, weight.numel(), gx, 2, 3, false);
+          b.set(0, gx);
+          b.set(1, gx);
+        },
+    .cost =
+        [](const Tensor& x, const Tensor&, const Tensor& weight, const Tensor&, double) {
+          return Cost{9.0 * x.numel(), norm_cost_bytes(x, 4, weight.shape())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({6, 5}), s.tensor({6, 5}), s.tensor({5}), s.tensor({5}), 1e-5);
+          s.add(s.tensor({2, 3, 40}), s.tensor({2, 3, 40}), s.tensor({40}), s.tensor({40}), 1e-3);
+          s.invalid<ShapeError>("residual is", s.tensor({6, 5}), s.tensor({6, 4}), s.tensor({5}), s.tensor({5}));
+          s.invalid<ShapeError>("normalized_shape", s.tensor({6, 5}), s.tensor({6, 5}), s.tensor({4}), s.tensor({4}));
+          if (s.benchmarking())
+            s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), s.tensor({1024}), s.tensor({1024}));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+          const Tensor total = x + residual;
+          auto [y, mean, rstd] = reference(false, total, weight.shape(), weight, bias, eps);
+          return Quadruple(y, total, mean, rstd);
+        },
+    .tolerance = 4,
+    .tolerance_reason = "the sum is rounded to the operands' dtype before it is normalised",
+}};
+
+const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_norm_op{{
+    .schema = "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor y, Tensor sum, Tensor rstd)",
+    .doc = "sum = x + residual and y = rms_norm(sum) over the last dimension, in one pass over memory: a transformer block's "
+           "residual connection and the norm behind it. sum is rounded to x's dtype before it is normalised. ShapeError unless "
+           "x and residual have one shape and weight fits its last dimension.",
+    .infer =
+        [](const Tensor& x, const Tensor& residual, const Tensor& weight, double) {
+          check_residual(x, residual, "add_rms_norm");
+          check_rows(x, weight.shape(), weight, {}, "add_rms_norm");
+          check<ShapeError>(weight.dim() == 1, "add_rms_norm", "weight must have one dimension, got ", weight);
+          return std::array<TensorMeta, 3>{like(x), like(x), statistic(x, weight.shape())};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, Tensor& total, Tensor& rstd, const Tensor& x, const Tensor& residual, const Tensor& weight,
+                       double eps) {
+                      run_forward(true, y, nullptr, rstd, x, weight.shape(), weight, {}, eps, residual, total.raw_data());
+                    }},
+    .saves = "weight sum rstd",
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor&, const Tensor& weight, double) {
+          const Tensor total = b.y(1);
+          Tensor gx = b.has_gy(1) ? b.gy(1) : Tensor();
+          if (b.has_gy(0)) {
+            auto [g, gw] = rms_norm_backward_op(b.gy(0), total, weight.shape(), weight, b.y(2), gx);
+            gx = g;
+            b.set(2, gw);
+          }
+          gx = through_statistics(b, total, weight.numel(), gx, -1, 2, true);
+          b.set(0, gx);
+          b.set(1, gx);
+        },
+    .cost =
+        [](const Tensor& x, const Tensor&, const Tensor& weight, double) {
+          return Cost{6.0 * x.numel(), norm_cost_bytes(x, 4, weight.shape())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({6, 5}), s.tensor({6, 5}), s.tensor({5}), 1e-6);
+          s.add(s.tensor({2, 3, 40}), s.tensor({2, 3, 40}), s.tensor({40}), 1e-3);
+          s.invalid<ShapeError>("residual is", s.tensor({6, 5}), s.tensor({6, 4}), s.tensor({5}));
+          if (s.benchmarking()) s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), s.tensor({1024}));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
+          const Tensor total = x + residual;
+          auto [y, mean, rstd] = reference(true, total, weight.shape(), weight, {}, eps);
+          return Triple(y, total, rstd);
+        },
+    .tolerance = 4,
+    .tolerance_reason = "the sum is rounded to the operands' dtype before it is normalised",
 }};
 
 }  // namespace
@@ -342,6 +502,16 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 }
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
   return std::get<0>(rms_norm_op(x, normalized_shape, weight, eps));
+}
+
+std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                                          double eps) {
+  auto [y, total, mean, rstd] = add_layer_norm_op(x, residual, weight, bias, eps);
+  return {y, total};
+}
+std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps) {
+  auto [y, total, rstd] = add_rms_norm_op(x, residual, weight, eps);
+  return {y, total};
 }
 
 }  // namespace strata

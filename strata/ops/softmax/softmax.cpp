@@ -1,5 +1,9 @@
 #include "strata/ops/softmax/softmax.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -69,17 +73,38 @@ void backward_samples(Samples& s) {
   if (s.benchmarking()) s.bench(s.tensor({4096, 8192}), s.uniform({4096, 8192}, 0, 1), -1);
 }
 
-Tensor sum_along(const Tensor& x, int64_t dim) { return x.dim() == 0 ? x : x.sum(Dims{dim}, true); }
+Tensor sum_along(const Tensor& x, int64_t dim) { return x.dim() == 0 ? x : sum(x, Dims{dim}, true); }
 
-// Shifting by a constant changes neither value nor gradient, so the maximum carries no history.
-Tensor shifted(const Tensor& x, int64_t dim) {
-  if (x.dim() == 0 || x.numel() == 0) return x - x.detach();
-  Tensor top;
-  {
-    NoGrad guard;
-    top = amax(x, Dims{dim}, true);
-  }
-  return x - top;
+// Calls body(p, stride) for each run of n elements along dim; p indexes a row-major copy.
+template <class F> void for_runs(const Tensor& x, int64_t dim, F&& body) {
+  const Split s = split(x, dim);
+  for (int64_t o = 0; o < s.outer; ++o)
+    for (int64_t i = 0; i < s.inner; ++i) body(o * s.n * s.inner + i, s.inner, s.n);
+}
+
+template <bool kLog> Tensor reference_forward(const Tensor& x, int64_t dim) {
+  std::vector<double> v = x.to_vector<double>();
+  for_runs(x, dim, [&](int64_t at, int64_t stride, int64_t n) {
+    double top = -INFINITY, total = 0;
+    for (int64_t k = 0; k < n; ++k) top = std::max(top, v[at + k * stride]);
+    for (int64_t k = 0; k < n; ++k) total += std::exp(v[at + k * stride] - top);
+    for (int64_t k = 0; k < n; ++k) {
+      const double d = v[at + k * stride] - top;
+      v[at + k * stride] = kLog ? d - std::log(total) : std::exp(d) / total;
+    }
+  });
+  return from_span<double>(v, x.shape());
+}
+
+template <bool kLog> Tensor reference_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
+  std::vector<double> g = gy.to_vector<double>();
+  const std::vector<double> v = y.to_vector<double>();
+  for_runs(y, dim, [&](int64_t at, int64_t stride, int64_t n) {
+    double total = 0;
+    for (int64_t k = at; k < at + n * stride; k += stride) total += kLog ? g[k] : g[k] * v[k];
+    for (int64_t k = at; k < at + n * stride; k += stride) g[k] = kLog ? g[k] - std::exp(v[k]) * total : v[k] * (g[k] - total);
+  });
+  return from_span<double>(g, y.shape());
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
@@ -93,11 +118,11 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
         [](Backward& b, const Tensor& gy, const Tensor& y, int64_t dim) {
           const Tensor& g = b.gy();
           if (b.needs(0)) b.set(0, softmax_backward(g, y, dim));
-          if (b.needs(1)) b.set(1, g * (gy - sum_along(gy * y, dim)) - sum_along(g * y, dim) * gy);
+          if (b.needs(1)) b.set(1, add(g * add(gy, sum_along(gy * y, dim), -1), sum_along(g * y, dim) * gy, -1));
         },
     .cost = backward_cost,
     .samples = backward_samples,
-    .reference = [](const Tensor& gy, const Tensor& y, int64_t dim) { return y * (gy - sum_along(gy * y, dim)); },
+    .reference = reference_backward<false>,
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{{
@@ -111,12 +136,12 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{
         [](Backward& b, const Tensor& gy, const Tensor& y, int64_t dim) {
           const Tensor& g = b.gy();
           const Tensor p = y.exp();
-          if (b.needs(0)) b.set(0, g - sum_along(g * p, dim));
+          if (b.needs(0)) b.set(0, add(g, sum_along(g * p, dim), -1));
           if (b.needs(1)) b.set(1, -(g * p * sum_along(gy, dim)));
         },
     .cost = backward_cost,
     .samples = backward_samples,
-    .reference = [](const Tensor& gy, const Tensor& y, int64_t dim) { return gy - y.exp() * sum_along(gy, dim); },
+    .reference = reference_backward<true>,
 }};
 
 const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
@@ -132,11 +157,7 @@ const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
     .autocast = Autocast::full,
     .cost = forward_cost,
     .samples = forward_samples,
-    .reference =
-        [](const Tensor& x, int64_t dim) {
-          const Tensor e = shifted(x, dim).exp();
-          return e / sum_along(e, dim);
-        },
+    .reference = reference_forward<false>,
 }};
 
 const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
@@ -152,11 +173,7 @@ const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
     .autocast = Autocast::full,
     .cost = forward_cost,
     .samples = forward_samples,
-    .reference =
-        [](const Tensor& x, int64_t dim) {
-          const Tensor d = shifted(x, dim);
-          return d - sum_along(d.exp(), dim).log();
-        },
+    .reference = reference_forward<true>,
 }};
 
 }  // namespace
