@@ -109,6 +109,8 @@ Difference compare(const Tensor& got, const Tensor& want, Tolerance tolerance) {
         if (std::abs(v) < 0x1p63) v = static_cast<double>(static_cast<T>(static_cast<int64_t>(v)));
     });
   }
+  if (got.dtype() == DType::boolean)
+    for (double& v : w) v = v != 0;
   const double limit = floating ? largest(got.dtype()) * (1 - epsilon(got.dtype())) : 0;
   for (size_t i = 0; i < g.size(); ++i) {
     if (g[i] == w[i] || (std::isnan(g[i]) && std::isnan(w[i]))) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "strata/autograd/autograd.h"
 #include "strata/lab/verifier.h"
@@ -67,7 +68,11 @@ std::vector<Tensor> wanting(const Args& args) {
   return r;
 }
 
-Tensor zeros_of(const Tensor& t) { return converted(empty({t.shape(), DType::boolean, Device::cpu(), std::nullopt}), t.dtype()); }
+Tensor zeros_of(const Tensor& t) {
+  const Tensor r = empty({t.shape(), t.dtype(), Device::cpu(), std::nullopt});
+  if (r.numel() > 0) std::memset(r.raw_data(), 0, static_cast<size_t>(r.nbytes()));
+  return r;
+}
 
 // A function of several f64 tensors, its derivative, and where to evaluate both.
 struct Function {
