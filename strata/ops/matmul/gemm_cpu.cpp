@@ -113,6 +113,25 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
 // Large enough for the packing of our own bf16 kernel.
 bool is_large(const Gemm& g) { return g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20); }
 
+// Our bf16 kernel on each product of a batch, the products side by side. False where it has none.
+bool multiply_each(const Gemm& g) {
+  if (g.in != DType::bf16 || g.batch.size() != 1 || g.aux != nullptr) return false;
+  const auto product = [&](int64_t i) {
+    Gemm one = g;
+    one.batch = one.a_batch = one.b_batch = one.c_batch = {};
+    one.a = static_cast<const char*>(g.a) + i * g.a_batch[0] * size_of(g.in);
+    one.b = static_cast<const char*>(g.b) + i * g.b_batch[0] * size_of(g.in);
+    one.c = static_cast<char*>(g.c) + i * g.c_batch[0] * size_of(g.out);
+    return detail::gemm_bf16(one, true) || detail::gemm_bf16(one, false);
+  };
+  // Decided by dtypes: the first product tells for all.
+  if (g.batch[0] == 0 || !product(0)) return g.batch[0] == 0;
+  parallel_for(1, g.batch[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product(i);
+  });
+  return true;
+}
+
 bool multiply(const Gemm& g, GemmBackend backend) {
   switch (backend) {
     case GemmBackend::onednn: return detail::gemm_onednn(g);
@@ -121,7 +140,7 @@ bool multiply(const Gemm& g, GemmBackend backend) {
     default: break;
   }
   if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
-  return detail::gemm_onednn(g);
+  return detail::gemm_onednn(g) || multiply_each(g);
 }
 
 // oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.
