@@ -1,0 +1,124 @@
+#pragma once
+// What matmul and convolution share of oneDNN: engine, dtypes, a bounded cache of primitives, and the differences
+// between its 2.x and 3.x interfaces. Included by .cpp files only.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "strata/core/dtype.h"
+#include "strata/core/parallel.h"
+
+namespace strata::cpu::detail {
+
+inline dnnl::engine& dnnl_engine() {
+  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+inline dnnl::stream& dnnl_stream() {
+  thread_local dnnl::stream stream(dnnl_engine());
+  return stream;
+}
+
+inline dnnl::memory::data_type dnnl_dtype(DType t) {
+  using D = dnnl::memory::data_type;
+  switch (t) {
+    case DType::f32: return D::f32;
+    case DType::bf16: return D::bf16;
+    case DType::f16: return D::f16;
+    default: return D::undef;
+  }
+}
+
+inline void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm alg, float alpha, float beta) {
+#if DNNL_VERSION_MAJOR >= 3
+  ops.append_eltwise(alg, alpha, beta);
+#else
+  ops.append_eltwise(1.0f, alg, alpha, beta);
+#endif
+}
+
+/// Threads that oneDNN will use for a call from here; also makes OpenMP's setting of this thread agree with ours.
+inline int dnnl_threads() {
+  if (in_parallel_region()) return 1;
+  const int n = num_threads();
+  if (omp_get_max_threads() != n) omp_set_num_threads(n);
+  return n;
+}
+
+/// A primitive with its memory objects, whose addresses are set before each run.
+struct DnnlOp {
+  dnnl::primitive primitive;           ///< empty where oneDNN has no kernel for the key
+  std::vector<dnnl::memory> memories;  ///< in the order of args
+  std::vector<dnnl_exec_arg_t> args;
+
+  void add(int arg, const dnnl::memory::desc& desc) {
+    memories.emplace_back(desc, dnnl_engine(), nullptr);
+    args.push_back({arg, memories.back().get()});
+  }
+  void run(std::initializer_list<const void*> pointers) {
+    size_t i = 0;
+    for (const void* p : pointers) memories[i++].set_data_handle(const_cast<void*>(p));
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), dnnl_stream().get(), static_cast<int>(args.size()), args.data()),
+                            "could not execute a primitive");
+    dnnl_stream().wait();
+  }
+};
+
+/// Each thread's primitives by a key of integers; the least recently used one of 4 in a bucket makes room.
+template <class Key, class Op = DnnlOp>
+class DnnlCache {
+ public:
+  /// The op for `key`, made by make(op) on first use. A dnnl::error in `make` is remembered as an empty op.
+  template <class Make>
+  Op& get(const Key& key, Make&& make) {
+    static_assert(std::is_trivially_copyable_v<Key>);
+    static_assert(std::has_unique_object_representations_v<Key>, "the key is compared byte by byte");
+    Slot* bucket = slots_.data() + hash(key) % kBuckets * kWays;
+    Slot* oldest = bucket;
+    for (Slot* s = bucket; s < bucket + kWays; ++s) {
+      if (s->op && std::memcmp(&s->key, &key, sizeof(Key)) == 0) {
+        s->used = ++clock_;
+        return *s->op;
+      }
+      if (s->used < oldest->used) oldest = s;
+    }
+    auto op = std::make_unique<Op>();
+    try {
+      make(*op);
+    } catch (const dnnl::error&) {
+      *op = Op();
+    }
+    oldest->key = key;
+    oldest->used = ++clock_;
+    oldest->op = std::move(op);
+    return *oldest->op;
+  }
+
+ private:
+  static constexpr size_t kBuckets = 128, kWays = 4;
+  struct Slot {
+    Key key{};
+    uint64_t used = 0;
+    std::unique_ptr<Op> op;
+  };
+  static uint64_t hash(const Key& key) {
+    static_assert(sizeof(Key) % 8 == 0);
+    uint64_t words[sizeof(Key) / 8], h = 0x9e3779b97f4a7c15u;
+    std::memcpy(words, &key, sizeof(Key));
+    for (uint64_t w : words) {
+      h = (h ^ w) * 0xff51afd7ed558ccdu;
+      h ^= h >> 32;
+    }
+    return h;
+  }
+  std::vector<Slot> slots_ = std::vector<Slot>(kBuckets * kWays);
+  uint64_t clock_ = 0;
+};
+
+}  // namespace strata::cpu::detail

@@ -1,0 +1,324 @@
+// The cache-blocked matrix product for every dtype. A and B are packed, converted to the accumulator's type, into
+// panels that a register-tiled kernel reads in order (the scheme of Goto and van de Geijn, "Anatomy of High-Performance
+// Matrix Multiplication", ACM TOMS 34(3), 2008).
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "strata/ops/matmul/gemm_blocked_cpu.cpp"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include <hwy/base.h>
+#include <hwy/detect_targets.h>
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (~(HWY_BASELINE_TARGETS | HWY_AVX2 | HWY_AVX3))
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "strata/core/error.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/matmul/gemm_cpu.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of a register tile; with two vectors a row it fills the registers that the target has.
+constexpr int64_t kRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
+constexpr int64_t kBlockK = 256;
+
+template <class T>
+constexpr int64_t tile_cols() {
+  if constexpr (std::is_floating_point_v<T>) return 2 * HWY_MAX_BYTES / sizeof(T);
+  return 64 / sizeof(T);
+}
+// Rows and columns of a task: multiples of every target's tile.
+constexpr int64_t kBlockM = 96;
+template <class T>
+constexpr int64_t kBlockN = 1024 / sizeof(T);
+
+// dst[i] = src[i * stride] for i < n, converted to the accumulator's type.
+template <class In, class T>
+HWY_INLINE void load_run(const In* HWY_RESTRICT src, int64_t stride, int64_t n, T* HWY_RESTRICT dst) {
+  if (stride != 1) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<T>(src[i * stride]);
+    return;
+  }
+  int64_t i = 0;
+  if constexpr (std::is_same_v<In, Half>) {
+    const hn::ScalableTag<float> d;
+    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+    const int64_t lanes = hn::Lanes(d);
+    for (; i + lanes <= n; i += lanes) {
+      hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(src + i))), d, dst + i);
+    }
+  } else if constexpr (std::is_same_v<In, BFloat16>) {
+    const hn::ScalableTag<float> d;
+    const hn::Rebind<hwy::bfloat16_t, decltype(d)> dh;
+    const int64_t lanes = hn::Lanes(d);
+    for (; i + lanes <= n; i += lanes) {
+      hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::bfloat16_t*>(src + i))), d, dst + i);
+    }
+  }
+  for (; i < n; ++i) dst[i] = static_cast<T>(src[i]);
+}
+
+// Packs an [outer, k] block into panels of R outer indices: dst[(o / R) * R * k + l * R + o % R], zeros past `outer`.
+template <class In, class T, int64_t R>
+void pack(const In* src, int64_t outer, int64_t outer_stride, int64_t k, int64_t k_stride, T* HWY_RESTRICT dst) {
+  alignas(64) T run[std::max(kBlockK, kBlockN<T>)];
+  const int64_t rest = outer % R;
+  if (rest != 0) std::memset(dst + (outer - rest) * k, 0, static_cast<size_t>(R * k) * sizeof(T));
+  if (outer_stride == 1 && k_stride != 1) {
+    for (int64_t l = 0; l < k; ++l) {
+      load_run(src + l * k_stride, 1, outer, run);
+      T* to = dst + l * R;
+      int64_t o = 0;
+      for (; o + R <= outer; o += R, to += R * k) std::memcpy(to, run + o, R * sizeof(T));
+      for (int64_t r = 0; o + r < outer; ++r) to[r] = run[o + r];
+    }
+  } else {
+    for (int64_t o = 0; o < outer; ++o) {
+      load_run(src + o * outer_stride, k_stride, k, run);
+      T* to = dst + (o - o % R) * k + o % R;
+      for (int64_t l = 0; l < k; ++l) to[l * R] = run[l];
+    }
+  }
+}
+
+// acc[kRows, tile_cols] (+)= panel of A times panel of B.
+template <class T>
+HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, T* HWY_RESTRICT acc, int64_t ld, bool first) {
+  constexpr int64_t kCols = tile_cols<T>();
+  if constexpr (std::is_floating_point_v<T>) {
+    const hn::ScalableTag<T> d;
+    const int64_t lanes = hn::Lanes(d);
+    hn::Vec<decltype(d)> c0[kRows], c1[kRows];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kRows; ++i) c0[i] = c1[i] = hn::Zero(d);
+    for (int64_t l = 0; l < k; ++l) {
+      const auto b0 = hn::Load(d, b), b1 = hn::Load(d, b + lanes);
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kRows; ++i) {
+        const auto x = hn::Set(d, a[i]);
+        c0[i] = hn::MulAdd(x, b0, c0[i]);
+        c1[i] = hn::MulAdd(x, b1, c1[i]);
+      }
+      a += kRows;
+      b += kCols;
+    }
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kRows; ++i) {
+      T* row = acc + i * ld;
+      if (!first) {
+        c0[i] = hn::Add(c0[i], hn::LoadU(d, row));
+        c1[i] = hn::Add(c1[i], hn::LoadU(d, row + lanes));
+      }
+      hn::StoreU(c0[i], d, row);
+      hn::StoreU(c1[i], d, row + lanes);
+    }
+  } else {
+    for (int64_t i = 0; i < kRows; ++i) {
+      T sum[kCols] = {};
+      for (int64_t l = 0; l < k; ++l) {
+        const T x = a[l * kRows + i];
+        for (int64_t j = 0; j < kCols; ++j) sum[j] += x * b[l * kCols + j];
+      }
+      T* row = acc + i * ld;
+      for (int64_t j = 0; j < kCols; ++j) row[j] = first ? sum[j] : row[j] + sum[j];
+    }
+  }
+}
+
+inline double apply(Epilogue e, double x) {
+  switch (e) {
+    case Epilogue::none: return x;
+    case Epilogue::relu: return x > 0 || x != x ? x : 0;
+    case Epilogue::gelu: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
+    case Epilogue::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Epilogue::silu: return x / (1 + std::exp(-x));
+    case Epilogue::gelu_tanh_grad: break;  // has aux, which is not taken here
+  }
+  return x;
+}
+
+template <class T>
+void add_bias(DType t, const void* bias, int64_t offset, int64_t n, T* HWY_RESTRICT row) {
+  const auto add = [&](auto* p) {
+    for (int64_t j = 0; j < n; ++j) row[j] += static_cast<T>(p[j]);
+  };
+  switch (t) {
+    case DType::f32: return add(static_cast<const float*>(bias) + offset);
+    case DType::f64: return add(static_cast<const double*>(bias) + offset);
+    case DType::bf16: return add(static_cast<const BFloat16*>(bias) + offset);
+    case DType::f16: return add(static_cast<const Half*>(bias) + offset);
+    case DType::u8: return add(static_cast<const uint8_t*>(bias) + offset);
+    case DType::i8: return add(static_cast<const int8_t*>(bias) + offset);
+    case DType::i16: return add(static_cast<const int16_t*>(bias) + offset);
+    case DType::i32: return add(static_cast<const int32_t*>(bias) + offset);
+    case DType::i64: return add(static_cast<const int64_t*>(bias) + offset);
+    case DType::boolean: return;
+  }
+}
+
+// Stores one row of finished sums into C.
+template <class Out, class T>
+void store_row(const Gemm& g, T* HWY_RESTRICT row, int64_t n, int64_t j0, Out* HWY_RESTRICT c) {
+  const T alpha = static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.alpha));
+  const T beta = static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.beta));
+  if (alpha != T(1)) {
+    for (int64_t j = 0; j < n; ++j) row[j] *= alpha;
+  }
+  if (beta != T(0)) {
+    for (int64_t j = 0; j < n; ++j) row[j] += beta * static_cast<T>(c[j * g.c_col]);
+  }
+  if (g.bias != nullptr) add_bias(g.bias_dtype, g.bias, j0, n, row);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (g.epilogue != Epilogue::none) {
+      for (int64_t j = 0; j < n; ++j) row[j] = static_cast<T>(apply(g.epilogue, row[j]));
+    }
+  }
+  if (g.c_col == 1) {
+    for (int64_t j = 0; j < n; ++j) c[j] = static_cast<Out>(row[j]);
+  } else {
+    for (int64_t j = 0; j < n; ++j) c[j * g.c_col] = static_cast<Out>(row[j]);
+  }
+}
+
+// Panels and sums of one task. Small products live on the stack.
+template <class T>
+struct Buffers {
+  T* a;
+  T* b;
+  T* acc;
+};
+
+// One [mb, nb] block of C. `c` points to it, `a` to its first row of A, `b` to its first column of B.
+template <class In, class T, class Out>
+void block(const Gemm& g, const In* a, const In* b, Out* c, int64_t mb, int64_t nb, int64_t j0, const Buffers<T>& buf) {
+  constexpr int64_t kCols = tile_cols<T>();
+  const int64_t ld = (nb + kCols - 1) / kCols * kCols;
+  for (int64_t l0 = 0; l0 < g.k; l0 += kBlockK) {
+    const int64_t kb = std::min(kBlockK, g.k - l0);
+    pack<In, T, kRows>(a + l0 * g.a_col, mb, g.a_row, kb, g.a_col, buf.a);
+    pack<In, T, kCols>(b + l0 * g.b_row, nb, g.b_col, kb, g.b_row, buf.b);
+    for (int64_t j = 0; j < nb; j += kCols) {
+      for (int64_t i = 0; i < mb; i += kRows) {
+        tile<T>(kb, buf.a + i * kb, buf.b + j * kb, buf.acc + i * ld + j, ld, l0 == 0);
+      }
+    }
+  }
+  if (g.k == 0) std::fill_n(buf.acc, mb * ld, T(0));
+  for (int64_t i = 0; i < mb; ++i) store_row<Out, T>(g, buf.acc + i * ld, nb, j0, c + i * g.c_row);
+}
+
+// The sum of the products of two vectors, which packing would only slow down.
+template <class In, class T>
+T dot(const In* a, int64_t a_stride, const In* b, int64_t b_stride, int64_t k) {
+  constexpr int64_t kRun = 256;
+  alignas(64) T ra[kRun], rb[kRun], sums[64] = {};
+  for (int64_t l = 0; l < k; l += kRun) {
+    const int64_t n = std::min(kRun, k - l);
+    load_run(a + l * a_stride, a_stride, n, ra);
+    load_run(b + l * b_stride, b_stride, n, rb);
+    std::fill(ra + n, ra + kRun, T(0));
+    std::fill(rb + n, rb + kRun, T(0));
+    for (int64_t i = 0; i < kRun; i += 64) {
+      for (int64_t j = 0; j < 64; ++j) sums[j] += ra[i + j] * rb[i + j];
+    }
+  }
+  T total = 0;
+  for (T v : sums) total += v;
+  return total;
+}
+
+template <class In, class T, class Out>
+void run(const Gemm& g) {
+  if (g.m == 1 && g.n == 1 && g.batch.empty() && g.k > 32) {
+    T sum = dot<In, T>(static_cast<const In*>(g.a), g.a_col, static_cast<const In*>(g.b), g.b_row, g.k);
+    return store_row<Out, T>(g, &sum, 1, 0, static_cast<Out*>(g.c));
+  }
+  constexpr int64_t kCols = tile_cols<T>();
+  const int64_t batches = g.batch.product();
+  const auto round_up = [](int64_t x, int64_t to) { return (x + to - 1) / to * to; };
+  const int64_t blocks_m = (g.m + kBlockM - 1) / kBlockM, blocks_n = (g.n + kBlockN<T> - 1) / kBlockN<T>;
+  const int64_t per_batch = blocks_m * blocks_n;
+  const int64_t rows = round_up(std::min(g.m, kBlockM), kRows), cols = round_up(std::min(g.n, kBlockN<T>), kCols);
+  const int64_t depth = std::min(g.k, kBlockK);
+  const int64_t need_a = round_up(rows * depth, 16), need_b = round_up(cols * depth, 16), need_acc = rows * cols;
+  // About 20 us of work a chunk: less is not worth waking a thread for.
+  const int64_t task_work = std::max<int64_t>(1, std::min(g.m, kBlockM) * std::min(g.n, kBlockN<T>) * std::max<int64_t>(g.k, 8));
+  const int64_t grain = std::max<int64_t>(1, 400000 / task_work);
+  parallel_for(0, batches * per_batch, grain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kStack = 16384 / sizeof(T);
+    alignas(64) T stack[kStack];
+    const int64_t need = need_a + need_b + need_acc;
+    std::unique_ptr<T[], void (*)(T*)> heap(nullptr, [](T* p) { ::operator delete[](p, std::align_val_t(64)); });
+    if (need > kStack) heap.reset(static_cast<T*>(::operator new[](static_cast<size_t>(need) * sizeof(T), std::align_val_t(64))));
+    T* base = heap ? heap.get() : stack;
+    const Buffers<T> buf{base, base + need_a, base + need_a + need_b};
+    for (int64_t t = begin; t < end; ++t) {
+      int64_t index = t / per_batch, ao = 0, bo = 0, co = 0;
+      for (int d = g.batch.size() - 1; d >= 0; --d) {
+        const int64_t i = index % g.batch[d];
+        index /= g.batch[d];
+        ao += i * g.a_batch[d];
+        bo += i * g.b_batch[d];
+        co += i * g.c_batch[d];
+      }
+      const int64_t i0 = t % per_batch / blocks_n * kBlockM, j0 = t % per_batch % blocks_n * kBlockN<T>;
+      block<In, T, Out>(g, static_cast<const In*>(g.a) + ao + i0 * g.a_row, static_cast<const In*>(g.b) + bo + j0 * g.b_col,
+                        static_cast<Out*>(g.c) + co + i0 * g.c_row + j0 * g.c_col, std::min(kBlockM, g.m - i0),
+                        std::min(kBlockN<T>, g.n - j0), j0, buf);
+    }
+  });
+}
+
+void gemm_blocked(const Gemm& g) {
+  switch (g.in) {
+    case DType::f32: return run<float, float, float>(g);
+    case DType::f64: return run<double, double, double>(g);
+    case DType::bf16: return g.out == DType::f32 ? run<BFloat16, float, float>(g) : run<BFloat16, float, BFloat16>(g);
+    case DType::f16: return g.out == DType::f32 ? run<Half, float, float>(g) : run<Half, float, Half>(g);
+    case DType::u8: return run<uint8_t, uint32_t, uint8_t>(g);
+    case DType::i8: return run<int8_t, uint32_t, int8_t>(g);
+    case DType::i16: return run<int16_t, uint32_t, int16_t>(g);
+    case DType::i32: return run<int32_t, uint32_t, int32_t>(g);
+    case DType::i64: return run<int64_t, uint64_t, int64_t>(g);
+    case DType::boolean: return;
+  }
+}
+
+template <class Out, class T>
+void finish_rows(const Gemm& g, const T* sum) {
+  auto row = std::make_unique<T[]>(static_cast<size_t>(g.n));
+  for (int64_t i = 0; i < g.m; ++i) {
+    std::copy_n(sum + i * g.n, g.n, row.get());
+    store_row<Out, T>(g, row.get(), g.n, 0, static_cast<Out*>(g.c) + i * g.c_row);
+  }
+}
+
+void gemm_finish(const Gemm& g, const void* sum) {
+  switch (g.out) {
+    case DType::f32: return finish_rows<float>(g, static_cast<const float*>(sum));
+    case DType::f64: return finish_rows<double>(g, static_cast<const double*>(sum));
+    case DType::bf16: return finish_rows<BFloat16>(g, static_cast<const float*>(sum));
+    case DType::f16: return finish_rows<Half>(g, static_cast<const float*>(sum));
+    default: return;
+  }
+}
+
+}  // namespace strata::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata::cpu {
+HWY_EXPORT(gemm_blocked);
+HWY_EXPORT(gemm_finish);
+
+void detail::gemm_blocked(const Gemm& g) { HWY_DYNAMIC_DISPATCH(gemm_blocked)(g); }
+void detail::gemm_finish(const Gemm& g, const void* sum) { HWY_DYNAMIC_DISPATCH(gemm_finish)(g, sum); }
+}  // namespace strata::cpu
+#endif

@@ -1,0 +1,298 @@
+// Brings a product into the form that a kernel takes, and picks the kernel.
+
+#include "strata/ops/matmul/gemm_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "strata/core/error.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/vec/level.h"
+
+namespace strata::cpu {
+namespace {
+
+struct Freed {
+  void operator()(void* p) const { ::operator delete[](p, std::align_val_t(64)); }
+};
+using Scratch = std::unique_ptr<void, Freed>;
+
+Scratch scratch(int64_t bytes) {
+  return Scratch(::operator new[](static_cast<size_t>(std::max<int64_t>(bytes, 1)), std::align_val_t(64)));
+}
+
+// Drops batch dims of size 1 and merges neighbours that all three operands step through evenly.
+void merge_batch(Gemm& g) {
+  Shape batch;
+  Strides a, b, c;
+  for (int d = 0; d < g.batch.size(); ++d) {
+    if (g.batch[d] == 1) continue;
+    const int last = batch.size() - 1;
+    if (last >= 0 && a[last] == g.a_batch[d] * g.batch[d] && b[last] == g.b_batch[d] * g.batch[d] &&
+        c[last] == g.c_batch[d] * g.batch[d]) {
+      batch[last] *= g.batch[d];
+      a[last] = g.a_batch[d], b[last] = g.b_batch[d], c[last] = g.c_batch[d];
+    } else {
+      batch.push_back(g.batch[d]);
+      a.push_back(g.a_batch[d]);
+      b.push_back(g.b_batch[d]);
+      c.push_back(g.c_batch[d]);
+    }
+  }
+  g.batch = batch, g.a_batch = a, g.b_batch = b, g.c_batch = c;
+  // One B for consecutive blocks of rows of A and C is a single product with more rows.
+  if (g.batch.empty()) return;
+  const int last = g.batch.size() - 1;
+  const bool rows_continue = g.m == 1 || (g.a_batch[last] == g.m * g.a_row && g.c_batch[last] == g.m * g.c_row);
+  if (g.b_batch[last] == 0 && rows_continue) {
+    if (g.m == 1) g.a_row = g.a_batch[last], g.c_row = g.c_batch[last];
+    g.m *= g.batch[last];
+    g.batch.erase(last);
+    g.a_batch.erase(last);
+    g.b_batch.erase(last);
+    g.c_batch.erase(last);
+  }
+}
+
+// C^T = B^T A^T, so that a column-major C becomes row-major.
+void transpose(Gemm& g) {
+  std::swap(g.m, g.n);
+  std::swap(g.a, g.b);
+  std::swap(g.a_row, g.b_col);
+  std::swap(g.a_col, g.b_row);
+  std::swap(g.a_batch, g.b_batch);
+  std::swap(g.c_row, g.c_col);
+}
+
+// Strides of dims of size 1 are free: choose those of a row-major matrix, or column-major where that fits.
+void tidy(int64_t rows, int64_t cols, int64_t& row, int64_t& col) {
+  if (cols == 1 && row != 1) col = 1;
+  if (rows == 1 && col != 1) row = 1;
+  if (rows == 1 && col == 1) row = cols;
+  if (cols == 1 && row == 1) col = rows;
+}
+
+// Row- or column-major without overlap: what oneDNN reads in place.
+bool is_plain(int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  return (col == 1 && row >= cols) || (row == 1 && col >= rows);
+}
+
+template <class T>
+void copy_rows(const T* from, int64_t row, int64_t col, T* to, int64_t cols, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
+  }
+}
+
+// A contiguous copy of an operand that is not plain, over all batches that differ; updates its strides.
+Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const void*& data, int64_t& row, int64_t& col,
+                   int64_t* batch_stride) {
+  const bool shared = batch_stride == nullptr || *batch_stride == 0;
+  const int64_t copies = shared ? 1 : batches, size = size_of(t), step = shared ? 0 : *batch_stride;
+  Scratch copy = scratch(copies * rows * cols * size);
+  const auto* from = static_cast<const char*>(data);
+  auto* to = static_cast<char*>(copy.get());
+  parallel_for(0, copies * rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t b = begin / rows, i = begin % rows, stop = std::min(rows, i + end - begin);
+      const char* f = from + b * step * size;
+      char* o = to + b * rows * cols * size;
+      if (size == 2) copy_rows(reinterpret_cast<const uint16_t*>(f), row, col, reinterpret_cast<uint16_t*>(o), cols, i, stop);
+      if (size == 4) copy_rows(reinterpret_cast<const uint32_t*>(f), row, col, reinterpret_cast<uint32_t*>(o), cols, i, stop);
+      begin += stop - i;
+    }
+  });
+  data = copy.get();
+  row = cols, col = 1;
+  if (!shared) *batch_stride = rows * cols;
+  return copy;
+}
+
+// Large enough for the packing of our own bf16 kernel.
+bool is_large(const Gemm& g) { return g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20); }
+
+// Our bf16 kernel on each product of a batch, the products side by side. False where it has none.
+bool multiply_each(const Gemm& g) {
+  if (g.in != DType::bf16 || g.batch.size() != 1 || g.aux != nullptr) return false;
+  const auto product = [&](int64_t i) {
+    Gemm one = g;
+    one.batch = one.a_batch = one.b_batch = one.c_batch = {};
+    one.a = static_cast<const char*>(g.a) + i * g.a_batch[0] * size_of(g.in);
+    one.b = static_cast<const char*>(g.b) + i * g.b_batch[0] * size_of(g.in);
+    one.c = static_cast<char*>(g.c) + i * g.c_batch[0] * size_of(g.out);
+    return detail::gemm_bf16(one, true) || detail::gemm_bf16(one, false);
+  };
+  // Decided by dtypes: the first product tells for all.
+  if (g.batch[0] == 0 || !product(0)) return g.batch[0] == 0;
+  parallel_for(1, g.batch[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product(i);
+  });
+  return true;
+}
+
+bool multiply(const Gemm& g, GemmBackend backend) {
+  switch (backend) {
+    case GemmBackend::onednn: return detail::gemm_onednn(g);
+    case GemmBackend::avx512_bf16: return detail::gemm_bf16(g, false);
+    case GemmBackend::amx: return detail::gemm_bf16(g, true);
+    default: break;
+  }
+  if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
+  return detail::gemm_onednn(g) || multiply_each(g);
+}
+
+// oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.
+bool run_library(Gemm g, GemmBackend backend) {
+  if (g.in != DType::f32 && !is_reduced_floating(g.in)) return false;
+  if (g.bias != nullptr && g.alpha != 1) return false;
+  if (g.bias != nullptr && g.beta != 0 && g.epilogue == Epilogue::none && g.bias_dtype == DType::f16) return false;
+  if (g.c_col != 1 && g.n != 1) {
+    if (g.aux != nullptr) return false;
+    if (g.bias != nullptr || (g.c_row != 1 && g.m != 1)) return false;
+    transpose(g);
+  }
+  if (g.m > 1 && g.c_row < g.n) return false;
+  g.c_col = 1;
+  if (g.m == 1) g.c_row = g.n;
+  tidy(g.m, g.k, g.a_row, g.a_col);
+  tidy(g.k, g.n, g.b_row, g.b_col);
+  const int inner = g.batch.size() - 1;
+  int64_t outer = 1;
+  for (int d = 0; d < inner; ++d) outer *= g.batch[d];
+  Gemm one = g;
+  if (inner >= 0) {
+    one.batch = {g.batch[inner]};
+    one.a_batch = {g.a_batch[inner]};
+    one.b_batch = {g.b_batch[inner]};
+    one.c_batch = {g.c_batch[inner]};
+  }
+  const int64_t in = size_of(g.in), out = size_of(g.out), batches = one.batch.product();
+  for (int64_t o = 0; o < outer; ++o) {
+    int64_t index = o, ao = 0, bo = 0, co = 0;
+    for (int d = inner - 1; d >= 0; --d) {
+      const int64_t i = index % g.batch[d];
+      index /= g.batch[d];
+      ao += i * g.a_batch[d];
+      bo += i * g.b_batch[d];
+      co += i * g.c_batch[d];
+    }
+    Gemm step = one;
+    step.a = static_cast<const char*>(g.a) + ao * in;
+    step.b = static_cast<const char*>(g.b) + bo * in;
+    step.c = static_cast<char*>(g.c) + co * out;
+    Scratch a_copy, b_copy;
+    if (!is_plain(g.m, g.k, step.a_row, step.a_col)) {
+      a_copy = make_plain(batches, g.m, g.k, g.in, step.a, step.a_row, step.a_col, inner >= 0 ? &step.a_batch[0] : nullptr);
+    }
+    if (!is_plain(g.k, g.n, step.b_row, step.b_col)) {
+      b_copy = make_plain(batches, g.k, g.n, g.in, step.b, step.b_row, step.b_col, inner >= 0 ? &step.b_batch[0] : nullptr);
+    }
+    // Decided by sizes and dtypes: false for the first product or for none.
+    if (!multiply(step, backend)) return false;
+  }
+  return true;
+}
+
+// A long sum with few results would run on one thread: split K into fixed pieces and add them up in order.
+bool run_split_k(const Gemm& g) {
+  constexpr int64_t kPiece = 16384;
+  if (!g.batch.empty() || g.k < 4 * kPiece || g.m * g.n > 1024) return false;
+  const DType acc = g.in == DType::f64 ? DType::f64 : DType::f32;
+  if (!is_floating(g.in)) return false;
+  const int64_t pieces = (g.k + kPiece - 1) / kPiece, mn = g.m * g.n;
+  Scratch parts = scratch((pieces + 1) * mn * size_of(acc));
+  auto* base = static_cast<char*>(parts.get());
+  parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      Gemm piece = g;
+      piece.k = std::min(kPiece, g.k - p * kPiece);
+      piece.a = static_cast<const char*>(g.a) + p * kPiece * g.a_col * size_of(g.in);
+      piece.b = static_cast<const char*>(g.b) + p * kPiece * g.b_row * size_of(g.in);
+      piece.c = base + p * mn * size_of(acc);
+      piece.c_row = g.n, piece.c_col = 1, piece.out = acc;
+      piece.alpha = 1, piece.beta = 0, piece.bias = nullptr, piece.epilogue = Epilogue::none;
+      detail::gemm_blocked(piece);
+    }
+  });
+  const auto finish = [&](auto* part) {
+    auto* sum = part + pieces * mn;
+    std::fill_n(sum, mn, 0);
+    for (int64_t p = 0; p < pieces; ++p) {
+      for (int64_t i = 0; i < mn; ++i) sum[i] += part[p * mn + i];
+    }
+    return static_cast<const void*>(sum);
+  };
+  const void* sum = acc == DType::f64 ? finish(static_cast<double*>(parts.get())) : finish(static_cast<float*>(parts.get()));
+  detail::gemm_finish(g, sum);
+  return true;
+}
+
+// The product first, then GELU or its derivative over the elements: for kernels that cannot do both at once.
+void run_with_aux(const Gemm& g, GemmBackend backend) {
+  const bool slope = g.epilogue == Epilogue::gelu_tanh_grad;
+  Gemm p = g;
+  p.epilogue = Epilogue::none;
+  p.aux = nullptr;
+  if (!slope) p.c = g.aux;
+  gemm(p, backend);
+  const int64_t size = size_of(g.out);
+  if (g.c_col == 1) {
+    parallel_for(0, g.m, std::max<int64_t>(1, 8192 / std::max<int64_t>(g.n, 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = i * g.c_row * size;
+        detail::gelu_tanh_run(g.out, slope, static_cast<char*>(g.aux) + at, static_cast<char*>(g.c) + at, g.n);
+      }
+    });
+    return;
+  }
+  for (int64_t i = 0; i < g.m; ++i) {
+    for (int64_t j = 0; j < g.n; ++j) {
+      const int64_t at = (i * g.c_row + j * g.c_col) * size;
+      detail::gelu_tanh_run(g.out, slope, static_cast<char*>(g.aux) + at, static_cast<char*>(g.c) + at, 1);
+    }
+  }
+}
+
+void check_dtypes(const Gemm& g) {
+  const bool reduced = is_reduced_floating(g.in);
+  check<DTypeError>(g.in != DType::boolean && (g.out == g.in || (reduced && g.out == DType::f32)), "gemm",
+                    "no product of ", g.in, " into ", g.out);
+  check<DTypeError>(g.bias == nullptr || g.bias_dtype == g.in || g.bias_dtype == g.out, "gemm", "bias is ", g.bias_dtype,
+                    ", wants ", g.in, " or ", g.out);
+  check<DTypeError>(g.epilogue == Epilogue::none || is_floating(g.in), "gemm", "an epilogue wants a floating dtype, got ", g.in);
+}
+
+}  // namespace
+
+void gemm(const Gemm& given, GemmBackend backend) {
+  check_dtypes(given);
+  if (given.m == 0 || given.n == 0 || given.batch.product() == 0) return;
+  check((given.epilogue != Epilogue::gelu_tanh_grad && given.aux == nullptr) ||
+            (given.aux != nullptr && given.batch.empty() && given.beta == 0),
+        "gemm", "this epilogue needs aux, no batch and beta 0");
+  Gemm g = given;
+  merge_batch(g);
+  const bool blocked_only = g.k == 0 || g.in == DType::f64 || is_integral(g.in);
+  if (g.aux != nullptr) {
+    const bool own = g.in == DType::bf16 && (backend == GemmBackend::amx || backend == GemmBackend::avx512_bf16 ||
+                                             (backend == GemmBackend::best && is_large(g) && vec_level() >= 3));
+    if (!own || !run_library(g, backend)) run_with_aux(g, backend);
+    return;
+  }
+  switch (backend) {
+    case GemmBackend::blocked: return detail::gemm_blocked(g);
+    case GemmBackend::best: break;
+    default:
+      check(!blocked_only && run_library(g, backend), "gemm", "the backend asked for has no kernel for this product of ", g.in, " here");
+      return;
+  }
+  if (run_split_k(g)) return;
+  // Below this much work oneDNN's call costs more than the product; packing costs more where A or B is nearly a vector.
+  const int64_t work = g.m * g.n * g.k;
+  const bool tiny = work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4);
+  if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
+}
+
+}  // namespace strata::cpu

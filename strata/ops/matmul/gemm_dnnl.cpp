@@ -1,0 +1,101 @@
+// Matrix products through oneDNN, which has kernels for AVX2, AVX-512, AVX512-BF16 and AMX.
+
+#include <bit>
+
+#include "strata/ops/matmul/dnnl_inl.h"
+#include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/vec/level.h"
+
+namespace strata::cpu::detail {
+namespace {
+struct Key {
+  int64_t batch, m, n, k;
+  int64_t a_batch, a_row, a_col, b_batch, b_row, b_col, c_batch, c_row;
+  int32_t alpha, beta;  // bits of a float
+  int32_t threads;
+  DType in, out;
+  uint8_t bias;  // 1 + its dtype, 0 for none
+  Epilogue epilogue;
+};
+
+void make(const Key& key, DnnlOp& op) {
+  using dnnl::memory;
+  const float alpha = std::bit_cast<float>(key.alpha), beta = std::bit_cast<float>(key.beta);
+  const auto in = dnnl_dtype(key.in), out = dnnl_dtype(key.out);
+  const bool batched = key.batch > 1;
+  // An A or B that the batch shares has a batch of one, which oneDNN broadcasts.
+  const auto desc = [&](int64_t stride, int64_t rows, int64_t cols, memory::data_type t, int64_t row, int64_t col) {
+    if (!batched) return memory::desc({rows, cols}, t, memory::dims{row, col});
+    if (stride == 0) return memory::desc({1, rows, cols}, t, memory::dims{rows * cols, row, col});
+    return memory::desc({key.batch, rows, cols}, t, memory::dims{stride, row, col});
+  };
+  const memory::desc a = desc(key.a_batch, key.m, key.k, in, key.a_row, key.a_col);
+  const memory::desc b = desc(key.b_batch, key.k, key.n, in, key.b_row, key.b_col);
+  const memory::desc c = desc(key.c_batch, key.m, key.n, out, key.c_row, 1);
+  memory::desc bias;
+  if (key.bias != 0) {
+    const auto t = dnnl_dtype(static_cast<DType>(key.bias - 1));
+    bias = batched ? memory::desc({1, 1, key.n}, t, memory::dims{key.n, key.n, 1})
+                   : memory::desc({1, key.n}, t, memory::dims{key.n, 1});
+  }
+  dnnl::post_ops post;
+  if (alpha != 1) append_eltwise(post, dnnl::algorithm::eltwise_linear, alpha, 0);
+  if (beta != 0) post.append_sum(beta);
+  switch (key.epilogue) {
+    case Epilogue::none: break;
+    case Epilogue::relu: append_eltwise(post, dnnl::algorithm::eltwise_relu, 0, 0); break;
+    case Epilogue::gelu: append_eltwise(post, dnnl::algorithm::eltwise_gelu_erf, 0, 0); break;
+    case Epilogue::gelu_tanh: append_eltwise(post, dnnl::algorithm::eltwise_gelu_tanh, 0, 0); break;
+    case Epilogue::silu: append_eltwise(post, dnnl::algorithm::eltwise_swish, 1, 0); break;
+    case Epilogue::gelu_tanh_grad: break;  // has aux, which is not taken
+  }
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(post);
+#if DNNL_VERSION_MAJOR >= 3
+  const auto pd = key.bias != 0 ? dnnl::matmul::primitive_desc(dnnl_engine(), a, b, bias, c, attr)
+                                : dnnl::matmul::primitive_desc(dnnl_engine(), a, b, c, attr);
+#else
+  const auto d = key.bias != 0 ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+  const dnnl::matmul::primitive_desc pd(d, attr, dnnl_engine());
+#endif
+  // The reference kernel is slower than our blocked one by orders of magnitude.
+  if (std::strncmp(pd.impl_info_str(), "ref", 3) == 0) return;
+  op.primitive = dnnl::matmul(pd);
+  op.add(DNNL_ARG_SRC, a);
+  op.add(DNNL_ARG_WEIGHTS, b);
+  op.add(DNNL_ARG_DST, c);
+  if (key.bias != 0) op.add(DNNL_ARG_BIAS, bias);
+}
+}  // namespace
+
+bool gemm_onednn(const Gemm& g) {
+  if (g.aux != nullptr) return false;
+  Key key;
+  const bool batched = !g.batch.empty() && g.batch[0] > 1;
+#if DNNL_VERSION_MAJOR < 3
+  // oneDNN 2.6 returns wrong sums for batches of bf16 products with a transposed B on AMX (seen with m = 40, n = 50, k = 60).
+  if (batched && g.in == DType::bf16 && g.b_col != 1 && has_amx_bf16()) return false;
+#endif
+  key.batch = batched ? g.batch[0] : 1;
+  key.m = g.m, key.n = g.n, key.k = g.k;
+  key.a_batch = batched ? g.a_batch[0] : 0, key.b_batch = batched ? g.b_batch[0] : 0;
+  key.c_batch = batched ? g.c_batch[0] : 0;
+  key.a_row = g.a_row, key.a_col = g.a_col, key.b_row = g.b_row, key.b_col = g.b_col, key.c_row = g.c_row;
+  key.alpha = std::bit_cast<int32_t>(static_cast<float>(g.alpha));
+  key.beta = std::bit_cast<int32_t>(static_cast<float>(g.beta));
+  key.threads = dnnl_threads();
+  key.in = g.in, key.out = g.out;
+  key.bias = g.bias != nullptr ? static_cast<uint8_t>(1 + static_cast<int>(g.bias_dtype)) : 0;
+  key.epilogue = g.epilogue;
+  thread_local DnnlCache<Key> cache;
+  DnnlOp& op = cache.get(key, [&](DnnlOp& fresh) { make(key, fresh); });
+  if (!op.primitive) return false;
+  if (g.bias != nullptr) {
+    op.run({g.a, g.b, g.c, g.bias});
+  } else {
+    op.run({g.a, g.b, g.c});
+  }
+  return true;
+}
+
+}  // namespace strata::cpu::detail

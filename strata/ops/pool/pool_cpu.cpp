@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "strata/core/dispatch.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/pool/pool_kernels.h"
+
+namespace strata::cpu {
+namespace {
+
+// Calls f(plane) for every plane, on several threads where there is enough work.
+template <class F>
+void for_planes(int64_t planes, int64_t work, F&& f) {
+  parallel_for(0, planes, std::max<int64_t>(1, 16384 / std::max<int64_t>(work, 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) f(p);
+  });
+}
+
+int64_t taps_of(const Taps& t) { return std::accumulate(t.count.begin(), t.count.end(), int64_t{0}); }
+
+// Where each output's weights begin.
+std::vector<int64_t> offsets(const Taps& t) {
+  std::vector<int64_t> r(t.start.size());
+  for (size_t i = 1; i < r.size(); ++i) r[i] = r[i - 1] + t.count[i - 1];
+  return r;
+}
+
+template <class T>
+std::vector<compute_t<T>> weights(const Taps& t) {
+  return {t.weight.begin(), t.weight.end()};
+}
+
+template <class T>
+void resample_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y) {
+  using C = compute_t<T>;
+  const auto hw = weights<T>(h), ww = weights<T>(w);
+  const auto ho = offsets(h), wo = offsets(w);
+  const int64_t in = h.inputs * w.inputs, out = h.outputs() * w.outputs();
+  for_planes(planes, taps_of(h) * taps_of(w), [&](int64_t p) {
+    const T* from = x + p * in;
+    T* to = y + p * out;
+    for (int64_t i = 0; i < h.outputs(); ++i) {
+      for (int64_t j = 0; j < w.outputs(); ++j) {
+        C sum = 0;
+        for (int64_t a = 0; a < h.count[i]; ++a) {
+          const T* row = from + (h.start[i] + a * h.step) * w.inputs + w.start[j];
+          C part = 0;
+          for (int64_t b = 0; b < w.count[j]; ++b) part += ww[wo[j] + b] * static_cast<C>(row[b * w.step]);
+          sum += hw[ho[i] + a] * part;
+        }
+        *to++ = static_cast<T>(sum);
+      }
+    }
+  });
+}
+
+template <class T>
+void transposed_typed(const Taps& h, const Taps& w, int64_t planes, const T* y, T* x) {
+  using C = compute_t<T>;
+  const auto hw = weights<T>(h), ww = weights<T>(w);
+  const auto ho = offsets(h), wo = offsets(w);
+  const int64_t in = h.inputs * w.inputs, out = h.outputs() * w.outputs();
+  for_planes(planes, taps_of(h) * taps_of(w) + in, [&](int64_t p) {
+    std::vector<C> sums(static_cast<size_t>(in));
+    const T* from = y + p * out;
+    for (int64_t i = 0; i < h.outputs(); ++i) {
+      for (int64_t j = 0; j < w.outputs(); ++j) {
+        const C g = static_cast<C>(*from++);
+        for (int64_t a = 0; a < h.count[i]; ++a) {
+          C* row = sums.data() + (h.start[i] + a * h.step) * w.inputs + w.start[j];
+          const C gh = g * hw[ho[i] + a];
+          for (int64_t b = 0; b < w.count[j]; ++b) row[b * w.step] += gh * ww[wo[j] + b];
+        }
+      }
+    }
+    for (int64_t i = 0; i < in; ++i) x[p * in + i] = static_cast<T>(sums[i]);
+  });
+}
+
+template <class T>
+void max_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y, int64_t* positions) {
+  using C = compute_t<T>;
+  const int64_t in = h.inputs * w.inputs, out = h.outputs() * w.outputs();
+  for_planes(planes, taps_of(h) * taps_of(w), [&](int64_t p) {
+    const T* from = x + p * in;
+    for (int64_t i = 0; i < h.outputs(); ++i) {
+      for (int64_t j = 0; j < w.outputs(); ++j) {
+        C best = -std::numeric_limits<C>::infinity();
+        int64_t at = -1;
+        for (int64_t a = 0; a < h.count[i]; ++a) {
+          for (int64_t b = 0; b < w.count[j]; ++b) {
+            const int64_t here = (h.start[i] + a * h.step) * w.inputs + w.start[j] + b * w.step;
+            const C v = static_cast<C>(from[here]);
+            if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
+          }
+        }
+        const int64_t to = p * out + i * w.outputs() + j;
+        y[to] = static_cast<T>(best);
+        positions[to] = at;
+      }
+    }
+  });
+}
+}  // namespace
+
+void resample(const Taps& h, const Taps& w, int64_t planes, DType t, const void* x, void* y) {
+  dispatch_floats(t, "resample", [&]<class T>() { resample_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y)); });
+}
+void resample_transposed(const Taps& h, const Taps& w, int64_t planes, DType t, const void* y, void* x) {
+  dispatch_floats(t, "resample", [&]<class T>() { transposed_typed(h, w, planes, static_cast<const T*>(y), static_cast<T*>(x)); });
+}
+void window_max(const Taps& h, const Taps& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
+  dispatch_floats(t, "max_pool", [&]<class T>() { max_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y), positions); });
+}
+
+void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x) {
+  dispatch_floats(t, "plane_scatter", [&]<class T>() {
+    using C = compute_t<T>;
+    for_planes(planes, in + out, [&](int64_t p) {
+      std::vector<C> sums(static_cast<size_t>(in));
+      for (int64_t i = 0; i < out; ++i) {
+        const int64_t at = positions[p * out + i];
+        if (at >= 0 && at < in) sums[at] += static_cast<C>(static_cast<const T*>(y)[p * out + i]);
+      }
+      for (int64_t i = 0; i < in; ++i) static_cast<T*>(x)[p * in + i] = static_cast<T>(sums[i]);
+    });
+  });
+}
+
+void plane_gather(int64_t planes, int64_t in, int64_t out, DType t, const void* x, const int64_t* positions, void* y) {
+  dispatch_floats(t, "plane_gather", [&]<class T>() {
+    for_planes(planes, out, [&](int64_t p) {
+      for (int64_t i = 0; i < out; ++i) {
+        const int64_t at = positions[p * out + i];
+        static_cast<T*>(y)[p * out + i] = at >= 0 && at < in ? static_cast<const T*>(x)[p * in + at] : T(0.0f);
+      }
+    });
+  });
+}
+
+}  // namespace strata::cpu
