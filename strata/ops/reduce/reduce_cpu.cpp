@@ -75,6 +75,12 @@ template <class T, bool Largest>
 struct Extreme {
   using Acc = compute_t<T>;
   using Shift = Acc;
+  // Vector code for whole runs, where the processor and T have it.
+  Acc (*run)(const void*, int64_t) = vector_run();
+  static auto vector_run() -> Acc (*)(const void*, int64_t) {
+    if constexpr (std::is_same_v<Acc, float>) return extreme_of_run(dtype_of<T>, Largest);
+    else return nullptr;
+  }
   Acc init() const {
     if constexpr (std::is_floating_point_v<Acc>) return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();
     else return Largest ? std::numeric_limits<Acc>::lowest() : std::numeric_limits<Acc>::max();
@@ -162,6 +168,7 @@ struct SumOf {
 template <class T, bool Largest>
 struct ExtremeAbs : Extreme<T, Largest> {
   using Acc = compute_t<T>;
+  ExtremeAbs() { this->run = nullptr; }
   void step(Acc& a, T x, Acc, int64_t) const { a = this->combine(a, std::abs(static_cast<Acc>(x))); }
 };
 

@@ -55,10 +55,10 @@ inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
 namespace reduce_detail {
 
 constexpr int kLanes = 16;
-constexpr int64_t kSteps = 128;               // accumulated one after the other before pairwise combination
+constexpr int64_t kSteps = 32;                // accumulated one after the other before pairwise combination
 constexpr int64_t kRowJob = 32768;            // elements of a row that one job reduces
 constexpr int64_t kTile = 1024;               // columns of a job
-constexpr int64_t kColumnJob = 4 * kSteps;    // rows of a job
+constexpr int64_t kColumnJob = 512;           // rows of a job
 
 // Pairwise sum of a sequence of partial results, without storing them: like a binary counter, level i holds 2^i of them.
 template <class R>
@@ -96,6 +96,9 @@ class Cascade {
 template <class R, class T>
 typename R::Acc reduce_run(const R& r, const T* p, int64_t n, int64_t at, typename R::Shift shift) {
   using Acc = typename R::Acc;
+  if constexpr (requires { r.run; }) {
+    if (r.run) return r.run(p, n);
+  }
   Cascade<R> cascade;
   for (int64_t i = 0; i < n; i += kSteps * kLanes) {
     const int64_t m = std::min(n - i, kSteps * kLanes), whole = m / kLanes * kLanes;
