@@ -36,14 +36,17 @@ std::vector<const OpBase*> find_ops(const std::vector<std::string>& names) {
   if (names.empty()) return all;
   std::set<std::string_view> found;
   for (const std::string& name : names) {
-    const size_t before = found.size();
-    bool known = false;
-    for (const OpBase* op : all) {
-      if (op->name() != name && op->family() != name) continue;
+    if (const OpBase* op = OpBase::find(name)) {
       found.insert(op->name());
-      known = true;
+      continue;
     }
-    if (known || found.size() > before) continue;
+    bool family = false;
+    for (const OpBase* op : all) {
+      if (op->family() != name) continue;
+      found.insert(op->name());
+      family = true;
+    }
+    if (family) continue;
     const auto* nearest = *std::min_element(all.begin(), all.end(), [&](auto* a, auto* b) {
       return distance(a->name(), name) < distance(b->name(), name);
     });

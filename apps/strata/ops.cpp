@@ -41,8 +41,6 @@ void add_ops(CLI::App& app, Body& body) {
       }
       bool first = true;
       for (const OpBase* op : found) {
-        // A name that is an op's and a family's means the op.
-        if (std::find(o->names.begin(), o->names.end(), op->name()) == o->names.end()) continue;
         if (!first) std::fputs("\n----\n\n", stdout);
         std::fputs(lab::page(*op).c_str(), stdout);
         first = false;

@@ -40,7 +40,7 @@ struct BenchOptions {
 
 /// Times the record's benchmark samples, or the first sample enlarged where it has none. An op whose samples cannot be
 /// enlarged is timed as they are. Backward: the gradient rule alone, with respect to every floating argument; its cost
-/// is taken as the bytes of the results' and the arguments' gradients and the saved arguments, and twice the operations.
+/// is taken as reading the arguments and the results' gradients, writing what it returns, and twice the operations.
 std::vector<BenchResult> bench(const OpBase& op, const BenchOptions& options);
 
 /// One line per result.
