@@ -79,12 +79,18 @@ function(strata_tests name)
   endforeach()
 endfunction()
 
-# strata_fuzz(NAME): one libFuzzer program per *_fuzz.cpp under the room of that name (clang only, STRATA_BUILD_FUZZ).
+# strata_fuzz(NAME folders...): one libFuzzer program per *_fuzz.cpp under the folders (the one named NAME if none is
+# given), against strata_NAME, which is built with coverage (clang only, STRATA_BUILD_FUZZ).
 function(strata_fuzz name)
   if(NOT STRATA_BUILD_FUZZ)
     return()
   endif()
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*_fuzz.cpp)
+  if(NOT ARGN)
+    set(ARGN ${name})
+  endif()
+  list(TRANSFORM ARGN APPEND /*_fuzz.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
+  target_compile_options(strata_${name} PRIVATE -fsanitize=fuzzer-no-link)
   foreach(source ${sources})
     get_filename_component(program ${source} NAME_WE)
     add_executable(${program} ${source})

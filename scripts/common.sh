@@ -6,7 +6,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # What a build of the library and the command line needs, and what the tests and benchmarks add.
 BUILD_PACKAGES=(g++ cmake ninja-build ccache mold libdnnl-dev libhwy-dev libfmt-dev libxxhash-dev
-                libcli11-dev libtomlplusplus-dev nlohmann-json3-dev)
+                libcli11-dev libtomlplusplus-dev nlohmann-json3-dev zlib1g-dev)
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev)
 
 say() { printf '\033[1m%s\033[0m\n' "$*"; }

@@ -1,0 +1,192 @@
+#include "strata/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "strata/core/error.h"
+
+namespace strata::data {
+namespace {
+
+// {index, epoch} of each sample; throws for one index, counts what was asked.
+class Numbers final : public Dataset {
+ public:
+  explicit Numbers(int64_t size, int64_t bad = -1) : size_(size), bad_(bad) {}
+  int64_t size() const override { return size_; }
+  Batch get_batch(std::span<const Sample> samples) const override {
+    asked += static_cast<int64_t>(samples.size());
+    Tensor t = empty(TensorMeta{Shape{static_cast<int64_t>(samples.size()), 2}, DType::i64, Device::cpu()});
+    for (size_t i = 0; i < samples.size(); ++i) {
+      check<IoError>(samples[i].index != bad_, "Numbers", "sample ", samples[i].index, " is unreadable");
+      t.data<int64_t>()[2 * i] = samples[i].index;
+      t.data<int64_t>()[2 * i + 1] = samples[i].epoch;
+    }
+    return {t};
+  }
+  mutable std::atomic<int64_t> asked{0};
+
+ private:
+  int64_t size_, bad_;
+};
+
+std::vector<int64_t> indices(const Batch& batch) {
+  std::vector<int64_t> result;
+  for (int64_t i = 0; i < batch[0].size(0); ++i) result.push_back(batch[0].data<int64_t>()[2 * i]);
+  return result;
+}
+
+using Ids = std::vector<int64_t>;
+
+TEST(DataLoader, EndsEachEpoch) {
+  for (const int64_t prefetch : {0, 1, 3, 100}) {
+    DataLoader loader(std::make_shared<Numbers>(7), {.batch_size = 3, .prefetch = prefetch});
+    EXPECT_EQ(loader.batches_per_epoch(), 3);
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      EXPECT_EQ(indices(*loader.next()), (Ids{0, 1, 2}));
+      EXPECT_EQ(indices(*loader.next()), (Ids{3, 4, 5}));
+      EXPECT_EQ(indices(*loader.next()), (Ids{6}));
+      EXPECT_FALSE(loader.next());
+    }
+  }
+}
+
+TEST(DataLoader, DropLast) {
+  DataLoader loader(std::make_shared<Numbers>(7), {.batch_size = 3, .drop_last = true});
+  EXPECT_EQ(loader.batches_per_epoch(), 2);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_EQ(indices(*loader.next()), (Ids{0, 1, 2}));
+    EXPECT_EQ(indices(*loader.next()), (Ids{3, 4, 5}));
+    EXPECT_FALSE(loader.next());
+  }
+  DataLoader even(std::make_shared<Numbers>(6), {.batch_size = 3, .drop_last = true});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_TRUE(even.next());
+    EXPECT_TRUE(even.next());
+    EXPECT_FALSE(even.next());
+  }
+}
+
+TEST(DataLoader, RepeatFillsEveryBatch) {
+  DataLoader loader(std::make_shared<Numbers>(3), {.batch_size = 4, .repeat = true});
+  EXPECT_EQ(indices(*loader.next()), (Ids{0, 1, 2, 0}));
+  const Batch second = *loader.next();
+  EXPECT_EQ(indices(second), (Ids{1, 2, 0, 1}));
+  EXPECT_EQ(second[0].data<int64_t>()[1], 1);  // the epoch of each sample
+  EXPECT_EQ(second[0].data<int64_t>()[5], 2);
+}
+
+TEST(DataLoader, ShufflesBySeed) {
+  const auto epoch_of = [](uint64_t seed, int64_t prefetch) {
+    DataLoader loader(std::make_shared<Numbers>(100),
+                      {.batch_size = 7, .shuffle = true, .seed = seed, .prefetch = prefetch});
+    Ids all;
+    while (const auto batch = loader.next())
+      for (const int64_t i : indices(*batch)) all.push_back(i);
+    return all;
+  };
+  Ids sorted = epoch_of(1, 2);
+  EXPECT_EQ(sorted, epoch_of(1, 0));
+  EXPECT_NE(sorted, epoch_of(2, 2));
+  std::sort(sorted.begin(), sorted.end());
+  Ids expected(100);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(sorted, expected);
+}
+
+TEST(DataLoader, StateIsOfWhatWasDelivered) {
+  const auto set = std::make_shared<Numbers>(100);
+  DataLoader loader(set, {.batch_size = 10, .prefetch = 4});
+  loader.next();
+  while (set->asked < 50) std::this_thread::yield();  // the thread has run ahead
+  EXPECT_EQ(loader.state().position, 10);
+  loader.next();
+  EXPECT_EQ(loader.state().position, 20);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LE(set->asked, 20 + 4 * 10 + 10);  // the queue is bounded, with one batch in the thread's hand
+}
+
+TEST(DataLoader, ResumesAfterAnyBatch) {
+  for (const bool repeat : {false, true}) {
+    const DataLoaderOptions options{.batch_size = 5, .shuffle = true, .seed = 3, .repeat = repeat, .prefetch = 3};
+    DataLoader whole(std::make_shared<Numbers>(23), options);
+    std::vector<Ids> batches;
+    std::vector<SamplerState> states{whole.state()};
+    while (batches.size() < 30) {
+      const auto batch = whole.next();
+      if (!batch) continue;  // an epoch's end
+      batches.push_back(indices(*batch));
+      states.push_back(whole.state());
+    }
+    DataLoader moved(std::make_shared<Numbers>(23), options);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      moved.set_state(states[i]);
+      for (size_t k = i, left = 4; k < batches.size() && left > 0;) {
+        const auto batch = moved.next();
+        if (!batch) continue;
+        ASSERT_EQ(indices(*batch), batches[k]) << i;
+        ++k;
+        --left;
+      }
+    }
+  }
+}
+
+TEST(DataLoader, RefusedStateChangesNothing) {
+  DataLoader loader(std::make_shared<Numbers>(10), {.batch_size = 2});
+  loader.next();
+  EXPECT_THROW(loader.set_state({0, 0, 0, 11}), ValueError);
+  EXPECT_EQ(indices(*loader.next()), (Ids{2, 3}));
+}
+
+TEST(DataLoader, PassesErrorsOn) {
+  for (const int64_t prefetch : {0, 2}) {
+    DataLoader loader(std::make_shared<Numbers>(6, 3), {.batch_size = 2, .prefetch = prefetch});
+    EXPECT_EQ(indices(*loader.next()), (Ids{0, 1}));
+    EXPECT_THROW(loader.next(), IoError);
+    EXPECT_EQ(indices(*loader.next()), (Ids{4, 5}));
+  }
+}
+
+TEST(DataLoader, RefusesBadOptions) {
+  const auto set = std::make_shared<Numbers>(4);
+  EXPECT_THROW(DataLoader(nullptr, {}), ValueError);
+  EXPECT_THROW(DataLoader(set, {.batch_size = 0}), ValueError);
+  EXPECT_THROW(DataLoader(set, {.prefetch = -1}), ValueError);
+  EXPECT_THROW(DataLoader(std::make_shared<Numbers>(0), {}), ValueError);
+  EXPECT_THROW(DataLoader(set, {.batch_size = 5, .drop_last = true}), ValueError);
+}
+
+TEST(DataLoader, StopsWithBatchesReady) {
+  for (int i = 0; i < 50; ++i) {
+    DataLoader loader(std::make_shared<Numbers>(100), {.batch_size = 1, .repeat = true, .prefetch = 1 + i % 3});
+    for (int k = 0; k < i % 4; ++k) loader.next();
+    DataLoader moved = std::move(loader);
+    EXPECT_TRUE(moved.next());
+  }
+}
+
+TEST(TensorDataset, TakesRows) {
+  Tensor x = empty(TensorMeta{Shape{5, 3}, DType::f32, Device::cpu()}),
+         y = empty(TensorMeta{Shape{5}, DType::u8, Device::cpu()});
+  for (int i = 0; i < 15; ++i) x.data<float>()[i] = static_cast<float>(i);
+  for (int i = 0; i < 5; ++i) y.data<uint8_t>()[i] = static_cast<uint8_t>(10 + i);
+  const TensorDataset set({x, y});
+  EXPECT_EQ(set.size(), 5);
+  const Batch batch = set.get_batch(std::vector<Sample>{{4, 0}, {0, 0}, {4, 1}});
+  EXPECT_EQ(batch[0].shape(), (Shape{3, 3}));
+  EXPECT_EQ(batch[1].shape(), (Shape{3}));
+  EXPECT_EQ(batch[0].data<float>()[1], 13.0f);
+  EXPECT_EQ(batch[0].data<float>()[3], 0.0f);
+  EXPECT_EQ(batch[1].data<uint8_t>()[2], 14);
+  EXPECT_THROW(set.get_batch(std::vector<Sample>{{5, 0}}), IndexError);
+  EXPECT_THROW(TensorDataset({}), ValueError);
+  EXPECT_THROW(TensorDataset({x, empty(TensorMeta{Shape{4}, DType::u8, Device::cpu()})}), ShapeError);
+  EXPECT_THROW(TensorDataset({empty(TensorMeta{Shape{}, DType::u8, Device::cpu()})}), ShapeError);
+}
+
+}  // namespace
+}  // namespace strata::data

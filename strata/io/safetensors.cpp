@@ -1,0 +1,152 @@
+#include "strata/io/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "strata/core/error.h"
+
+namespace strata::io {
+namespace {
+constexpr std::string_view kOp = "safetensors";
+
+std::string_view format_name(DType type) {
+  switch (type) {
+    case DType::u8:
+      return "U8";
+    case DType::i8:
+      return "I8";
+    case DType::i16:
+      return "I16";
+    case DType::i32:
+      return "I32";
+    case DType::i64:
+      return "I64";
+    case DType::f16:
+      return "F16";
+    case DType::bf16:
+      return "BF16";
+    case DType::f32:
+      return "F32";
+    case DType::f64:
+      return "F64";
+    case DType::boolean:
+      return "BOOL";
+  }
+  return "";
+}
+
+std::string json_string(std::string_view text, std::string_view what) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw ValueError("save_safetensors", cat(what, " ", quote(text), " is not UTF-8"));
+  }
+}
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : file_(path), header_(parse_safetensors(file_.bytes(), path)) {
+  for (size_t i = 0; i < header_.entries.size(); ++i) index_.emplace(header_.entries[i].name, i);
+}
+
+const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &header_.entries[found->second];
+}
+
+const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
+  const SafetensorsEntry* e = find(name);
+  check<IoError>(e != nullptr, kOp, quote(path()), ": has no tensor ", quote(name), " (it has ", entries().size(),
+                 " tensors)");
+  return *e;
+}
+
+Tensor SafetensorsFile::tensor(std::string_view name) const {
+  return copy(entry(name));
+}
+
+TensorMap SafetensorsFile::tensors() const {
+  TensorMap result;
+  for (const SafetensorsEntry& e : entries()) result.emplace(e.name, copy(e));
+  return result;
+}
+
+Tensor SafetensorsFile::copy(const SafetensorsEntry& e) const {
+  if (e.dtype == DType::boolean) {
+    const auto bad = std::find_if(e.bytes.begin(), e.bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+    check<IoError>(bad == e.bytes.end(), kOp, quote(path()), ": tensor ", quote(e.name), ": byte ",
+                   bad - e.bytes.begin(), " of its data is neither 0 nor 1, which BOOL does not allow");
+  }
+  Tensor t = empty(TensorMeta{e.shape, e.dtype, Device::cpu()});
+  if (!e.bytes.empty()) std::memcpy(t.raw_data(), e.bytes.data(), e.bytes.size());
+  return t;
+}
+
+WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items, const Metadata& metadata) {
+  std::sort(items.begin(), items.end(), [](const SafetensorsItem& a, const SafetensorsItem& b) {
+    const int64_t sa = size_of(a.dtype), sb = size_of(b.dtype);
+    return sa != sb ? sa > sb : a.name < b.name;
+  });
+  std::vector<std::string_view> names;
+  names.reserve(items.size());
+  for (const SafetensorsItem& item : items) names.push_back(item.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  check<ValueError>(twice == names.end(), "save_safetensors", "the name ", twice == names.end() ? "" : quote(*twice),
+                    " is given twice");
+
+  // Written by hand, so that the header keeps the order of the data.
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      if (header.back() != '{') header += ',';
+      header += json_string(key, "the metadata key") + ":" + json_string(value, "the metadata value");
+    }
+    header += '}';
+  }
+  uint64_t position = 0;
+  for (const SafetensorsItem& item : items) {
+    check<ValueError>(!item.name.empty() && item.name != "__metadata__", "save_safetensors",
+                      "a tensor cannot be named ", quote(item.name));
+    const uint64_t bytes = static_cast<uint64_t>(item.shape.product() * size_of(item.dtype));
+    check<ValueError>(item.data != nullptr || bytes == 0, "save_safetensors", "tensor ", quote(item.name),
+                      " has no data");
+    if (header.size() > 1) header += ',';
+    header +=
+        json_string(item.name, "the name") + ":{\"dtype\":\"" + std::string(format_name(item.dtype)) + "\",\"shape\":[";
+    for (int i = 0; i < item.shape.size(); ++i) header += cat(i ? "," : "", item.shape[i]);
+    header += cat("],\"data_offsets\":[", position, ",", position + bytes, "]}");
+    position += bytes;
+  }
+  header += '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data starts aligned
+  check<ValueError>(header.size() <= kMaxSafetensorsHeader, "save_safetensors", "the header would have ", header.size(),
+                    " bytes, at most ", kMaxSafetensorsHeader, " are allowed: use fewer tensors or less metadata");
+
+  const uint64_t length = header.size();
+  FileWriter file(path, sizeof length + length + position);
+  file.write(&length, sizeof length);
+  file.write(header);
+  for (const SafetensorsItem& item : items)
+    file.write(item.data, static_cast<size_t>(item.shape.product() * size_of(item.dtype)));
+  return file.commit();
+}
+
+WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  std::vector<Tensor> held;  // keeps row-major copies of views alive until they are written
+  std::vector<SafetensorsItem> items;
+  for (const auto& [name, tensor] : tensors) {
+    check<DeviceError>(!tensor.is_meta(), "save_safetensors", "tensor ", quote(name),
+                       " is a meta tensor: it has no data");
+    held.push_back(tensor.detach().to(Device::cpu()).contiguous());
+    const Tensor& t = held.back();
+    items.push_back({name, t.dtype(), t.shape(), t.numel() ? t.raw_data() : nullptr});
+  }
+  return save_safetensors(path, std::move(items), metadata);
+}
+
+}  // namespace strata::io

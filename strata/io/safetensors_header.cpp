@@ -1,0 +1,307 @@
+// The safetensors header: parsing and validation.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "strata/core/error.h"
+#include "strata/io/safetensors.h"
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+namespace strata::io {
+namespace {
+constexpr std::string_view kOp = "safetensors";
+constexpr uint64_t kPrefix = 8;  // bytes of the header's length
+constexpr std::string_view kMetadataKey = "__metadata__";
+
+struct DTypeName {
+  std::string_view name;
+  DType type;
+};
+constexpr DTypeName kDTypes[] = {
+    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"I64", DType::i64},
+    {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},   {"U8", DType::u8},     {"BOOL", DType::boolean}};
+
+// Reads the header's text and remembers how far the parser has come, for messages.
+struct Cursor {
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  const char* at = nullptr;
+  const char** progress = nullptr;
+
+  reference operator*() const { return *at; }
+  Cursor& operator++() {
+    *progress = ++at;
+    return *this;
+  }
+  Cursor operator++(int) {
+    Cursor old = *this;
+    ++*this;
+    return old;
+  }
+  friend bool operator==(const Cursor& a, const Cursor& b) { return a.at == b.at; }
+};
+
+struct RawEntry {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  uint64_t begin = 0, end = 0;
+};
+
+// Builds the entries straight from the parser's events: duplicates are seen, and no tree is built of a hostile header.
+class HeaderReader {
+ public:
+  using json = nlohmann::json;
+
+  HeaderReader(std::string_view file, std::string_view text) : file_(file), text_(text), progress_(text.data()) {}
+
+  void run() {
+    Cursor first{text_.data(), &progress_}, last{text_.data() + text_.size(), &progress_};
+    json::sax_parse(first, last, this);
+  }
+
+  std::vector<RawEntry> entries;
+  Metadata metadata;
+
+  // The parser's events. Every refusal throws: the parser is exception-neutral.
+  bool null() { return unexpected("null"); }
+  bool boolean(bool) { return unexpected("a boolean"); }
+  bool number_float(double, const std::string& text) {
+    return unexpected(cat("the number ", quote(text, 30), " (not an integer of 64 bits)"));
+  }
+  bool number_integer(int64_t value) { return unexpected(cat("the negative number ", value)); }
+  bool number_unsigned(uint64_t value) {
+    if (place_ == Place::shape) {
+      if (entries.back().shape.size() == kMaxDims) fail("shape has more than ", kMaxDims, " dimensions");
+      if (value > static_cast<uint64_t>(INT64_MAX)) fail("shape entry ", value, " is too large");
+      entries.back().shape.push_back(static_cast<int64_t>(value));
+    } else if (place_ == Place::offsets) {
+      if (offsets_ == 2) fail("data_offsets has more than 2 numbers");
+      (offsets_++ == 0 ? entries.back().begin : entries.back().end) = value;
+    } else {
+      unexpected(cat("the number ", value));
+    }
+    return true;
+  }
+  bool string(std::string& text) {
+    if (place_ == Place::dtype) {
+      const auto* known = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](auto& d) { return d.name == text; });
+      if (known == std::end(kDTypes))
+        fail("dtype ", quote(text, 30), " is not one that Strata has (F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL)");
+      entries.back().dtype = known->type;
+      place_ = Place::tensor;
+    } else if (place_ == Place::metadata_value) {
+      metadata[key_] = std::move(text);
+      place_ = Place::metadata;
+    } else {
+      unexpected(cat("the string ", quote(text, 40)));
+    }
+    return true;
+  }
+  bool binary(json::binary_t&) { return unexpected("binary data"); }
+  bool start_object(size_t) {
+    if (place_ == Place::start) {
+      place_ = Place::names;
+    } else if (place_ == Place::entry) {
+      place_ = Place::tensor;
+      seen_ = 0;
+    } else if (place_ == Place::metadata_entry) {
+      place_ = Place::metadata;
+    } else {
+      unexpected("an object");
+    }
+    return true;
+  }
+  bool key(std::string& key) {
+    if (place_ == Place::names) {
+      key_.clear();
+      if (key == kMetadataKey) {
+        if (have_metadata_) fail("__metadata__ is given twice");
+        have_metadata_ = true;
+        place_ = Place::metadata_entry;
+      } else {
+        entries.emplace_back();
+        entries.back().name = std::move(key);
+        place_ = Place::entry;
+      }
+    } else if (place_ == Place::metadata) {
+      if (metadata.contains(key)) fail("the key ", quote(key), " of __metadata__ is given twice");
+      key_ = std::move(key);
+      place_ = Place::metadata_value;
+    } else {  // Place::tensor: the parser calls key() only inside an object
+      constexpr std::string_view fields[] = {"dtype", "shape", "data_offsets"};
+      const auto* field = std::find(std::begin(fields), std::end(fields), key);
+      if (field == std::end(fields))
+        fail("unknown field ", quote(key, 40), " (dtype, shape and data_offsets are known)");
+      const int index = static_cast<int>(field - fields);
+      if (seen_ & (1 << index)) fail("the field ", key, " is given twice");
+      seen_ |= 1 << index;
+      place_ = index == 0 ? Place::dtype : index == 1 ? Place::shape_start : Place::offsets_start;
+    }
+    return true;
+  }
+  bool end_object() {
+    if (place_ == Place::tensor) {
+      for (int i = 0; i < 3; ++i)
+        if (!(seen_ & (1 << i)))
+          fail("the field ", i == 0 ? "dtype" : i == 1 ? "shape" : "data_offsets", " is missing");
+      place_ = Place::names;
+    } else if (place_ == Place::metadata) {
+      place_ = Place::names;
+    } else {  // Place::names: the header's own closing brace
+      place_ = Place::done;
+    }
+    return true;
+  }
+  bool start_array(size_t) {
+    if (place_ == Place::shape_start) {
+      place_ = Place::shape;
+    } else if (place_ == Place::offsets_start) {
+      place_ = Place::offsets;
+      offsets_ = 0;
+    } else {
+      unexpected("an array");
+    }
+    return true;
+  }
+  bool end_array() {
+    if (place_ == Place::offsets && offsets_ != 2) fail("data_offsets has ", offsets_, " numbers, 2 are wanted");
+    place_ = Place::tensor;
+    return true;
+  }
+  bool parse_error(size_t position, const std::string& token, const json::exception&) {
+    throw IoError(kOp, cat(quote(file_), ": the header is not valid JSON at byte ",
+                           kPrefix + (position > 0 ? position - 1 : 0), ", at ", quote(token, 40)));
+  }
+
+ private:
+  enum class Place : uint8_t {
+    start,
+    names,
+    entry,
+    tensor,
+    dtype,
+    shape_start,
+    shape,
+    offsets_start,
+    offsets,
+    metadata_entry,
+    metadata,
+    metadata_value,
+    done
+  };
+
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    const bool in_tensor = place_ != Place::start && place_ != Place::names && place_ != Place::metadata_entry &&
+                           place_ != Place::metadata && place_ != Place::metadata_value && !entries.empty();
+    throw IoError(kOp,
+                  cat(quote(file_), ": ", in_tensor ? cat("tensor ", quote(entries.back().name), ": ") : "", parts...,
+                      " (header, near byte ", kPrefix + static_cast<uint64_t>(progress_ - text_.data()), ")"));
+  }
+  bool unexpected(std::string_view what) const {
+    switch (place_) {
+      case Place::start:
+        fail("the header is ", what, ", an object is wanted");
+      case Place::entry:
+        fail("its value is ", what, ", an object with dtype, shape and data_offsets is wanted");
+      case Place::dtype:
+        fail("dtype is ", what, ", a string is wanted");
+      case Place::shape_start:
+        fail("shape is ", what, ", an array of sizes is wanted");
+      case Place::shape:
+        fail("shape holds ", what, ", sizes are wanted");
+      case Place::offsets_start:
+        fail("data_offsets is ", what, ", an array of two numbers is wanted");
+      case Place::offsets:
+        fail("data_offsets holds ", what, ", byte offsets are wanted");
+      case Place::metadata_entry:
+        fail("__metadata__ is ", what, ", an object of strings is wanted");
+      default:
+        fail("the value of ", quote(key_), " in __metadata__ is ", what, ", a string is wanted");
+    }
+  }
+
+  std::string_view file_, text_;
+  const char* progress_;
+  Place place_ = Place::start;
+  std::string key_;
+  int seen_ = 0, offsets_ = 0;
+  bool have_metadata_ = false;
+};
+
+// Bytes of a tensor. Throws where the product of the sizes leaves 63 bits.
+uint64_t checked_bytes(const RawEntry& e, std::string_view file) {
+  int64_t n = size_of(e.dtype);
+  for (const int64_t size : e.shape)
+    check<IoError>(!__builtin_mul_overflow(n, size, &n), kOp, quote(file), ": tensor ", quote(e.name), ": shape ",
+                   e.shape, " of ", e.dtype, " is larger than 64 bits can count");
+  return static_cast<uint64_t>(n);
+}
+}  // namespace
+
+SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name) {
+  check<IoError>(file.size() >= kPrefix, kOp, quote(name), ": has ", file.size(),
+                 " bytes, a safetensors file starts with 8 bytes of header length");
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kPrefix);
+  check<IoError>(length <= kMaxSafetensorsHeader, kOp, quote(name), ": byte 0: the header length is ", length,
+                 ", at most ", kMaxSafetensorsHeader, " is allowed (is this a safetensors file?)");
+  check<IoError>(length <= file.size() - kPrefix, kOp, quote(name), ": byte 0: the header length is ", length,
+                 ", the file has only ", file.size() - kPrefix, " bytes after it (was it cut off?)");
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kPrefix, length);
+  check<IoError>(text.starts_with('{'), kOp, quote(name), ": byte 8: the header does not start with '{'");
+
+  HeaderReader reader(name, text);
+  reader.run();
+
+  const std::span<const std::byte> data = file.subspan(kPrefix + length);
+  std::vector<RawEntry>& raw = reader.entries;
+  std::set<std::string_view> names;
+  for (const RawEntry& e : raw)
+    check<IoError>(names.insert(e.name).second, kOp, quote(name), ": tensor ", quote(e.name), " is given twice");
+  names.clear();
+
+  std::sort(raw.begin(), raw.end(), [](const RawEntry& a, const RawEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  SafetensorsHeader header;
+  header.metadata = std::move(reader.metadata);
+  header.entries.reserve(raw.size());
+  uint64_t position = 0;
+  for (RawEntry& e : raw) {
+    const auto offsets = [&] { return cat("data_offsets [", e.begin, ", ", e.end, "]"); };
+    if (e.begin > e.end || e.end > data.size())
+      throw IoError(kOp,
+                    cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are out of range, the data has ",
+                        data.size(), " bytes (from byte ", kPrefix + length, " of the file)"));
+    if (e.begin != position)
+      throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(),
+                             e.begin < position ? " overlap another tensor that ends at "
+                                                : " leave bytes that belong to no tensor, from ",
+                             position));
+    const uint64_t bytes = checked_bytes(e, name);
+    if (bytes != e.end - e.begin)
+      throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are ", e.end - e.begin,
+                             " bytes, shape ", e.shape, " of ", e.dtype, " needs ", bytes));
+    position = e.end;
+    header.entries.push_back({std::move(e.name), e.dtype, e.shape, data.subspan(e.begin, bytes)});
+  }
+  check<IoError>(position == data.size(), kOp, quote(name), ": the tensors end at byte ", position,
+                 " of the data, which has ", data.size(), " bytes: ", data.size() - position, " belong to no tensor");
+  return header;
+}
+
+}  // namespace strata::io
