@@ -1,0 +1,54 @@
+#pragma once
+// The tiled attention kernels on raw memory. Between tensors and instruction sets: attention.cpp describes a call with
+// AttentionCall, attention_cpu.cpp runs it with the code for this processor.
+
+#include <cstdint>
+
+#include "strata/core/dtype.h"
+#include "strata/core/rng.h"
+
+namespace strata {
+
+/// A [batch, heads, time, size] operand of any strides, counted in elements.
+struct AttentionView {
+  void* data = nullptr;
+  int64_t batch = 0, head = 0, time = 0, size = 0;
+};
+
+/// One call of the kernels. Query i sees key j where
+///   j <= i + offset                         if causal,
+///   |i + offset - j| < window               if window > 0,
+///   and the boolean mask is true there;
+/// an additive mask is added to the scaled scores. A query that sees nothing gives zeros (and lse -inf).
+struct AttentionCall {
+  DType dtype = DType::f32;
+  int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0;
+  int64_t d = 0;   // size of a query and a key
+  int64_t dv = 0;  // size of a value
+  double scale = 1;
+  bool causal = false;
+  int64_t window = 0, offset = 0;
+
+  const void* mask = nullptr;  // boolean, or of any floating dtype
+  DType mask_dtype = DType::boolean;
+  int64_t mask_stride[4] = {0, 0, 0, 0};  // batch, head, query, key
+
+  AttentionView q, k, v, out;
+  void* lse = nullptr;  // [batch, heads, tq] contiguous, f32 (f64 for f64): log of the sum of exponentials
+
+  /// Weights are set to 0 with this probability and the others divided by its complement: weight (b, h, i, j) by number
+  /// ((b * heads + h) * tq + i) * tk + j of the key's stream, as ops/dropout does.
+  double dropout = 0;
+  RngKey key;
+
+  // Backward only.
+  AttentionView grad_out, grad_q, grad_k, grad_v;
+  const void* grad_lse = nullptr;  // as lse; null means 0
+};
+
+/// Fills out and lse.
+void attention_forward_cpu(const AttentionCall& c);
+/// Fills grad_q, grad_k and grad_v from q, k, v, out, lse and grad_out. The same bits for any number of threads.
+void attention_backward_cpu(const AttentionCall& c);
+
+}  // namespace strata

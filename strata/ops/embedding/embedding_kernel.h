@@ -1,0 +1,30 @@
+#pragma once
+// Embedding and gated activation kernels on raw memory; everything is contiguous unless a stride is named.
+
+#include <cstdint>
+
+#include "strata/core/dtype.h"
+
+namespace strata {
+
+/// out[i] = weight[index[i]], rows of `row_bytes` bytes. Throws IndexError where an index is not in [0, vocabulary).
+void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t vocabulary, int64_t row_bytes, void* out);
+/// grad_weight[v] = sum of grad_out[i] over index[i] == v, in the order of i; row padding_index (if >= 0) is 0.
+void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary, int64_t d,
+                            int64_t padding_index, void* grad_weight);
+
+/// y = silu(a) * b for `rows` rows of n values; a_row, b_row: elements between rows. y is contiguous.
+struct SwigluCall {
+  DType dtype = DType::f32;
+  int64_t rows = 0, n = 0, a_row = 0, b_row = 0;
+  const void *a = nullptr, *b = nullptr;
+  void* y = nullptr;
+  // Backward only.
+  const void* grad_y = nullptr;  // contiguous
+  void *grad_a = nullptr, *grad_b = nullptr;
+  int64_t grad_a_row = 0, grad_b_row = 0;
+};
+void swiglu_cpu(const SwigluCall& c);
+void swiglu_backward_cpu(const SwigluCall& c);
+
+}  // namespace strata

@@ -1,0 +1,42 @@
+#pragma once
+// Loss kernels on raw memory; everything is contiguous.
+
+#include <cstdint>
+
+#include "strata/core/dtype.h"
+
+namespace strata {
+
+enum class Reduction : uint8_t { none, mean, sum };
+
+/// Cross entropy of `rows` rows of `classes` logits against class indices. loss, lse and grad_loss are f32, f64 for f64.
+struct CrossEntropyCall {
+  DType dtype = DType::f32;
+  int64_t rows = 0, classes = 0, ignore_index = -100;
+  double smoothing = 0;
+  Reduction reduction = Reduction::mean;
+  const void* x = nullptr;
+  const int64_t* target = nullptr;
+  void* loss = nullptr;  // [rows] for none, else one value
+  void* lse = nullptr;   // [rows], log of the sum of exponentials
+  // Backward only.
+  const void* grad_loss = nullptr;  // as loss
+  void* grad_x = nullptr;
+};
+/// Fills loss and lse. Throws IndexError where a target is neither a class nor ignore_index.
+void cross_entropy_cpu(const CrossEntropyCall& c);
+/// Fills grad_x from x, target, lse and grad_loss in one pass.
+void cross_entropy_backward_cpu(const CrossEntropyCall& c);
+
+/// Losses of pairs (x, target) of equal shape, `param` being delta (huber), beta (smooth_l1) or log_target (kl_div).
+enum class PairLoss : uint8_t { mse, l1, smooth_l1, huber, bce_with_logits, kl_div };
+
+/// loss [n] for none, else one value: the sum over `divisor`. Sums have one order for any number of threads.
+void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param, Reduction reduction,
+                   double divisor, void* loss);
+
+/// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
+/// Here loss has dtype.
+void nll_loss_cpu(const CrossEntropyCall& c);
+
+}  // namespace strata

@@ -1,0 +1,104 @@
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "strata/core/error.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/loss/loss_kernel.h"
+
+namespace strata {
+namespace {
+
+template <class T> using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// The loss of one pair; p as in pair_loss_cpu.
+template <PairLoss kind, class R> R value(R x, R t, R p) {
+  const R d = x - t, a = std::abs(d);
+  if constexpr (kind == PairLoss::mse) return d * d;
+  else if constexpr (kind == PairLoss::l1) return a;
+  else if constexpr (kind == PairLoss::smooth_l1) return a < p ? R(0.5) * d * d / p : a - R(0.5) * p;
+  else if constexpr (kind == PairLoss::huber) return a <= p ? R(0.5) * d * d : p * (a - R(0.5) * p);
+  else if constexpr (kind == PairLoss::bce_with_logits) return std::max(x, R(0)) - x * t + std::log1p(std::exp(-std::abs(x)));
+  else if (p != 0) return std::exp(t) * (t - x);
+  else return t > 0 ? t * (std::log(t) - x) : (t == 0 ? R(0) : std::numeric_limits<R>::quiet_NaN());
+}
+
+template <PairLoss kind, class T>
+void run(const T* x, const T* target, int64_t n, double param, Reduction reduction, double divisor, T* loss) {
+  using R = Real<T>;
+  const R p = static_cast<R>(param);
+  const auto at = [&](int64_t i) { return value<kind, R>(static_cast<R>(x[i]), static_cast<R>(target[i]), p); };
+  if (reduction == Reduction::none) {
+    parallel_for(0, n, 8192, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; ++i) loss[i] = T(at(i));
+    });
+    return;
+  }
+  constexpr int64_t kPart = 4096;
+  std::vector<double> sums((n + kPart - 1) / kPart);
+  parallel_for(0, static_cast<int64_t>(sums.size()), 2, [&](int64_t from, int64_t to) {
+    for (int64_t part = from; part < to; ++part) {
+      const int64_t end = std::min(n, (part + 1) * kPart);
+      double s = 0;
+      for (int64_t i = part * kPart; i < end; ++i) s += at(i);
+      sums[part] = s;
+    }
+  });
+  double total = 0;
+  for (double s : sums) total += s;
+  *loss = T(static_cast<R>(total / divisor));
+}
+
+template <class F> void dispatch(DType t, F&& f) {
+  switch (t) {
+    case DType::f64: return f(double{});
+    case DType::f32: return f(float{});
+    case DType::bf16: return f(BFloat16{});
+    default: return f(Half{});
+  }
+}
+
+}  // namespace
+
+void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param, Reduction reduction,
+                   double divisor, void* loss) {
+  dispatch(t, [&](auto tag) {
+    using T = decltype(tag);
+    const auto go = [&](auto k) {
+      run<decltype(k)::value>(static_cast<const T*>(x), static_cast<const T*>(target), n, param, reduction, divisor,
+                              static_cast<T*>(loss));
+    };
+    switch (kind) {
+      case PairLoss::mse: return go(std::integral_constant<PairLoss, PairLoss::mse>{});
+      case PairLoss::l1: return go(std::integral_constant<PairLoss, PairLoss::l1>{});
+      case PairLoss::smooth_l1: return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>{});
+      case PairLoss::huber: return go(std::integral_constant<PairLoss, PairLoss::huber>{});
+      case PairLoss::bce_with_logits: return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>{});
+      case PairLoss::kl_div: return go(std::integral_constant<PairLoss, PairLoss::kl_div>{});
+    }
+  });
+}
+
+void nll_loss_cpu(const CrossEntropyCall& c) {
+  dispatch(c.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* x = static_cast<const T*>(c.x);
+    T* loss = static_cast<T*>(c.loss);
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t r = 0; r < c.rows; ++r) {
+      const int64_t t = c.target[r];
+      const bool used = t != c.ignore_index;
+      check<IndexError>(!used || (t >= 0 && t < c.classes), "nll_loss", "target ", t, " in row ", r, " is not one of the ",
+                        c.classes, " classes (allowed: 0 to ", c.classes - 1, ", or ignore_index ", c.ignore_index, ")");
+      const double v = used ? -static_cast<double>(static_cast<Real<T>>(x[r * c.classes + t])) : 0;
+      if (c.reduction == Reduction::none) loss[r] = T(static_cast<Real<T>>(v));
+      sum += v;
+      count += used;
+    }
+    if (c.reduction == Reduction::mean) *loss = T(static_cast<Real<T>>(sum / static_cast<double>(count)));
+    if (c.reduction == Reduction::sum) *loss = T(static_cast<Real<T>>(sum));
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,148 @@
+// Group and batch normalisation, for one processor level. No include guard: see strata/ops/vec/levels_inl.h.
+
+namespace strata::STRATA_VEC_NS {
+
+template <class T> STRATA_INLINE void sum_and_squares(const T* x, int64_t n, Real<T> shift, Real<T>& sum, Real<T>& squares) {
+  constexpr int W = kLanes<T>;
+  const V<T> sv = set1(shift);
+  V<T> a[2] = {}, b[2] = {};
+  int64_t i = 0;
+  for (; i + 2 * W <= n; i += 2 * W)
+    for (int c = 0; c < 2; ++c) {
+      const V<T> d = load(x + i + c * W) - sv;
+      a[c] += d;
+      b[c] = fma(d, d, b[c]);
+    }
+  for (; i < n; i += W) {
+    const V<T> d = load_upto(x + i, std::min<int64_t>(W, n - i), shift) - sv;
+    a[0] += d;
+    b[0] = fma(d, d, b[0]);
+  }
+  sum += reduce_add(a[0] + a[1]);
+  squares += reduce_add(b[0] + b[1]);
+}
+
+// sum of g and of g (x - shift)
+template <class T>
+STRATA_INLINE void sum_and_product(const T* g, const T* x, int64_t n, Real<T> shift, Real<T>& sum, Real<T>& product) {
+  constexpr int W = kLanes<T>;
+  const V<T> sv = set1(shift);
+  V<T> a = {}, b = {};
+  for (int64_t i = 0; i < n; i += W) {
+    const int64_t k = std::min<int64_t>(W, n - i);
+    const V<T> gv = load_upto(g + i, k, 0);
+    a += gv;
+    b = fma(gv, load_upto(x + i, k, 0) - sv, b);
+  }
+  sum += reduce_add(a);
+  product += reduce_add(b);
+}
+
+template <class T, class A> static void channel_norm_of(const ChannelNorm& c) {
+  using R = Real<T>;
+  const T* x = static_cast<const T*>(c.x);
+  T* y = static_cast<T*>(c.y);
+  const A *w = static_cast<const A*>(c.weight), *b = static_cast<const A*>(c.bias);
+  R *mean = static_cast<R*>(c.mean), *rstd = static_cast<R*>(c.rstd);
+  const int64_t C = c.channels, S = c.inner, per = C / c.groups;
+  // A statistic is over the runs of `per * S` elements at the same group of each batch item (across_batch), or of one.
+  const int64_t stats = c.across_batch ? c.groups : c.batch * c.groups;
+  parallel_for(0, stats, std::max<int64_t>(1, 16384 * stats / std::max<int64_t>(1, c.batch * C * S)), [&](int64_t from, int64_t to) {
+    for (int64_t s = from; s < to; ++s) {
+      const int64_t first = c.across_batch ? 0 : s / c.groups, last = c.across_batch ? c.batch : first + 1;
+      const int64_t g = s % c.groups, n = per * S;
+      const auto run = [&](int64_t item) { return x + (item * C + g * per) * S; };
+      // Two passes: the mean first, so that no digits are lost in the variance.
+      R sum = 0, squares = 0, rest = 0;
+      for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, R(0), sum, rest);
+      const R count = static_cast<R>(n * (last - first)), m = sum / count;
+      rest = 0;
+      for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, m, rest, squares);
+      mean[s] = m;
+      rstd[s] = R(1) / std::sqrt(squares / count + static_cast<R>(c.eps));
+    }
+  });
+  parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      const int64_t channel = i % C, s = c.across_batch ? channel / per : i / C * c.groups + channel / per;
+      const V<T> m = set1(mean[s]), a = set1(rstd[s] * (w ? get(w[channel]) : R(1))), o = set1(b ? get(b[channel]) : R(0));
+      for_vectors<T>(S, [&](int64_t j, int64_t k) {
+        store_upto(y + i * S + j, fma(load_upto(x + i * S + j, k, 0) - m, a, o), k);
+      });
+    }
+  });
+}
+
+template <class T, class A> static void channel_norm_backward_of(const ChannelNormBackward& c) {
+  using R = Real<T>;
+  const T *x = static_cast<const T*>(c.x), *gy = static_cast<const T*>(c.grad_y);
+  T* gx = static_cast<T*>(c.grad_x);
+  const A* w = static_cast<const A*>(c.weight);
+  const R *mean = static_cast<const R*>(c.mean), *rstd = static_cast<const R*>(c.rstd);
+  A *gw = static_cast<A*>(c.grad_weight), *gb = static_cast<A*>(c.grad_bias);
+  const int64_t C = c.channels, S = c.inner, per = C / c.groups;
+  const int64_t stats = c.across_batch ? c.groups : c.batch * c.groups;
+  const auto stat_of = [&](int64_t item, int64_t channel) {
+    return c.across_batch ? channel / per : item * c.groups + channel / per;
+  };
+  ScratchFrame frame;
+  R *sum = frame.take<R>(c.batch * C), *product = frame.take<R>(c.batch * C);
+  parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      sum[i] = product[i] = 0;
+      sum_and_product(gy + i * S, x + i * S, S, mean[stat_of(i / C, i % C)], sum[i], product[i]);
+    }
+  });
+  for (int64_t channel = 0; channel < C && (gw || gb); ++channel) {
+    R a = 0, b = 0;
+    for (int64_t item = 0; item < c.batch; ++item) {
+      a += product[item * C + channel] * rstd[stat_of(item, channel)];
+      b += sum[item * C + channel];
+    }
+    if (gw) put(gw[channel], a);
+    if (gb) put(gb[channel], b);
+  }
+  // grad_x = rstd w gy - m1 rstd - (x - mean) rstd^3 m2, m1 and m2 the means of w gy and of w gy (x - mean)
+  R *m1 = frame.take<R>(stats), *m2 = frame.take<R>(stats);
+  std::fill(m1, m1 + stats, R(0));
+  std::fill(m2, m2 + stats, R(0));
+  for (int64_t item = 0; item < c.batch; ++item)
+    for (int64_t channel = 0; channel < C; ++channel) {
+      const int64_t s = stat_of(item, channel);
+      const R wv = w ? get(w[channel]) : R(1);
+      m1[s] += sum[item * C + channel] * wv;
+      m2[s] += product[item * C + channel] * wv;
+    }
+  const R count = static_cast<R>(per * S * (c.across_batch ? c.batch : 1));
+  for (int64_t s = 0; s < stats; ++s) {
+    m1[s] *= rstd[s] / count;
+    m2[s] *= rstd[s] * rstd[s] * rstd[s] / count;
+  }
+  parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      const int64_t s = stat_of(i / C, i % C);
+      const V<T> a = set1(rstd[s] * (w ? get(w[i % C]) : R(1))), b = set1(m1[s]), p = set1(m2[s]), m = set1(mean[s]);
+      for_vectors<T>(S, [&](int64_t j, int64_t k) {
+        const V<T> v = load_upto(gy + i * S + j, k, 0) * a - b - (load_upto(x + i * S + j, k, 0) - m) * p;
+        store_upto(gx + i * S + j, v, k);
+      });
+    }
+  });
+}
+
+template <class C, class F> static void dispatch_channel_norm(const C& c, F&& f) {
+  dispatch_floating(c.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (!std::is_same_v<T, Real<T>>)
+      if (c.affine == DType::f32) return f(tag, float{});
+    f(tag, tag);
+  });
+}
+static void channel_norm(const ChannelNorm& c) {
+  dispatch_channel_norm(c, [&](auto t, auto a) { channel_norm_of<decltype(t), decltype(a)>(c); });
+}
+static void channel_norm_backward(const ChannelNormBackward& c) {
+  dispatch_channel_norm(c, [&](auto t, auto a) { channel_norm_backward_of<decltype(t), decltype(a)>(c); });
+}
+
+}  // namespace strata::STRATA_VEC_NS

@@ -1,0 +1,399 @@
+// Vectors of one processor level (see levels_inl.h): natural-width float and double lanes, loads and stores of every
+// floating element type, exp, reductions and transposition. Included once per level; no include guard.
+
+#define STRATA_INLINE static inline __attribute__((always_inline))
+
+namespace strata::STRATA_VEC_NS {
+
+#if STRATA_VEC_LEVEL >= 2
+constexpr int kVecBytes = 64;
+#elif STRATA_VEC_LEVEL == 1
+constexpr int kVecBytes = 32;
+#else
+constexpr int kVecBytes = 16;
+#endif
+
+typedef float VF __attribute__((vector_size(kVecBytes)));
+typedef int32_t VI __attribute__((vector_size(kVecBytes)));
+typedef uint32_t VU __attribute__((vector_size(kVecBytes)));
+typedef double VD __attribute__((vector_size(kVecBytes)));
+
+// Arithmetic type of an element type: double for double, else float.
+template <class T> using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+template <class R> struct VecOf { using type = VF; };
+template <> struct VecOf<double> { using type = VD; };
+// The vector in which elements of type T are computed.
+template <class T> using V = typename VecOf<Real<T>>::type;
+template <class T> constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(Real<T>));
+constexpr int kW = kLanes<float>;
+
+STRATA_INLINE VF set1(float v) { return VF{} + v; }
+STRATA_INLINE VD set1(double v) { return VD{} + v; }
+
+#if STRATA_VEC_LEVEL >= 2
+STRATA_INLINE VF fma(VF a, VF b, VF c) { return _mm512_fmadd_ps(a, b, c); }
+STRATA_INLINE VD fma(VD a, VD b, VD c) { return _mm512_fmadd_pd(a, b, c); }
+// max and min give b where either is NaN.
+STRATA_INLINE VF max(VF a, VF b) { return _mm512_max_ps(a, b); }
+STRATA_INLINE VD max(VD a, VD b) { return _mm512_max_pd(a, b); }
+STRATA_INLINE VF min(VF a, VF b) { return _mm512_min_ps(a, b); }
+STRATA_INLINE VD min(VD a, VD b) { return _mm512_min_pd(a, b); }
+#elif STRATA_VEC_LEVEL == 1
+STRATA_INLINE VF fma(VF a, VF b, VF c) { return _mm256_fmadd_ps(a, b, c); }
+STRATA_INLINE VD fma(VD a, VD b, VD c) { return _mm256_fmadd_pd(a, b, c); }
+STRATA_INLINE VF max(VF a, VF b) { return _mm256_max_ps(a, b); }
+STRATA_INLINE VD max(VD a, VD b) { return _mm256_max_pd(a, b); }
+STRATA_INLINE VF min(VF a, VF b) { return _mm256_min_ps(a, b); }
+STRATA_INLINE VD min(VD a, VD b) { return _mm256_min_pd(a, b); }
+#else
+STRATA_INLINE VF fma(VF a, VF b, VF c) { return a * b + c; }
+STRATA_INLINE VD fma(VD a, VD b, VD c) { return a * b + c; }
+STRATA_INLINE VF max(VF a, VF b) { return a > b ? a : b; }
+STRATA_INLINE VD max(VD a, VD b) { return a > b ? a : b; }
+STRATA_INLINE VF min(VF a, VF b) { return a < b ? a : b; }
+STRATA_INLINE VD min(VD a, VD b) { return a < b ? a : b; }
+#endif
+
+// ---- loads and stores ------------------------------------------------------------------------------------------
+
+template <class To, class From> STRATA_INLINE To bits(From v) {
+  static_assert(sizeof(To) == sizeof(From));
+  To r;
+  __builtin_memcpy(&r, &v, sizeof r);
+  return r;
+}
+
+STRATA_INLINE VF load(const float* p) {
+  VF v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+STRATA_INLINE VD load(const double* p) {
+  VD v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+STRATA_INLINE void store(float* p, VF v) { __builtin_memcpy(p, &v, sizeof v); }
+STRATA_INLINE void store(double* p, VD v) { __builtin_memcpy(p, &v, sizeof v); }
+
+typedef uint16_t V16 __attribute__((vector_size(kVecBytes / 2)));
+
+STRATA_INLINE VF load(const BFloat16* p) {
+  V16 h;
+  __builtin_memcpy(&h, p, sizeof h);
+#if STRATA_VEC_LEVEL >= 2
+  return bits<VF>(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16));
+#elif STRATA_VEC_LEVEL == 1
+  return bits<VF>(_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16));
+#else
+  return bits<VF>(__builtin_convertvector(h, VU) << 16);
+#endif
+}
+
+// Rounds to nearest even, as BFloat16(float); each lane's result is in its low half.
+STRATA_INLINE VU bf16_round(VF v) {
+  const VU u = bits<VU>(v);
+  const VU r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const VU quiet = (u >> 16) | 0x40u;
+  return bits<VU>(v != v) ? quiet : r;
+}
+
+STRATA_INLINE void store(BFloat16* p, VF v) {
+#if STRATA_VEC_LEVEL >= 3
+  const __m256bh h = _mm512_cvtneps_pbh(v);
+#elif STRATA_VEC_LEVEL == 2
+  const __m256i h = _mm512_cvtepi32_epi16((__m512i)bf16_round(v));
+#else
+  const V16 h = __builtin_convertvector(bf16_round(v), V16);
+#endif
+  __builtin_memcpy(static_cast<void*>(p), &h, sizeof h);
+}
+
+STRATA_INLINE VF load(const Half* p) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif STRATA_VEC_LEVEL == 1
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+  VF v;
+  for (int i = 0; i < kW; ++i) v[i] = static_cast<float>(p[i]);
+  return v;
+#endif
+}
+STRATA_INLINE void store(Half* p, VF v) {
+#if STRATA_VEC_LEVEL >= 2
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif STRATA_VEC_LEVEL == 1
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  for (int i = 0; i < kW; ++i) p[i] = Half(v[i]);
+#endif
+}
+
+// The first n < lanes elements; the other lanes get `fill`.
+template <class T> STRATA_INLINE V<T> load_n(const T* p, int64_t n, Real<T> fill) {
+#if STRATA_VEC_LEVEL >= 2
+  const __mmask16 m = static_cast<__mmask16>((1u << n) - 1);
+  if constexpr (std::is_same_v<T, float>) {
+    return _mm512_mask_loadu_ps(set1(fill), m, p);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return _mm512_mask_loadu_pd(set1(fill), static_cast<__mmask8>(m), p);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const __m512i w = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16);
+    return _mm512_mask_mov_ps(set1(fill), m, _mm512_castsi512_ps(w));
+  } else {
+    return _mm512_mask_mov_ps(set1(fill), m, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p)));
+  }
+#else
+  T t[kLanes<T>];
+  for (int i = 0; i < kLanes<T>; ++i) t[i] = T(fill);
+  for (int64_t i = 0; i < n; ++i) t[i] = p[i];
+  return load(t);
+#endif
+}
+template <class T> STRATA_INLINE void store_n(T* p, V<T> v, int64_t n) {
+#if STRATA_VEC_LEVEL >= 2
+  const __mmask16 m = static_cast<__mmask16>((1u << n) - 1);
+  if constexpr (std::is_same_v<T, float>) {
+    _mm512_mask_storeu_ps(p, m, v);
+    return;
+  } else if constexpr (std::is_same_v<T, double>) {
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>(m), v);
+    return;
+  }
+#endif
+  T t[kLanes<T>];
+  store(t, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = t[i];
+}
+
+// Stores that bypass the caches, for results larger than these; p is aligned to the bytes stored. Call stream_fence()
+// on the same thread before others may read.
+template <class T> STRATA_INLINE void stream(T* p, V<T> v) {
+#if STRATA_VEC_LEVEL >= 2
+  if constexpr (std::is_same_v<T, float>) {
+    _mm512_stream_ps(p, v);
+  } else if constexpr (std::is_same_v<T, double>) {
+    _mm512_stream_pd(p, v);
+  } else {
+    alignas(32) T t[kW];
+    store(t, v);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), _mm256_load_si256(reinterpret_cast<const __m256i*>(t)));
+  }
+#else
+  store(p, v);
+#endif
+}
+STRATA_INLINE void stream_fence() {
+#if STRATA_VEC_LEVEL >= 2
+  _mm_sfence();
+#endif
+}
+// Whether a result of rows of n elements should be streamed.
+template <class T> STRATA_INLINE bool should_stream(const T* p, int64_t rows, int64_t n) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  return STRATA_VEC_LEVEL >= 2 && rows * n * static_cast<int64_t>(sizeof(T)) >= kBytes && n % kLanes<T> == 0 &&
+         reinterpret_cast<uintptr_t>(p) % 64 == 0;
+}
+
+// Element i of p as the arithmetic type, and back.
+template <class T> STRATA_INLINE Real<T> get(const T& v) { return static_cast<Real<T>>(v); }
+template <class T> STRATA_INLINE void put(T& to, Real<T> v) { to = T(v); }
+
+// Calls f with a value of the C++ type of a floating dtype.
+template <class F> STRATA_INLINE void dispatch_floating(DType t, F&& f) {
+  switch (t) {
+    case DType::f64: f(double{}); break;
+    case DType::f32: f(float{}); break;
+    case DType::bf16: f(BFloat16{}); break;
+    default: f(Half{}); break;
+  }
+}
+
+// Runs body(offset, lanes_used) over n elements in vectors of T; the last call may use fewer lanes.
+template <class T, class F> STRATA_INLINE void for_vectors(int64_t n, F&& body) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) body(i, static_cast<int64_t>(kLanes<T>));
+  if (i < n) body(i, n - i);
+}
+template <class T> STRATA_INLINE V<T> load_upto(const T* p, int64_t n, Real<T> fill) {
+  return n == kLanes<T> ? load(p) : load_n(p, n, fill);
+}
+template <class T> STRATA_INLINE void store_upto(T* p, V<T> v, int64_t n) {
+  if (n == kLanes<T>) store(p, v);
+  else store_n(p, v, n);
+}
+// v with the lanes from n on replaced by fill.
+template <class T> STRATA_INLINE V<T> keep_first(V<T> v, int64_t n, Real<T> fill) {
+  if (n == kLanes<T>) return v;
+#if STRATA_VEC_LEVEL >= 2
+  if constexpr (std::is_same_v<Real<T>, float>)
+    return _mm512_mask_mov_ps(set1(fill), static_cast<__mmask16>((1u << n) - 1), v);
+  else
+    return _mm512_mask_mov_pd(set1(fill), static_cast<__mmask8>((1u << n) - 1), v);
+#else
+  for (int i = static_cast<int>(n); i < kLanes<T>; ++i) v[i] = fill;
+  return v;
+#endif
+}
+
+// ---- reductions over lanes: a fixed tree, equal on every level of one width -------------------------------------
+
+STRATA_INLINE float reduce_add(VF v) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_reduce_add_ps(v);
+#else
+  float t[kW];
+  store(t, v);
+  for (int s = kW / 2; s > 0; s /= 2)
+    for (int i = 0; i < s; ++i) t[i] += t[i + s];
+  return t[0];
+#endif
+}
+STRATA_INLINE double reduce_add(VD v) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_reduce_add_pd(v);
+#else
+  double s = v[0];
+  for (int i = 1; i < kLanes<double>; ++i) s += v[i];
+  return s;
+#endif
+}
+STRATA_INLINE float reduce_max(VF v) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_reduce_max_ps(v);
+#else
+  float m = v[0];
+  for (int i = 1; i < kW; ++i) m = m > v[i] ? m : v[i];
+  return m;
+#endif
+}
+STRATA_INLINE double reduce_max(VD v) {
+  double m = v[0];
+  for (int i = 1; i < kLanes<double>; ++i) m = m > v[i] ? m : v[i];
+  return m;
+}
+
+// ---- exponentials ----------------------------------------------------------------------------------------------
+// 2^x = 2^n * p(x - n), n the nearest integer, p the minimax polynomial of relative error 7e-8 (degree 5) or 2.6e-6
+// (degree 4) on [-1/2, 1/2]. Results below the smallest normal number may be 0; 2^-inf is 0; NaN stays NaN.
+
+template <int kDegree = 5> STRATA_INLINE VF exp2(VF x) {
+  static_assert(kDegree == 4 || kDegree == 5);
+#if STRATA_VEC_LEVEL >= 2
+  x = _mm512_max_ps(set1(-160.f), x);
+  const VF n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  const VF low = set1(-126.f), high = set1(128.f);
+  const VF x0 = x;
+  x = x < low ? low : x;
+  x = x > high ? high : x;
+  const VF magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to an integer
+  const VF n = (x + magic) - magic;
+#endif
+  const VF r = x - n;
+  VF p;
+  if constexpr (kDegree == 5) {
+    p = fma(set1(1.327647217e-3f), r, set1(9.675541331e-3f));
+    p = fma(p, r, set1(5.550713273e-2f));
+    p = fma(p, r, set1(2.402211972e-1f));
+    p = fma(p, r, set1(6.931469671e-1f));
+    p = fma(p, r, set1(1.000000072f));
+  } else {
+    p = fma(set1(9.570102015e-3f), r, set1(5.591786031e-2f));
+    p = fma(p, r, set1(2.402474482e-1f));
+    p = fma(p, r, set1(6.931218147e-1f));
+    p = fma(p, r, set1(9.999992614e-1f));
+  }
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_scalef_ps(p, n);
+#else
+  // n = 128 does not fit one exponent: scale by 2^(n-1), then by 2.
+  const VI e = __builtin_convertvector(n, VI);
+  const VF y = p * bits<VF>((e + 126) << 23) * 2.f;
+  return x0 < low ? VF{} : (x0 >= high ? set1(std::numeric_limits<float>::infinity()) : y);
+#endif
+}
+
+// e^x to about 1 ulp in float; kAnySign false: x <= 0 (or NaN), which saves the check for overflow.
+template <bool kAnySign = true> STRATA_INLINE VF exp(VF x) {
+  const VF log2e = set1(1.44269504088896341f);
+#if STRATA_VEC_LEVEL >= 2
+  x = _mm512_max_ps(set1(-110.f), x);
+  const VF n = _mm512_roundscale_ps(x * log2e, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  const VF low = set1(-87.f), high = set1(88.7228394f);
+  const VF x0 = x;
+  x = x < low ? low : x;
+  if constexpr (kAnySign) x = x > high ? high : x;
+  const VF magic = set1(12582912.f);
+  const VF n = (x * log2e + magic) - magic;
+#endif
+  // r = x - n ln2, ln2 in two parts of which the first has few bits, so that n times it is exact.
+  VF r = fma(n, set1(-0.693359375f), x);
+  r = fma(n, set1(2.12194440054690583e-4f), r);
+  VF p = fma(set1(1.383684420918964e-3f), r, set1(8.374817324504786e-3f));
+  p = fma(p, r, set1(4.166822568206231e-2f));
+  p = fma(p, r, set1(1.666642015185593e-1f));
+  p = fma(p, r, set1(4.9999992078951533e-1f));
+  p = fma(p * r, r, r + 1.f);
+#if STRATA_VEC_LEVEL >= 2
+  VF y = _mm512_scalef_ps(p, n);
+  // +inf: r is NaN there, the result must be inf.
+  if constexpr (kAnySign)
+    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, set1(88.7228394f), _CMP_GT_OQ), set1(std::numeric_limits<float>::infinity()));
+  return y;
+#else
+  const VI e = __builtin_convertvector(n, VI);
+  VF y = p * bits<VF>((e + 126) << 23) * 2.f;
+  if constexpr (kAnySign) y = x0 > high ? set1(std::numeric_limits<float>::infinity()) : y;
+  return x0 < low ? VF{} : y;
+#endif
+}
+STRATA_INLINE VD exp(VD x) {
+  for (int i = 0; i < kLanes<double>; ++i) x[i] = std::exp(x[i]);
+  return x;
+}
+// e^x for x <= 0 (or NaN), as exactly as results or sums of elements of type T can show.
+template <class T> STRATA_INLINE V<T> exp_below(V<T> x) {
+  if constexpr (std::is_same_v<T, double>) return exp(x);
+  else if constexpr (std::is_same_v<T, float>) return exp<false>(x);
+  else return exp2<4>(x * 1.44269504088896341f);
+}
+STRATA_INLINE float exp_scalar(float x) { return std::exp(x); }
+STRATA_INLINE double exp_scalar(double x) { return std::exp(x); }
+
+STRATA_INLINE VF sigmoid(VF x) { return 1.f / (1.f + exp(-x)); }
+STRATA_INLINE VD sigmoid(VD x) { return 1. / (1. + exp(-x)); }
+
+// ---- transposition of 32-bit elements ---------------------------------------------------------------------------
+
+#if STRATA_VEC_LEVEL >= 2
+STRATA_INLINE void transpose16(__m512i r[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+#endif
+
+}  // namespace strata::STRATA_VEC_NS
