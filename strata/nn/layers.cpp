@@ -32,9 +32,9 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, std::optiona
   check(num_embeddings > 0 && embedding_dim > 0, "Embedding", "sizes are at least 1, got ", num_embeddings, " and ",
         embedding_dim);
   if (padding_index) {
+    check<IndexError>(*padding_index >= -num_embeddings && *padding_index < num_embeddings, "Embedding", "padding_index ",
+                      *padding_index, " is not in [", -num_embeddings, ", ", num_embeddings, ")");
     padding_index_ = *padding_index < 0 ? *padding_index + num_embeddings : *padding_index;
-    check<IndexError>(padding_index_ >= 0 && padding_index_ < num_embeddings, "Embedding", "padding_index ", *padding_index,
-                      " is not in [0, ", num_embeddings, ")");
   }
   weight = new_parameter("weight", {num_embeddings, embedding_dim});
   reset_parameters();
@@ -43,7 +43,7 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, std::optiona
 void Embedding::reset_parameters() {
   init::normal_(weight);
   NoGrad guard;
-  if (padding_index_ >= 0 && !weight.is_meta()) weight.select(0, padding_index_).zero_();
+  if (padding_index_ && !weight.is_meta()) weight.select(0, *padding_index_).zero_();
 }
 
 Tensor Embedding::forward(const Tensor& indices) const { return embedding(indices, weight, padding_index_); }

@@ -34,7 +34,7 @@ class Embedding : public Module {
   Tensor weight;
 
  private:
-  int64_t padding_index_ = -1;
+  std::optional<int64_t> padding_index_;
 };
 
 /// In training, zeroes each element with probability p and divides the others by 1 - p; else the identity.

@@ -30,11 +30,7 @@ LlamaMlp::LlamaMlp(int64_t dim, int64_t ffn_dim)
       gate_up(register_module("gate_up", Linear(dim, 2 * ffn_dim, false))),
       down(register_module("down", Linear(ffn_dim, dim, false))) {}
 
-Tensor LlamaMlp::forward(const Tensor& x) const {
-  const Tensor both = gate_up(x);
-  const int64_t n = down.weight.size(1);
-  return down(swiglu(both.narrow(-1, 0, n), both.narrow(-1, n, n)));
-}
+Tensor LlamaMlp::forward(const Tensor& x) const { return down(swiglu(gate_up(x))); }
 
 template <class Norm, class Mlp>
 DecoderBlock<Norm, Mlp>::DecoderBlock(std::string_view kind, const BlockOptions& o, const SelfAttentionOptions& attention,
