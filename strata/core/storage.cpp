@@ -4,9 +4,10 @@ namespace strata {
 
 Ref<Storage> Storage::create(Device device, size_t nbytes) {
   const memory::Tag tag = memory::current_tag();
-  void* data = memory::allocate(device, nbytes, tag);  // before the header, so that a failure leaks nothing
+  void* block = memory::allocate(device, nbytes, tag);  // before the header, so that a failure leaks nothing
   Ref<Storage> s = make_ref<Storage>();
-  s->data = static_cast<std::byte*>(data);
+  s->data = device.is_meta() ? nullptr : static_cast<std::byte*>(block);
+  s->owner = block;
   s->nbytes = nbytes;
   s->device = device;
   s->tag = tag;
@@ -26,7 +27,7 @@ void ref_dispose(Storage* s) {
   if (s->release) {
     s->release(s->owner);
   } else {
-    memory::deallocate(s->device, s->data, s->nbytes, s->tag);
+    memory::deallocate(s->device, s->owner, s->nbytes, s->tag);
   }
   delete s;
 }

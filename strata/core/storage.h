@@ -20,7 +20,7 @@ struct Storage : RefCounted {
   std::atomic<uint32_t> version{0};      ///< writes so far by in-place ops
   std::string_view last_writer;          ///< the op that wrote last, for error texts
   void (*release)(void*) = nullptr;      ///< for borrowed memory: called with `owner` at the end
-  void* owner = nullptr;
+  void* owner = nullptr;                 ///< or the allocator's block
 
   /// Allocates from memory::allocate with the thread's current tag.
   static Ref<Storage> create(Device device, size_t nbytes);

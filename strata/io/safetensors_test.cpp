@@ -130,6 +130,20 @@ TEST(Safetensors, RoundTripsEveryDtypeAndShape) {
   EXPECT_EQ(all.size(), tensors.size());
 }
 
+std::vector<float> floats(const Tensor& t) { return {t.data<float>(), t.data<float>() + t.numel()}; }
+
+TEST(Safetensors, WritesViewsRowMajor) {
+  TempDir dir;
+  Tensor x = empty(TensorMeta{Shape{2, 3}, DType::f32, Device::cpu()});
+  for (int i = 0; i < 6; ++i) x.data<float>()[i] = static_cast<float>(i);
+  save_safetensors(dir / "f", TensorMap{{"t", x.t()}, {"column", x.select(1, 2)}, {"row", x.select(0, 1)}});
+  const SafetensorsFile file(dir / "f");
+  EXPECT_EQ(file.tensor("t").shape(), (Shape{3, 2}));
+  EXPECT_EQ(floats(file.tensor("t")), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(floats(file.tensor("column")), (std::vector<float>{2, 5}));
+  EXPECT_EQ(floats(file.tensor("row")), (std::vector<float>{3, 4, 5}));
+}
+
 TEST(Safetensors, WriterRefusesBadInput) {
   TempDir dir;
   const uint8_t x[1] = {0};

@@ -1,25 +1,38 @@
 #include "strata/memory/allocator.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
-#include <map>
+#include <fstream>
 #include <mutex>
-#include <new>
+#include <set>
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/memory/heap.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STRATA_PLAIN_MALLOC 1  // every tensor its own malloc, so that the sanitizer sees its bounds and its end
+#else
+#define STRATA_PLAIN_MALLOC 0
+#endif
 
 namespace strata::memory {
 namespace {
 
 thread_local Tag t_tag = Tag::activation;
+thread_local const std::string* t_module = nullptr;
 
-// Requests up to kSmall bytes come from thread-local free lists of one size class for each 64 bytes.
+// Requests up to kSmall bytes come from thread-local free lists, one size class for each 64 bytes.
 constexpr size_t kSmall = 4096;
 constexpr size_t kClasses = kSmall / kAlignment;
-constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kChunk = size_t{1} << 18;
+constexpr int64_t kPage = 4096;
+constexpr int64_t kHugePage = int64_t{1} << 21;
 
 struct SmallPool {
   struct Block {
@@ -29,7 +42,7 @@ struct SmallPool {
   std::byte* bump = nullptr;
   std::byte* end = nullptr;
 
-  // Blocks may outlive the thread, so chunks are never returned; the orphaned rest of a thread's chunk is bounded.
+  // Blocks may outlive the thread that made them, so chunks are never returned.
   void* take(size_t cls) {
     if (Block* b = free[cls]) {
       free[cls] = b->next;
@@ -56,6 +69,89 @@ struct SmallPool {
 };
 thread_local SmallPool t_small;
 
+int64_t read_number(const char* path) {
+  std::ifstream f(path);
+  int64_t v = 0;
+  return f >> v ? v : 0;
+}
+
+// What this process may use: the machine's memory, or the control group's share of it.
+int64_t system_limit() {
+  const int64_t total = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  const int64_t group = read_number("/sys/fs/cgroup/memory.max");
+  return group > 0 ? std::min(total, group) : total;
+}
+
+std::string megabytes(int64_t bytes) {
+  char text[48];
+  std::snprintf(text, sizeof text, bytes >= (int64_t{1} << 30) ? "%.2f GiB" : "%.1f MiB",
+                static_cast<double>(bytes) / (bytes >= (int64_t{1} << 30) ? 1073741824.0 : 1048576.0));
+  return text;
+}
+
+struct Pool {
+  std::mutex mutex;
+  Heap heap;
+  Stats s;
+  std::byte* base = nullptr;  // of the reserved address range; nullptr for meta and before the first request
+  int64_t range = 0;
+};
+Pool& pool(DeviceType d) {
+  static Pool* pools = new Pool[kNumDeviceTypes];  // outlives every static tensor
+  return pools[static_cast<int>(d)];
+}
+std::atomic<int64_t> g_limit{0};
+
+[[noreturn]] void refuse(const Pool& p, int64_t asked, int64_t limit, Tag tag) {
+  std::string text = cat("cannot get ", megabytes(asked), " for ", name_of(tag), " memory: ", megabytes(p.s.live_total),
+                         " are in use and the limit is ", megabytes(limit), ". Held by tag:");
+  for (int i = 0; i < kNumTags; ++i)
+    if (p.s.live[i] > 0) text += cat(" ", name_of(static_cast<Tag>(i)), " ", megabytes(p.s.live[i]), ";");
+  std::map<std::string, int64_t> modules;
+  for (const auto& [offset, block] : p.heap.used())
+    if (block.module) modules[*block.module] += block.bytes;
+  if (!modules.empty()) {
+    std::vector<std::pair<int64_t, std::string>> top;
+    for (const auto& [name, bytes] : modules) top.emplace_back(bytes, name);
+    std::sort(top.rbegin(), top.rend());
+    text += " by module:";
+    for (size_t i = 0; i < std::min<size_t>(top.size(), 5); ++i) text += cat(" ", top[i].second, " ", megabytes(top[i].first), ";");
+  }
+  const bool activations = p.s.live[static_cast<int>(Tag::activation)] * 2 > p.s.live_total;
+  text += activations ? " Cheapest fix: a smaller batch with gradient accumulation, or checkpoint() around the largest modules."
+                      : " Cheapest fix: an optimizer with less state (SGD, Lion, Adafactor) or a smaller model.";
+  throw MemoryError("allocate", text);
+}
+
+void reserve_range(Pool& p) {
+  for (int64_t bytes = int64_t{1} << 42; bytes >= (int64_t{1} << 30); bytes /= 2) {
+    void* m = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (m == MAP_FAILED) continue;
+    const auto start = (reinterpret_cast<uintptr_t>(m) + kHugePage - 1) / kHugePage * kHugePage;
+    p.base = reinterpret_cast<std::byte*>(start);
+    p.range = bytes - kHugePage;
+    // Fewer page faults and TLB misses; a refusal changes nothing but speed.
+    madvise(p.base, static_cast<size_t>(p.range), MADV_HUGEPAGE);
+    return;
+  }
+  throw MemoryError("allocate", "the system refuses to reserve address space for tensors (see ulimit -v)");
+}
+
+int64_t rounded(size_t nbytes) {
+  const int64_t unit = nbytes <= kSmall ? static_cast<int64_t>(kAlignment) : kPage;
+  return (static_cast<int64_t>(nbytes) + unit - 1) / unit * unit;
+}
+
+void count(Pool& p, int64_t bytes, Tag tag) {
+  p.s.live[static_cast<int>(tag)] += bytes;
+  p.s.live_total += bytes;
+  if (p.s.live_total > p.s.peak_total) {
+    p.s.peak_total = p.s.live_total;
+    std::copy(std::begin(p.s.live), std::end(p.s.live), std::begin(p.s.peak));
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(Tag tag) {
@@ -67,91 +163,95 @@ Tag current_tag() { return t_tag; }
 TagScope::TagScope(Tag tag) : previous_(t_tag) { t_tag = tag; }
 TagScope::~TagScope() { t_tag = previous_; }
 
-namespace {
-struct Counters {
-  std::mutex mutex;
-  Stats s;
-  std::multimap<size_t, void*> cached;
-};
-Counters& counters(DeviceType d) {
-  static Counters c[kNumDeviceTypes];
-  return c[static_cast<int>(d)];
+ModuleScope::ModuleScope(std::string_view name) : previous_(t_module) {
+  static std::mutex mutex;
+  static auto* names = new std::set<std::string, std::less<>>();  // blocks point into it for as long as they live
+  std::lock_guard lock(mutex);
+  auto it = names->find(name);
+  if (it == names->end()) it = names->emplace(name).first;
+  t_module = &*it;
 }
-size_t rounded(size_t n) { return n <= kSmall ? (n + kAlignment - 1) / kAlignment * kAlignment : (n + 4095) / 4096 * 4096; }
-}  // namespace
+ModuleScope::~ModuleScope() { t_module = previous_; }
 
 void* allocate(Device device, size_t nbytes, Tag tag) {
   if (nbytes == 0) return nullptr;
-  if (device.is_cpu() && nbytes <= kSmall) {
-    void* p = t_small.take((nbytes - 1) / kAlignment);
-    if (!p) throw MemoryError("allocate", cat("out of host memory asking for ", nbytes, " bytes"));
-    return p;
+  check<DeviceError>(!device.is_cuda(), "allocate", "this build has no CUDA support");
+  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) {
+    void* small = t_small.take((nbytes - 1) / kAlignment);
+    check<MemoryError>(small != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
+    return small;
   }
-  const size_t bytes = rounded(nbytes);
-  Counters& c = counters(device.type);
-  std::lock_guard lock(c.mutex);
-  void* p = nullptr;
+  const int64_t bytes = rounded(nbytes);
+  Pool& p = pool(device.type);
+  std::lock_guard lock(p.mutex);
+  int64_t limit = g_limit.load(std::memory_order_relaxed);
   if (device.is_cpu()) {
-    auto it = c.cached.lower_bound(bytes);
-    if (it != c.cached.end() && it->first == bytes) {
-      p = it->second;
-      c.cached.erase(it);
-    } else {
-      p = std::aligned_alloc(4096, bytes);
-      if (!p) throw MemoryError("allocate", cat("out of host memory asking for ", nbytes, " bytes"));
-      c.s.reserved += static_cast<int64_t>(bytes);
+    static int64_t machine = system_limit();
+    if (limit == 0) {
+      if (p.s.live_total + bytes > machine) machine = system_limit();  // memory may have been added since
+      limit = machine;
     }
-  } else if (device.is_cuda()) {
-    throw DeviceError("allocate", "this build has no CUDA support");
+    if (p.s.live_total + bytes > limit) refuse(p, bytes, limit, tag);
+#if !STRATA_PLAIN_MALLOC
+    if (!p.base) reserve_range(p);
+    if (p.heap.top_after(bytes) > p.range) refuse(p, bytes, p.range, tag);
+#endif
   }
-  c.s.live[static_cast<int>(tag)] += static_cast<int64_t>(bytes);
-  c.s.live_total += static_cast<int64_t>(bytes);
-  if (c.s.live_total > c.s.peak_total) {
-    c.s.peak_total = c.s.live_total;
-    std::copy(std::begin(c.s.live), std::end(c.s.live), std::begin(c.s.peak));
+#if STRATA_PLAIN_MALLOC
+  if (device.is_cpu()) {
+    void* plain = std::aligned_alloc(kAlignment, static_cast<size_t>(bytes));
+    check<MemoryError>(plain != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
+    count(p, bytes, tag);
+    return plain;
   }
-  c.s.peak_reserved = std::max(c.s.peak_reserved, c.s.reserved);
-  return p;
+#endif
+  const int64_t offset = p.heap.place(bytes, tag, t_module);
+  count(p, bytes, tag);
+  p.s.reserved = p.heap.top();
+  p.s.peak_reserved = std::max(p.s.peak_reserved, p.s.reserved);
+  // A meta block is known by its offset, which must not look like a null pointer.
+  return device.is_cpu() ? p.base + offset : reinterpret_cast<void*>(offset + 1);
 }
 
-void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
+void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   if (nbytes == 0) return;
-  if (device.is_cpu() && nbytes <= kSmall) return t_small.give(data, (nbytes - 1) / kAlignment);
-  const size_t bytes = rounded(nbytes);
-  Counters& c = counters(device.type);
-  std::lock_guard lock(c.mutex);
-  c.s.live[static_cast<int>(tag)] -= static_cast<int64_t>(bytes);
-  c.s.live_total -= static_cast<int64_t>(bytes);
-  if (device.is_cpu()) c.cached.emplace(bytes, data);
+  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return t_small.give(block, (nbytes - 1) / kAlignment);
+  Pool& p = pool(device.type);
+  std::lock_guard lock(p.mutex);
+  const int64_t bytes = rounded(nbytes);
+  p.s.live[static_cast<int>(tag)] -= bytes;
+  p.s.live_total -= bytes;
+#if STRATA_PLAIN_MALLOC
+  if (device.is_cpu()) return std::free(block);
+#endif
+  p.heap.remove(device.is_cpu() ? static_cast<std::byte*>(block) - p.base
+                                : static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1);
 }
 
 Stats stats(DeviceType device) {
-  Counters& c = counters(device);
-  std::lock_guard lock(c.mutex);
-  return c.s;
+  Pool& p = pool(device);
+  std::lock_guard lock(p.mutex);
+  return p.s;
 }
 
 void reset_peak(DeviceType device) {
-  Counters& c = counters(device);
-  std::lock_guard lock(c.mutex);
-  c.s.peak_total = c.s.live_total;
-  std::copy(std::begin(c.s.live), std::end(c.s.live), std::begin(c.s.peak));
-  c.s.peak_reserved = c.s.reserved;
+  Pool& p = pool(device);
+  std::lock_guard lock(p.mutex);
+  p.s.peak_total = p.s.live_total;
+  std::copy(std::begin(p.s.live), std::end(p.s.live), std::begin(p.s.peak));
+  p.s.peak_reserved = p.s.reserved;
 }
 
 void release_cached() {
-  Counters& c = counters(DeviceType::cpu);
-  std::lock_guard lock(c.mutex);
-  for (auto& [bytes, p] : c.cached) {
-    std::free(p);
-    c.s.reserved -= static_cast<int64_t>(bytes);
-  }
-  c.cached.clear();
+  Pool& p = pool(DeviceType::cpu);
+  std::lock_guard lock(p.mutex);
+  if (!p.base) return;
+  for (const auto& [offset, bytes] : p.heap.holes()) madvise(p.base + offset, static_cast<size_t>(bytes), MADV_DONTNEED);
 }
 
 int64_t set_limit(int64_t bytes) {
-  static std::atomic<int64_t> limit{0};
-  return limit.exchange(bytes);
+  check(bytes >= 0, "set_limit", "needs a number of bytes, or 0 for the machine's own limit; got ", bytes);
+  return g_limit.exchange(bytes);
 }
 
 }  // namespace strata::memory

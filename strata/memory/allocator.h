@@ -20,8 +20,8 @@ std::string_view name_of(Tag tag);
 /// Every block starts at a multiple of this many bytes.
 inline constexpr size_t kAlignment = 64;
 
-/// Uninitialised memory of at least `nbytes` on `device` (nullptr for meta and for 0 bytes), attributed to `tag` and
-/// to the thread's current module. Throws MemoryError, naming what was asked, the limit and who holds what.
+/// Uninitialised memory of at least `nbytes` on `device` (nullptr for 0 bytes), attributed to `tag` and to the thread's
+/// current module. On the meta device: a token that must not be read through. Throws MemoryError, naming what was asked, the limit and who holds what.
 void* allocate(Device device, size_t nbytes, Tag tag);
 /// Gives back what allocate() returned for the same arguments. Any thread may call it.
 void deallocate(Device device, void* data, size_t nbytes, Tag tag);
@@ -39,20 +39,33 @@ class TagScope {
   Tag previous_;
 };
 
-/// Bytes in use now and at most since the last reset, for one device type.
+/// Names the module whose forward runs on this thread: what a MemoryError lists beside the tags.
+class ModuleScope {
+ public:
+  explicit ModuleScope(std::string_view name);
+  ~ModuleScope();
+  ModuleScope(const ModuleScope&) = delete;
+
+ private:
+  const std::string* previous_;
+};
+
+/// Bytes in use now and at most since the last reset, for one device type. Blocks of up to 4 KiB on the host come from
+/// small pools and are not counted.
 struct Stats {
   int64_t live[kNumTags] = {};
   int64_t peak[kNumTags] = {};  ///< each tag's bytes at the moment of the total's peak
   int64_t live_total = 0;
   int64_t peak_total = 0;
-  int64_t reserved = 0;       ///< obtained from the system, cached blocks included
+  int64_t reserved = 0;       ///< extent of the heap, cached holes included: what stays resident
   int64_t peak_reserved = 0;
 };
 Stats stats(DeviceType device);
 void reset_peak(DeviceType device);
-/// Returns cached blocks to the system.
+/// Returns the heap's holes to the system.
 void release_cached();
-/// At most this many bytes of host memory for tensors; 0 means no limit of our own. Returns the previous value.
+/// At most this many bytes of host memory for tensors; 0 (the default) means the machine's memory or the control
+/// group's share of it. Returns the previous value.
 int64_t set_limit(int64_t bytes);
 
 }  // namespace strata::memory

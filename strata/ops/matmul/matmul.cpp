@@ -383,4 +383,6 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 }
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) { return linear_op(x, weight, bias); }
 
+Tensor Tensor::matmul(const Tensor& other) const { return strata::matmul(*this, other); }
+
 }  // namespace strata

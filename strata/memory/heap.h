@@ -1,0 +1,45 @@
+#pragma once
+// Heap: best-fit placement with splitting and merging in one growing address range. It only does arithmetic on offsets,
+// so the meta device uses it too: a dry run then sees the same placement, and the same peak, as the real run.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "strata/memory/allocator.h"
+
+namespace strata::memory {
+
+class Heap {
+ public:
+  struct Block {
+    int64_t bytes = 0;
+    Tag tag = Tag::activation;
+    const std::string* module = nullptr;
+  };
+
+  /// Offset of a free stretch of `bytes`; the range grows when no hole is large enough.
+  int64_t place(int64_t bytes, Tag tag, const std::string* module);
+  /// Gives back what place() returned; returns the number of bytes.
+  int64_t remove(int64_t offset);
+
+  /// The end of the used range now, and at its highest: bytes that were touched.
+  int64_t top() const { return top_; }
+  const std::map<int64_t, Block>& used() const { return used_; }
+  const std::map<int64_t, int64_t>& holes() const { return holes_; }
+  /// Where place() would end for `bytes`: what a request would make of the range.
+  int64_t top_after(int64_t bytes) const;
+
+ private:
+  void add_hole(int64_t offset, int64_t bytes);
+  void drop_hole(std::map<int64_t, int64_t>::iterator it);
+
+  int64_t top_ = 0;
+  std::map<int64_t, Block> used_;              // by offset
+  std::map<int64_t, int64_t> holes_;           // offset -> bytes
+  std::set<std::pair<int64_t, int64_t>> fit_;  // (bytes, offset): the smallest sufficient hole, lowest address first
+};
+
+}  // namespace strata::memory

@@ -1,0 +1,96 @@
+#include "strata/memory/heap.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "strata/core/error.h"
+#include "strata/core/tensor.h"
+#include "strata/ops/factory/factory.h"
+
+namespace strata::memory {
+namespace {
+
+TEST(Heap, ReusesHolesAndMergesNeighbours) {
+  Heap h;
+  const int64_t a = h.place(100, Tag::activation, nullptr), b = h.place(200, Tag::activation, nullptr);
+  const int64_t c = h.place(300, Tag::activation, nullptr);
+  EXPECT_EQ(h.top(), 600);
+  h.remove(a);
+  h.remove(b);
+  EXPECT_EQ(h.holes().size(), 1u);
+  EXPECT_EQ(h.place(300, Tag::activation, nullptr), a);
+  h.remove(c);
+  EXPECT_EQ(h.place(400, Tag::activation, nullptr), c);  // the hole at the end grows
+  EXPECT_EQ(h.top(), 700);
+}
+
+TEST(Heap, RandomTrafficNeverOverlaps) {
+  Heap h;
+  std::mt19937 gen(7);
+  std::map<int64_t, int64_t> live;
+  for (int step = 0; step < 20000; ++step) {
+    if (live.empty() || gen() % 2) {
+      const int64_t bytes = 1 + static_cast<int64_t>(gen() % 1000);
+      const int64_t expected_top = h.top_after(bytes);
+      const int64_t at = h.place(bytes, Tag::data, nullptr);
+      EXPECT_EQ(h.top(), expected_top);
+      const auto next = live.lower_bound(at);
+      if (next != live.end()) {
+        ASSERT_LE(at + bytes, next->first);
+      }
+      if (next != live.begin()) {
+        ASSERT_LE(std::prev(next)->first + std::prev(next)->second, at);
+      }
+      live[at] = bytes;
+    } else {
+      auto it = std::next(live.begin(), static_cast<long>(gen() % live.size()));
+      EXPECT_EQ(h.remove(it->first), it->second);
+      live.erase(it);
+    }
+  }
+  for (auto& [at, bytes] : live) h.remove(at);
+  ASSERT_EQ(h.holes().size(), 1u);
+  EXPECT_EQ(h.holes().begin()->second, h.top());
+}
+
+TEST(Allocator, CountsByTagAndPeak) {
+  const Stats before = stats(DeviceType::cpu);
+  {
+    TagScope tag(Tag::optimizer);
+    const Tensor t = zeros({1024, 1024});
+    const Stats now = stats(DeviceType::cpu);
+    EXPECT_EQ(now.live[static_cast<int>(Tag::optimizer)] - before.live[static_cast<int>(Tag::optimizer)], 4 << 20);
+    EXPECT_GE(now.peak_total, now.live_total);
+  }
+  EXPECT_EQ(stats(DeviceType::cpu).live_total, before.live_total);
+}
+
+TEST(Allocator, MetaTensorsAreCountedWithoutMemory) {
+  DeviceScope dry(Device::meta());
+  const int64_t before = stats(DeviceType::meta).live_total;
+  const Tensor t = zeros({1 << 20, 1 << 10});
+  EXPECT_EQ(stats(DeviceType::meta).live_total - before, int64_t{1} << 32);
+}
+
+TEST(Allocator, RefusalSaysWhoHoldsWhat) {
+  const int64_t previous = set_limit(stats(DeviceType::cpu).live_total + (8 << 20));
+  ModuleScope module("blocks.3.attention");
+  const Tensor held = zeros({1 << 20});
+  try {
+    zeros({4 << 20});
+    ADD_FAILURE() << "no error";
+  } catch (const MemoryError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("16.0 MiB"), std::string::npos) << text;
+    EXPECT_NE(text.find("activation 4.0 MiB"), std::string::npos) << text;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_NE(text.find("blocks.3.attention 4.0 MiB"), std::string::npos) << text;
+#endif
+    EXPECT_NE(text.find("Cheapest fix"), std::string::npos) << text;
+  }
+  set_limit(previous);
+}
+
+}  // namespace
+}  // namespace strata::memory

@@ -1,0 +1,399 @@
+// The records of nll_loss and of the losses of pairs of equal shape.
+
+#include <cmath>
+#include <vector>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/loss_kernel.h"
+#include "strata/ops/loss/reduction.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+
+Tensor sign(const Tensor& x);
+
+Reduction parse_reduction(std::string_view text, std::string_view op) {
+  if (text == "mean") return Reduction::mean;
+  if (text == "sum") return Reduction::sum;
+  check(text == "none", op, "reduction '", text, "' must be mean, sum or none");
+  return Reduction::none;
+}
+
+namespace {
+
+// A host tensor of f(x, target) at each element.
+template <class F> Tensor each_pair(const Tensor& x, const Tensor& target, F&& f) {
+  const std::vector<double> a = x.to_vector<double>(), b = target.to_vector<double>();
+  std::vector<double> r(a.size());
+  for (size_t i = 0; i < r.size(); ++i) r[i] = f(a[i], b[i]);
+  return from_span<double>(r, x.shape());
+}
+
+// What each pair's gradient is multiplied by: the gradient of the loss, over the divisor for the mean.
+Tensor spread(const Tensor& gloss, const Tensor& x, const std::string& reduction) {
+  return reduction == "mean" ? gloss * (1.0 / static_cast<double>(x.numel())) : gloss;
+}
+
+// Kind-specific formulas: `value` in double precision, `slopes` the derivatives for x and target with ordinary ops.
+template <PairLoss kind> struct Formula;
+
+using Slopes = std::pair<Tensor, Tensor>;
+Tensor difference(const Tensor& x, const Tensor& t) { return add(x, t, -1); }
+
+template <> struct Formula<PairLoss::mse> {
+  static constexpr std::string_view name = "mse_loss";
+  static double value(double x, double t, double) { return (x - t) * (x - t); }
+  static Slopes slopes(const Tensor& x, const Tensor& t, double) {
+    const Tensor d = difference(x, t) * 2;
+    return {d, -d};
+  }
+};
+
+template <> struct Formula<PairLoss::l1> {
+  static constexpr std::string_view name = "l1_loss";
+  static double value(double x, double t, double) { return std::abs(x - t); }
+  static Slopes slopes(const Tensor& x, const Tensor& t, double) {
+    const Tensor s = sign(difference(x, t));
+    return {s, -s};
+  }
+};
+
+template <> struct Formula<PairLoss::huber> {
+  static constexpr std::string_view name = "huber_loss";
+  static double value(double x, double t, double delta) {
+    const double a = std::abs(x - t);
+    return a <= delta ? 0.5 * a * a : delta * (a - 0.5 * delta);
+  }
+  static Slopes slopes(const Tensor& x, const Tensor& t, double delta) {
+    const Tensor d = difference(x, t).clamp(-delta, delta);
+    return {d, -d};
+  }
+};
+
+template <> struct Formula<PairLoss::smooth_l1> {
+  static constexpr std::string_view name = "smooth_l1_loss";
+  static double value(double x, double t, double beta) {
+    const double a = std::abs(x - t);
+    return a < beta ? 0.5 * a * a / beta : a - 0.5 * beta;
+  }
+  static Slopes slopes(const Tensor& x, const Tensor& t, double beta) {
+    const Tensor d = (difference(x, t) * (1 / beta)).clamp(-1, 1);
+    return {d, -d};
+  }
+};
+
+template <> struct Formula<PairLoss::bce_with_logits> {
+  static constexpr std::string_view name = "binary_cross_entropy_with_logits";
+  static double value(double x, double t, double) { return std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x))); }
+  static Slopes slopes(const Tensor& x, const Tensor& t, double) { return {difference(x.sigmoid(), t), -x}; }
+};
+
+template <> struct Formula<PairLoss::kl_div> {
+  static constexpr std::string_view name = "kl_div";
+  static double value(double x, double t, double log_target) {
+    if (log_target != 0) return std::exp(t) * (t - x);
+    return t > 0 ? t * (std::log(t) - x) : 0;
+  }
+  static Slopes slopes(const Tensor& x, const Tensor& t, double log_target) {
+    if (log_target != 0) {
+      const Tensor p = t.exp();
+      return {-p, p * (difference(t, x) + 1)};
+    }
+    // The derivative for the target is meant for positive targets; at 0 the loss has none.
+    return {-t, difference(t.log(), x) + 1};
+  }
+};
+
+template <PairLoss kind>
+TensorMeta infer_pair(const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
+  const std::string_view op = Formula<kind>::name;
+  check<DTypeError>(is_floating(x.dtype()), op, "needs floating arguments, got ", x.dtype());
+  const bool positive = kind == PairLoss::huber || kind == PairLoss::smooth_l1;
+  check(!positive || param > 0, op, kind == PairLoss::huber ? "delta" : "beta", " must be positive, got ", param);
+  return parse_reduction(reduction, op) == Reduction::none ? like(x) : like(x).with_shape({});
+}
+
+template <PairLoss kind>
+void run_pair(Tensor& loss, const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
+  const Tensor xc = x.contiguous(), tc = target.contiguous();
+  const Reduction r = parse_reduction(reduction, Formula<kind>::name);
+  pair_loss_cpu(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r,
+                r == Reduction::mean ? static_cast<double>(x.numel()) : 1, loss.raw_data());
+}
+
+template <PairLoss kind>
+void pair_rule(Backward& b, const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
+  const auto [dx, dt] = Formula<kind>::slopes(x, target, param);
+  const Tensor g = spread(b.gy(), x, reduction);
+  if (b.needs(0)) b.set(0, dx * g);
+  if (b.needs(1)) b.set(1, dt * g);
+}
+
+template <PairLoss kind>
+Tensor pair_reference(const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
+  const Tensor each = each_pair(x, target, [&](double a, double t) { return Formula<kind>::value(a, t, param); });
+  if (reduction == "none") return each;
+  double total = 0;
+  for (double v : each.to_vector<double>()) total += v;
+  if (reduction == "mean") total /= static_cast<double>(x.numel());
+  return from_span<double>(std::vector<double>{total}, {});
+}
+
+Cost pair_cost(const Tensor& x, const Tensor&, const std::string& reduction) {
+  return {4.0 * x.numel(), static_cast<double>((reduction == "none" ? 3 : 2) * x.nbytes())};
+}
+
+// Pairs whose difference is off the kinks of the losses, of either sign.
+void pair_samples(Samples& s, auto&&... more) {
+  const auto zero = s.uniform({3, 5}, -0.05, 0.05);
+  s.add(s.off_grid({3, 5}), zero, "mean", more...);
+  s.add(s.off_grid({3, 5}), zero, "sum", more...);
+  s.add(s.off_grid({3, 5}), zero, "none", more...);
+  s.add(s.off_grid({2, 5}), s.uniform({5}, -0.05, 0.05), "mean", more...).named("broadcast");
+  s.add(s.tensor({0, 5}), s.tensor({0, 5}), "sum", more...).named("empty");
+  s.invalid<ValueError>("reduction", s.tensor({3}), s.tensor({3}), "median");
+  s.invalid<ShapeError>("", s.tensor({3}), s.tensor({4}), "mean");
+  if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}), "mean", more...);
+}
+
+
+// The four functions of a record of a loss without a further parameter.
+template <PairLoss kind> struct Plain {
+  static TensorMeta infer(const Tensor& x, const Tensor& t, const std::string& r) { return infer_pair<kind>(x, t, r, 0); }
+  static void kernel(Tensor& y, const Tensor& x, const Tensor& t, const std::string& r) { run_pair<kind>(y, x, t, r, 0); }
+  static void rule(Backward& b, const Tensor& x, const Tensor& t, const std::string& r) { pair_rule<kind>(b, x, t, r, 0); }
+  static Tensor reference(const Tensor& x, const Tensor& t, const std::string& r) { return pair_reference<kind>(x, t, r, 0); }
+};
+
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
+    .schema = "mse_loss(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+    .doc = "(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote.",
+    .example = "assert(mse_loss(full({2}, 3.0), full({2}, 1.0)).item() == 4);",
+    .infer = Plain<PairLoss::mse>::infer,
+    .kernels = {.cpu = Plain<PairLoss::mse>::kernel},
+    .saves = "x target",
+    .backward = Plain<PairLoss::mse>::rule,
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = pair_cost,
+    .samples = [](Samples& s) { pair_samples(s); },
+    .reference = Plain<PairLoss::mse>::reference,
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
+    .schema = "l1_loss(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+    .doc = "|x - target|, averaged (mean), added (sum) or as it is (none). The gradient is 0 where they are equal. The arguments "
+           "broadcast and promote.",
+    .example = "assert(l1_loss(full({2}, 3.0), full({2}, 1.0)).item() == 2);",
+    .infer = Plain<PairLoss::l1>::infer,
+    .kernels = {.cpu = Plain<PairLoss::l1>::kernel},
+    .saves = "x target",
+    .backward = Plain<PairLoss::l1>::rule,
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = pair_cost,
+    .samples = [](Samples& s) { pair_samples(s); },
+    .reference = Plain<PairLoss::l1>::reference,
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logits_op{{
+    .schema = "binary_cross_entropy_with_logits(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+    .doc = "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x and probabilities t, computed as "
+           "max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is (none). The "
+           "arguments broadcast and promote.",
+    .example = "assert(std::abs(binary_cross_entropy_with_logits(zeros({2}), ones({2})).item() - std::log(2.0)) < 1e-6);",
+    .infer = Plain<PairLoss::bce_with_logits>::infer,
+    .kernels = {.cpu = Plain<PairLoss::bce_with_logits>::kernel},
+    .saves = "x target",
+    .backward = Plain<PairLoss::bce_with_logits>::rule,
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = [](const Tensor& x, const Tensor&, const std::string& r) {
+      return Cost{12.0 * x.numel(), static_cast<double>((r == "none" ? 3 : 2) * x.nbytes())};
+    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0, 1));
+          s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0, 1), "none");
+          s.add(s.uniform({6}, -90, 90), s.uniform({6}, 0, 1), "sum").not_differentiable().named("large");
+          s.add(s.tensor({2, 5}), s.uniform({5}, 0, 1), "sum").named("broadcast");
+          s.invalid<ValueError>("reduction", s.tensor({3}), s.tensor({3}), "median");
+          if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), s.uniform({4096, 4096}, 0, 1));
+        },
+    .reference = Plain<PairLoss::bce_with_logits>::reference,
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber_loss_op{{
+    .schema = "huber_loss(Tensor x, Tensor target, str reduction=\"mean\", float delta=1.0) -> Tensor",
+    .doc = "With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); averaged (mean), added (sum) or as it is "
+           "(none). The arguments broadcast and promote. ValueError unless delta > 0.",
+    .example = "assert(huber_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
+    .infer = infer_pair<PairLoss::huber>,
+    .kernels = {.cpu = run_pair<PairLoss::huber>},
+    .saves = "x target",
+    .backward = pair_rule<PairLoss::huber>,
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = [](const Tensor& x, const Tensor& t, const std::string& r, double) { return pair_cost(x, t, r); },
+    .samples =
+        [](Samples& s) {
+          pair_samples(s, 1.0);
+          s.invalid<ValueError>("delta", s.tensor({3}), s.tensor({3}), "mean", 0.0);
+        },
+    .reference = pair_reference<PairLoss::huber>,
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smooth_l1_loss_op{{
+    .schema = "smooth_l1_loss(Tensor x, Tensor target, str reduction=\"mean\", float beta=1.0) -> Tensor",
+    .doc = "With d = x - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; averaged (mean), added (sum) or as it is "
+           "(none). The arguments broadcast and promote. ValueError unless beta > 0.",
+    .example = "assert(smooth_l1_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
+    .infer = infer_pair<PairLoss::smooth_l1>,
+    .kernels = {.cpu = run_pair<PairLoss::smooth_l1>},
+    .saves = "x target",
+    .backward = pair_rule<PairLoss::smooth_l1>,
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = [](const Tensor& x, const Tensor& t, const std::string& r, double) { return pair_cost(x, t, r); },
+    .samples =
+        [](Samples& s) {
+          pair_samples(s, 1.0);
+          s.invalid<ValueError>("beta", s.tensor({3}), s.tensor({3}), "mean", -1.0);
+        },
+    .reference = pair_reference<PairLoss::smooth_l1>,
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_op{{
+    .schema = "kl_div(Tensor x, Tensor target, str reduction=\"mean\", bool log_target=false) -> Tensor",
+    .doc = "t (log t - x) for log-probabilities x and probabilities t (0 where t is 0, NaN where it is negative); with log_target, "
+           "exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none); the function also takes "
+           "batchmean. The arguments broadcast and promote. The gradient for the target wants positive probabilities.",
+    .example = "assert(kl_div(zeros({2}), ones({2})).item() == 0);",
+    .infer = [](const Tensor& x, const Tensor& t, const std::string& r, bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
+                          bool log_target) { run_pair<PairLoss::kl_div>(y, x, t, r, log_target); }},
+    .saves = "x target",
+    .backward = [](Backward& b, const Tensor& x, const Tensor& t, const std::string& r,
+                   bool log_target) { pair_rule<PairLoss::kl_div>(b, x, t, r, log_target); },
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = [](const Tensor& x, const Tensor& t, const std::string& r, bool) { return pair_cost(x, t, r); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.uniform({3, 5}, -3, -0.1), s.uniform({3, 5}, 0.1, 1));
+          s.add(s.uniform({3, 5}, -3, -0.1), s.uniform({3, 5}, 0.1, 1), "none");
+          s.add(s.uniform({3, 5}, -3, -0.1), s.uniform({3, 5}, -3, -0.1), "sum", true).named("logarithms");
+          s.add(s.uniform({4}, -3, -0.1), s.integers({4}, 0, 2, s.dtype()), "sum").not_differentiable().named("zeros");
+          s.invalid<ValueError>("reduction", s.tensor({3}), s.tensor({3}), "median");
+          if (s.benchmarking()) s.bench(s.uniform({4096, 4096}, -3, 0), s.uniform({4096, 4096}, 0.1, 1));
+        },
+    .reference = [](const Tensor& x, const Tensor& t, const std::string& r,
+                    bool log_target) { return pair_reference<PairLoss::kl_div>(x, t, r, log_target); },
+}};
+
+// ---- nll_loss ----------------------------------------------------------------------------------------------------
+
+// [N, C]: -1 at each target that counts, over the number of these for the mean.
+Tensor nll_slopes(const Tensor& target, int64_t classes, int64_t ignore_index, const std::string& reduction, const Tensor& like_this) {
+  const std::vector<int64_t> t = target.to_vector<int64_t>();
+  double count = 0;
+  for (int64_t v : t) count += v != ignore_index;
+  std::vector<double> w(t.size() * static_cast<size_t>(classes));
+  for (size_t i = 0; i < t.size(); ++i)
+    if (t[i] != ignore_index) w[i * static_cast<size_t>(classes) + static_cast<size_t>(t[i])] = reduction == "mean" ? -1 / count : -1;
+  return from_span<double>(w, {static_cast<int64_t>(t.size()), classes}).to(like_this.dtype()).to(like_this.device());
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_loss_op{{
+    .schema = "nll_loss(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\") -> Tensor",
+    .doc = "-x[target] for log-probabilities x [N, C] and i64 targets [N]; rows whose target is ignore_index count nothing. "
+           "Averaged over the rows that count (mean), added (sum) or as it is (none). The function also takes x as [C] or "
+           "[N, C, d1, ...]. IndexError for a target that is no class.",
+    .example = "assert(nll_loss(full({2, 3}, -1.5), from_span<int64_t>(std::vector<int64_t>{0, 2}, {2})).item() == 1.5);",
+    .infer =
+        [](const Tensor& x, const Tensor& target, int64_t, const std::string& reduction) {
+          check<DTypeError>(is_floating(x.dtype()), "nll_loss", "needs floating log-probabilities, got ", x.dtype());
+          check<DTypeError>(target.dtype() == DType::i64, "nll_loss", "needs i64 targets (class indices), got ", target.dtype());
+          check<ShapeError>(x.dim() == 2 && target.dim() == 1 && x.shape()[0] == target.shape()[0], "nll_loss", "x is ", x,
+                            ", target is ", target, ", wanted [N, C] and [N]");
+          const bool none = parse_reduction(reduction, "nll_loss") == Reduction::none;
+          return like(x).with_shape(none ? target.shape() : Shape{});
+        },
+    .kernels = {.cpu =
+                    [](Tensor& loss, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
+                      const Tensor xc = x.contiguous(), tc = target.contiguous();
+                      CrossEntropyCall c;
+                      c.dtype = x.dtype();
+                      c.rows = x.shape()[0];
+                      c.classes = x.shape()[1];
+                      c.ignore_index = ignore_index;
+                      c.reduction = parse_reduction(reduction, "nll_loss");
+                      c.x = xc.raw_data();
+                      c.target = static_cast<const int64_t*>(tc.raw_data());
+                      c.loss = loss.raw_data();
+                      nll_loss_cpu(c);
+                    }},
+    .saves = "target",
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
+          const Tensor& g = b.gy();
+          b.set(0, nll_slopes(target, x.shape()[1], ignore_index, reduction, g) * (reduction == "none" ? g.unsqueeze(1) : g));
+        },
+    .autocast = Autocast::full,
+    .cost =
+        [](const Tensor& x, const Tensor& target, int64_t, const std::string&) {
+          return Cost{1.0 * target.numel(), static_cast<double>(target.nbytes() + target.numel() * size_of(x.dtype()))};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 7}), s.integers({4}, 0, 7));
+          s.add(s.tensor({6, 3}), s.integers({6}, 0, 3), 1, "none").named("ignored rows");
+          s.add(s.tensor({6, 3}), s.integers({6}, 0, 3), 1, "sum");
+          s.invalid<IndexError>("not one of", s.tensor({2, 3}), s.integers({2}, 3, 4));
+          s.invalid<ShapeError>("wanted [N, C]", s.tensor({2, 3}), s.integers({3}, 0, 3));
+          s.invalid<DTypeError>("i64", s.tensor({2, 3}), s.tensor({2}, DType::f32));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
+          const std::vector<double> v = x.to_vector<double>();
+          const std::vector<int64_t> t = target.to_vector<int64_t>();
+          std::vector<double> loss(t.size());
+          double total = 0, count = 0;
+          for (size_t i = 0; i < t.size(); ++i) {
+            if (t[i] == ignore_index) continue;
+            total += loss[i] = -v[i * static_cast<size_t>(x.shape()[1]) + static_cast<size_t>(t[i])];
+            count += 1;
+          }
+          if (reduction == "none") return from_span<double>(loss, target.shape());
+          return from_span<double>(std::vector<double>{reduction == "mean" ? total / count : total}, {});
+        },
+}};
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
+  const Tensor loss = nll_loss_op(detail::class_last(x, target, "nll_loss"), target.reshape({target.numel()}), ignore_index, reduction);
+  return reduction == "none" ? loss.reshape(target.shape()) : loss;
+}
+Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction) { return mse_loss_op(x, target, reduction); }
+Tensor l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction) { return l1_loss_op(x, target, reduction); }
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double beta) {
+  return smooth_l1_loss_op(x, target, reduction, beta);
+}
+Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta) {
+  return huber_loss_op(x, target, reduction, delta);
+}
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return bce_with_logits_op(x, target, reduction);
+}
+Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction, bool log_target) {
+  if (reduction != "batchmean") return kl_div_op(x, target, reduction, log_target);
+  check<ShapeError>(x.dim() > 0, "kl_div", "batchmean needs a batch dimension, got ", x);
+  return kl_div_op(x, target, "sum", log_target) * (1.0 / static_cast<double>(x.size(0)));
+}
+
+}  // namespace strata

@@ -1,0 +1,228 @@
+#pragma once
+// What the pooling and resizing records share: windows, checks, and dense references. Included by this folder's .cpp files.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/pool/pool.h"
+#include "strata/ops/pool/pool_kernels.h"
+#include "strata/ops/view/view.h"
+
+namespace strata::pool {
+using cpu::Taps;
+
+// ---- windows of one dimension --------------------------------------------------------------------------------------
+
+// The size formula of pooling; a window must start inside the input or its left padding.
+inline int64_t pooled_size(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode) {
+  const int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
+  if (room < 0) return 0;
+  int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if (ceil_mode && (out - 1) * stride >= in + padding) --out;
+  return out;
+}
+
+// Windows clipped to the input. With `mean` they have weights whose sum is 1, or less where padding counts.
+inline Taps pool_taps(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode, bool mean, bool count_padding) {
+  Taps t;
+  t.inputs = in, t.step = dilation;
+  const int64_t out = pooled_size(in, kernel, stride, padding, dilation, ceil_mode);
+  for (int64_t i = 0; i < out; ++i) {
+    int64_t first = i * stride - padding;
+    const int64_t full = std::min(first + kernel, in + padding) - first;  // of a mean, whose dilation is 1
+    int64_t n = kernel;
+    while (n > 0 && first < 0) first += dilation, --n;
+    while (n > 0 && first + (n - 1) * dilation >= in) --n;
+    t.add(first, n, mean ? 1.0 / static_cast<double>(count_padding ? full : std::max<int64_t>(n, 1)) : 1.0);
+  }
+  return t;
+}
+
+inline Taps adaptive_taps(int64_t in, int64_t out) {
+  Taps t;
+  t.inputs = in;
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t first = i * in / out, last = ((i + 1) * in + out - 1) / out;
+    t.add(first, last - first, 1.0 / static_cast<double>(last - first));
+  }
+  return t;
+}
+
+// ---- shapes --------------------------------------------------------------------------------------------------------
+
+// The last `spatial` sizes; `spatial` is 1 or 2 and x has at least one dimension before them.
+inline Dims spatial_of(std::string_view op, const Tensor& x, int64_t spatial) {
+  check(spatial == 1 || spatial == 2, op, "works on one or two spatial dimensions, got ", spatial);
+  check<ShapeError>(x.dim() > spatial, op, "x needs at least ", spatial + 1, " dimensions, is ", x);
+  Dims d;
+  for (int64_t i = x.dim() - spatial; i < x.dim(); ++i) d.push_back(x.shape()[i]);
+  return d;
+}
+
+inline Shape with_spatial(const Shape& s, const Dims& spatial) {
+  Shape r = s;
+  for (int i = 0; i < spatial.size(); ++i) r[s.size() - spatial.size() + i] = spatial[i];
+  return r;
+}
+
+inline int64_t planes_of(const Tensor& x, int64_t spatial) {
+  int64_t n = 1;
+  for (int64_t i = 0; i < x.dim() - spatial; ++i) n *= x.shape()[i];
+  return n;
+}
+
+inline void check_list(std::string_view op, const Dims& d, int64_t spatial, int64_t least, std::string_view name) {
+  check(d.size() == spatial, op, name, " ", d, " needs ", spatial, " entries");
+  for (int64_t v : d) check(v >= least, op, name, " must be at least ", least, ", got ", d);
+}
+
+inline void check_floating(std::string_view op, const Tensor& x) {
+  check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x);
+}
+
+// Taps of both dimensions from those of one; a single spatial dimension is the second.
+template <class F>
+std::array<Taps, 2> both(int64_t spatial, F&& f) {
+  std::array<Taps, 2> r;
+  r[1] = f(spatial - 1);
+  if (spatial == 2) {
+    r[0] = f(0);
+  } else {
+    r[0].add(0, {1.0});
+  }
+  return r;
+}
+
+// Runs f(dense input, dense result) and copies into a strided result where needed.
+template <class F>
+void dense(Tensor& y, const Tensor& x, F&& f) {
+  const Tensor from = x.contiguous();
+  if (y.is_contiguous()) return f(from, y);
+  Tensor copy = empty(y.meta());
+  f(from, copy);
+  y.copy_(copy);
+}
+
+inline void resample(Tensor& y, const Tensor& x, int64_t spatial, const std::array<Taps, 2>& t) {
+  dense(y, x, [&](const Tensor& from, Tensor& to) {
+    cpu::resample(t[0], t[1], planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+  });
+}
+inline void resample_transposed(Tensor& x, const Tensor& y, int64_t spatial, const std::array<Taps, 2>& t) {
+  dense(x, y, [&](const Tensor& from, Tensor& to) {
+    cpu::resample_transposed(t[0], t[1], planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+  });
+}
+
+inline Cost move_cost(const Tensor& x, const Shape& y, double flops_per_output) {
+  const auto out = static_cast<double>(y.product());
+  return {out * flops_per_output, static_cast<double>(x.nbytes()) + out * static_cast<double>(size_of(x.dtype()))};
+}
+
+inline double window_size(const Dims& kernel) { return static_cast<double>(kernel.product()); }
+
+inline void check_window(std::string_view op, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation) {
+  check_list(op, kernel, kernel.size(), 1, "kernel");
+  check_list(op, stride, kernel.size(), 1, "stride");
+  check_list(op, padding, kernel.size(), 0, "padding");
+  check_list(op, dilation, kernel.size(), 1, "dilation");
+  for (int i = 0; i < kernel.size(); ++i)
+    check(padding[i] <= kernel[i] / 2, op, "padding ", padding, " is more than half the kernel ", kernel);
+}
+
+inline Dims pooled_sizes(std::string_view op, const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                  bool ceil_mode) {
+  Dims out;
+  for (int i = 0; i < in.size(); ++i) {
+    check<ShapeError>(in[i] > 0, op, "the spatial size ", in, " is empty");
+    out.push_back(pooled_size(in[i], kernel[i], stride[i], padding[i], dilation[i], ceil_mode));
+    check<ShapeError>(out[i] > 0, op, "a window of ", kernel, " with dilation ", dilation, " does not fit ", in, " with padding ", padding);
+  }
+  return out;
+}
+
+// ---- reference: the linear maps as dense matrices ------------------------------------------------------------------
+
+// M[out, in] of one dimension from a function weight(output, input).
+template <class F>
+std::vector<double> matrix(int64_t out, int64_t in, F&& weight) {
+  std::vector<double> m;
+  for (int64_t i = 0; i < out; ++i) {
+    for (int64_t j = 0; j < in; ++j) m.push_back(weight(i, j));
+  }
+  return m;
+}
+
+// y = M0 x M1^T in every plane, or x = M0^T y M1.
+inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::array<std::vector<double>, 2>& m, const std::array<int64_t, 2>& in,
+                   const std::array<int64_t, 2>& out, bool transposed) {
+  const Tensor from = given.contiguous(), to = empty(like(given).with_shape(result));
+  const int64_t in_plane = in[0] * in[1], out_plane = out[0] * out[1];
+  const int64_t planes = result.product() / std::max<int64_t>(1, transposed ? in_plane : out_plane);
+  std::fill_n(to.data<double>(), to.numel(), 0.0);
+  for (int64_t p = 0; p < planes; ++p) {
+    for (int64_t o = 0; o < out_plane; ++o) {
+      for (int64_t i = 0; i < in_plane; ++i) {
+        const double weight = m[0][o / out[1] * in[0] + i / in[1]] * m[1][o % out[1] * in[1] + i % in[1]];
+        if (transposed) {
+          to.data<double>()[p * in_plane + i] += weight * from.data<double>()[p * out_plane + o];
+        } else {
+          to.data<double>()[p * out_plane + o] += weight * from.data<double>()[p * in_plane + i];
+        }
+      }
+    }
+  }
+  return to;
+}
+
+// weight(dimension, output, input) for the last dimensions of sizes `in` and `out`.
+template <class F>
+Tensor reference(const Tensor& given, const Shape& result, const Dims& in, const Dims& out, bool transposed, F&& weight) {
+  const int last = in.size() - 1;
+  std::array<int64_t, 2> i2{1, in[last]}, o2{1, out[last]};
+  std::array<std::vector<double>, 2> m{std::vector<double>{1.0}, matrix(out[last], in[last], [&](int64_t i, int64_t j) { return weight(last, i, j); })};
+  if (last == 1) {
+    i2[0] = in[0], o2[0] = out[0];
+    m[0] = matrix(out[0], in[0], [&](int64_t i, int64_t j) { return weight(0, i, j); });
+  }
+  return apply_dense(given, result, m, i2, o2, transposed);
+}
+
+inline double adaptive_weight(int64_t i, int64_t j, int64_t in, int64_t out) {
+  const auto low = static_cast<int64_t>(std::floor(static_cast<double>(i * in) / static_cast<double>(out)));
+  const auto high = static_cast<int64_t>(std::ceil(static_cast<double>((i + 1) * in) / static_cast<double>(out)));
+  return j >= low && j < high ? 1.0 / static_cast<double>(high - low) : 0;
+}
+
+// Checks of a linear map to or from a spatial size.
+inline TensorMeta to_size(std::string_view op, const Tensor& x, const Dims& size) {
+  check_floating(op, x);
+  for (int64_t v : spatial_of(op, x, size.size())) check<ShapeError>(v > 0, op, "the spatial size of ", x, " is empty");
+  check_list(op, size, size.size(), 1, "size");
+  return like(x).with_shape(with_spatial(x.shape(), size));
+}
+
+// ---- the friendlier forms -------------------------------------------------------------------------------------------
+
+// One entry serves all dimensions.
+inline Dims spread(const Dims& d, int spatial) { return d.size() == 1 ? Dims::filled(spatial, d[0]) : d; }
+
+// n-dimensional input with channels and perhaps a batch before.
+inline void check_rank(std::string_view op, const Tensor& x, int spatial) {
+  check<ShapeError>(x.dim() == spatial + 2 || x.dim() == spatial + 1, op, "x needs ", spatial + 2, " dimensions (", spatial + 1,
+                    " without a batch), is ", x);
+}
+
+inline Dims adaptive_size(std::string_view op, int spatial, const Tensor& x, const Dims& output_size) {
+  check_rank(op, x, spatial);
+  const Dims out = spread(output_size, spatial);
+  check(out.size() == spatial, op, "output_size ", output_size, " needs ", spatial, " entries");
+  return out;
+}
+
+}  // namespace strata::pool
