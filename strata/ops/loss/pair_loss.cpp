@@ -25,12 +25,13 @@ Reduction parse_reduction(std::string_view text, std::string_view op) {
 
 namespace {
 
-// A host tensor of f(x, target) at each element.
+// f(x, target) at each element of the shape that they broadcast to.
 template <class F> Tensor each_pair(const Tensor& x, const Tensor& target, F&& f) {
-  const std::vector<double> a = x.to_vector<double>(), b = target.to_vector<double>();
+  const Shape shape = broadcast_shapes(x.shape(), target.shape(), "loss");
+  const std::vector<double> a = x.expand(shape).to_vector<double>(), b = target.expand(shape).to_vector<double>();
   std::vector<double> r(a.size());
   for (size_t i = 0; i < r.size(); ++i) r[i] = f(a[i], b[i]);
-  return from_span<double>(r, x.shape());
+  return from_span<double>(r, shape);
 }
 
 // What each pair's gradient is multiplied by: the gradient of the loss, over the divisor for the mean.
@@ -139,7 +140,7 @@ Tensor pair_reference(const Tensor& x, const Tensor& target, const std::string& 
   if (reduction == "none") return each;
   double total = 0;
   for (double v : each.to_vector<double>()) total += v;
-  if (reduction == "mean") total /= static_cast<double>(x.numel());
+  if (reduction == "mean") total /= static_cast<double>(each.numel());
   return from_span<double>(std::vector<double>{total}, {});
 }
 

@@ -38,24 +38,33 @@ template <class T, class A, bool kRms> static void row_norm_of(const RowNorm& c)
         acc[0] = acc[1] = acc[2] = acc[3] = V<T>{};
       }
       const V<T> mv = set1(mean);
-      const auto square = [&](V<T> v, V<T> a) {
-        if constexpr (kRms) return fma(v, v, a);
-        const V<T> d = v - mv;
-        return fma(d, d, a);
+      V<T> rest[4] = {};
+      const auto square = [&](V<T> v, int j) {
+        if constexpr (!kRms) {
+          v -= mv;
+          rest[j] += v;
+        }
+        acc[j] = fma(v, v, acc[j]);
       };
       int64_t i = 0;
       for (; i + 4 * W <= n; i += 4 * W)
-        for (int j = 0; j < 4; ++j) acc[j] = square(load(x + i + j * W), acc[j]);
-      for (; i < n; i += W) acc[0] = square(load_upto(x + i, std::min<int64_t>(W, n - i), mean), acc[0]);
-      const R var = reduce_add((acc[0] + acc[1]) + (acc[2] + acc[3])) / static_cast<R>(n);
+        for (int j = 0; j < 4; ++j) square(load(x + i + j * W), j);
+      for (; i < n; i += W) square(load_upto(x + i, std::min<int64_t>(W, n - i), mean), 0);
+      R correction = 0;
+      R var = reduce_add((acc[0] + acc[1]) + (acc[2] + acc[3])) / static_cast<R>(n);
+      if constexpr (!kRms) {
+        // What rounding took from the mean, which matters where it is large beside the deviations.
+        correction = reduce_add((rest[0] + rest[1]) + (rest[2] + rest[3])) / static_cast<R>(n);
+        var = std::max(var - correction * correction, R(0));
+      }
       const R rstd = R(1) / std::sqrt(var + static_cast<R>(c.eps));
-      if (mean_of) mean_of[r] = mean;
+      if (mean_of) mean_of[r] = mean + correction;
       if (rstd_of) rstd_of[r] = rstd;
-      const V<T> rv = set1(rstd);
+      const V<T> rv = set1(rstd), shift = set1(-correction * rstd);
       T* y = y0 + r * n;
       const auto value = [&](int64_t at, int64_t k) {
         V<T> v = load_upto(x + at, k, 0);
-        v = kRms ? v * rv : (v - mv) * rv;
+        v = kRms ? v * rv : fma(v - mv, rv, shift);
         if (w && b) return fma(v, load_affine<A, T>(w, at, k), load_affine<A, T>(b, at, k));
         if (w) v *= load_affine<A, T>(w, at, k);
         if (b) v += load_affine<A, T>(b, at, k);

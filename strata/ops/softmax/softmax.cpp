@@ -65,12 +65,16 @@ void forward_samples(Samples& s) {
   if (s.benchmarking()) s.bench(s.tensor({4096, 8192}), -1);
 }
 
-void backward_samples(Samples& s) {
-  s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.05, 0.4), -1);
-  s.add(s.tensor({2, 3, 40}), s.uniform({2, 3, 40}, 0.05, 0.4), 1);
-  s.add(s.tensor({2, 70}), s.uniform({2, 70}, -4, -0.1), 1);
+// The result that the gradient is computed from: probabilities, or their logarithms.
+template <bool kLog> void backward_samples(Samples& s) {
+  const auto y = [&](const Shape& shape) { return kLog ? s.uniform(shape, -4, -0.1) : s.uniform(shape, 0.01, 0.2); };
+  s.add(s.tensor({3, 5}), y({3, 5}), -1);
+  s.add(s.tensor({2, 3, 40}), y({2, 3, 40}), 1).named("middle dim");
+  s.add(s.tensor({2, 70}), y({2, 70}), 1).named("longer than a vector");
+  s.add(s.tensor({0, 4}), y({0, 4}), 1).named("no rows");
   s.invalid<ShapeError>("gy is", s.tensor({2, 3}), s.tensor({3, 2}), 1);
-  if (s.benchmarking()) s.bench(s.tensor({4096, 8192}), s.uniform({4096, 8192}, 0, 1), -1);
+  s.invalid<IndexError>("out of range", s.tensor({2, 3}), s.tensor({2, 3}), 2);
+  if (s.benchmarking()) s.bench(s.tensor({4096, 8192}), y({4096, 8192}), -1);
 }
 
 Tensor sum_along(const Tensor& x, int64_t dim) { return x.dim() == 0 ? x : sum(x, Dims{dim}, true); }
@@ -121,7 +125,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
           if (b.needs(1)) b.set(1, add(g * add(gy, sum_along(gy * y, dim), -1), sum_along(g * y, dim) * gy, -1));
         },
     .cost = backward_cost,
-    .samples = backward_samples,
+    .samples = backward_samples<false>,
     .reference = reference_backward<false>,
 }};
 
@@ -140,7 +144,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{
           if (b.needs(1)) b.set(1, -(g * p * sum_along(gy, dim)));
         },
     .cost = backward_cost,
-    .samples = backward_samples,
+    .samples = backward_samples<true>,
     .reference = reference_backward<true>,
 }};
 

@@ -1,0 +1,14 @@
+#pragma once
+// Dropout on raw memory.
+
+#include <cstdint>
+
+#include "strata/core/dtype.h"
+#include "strata/core/rng.h"
+
+namespace strata {
+
+/// y[i] = x[i] * scale where number i of the key's stream is not below p, else 0; contiguous.
+void dropout_cpu(DType t, const void* x, void* y, int64_t n, float p, double scale, RngKey key);
+
+}  // namespace strata
