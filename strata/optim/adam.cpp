@@ -1,0 +1,56 @@
+#include "strata/optim/adam.h"
+
+#include <cmath>
+
+#include "strata/core/error.h"
+#include "strata/optim/kernels.h"
+
+namespace strata::optim {
+
+void AdamOptions::validate() const {
+  check(lr >= 0, "Adam", "lr must not be negative, got ", lr);
+  check(beta1 >= 0 && beta1 < 1, "Adam", "beta1 lies in [0, 1), got ", beta1);
+  check(beta2 >= 0 && beta2 < 1, "Adam", "beta2 lies in [0, 1), got ", beta2);
+  check(eps >= 0, "Adam", "eps must not be negative, got ", eps);
+  check(weight_decay >= 0, "Adam", "weight_decay must not be negative, got ", weight_decay);
+}
+
+void set_adam_constants(Slab& s, const AdamOptions& o, double lr, bool decoupled, int64_t step, double grad_scale) {
+  const double t = static_cast<double>(step);
+  s.k[0] = grad_scale;
+  s.k[1] = o.beta1;
+  s.k[2] = 1 - o.beta1;
+  s.k[3] = o.beta2;
+  s.k[4] = 1 - o.beta2;
+  s.k[5] = lr / (1 - std::pow(o.beta1, t));
+  s.k[6] = 1 / std::sqrt(1 - std::pow(o.beta2, t));
+  s.k[7] = o.eps;
+  s.k[8] = decoupled ? 1 - lr * o.weight_decay : 1;
+  s.k[9] = decoupled ? 0 : o.weight_decay;
+}
+
+std::vector<Optimizer::StateSpec> Adam::state_spec(const Param& p) const {
+  return {{"step", {}, DType::i64}, {"exp_avg", p.tensor.shape(), p.tensor.dtype()}, {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
+}
+std::vector<Optimizer::StateSpec> AdamW::state_spec(const Param& p) const {
+  return {{"step", {}, DType::i64}, {"exp_avg", p.tensor.shape(), p.tensor.dtype()}, {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
+}
+
+void Adam::update(const std::vector<Param*>& active, double grad_scale) {
+  std::vector<Slab> slabs;
+  for (Param* p : active) {
+    slabs.push_back(slab_of(*p, 1));
+    set_adam_constants(slabs.back(), options_of(*p), lr(p->group), false, step_count(*p), grad_scale);
+  }
+  run_rule(Rule::adam, slabs);
+}
+void AdamW::update(const std::vector<Param*>& active, double grad_scale) {
+  std::vector<Slab> slabs;
+  for (Param* p : active) {
+    slabs.push_back(slab_of(*p, 1));
+    set_adam_constants(slabs.back(), options_of(*p), lr(p->group), true, step_count(*p), grad_scale);
+  }
+  run_rule(Rule::adam, slabs);
+}
+
+}  // namespace strata::optim

@@ -1,0 +1,41 @@
+#pragma once
+// The fused update loops behind the optimizers: lists of tensors, cut into chunks of one size that threads share.
+
+#include <cstdint>
+#include <span>
+
+#include "strata/core/dtype.h"
+#include "strata/core/tensor.h"
+
+namespace strata::optim {
+
+/// One tensor of a multi-tensor loop. `state` and `grad` have as many elements as `param`.
+struct Slab {
+  void* param = nullptr;
+  void* grad = nullptr;
+  void* state[2] = {};
+  int64_t numel = 0;
+  DType dtype = DType::f32;       ///< of param and state: f32 or f64
+  DType grad_dtype = DType::f32;  ///< the same, or bf16 beside f32
+  double k[10] = {};              ///< the rule's constants for this tensor
+};
+
+/// What is done to each element; `k` names the constants, in order. g is grad * k[0].
+enum class Rule : uint8_t {
+  adam,          ///< k: scale beta1 1-beta1 beta2 1-beta2 step_size 1/sqrt(correction2) eps decay l2
+  lion,          ///< k: scale beta1 1-beta1 beta2 1-beta2 lr decay
+  sgd,           ///< k: scale lr l2
+  sgd_momentum,  ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
+  scale_grad,    ///< k: scale
+  clamp_grad,    ///< k: - limit
+};
+void run_rule(Rule rule, std::span<const Slab> slabs);
+
+/// The sum of the squares of all gradients, in f64; the same for any number of threads.
+double sum_of_squares(std::span<const Slab> slabs);
+
+struct AdamOptions;
+/// The constants of Rule::adam for update number `step` (from 1); Muon uses them too.
+void set_adam_constants(Slab& s, const AdamOptions& o, double lr, bool decoupled, int64_t step, double grad_scale);
+
+}  // namespace strata::optim

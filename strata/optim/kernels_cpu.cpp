@@ -1,0 +1,281 @@
+#include "strata/optim/kernels.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "strata/core/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "strata/optim/kernels_cpu.cpp"
+// The baseline, AVX2 and AVX-512 are enough for element-by-element arithmetic that memory bounds.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (~(HWY_BASELINE_TARGETS | HWY_AVX2 | HWY_AVX3))
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::optim {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Vec = hn::Vec<hn::ScalableTag<T>>;
+
+template <class T>
+HWY_INLINE Vec<T> load_grad(hn::ScalableTag<T> d, const T* p) {
+  return hn::LoadU(d, p);
+}
+HWY_INLINE Vec<float> load_grad(hn::ScalableTag<float> d, const BFloat16* p) {
+  const hn::RebindToUnsigned<hn::ScalableTag<float>> du;
+  const hn::Rebind<uint16_t, decltype(du)> dh;
+  const auto half = hn::LoadU(dh, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
+}
+
+// Each rule changes param and states of one vector of elements.
+template <class T>
+struct AdamRule {
+  static constexpr int states = 2;
+  using V = Vec<T>;
+  V beta1, rest1, beta2, rest2, step_size, correction, eps, decay, l2;
+  template <class D>
+  AdamRule(D d, const double* k) {
+    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
+    beta1 = c(1), rest1 = c(2), beta2 = c(3), rest2 = c(4), step_size = c(5);
+    correction = c(6), eps = c(7), decay = c(8), l2 = c(9);
+  }
+  HWY_INLINE void operator()(V& p, V g, V& m, V& v) const {
+    g = hn::MulAdd(l2, p, g);
+    m = hn::MulAdd(beta1, m, hn::Mul(rest1, g));
+    v = hn::MulAdd(beta2, v, hn::Mul(rest2, hn::Mul(g, g)));
+    const V denominator = hn::MulAdd(hn::Sqrt(v), correction, eps);
+    p = hn::NegMulAdd(step_size, hn::Div(m, denominator), hn::Mul(p, decay));
+  }
+};
+
+template <class T>
+struct LionRule {
+  static constexpr int states = 1;
+  using V = Vec<T>;
+  V beta1, rest1, beta2, rest2, lr, decay;
+  template <class D>
+  LionRule(D d, const double* k) {
+    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
+    beta1 = c(1), rest1 = c(2), beta2 = c(3), rest2 = c(4), lr = c(5), decay = c(6);
+  }
+  HWY_INLINE void operator()(V& p, V g, V& m, V&) const {
+    const V c = hn::MulAdd(beta1, m, hn::Mul(rest1, g));
+    const V sign = hn::IfThenElse(hn::Eq(c, hn::Zero(hn::ScalableTag<T>())), c, hn::CopySign(lr, c));
+    p = hn::Sub(hn::Mul(p, decay), sign);
+    m = hn::MulAdd(beta2, m, hn::Mul(rest2, g));
+  }
+};
+
+template <class T>
+struct SgdRule {
+  static constexpr int states = 0;
+  using V = Vec<T>;
+  V lr, l2;
+  template <class D>
+  SgdRule(D d, const double* k) : lr(hn::Set(d, static_cast<T>(k[1]))), l2(hn::Set(d, static_cast<T>(k[2]))) {}
+  HWY_INLINE void operator()(V& p, V g, V&, V&) const { p = hn::NegMulAdd(lr, hn::MulAdd(l2, p, g), p); }
+};
+
+template <class T>
+struct SgdMomentumRule {
+  static constexpr int states = 1;
+  using V = Vec<T>;
+  V lr, l2, momentum, keep;
+  bool nesterov;
+  template <class D>
+  SgdMomentumRule(D d, const double* k) : nesterov(k[5] != 0) {
+    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
+    lr = c(1), l2 = c(2), momentum = c(3), keep = c(4);
+  }
+  HWY_INLINE void operator()(V& p, V g, V& b, V&) const {
+    g = hn::MulAdd(l2, p, g);
+    b = hn::MulAdd(momentum, b, hn::Mul(keep, g));
+    p = hn::NegMulAdd(lr, nesterov ? hn::MulAdd(momentum, b, g) : b, p);
+  }
+};
+
+template <class R, class T, class G>
+void update(const Slab& s, int64_t begin, int64_t end) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const R rule(d, s.k);
+  const Vec<T> scale = hn::Set(d, static_cast<T>(s.k[0]));
+  const auto one = [&](T* HWY_RESTRICT p, const G* HWY_RESTRICT g, T* HWY_RESTRICT a, T* HWY_RESTRICT b) HWY_ATTR {
+    Vec<T> vp = hn::LoadU(d, p), va = hn::Zero(d), vb = hn::Zero(d);
+    if constexpr (R::states > 0) va = hn::LoadU(d, a);
+    if constexpr (R::states > 1) vb = hn::LoadU(d, b);
+    rule(vp, hn::Mul(load_grad(d, g), scale), va, vb);
+    hn::StoreU(vp, d, p);
+    if constexpr (R::states > 0) hn::StoreU(va, d, a);
+    if constexpr (R::states > 1) hn::StoreU(vb, d, b);
+  };
+  T* p = static_cast<T*>(s.param);
+  const G* g = static_cast<const G*>(s.grad);
+  T* a = static_cast<T*>(s.state[0]);
+  T* b = static_cast<T*>(s.state[1]);
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) one(p + i, g + i, a + i, b + i);
+  if (i == end) return;
+  // The last few elements go through buffers of one vector, so that they see the same arithmetic.
+  const size_t n = static_cast<size_t>(end - i);
+  T tp[HWY_MAX_BYTES / sizeof(T)] = {}, ta[HWY_MAX_BYTES / sizeof(T)] = {}, tb[HWY_MAX_BYTES / sizeof(T)] = {};
+  G tg[HWY_MAX_BYTES / sizeof(T)] = {};
+  std::copy_n(p + i, n, tp);
+  std::copy_n(g + i, n, tg);
+  if (R::states > 0) std::copy_n(a + i, n, ta);
+  if (R::states > 1) std::copy_n(b + i, n, tb);
+  one(tp, tg, ta, tb);
+  std::copy_n(tp, n, p + i);
+  if (R::states > 0) std::copy_n(ta, n, a + i);
+  if (R::states > 1) std::copy_n(tb, n, b + i);
+}
+
+template <template <class> class R>
+void update_any(const Slab& s, int64_t begin, int64_t end) {
+  if (s.dtype == DType::f64) return update<R<double>, double, double>(s, begin, end);
+  if (s.grad_dtype == DType::bf16) return update<R<float>, float, BFloat16>(s, begin, end);
+  update<R<float>, float, float>(s, begin, end);
+}
+
+template <class T>
+void change_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  T* g = static_cast<T*>(s.grad);
+  const T factor = static_cast<T>(s.k[0]), limit = static_cast<T>(s.k[1]);
+  int64_t i = begin;
+  if (rule == Rule::scale_grad) {
+    for (; i + lanes <= end; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, g + i), hn::Set(d, factor)), d, g + i);
+    for (; i < end; ++i) g[i] *= factor;
+  } else {
+    // Comparisons rather than Min and Max: a NaN stays one.
+    const auto high = hn::Set(d, limit), low = hn::Set(d, -limit);
+    for (; i + lanes <= end; i += lanes) {
+      auto v = hn::LoadU(d, g + i);
+      v = hn::IfThenElse(hn::Gt(v, high), high, v);
+      hn::StoreU(hn::IfThenElse(hn::Lt(v, low), low, v), d, g + i);
+    }
+    for (; i < end; ++i) g[i] = g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];
+  }
+}
+
+void change_bf16_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
+  BFloat16* g = static_cast<BFloat16*>(s.grad);
+  const float factor = static_cast<float>(s.k[0]), limit = static_cast<float>(s.k[1]);
+  for (int64_t i = begin; i < end; ++i) {
+    const float v = g[i];
+    g[i] = BFloat16(rule == Rule::scale_grad ? v * factor : v > limit ? limit : v < -limit ? -limit : v);
+  }
+}
+
+void run(Rule rule, const Slab& s, int64_t begin, int64_t end) {
+  switch (rule) {
+    case Rule::adam: return update_any<AdamRule>(s, begin, end);
+    case Rule::lion: return update_any<LionRule>(s, begin, end);
+    case Rule::sgd: return update_any<SgdRule>(s, begin, end);
+    case Rule::sgd_momentum: return update_any<SgdMomentumRule>(s, begin, end);
+    case Rule::scale_grad:
+    case Rule::clamp_grad:
+      if (s.grad_dtype == DType::bf16) return change_bf16_grad(rule, s, begin, end);
+      if (s.grad_dtype == DType::f64) return change_grad<double>(rule, s, begin, end);
+      return change_grad<float>(rule, s, begin, end);
+  }
+}
+
+template <class G>
+double squares_f32(const G* g, int64_t n) {
+  double sum = 0;
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<float> d;
+  const hn::Repartition<double, decltype(d)> dd;
+  const hn::Rebind<float, decltype(dd)> half;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(dd), b = hn::Zero(dd);
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = load_grad(d, g + i);
+    const auto low = hn::PromoteTo(dd, hn::LowerHalf(half, v)), high = hn::PromoteTo(dd, hn::UpperHalf(half, v));
+    a = hn::MulAdd(low, low, a);
+    b = hn::MulAdd(high, high, b);
+  }
+  double parts[HWY_MAX_BYTES / sizeof(double)] = {};
+  hn::StoreU(hn::Add(a, b), dd, parts);
+  for (double part : parts) sum += part;
+#endif
+  for (; i < n; ++i) {
+    const double v = static_cast<float>(g[i]);
+    sum += v * v;
+  }
+  return sum;
+}
+
+double squares(const Slab& s, int64_t begin, int64_t end) {
+  if (s.grad_dtype == DType::f32) return squares_f32(static_cast<const float*>(s.grad) + begin, end - begin);
+  if (s.grad_dtype == DType::bf16) return squares_f32(static_cast<const BFloat16*>(s.grad) + begin, end - begin);
+  const double* g = static_cast<const double*>(s.grad);
+  double sum = 0;
+  for (int64_t i = begin; i < end; ++i) sum += g[i] * g[i];
+  return sum;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace strata::optim
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata::optim {
+HWY_EXPORT(run);
+HWY_EXPORT(squares);
+
+namespace {
+
+constexpr int64_t kChunk = 16384;
+
+struct Chunk {
+  uint32_t slab;
+  int64_t begin;
+};
+
+// Pieces of equal size over all tensors, so that many small ones and one large one both keep every thread busy.
+std::vector<Chunk> chunks_of(std::span<const Slab> slabs) {
+  std::vector<Chunk> chunks;
+  for (size_t i = 0; i < slabs.size(); ++i)
+    for (int64_t b = 0; b < slabs[i].numel; b += kChunk) chunks.push_back({static_cast<uint32_t>(i), b});
+  return chunks;
+}
+
+}  // namespace
+
+void run_rule(Rule rule, std::span<const Slab> slabs) {
+  const std::vector<Chunk> chunks = chunks_of(slabs);
+  parallel_for(0, static_cast<int64_t>(chunks.size()), 2, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Chunk c = chunks[static_cast<size_t>(i)];
+      const Slab& s = slabs[c.slab];
+      HWY_DYNAMIC_DISPATCH(run)(rule, s, c.begin, std::min(c.begin + kChunk, s.numel));
+    }
+  });
+}
+
+double sum_of_squares(std::span<const Slab> slabs) {
+  const std::vector<Chunk> chunks = chunks_of(slabs);
+  std::vector<double> parts(chunks.size());
+  parallel_for(0, static_cast<int64_t>(chunks.size()), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Chunk c = chunks[static_cast<size_t>(i)];
+      const Slab& s = slabs[c.slab];
+      parts[static_cast<size_t>(i)] = HWY_DYNAMIC_DISPATCH(squares)(s, c.begin, std::min(c.begin + kChunk, s.numel));
+    }
+  });
+  double sum = 0;
+  for (double p : parts) sum += p;
+  return sum;
+}
+
+}  // namespace strata::optim
+#endif

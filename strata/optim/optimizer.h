@@ -1,0 +1,143 @@
+#pragma once
+// What all optimizers have in common: named parameters in groups, state as tensors, the step, gradient clipping.
+// Parameters are f32 (or f64); a bf16 gradient of an f32 parameter is widened on the way. Updates are fused: one pass
+// over parameter, gradient and state, on all threads, with the same result for any number of them.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "strata/core/tensor.h"
+
+namespace strata::optim {
+
+struct Slab;
+
+/// Parameters with their names, as nn::Module::named_parameters() gives them.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+/// Tensors by name; what a safetensors file holds.
+using StateDict = std::map<std::string, Tensor>;
+
+/// Parameters that share their options. Each group has a learning rate of its own: options.lr * lr_scale.
+template <class Options>
+struct ParamGroup {
+  NamedTensors params;
+  Options options = {};
+  double lr_scale = 1;  ///< stays when set_lr() changes options.lr
+};
+
+/// The same tensors under the names "0", "1", ...
+NamedTensors number_params(const TensorList& params);
+
+/// Matrices and larger in the first list, vectors and scalars (norms, biases) in the second: the usual split for
+/// weight decay.
+std::pair<NamedTensors, NamedTensors> split_by_rank(const NamedTensors& params);
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+
+  /// Updates every parameter that has a gradient, by its gradient times `grad_scale`; the others stay as they are.
+  /// Throws DTypeError or ShapeError when a gradient does not fit its parameter.
+  void step(double grad_scale = 1);
+  /// Scales the gradients so that their joint 2-norm is at most `max_norm`, and steps: clip_grad_norm() and step() with
+  /// the scaling folded into the update, the gradients themselves unchanged. Returns the norm before; when that is not
+  /// finite, nothing is updated.
+  double step_clipped(double max_norm);
+  /// Drops the gradients, or (with set_to_none false) fills them with zeros.
+  void zero_grad(bool set_to_none = true);
+
+  /// State by "<parameter>.<state>", e.g. "blocks.0.weight.exp_avg"; tensors that share the optimizer's storage.
+  /// Parameters that have not been updated yet have none. Learning rates and other options are not part of it.
+  StateDict state_dict() const;
+  /// Copies the state of a state_dict() of an optimizer of the same kind over parameters of the same names. Throws
+  /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed.
+  void load_state_dict(const StateDict& state);
+
+  /// Sets the learning rate of every group to lr * lr_scale.
+  virtual void set_lr(double lr) = 0;
+  virtual double lr(size_t group = 0) const = 0;
+  virtual size_t num_groups() const = 0;
+  /// "adamw", for error texts and reports.
+  std::string_view name() const { return name_; }
+  /// All parameters, group after group.
+  NamedTensors params() const;
+
+ protected:
+  struct StateSpec {
+    std::string_view key;
+    Shape shape;
+    DType dtype;
+  };
+  struct Param {
+    std::string name;
+    Tensor tensor;
+    size_t group = 0;
+    std::vector<Tensor> state;  ///< in the order of state_spec(); empty before the first update
+    Tensor grad;                ///< during step(): row-major, of the parameter's dtype, or bf16
+    bool first = false;         ///< during step(): the state has just been made
+  };
+
+  explicit Optimizer(std::string_view name) : name_(name) {}
+  /// Throws unless the tensors are distinct row-major f32 or f64 leaves with distinct names.
+  void add_params(const NamedTensors& params, size_t group);
+  /// The tensors that the rule keeps for `p`. A state named "step" of shape [] is an i64 count that step() advances.
+  virtual std::vector<StateSpec> state_spec(const Param& p) const = 0;
+  /// Updates `active`, whose gradients are defined and whose state exists.
+  virtual void update(const std::vector<Param*>& active, double grad_scale) = 0;
+  /// The number of updates of `p`, this one included.
+  static int64_t step_count(const Param& p) { return *p.state[0].data<int64_t>(); }
+  /// `p` for the fused loops, its states from `first_state` on.
+  static Slab slab_of(const Param& p, size_t first_state = 0);
+
+ private:
+  std::string_view name_;
+  std::vector<Param> params_;
+};
+
+/// An optimizer whose groups have `Options`, which must have a member `double lr` and validate().
+template <class Options>
+class OptimizerOf : public Optimizer {
+ public:
+  using Group = ParamGroup<Options>;
+
+  void set_lr(double lr) override {
+    for (Settings& g : groups_) g.options.lr = lr;
+  }
+  double lr(size_t group = 0) const override { return groups_.at(group).options.lr * groups_.at(group).lr_scale; }
+  size_t num_groups() const override { return groups_.size(); }
+  /// The options of a group; they may be changed between steps.
+  Options& options(size_t group = 0) { return groups_.at(group).options; }
+  const Options& options(size_t group = 0) const { return groups_.at(group).options; }
+
+ protected:
+  OptimizerOf(std::string_view name, const std::vector<Group>& groups) : Optimizer(name) {
+    for (const Group& g : groups) {
+      g.options.validate();
+      groups_.push_back({g.options, g.lr_scale});
+      add_params(g.params, groups_.size() - 1);
+    }
+  }
+  const Options& options_of(const Param& p) const { return groups_[p.group].options; }
+
+ private:
+  struct Settings {
+    Options options;
+    double lr_scale;
+  };
+  std::vector<Settings> groups_;
+};
+
+/// The 2-norm of all gradients of `params` together (0 when there is none), summed in f64 and in an order that does not
+/// depend on the number of threads.
+double grad_norm(const TensorList& params);
+/// Scales the gradients of `params` in place so that their joint 2-norm is at most `max_norm`; returns the norm before.
+/// A norm that is not finite leaves them unchanged (PyTorch makes them NaN).
+double clip_grad_norm(const TensorList& params, double max_norm);
+/// Clamps every element of the gradients of `params` to [-max, max], in place.
+void clip_grad_value(const TensorList& params, double max);
+
+}  // namespace strata::optim

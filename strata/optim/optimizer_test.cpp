@@ -1,0 +1,324 @@
+// Each optimizer against a plain double-precision version of its published formula, and what all have in common.
+#include "strata/optim/optimizer.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/parallel.h"
+#include "strata/core/samples.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/optim/adam.h"
+#include "strata/optim/sgd.h"
+
+namespace strata::optim {
+namespace {
+
+using Doubles = std::vector<double>;
+
+Doubles values(const Tensor& t) {
+  const Tensor d = contiguous(to(t.detach(), DType::f64));
+  return Doubles(d.data<double>(), d.data<double>() + d.numel());
+}
+Tensor leaf(const Tensor& t) {
+  Tensor p = clone(t.detach());
+  p.set_requires_grad();
+  return p;
+}
+
+// Steps an optimizer over one parameter of 37 elements (no multiple of a vector) 20 times with random gradients, beside
+// `formula(p, g, t)`, and compares.
+template <class O, class F>
+void compare(O& opt, Tensor& p, F&& formula, DType grad_dtype = DType::f32, double tolerance = 2e-6) {
+  Samples random(DType::f32, 7);
+  Doubles want = values(p);
+  for (int t = 1; t <= 20; ++t) {
+    const Tensor g = to(random.tensor(p.shape()), grad_dtype);
+    p.set_grad(g);
+    opt.step();
+    formula(want, values(g), t);
+  }
+  const Doubles got = values(p);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << i;
+}
+
+Tensor start(DType dtype = DType::f32) { return leaf(Samples(DType::f32, 3).uniform({37}, -1, 1, dtype)); }
+
+void adam_formula(Doubles& p, const Doubles& g, int t, const AdamOptions& o, bool decoupled, Doubles& m, Doubles& v) {
+  m.resize(p.size());
+  v.resize(p.size());
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double grad = g[i] + (decoupled ? 0 : o.weight_decay * p[i]);
+    if (decoupled) p[i] -= o.lr * o.weight_decay * p[i];
+    m[i] = o.beta1 * m[i] + (1 - o.beta1) * grad;
+    v[i] = o.beta2 * v[i] + (1 - o.beta2) * grad * grad;
+    const double mhat = m[i] / (1 - std::pow(o.beta1, t)), vhat = v[i] / (1 - std::pow(o.beta2, t));
+    p[i] -= o.lr * mhat / (std::sqrt(vhat) + o.eps);
+  }
+}
+
+TEST(Adam, FollowsThePaper) {
+  const AdamOptions o{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
+  Tensor p = start();
+  Adam opt(TensorList{p}, o);
+  Doubles m, v;
+  compare(opt, p, [&](Doubles& x, const Doubles& g, int t) { adam_formula(x, g, t, o, false, m, v); });
+}
+
+TEST(AdamW, FollowsThePaper) {
+  const AdamWOptions o(0.05, 0.9, 0.99, 1e-8, 0.2);
+  for (DType grad : {DType::f32, DType::bf16}) {
+    Tensor p = start();
+    AdamW opt(TensorList{p}, o);
+    Doubles m, v;
+    compare(opt, p, [&](Doubles& x, const Doubles& g, int t) { adam_formula(x, g, t, o, true, m, v); }, grad);
+  }
+}
+
+TEST(AdamW, DoublePrecisionParameters) {
+  const AdamWOptions o(0.05);
+  Tensor p = start(DType::f64);
+  AdamW opt(TensorList{p}, o);
+  Doubles m, v;
+  compare(opt, p, [&](Doubles& x, const Doubles& g, int t) { adam_formula(x, g, t, o, true, m, v); }, DType::f64, 1e-13);
+}
+
+TEST(SGD, PlainWithWeightDecay) {
+  Tensor p = start();
+  SGD opt(TensorList{p}, {.lr = 0.1, .weight_decay = 0.3});
+  compare(opt, p, [](Doubles& x, const Doubles& g, int) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] -= 0.1 * (g[i] + 0.3 * x[i]);
+  });
+}
+
+TEST(SGD, MomentumWithDampening) {
+  Tensor p = start();
+  SGD opt(TensorList{p}, {.lr = 0.1, .momentum = 0.9, .dampening = 0.25, .weight_decay = 0.01});
+  Doubles b(37);
+  compare(opt, p, [&](Doubles& x, const Doubles& g, int t) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double d = g[i] + 0.01 * x[i];
+      b[i] = t == 1 ? d : 0.9 * b[i] + 0.75 * d;
+      x[i] -= 0.1 * b[i];
+    }
+  });
+}
+
+TEST(SGD, Nesterov) {
+  Tensor p = start();
+  SGD opt(TensorList{p}, {.lr = 0.1, .momentum = 0.9, .nesterov = true});
+  Doubles b(37);
+  compare(opt, p, [&](Doubles& x, const Doubles& g, int) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      b[i] = 0.9 * b[i] + g[i];
+      x[i] -= 0.1 * (g[i] + 0.9 * b[i]);
+    }
+  });
+  EXPECT_THROW(SGD(TensorList{leaf(ones({2}))}, {.nesterov = true}), ValueError);
+}
+
+TEST(Optimizer, GroupsHaveTheirOwnOptions) {
+  Tensor w = leaf(ones({4, 3})), b = leaf(ones({3})), unused = leaf(ones({5}));
+  const auto [matrices, vectors] = split_by_rank({{"w", w}, {"b", b}, {"unused", unused}});
+  ASSERT_EQ(matrices.size(), 1u);
+  AdamW opt({{matrices, AdamWOptions(0.1, 0.9, 0.999, 1e-8, 0.5)}, {vectors, AdamWOptions(0.1, 0.9, 0.999, 1e-8, 0), 2.0}});
+  w.set_grad(zeros({4, 3}));
+  b.set_grad(zeros({3}));
+  opt.step();
+  EXPECT_FLOAT_EQ(w.data<float>()[5], 0.95f);  // decay alone
+  EXPECT_FLOAT_EQ(b.data<float>()[1], 1.0f);
+  EXPECT_FLOAT_EQ(unused.data<float>()[0], 1.0f);
+  opt.set_lr(0.01);
+  EXPECT_DOUBLE_EQ(opt.lr(0), 0.01);
+  EXPECT_DOUBLE_EQ(opt.lr(1), 0.02);
+  EXPECT_FALSE(opt.state_dict().contains("unused.exp_avg"));  // no gradient yet, no state
+  EXPECT_EQ(opt.params().size(), 3u);
+}
+
+TEST(Optimizer, StateRoundTripIsBitwise) {
+  Samples random(DType::f32, 11);
+  Tensor a = leaf(random.tensor({33})), b = leaf(random.tensor({4, 5}));
+  AdamW first({{"a", a}, {"b", b}}, AdamWOptions(0.02));
+  const auto step = [](AdamW& o, Tensor& x, Tensor& y, uint64_t seed) {
+    Samples r(DType::f32, seed);
+    x.set_grad(r.tensor(x.shape()));
+    y.set_grad(r.tensor(y.shape()));
+    o.step();
+  };
+  for (uint64_t s = 0; s < 5; ++s) step(first, a, b, s);
+  Tensor a2 = leaf(a), b2 = leaf(b);
+  AdamW second({{"a", a2}, {"b", b2}}, AdamWOptions(0.02));
+  second.load_state_dict(first.state_dict());
+  const StateDict state = second.state_dict();
+  EXPECT_EQ(state.size(), 6u);
+  EXPECT_EQ(state.at("a.step").item<int64_t>(), 5);
+  for (uint64_t s = 5; s < 9; ++s) {
+    step(first, a, b, s);
+    step(second, a2, b2, s);
+  }
+  EXPECT_EQ(std::memcmp(a.raw_data(), a2.raw_data(), static_cast<size_t>(a.nbytes())), 0);
+  EXPECT_EQ(std::memcmp(b.raw_data(), b2.raw_data(), static_cast<size_t>(b.nbytes())), 0);
+}
+
+TEST(Optimizer, BadStateIsRefusedAndChangesNothing) {
+  Tensor p = leaf(ones({4}));
+  AdamW opt({{"p", p}});
+  p.set_grad(ones({4}));
+  opt.step();
+  const StateDict good = opt.state_dict();
+  StateDict missing = good, unknown = good, shape = good, dtype = good;
+  missing.erase("p.exp_avg");
+  unknown.emplace("q.exp_avg", ones({4}));
+  shape["p.exp_avg"] = ones({5});
+  dtype["p.step"] = zeros({}, DType::f32);
+  EXPECT_THROW(opt.load_state_dict(missing), ValueError);
+  EXPECT_THROW(opt.load_state_dict(unknown), ValueError);
+  EXPECT_THROW(opt.load_state_dict(shape), ShapeError);
+  EXPECT_THROW(opt.load_state_dict(dtype), DTypeError);
+  EXPECT_EQ(opt.state_dict().at("p.step").item<int64_t>(), 1);
+  opt.load_state_dict({});  // that of an optimizer before its first step
+  EXPECT_TRUE(opt.state_dict().empty());
+}
+
+TEST(Optimizer, ZeroGradDropsOrClears) {
+  Tensor p = leaf(ones({4}));
+  SGD opt(TensorList{p});
+  p.set_grad(ones({4}));
+  opt.zero_grad(false);
+  EXPECT_EQ(p.grad().data<float>()[2], 0);
+  opt.zero_grad();
+  EXPECT_FALSE(p.grad().defined());
+  opt.step();  // nothing to do
+  EXPECT_EQ(p.data<float>()[0], 1);
+}
+
+TEST(Optimizer, ThreadCountDoesNotChangeABit) {
+  const int threads = num_threads();
+  std::vector<Doubles> results;
+  Doubles norms;
+  for (int n : {1, 2, 5}) {
+    set_num_threads(n);
+    Samples random(DType::f32, 5);
+    Tensor a = leaf(random.tensor({70'001})), b = leaf(random.tensor({3})), c = leaf(random.tensor({257, 129}));
+    AdamW opt(TensorList{a, b, c});
+    for (int i = 0; i < 3; ++i) {
+      for (Tensor* t : {&a, &b, &c}) t->set_grad(random.tensor(t->shape()));
+      norms.push_back(opt.step_clipped(1.0));
+    }
+    results.push_back(values(a));
+    results.push_back(values(c));
+  }
+  set_num_threads(threads);
+  EXPECT_EQ(results[0], results[2]);
+  EXPECT_EQ(results[0], results[4]);
+  EXPECT_EQ(results[1], results[3]);
+  EXPECT_EQ(norms[0], norms[3]);
+  EXPECT_EQ(norms[1], norms[7]);
+}
+
+TEST(Optimizer, StateIsTaggedAndParametersAreVersioned) {
+  Tensor p = leaf(ones({100'000}));
+  const int64_t before = memory::stats(DeviceType::cpu).live[static_cast<int>(memory::Tag::optimizer)];
+  const uint32_t version = p.version();
+  AdamW opt(TensorList{p});
+  p.set_grad(ones({100'000}));
+  opt.step();
+  const int64_t held = memory::stats(DeviceType::cpu).live[static_cast<int>(memory::Tag::optimizer)] - before;
+  EXPECT_GE(held, 800'000);
+  EXPECT_LE(held, 820'000);
+  EXPECT_GT(p.version(), version);
+}
+
+TEST(Optimizer, MetaParametersOnlyAccountForTheirState) {
+  DeviceScope dry(Device::meta());
+  Tensor p = empty({1 << 20, 1 << 10});
+  p.set_requires_grad();
+  AdamW opt(TensorList{p});
+  p.set_grad(empty({1 << 20, 1 << 10}));
+  opt.step();
+  EXPECT_TRUE(opt.state_dict().at("0.exp_avg").is_meta());
+}
+
+TEST(Optimizer, RefusesWhatItCannotTrain) {
+  Tensor p = leaf(ones({4})), half = to(ones({4}), DType::bf16), wide = leaf(ones({4, 3}));
+  EXPECT_THROW(SGD(TensorList{half}), DTypeError);
+  EXPECT_THROW(SGD(TensorList{p, p}), ValueError);
+  EXPECT_THROW(SGD({{"x", p}, {"x", wide}}), ValueError);
+  EXPECT_THROW(SGD(TensorList{Tensor()}), ValueError);
+  EXPECT_THROW(SGD(TensorList{wide.detach().t()}), ShapeError);
+  EXPECT_THROW(AdamW(TensorList{p}, AdamWOptions(1e-3, 1.0)), ValueError);
+}
+
+TEST(Optimizer, StridedGradientsAreRead) {
+  Tensor p = leaf(zeros({2, 3}));
+  const float g[] = {1, 2, 3, 4, 5, 6};
+  p.set_grad(from_span<float>(g, {3, 2}).t());
+  SGD opt(TensorList{p}, {.lr = 1});
+  opt.step();
+  EXPECT_EQ(values(p), Doubles({-1, -3, -5, -2, -4, -6}));
+}
+
+TEST(ClipGradNorm, ScalesToTheLimit) {
+  Tensor a = leaf(zeros({3})), b = leaf(zeros({20'000})), c = leaf(zeros({2})), none = leaf(zeros({2}));
+  a.set_grad(full({3}, 2.0));
+  b.set_grad(to(full({20'000}, 0.5), DType::bf16));
+  c.set_grad(full({2}, -1.0, DType::f64));
+  const double want = std::sqrt(3 * 4 + 20'000 * 0.25 + 2);
+  const TensorList all{a, b, c, none};
+  EXPECT_NEAR(grad_norm(all), want, 1e-12 * want);
+  EXPECT_NEAR(clip_grad_norm(all, 1000), want, 1e-12 * want);
+  EXPECT_EQ(a.grad().data<float>()[0], 2);  // below the limit: untouched
+  EXPECT_NEAR(clip_grad_norm(all, 1.0), want, 1e-12 * want);
+  EXPECT_NEAR(grad_norm(all), 1.0, 2e-3);  // bf16 rounds
+  EXPECT_NEAR(a.grad().data<float>()[0], 2 / want, 1e-6);
+  EXPECT_NEAR(c.grad().data<double>()[1], -1 / want, 1e-9);
+}
+
+TEST(ClipGradNorm, FoldedIntoTheStepGivesTheSameUpdate) {
+  Samples random(DType::f32, 2);
+  const Tensor g = random.tensor({1000});
+  Tensor p = leaf(random.tensor({1000})), q = leaf(p);
+  SGD one(TensorList{p}, {.lr = 0.5, .momentum = 0.9}), two(TensorList{q}, {.lr = 0.5, .momentum = 0.9});
+  p.set_grad(clone(g));
+  q.set_grad(g);
+  clip_grad_norm({p}, 0.25);
+  one.step();
+  two.step_clipped(0.25);
+  EXPECT_EQ(values(p), values(q));
+  EXPECT_EQ(values(g), values(q.grad()));
+}
+
+TEST(ClipGradNorm, NotFiniteChangesNothing) {
+  Tensor p = leaf(ones({3}));
+  const float bad[] = {1, std::numeric_limits<float>::quiet_NaN(), 2};
+  p.set_grad(from_span<float>(bad, {3}));
+  SGD opt(TensorList{p});
+  EXPECT_TRUE(std::isnan(opt.step_clipped(1)));
+  EXPECT_TRUE(std::isnan(clip_grad_norm({p}, 1)));
+  EXPECT_EQ(values(p), Doubles({1, 1, 1}));
+  EXPECT_EQ(p.grad().data<float>()[2], 2);
+  EXPECT_EQ(grad_norm({}), 0);
+}
+
+TEST(ClipGradValue, ClampsBothSigns) {
+  Tensor p = leaf(zeros({40})), q = leaf(zeros({3}));
+  Samples random(DType::f32, 4);
+  const Tensor g = random.tensor({40});
+  const Doubles before = values(g);
+  p.set_grad(g);
+  const float few[] = {-3, 0.25, 3};
+  q.set_grad(to(from_span<float>(few, {3}), DType::bf16));
+  clip_grad_value({p, q}, 0.5);
+  const Doubles after = values(p.grad());
+  for (size_t i = 0; i < 40; ++i) EXPECT_EQ(after[i], std::min(0.5, std::max(-0.5, before[i])));
+  EXPECT_EQ(values(q.grad()), Doubles({-0.5, 0.25, 0.5}));
+}
+
+}  // namespace
+}  // namespace strata::optim

@@ -1,0 +1,29 @@
+#pragma once
+#include "strata/optim/optimizer.h"
+
+namespace strata::optim {
+
+struct SGDOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;  ///< added to the gradient (L2)
+  bool nesterov = false;    ///< needs momentum and no dampening
+  void validate() const;    ///< throws ValueError
+};
+
+/// Gradient descent with momentum, PyTorch's form: g += weight_decay p; b = momentum b + (1 - dampening) g (b = g the
+/// first time); p -= lr b, or with Nesterov's p -= lr (g + momentum b) (Sutskever et al., 2013).
+/// State: momentum_buffer, when momentum is not 0.
+class SGD final : public OptimizerOf<SGDOptions> {
+ public:
+  explicit SGD(const std::vector<Group>& groups) : OptimizerOf("sgd", groups) {}
+  explicit SGD(const NamedTensors& params, const SGDOptions& options = {}) : SGD(std::vector<Group>{{params, options}}) {}
+  explicit SGD(const TensorList& params, const SGDOptions& options = {}) : SGD(number_params(params), options) {}
+
+ protected:
+  std::vector<StateSpec> state_spec(const Param& p) const override;
+  void update(const std::vector<Param*>& active, double grad_scale) override;
+};
+
+}  // namespace strata::optim
