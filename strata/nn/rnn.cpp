@@ -6,7 +6,7 @@
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/index/join.h"
+#include "strata/ops/shape/shape.h"
 #include "strata/ops/matmul/matmul.h"
 
 namespace strata::nn {
@@ -97,7 +97,7 @@ LstmOutput RecurrentBase::run(const Tensor& input, const Tensor& hidden, const T
       last_h.push_back(h);
       last_c.push_back(c);
     }
-    x = directions == 1 ? outputs[0] : cat(outputs, int64_t{2});
+    x = directions == 1 ? outputs[0] : cat(outputs, 2);
     if (options_.dropout > 0 && is_training() && layer + 1 < options_.num_layers) x = dropout(x, options_.dropout);
   }
   return {options_.batch_first ? x.transpose(0, 1) : x, stack(last_h, 0),
