@@ -1,4 +1,4 @@
-// Each optimizer against a plain double-precision version of its published formula, and what all have in common.
+// What all optimizers have in common: groups, state, threads, clipping.
 #include "strata/optim/optimizer.h"
 
 #include <cmath>
@@ -10,118 +10,14 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
-#include "strata/core/samples.h"
 #include "strata/memory/allocator.h"
-#include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/adam.h"
+#include "strata/optim/optim_test_util.h"
 #include "strata/optim/sgd.h"
 
 namespace strata::optim {
 namespace {
-
-using Doubles = std::vector<double>;
-
-Doubles values(const Tensor& t) {
-  const Tensor d = contiguous(to(t.detach(), DType::f64));
-  return Doubles(d.data<double>(), d.data<double>() + d.numel());
-}
-Tensor leaf(const Tensor& t) {
-  Tensor p = clone(t.detach());
-  p.set_requires_grad();
-  return p;
-}
-
-// Steps an optimizer over one parameter of 37 elements (no multiple of a vector) 20 times with random gradients, beside
-// `formula(p, g, t)`, and compares.
-template <class O, class F>
-void compare(O& opt, Tensor& p, F&& formula, DType grad_dtype = DType::f32, double tolerance = 2e-6) {
-  Samples random(DType::f32, 7);
-  Doubles want = values(p);
-  for (int t = 1; t <= 20; ++t) {
-    const Tensor g = to(random.tensor(p.shape()), grad_dtype);
-    p.set_grad(g);
-    opt.step();
-    formula(want, values(g), t);
-  }
-  const Doubles got = values(p);
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << i;
-}
-
-Tensor start(DType dtype = DType::f32) { return leaf(Samples(DType::f32, 3).uniform({37}, -1, 1, dtype)); }
-
-void adam_formula(Doubles& p, const Doubles& g, int t, const AdamOptions& o, bool decoupled, Doubles& m, Doubles& v) {
-  m.resize(p.size());
-  v.resize(p.size());
-  for (size_t i = 0; i < p.size(); ++i) {
-    const double grad = g[i] + (decoupled ? 0 : o.weight_decay * p[i]);
-    if (decoupled) p[i] -= o.lr * o.weight_decay * p[i];
-    m[i] = o.beta1 * m[i] + (1 - o.beta1) * grad;
-    v[i] = o.beta2 * v[i] + (1 - o.beta2) * grad * grad;
-    const double mhat = m[i] / (1 - std::pow(o.beta1, t)), vhat = v[i] / (1 - std::pow(o.beta2, t));
-    p[i] -= o.lr * mhat / (std::sqrt(vhat) + o.eps);
-  }
-}
-
-TEST(Adam, FollowsThePaper) {
-  const AdamOptions o{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
-  Tensor p = start();
-  Adam opt(TensorList{p}, o);
-  Doubles m, v;
-  compare(opt, p, [&](Doubles& x, const Doubles& g, int t) { adam_formula(x, g, t, o, false, m, v); });
-}
-
-TEST(AdamW, FollowsThePaper) {
-  const AdamWOptions o(0.05, 0.9, 0.99, 1e-8, 0.2);
-  for (DType grad : {DType::f32, DType::bf16}) {
-    Tensor p = start();
-    AdamW opt(TensorList{p}, o);
-    Doubles m, v;
-    compare(opt, p, [&](Doubles& x, const Doubles& g, int t) { adam_formula(x, g, t, o, true, m, v); }, grad);
-  }
-}
-
-TEST(AdamW, DoublePrecisionParameters) {
-  const AdamWOptions o(0.05);
-  Tensor p = start(DType::f64);
-  AdamW opt(TensorList{p}, o);
-  Doubles m, v;
-  compare(opt, p, [&](Doubles& x, const Doubles& g, int t) { adam_formula(x, g, t, o, true, m, v); }, DType::f64, 1e-13);
-}
-
-TEST(SGD, PlainWithWeightDecay) {
-  Tensor p = start();
-  SGD opt(TensorList{p}, {.lr = 0.1, .weight_decay = 0.3});
-  compare(opt, p, [](Doubles& x, const Doubles& g, int) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] -= 0.1 * (g[i] + 0.3 * x[i]);
-  });
-}
-
-TEST(SGD, MomentumWithDampening) {
-  Tensor p = start();
-  SGD opt(TensorList{p}, {.lr = 0.1, .momentum = 0.9, .dampening = 0.25, .weight_decay = 0.01});
-  Doubles b(37);
-  compare(opt, p, [&](Doubles& x, const Doubles& g, int t) {
-    for (size_t i = 0; i < x.size(); ++i) {
-      const double d = g[i] + 0.01 * x[i];
-      b[i] = t == 1 ? d : 0.9 * b[i] + 0.75 * d;
-      x[i] -= 0.1 * b[i];
-    }
-  });
-}
-
-TEST(SGD, Nesterov) {
-  Tensor p = start();
-  SGD opt(TensorList{p}, {.lr = 0.1, .momentum = 0.9, .nesterov = true});
-  Doubles b(37);
-  compare(opt, p, [&](Doubles& x, const Doubles& g, int) {
-    for (size_t i = 0; i < x.size(); ++i) {
-      b[i] = 0.9 * b[i] + g[i];
-      x[i] -= 0.1 * (g[i] + 0.9 * b[i]);
-    }
-  });
-  EXPECT_THROW(SGD(TensorList{leaf(ones({2}))}, {.nesterov = true}), ValueError);
-}
 
 TEST(Optimizer, GroupsHaveTheirOwnOptions) {
   Tensor w = leaf(ones({4, 3})), b = leaf(ones({3})), unused = leaf(ones({5}));

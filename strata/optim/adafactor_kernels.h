@@ -1,0 +1,25 @@
+#pragma once
+// The loops of Adafactor over one tensor.
+
+#include <cstdint>
+
+#include "strata/core/dtype.h"
+
+namespace strata::optim {
+
+/// One tensor as `batch` matrices of rows x cols. Without `columns`, `variance` has an element for each of the tensor's;
+/// with it, `variance` has batch x rows means over columns and `columns` batch x cols means over rows.
+struct AdafactorJob {
+  void* param = nullptr;
+  const void* grad = nullptr;
+  void* variance = nullptr;
+  void* columns = nullptr;
+  int64_t batch = 1, rows = 1, cols = 1;
+  DType dtype = DType::f32;
+  DType grad_dtype = DType::f32;
+  double grad_scale = 1, keep = 0, eps1 = 0, eps2 = 0, clip_threshold = 1, rate = 0, decay = 1;
+};
+/// Updates parameter and state; the result does not depend on the number of threads.
+void run_adafactor(const AdafactorJob& job);
+
+}  // namespace strata::optim

@@ -1,0 +1,87 @@
+#include "strata/optim/muon.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "strata/core/autocast.h"
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/optim/kernels.h"
+
+namespace strata::optim {
+
+void MuonOptions::validate() const {
+  check(lr >= 0, "Muon", "lr must not be negative, got ", lr);
+  check(momentum >= 0 && momentum < 1, "Muon", "momentum lies in [0, 1), got ", momentum);
+  check(weight_decay >= 0, "Muon", "weight_decay must not be negative, got ", weight_decay);
+  check(ns_steps >= 1 && ns_steps < 100, "Muon", "ns_steps lies between 1 and 99, got ", ns_steps);
+  AdamOptions{lr, beta1, beta2, adamw_eps, weight_decay}.validate();
+}
+
+Tensor newton_schulz(const Tensor& x, int steps, double eps) {
+  check<ShapeError>(x.dim() == 2, "newton_schulz", "needs a matrix, got ", x);
+  NoGrad guard;
+  AutocastScope exact(DType::bf16, false);
+  // The smaller of the two Gram matrices: a tall matrix is worked on transposed.
+  const bool tall = x.size(0) > x.size(1);
+  Tensor y = contiguous(tall ? x.detach().t() : x.detach());
+  const Slab norm{.grad = y.raw_data(), .numel = y.numel(), .grad_dtype = y.dtype()};
+  y = y * Scalar(1 / std::max(std::sqrt(sum_of_squares({&norm, 1})), eps));
+  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
+  for (int i = 0; i < steps; ++i) {
+    const Tensor gram = matmul(y, y.t());
+    const Tensor mix = addmm(gram, gram, gram, b, c);
+    y = addmm(y, mix, y, a, 1);
+  }
+  return tall ? y.t() : y;
+}
+
+std::vector<Optimizer::StateSpec> Muon::state_spec(const Param& p) const {
+  const Shape& shape = p.tensor.shape();
+  const DType dtype = p.tensor.dtype();
+  if (orthogonal(p)) return {{"momentum_buffer", shape, dtype}};
+  return {{"step", {}, DType::i64}, {"exp_avg", shape, dtype}, {"exp_avg_sq", shape, dtype}};
+}
+
+void Muon::update(const std::vector<Param*>& active, double grad_scale) {
+  std::vector<Slab> adam;
+  for (Param* p : active) {
+    const MuonOptions& o = options_of(*p);
+    const double rate = lr(p->group);
+    if (!orthogonal(*p)) {
+      adam.push_back(slab_of(*p, 1));
+      set_adam_constants(adam.back(), {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, step_count(*p), grad_scale);
+      continue;
+    }
+    if (p->tensor.numel() == 0) continue;
+    memory::TagScope tag(memory::Tag::workspace);
+    const Tensor g = to(p->grad, p->tensor.dtype()) * Scalar(grad_scale * (1 - o.momentum));
+    Tensor& buffer = p->state[0];
+    buffer.mul_(Scalar(o.momentum)).add_(g);
+    const Tensor direction = o.nesterov ? add(g, buffer, o.momentum) : buffer;
+    const double rows = static_cast<double>(p->tensor.size(0)), cols = static_cast<double>(p->tensor.size(1));
+    const double scale = o.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, cols)) : std::sqrt(std::max(1.0, rows / cols));
+    Tensor target = p->tensor.detach();
+    target.mul_(Scalar(1 - rate * o.weight_decay)).add_(newton_schulz(direction, o.ns_steps, o.eps), -rate * scale);
+  }
+  run_rule(Rule::adam, adam);
+}
+
+std::vector<ParamGroup<MuonOptions>> muon_groups(const NamedTensors& params, const MuonOptions& options) {
+  ParamGroup<MuonOptions> hidden{{}, options}, lookup{{}, options}, vectors{{}, options};
+  lookup.options.use_adamw = vectors.options.use_adamw = true;
+  vectors.options.weight_decay = 0;
+  for (const auto& p : params) {
+    const bool named = std::ranges::any_of(std::initializer_list<std::string_view>{"emb", "wte", "wpe", "head"}, [&](std::string_view word) {
+      return p.first.find(word) != std::string::npos;
+    });
+    (p.second.dim() < 2 ? vectors : named || p.second.dim() > 2 ? lookup : hidden).params.push_back(p);
+  }
+  return {hidden, lookup, vectors};
+}
+
+}  // namespace strata::optim
