@@ -90,7 +90,18 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
   o.lr = c.lr;
   o.momentum = c.momentum;
   o.weight_decay = c.weight_decay;
-  return std::make_unique<optim::Muon>(parameters, o);
+  optim::MuonOptions undecayed = o;
+  undecayed.weight_decay = 0;
+  // Tables of vectors are no linear maps: AdamW moves them.
+  optim::MuonOptions table = o;
+  table.use_adamw = true;
+  optim::NamedTensors maps, tables, vectors;
+  for (const auto& p : parameters) {
+    const bool is_table = p.first.find("embedding") != std::string::npos || p.first == "head.weight";
+    (p.second.dim() < 2 ? vectors : is_table ? tables : maps).push_back(p);
+  }
+  return std::make_unique<optim::Muon>(
+      std::vector<optim::ParamGroup<optim::MuonOptions>>{{maps, o}, {tables, table}, {vectors, undecayed}});
 }
 
 optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {
