@@ -99,6 +99,7 @@ class OpBase {
   std::string_view family() const;
   std::string_view file() const { return file_; }
   Autocast autocast() const { return autocast_; }
+  Adapt adapt() const { return adapt_; }
   DTypeSet dtypes() const { return dtypes_; }
   double tolerance() const { return tolerance_; }
   std::string_view tolerance_reason() const { return tolerance_reason_; }
@@ -115,6 +116,9 @@ class OpBase {
   /// Calls the op like its C++ function: same checks, kernel and gradient. Missing trailing arguments take the
   /// schema's defaults. Throws ValueError naming op and argument when a value has the wrong type.
   virtual std::vector<Value> call_boxed(std::span<const Value> args) const = 0;
+  /// Calls the in-place form: the result overwrites the first argument and is returned. Throws ValueError when the
+  /// record has no such form.
+  virtual std::vector<Value> inplace_boxed(std::span<const Value> args) const = 0;
   /// The record's slow double-precision version, else the composed form. Throws ValueError when it has neither.
   virtual std::vector<Value> reference_boxed(std::span<const Value> args) const = 0;
   virtual Cost cost_boxed(std::span<const Value> args) const = 0;
@@ -131,6 +135,7 @@ class OpBase {
   OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file);
   std::string_view name_, schema_, doc_, example_, file_;
   Autocast autocast_ = Autocast::keep;
+  Adapt adapt_ = Adapt::none;
   DTypeSet dtypes_ = kFloats;
   double tolerance_ = 0;
   std::string_view tolerance_reason_;
@@ -191,6 +196,10 @@ void visit_tensors(const T&, auto&&) {}
 
 template <class T>
 inline constexpr bool is_tensor_arg = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+template <class... A>
+inline constexpr bool first_is_tensor = false;
+template <class First, class... Rest>
+inline constexpr bool first_is_tensor<First, Rest...> = is_tensor_arg<First>;
 template <class T>
 inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, TensorList>;
 
@@ -346,6 +355,7 @@ class Op<R(A...)> final : public OpBase {
   Op(const Record& r, const char* file = __builtin_FILE())
       : OpBase(r.schema, r.doc, r.example, file), r_(r), saves_(detail::parse_saves(r.schema, r.saves)) {
     autocast_ = r.autocast;
+    adapt_ = r.adapt;
     dtypes_ = r.dtypes;
     tolerance_ = r.tolerance;
     tolerance_reason_ = r.tolerance_reason;
@@ -395,6 +405,19 @@ class Op<R(A...)> final : public OpBase {
   }
   std::vector<Value> call_boxed(std::span<const Value> args) const override {
     return boxed([this](A... a) -> R { return (*this)(a...); }, args);
+  }
+  std::vector<Value> inplace_boxed(std::span<const Value> args) const override {
+    if constexpr (std::is_same_v<R(A...), Tensor(A...)> && detail::first_is_tensor<A...>) {
+      if (r_.inplace) {
+        return unboxed(
+            [this](Tensor self, const auto&... rest) {
+              std::vector<Value> values{inplace(self, rest...)};
+              return values;
+            },
+            args);
+      }
+    }
+    throw ValueError(name_, "has no in-place form");
   }
   std::vector<Value> reference_boxed(std::span<const Value> args) const override {
     R (*f)(A...) = r_.reference ? r_.reference : r_.composed;

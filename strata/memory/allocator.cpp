@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <set>
@@ -138,6 +139,14 @@ void reserve_range(Pool& p) {
   throw MemoryError("allocate", "the system refuses to reserve address space for tensors (see ulimit -v)");
 }
 
+std::atomic<int> g_poison{-1};
+
+void* poisoned(void* block, int64_t bytes) {
+  const int pattern = g_poison.load(std::memory_order_relaxed);
+  if (pattern >= 0) [[unlikely]] std::memset(block, pattern, static_cast<size_t>(bytes));
+  return block;
+}
+
 int64_t rounded(size_t nbytes) {
   const int64_t unit = nbytes <= kSmall ? static_cast<int64_t>(kAlignment) : kPage;
   return (static_cast<int64_t>(nbytes) + unit - 1) / unit * unit;
@@ -179,7 +188,7 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) {
     void* small = t_small.take((nbytes - 1) / kAlignment);
     check<MemoryError>(small != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
-    return small;
+    return poisoned(small, rounded(nbytes));
   }
   const int64_t bytes = rounded(nbytes);
   Pool& p = pool(device.type);
@@ -202,7 +211,7 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
     void* plain = std::aligned_alloc(kAlignment, static_cast<size_t>(bytes));
     check<MemoryError>(plain != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
     count(p, bytes, tag);
-    return plain;
+    return poisoned(plain, bytes);
   }
 #endif
   const int64_t offset = p.heap.place(bytes, tag, t_module);
@@ -210,7 +219,7 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
   p.s.reserved = p.heap.top();
   p.s.peak_reserved = std::max(p.s.peak_reserved, p.s.reserved);
   // A meta block is known by its offset, which must not look like a null pointer.
-  return device.is_cpu() ? p.base + offset : reinterpret_cast<void*>(offset + 1);
+  return device.is_cpu() ? poisoned(p.base + offset, bytes) : reinterpret_cast<void*>(offset + 1);
 }
 
 void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
@@ -227,6 +236,11 @@ void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   p.heap.remove(device.is_cpu() ? static_cast<std::byte*>(block) - p.base
                                 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1);
 }
+
+PoisonScope::PoisonScope(uint8_t pattern) : previous_(g_poison.exchange(pattern)) {}
+PoisonScope::~PoisonScope() { g_poison.store(previous_); }
+
+size_t block_size(size_t nbytes) { return static_cast<size_t>(rounded(nbytes)); }
 
 Stats stats(DeviceType device) {
   Pool& p = pool(device);

@@ -50,6 +50,20 @@ class ModuleScope {
   const std::string* previous_;
 };
 
+/// While one lives, allocate() fills host memory with `pattern`, on every thread: what a kernel leaves unwritten shows,
+/// because it differs between two patterns. 0xff makes NaN of every floating type. For tests and `strata lab verify`.
+class PoisonScope {
+ public:
+  explicit PoisonScope(uint8_t pattern);
+  ~PoisonScope();
+  PoisonScope(const PoisonScope&) = delete;
+
+ private:
+  int previous_;
+};
+/// Bytes that a request of `nbytes` really gets; those past `nbytes` belong to nobody and are poisoned too.
+size_t block_size(size_t nbytes);
+
 /// Bytes in use now and at most since the last reset, for one device type. Blocks of up to 4 KiB on the host come from
 /// small pools and are not counted.
 struct Stats {

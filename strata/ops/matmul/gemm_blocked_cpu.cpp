@@ -139,6 +139,7 @@ inline double apply(Epilogue e, double x) {
     case Epilogue::gelu: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
     case Epilogue::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
     case Epilogue::silu: return x / (1 + std::exp(-x));
+    case Epilogue::gelu_tanh_grad: break;  // has aux, which is not taken here
   }
   return x;
 }

@@ -9,6 +9,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/vec/level.h"
 
 namespace strata::cpu {
 namespace {
@@ -109,6 +110,28 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
   return copy;
 }
 
+// Large enough for the packing of our own bf16 kernel.
+bool is_large(const Gemm& g) { return g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20); }
+
+// Our bf16 kernel on each product of a batch, the products side by side. False where it has none.
+bool multiply_each(const Gemm& g) {
+  if (g.in != DType::bf16 || g.batch.size() != 1 || g.aux != nullptr) return false;
+  const auto product = [&](int64_t i) {
+    Gemm one = g;
+    one.batch = one.a_batch = one.b_batch = one.c_batch = {};
+    one.a = static_cast<const char*>(g.a) + i * g.a_batch[0] * size_of(g.in);
+    one.b = static_cast<const char*>(g.b) + i * g.b_batch[0] * size_of(g.in);
+    one.c = static_cast<char*>(g.c) + i * g.c_batch[0] * size_of(g.out);
+    return detail::gemm_bf16(one, true) || detail::gemm_bf16(one, false);
+  };
+  // Decided by dtypes: the first product tells for all.
+  if (g.batch[0] == 0 || !product(0)) return g.batch[0] == 0;
+  parallel_for(1, g.batch[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product(i);
+  });
+  return true;
+}
+
 bool multiply(const Gemm& g, GemmBackend backend) {
   switch (backend) {
     case GemmBackend::onednn: return detail::gemm_onednn(g);
@@ -116,9 +139,8 @@ bool multiply(const Gemm& g, GemmBackend backend) {
     case GemmBackend::amx: return detail::gemm_bf16(g, true);
     default: break;
   }
-  const bool large = g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20);
-  if (large && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
-  return detail::gemm_onednn(g);
+  if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
+  return detail::gemm_onednn(g) || multiply_each(g);
 }
 
 // oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.
@@ -127,6 +149,7 @@ bool run_library(Gemm g, GemmBackend backend) {
   if (g.bias != nullptr && g.alpha != 1) return false;
   if (g.bias != nullptr && g.beta != 0 && g.epilogue == Epilogue::none && g.bias_dtype == DType::f16) return false;
   if (g.c_col != 1 && g.n != 1) {
+    if (g.aux != nullptr) return false;
     if (g.bias != nullptr || (g.c_row != 1 && g.m != 1)) return false;
     transpose(g);
   }
@@ -206,6 +229,32 @@ bool run_split_k(const Gemm& g) {
   return true;
 }
 
+// The product first, then GELU or its derivative over the elements: for kernels that cannot do both at once.
+void run_with_aux(const Gemm& g, GemmBackend backend) {
+  const bool slope = g.epilogue == Epilogue::gelu_tanh_grad;
+  Gemm p = g;
+  p.epilogue = Epilogue::none;
+  p.aux = nullptr;
+  if (!slope) p.c = g.aux;
+  gemm(p, backend);
+  const int64_t size = size_of(g.out);
+  if (g.c_col == 1) {
+    parallel_for(0, g.m, std::max<int64_t>(1, 8192 / std::max<int64_t>(g.n, 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = i * g.c_row * size;
+        detail::gelu_tanh_run(g.out, slope, static_cast<char*>(g.aux) + at, static_cast<char*>(g.c) + at, g.n);
+      }
+    });
+    return;
+  }
+  for (int64_t i = 0; i < g.m; ++i) {
+    for (int64_t j = 0; j < g.n; ++j) {
+      const int64_t at = (i * g.c_row + j * g.c_col) * size;
+      detail::gelu_tanh_run(g.out, slope, static_cast<char*>(g.aux) + at, static_cast<char*>(g.c) + at, 1);
+    }
+  }
+}
+
 void check_dtypes(const Gemm& g) {
   const bool reduced = is_reduced_floating(g.in);
   check<DTypeError>(g.in != DType::boolean && (g.out == g.in || (reduced && g.out == DType::f32)), "gemm",
@@ -220,9 +269,18 @@ void check_dtypes(const Gemm& g) {
 void gemm(const Gemm& given, GemmBackend backend) {
   check_dtypes(given);
   if (given.m == 0 || given.n == 0 || given.batch.product() == 0) return;
+  check((given.epilogue != Epilogue::gelu_tanh_grad && given.aux == nullptr) ||
+            (given.aux != nullptr && given.batch.empty() && given.beta == 0),
+        "gemm", "this epilogue needs aux, no batch and beta 0");
   Gemm g = given;
   merge_batch(g);
   const bool blocked_only = g.k == 0 || g.in == DType::f64 || is_integral(g.in);
+  if (g.aux != nullptr) {
+    const bool own = g.in == DType::bf16 && (backend == GemmBackend::amx || backend == GemmBackend::avx512_bf16 ||
+                                             (backend == GemmBackend::best && is_large(g) && vec_level() >= 3));
+    if (!own || !run_library(g, backend)) run_with_aux(g, backend);
+    return;
+  }
   switch (backend) {
     case GemmBackend::blocked: return detail::gemm_blocked(g);
     case GemmBackend::best: break;

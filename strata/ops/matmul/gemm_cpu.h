@@ -8,8 +8,9 @@
 
 namespace strata::cpu {
 
-/// Applied to each element of a product before it is stored.
-enum class Epilogue : uint8_t { none, relu, gelu, gelu_tanh, silu };
+/// Applied to each element of a product before it is stored. gelu is the exact form, gelu_tanh the other;
+/// gelu_tanh_grad multiplies by the latter's derivative at `aux`.
+enum class Epilogue : uint8_t { none, relu, gelu, gelu_tanh, silu, gelu_tanh_grad };
 
 /// Which implementation computes a product; `best` decides from the sizes, dtypes and processor.
 enum class GemmBackend : uint8_t { best, blocked, onednn, avx512_bf16, amx };
@@ -35,6 +36,9 @@ struct Gemm {
   const void* bias = nullptr;          ///< [n], contiguous, added to each row
   DType bias_dtype = DType::f32;       ///< `in` or `out`
   Epilogue epilogue = Epilogue::none;  ///< floating dtypes only
+  /// A matrix like C (dtype, strides): gelu_tanh stores its argument there unless null, gelu_tanh_grad reads it.
+  /// Takes no batch and no beta.
+  void* aux = nullptr;
 };
 
 /// Computes `g` on all threads (on the calling one inside a parallel loop). `backend` forces an implementation, for
@@ -51,8 +55,10 @@ void gemm_finish(const Gemm& g, const void* sum);
 /// row- or column-major without overlap, C row-major.
 bool gemm_onednn(const Gemm& g);
 /// Our own kernel for bf16 inputs, with AMX tiles or AVX512-BF16 dot products. False, with nothing done, where the
-/// processor lacks them, or for a batch or an epilogue other than relu. Wants the same layouts as gemm_onednn.
+/// processor lacks them, or for a batch or exact GELU. Wants the same layouts as gemm_onednn.
 bool gemm_bf16(const Gemm& g, bool amx);
+/// to[i] = gelu_tanh(from[i]), or with `slope` to[i] *= its derivative at from[i], for n contiguous elements.
+void gelu_tanh_run(DType t, bool slope, const void* from, void* to, int64_t n);
 }  // namespace detail
 
 }  // namespace strata::cpu

@@ -59,6 +59,10 @@ double apply(Epilogue e, double x) {
     case Epilogue::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Epilogue::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Epilogue::silu: return x / (1 + std::exp(-x));
+    case Epilogue::gelu_tanh_grad: {
+      const double h = 1e-5;
+      return (apply(Epilogue::gelu_tanh, x + h) - apply(Epilogue::gelu_tanh, x - h)) / (2 * h);
+    }
   }
   return x;
 }
@@ -189,6 +193,73 @@ TEST(Gemm, AccumulatesScalesAddsBiasAndActivates) {
         }
       }
     }
+  }
+}
+
+// GELU that also keeps its argument, and the product with its derivative.
+TEST(Gemm, GeluWithItsArgumentAndItsDerivative) {
+  for (auto [t, bound] : {std::pair{DType::f32, 1e-4}, {DType::f64, 1e-9}, {DType::bf16, 0.03}, {DType::f16, 0.01}}) {
+    for (auto [m, n, k] : {std::array<int64_t, 3>{3, 5, 7}, {64, 96, 48}, {130, 70, 129}}) {
+      for (GemmBackend backend : kBackends) {
+        for (bool columns : {false, true}) {
+          Buffer a(t, m * k), b(t, k * n), c(t, m * n), aux(t, m * n), bias(t, n);
+          std::minstd_rand rng(7);
+          for (Buffer* x : {&a, &b, &bias}) {
+            for (int64_t i = 0; i < static_cast<int64_t>(x->bytes.size()) / size_of(t); ++i) x->set(i, (static_cast<double>(rng() % 33) - 16) / 32);
+          }
+          Gemm g;
+          g.in = g.out = t, g.m = m, g.n = n, g.k = k, g.a = a.bytes.data(), g.a_row = k, g.a_col = 1;
+          g.b = b.bytes.data(), g.b_row = n, g.b_col = 1, g.c = c.bytes.data();
+          g.c_row = columns ? 1 : n, g.c_col = columns ? m : 1;
+          g.aux = aux.bytes.data(), g.epilogue = Epilogue::gelu_tanh;
+          if (!columns) g.bias = bias.bytes.data(), g.bias_dtype = t;
+          const auto sum = [&](int64_t i, int64_t j) {
+            double s = 0;
+            for (int64_t l = 0; l < k; ++l) s += a.get(i * k + l) * b.get(l * n + j);
+            return s;
+          };
+          try {
+            gemm(g, backend);
+          } catch (const ValueError&) {
+            continue;
+          }
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              const int64_t at = i * g.c_row + j * g.c_col;
+              const double pre = sum(i, j) + (columns ? 0 : bias.get(j)), size = 1 + std::abs(pre);
+              ASSERT_NEAR(aux.get(at), pre, bound * size) << name_of(t) << " backend " << static_cast<int>(backend);
+              ASSERT_NEAR(c.get(at), apply(Epilogue::gelu_tanh, pre), bound * size) << name_of(t) << " backend " << static_cast<int>(backend);
+            }
+          }
+          g.epilogue = Epilogue::gelu_tanh_grad, g.bias = nullptr;
+          gemm(g, backend);
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              const int64_t at = i * g.c_row + j * g.c_col;
+              const double s = sum(i, j);
+              ASSERT_NEAR(c.get(at), s * apply(Epilogue::gelu_tanh_grad, aux.get(at)), bound * (1 + std::abs(s)))
+                  << name_of(t) << " backend " << static_cast<int>(backend);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Gemm, GeluFarFromZero) {
+  for (DType t : {DType::f32, DType::bf16, DType::f64}) {
+    Buffer x(t, 5), y(t, 5), slope(t, 5);
+    const double at[5] = {-1e30, -40, 40, 1e30, std::nan("")}, gelu[4] = {0, 0, 40, 1e30}, want[4] = {0, 0, 1, 1};
+    for (int i = 0; i < 5; ++i) x.set(i, at[i]), slope.set(i, 1);
+    detail::gelu_tanh_run(t, false, x.bytes.data(), y.bytes.data(), 5);
+    detail::gelu_tanh_run(t, true, x.bytes.data(), slope.bytes.data(), 5);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_NEAR(y.get(i), gelu[i], 1e-2 * gelu[i] + 1e-6) << name_of(t) << at[i];
+      EXPECT_NEAR(slope.get(i), want[i], 1e-6) << name_of(t) << at[i];
+    }
+    EXPECT_TRUE(std::isnan(y.get(4)));
+    EXPECT_TRUE(std::isnan(slope.get(4)));
   }
 }
 

@@ -1,0 +1,444 @@
+#include "strata/lab/verify.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "strata/core/node.h"
+#include "strata/core/parallel.h"
+#include "strata/lab/verifier.h"
+#include "strata/memory/allocator.h"
+
+namespace strata::lab {
+namespace {
+
+// Rounding errors allowed to a kernel that accumulates in f32 (f64 for f64), in units of that type's epsilon.
+constexpr double kUnits = 4;
+
+bool is_result_fresh(const Tensor& result, std::span<const Value> args) {
+  bool fresh = result.storage()->release == nullptr && result.device().is_cpu();
+  visit(args, [&](const Tensor& t) { fresh = fresh && !(t.defined() && t.storage() == result.storage()); });
+  return fresh;
+}
+
+double magnitude(const Tensor& t) {
+  double m = 0;
+  for (const double v : values(t))
+    if (std::isfinite(v)) m = std::max(m, std::abs(v));
+  return m;
+}
+
+std::vector<std::string> all_bytes(const std::vector<Tensor>& tensors) {
+  std::vector<std::string> r;
+  for (const Tensor& t : tensors) r.push_back(t.defined() ? bytes(t) : std::string());
+  return r;
+}
+
+}  // namespace
+
+std::string_view name_of(Check c) {
+  static constexpr std::string_view names[kNumChecks] = {"samples", "forward", "memory",  "strided",  "empty",  "meta",   "boxed",
+                                                         "view",    "inplace", "gradient", "second", "threads", "invalid"};
+  return names[static_cast<int>(c)];
+}
+
+Verifier::Verifier(const OpBase& op, const VerifyOptions& options) : op_(op), options_(options) {
+  report_.op = op.name();
+  report_.family = op.family();
+}
+
+void Verifier::fail(Check check, const Sample& sample, DType dtype, std::string message) {
+  ++report_.failed[static_cast<size_t>(check)];
+  if (static_cast<int>(report_.failures.size()) >= options_.max_failures) return;
+  std::string text = sample.label.empty() ? "" : sample.label + ": ";
+  report_.failures.push_back({check, dtype, text + text_of(sample.args), std::move(message)});
+}
+
+std::vector<Tensor> Verifier::call(const Args& args) const {
+  NoGrad guard;
+  return tensors_of(op_.call_boxed(args));
+}
+
+bool Verifier::schema_has(std::string_view type) const {
+  const auto& args = op_.schema().args;
+  return std::any_of(args.begin(), args.end(), [&](const SchemaArg& a) { return std::string_view(a.type).starts_with(type); });
+}
+
+OpReport Verifier::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  const Sample none;
+  if (!op_.has_samples()) fail(Check::samples, none, DType::f32, "the record has no samples");
+  for (const DType dtype : kAllDTypes) {
+    if (!(options_.dtypes & dtype_bit(dtype)) || !op_.has_samples()) continue;
+    if (op_.dtypes() & dtype_bit(dtype)) {
+      round(dtype);
+    } else {
+      other_dtype(dtype);
+    }
+  }
+  if (op_.has_samples()) threads();
+  report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return std::move(report_);
+}
+
+void Verifier::round(DType dtype) {
+  Samples samples(dtype);
+  const Sample all;
+  bool made = false;
+  attempt(Check::samples, all, dtype, [&] {
+    op_.samples(samples);
+    expect(!samples.valid.empty(), "the record has no valid samples for ", dtype);
+    made = true;
+  });
+  if (!made) return;
+  report_.samples += static_cast<int>(samples.valid.size());
+  for (const Sample& sample : samples.valid) valid_sample(sample, dtype);
+  for (const InvalidSample& sample : samples.refused) refused_sample(sample, dtype);
+  attempt(Check::invalid, samples.valid.front(), dtype, [&] { absurd_arguments(samples.valid.front()); });
+  attempt(Check::invalid, samples.valid.front(), dtype, [&] { wrong_types(samples.valid.front().args); });
+}
+
+void Verifier::valid_sample(const Sample& sample, DType dtype) {
+  const Args& args = sample.args;
+  Reference want;
+  bool have_reference = false;
+  attempt(Check::forward, sample, dtype, [&] {
+    want = reference(args, dtype);
+    have_reference = true;
+    forward(args, want);
+  });
+  if (!have_reference) return;
+  report_.reference = want.kind;
+  attempt(Check::memory, sample, dtype, [&] { memory(args); });
+  attempt(Check::strided, sample, dtype, [&] { strided(args, want); });
+  attempt(Check::empty, sample, dtype, [&] { empty_arguments(args); });
+  attempt(Check::meta, sample, dtype, [&] { meta(args); });
+  attempt(Check::boxed, sample, dtype, [&] { boxed(args); });
+  if (op_.is_view()) attempt(Check::view, sample, dtype, [&] { view(args); });
+  if (op_.can_inplace()) {
+    attempt(Check::inplace, sample, dtype, [&] { inplace(args); });
+    if (dtype == DType::f64 && op_.has_backward()) attempt(Check::inplace, sample, dtype, [&] { inplace_gradient(args); });
+  }
+  if (op_.has_backward() && is_floating(dtype) && sample.differentiable) {
+    if (dtype == DType::f64) {
+      attempt(Check::gradient, sample, dtype, [&] { gradient(args, false); });
+      attempt(Check::second, sample, dtype, [&] { gradient(args, true); });
+    } else {
+      attempt(Check::gradient, sample, dtype, [&] { gradient_in(dtype, args); });
+    }
+  }
+}
+
+// ---- the reference -------------------------------------------------------------------------------------------------
+
+// Dense copies, broadcast as the op would, floating ones in f64; with `integers_too` also those of `dtype`.
+Verifier::Args Verifier::reference_args(const Args& args, DType dtype, bool integers_too) const {
+  Shape common;
+  if (op_.adapt() != Adapt::none) {
+    visit(args, [&](const Tensor& t) {
+      if (t.defined()) common = broadcast_shapes(common, t.shape(), op_.name());
+    });
+  }
+  Args r = map(args, [&](const Tensor& t) {
+    Tensor x = t;
+    if (op_.adapt() != Adapt::none) {
+      Strides strides = Strides::filled(common.size(), 0);
+      const int lead = common.size() - t.shape().size();
+      for (int i = lead; i < common.size(); ++i)
+        if (t.shape()[i - lead] == common[i]) strides[i] = t.strides()[i - lead];
+      x = alias(t, common, strides, t.storage_offset());
+    }
+    return is_floating(t.dtype()) || (integers_too && t.dtype() == dtype) ? converted(x, DType::f64) : dense_copy(x);
+  });
+  for (Value& v : r)
+    if (const DType* d = std::get_if<DType>(&v); d && *d == dtype && is_floating(dtype)) v = DType::f64;
+  return r;
+}
+
+Verifier::Reference Verifier::reference(const Args& args, DType dtype) const {
+  NoGrad guard;
+  const bool own = !op_.has_reference() && (!op_.has_composed() || op_.is_composed());
+  const char* kind = op_.has_reference() ? "record" : "composed";
+  if (is_floating(dtype)) {
+    if (!own) return {tensors_of(op_.reference_boxed(reference_args(args, dtype, false))), kind};
+    if (!schema_has("RngKey")) {
+      try {
+        return {tensors_of(op_.call_boxed(reference_args(args, dtype, false))), "own f64"};
+      } catch (const DTypeError&) {
+        // Not an op of f64: its own result from dense arguments has to do.
+      }
+    }
+    return {tensors_of(op_.call_boxed(map(args, dense_copy))), "own"};
+  }
+  const bool to_float = op_.adapt() == Adapt::promote_float;
+  if (!own) {
+    for (const bool upcast : {to_float, !to_float}) {
+      try {
+        return {tensors_of(op_.reference_boxed(reference_args(args, dtype, upcast))), kind};
+      } catch (const Error&) {
+        // A reference may be written for f64 alone, or for integers.
+      }
+    }
+  }
+  if (to_float) return {tensors_of(op_.call_boxed(reference_args(args, dtype, true))), "own f64"};
+  return {tensors_of(op_.call_boxed(map(args, dense_copy))), "own"};
+}
+
+// Kernels accumulate in f32 or f64 and round to the result's dtype once; an op composed of others rounds each step.
+Tolerance Verifier::tolerance(const Tensor& result, const Args& args) const {
+  const DType dtype = result.dtype();
+  if (!is_floating(dtype)) return {};
+  double length = 1, scale = 1;
+  const auto outputs = static_cast<double>(std::max<int64_t>(result.numel(), 1));
+  bool reduced = is_reduced_floating(dtype);
+  visit(args, [&](const Tensor& t) {
+    if (!t.defined()) return;
+    length = std::max(length, static_cast<double>(t.numel()) / outputs);
+    for (const int64_t n : t.shape()) length = std::max(length, std::sqrt(static_cast<double>(n)));
+    if (is_floating(t.dtype())) scale = std::max(scale, magnitude(t));
+    reduced = reduced || is_reduced_floating(t.dtype());
+  });
+  scale = std::max(scale, magnitude(result));
+  try {
+    length = std::max(length, op_.cost_boxed(args).flops / outputs);
+  } catch (const Error&) {
+    // A cost that needs more than these arguments tells no length.
+  }
+  const double widen = std::max(1.0, op_.tolerance());
+  const DType computed = op_.is_composed() && reduced ? dtype : dtype == DType::f64 ? DType::f64 : DType::f32;
+  return {widen * epsilon(dtype), widen * kUnits * epsilon(computed) * length * scale};
+}
+
+void Verifier::expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args, double widen) {
+  expect(got.size() == want.size(), got.size(), " results, the reference has ", want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    expect(got[i].shape() == want[i].shape(), "result ", i, " is ", got[i], ", the reference's is ", want[i]);
+    Tolerance t = tolerance(got[i], args);
+    t.absolute *= widen;
+    const Difference d = compare(got[i], want[i], t);
+    if (d.index >= 0) report_.worst = std::max(report_.worst, d.ratio);
+    expect(d.ratio <= 1, "result ", i, " ", got[i], ", element ", d.index, ": got ", d.got, ", the reference (", report_.reference,
+           ") says ", d.want, "; off by ", std::abs(d.got - d.want), ", allowed ", d.bound);
+  }
+}
+
+// ---- checks of one sample ------------------------------------------------------------------------------------------
+
+void Verifier::forward(const Args& args, const Reference& want) {
+  report_.reference = want.kind;
+  const std::vector<Tensor> inputs = tensors_of(args);
+  const std::vector<std::string> before = all_bytes(inputs);
+  const std::vector<Tensor> got = call(args);
+  const std::vector<std::string> after = all_bytes(inputs);
+  for (size_t i = 0; i < before.size(); ++i) expect(before[i] == after[i], "the call wrote to tensor argument ", i);
+  expect_close(got, want.results, args);
+}
+
+void Verifier::memory(const Args& args) {
+  std::vector<std::string> first;
+  // NaN in every floating dtype, then small numbers: what a kernel does not write, or reads without having written, differs.
+  for (const int pattern : {0xff, 0x2a}) {
+    memory::PoisonScope poison(static_cast<uint8_t>(pattern));
+    const std::vector<Tensor> got = call(args);
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (!is_result_fresh(got[i], args)) continue;
+      const Storage& s = *got[i].storage();
+      for (size_t at = s.nbytes; s.nbytes > 0 && at < memory::block_size(s.nbytes); ++at)
+        expect(static_cast<uint8_t>(s.data[at]) == pattern, "the kernel wrote ", at - s.nbytes, " bytes past the end of result ", i);
+    }
+    if (first.empty()) {
+      first = all_bytes(got);
+      continue;
+    }
+    const std::vector<std::string> second = all_bytes(got);
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (first[i] == second[i]) continue;
+      const auto at = static_cast<int64_t>(std::mismatch(first[i].begin(), first[i].end(), second[i].begin()).first - first[i].begin());
+      expect(false, "result ", i, " ", got[i], " depends on what was in memory before, from element ", at / size_of(got[i].dtype()),
+             " on: the kernel leaves elements unwritten, or reads workspace that it did not fill");
+    }
+  }
+}
+
+void Verifier::strided(const Args& args, const Reference& want) {
+  // A view of one's own strides has no meaning over other strides.
+  const auto& schema = op_.schema().args;
+  if (op_.is_view() && std::any_of(schema.begin(), schema.end(), [](const SchemaArg& a) { return a.name == "strides"; })) return;
+  if (op_.is_view()) return strided_views(args);
+  expect_close(call(map(args, reversed_storage)), want.results, args);
+  expect_close(call(map(args, every_second)), want.results, args);
+  // Along its largest dimension each floating argument repeats one element: other values, so compared with dense ones.
+  const Args expanded = map(args, [](const Tensor& t) {
+    if (!is_floating(t.dtype()) || t.numel() < 2) return t;
+    const int64_t d = std::max_element(t.shape().begin(), t.shape().end()) - t.shape().begin();
+    const Tensor x = dense_copy(t);
+    Strides strides = x.strides();
+    strides[d] = 0;
+    return alias(x, x.shape(), strides, 0);
+  });
+  expect_close(call(expanded), call(map(expanded, dense_copy)), expanded, 2);
+}
+
+// A view of strided arguments is right when it shows the same elements, or says that it cannot be had.
+void Verifier::strided_views(const Args& args) {
+  const std::vector<std::string> want = all_bytes(call(args));
+  for (const auto layout : {reversed_storage, every_second}) {
+    std::vector<Tensor> got;
+    try {
+      got = call(map(args, layout));
+    } catch (const ShapeError&) {
+      continue;
+    }
+    expect(all_bytes(got) == want, "shows other elements when the argument is strided");
+  }
+}
+
+void Verifier::empty_arguments(const Args& args) {
+  // Sizes that several arguments share usually belong together: one such size becomes 0 in all of them.
+  std::vector<int64_t> sizes;
+  visit(args, [&](const Tensor& t) {
+    if (t.defined()) sizes.insert(sizes.end(), t.shape().begin(), t.shape().end());
+  });
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  for (const int64_t size : sizes) {
+    if (size == 0) continue;
+    Args emptied = map(args, [&](const Tensor& t) {
+      Shape s = t.shape();
+      for (int64_t& n : s)
+        if (n == size) n = 0;
+      return s == t.shape() ? t : empty({s, t.dtype(), Device::cpu(), std::nullopt});
+    });
+    for (Value& v : emptied) {
+      if (Dims* d = std::get_if<Dims>(&v); d && *d != Dims{size})
+        for (int64_t& n : *d)
+          if (n == size && size > 1) n = 0;
+    }
+    try {
+      const std::vector<Tensor> got = call(emptied);
+      if (!op_.is_dynamic()) meta(emptied);
+      for (const Tensor& t : got)
+        if (t.defined()) values(t);
+    } catch (const Error&) {
+      // Refused: also right. Anything else is not.
+    }
+  }
+}
+
+void Verifier::meta(const Args& args) const {
+  const auto as_meta = [](const Tensor& t) {
+    TensorMeta m = t.meta();
+    m.device = Device::meta();
+    m.strides = t.strides();
+    return empty(m);
+  };
+  Args dry = map(args, as_meta);
+  for (Value& v : dry)
+    if (Device* d = std::get_if<Device>(&v)) *d = Device::meta();
+  NoGrad guard;
+  DeviceScope device(Device::meta());
+  std::vector<Tensor> inferred;
+  try {
+    inferred = tensors_of(op_.call_boxed(dry));
+  } catch (const DeviceError&) {
+    if (op_.is_dynamic()) return;  // sizes that depend on values cannot be inferred; saying so is right
+    throw;
+  }
+  DeviceScope real(Device::cpu());
+  const std::vector<Tensor> got = call(args);
+  expect(got.size() == inferred.size(), "infers ", inferred.size(), " results, computes ", got.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!got[i].defined() || !inferred[i].defined()) {
+      expect(got[i].defined() == inferred[i].defined(), "result ", i, " is ", got[i], ", inferred as ", inferred[i]);
+      continue;
+    }
+    expect(inferred[i].is_meta(), "result ", i, " of meta arguments is on ", inferred[i].device());
+    expect(got[i].shape() == inferred[i].shape() && got[i].dtype() == inferred[i].dtype(), "result ", i, " is ", got[i],
+           ", inferred as ", inferred[i]);
+  }
+}
+
+void Verifier::boxed(const Args& args) const {
+  NoGrad guard;
+  const std::vector<Value> results = op_.call_boxed(args);
+  const Schema& schema = op_.schema();
+  expect(results.size() == schema.results.size(), "the schema promises ", schema.results.size(), " results, the call gives ",
+         results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool list = schema.results[i].type == "Tensor[]";
+    expect(list ? std::holds_alternative<TensorList>(results[i]) : std::holds_alternative<Tensor>(results[i]), "result ", i,
+           " is not of the schema's type ", schema.results[i].type);
+  }
+  // All arguments spelled out, then those that equal their default left out.
+  Args full = args;
+  for (size_t i = full.size(); i < schema.args.size(); ++i) {
+    expect(schema.args[i].default_value || schema.args[i].type.ends_with('?'), "the sample lacks argument '", schema.args[i].name, "'");
+    full.push_back(schema.args[i].default_value.value_or(std::monostate()));
+  }
+  expect(all_bytes(tensors_of(op_.call_boxed(full))) == all_bytes(tensors_of(results)),
+         "the schema's defaults, spelled out, give another result");
+}
+
+void Verifier::view(const Args& args) const {
+  const Tensor first = tensors_of(args).front();
+  for (const Tensor& r : call(args))
+    expect(r.storage() == first.storage(), "a view op's result has storage of its own");
+}
+
+void Verifier::inplace(const Args& args) const {
+  const std::vector<Tensor> plain = call(args);
+  Args own = args;
+  const Tensor self = dense_copy(std::get<Tensor>(own[0]));
+  own[0] = self;
+  const bool fits = plain[0].shape() == self.shape() && plain[0].dtype() == self.dtype();
+  const uint32_t version = self.version();
+  NoGrad guard;
+  if (!fits) {
+    try {
+      op_.inplace_boxed(own);
+    } catch (const Error&) {
+      return;
+    }
+    expect(false, "wrote a result ", plain[0], " over ", self, " without an error");
+  }
+  const Tensor got = std::get<Tensor>(op_.inplace_boxed(own)[0]);
+  expect(got.storage() == self.storage(), "the in-place form returns other storage");
+  expect(got.version() > version, "the in-place form does not count its write: version stays ", version);
+  const Difference d = compare(got, plain[0], {});
+  expect(d.ratio <= 0, "in place, element ", d.index, " is ", d.got, ", otherwise ", d.want);
+}
+
+void Verifier::threads() {
+  // Work is divided only where there is enough of it: the samples for benchmarks, where they are not too large.
+  const DType dtype = op_.dtypes() & dtype_bit(DType::f32) ? DType::f32 : kAllDTypes[std::countr_zero(op_.dtypes())];
+  if (!(options_.dtypes & dtype_bit(dtype))) return;
+  Samples samples(dtype);
+  samples.set_benchmarking(true);
+  try {
+    op_.samples(samples);
+  } catch (const std::exception&) {
+    return;  // reported by round()
+  }
+  const int outer = num_threads();
+  for (const Sample& sample : samples.valid) {
+    double size = 0;
+    visit(sample.args, [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+    if (size > 256e6) continue;
+    attempt(Check::threads, sample, dtype, [&] {
+      if (op_.cost_boxed(sample.args).flops > 2e10) return;
+      set_num_threads(1);
+      const std::vector<std::string> one = all_bytes(call(sample.args));
+      set_num_threads(3);
+      const std::vector<std::string> three = all_bytes(call(sample.args));
+      set_num_threads(outer);
+      expect(one == three, "the result on three threads differs from that on one");
+    });
+    set_num_threads(outer);
+  }
+}
+
+OpReport verify(const OpBase& op, const VerifyOptions& options) { return Verifier(op, options).run(); }
+
+}  // namespace strata::lab

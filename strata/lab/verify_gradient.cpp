@@ -1,0 +1,285 @@
+// Gradients against central differences, in f64.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "strata/autograd/autograd.h"
+#include "strata/lab/verifier.h"
+
+namespace strata::lab {
+namespace {
+
+using Args = std::vector<Value>;
+
+// Step of the central differences, relative to the element. Truncation and rounding errors are then about 1e-10 of the
+// function's third derivative and of its value.
+constexpr double kStep = 1e-5;
+// Elements of one input that are tried one by one; all of them together move along a random direction as well.
+constexpr int64_t kElements = 48;
+
+// Numbers in [-1, 1) that depend on `stream` only.
+Tensor direction(const Tensor& like, uint64_t stream) {
+  Tensor r = empty({like.shape(), DType::f64, Device::cpu(), std::nullopt});
+  double* p = r.numel() > 0 ? r.data<double>() : nullptr;
+  for (int64_t i = 0; i < r.numel(); ++i) {
+    const auto bits = philox({stream, 0}, static_cast<uint64_t>(i));
+    p[i] = 2 * uniform_f64(bits[0], bits[1]) - 1;
+  }
+  return like.dtype() == DType::f64 ? r : converted(r, like.dtype());
+}
+
+double dot(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = values(a), y = values(b);
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+double largest_of(const Tensor& t) {
+  double m = 0;
+  for (const double v : values(t)) m = std::max(m, std::abs(v));
+  return m;
+}
+
+// The floating results that depend on the arguments.
+std::vector<Tensor> differentiable(const std::vector<Tensor>& results) {
+  std::vector<Tensor> r;
+  for (const Tensor& t : results)
+    if (t.defined() && is_floating(t.dtype()) && t.requires_grad()) r.push_back(t);
+  return r;
+}
+
+// Dense copies whose floating tensors want gradients (all, or only that at position `only` among the tensors).
+Args leaves(const Args& args, int only = -1) {
+  int position = -1;
+  return map(args, [&](const Tensor& t) {
+    ++position;
+    Tensor x = dense_copy(t);
+    if (is_floating(t.dtype()) && (only < 0 || only == position)) x.set_requires_grad();
+    return x;
+  });
+}
+std::vector<Tensor> wanting(const Args& args) {
+  std::vector<Tensor> r;
+  visit(args, [&](const Tensor& t) {
+    if (t.defined() && t.requires_grad()) r.push_back(t);
+  });
+  return r;
+}
+
+Tensor zeros_of(const Tensor& t) {
+  const Tensor r = empty({t.shape(), t.dtype(), Device::cpu(), std::nullopt});
+  if (r.numel() > 0) std::memset(r.raw_data(), 0, static_cast<size_t>(r.nbytes()));
+  return r;
+}
+
+// A function of several f64 tensors, its derivative, and where to evaluate both.
+struct Function {
+  std::vector<Tensor> inputs;     // leaves; moved in place and put back
+  std::vector<Tensor> gradients;  // what the rule says
+  double magnitude = 1;           // of the numbers that are summed: their rounding errors reach the differences
+};
+
+// Compares every gradient with central differences of `value`.
+template <class Value>
+void check_differences(const Function& f, Value&& value, std::string_view what) {
+  for (size_t k = 0; k < f.inputs.size(); ++k) {
+    const Tensor& x = f.inputs[k];
+    const Tensor& g = f.gradients[k];
+    if (x.numel() == 0) continue;
+    double* p = x.data<double>();
+    const std::vector<double> rule = values(g);
+    const std::vector<double> at(p, p + x.numel());
+    const double bound = 2e-6 * std::max(1.0, largest_of(g)) + 1e-9 * f.magnitude;
+    const int64_t every = std::max<int64_t>(1, (x.numel() + kElements - 1) / kElements);
+    for (int64_t i = 0; i < x.numel(); i += every) {
+      const double h = kStep * std::max(1.0, std::abs(at[static_cast<size_t>(i)]));
+      p[i] = at[static_cast<size_t>(i)] + h;
+      const double up = value();
+      p[i] = at[static_cast<size_t>(i)] - h;
+      const double down = value();
+      p[i] = at[static_cast<size_t>(i)];
+      const double numeric = (up - down) / (2 * h), error = std::abs(numeric - rule[static_cast<size_t>(i)]);
+      expect(error <= bound, what, " with respect to input ", k, " ", x, ", element ", i, ": the rule says ",
+             rule[static_cast<size_t>(i)], ", differences say ", numeric, "; off by ", error, ", allowed ", bound);
+    }
+    const std::vector<double> u = values(direction(x, 77 + k));
+    const auto move = [&](double h) {
+      for (size_t i = 0; i < u.size(); ++i) p[i] = at[i] + h * u[i];
+    };
+    move(kStep);
+    const double up = value();
+    move(-kStep);
+    const double down = value();
+    std::copy(at.begin(), at.end(), p);
+    double expected = 0;
+    for (size_t i = 0; i < u.size(); ++i) expected += rule[i] * u[i];
+    const double numeric = (up - down) / (2 * kStep), error = std::abs(numeric - expected);
+    const double allowed = bound * std::sqrt(static_cast<double>(u.size()));
+    expect(error <= allowed, what, " with respect to input ", k, " ", x, ", along a random direction: the rule says ", expected,
+           ", differences say ", numeric, "; off by ", error, ", allowed ", allowed);
+  }
+}
+
+std::vector<Tensor> weights_for(const std::vector<Tensor>& results) {
+  std::vector<Tensor> r;
+  for (size_t i = 0; i < results.size(); ++i) r.push_back(direction(results[i], 5 + i));
+  return r;
+}
+
+// Gradients by the rule; zeros where nothing flows.
+std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std::vector<Tensor>& inputs,
+                                   const std::vector<Tensor>& weights, bool create_graph) {
+  std::vector<Tensor> g = grad(results, inputs, weights, create_graph, false, true);
+  for (size_t i = 0; i < g.size(); ++i) {
+    if (!g[i].defined()) g[i] = zeros_of(inputs[i]);
+    expect(g[i].shape() == inputs[i].shape() && g[i].dtype() == inputs[i].dtype(), "the gradient of input ", i, " ", inputs[i],
+           " is ", g[i]);
+  }
+  return g;
+}
+
+}  // namespace
+
+void Verifier::gradient(const Args& args, bool second) const {
+  // Both signs of recording must work: the values are taken without, the gradients with.
+  const Args own = leaves(args);
+  const std::vector<Tensor> inputs = wanting(own);
+  if (inputs.empty()) return;
+  const std::vector<Tensor> results = tensors_of(op_.call_boxed(own));
+  const std::vector<Tensor> ys = differentiable(results);
+  const bool any_floating =
+      std::any_of(results.begin(), results.end(), [](const Tensor& t) { return t.defined() && is_floating(t.dtype()); });
+  if (!any_floating) return;
+  expect(!ys.empty(), "an input wants a gradient, but no result is recorded");
+  // Which results are differentiable, by position: the evaluation without recording needs to know.
+  std::vector<size_t> positions;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].defined() && is_floating(results[i].dtype()) && results[i].requires_grad()) positions.push_back(i);
+  std::vector<Tensor> weights = weights_for(ys);
+
+  if (!second) {
+    Function f{inputs, rule_gradients(ys, inputs, weights, false), 1};
+    for (size_t i = 0; i < ys.size(); ++i) f.magnitude += largest_of(ys[i]) * static_cast<double>(ys[i].numel());
+    check_differences(
+        f,
+        [&] {
+          const std::vector<Tensor> now = call(own);
+          double sum = 0;
+          for (size_t i = 0; i < positions.size(); ++i) sum += dot(now[positions[i]], weights[i]);
+          return sum;
+        },
+        "gradient");
+    // With one input wanting a gradient, the rule keeps and computes less: the numbers must be the same.
+    if (inputs.size() < 2) return;
+    const std::vector<Tensor> all = tensors_of(args);
+    size_t k = 0;
+    for (size_t i = 0, defined = 0; i < all.size(); ++i) {
+      if (!all[i].defined()) continue;
+      const int position = static_cast<int>(defined++);
+      if (!is_floating(all[i].dtype())) continue;
+      const Args alone = leaves(args, position);
+      const std::vector<Tensor> y = differentiable(tensors_of(op_.call_boxed(alone)));
+      if (!y.empty() && y.size() == ys.size()) {
+        const Tensor g = rule_gradients(y, wanting(alone), weights, false)[0];
+        const Difference d = compare(g, f.gradients[k], {1e-10, 1e-10 * std::max(1.0, largest_of(g))});
+        expect(d.ratio <= 1, "gradient with respect to input ", k, " alone: element ", d.index, " is ", d.got,
+               ", when all inputs want one ", d.want);
+      } else {
+        expect(largest_of(f.gradients[k]) == 0, "when input ", k, " alone wants a gradient, the result is not recorded");
+      }
+      ++k;
+    }
+    return;
+  }
+
+  // The gradient as a function of the inputs and of the results' gradients, summed with fixed weights.
+  for (Tensor& w : weights) w.set_requires_grad();
+  std::vector<Tensor> all = inputs;
+  all.insert(all.end(), weights.begin(), weights.end());
+  std::vector<Tensor> outer;
+  for (size_t i = 0; i < inputs.size(); ++i) outer.push_back(direction(inputs[i], 31 + i));
+  const std::vector<Tensor> first = rule_gradients(ys, inputs, weights, true);
+  std::vector<Tensor> recorded, recorded_weights;
+  double magnitude = 1;
+  for (size_t i = 0; i < first.size(); ++i) {
+    magnitude += largest_of(first[i]) * static_cast<double>(first[i].numel());
+    if (!first[i].requires_grad()) continue;
+    recorded.push_back(first[i]);
+    recorded_weights.push_back(outer[i]);
+  }
+  std::vector<Tensor> gradients;
+  if (recorded.empty()) {
+    for (const Tensor& x : all) gradients.push_back(zeros_of(x));
+  } else {
+    gradients = rule_gradients(recorded, all, recorded_weights, false);
+  }
+  check_differences(
+      Function{all, gradients, magnitude},
+      [&] {
+        const std::vector<Tensor> now = differentiable(tensors_of(op_.call_boxed(own)));
+        std::vector<Tensor> plain;
+        for (const Tensor& w : weights) plain.push_back(w.detach());
+        const std::vector<Tensor> g = rule_gradients(now, inputs, plain, false);
+        double sum = 0;
+        for (size_t i = 0; i < g.size(); ++i) sum += dot(g[i], outer[i]);
+        return sum;
+      },
+      "second gradient");
+}
+
+// A smaller dtype's gradient has its input's shape and dtype and is near that in f64.
+void Verifier::gradient_in(DType dtype, const Args& args) const {
+  const auto gradients_of = [&](const Args& own) {
+    const std::vector<Tensor> inputs = wanting(own);
+    const std::vector<Tensor> ys = differentiable(tensors_of(op_.call_boxed(own)));
+    std::vector<Tensor> g;
+    if (!inputs.empty() && !ys.empty()) g = rule_gradients(ys, inputs, weights_for(ys), false);
+    return g;
+  };
+  const std::vector<Tensor> got = gradients_of(leaves(args));
+  if (!(op_.dtypes() & dtype_bit(DType::f64)) || schema_has("RngKey")) return;
+  Args wide = map(args, [](const Tensor& t) { return is_floating(t.dtype()) ? converted(t, DType::f64) : t; });
+  for (Value& v : wide)
+    if (DType* d = std::get_if<DType>(&v); d && *d == dtype) *d = DType::f64;
+  const std::vector<Tensor> want = gradients_of(leaves(wide));
+  expect(got.size() == want.size(), "gradients of ", got.size(), " inputs, in f64 of ", want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    // A rule is several ops, each rounding to the dtype.
+    const double scale = std::max(1.0, largest_of(want[i])) * std::max(1.0, op_.tolerance());
+    const double terms = std::sqrt(static_cast<double>(std::max<int64_t>(1, want[i].numel())));
+    const Difference d = compare(got[i], want[i], {16 * epsilon(dtype), 16 * epsilon(dtype) * scale * terms});
+    expect(d.ratio <= 1, "gradient with respect to input ", i, " in ", dtype, ", element ", d.index, ": ", d.got, ", in f64 ",
+           d.want, "; allowed ", d.bound);
+  }
+}
+
+// Writing over a non-leaf in place gives the plain form's gradient, or an error that names what was overwritten.
+void Verifier::inplace_gradient(const Args& args) const {
+  const Args own = leaves(args);
+  const std::vector<Tensor> inputs = wanting(own);
+  if (inputs.empty()) return;
+  const std::vector<Tensor> ys = differentiable(tensors_of(op_.call_boxed(own)));
+  if (ys.empty()) return;
+  const Tensor& self = std::get<Tensor>(own[0]);
+  if (ys[0].shape() != self.shape() || ys[0].dtype() != self.dtype()) return;
+  const std::vector<Tensor> weights = weights_for(ys);
+  const std::vector<Tensor> want = rule_gradients(ys, inputs, weights, false);
+  Args written = own;
+  written[0] = OpBase::find("clone")->call_boxed(std::vector<Value>{self})[0];
+  std::vector<Tensor> got;
+  try {
+    const std::vector<Tensor> y = differentiable(tensors_of(op_.inplace_boxed(written)));
+    expect(!y.empty(), "an input wants a gradient, but the in-place result is not recorded");
+    got = rule_gradients(y, inputs, weights, false);
+  } catch (const AutogradError&) {
+    return;
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    const Difference d = compare(got[i], want[i], {1e-10, 1e-10 * std::max(1.0, largest_of(want[i]))});
+    expect(d.ratio <= 1, "in place, the gradient of input ", i, ", element ", d.index, " is ", d.got, ", otherwise ", d.want);
+  }
+}
+
+}  // namespace strata::lab
