@@ -58,8 +58,12 @@ inline void append_text(std::string& s, DType v) { s += name_of(v); }
 inline void append_text(std::string& s, Device v) { s += to_string(v); }
 inline void append_text(std::string& s, const Dims& v) { s += to_string(v); }
 
-/// Joins strings, numbers, shapes, dtypes and devices into one text.
-template <class... Parts>
+/// What may stand in an error text.
+template <class T>
+concept HasText = requires(std::string& s, const T& v) { append_text(s, v); };
+
+/// Joins strings, numbers, shapes, dtypes and devices into one text. (The op of this name joins tensors.)
+template <HasText... Parts>
 std::string cat(const Parts&... parts) {
   std::string s;
   (append_text(s, parts), ...);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "strata/core/tensor.h"
+#include "strata/ops/factory/ranges.h"
 
 namespace strata {
 

@@ -1,0 +1,226 @@
+#include "strata/ops/factory/ranges.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "strata/core/dispatch.h"
+#include "strata/core/op.h"
+#include "strata/core/parallel.h"
+#include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kRangeGrain = 32768;
+
+// Writes y[i] = f(i), computed in double or int64, to a row-major y.
+template <class F>
+void generate(Tensor& y, std::string_view op, F f) {
+  if (!y.is_contiguous()) {
+    Tensor dense = empty(like(y));
+    generate(dense, op, f);
+    copy_elements(y, dense);
+    return;
+  }
+  dispatch_all(y.dtype(), op, [&]<class T>() {
+    T* p = y.data<T>();
+    parallel_for(0, y.numel(), kRangeGrain, [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; ++i) p[i] = static_cast<T>(static_cast<compute_t<T>>(f(i)));
+    });
+  });
+}
+
+bool integral(Scalar s) { return s.kind() != DType::f64; }
+
+int64_t arange_length(Scalar start, Scalar end, Scalar step) {
+  check(std::isfinite(start.to_double()) && std::isfinite(end.to_double()) && std::isfinite(step.to_double()), "arange",
+        "start, end and step must be finite, got ", start.to_double(), ", ", end.to_double(), ", ", step.to_double());
+  check(step.to_double() != 0, "arange", "step must not be 0");
+  check((end.to_double() - start.to_double()) * step.to_double() >= 0, "arange", "step ", step.to_double(),
+        " leads away from end: start ", start.to_double(), ", end ", end.to_double());
+  if (integral(start) && integral(end) && integral(step)) {
+    const int64_t distance = end.to_int() - start.to_int(), s = step.to_int();
+    return (distance + s - (s > 0 ? 1 : -1)) / s;
+  }
+  const double n = std::ceil((end.to_double() - start.to_double()) / step.to_double());
+  check(n < 0x1p62, "arange", "a range of ", n, " elements does not fit in 64 bits");
+  return static_cast<int64_t>(n);
+}
+
+DType range_dtype(std::initializer_list<Scalar> bounds) {
+  return std::all_of(bounds.begin(), bounds.end(), integral) ? DType::i64 : default_dtype();
+}
+
+Cost write_cost(double n, DType dtype) { return {n, n * static_cast<double>(size_of(dtype))}; }
+
+const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
+    .schema = "arange(Scalar start, Scalar end, Scalar step=1, DType dtype=i64, Device device=cpu) -> Tensor",
+    .doc = "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D. ValueError when step is 0 or "
+           "leads away from end.",
+    .example = "assert(arange(1, 7, 2).to_vector<int64_t>() == std::vector<int64_t>({1, 3, 5}));",
+    .infer = [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
+      return TensorMeta{{arange_length(start, end, step)}, dtype, device, std::nullopt};
+    },
+    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, Scalar step, DType, Device) {
+      if (integral(start) && integral(end) && integral(step)) {
+        generate(y, "arange", [a = start.to_int(), s = step.to_int()](int64_t i) { return a + i * s; });
+      } else {
+        generate(y, "arange", [a = start.to_double(), s = step.to_double()](int64_t i) { return a + static_cast<double>(i) * s; });
+      }
+    }},
+    .dtypes = kFloats | kInts,
+    .cost = [](Scalar start, Scalar end, Scalar step, DType dtype, Device) {
+      return write_cost(static_cast<double>(arange_length(start, end, step)), dtype);
+    },
+    .samples = [](Samples& s) {
+      s.add(Scalar(0), Scalar(7), Scalar(1), s.dtype(), Device::cpu());
+      s.add(Scalar(9), Scalar(1), Scalar(-3), s.dtype(), Device::cpu());
+      s.add(Scalar(0.5), Scalar(3.0), Scalar(0.75), s.dtype(), Device::cpu());
+      s.add(Scalar(2), Scalar(2), Scalar(1), s.dtype(), Device::cpu());
+      s.invalid<ValueError>("must not be 0", Scalar(0), Scalar(1), Scalar(0), s.dtype(), Device::cpu());
+      s.invalid<ValueError>("leads away", Scalar(0), Scalar(3), Scalar(-1), s.dtype(), Device::cpu());
+    },
+}};
+
+// Counting from both ends keeps the last value exact.
+template <class F>
+void fill_linspace(Tensor& y, std::string_view op, Scalar start, Scalar end, int64_t steps, F f) {
+  const double a = start.to_double(), b = end.to_double();
+  const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
+  generate(y, op, [=](int64_t i) {
+    return f(i < (steps + 1) / 2 ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - 1 - i));
+  });
+}
+
+void check_steps(int64_t steps, std::string_view op) { check(steps >= 0, op, "steps must not be negative, got ", steps); }
+
+const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
+    .schema = "linspace(Scalar start, Scalar end, int steps, DType dtype=f32, Device device=cpu) -> Tensor",
+    .doc = "steps values at equal distances from start to end, both included. Integer dtypes truncate.",
+    .example = "assert(linspace(0, 1, 3).to_vector<float>() == std::vector<float>({0, 0.5f, 1}));",
+    .infer = [](Scalar, Scalar, int64_t steps, DType dtype, Device device) {
+      check_steps(steps, "linspace");
+      return TensorMeta{{steps}, dtype, device, std::nullopt};
+    },
+    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType, Device) {
+      fill_linspace(y, "linspace", start, end, steps, [](double v) { return v; });
+    }},
+    .cost = [](Scalar, Scalar, int64_t steps, DType dtype, Device) { return write_cost(static_cast<double>(steps), dtype); },
+    .samples = [](Samples& s) {
+      s.add(Scalar(0), Scalar(1), 5, s.dtype(), Device::cpu());
+      s.add(Scalar(2.5), Scalar(-1), 4, s.dtype(), Device::cpu());
+      s.add(Scalar(3), Scalar(8), 1, s.dtype(), Device::cpu());
+      s.add(Scalar(3), Scalar(8), 0, s.dtype(), Device::cpu());
+      s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, s.dtype(), Device::cpu());
+    },
+}};
+
+const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
+    .schema = "logspace(Scalar start, Scalar end, int steps, float base=10, DType dtype=f32, Device device=cpu) -> Tensor",
+    .doc = "base^v for steps values v at equal distances from start to end, both included.",
+    .infer = [](Scalar, Scalar, int64_t steps, double, DType dtype, Device device) {
+      check_steps(steps, "logspace");
+      return TensorMeta{{steps}, dtype, device, std::nullopt};
+    },
+    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType, Device) {
+      fill_linspace(y, "logspace", start, end, steps, [base](double v) { return std::pow(base, v); });
+    }},
+    .cost = [](Scalar, Scalar, int64_t steps, double, DType dtype, Device) {
+      return write_cost(static_cast<double>(steps), dtype);
+    },
+    .samples = [](Samples& s) {
+      s.add(Scalar(0), Scalar(2), 5, 10.0, s.dtype(), Device::cpu());
+      s.add(Scalar(1), Scalar(-3), 3, 2.0, s.dtype(), Device::cpu());
+      s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, 10.0, s.dtype(), Device::cpu());
+    },
+}};
+
+const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
+    .schema = "eye(int n, int m, DType dtype=f32, Device device=cpu) -> Tensor",
+    .doc = "[n, m] with ones on the main diagonal and zeros elsewhere.",
+    .infer = [](int64_t n, int64_t m, DType dtype, Device device) {
+      check<ShapeError>(n >= 0 && m >= 0, "eye", "sizes must not be negative, got ", n, " and ", m);
+      return TensorMeta{{n, m}, dtype, device, std::nullopt};
+    },
+    .kernels = {.cpu = [](Tensor& y, int64_t n, int64_t m, DType, Device) {
+      fill_elements(y, 0);
+      const int64_t k = std::min(n, m);
+      fill_elements(alias(y, {k}, {y.strides()[0] + y.strides()[1]}, y.storage_offset()), 1);
+    }},
+    .dtypes = kAllTypes,
+    .cost = [](int64_t n, int64_t m, DType dtype, Device) { return write_cost(static_cast<double>(n * m), dtype); },
+    .samples = [](Samples& s) {
+      s.add(3, 3, s.dtype(), Device::cpu());
+      s.add(2, 5, s.dtype(), Device::cpu());
+      s.add(4, 0, s.dtype(), Device::cpu());
+      s.invalid<ShapeError>("negative", -1, 2, s.dtype(), Device::cpu());
+    },
+}};
+
+// Columns [first, last) of `row` that belong to the triangle.
+std::pair<int64_t, int64_t> triangle_row(bool lower, int64_t row, int64_t cols, int64_t offset) {
+  const int64_t edge = std::clamp<int64_t>(row + offset + (lower ? 1 : 0), 0, cols);
+  return lower ? std::pair<int64_t, int64_t>{0, edge} : std::pair<int64_t, int64_t>{edge, cols};
+}
+
+const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
+    .schema = "triangle_indices(bool lower, int rows, int cols, int offset=0, Device device=cpu) -> Tensor",
+    .doc = "[2, k] i64: rows and columns of the elements of a [rows, cols] matrix on and below (lower) or on and above the "
+           "offset-th diagonal, in row-major order: tril_indices and triu_indices.",
+    .infer = [](bool lower, int64_t rows, int64_t cols, int64_t offset, Device device) {
+      check<ShapeError>(rows >= 0 && cols >= 0, "triangle_indices", "sizes must not be negative, got ", rows, " and ", cols);
+      int64_t n = 0;
+      for (int64_t i = 0; i < rows; ++i) {
+        const auto [first, last] = triangle_row(lower, i, cols, offset);
+        n += last - first;
+      }
+      return TensorMeta{{2, n}, DType::i64, device, std::nullopt};
+    },
+    .kernels = {.cpu = [](Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
+      int64_t* row = y.data<int64_t>();
+      int64_t* col = row + y.shape()[1];
+      for (int64_t i = 0; i < rows; ++i) {
+        const auto [first, last] = triangle_row(lower, i, cols, offset);
+        for (int64_t j = first; j < last; ++j) {
+          *row++ = i;
+          *col++ = j;
+        }
+      }
+    }},
+    .dtypes = dtype_bit(DType::i64),
+    .cost = [](bool, int64_t rows, int64_t cols, int64_t, Device) {
+      return Cost{0, 8.0 * static_cast<double>(rows) * static_cast<double>(cols)};
+    },
+    .samples = [](Samples& s) {
+      s.add(true, 3, 4);
+      s.add(true, 3, 4, -1);
+      s.add(false, 4, 3, 1);
+      s.add(false, 0, 3);
+      s.invalid<ShapeError>("negative", true, -1, 2);
+    },
+}};
+
+}  // namespace
+
+Tensor arange(Scalar end, std::optional<DType> dtype) { return arange(0, end, 1, dtype); }
+Tensor arange(Scalar start, Scalar end, Scalar step, std::optional<DType> dtype) {
+  return arange_op(start, end, step, dtype.value_or(range_dtype({start, end, step})), default_device());
+}
+Tensor linspace(Scalar start, Scalar end, int64_t steps, std::optional<DType> dtype) {
+  return linspace_op(start, end, steps, dtype.value_or(default_dtype()), default_device());
+}
+Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, std::optional<DType> dtype) {
+  return logspace_op(start, end, steps, base, dtype.value_or(default_dtype()), default_device());
+}
+Tensor eye(int64_t n, std::optional<int64_t> m, std::optional<DType> dtype) {
+  return eye_op(n, m.value_or(n), dtype.value_or(default_dtype()), default_device());
+}
+Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset) {
+  return triangle_indices_op(true, rows, cols, offset, default_device());
+}
+Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset) {
+  return triangle_indices_op(false, rows, cols, offset, default_device());
+}
+
+}  // namespace strata

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <vector>
+
+#include "strata/core/dispatch.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/random/random_kernels.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kChunk = 1024;       // elements drawn at once
+constexpr int64_t kRandomGrain = 8;    // chunks below which a second thread does not pay
+
+// The 32-bit numbers of blocks [first, first + blocks), in order. Eight blocks run side by side so that the compiler
+// vectorises the rounds.
+void draw_bits(RngKey key, uint64_t first, int64_t blocks, uint32_t* out) {
+  constexpr int kLanes = 8;
+  int64_t b = 0;
+  for (; b + kLanes <= blocks; b += kLanes) {
+    uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+    for (int j = 0; j < kLanes; ++j) {
+      const uint64_t counter = key.offset + first + static_cast<uint64_t>(b + j);
+      c0[j] = static_cast<uint32_t>(counter);
+      c1[j] = static_cast<uint32_t>(counter >> 32);
+      c2[j] = c3[j] = 0;
+    }
+    uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      for (int j = 0; j < kLanes; ++j) {
+        const uint64_t p0 = uint64_t{0xD2511F53u} * c0[j], p1 = uint64_t{0xCD9E8D57u} * c2[j];
+        c0[j] = static_cast<uint32_t>(p1 >> 32) ^ c1[j] ^ k0;
+        c2[j] = static_cast<uint32_t>(p0 >> 32) ^ c3[j] ^ k1;
+        c1[j] = static_cast<uint32_t>(p1);
+        c3[j] = static_cast<uint32_t>(p0);
+      }
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    for (int j = 0; j < kLanes; ++j) {
+      out[0] = c0[j];
+      out[1] = c1[j];
+      out[2] = c2[j];
+      out[3] = c3[j];
+      out += 4;
+    }
+  }
+  for (; b < blocks; ++b) {
+    const auto r = philox(key, first + static_cast<uint64_t>(b));
+    out = std::copy(r.begin(), r.end(), out);
+  }
+}
+
+// Calls f(bits, begin, n) for stretches that cover [0, n): `bits` holds Words 32-bit numbers for each element.
+template <int Words, class F>
+void for_chunks(RngKey key, int64_t n, F&& f) {
+  parallel_for(0, (n + kChunk - 1) / kChunk, kRandomGrain, [&](int64_t b, int64_t e) {
+    uint32_t bits[kChunk * Words];
+    for (int64_t chunk = b; chunk < e; ++chunk) {
+      const int64_t begin = chunk * kChunk, count = std::min(kChunk, n - begin);
+      draw_bits(key, static_cast<uint64_t>(begin * Words / 4), (count * Words + 3) / 4, bits);
+      f(static_cast<const uint32_t*>(bits), begin, count);
+    }
+  });
+}
+
+// Runs `body` on y, or on a row-major stand-in that is then copied to y.
+template <class Body>
+void into_dense(Tensor& y, Body&& body) {
+  if (y.is_contiguous()) {
+    body(y);
+    return;
+  }
+  Tensor dense = empty(like(y));
+  body(dense);
+  copy_elements(y, dense);
+}
+
+// The value in T; `high` itself, which rounding could reach, becomes `low`.
+template <class T, class C>
+T below(C v, C high, T low) {
+  const T r = static_cast<T>(v);
+  return static_cast<C>(r) < high ? r : low;
+}
+
+// Inverse of the standard normal distribution function: P. J. Acklam's rational approximation, then one step of
+// Halley's method, which brings it to double precision.
+double inverse_normal(double p) {
+  constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+                          1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
+  constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02, 6.680131188771972e+01,
+                          -1.328068155288572e+01};
+  constexpr double c[] = {-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e+00,
+                          -2.549732539343734e+00, 4.374664141464968e+00,  2.938163982698783e+00};
+  constexpr double d[] = {7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00};
+  const auto tail = [&](double q) {
+    return (((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
+           ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
+  };
+  double x;
+  if (p < 0.02425) {
+    x = tail(std::sqrt(-2 * std::log(p)));
+  } else if (p > 1 - 0.02425) {
+    x = -tail(std::sqrt(-2 * std::log(1 - p)));
+  } else {
+    const double q = p - 0.5, r = q * q;
+    x = (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
+        (((((b[0] * r + b[1]) * r + b[2]) * r + b[3]) * r + b[4]) * r + 1);
+  }
+  const double e = 0.5 * std::erfc(-x / std::numbers::sqrt2) - p;
+  const double u = e * std::sqrt(2 * std::numbers::pi) * std::exp(x * x / 2);
+  return x - u / (1 + x * u / 2);
+}
+
+}  // namespace
+
+uint64_t random_blocks(int64_t n, DType dtype) {
+  return static_cast<uint64_t>(size_of(dtype) == 8 ? (n + 1) / 2 : (n + 3) / 4);
+}
+
+void uniform_cpu(Tensor& out, const Shape&, double low, double high, RngKey key, DType, Device) {
+  into_dense(out, [&](Tensor& y) {
+    dispatch_floats(y.dtype(), "uniform", [&]<class T>() {
+      T* p = y.data<T>();
+      if constexpr (std::is_same_v<T, double>) {
+        for_chunks<2>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+          for (int64_t i = 0; i < n; ++i)
+            p[begin + i] = below<T>(low + (high - low) * uniform_f64(bits[2 * i], bits[2 * i + 1]), high, low);
+        });
+      } else {
+        const float lo = static_cast<float>(low), range = static_cast<float>(high - low), hi = static_cast<float>(high);
+        const T low_t = static_cast<T>(lo);
+        for_chunks<1>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) p[begin + i] = below<T>(lo + range * uniform_f32(bits[i]), hi, low_t);
+        });
+      }
+    });
+  });
+}
+
+// Box and Muller's transform of pairs: elements 2j and 2j + 1 share two uniform numbers.
+void normal_cpu(Tensor& out, const Shape&, double mean, double std, RngKey key, DType, Device) {
+  into_dense(out, [&](Tensor& y) {
+    dispatch_floats(y.dtype(), "normal", [&]<class T>() {
+      T* p = y.data<T>();
+      using C = compute_t<T>;
+      constexpr int words = std::is_same_v<T, double> ? 2 : 1;
+      const C m = static_cast<C>(mean), s = static_cast<C>(std);
+      for_chunks<words>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+        for (int64_t i = 0; i < n; i += 2) {
+          C u, v;
+          if constexpr (words == 2) {
+            u = 1 - uniform_f64(bits[2 * i], bits[2 * i + 1]);
+            v = uniform_f64(bits[2 * i + 2], bits[2 * i + 3]);
+          } else {
+            u = static_cast<float>(bits[i]) * 0x1p-32f + 0x1p-33f;  // never 0: its logarithm is finite
+            v = uniform_f32(bits[i + 1]);
+          }
+          const C r = s * std::sqrt(C{-2} * std::log(u));
+          const C angle = 2 * std::numbers::pi_v<C> * v;
+          p[begin + i] = static_cast<T>(m + r * std::cos(angle));
+          if (i + 1 < n) p[begin + i + 1] = static_cast<T>(m + r * std::sin(angle));
+        }
+      });
+    });
+  });
+}
+
+void trunc_normal_cpu(Tensor& out, const Shape&, double mean, double std, double low, double high, RngKey key, DType, Device) {
+  const auto distribution = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
+  const double from = distribution((low - mean) / std), to = distribution((high - mean) / std);
+  into_dense(out, [&](Tensor& y) {
+    dispatch_floats(y.dtype(), "trunc_normal", [&]<class T>() {
+      T* p = y.data<T>();
+      for_chunks<2>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const double u = std::clamp(from + (to - from) * uniform_f64(bits[2 * i], bits[2 * i + 1]), 1e-300, 1 - 1e-16);
+          const double v = std::clamp(mean + std * inverse_normal(u), low, high);
+          p[begin + i] = static_cast<T>(static_cast<compute_t<T>>(v));
+        }
+      });
+    });
+  });
+}
+
+void randint_cpu(Tensor& out, int64_t low, int64_t high, const Shape&, RngKey key, DType, Device) {
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  into_dense(out, [&](Tensor& y) {
+    dispatch_all(y.dtype(), "randint", [&]<class T>() {
+      T* p = y.data<T>();
+      for_chunks<2>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const uint64_t r = static_cast<uint64_t>(bits[2 * i]) << 32 | bits[2 * i + 1];
+          // The high half of r * range: its bias is at most range / 2^64.
+          const uint64_t v = static_cast<uint64_t>(static_cast<unsigned __int128>(r) * range >> 64);
+          p[begin + i] = static_cast<T>(static_cast<compute_t<T>>(static_cast<int64_t>(static_cast<uint64_t>(low) + v)));
+        }
+      });
+    });
+  });
+}
+
+void bernoulli_cpu(Tensor& y, const Tensor& probabilities, RngKey key) {
+  const Tensor p = contiguous(probabilities);
+  dispatch_floats(y.dtype(), "bernoulli", [&]<class T>() {
+    const T* in = p.data<T>();
+    T* o = y.data<T>();
+    for_chunks<1>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        const double q = static_cast<double>(static_cast<compute_t<T>>(in[begin + i]));
+        check(q >= 0 && q <= 1, "bernoulli", "probabilities must lie in [0, 1], got ", q, " at element ", begin + i);
+        o[begin + i] = static_cast<T>(static_cast<double>(bits[i]) * 0x1p-32 < q ? 1.0f : 0.0f);
+      }
+    });
+  });
+}
+
+void multinomial_cpu(Tensor& y, const Tensor& weights, int64_t num_samples, bool replacement, RngKey key) {
+  const Tensor w = contiguous(to(weights, DType::f64));
+  const int64_t n = w.shape().back(), rows = w.dim() == 1 ? 1 : w.shape()[0];
+  const double* p = w.data<double>();
+  int64_t* o = y.data<int64_t>();
+  const auto unit = [&](int64_t i) {
+    const auto bits = philox(key, static_cast<uint64_t>(i));
+    return uniform_f64(bits[0], bits[1]);
+  };
+  parallel_for(0, rows, std::max<int64_t>(1, kChunk / std::max<int64_t>(n, 1)), [&](int64_t b, int64_t e) {
+    std::vector<double> sums(static_cast<size_t>(n));
+    std::vector<int64_t> order(static_cast<size_t>(n));
+    for (int64_t row = b; row < e; ++row) {
+      const double* q = p + row * n;
+      double total = 0;
+      int64_t positive = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        check(q[j] >= 0 && std::isfinite(q[j]), "multinomial", "weights must be finite and not negative, got ", q[j],
+              " in row ", row);
+        total += q[j];
+        positive += q[j] > 0;
+        sums[static_cast<size_t>(j)] = total;
+      }
+      check(total > 0, "multinomial", "the weights of row ", row, " are all 0");
+      if (replacement) {
+        const double last_total = total;
+        for (int64_t s = 0; s < num_samples; ++s) {
+          const double target = unit(row * num_samples + s) * last_total;
+          // The first running sum above the target belongs to a positive weight.
+          const auto found = std::upper_bound(sums.begin(), sums.end(), target);
+          int64_t index = std::min<int64_t>(found - sums.begin(), n - 1);
+          while (q[index] == 0) --index;  // only when rounding put the target at the total
+          o[row * num_samples + s] = index;
+        }
+        continue;
+      }
+      check(num_samples <= positive, "multinomial", num_samples, " samples without replacement from row ", row, " with ",
+            positive, " positive weights");
+      // The smallest of exponential variables with these rates: the order in which they ring is a draw without
+      // replacement.
+      for (int64_t j = 0; j < n; ++j)
+        sums[static_cast<size_t>(j)] = q[j] > 0 ? -std::log(1 - unit(row * n + j)) / q[j] : HUGE_VAL;
+      std::iota(order.begin(), order.end(), 0);
+      std::partial_sort(order.begin(), order.begin() + num_samples, order.end(), [&](int64_t l, int64_t r) {
+        const double a = sums[static_cast<size_t>(l)], c = sums[static_cast<size_t>(r)];
+        return a < c || (a == c && l < r);
+      });
+      std::copy_n(order.begin(), num_samples, o + row * num_samples);
+    }
+  });
+}
+
+void randperm_cpu(Tensor& y, int64_t n, RngKey key, Device) {
+  std::vector<std::pair<uint64_t, int64_t>> keys(static_cast<size_t>(n));
+  for_chunks<2>(key, n, [&](const uint32_t* bits, int64_t begin, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+      keys[static_cast<size_t>(begin + i)] = {static_cast<uint64_t>(bits[2 * i]) << 32 | bits[2 * i + 1], begin + i};
+  });
+  std::sort(keys.begin(), keys.end());
+  int64_t* o = y.data<int64_t>();
+  for (int64_t i = 0; i < n; ++i) o[i] = keys[static_cast<size_t>(i)].second;
+}
+
+}  // namespace strata
