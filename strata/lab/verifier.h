@@ -72,7 +72,8 @@ class Verifier {
 
   // verify_gradient.cpp
   void inplace_gradient(const Args& args) const;
-  void gradient(const Args& args, bool second) const;
+  void gradient(const Args& args) const;
+  void second_gradient(const Args& args) const;
   void gradient_in(DType dtype, const Args& args) const;
 
   // verify_refusals.cpp

@@ -123,8 +123,8 @@ void Verifier::valid_sample(const Sample& sample, DType dtype) {
   }
   if (op_.has_backward() && is_floating(dtype) && sample.differentiable) {
     if (dtype == DType::f64) {
-      attempt(Check::gradient, sample, dtype, [&] { gradient(args, false); });
-      attempt(Check::second, sample, dtype, [&] { gradient(args, true); });
+      attempt(Check::gradient, sample, dtype, [&] { gradient(args); });
+      attempt(Check::second, sample, dtype, [&] { second_gradient(args); });
     } else {
       attempt(Check::gradient, sample, dtype, [&] { gradient_in(dtype, args); });
     }
@@ -422,6 +422,8 @@ void Verifier::threads() {
     return;  // reported by round()
   }
   const int outer = num_threads();
+  // A library below may divide a sum among threads; the record then says so in the reason for its tolerance.
+  const bool divided = op_.tolerance_reason().find("thread") != std::string_view::npos;
   for (const Sample& sample : samples.valid) {
     double size = 0;
     visit(sample.args, [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
@@ -429,11 +431,12 @@ void Verifier::threads() {
     attempt(Check::threads, sample, dtype, [&] {
       if (op_.cost_boxed(sample.args).flops > 2e10) return;
       set_num_threads(1);
-      const std::vector<std::string> one = all_bytes(call(sample.args));
+      const std::vector<Tensor> one = call(sample.args);
       set_num_threads(3);
-      const std::vector<std::string> three = all_bytes(call(sample.args));
+      const std::vector<Tensor> three = call(sample.args);
       set_num_threads(outer);
-      expect(one == three, "the result on three threads differs from that on one");
+      if (divided) return expect_close(three, one, sample.args);
+      expect(all_bytes(one) == all_bytes(three), "the result on three threads differs from that on one");
     });
     set_num_threads(outer);
   }

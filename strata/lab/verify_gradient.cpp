@@ -6,6 +6,7 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/lab/verifier.h"
+#include "strata/ops/copy/copy.h"
 
 namespace strata::lab {
 namespace {
@@ -42,11 +43,21 @@ double largest_of(const Tensor& t) {
   return m;
 }
 
-// The floating results that depend on the arguments.
-std::vector<Tensor> differentiable(const std::vector<Tensor>& results) {
-  std::vector<Tensor> r;
-  for (const Tensor& t : results)
-    if (t.defined() && is_floating(t.dtype()) && t.requires_grad()) r.push_back(t);
+// The floating results that depend on the arguments, and the fixed gradients that flow into them. A result's gradient
+// depends on its position only, so that calls with other inputs recorded remain comparable.
+struct Recorded {
+  std::vector<Tensor> results, weights;
+  std::vector<size_t> positions;
+};
+Recorded recorded(const std::vector<Tensor>& results) {
+  Recorded r;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor& t = results[i];
+    if (!t.defined() || !is_floating(t.dtype()) || !t.requires_grad()) continue;
+    r.results.push_back(t);
+    r.weights.push_back(direction(t, 5 + i));
+    r.positions.push_back(i);
+  }
   return r;
 }
 
@@ -122,15 +133,14 @@ void check_differences(const Function& f, Value&& value, std::string_view what) 
   }
 }
 
-std::vector<Tensor> weights_for(const std::vector<Tensor>& results) {
-  std::vector<Tensor> r;
-  for (size_t i = 0; i < results.size(); ++i) r.push_back(direction(results[i], 5 + i));
-  return r;
-}
-
 // Gradients by the rule; zeros where nothing flows.
 std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std::vector<Tensor>& inputs,
-                                   const std::vector<Tensor>& weights, bool create_graph) {
+                                   const std::vector<Tensor>& weights, bool create_graph = false) {
+  if (results.empty()) {
+    std::vector<Tensor> zeros;
+    for (const Tensor& t : inputs) zeros.push_back(zeros_of(t));
+    return zeros;
+  }
   std::vector<Tensor> g = grad(results, inputs, weights, create_graph, false, true);
   for (size_t i = 0; i < g.size(); ++i) {
     if (!g[i].defined()) g[i] = zeros_of(inputs[i]);
@@ -142,86 +152,76 @@ std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std
 
 }  // namespace
 
-void Verifier::gradient(const Args& args, bool second) const {
-  // Both signs of recording must work: the values are taken without, the gradients with.
+void Verifier::gradient(const Args& args) const {
   const Args own = leaves(args);
   const std::vector<Tensor> inputs = wanting(own);
   if (inputs.empty()) return;
   const std::vector<Tensor> results = tensors_of(op_.call_boxed(own));
-  const std::vector<Tensor> ys = differentiable(results);
-  const bool any_floating =
-      std::any_of(results.begin(), results.end(), [](const Tensor& t) { return t.defined() && is_floating(t.dtype()); });
-  if (!any_floating) return;
-  expect(!ys.empty(), "an input wants a gradient, but no result is recorded");
-  // Which results are differentiable, by position: the evaluation without recording needs to know.
-  std::vector<size_t> positions;
-  for (size_t i = 0; i < results.size(); ++i)
-    if (results[i].defined() && is_floating(results[i].dtype()) && results[i].requires_grad()) positions.push_back(i);
-  std::vector<Tensor> weights = weights_for(ys);
-
-  if (!second) {
-    Function f{inputs, rule_gradients(ys, inputs, weights, false), 1};
-    for (size_t i = 0; i < ys.size(); ++i) f.magnitude += largest_of(ys[i]) * static_cast<double>(ys[i].numel());
-    check_differences(
-        f,
-        [&] {
-          const std::vector<Tensor> now = call(own);
-          double sum = 0;
-          for (size_t i = 0; i < positions.size(); ++i) sum += dot(now[positions[i]], weights[i]);
-          return sum;
-        },
-        "gradient");
-    // With one input wanting a gradient, the rule keeps and computes less: the numbers must be the same.
-    if (inputs.size() < 2) return;
-    const std::vector<Tensor> all = tensors_of(args);
-    size_t k = 0;
-    for (size_t i = 0, defined = 0; i < all.size(); ++i) {
-      if (!all[i].defined()) continue;
-      const int position = static_cast<int>(defined++);
-      if (!is_floating(all[i].dtype())) continue;
-      const Args alone = leaves(args, position);
-      const std::vector<Tensor> y = differentiable(tensors_of(op_.call_boxed(alone)));
-      if (!y.empty() && y.size() == ys.size()) {
-        const Tensor g = rule_gradients(y, wanting(alone), weights, false)[0];
-        const Difference d = compare(g, f.gradients[k], {1e-10, 1e-10 * std::max(1.0, largest_of(g))});
-        expect(d.ratio <= 1, "gradient with respect to input ", k, " alone: element ", d.index, " is ", d.got,
-               ", when all inputs want one ", d.want);
-      } else {
-        expect(largest_of(f.gradients[k]) == 0, "when input ", k, " alone wants a gradient, the result is not recorded");
-      }
-      ++k;
-    }
-    return;
-  }
-
-  // The gradient as a function of the inputs and of the results' gradients, summed with fixed weights.
-  for (Tensor& w : weights) w.set_requires_grad();
-  std::vector<Tensor> all = inputs;
-  all.insert(all.end(), weights.begin(), weights.end());
-  std::vector<Tensor> outer;
-  for (size_t i = 0; i < inputs.size(); ++i) outer.push_back(direction(inputs[i], 31 + i));
-  const std::vector<Tensor> first = rule_gradients(ys, inputs, weights, true);
-  std::vector<Tensor> recorded, recorded_weights;
-  double magnitude = 1;
-  for (size_t i = 0; i < first.size(); ++i) {
-    magnitude += largest_of(first[i]) * static_cast<double>(first[i].numel());
-    if (!first[i].requires_grad()) continue;
-    recorded.push_back(first[i]);
-    recorded_weights.push_back(outer[i]);
-  }
-  std::vector<Tensor> gradients;
-  if (recorded.empty()) {
-    for (const Tensor& x : all) gradients.push_back(zeros_of(x));
-  } else {
-    gradients = rule_gradients(recorded, all, recorded_weights, false);
+  const Recorded y = recorded(results);
+  for (const Tensor& t : results)
+    expect(!t.defined() || !is_floating(t.dtype()) || !y.results.empty(), "an input wants a gradient, but no result is recorded");
+  if (y.results.empty()) return;
+  Function f{inputs, rule_gradients(y.results, inputs, y.weights), 1};
+  for (const Tensor& t : y.results) {
+    if (t.dtype() != DType::f64) return;  // rounded on the way: no differences to be had
+    f.magnitude += largest_of(t) * static_cast<double>(t.numel());
   }
   check_differences(
-      Function{all, gradients, magnitude},
+      f,
       [&] {
-        const std::vector<Tensor> now = differentiable(tensors_of(op_.call_boxed(own)));
+        const std::vector<Tensor> now = call(own);  // without recording: that must give the same numbers
+        double sum = 0;
+        for (size_t i = 0; i < y.positions.size(); ++i) sum += dot(now[y.positions[i]], y.weights[i]);
+        return sum;
+      },
+      "gradient");
+  // With one input wanting a gradient, the rule keeps and computes less: the numbers must be the same.
+  if (inputs.size() < 2) return;
+  const std::vector<Tensor> all = tensors_of(own);
+  size_t k = 0;
+  for (size_t i = 0, defined = 0; i < all.size(); ++i) {
+    if (!all[i].defined()) continue;
+    const int position = static_cast<int>(defined++);
+    if (!is_floating(all[i].dtype())) continue;
+    const Args alone = leaves(args, position);
+    const Recorded one = recorded(tensors_of(op_.call_boxed(alone)));
+    const Tensor g = rule_gradients(one.results, wanting(alone), one.weights)[0];
+    const Difference d = compare(g, f.gradients[k], {1e-10, 1e-10 * std::max(1.0, largest_of(g))});
+    expect(d.ratio <= 1, "gradient with respect to input ", k, " when it alone wants one: element ", d.index, " is ", d.got,
+           ", when all do ", d.want);
+    ++k;
+  }
+}
+
+// The gradient as a function of the inputs and of the results' gradients, summed with fixed weights.
+void Verifier::second_gradient(const Args& args) const {
+  const Args own = leaves(args);
+  const std::vector<Tensor> inputs = wanting(own);
+  if (inputs.empty()) return;
+  Recorded y = recorded(tensors_of(op_.call_boxed(own)));
+  if (y.results.empty()) return;
+  for (const Tensor& t : y.results)
+    if (t.dtype() != DType::f64) return;
+  for (Tensor& w : y.weights) w.set_requires_grad();
+  std::vector<Tensor> all = inputs;
+  all.insert(all.end(), y.weights.begin(), y.weights.end());
+  const std::vector<Tensor> first = rule_gradients(y.results, inputs, y.weights, true);
+  std::vector<Tensor> outer, from, from_weights;
+  double magnitude = 1;
+  for (size_t i = 0; i < first.size(); ++i) {
+    outer.push_back(direction(inputs[i], 31 + i));
+    magnitude += largest_of(first[i]) * static_cast<double>(first[i].numel());
+    if (!first[i].requires_grad()) continue;
+    from.push_back(first[i]);
+    from_weights.push_back(outer[i]);
+  }
+  check_differences(
+      Function{all, rule_gradients(from, all, from_weights), magnitude},
+      [&] {
+        const Recorded now = recorded(tensors_of(op_.call_boxed(own)));
         std::vector<Tensor> plain;
-        for (const Tensor& w : weights) plain.push_back(w.detach());
-        const std::vector<Tensor> g = rule_gradients(now, inputs, plain, false);
+        for (const Tensor& w : y.weights) plain.push_back(w.detach());
+        const std::vector<Tensor> g = rule_gradients(now.results, inputs, plain);
         double sum = 0;
         for (size_t i = 0; i < g.size(); ++i) sum += dot(g[i], outer[i]);
         return sum;
@@ -233,10 +233,8 @@ void Verifier::gradient(const Args& args, bool second) const {
 void Verifier::gradient_in(DType dtype, const Args& args) const {
   const auto gradients_of = [&](const Args& own) {
     const std::vector<Tensor> inputs = wanting(own);
-    const std::vector<Tensor> ys = differentiable(tensors_of(op_.call_boxed(own)));
-    std::vector<Tensor> g;
-    if (!inputs.empty() && !ys.empty()) g = rule_gradients(ys, inputs, weights_for(ys), false);
-    return g;
+    const Recorded y = recorded(tensors_of(op_.call_boxed(own)));
+    return rule_gradients(y.results, inputs, y.weights);
   };
   const std::vector<Tensor> got = gradients_of(leaves(args));
   if (!(op_.dtypes() & dtype_bit(DType::f64)) || schema_has("RngKey")) return;
@@ -259,20 +257,17 @@ void Verifier::gradient_in(DType dtype, const Args& args) const {
 void Verifier::inplace_gradient(const Args& args) const {
   const Args own = leaves(args);
   const std::vector<Tensor> inputs = wanting(own);
-  if (inputs.empty()) return;
-  const std::vector<Tensor> ys = differentiable(tensors_of(op_.call_boxed(own)));
-  if (ys.empty()) return;
+  const Recorded y = recorded(tensors_of(op_.call_boxed(own)));
   const Tensor& self = std::get<Tensor>(own[0]);
-  if (ys[0].shape() != self.shape() || ys[0].dtype() != self.dtype()) return;
-  const std::vector<Tensor> weights = weights_for(ys);
-  const std::vector<Tensor> want = rule_gradients(ys, inputs, weights, false);
+  if (y.results.empty() || y.results[0].shape() != self.shape() || y.results[0].dtype() != self.dtype()) return;
+  const std::vector<Tensor> want = rule_gradients(y.results, inputs, y.weights);
   Args written = own;
-  written[0] = OpBase::find("clone")->call_boxed(std::vector<Value>{self})[0];
+  written[0] = clone(self);
   std::vector<Tensor> got;
   try {
-    const std::vector<Tensor> y = differentiable(tensors_of(op_.inplace_boxed(written)));
-    expect(!y.empty(), "an input wants a gradient, but the in-place result is not recorded");
-    got = rule_gradients(y, inputs, weights, false);
+    const Recorded z = recorded(tensors_of(op_.inplace_boxed(written)));
+    expect(!z.results.empty(), "an input wants a gradient, but the in-place result is not recorded");
+    got = rule_gradients(z.results, inputs, y.weights);
   } catch (const AutogradError&) {
     return;
   }

@@ -74,8 +74,13 @@ void Verifier::absurd_arguments(const Sample& sample) const {
       args = sample.args;
       args[i] = value;
       try {
-        for (const Tensor& t : call(args))
-          if (t.defined()) bytes(t);
+        for (const Tensor& t : call(args)) {
+          if (!t.defined()) continue;
+          double n = 1;
+          for (const int64_t d : t.shape()) n *= static_cast<double>(d);
+          expect(n < 0x1p62, "argument ", i, " = ", text_of(value), " gives a result whose size overflows: ", t);
+          if (n < 1e6) bytes(t);
+        }
       } catch (const Error&) {
         continue;
       } catch (const std::exception& e) {

@@ -26,6 +26,7 @@ std::vector<Optimizer::StateSpec> Adafactor::state_spec(const Param& p) const {
 }
 
 void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
+  std::vector<AdafactorJob> jobs;
   for (Param* p : active) {
     if (p->tensor.numel() == 0) continue;
     const AdafactorOptions& o = options_of(*p);
@@ -51,8 +52,9 @@ void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
     const double rate = std::min(o.lr, 1 / std::sqrt(t)) * (o.lr > 0 ? lr(p->group) / o.lr : 0);
     job.rate = rate;
     job.decay = 1 - lr(p->group) * o.weight_decay;
-    run_adafactor(job);
+    jobs.push_back(job);
   }
+  run_adafactor(jobs);
 }
 
 }  // namespace strata::optim

@@ -1,7 +1,8 @@
 #pragma once
-// The loops of Adafactor over one tensor.
+// The loops of Adafactor over many tensors.
 
 #include <cstdint>
+#include <span>
 
 #include "strata/core/dtype.h"
 
@@ -19,7 +20,7 @@ struct AdafactorJob {
   DType grad_dtype = DType::f32;
   double grad_scale = 1, keep = 0, eps1 = 0, eps2 = 0, clip_threshold = 1, rate = 0, decay = 1;
 };
-/// Updates parameter and state; the result does not depend on the number of threads.
-void run_adafactor(const AdafactorJob& job);
+/// Updates parameters and states; the result does not depend on the number of threads.
+void run_adafactor(std::span<const AdafactorJob> jobs);
 
 }  // namespace strata::optim

@@ -196,13 +196,19 @@ double squares_f32(const G* g, int64_t n) {
   const hn::Repartition<double, decltype(d)> dd;
   const hn::Rebind<float, decltype(dd)> half;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto a = hn::Zero(dd), b = hn::Zero(dd);
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = load_grad(d, g + i);
+  auto a = hn::Zero(dd), b = hn::Zero(dd), a2 = hn::Zero(dd), b2 = hn::Zero(dd);
+  const auto add = [&](const G* p, auto& low_sum, auto& high_sum) HWY_ATTR {
+    const auto v = load_grad(d, p);
     const auto low = hn::PromoteTo(dd, hn::LowerHalf(half, v)), high = hn::PromoteTo(dd, hn::UpperHalf(half, v));
-    a = hn::MulAdd(low, low, a);
-    b = hn::MulAdd(high, high, b);
+    low_sum = hn::MulAdd(low, low, low_sum);
+    high_sum = hn::MulAdd(high, high, high_sum);
+  };
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    add(g + i, a, b);
+    add(g + i + lanes, a2, b2);
   }
+  a = hn::Add(a, a2);
+  b = hn::Add(b, b2);
   double parts[HWY_MAX_BYTES / sizeof(double)] = {};
   hn::StoreU(hn::Add(a, b), dd, parts);
   for (double part : parts) sum += part;

@@ -119,11 +119,11 @@ struct AdafactorFormula {
         r[row] += (1 - beta2) * square / static_cast<double>(cols);
         c[col] += (1 - beta2) * square / static_cast<double>(rows);
       }
+      Doubles mean(batch);
+      for (size_t i = 0; i < r.size(); ++i) mean[i / rows] += r[i] / static_cast<double>(rows);
       for (size_t i = 0; i < p.size(); ++i) {
         const size_t b = i / (rows * cols);
-        double mean = 0;
-        for (size_t k = 0; k < rows; ++k) mean += r[b * rows + k] / static_cast<double>(rows);
-        u[i] = g[i] / std::sqrt(r[i / cols] * c[b * cols + i % cols] / mean);
+        u[i] = g[i] / std::sqrt(r[i / cols] * c[b * cols + i % cols] / mean[b]);
       }
     }
     const auto rms = [](const Doubles& x) {

@@ -318,7 +318,7 @@ const Op<ForwardSignature> attention_op{{
            "[Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask or a gradient of the gradient is "
            "differentiated. Weight (b, h, i, j) is dropped by number ((b H + h) Tq + i) Tk + j of the key's stream. "
            "ShapeError, DTypeError when q, k, v and the mask do not fit.",
-    .example = "Tensor q = randn({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
+    .example = "Tensor q = ones({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
                "assert(y.shape() == q.shape());",
     .infer =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, std::optional<double> scale,

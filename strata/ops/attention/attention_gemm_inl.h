@@ -112,6 +112,8 @@ __attribute__((target("amx-tile,amx-bf16"))) static void gemm_amx(int64_t M, int
                                                                   int64_t lda, const uint32_t* B, int64_t ldb, float* C,
                                                                   int64_t ldc, bool acc) {
   const int64_t a_bytes = lda * 2, b_bytes = ldb * 4, c_bytes = ldc * 4;
+  // GCC's tile loads do not tell the compiler that they read memory: finish the stores before them.
+  __asm__ volatile("" ::: "memory");
   for (int64_t m = 0; m < M; m += 32) {
     for (int64_t n = 0; n < N; n += 32) {
       float* c00 = C + m * ldc + n;

@@ -214,8 +214,32 @@ void block(const Gemm& g, const In* a, const In* b, Out* c, int64_t mb, int64_t 
   for (int64_t i = 0; i < mb; ++i) store_row<Out, T>(g, buf.acc + i * ld, nb, j0, c + i * g.c_row);
 }
 
+// The sum of the products of two vectors, which packing would only slow down.
+template <class In, class T>
+T dot(const In* a, int64_t a_stride, const In* b, int64_t b_stride, int64_t k) {
+  constexpr int64_t kRun = 256;
+  alignas(64) T ra[kRun], rb[kRun], sums[64] = {};
+  for (int64_t l = 0; l < k; l += kRun) {
+    const int64_t n = std::min(kRun, k - l);
+    load_run(a + l * a_stride, a_stride, n, ra);
+    load_run(b + l * b_stride, b_stride, n, rb);
+    std::fill(ra + n, ra + kRun, T(0));
+    std::fill(rb + n, rb + kRun, T(0));
+    for (int64_t i = 0; i < kRun; i += 64) {
+      for (int64_t j = 0; j < 64; ++j) sums[j] += ra[i + j] * rb[i + j];
+    }
+  }
+  T total = 0;
+  for (T v : sums) total += v;
+  return total;
+}
+
 template <class In, class T, class Out>
 void run(const Gemm& g) {
+  if (g.m == 1 && g.n == 1 && g.batch.empty() && g.k > 32) {
+    T sum = dot<In, T>(static_cast<const In*>(g.a), g.a_col, static_cast<const In*>(g.b), g.b_row, g.k);
+    return store_row<Out, T>(g, &sum, 1, 0, static_cast<Out*>(g.c));
+  }
   constexpr int64_t kCols = tile_cols<T>();
   const int64_t batches = g.batch.product();
   const auto round_up = [](int64_t x, int64_t to) { return (x + to - 1) / to * to; };

@@ -64,4 +64,43 @@ void linear(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias
   gemm(g);
 }
 
+namespace {
+// t as a dense matrix [rows, last].
+Tensor dense_rows(const Tensor& t) {
+  return t.contiguous().view({t.numel() / t.shape().back(), t.shape().back()});
+}
+
+// Dense rows of a product with an epilogue that has a second matrix.
+void with_aux(Tensor& y, const Tensor& aux, const Tensor& a, const Tensor& b, const Tensor& bias, Epilogue epilogue) {
+  Gemm g = product(y, a, b);
+  Tensor dense;
+  if (bias.defined()) {
+    dense = bias.contiguous();
+    g.bias = dense.raw_data();
+    g.bias_dtype = bias.dtype();
+  }
+  g.epilogue = epilogue;
+  g.aux = aux.raw_data();
+  gemm(g);
+}
+}  // namespace
+
+void linear_gelu(Tensor& y, Tensor& pre, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (y.numel() == 0) return;
+  const int64_t in = x.shape().back();
+  const Tensor rows = x.contiguous().view({y.numel() / y.shape().back(), in});
+  Tensor to = dense_rows(y), argument = dense_rows(pre);  // copies where y or pre is strided
+  with_aux(to, argument, rows, weight.transpose(0, 1), bias, Epilogue::gelu_tanh);
+  if (!y.is_contiguous()) y.copy_(to.view(y.shape()));
+  if (!pre.is_contiguous()) pre.copy_(argument.view(pre.shape()));
+}
+
+void matmul_gelu_grad(Tensor& y, const Tensor& g, const Tensor& weight, const Tensor& pre) {
+  if (y.numel() == 0) return;
+  const Tensor rows = g.contiguous().view({y.numel() / y.shape().back(), g.shape().back()});
+  Tensor to = dense_rows(y);
+  with_aux(to, dense_rows(pre), rows, weight, {}, Epilogue::gelu_tanh_grad);
+  if (!y.is_contiguous()) y.copy_(to.view(y.shape()));
+}
+
 }  // namespace strata::cpu

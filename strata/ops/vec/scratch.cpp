@@ -1,10 +1,9 @@
 #include "strata/ops/vec/scratch.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
-#include "strata/core/error.h"
+#include "strata/memory/allocator.h"
 
 namespace strata {
 namespace {
@@ -14,19 +13,30 @@ struct Chunk {
   size_t size;
 };
 
+// What a thread keeps between calls at most.
+constexpr size_t kKept = size_t{16} << 20;
+constexpr size_t kLeastChunk = size_t{1} << 18;
+
 // Chunks never move, so that blocks stay valid while the stack grows.
 struct Stack {
   std::vector<Chunk> chunks;
   size_t current = 0, used = 0;
+  size_t next = 0;  // size of the next chunk at least
   int frames = 0;
 
-  ~Stack() {
-    for (const Chunk& c : chunks) std::free(c.data);
-  }
+  ~Stack() { clear(); }
   void add(size_t size) {
-    void* p = std::aligned_alloc(64, size);
-    if (!p) throw MemoryError("workspace", cat("could not get ", static_cast<unsigned long>(size), " bytes for a kernel"));
-    chunks.push_back({static_cast<std::byte*>(p), size});
+    chunks.push_back({nullptr, size});
+    try {
+      chunks.back().data = static_cast<std::byte*>(memory::allocate(Device::cpu(), size, memory::Tag::workspace));
+    } catch (...) {
+      chunks.pop_back();
+      throw;
+    }
+  }
+  void clear() {
+    for (const Chunk& c : chunks) memory::deallocate(Device::cpu(), c.data, c.size, memory::Tag::workspace);
+    chunks.clear();
   }
 };
 
@@ -49,17 +59,13 @@ ScratchFrame::~ScratchFrame() {
   s.current = chunk_;
   s.used = used_;
   if (--s.frames > 0) return;
-  // Nobody holds a block: one chunk of the whole size serves the next call without gaps.
-  if (s.chunks.size() > 1) {
-    size_t total = 0;
-    for (const Chunk& c : s.chunks) {
-      total += c.size;
-      std::free(c.data);
-    }
-    s.chunks.clear();
-    if (void* p = std::aligned_alloc(64, total)) s.chunks.push_back({static_cast<std::byte*>(p), total});
-  }
   s.current = s.used = 0;
+  // Nobody holds a block: one chunk of the whole size will serve the next call without gaps.
+  size_t total = 0;
+  for (const Chunk& c : s.chunks) total += c.size;
+  if (total <= kKept && s.chunks.size() <= 1) return;
+  s.clear();
+  s.next = std::min(total, kKept);
 }
 
 void* ScratchFrame::take_bytes(size_t bytes) {
@@ -69,7 +75,10 @@ void* ScratchFrame::take_bytes(size_t bytes) {
     ++s.current;
     s.used = 0;
   }
-  if (s.current == s.chunks.size()) s.add(std::max<size_t>(bytes, size_t{1} << 18));
+  if (s.current == s.chunks.size()) {
+    s.add(std::max({bytes, s.next, kLeastChunk}));
+    s.next = 0;
+  }
   void* p = s.chunks[s.current].data + s.used;
   s.used += bytes;
   return p;

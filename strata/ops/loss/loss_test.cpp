@@ -1,0 +1,128 @@
+// What the generated tests of the losses do not cover: every instruction-set level, further dimensions, what is kept for
+// the gradient, and divisors.
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/loss_kernel.h"
+#include "strata/ops/vec/level.h"
+
+namespace strata {
+namespace {
+
+Tensor numbers(const Shape& shape) {
+  std::mt19937 rng(2);
+  std::normal_distribution<float> normal;
+  Tensor t = empty(shape);
+  for (int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = 3 * normal(rng);
+  return t;
+}
+Tensor classes(const Shape& shape, int64_t n) {
+  Tensor t = empty(shape, DType::i64);
+  for (int64_t i = 0; i < t.numel(); ++i) t.data<int64_t>()[i] = i * 7919 % n;
+  return t;
+}
+
+struct Level {
+  explicit Level(int level) { set_vec_level(level); }
+  ~Level() { set_vec_level(-1); }
+};
+
+TEST(CrossEntropy, EveryLevelMatchesTheDefinition) {
+  for (int level = 0; level <= 3; ++level) {
+    Level at(level);
+    if (vec_level() != level) continue;  // this processor ends below
+    for (int64_t n : {1, 3, 16, 100, 1000})
+      for (double smoothing : {0.0, 0.2}) {
+        const int64_t rows = 9;
+        Tensor x = numbers({rows, n});
+        const Tensor target = classes({rows}, n);
+        target.data<int64_t>()[4] = -100;
+        x.set_requires_grad();
+        const Tensor loss = cross_entropy(x, target, {.label_smoothing = smoothing});
+        loss.backward();
+        double want = 0;
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t t = target.data<int64_t>()[r];
+          double sum = 0, even = 0;
+          for (int64_t c = 0; c < n; ++c) sum += std::exp(static_cast<double>(x.data<float>()[r * n + c]));
+          for (int64_t c = 0; c < n; ++c) even += (std::log(sum) - x.data<float>()[r * n + c]) / static_cast<double>(n);
+          if (t >= 0) want += ((1 - smoothing) * (std::log(sum) - x.data<float>()[r * n + t]) + smoothing * even) / 8;
+          for (int64_t c = 0; c < n; ++c) {
+            const double p = std::exp(static_cast<double>(x.data<float>()[r * n + c])) / sum;
+            const double q = (c == t ? 1 - smoothing : 0) + smoothing / static_cast<double>(n);
+            EXPECT_NEAR(x.grad().data<float>()[r * n + c], t < 0 ? 0 : (p - q) / 8, 1e-6) << "level " << level << ", n " << n;
+          }
+        }
+        EXPECT_NEAR(loss.item(), want, 1e-5) << "level " << level << ", n " << n;
+      }
+  }
+}
+
+TEST(CrossEntropy, FurtherDimensionsAreRows) {
+  const Tensor x = numbers({2, 5, 3, 4}), target = classes({2, 3, 4}, 5);
+  const Tensor each = cross_entropy(x, target, {.reduction = "none"});
+  ASSERT_EQ(each.shape(), target.shape());
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < 12; ++i) {
+      double sum = 0;
+      const auto at = [&](int64_t c) { return static_cast<double>(x.data<float>()[(b * 5 + c) * 12 + i]); };
+      for (int64_t c = 0; c < 5; ++c) sum += std::exp(at(c));
+      EXPECT_NEAR(each.data<float>()[b * 12 + i], std::log(sum) - at(target.data<int64_t>()[b * 12 + i]), 1e-5);
+    }
+  EXPECT_NEAR(cross_entropy(numbers({7}), full({}, 3, DType::i64)).item(),
+              cross_entropy(numbers({7}).unsqueeze(0), full({1}, 3, DType::i64)).item(), 1e-7);
+  EXPECT_NEAR(nll_loss(numbers({2, 5, 3}), classes({2, 3}, 5), -100, "sum").item(),
+              -[&] {
+                double s = 0;
+                for (int64_t b = 0; b < 2; ++b)
+                  for (int64_t i = 0; i < 3; ++i)
+                    s += numbers({2, 5, 3}).data<float>()[(b * 5 + classes({2, 3}, 5).data<int64_t>()[b * 3 + i]) * 3 + i];
+                return s;
+              }(),
+              1e-5);
+}
+
+TEST(CrossEntropy, KeepsOneNumberARow) {
+  Tensor x = numbers({512, 4096});
+  x.set_requires_grad();
+  const int64_t before = memory::stats(DeviceType::cpu).live[static_cast<int>(memory::Tag::activation)];
+  const Tensor loss = cross_entropy(x, classes({512}, 4096));
+  const int64_t kept = memory::stats(DeviceType::cpu).live[static_cast<int>(memory::Tag::activation)] - before;
+  EXPECT_LT(kept, x.nbytes() / 100);
+  EXPECT_TRUE(loss.requires_grad());
+}
+
+TEST(CrossEntropy, LossOfBf16LogitsIsF32) {
+  const Tensor x = numbers({64, 100}).to(DType::bf16), target = classes({64}, 100);
+  const Tensor loss = cross_entropy(x, target);
+  EXPECT_EQ(loss.dtype(), DType::f32);
+  EXPECT_NEAR(loss.item(), cross_entropy(x.to(DType::f32), target).item(), 1e-4);
+}
+
+TEST(CrossEntropy, AllIgnoredIsNan) {
+  const Tensor target = full({3}, -100, DType::i64);
+  EXPECT_TRUE(std::isnan(cross_entropy(numbers({3, 4}), target).item()));
+  EXPECT_EQ(cross_entropy(numbers({3, 4}), target, {.reduction = "sum"}).item(), 0);
+}
+
+TEST(KlDiv, BatchMeanDividesByTheBatch) {
+  const Tensor x = numbers({4, 6}), t = full({4, 6}, 0.25);
+  EXPECT_NEAR(kl_div(x, t, "batchmean").item(), kl_div(x, t, "sum").item() / 4, 1e-5);
+}
+
+TEST(PairLoss, SumsOfManyElementsLoseNothing) {
+  // 2^22 equal terms: an f32 running sum would stop growing at 2^24.
+  const int64_t n = int64_t{1} << 22;
+  EXPECT_EQ(mse_loss(full({n}, 3.0), full({n}, 0.0), "sum").item(), 9.0 * static_cast<double>(n));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,171 @@
+#pragma once
+// The loops behind reduce(); included by the files that instantiate them.
+
+#include <algorithm>
+#include <vector>
+
+#include "strata/core/dispatch.h"
+#include "strata/core/parallel.h"
+#include "strata/core/loops.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/reduce/kernels.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+
+/// [outer, n, inner] of a row-major tensor whose middle dimension is reduced.
+struct ReduceLayout {
+  Tensor data;
+  int64_t outer = 1, n = 1, inner = 1;
+};
+
+/// As it lies when the reduced dimensions are neighbours in a row-major tensor; else through a copy with them last.
+inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
+  ReduceLayout l;
+  const Shape& s = x.shape();
+  int first = -1, last = -1;
+  for (int i = 0; i < s.size(); ++i) {
+    if (!(mask >> i & 1) || s[i] == 1) continue;
+    if (first < 0) first = i;
+    last = i;
+  }
+  bool neighbours = x.is_contiguous();
+  for (int i = std::max(first, 0); i <= last; ++i) neighbours = neighbours && ((mask >> i & 1) || s[i] == 1);
+  if (neighbours) {
+    for (int i = 0; i < s.size(); ++i) (first < 0 || i < first ? l.outer : i <= last ? l.n : l.inner) *= s[i];
+    l.data = x;
+    return l;
+  }
+  Dims order;
+  for (int i = 0; i < s.size(); ++i)
+    if (!(mask >> i & 1)) order.push_back(i), l.outer *= s[i];
+  for (int i = 0; i < s.size(); ++i)
+    if (mask >> i & 1) order.push_back(i), l.n *= s[i];
+  l.data = contiguous(permute(x, order));
+  return l;
+}
+
+namespace reduce_detail {
+
+constexpr int kLanes = 16;
+constexpr int64_t kSteps = 128;               // accumulated one after the other before pairwise combination
+constexpr int64_t kRowJob = 32768;            // elements of a row that one job reduces
+constexpr int64_t kTile = 256;                // columns of a job
+constexpr int64_t kColumnJob = 4 * kSteps;    // rows of a job
+
+// Pairwise sum of a sequence of partial results, without storing them: like a binary counter, level i holds 2^i of them.
+template <class R>
+class Cascade {
+ public:
+  using Acc = typename R::Acc;
+  void add(const R& r, Acc a) {
+    for (int level = 0;; ++level) {
+      if (!(used_ >> level & 1)) {
+        acc_[level] = a;
+        used_ |= uint64_t{1} << level;
+        return;
+      }
+      a = r.combine(acc_[level], a);
+      used_ &= ~(uint64_t{1} << level);
+    }
+  }
+  Acc total(const R& r) const {
+    Acc a = r.init();
+    bool any = false;
+    for (int level = 0; level < 48; ++level) {
+      if (!(used_ >> level & 1)) continue;
+      a = any ? r.combine(acc_[level], a) : acc_[level];
+      any = true;
+    }
+    return a;
+  }
+
+ private:
+  Acc acc_[48];
+  uint64_t used_ = 0;
+};
+
+// One contiguous run whose first element has position `at` in its row.
+template <class R, class T>
+typename R::Acc reduce_run(const R& r, const T* p, int64_t n, int64_t at, typename R::Shift shift) {
+  using Acc = typename R::Acc;
+  Cascade<R> cascade;
+  for (int64_t i = 0; i < n; i += kSteps * kLanes) {
+    const int64_t m = std::min(n - i, kSteps * kLanes), whole = m / kLanes * kLanes;
+    Acc lanes[kLanes];
+    for (Acc& a : lanes) a = r.init();
+    for (int64_t k = 0; k < whole; k += kLanes)
+      for (int l = 0; l < kLanes; ++l) r.step(lanes[l], p[i + k + l], shift, at + i + k + l);
+    for (int64_t k = whole; k < m; ++k) r.step(lanes[k - whole], p[i + k], shift, at + i + k);
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l) lanes[l] = r.combine(lanes[l], lanes[l + half]);
+    cascade.add(r, lanes[0]);
+  }
+  return cascade.total(r);
+}
+
+// Columns of `rows` rows: acc[j] over p[k * stride + j].
+template <class R, class T>
+void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_t width, int64_t at, const typename R::Shift* shift,
+                    typename R::Acc* acc) {
+  using Acc = typename R::Acc;
+  Acc part[kTile];
+  for (int64_t j = 0; j < width; ++j) acc[j] = r.init();
+  for (int64_t i = 0; i < rows; i += kSteps) {
+    for (int64_t j = 0; j < width; ++j) part[j] = r.init();
+    for (int64_t k = i; k < std::min(rows, i + kSteps); ++k) {
+      const T* row = p + k * stride;
+      if (shift) {
+        for (int64_t j = 0; j < width; ++j) r.step(part[j], row[j], shift[j], at + k);
+      } else {
+        for (int64_t j = 0; j < width; ++j) r.step(part[j], row[j], typename R::Shift(), at + k);
+      }
+    }
+    for (int64_t j = 0; j < width; ++j) acc[j] = r.combine(acc[j], part[j]);
+  }
+}
+
+// write(index of the result, accumulated value)
+template <class R, class T, class Write>
+void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shift* shift, Write write) {
+  using Acc = typename R::Acc;
+  const T* p = static_cast<const T*>(l.data.raw_data());
+  const int64_t results = l.outer * l.inner;
+  if (l.n == 0) {
+    for (int64_t i = 0; i < results; ++i) write(i, r.init());
+    return;
+  }
+  const int64_t tiles = l.inner == 1 ? 1 : (l.inner + kTile - 1) / kTile;
+  const int64_t length = l.inner == 1 ? kRowJob : kColumnJob;  // of n, for one job
+  const int64_t groups = (l.n + length - 1) / length;
+  const int64_t job_work = std::min(l.n, length) * std::min(l.inner, kTile);
+  const int64_t grain = std::max<int64_t>(1, kGrain / job_work);
+  std::vector<Acc> partial(groups > 1 ? static_cast<size_t>(groups * results) : 0);
+  parallel_for(0, l.outer * tiles * groups, grain, [&](int64_t begin, int64_t end) {
+    Acc acc[kTile];
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t group = job % groups, tile = job / groups % tiles, o = job / groups / tiles;
+      const int64_t first = group * length, rows = std::min(length, l.n - first);
+      const int64_t column = tile * kTile, width = std::min(kTile, l.inner - column);
+      const T* from = p + (o * l.n + first) * l.inner + column;
+      const int64_t at = o * l.inner + column;
+      if (l.inner == 1) acc[0] = reduce_run(r, from, rows, first, shift ? shift[o] : typename R::Shift());
+      else reduce_columns(r, from, rows, l.inner, width, first, shift ? shift + at : nullptr, acc);
+      for (int64_t j = 0; j < width; ++j) {
+        if (groups == 1) write(at + j, acc[j]);
+        else partial[static_cast<size_t>(group * results + at + j)] = acc[j];
+      }
+    }
+  });
+  if (groups == 1) return;
+  parallel_for(0, results, std::max<int64_t>(1, kGrain / groups), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Cascade<R> cascade;
+      for (int64_t g = 0; g < groups; ++g) cascade.add(r, partial[static_cast<size_t>(g * results + i)]);
+      write(i, cascade.total(r));
+    }
+  });
+}
+
+}  // namespace reduce_detail
+}  // namespace strata
