@@ -43,8 +43,9 @@ std::string read_start(const std::string& path, uint64_t limit) {
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
   if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();
   check(data.tokenizer == "bpe", "make_tokenizer", "unknown tokenizer '", data.tokenizer, "'");
-  return std::make_shared<text::BpeTokenizer>(
-      text::train_bpe(read_start(data.path, kBpeBytes), {.vocab_size = vocab, .special_tokens = {}}));
+  const std::string sample = read_start(data.path, kBpeBytes);
+  return std::shared_ptr<text::Tokenizer>(
+      new text::BpeTokenizer(text::train_bpe(sample, {.vocab_size = vocab, .special_tokens = {}})));
 }
 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
