@@ -53,7 +53,7 @@ void add_estimate(CLI::App& app, Body& body) {
   CLI::App* estimate = app.add_subcommand("estimate", "The memory that training will take, from a dry run");
   auto a = std::make_shared<Arguments>();
   estimate->add_option("config", a->config, "Settings (TOML), as for strata train");
-  estimate->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64")->type_name("KEY=VALUE")->expected(1, -1)->allow_extra_args(false);
+  estimate->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64")->type_name("KEY=VALUE")->expected(1, -1);
   estimate->footer(
       "Runs one step with shapes only: nothing is allocated and nothing computed, so that a model of any size is\n"
       "answered at once. Each line is the memory of that kind at the moment when the whole is largest.");

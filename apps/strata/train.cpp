@@ -92,7 +92,7 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--dtype", a->dtype, "f32, or bf16 autocast with f32 weights")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "bf16"}));
-  train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")->type_name("KEY=VALUE")->expected(1, -1)->allow_extra_args(false);
+  train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")->type_name("KEY=VALUE")->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one page).\n"
