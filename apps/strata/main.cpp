@@ -37,6 +37,8 @@ int run(int argc, char** argv) {
   add_train(app, body);
   add_generate(app, body);
   add_estimate(app, body);
+  add_ops(app, body);
+  add_lab(app, body);
   add_info(app, body);
   try {
     app.parse(argc, argv);
