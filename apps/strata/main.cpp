@@ -34,6 +34,9 @@ int run(int argc, char** argv) {
   bool version = false;
   app.add_flag("--version", version, "Print the version and stop");
   Body body;
+  add_train(app, body);
+  add_generate(app, body);
+  add_estimate(app, body);
   add_ops(app, body);
   add_lab(app, body);
   add_info(app, body);
