@@ -385,8 +385,15 @@ class Op<R(A...)> final : public OpBase {
   Tensor& inplace(Tensor& self, Rest&&... rest) const
     requires std::is_same_v<R, Tensor>
   {
-    if (r_.adapt != Adapt::none && !alike(self, rest...)) return inplace_adapted(self, self, std::forward<Rest>(rest)...);
-    return inplace_impl(self, self, std::forward<Rest>(rest)...);
+    const bool observed = t_mode.unusual & kObserved;
+    if (observed) [[unlikely]] detail::notify_before(*this);
+    if (r_.adapt != Adapt::none && !alike(self, rest...)) {
+      inplace_adapted(self, self, std::forward<Rest>(rest)...);
+    } else {
+      inplace_impl(self, self, std::forward<Rest>(rest)...);
+    }
+    if (observed) [[unlikely]] detail::notify_after(*this, {&self, 1});
+    return self;
   }
 
   const Record& record() const { return r_; }
@@ -640,7 +647,7 @@ class Op<R(A...)> final : public OpBase {
     const Tensor* base = nullptr;
     (detail::visit_tensors(args, [&](const Tensor& t) { if (!base) base = &t; }), ...);
     detail::visit_tensors(result, [&](const Tensor& t) {
-      if (t.same_as(*base)) return;
+      if (t.same_as(*base) || !is_floating(t.dtype())) return;
       TensorImpl& v = t.impl();
       v.view_base = base->impl().view_base ? base->impl().view_base : base->ref();
       if (v.autograd) v.autograd->view_version = t.version();

@@ -14,8 +14,6 @@
 
 namespace strata {
 
-Tensor sign(const Tensor& x);
-
 Reduction parse_reduction(std::string_view text, std::string_view op) {
   if (text == "mean") return Reduction::mean;
   if (text == "sum") return Reduction::sum;
@@ -178,7 +176,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
     .kernels = {.cpu = Plain<PairLoss::mse>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::mse>::rule,
-    .adapt = Adapt::promote_float,
+    .adapt = Adapt::promote,
     .autocast = Autocast::full,
     .cost = pair_cost,
     .samples = [](Samples& s) { pair_samples(s); },
@@ -194,7 +192,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
     .kernels = {.cpu = Plain<PairLoss::l1>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::l1>::rule,
-    .adapt = Adapt::promote_float,
+    .adapt = Adapt::promote,
     .autocast = Autocast::full,
     .cost = pair_cost,
     .samples = [](Samples& s) { pair_samples(s); },
@@ -211,7 +209,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logi
     .kernels = {.cpu = Plain<PairLoss::bce_with_logits>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::bce_with_logits>::rule,
-    .adapt = Adapt::promote_float,
+    .adapt = Adapt::promote,
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, const Tensor&, const std::string& r) {
       return Cost{12.0 * x.numel(), static_cast<double>((r == "none" ? 3 : 2) * x.nbytes())};
@@ -237,7 +235,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber
     .kernels = {.cpu = run_pair<PairLoss::huber>},
     .saves = "x target",
     .backward = pair_rule<PairLoss::huber>,
-    .adapt = Adapt::promote_float,
+    .adapt = Adapt::promote,
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, const Tensor& t, const std::string& r, double) { return pair_cost(x, t, r); },
     .samples =
@@ -257,7 +255,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smoot
     .kernels = {.cpu = run_pair<PairLoss::smooth_l1>},
     .saves = "x target",
     .backward = pair_rule<PairLoss::smooth_l1>,
-    .adapt = Adapt::promote_float,
+    .adapt = Adapt::promote,
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, const Tensor& t, const std::string& r, double) { return pair_cost(x, t, r); },
     .samples =
@@ -280,7 +278,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
     .saves = "x target",
     .backward = [](Backward& b, const Tensor& x, const Tensor& t, const std::string& r,
                    bool log_target) { pair_rule<PairLoss::kl_div>(b, x, t, r, log_target); },
-    .adapt = Adapt::promote_float,
+    .adapt = Adapt::promote,
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, const Tensor& t, const std::string& r, bool) { return pair_cost(x, t, r); },
     .samples =

@@ -10,7 +10,7 @@ namespace strata {
 
 /// Normalisation of each of `rows` rows of n values: y = (x - mean) * rstd * weight + bias, the variance taken with
 /// divisor n; with `rms` mean is 0 (and not stored): y = x / sqrt(mean(x^2) + eps) * weight. Where residual is given,
-/// x + residual is normalised, and stored in sum.
+/// x + residual is normalised, before it is rounded and stored in sum.
 struct RowNorm {
   DType dtype = DType::f32, affine = DType::f32;
   bool rms = false;

@@ -389,11 +389,12 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
     .schema = "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps=1e-05) "
               "-> (Tensor y, Tensor sum, Tensor mean, Tensor rstd)",
     .doc = "sum = x + residual and y = layer_norm(sum) over the last dimension, in one pass over memory: a transformer block's "
-           "residual connection and the norm behind it. sum is rounded to x's dtype before it is normalised. ShapeError unless "
+           "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError unless "
            "x and residual have one shape and weight and bias fit its last dimension.",
     .infer =
         [](const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double) {
           check_residual(x, residual, "add_layer_norm");
+          check(weight.defined() && bias.defined(), "add_layer_norm", "needs a weight and a bias");
           check_rows(x, weight.shape(), weight, bias, "add_layer_norm");
           check<ShapeError>(weight.dim() == 1, "add_layer_norm", "weight must have one dimension, got ", weight);
           const TensorMeta s = statistic(x, weight.shape());
@@ -439,18 +440,17 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
           auto [y, mean, rstd] = reference(false, total, weight.shape(), weight, bias, eps);
           return Quadruple(y, total, mean, rstd);
         },
-    .tolerance = 4,
-    .tolerance_reason = "the sum is rounded to the operands' dtype before it is normalised",
 }};
 
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_norm_op{{
     .schema = "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor y, Tensor sum, Tensor rstd)",
     .doc = "sum = x + residual and y = rms_norm(sum) over the last dimension, in one pass over memory: a transformer block's "
-           "residual connection and the norm behind it. sum is rounded to x's dtype before it is normalised. ShapeError unless "
+           "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError unless "
            "x and residual have one shape and weight fits its last dimension.",
     .infer =
         [](const Tensor& x, const Tensor& residual, const Tensor& weight, double) {
           check_residual(x, residual, "add_rms_norm");
+          check(weight.defined(), "add_rms_norm", "needs a weight");
           check_rows(x, weight.shape(), weight, {}, "add_rms_norm");
           check<ShapeError>(weight.dim() == 1, "add_rms_norm", "weight must have one dimension, got ", weight);
           return std::array<TensorMeta, 3>{like(x), like(x), statistic(x, weight.shape())};
@@ -491,8 +491,6 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_no
           auto [y, mean, rstd] = reference(true, total, weight.shape(), weight, {}, eps);
           return Triple(y, total, rstd);
         },
-    .tolerance = 4,
-    .tolerance_reason = "the sum is rounded to the operands' dtype before it is normalised",
 }};
 
 }  // namespace

@@ -18,15 +18,10 @@ template <class T, class A, bool kRms> static void row_norm_of(const RowNorm& c)
   R *mean_of = static_cast<R*>(c.mean), *rstd_of = static_cast<R*>(c.rstd);
   const bool nt = should_stream(y0, c.rows, n);
   parallel_for(0, c.rows, std::max<int64_t>(1, 16384 / n), [&](int64_t from, int64_t to) {
-    for (int64_t r = from; r < to; ++r) {
-      const T* x = x0 + r * n;
-      if (residual) {
-        T* s = s0 + r * n;
-        for_vectors<T>(n, [&](int64_t i, int64_t k) {
-          store_upto(s + i, load_upto(x + i, k, 0) + load_upto(residual + r * n + i, k, 0), k);
-        });
-        x = s;
-      }
+    ScratchFrame frame;
+    R* row = residual ? frame.take<R>(n) : nullptr;
+    // x: elements of T, or their exact sum with the residual.
+    const auto normalise = [&](int64_t r, const auto* x) {
       V<T> acc[4] = {};
       R mean = 0;
       if constexpr (!kRms) {
@@ -75,6 +70,19 @@ template <class T, class A, bool kRms> static void row_norm_of(const RowNorm& c)
       } else {
         for_vectors<T>(n, [&](int64_t at, int64_t k) { store_upto(y + at, value(at, k), k); });
       }
+    };
+    for (int64_t r = from; r < to; ++r) {
+      const T* x = x0 + r * n;
+      if (!residual) {
+        normalise(r, x);
+        continue;
+      }
+      for_vectors<T>(n, [&](int64_t i, int64_t k) {
+        const V<T> v = load_upto(x + i, k, 0) + load_upto(residual + r * n + i, k, 0);
+        store_upto(s0 + r * n + i, v, k);
+        store_upto(row + i, v, k);
+      });
+      normalise(r, static_cast<const R*>(row));
     }
     if (nt) stream_fence();
   });
