@@ -31,6 +31,7 @@ enum class Map : uint8_t {
 /// Constants of a function (a slope, bounds, alpha), read in the type that it computes in.
 struct MapParams {
   Scalar s[3];
+  bool stream = false;  ///< the result is too large to stay in a cache: write around them
 };
 
 /// y[i] = f(in[0][i], in[1][i], ...) for n dense elements; y may be one of the inputs.

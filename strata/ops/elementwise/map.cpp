@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kBlock = 512;  // elements of a buffer: 4 buffers of 8 bytes an element fit in any L1 cache
 constexpr int kMostInputs = 3;
+constexpr int64_t kStreamBytes = int64_t{32} << 20;
 
 DType compute_type(DType t) { return is_reduced_floating(t) ? DType::f32 : t; }
 
@@ -124,7 +125,10 @@ void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapPar
   if (!dense) dense = scalar_map(f, type);
   if (!dense) throw DTypeError("map", cat("no elementwise kernel ", static_cast<int>(f), " for ", type));
 
-  Run r{dense, &params, n, {y.dtype()}};
+  // Past the caches, reading the lines that will be overwritten would cost a third of the traffic.
+  MapParams constants = params;
+  constants.stream = y.is_contiguous() && y.nbytes() >= kStreamBytes;
+  Run r{dense, &constants, n, {y.dtype()}};
   bool plain = y.is_contiguous() && y.numel() <= kGrain && !is_reduced_floating(y.dtype());
   bool clash = false;
   const void* at[kMostInputs] = {};
@@ -136,7 +140,7 @@ void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapPar
     at[k] = x.raw_data();
   }
   if (plain && !clash) {
-    if (y.numel() > 0) dense(y.raw_data(), at, y.numel(), params);
+    if (y.numel() > 0) dense(y.raw_data(), at, y.numel(), constants);
     return;
   }
   Tensor copies[kMostInputs];

@@ -1,21 +1,16 @@
-#include "strata/core/dtype.h"
+// The vectorised kernels of this processor; scalar_cpu.cpp has those that are not worth vector code.
+
 #include "strata/ops/elementwise/kernels.h"
 
-namespace strata {
-namespace {
-template <class T>
-void widen(float* y, const void* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<const T*>(x)[i];
-}
-template <class T>
-void narrow(void* y, const float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) static_cast<T*>(y)[i] = T(x[i]);
-}
-}  // namespace
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/elementwise/simd_inl.h"
+#include "strata/ops/vec/levels_inl.h"
 
-DenseMap simd_map(Map) { return nullptr; }
-const Converters& converters() {
-  static constexpr Converters c{widen<BFloat16>, narrow<BFloat16>, widen<Half>, narrow<Half>};
-  return c;
-}
+namespace strata {
+
+DenseMap simd_map(Map f) { return STRATA_VEC_CALL(vec_map_of)(f); }
+const Converters& converters() { return STRATA_VEC_CALL(vec_converters)(); }
+
 }  // namespace strata

@@ -77,6 +77,14 @@ const ExtremeOp amin_op{extreme<false>("amin(Tensor x, int[] dims=[], bool keepd
 
 // ---- picking along a dimension ----
 
+// indices may differ from the long tensor in that dimension only.
+void check_along(const Shape& wide, const Tensor& indices, const Tensor& values, int64_t dim, std::string_view op) {
+  check<DTypeError>(indices.dtype() == DType::i64, op, "indices must be i64, got ", indices);
+  dim = wrap_dim(dim, wide.size(), op);
+  bool fits = indices.dim() == wide.size();
+  for (int i = 0; fits && i < wide.size(); ++i) fits = i == dim || indices.shape()[i] == wide[i];
+  check<ShapeError>(fits, op, "indices ", indices, " do not fit a tensor of shape ", wide, " along dim ", dim, "; values are ", values);
+}
 // Calls f(position in the long tensor, position in the short one) for every element of the short tensor [outer, m, inner], whose
 // indices count along the middle dimension n of the long one.
 template <class F>
@@ -86,7 +94,10 @@ void along(const Tensor& indices, const Tensor& wide, int64_t dim, F f) {
   int64_t inner = 1;
   for (int64_t i = dim + 1; i < wide.dim(); ++i) inner *= wide.shape()[i];
   const int64_t n = wide.dim() == 0 ? 1 : wide.shape()[dim], m = indices.dim() == 0 ? 1 : indices.shape()[dim];
-  for (int64_t i = 0; i < indices.numel(); ++i) f((i / inner / m * n + at[i]) * inner + i % inner, i);
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    check<IndexError>(at[i] >= 0 && at[i] < n, "pick_along", "index ", at[i], " is out of range for dimension ", dim, " of ", wide);
+    f((i / inner / m * n + at[i]) * inner + i % inner, i);
+  }
 }
 
 using AlongOp = Op<Tensor(const Tensor&, const Tensor&, const Shape&, int64_t)>;
@@ -96,8 +107,8 @@ const AlongOp pick_along_op{{
     .schema = "pick_along(Tensor x, Tensor indices, int[] shape, int dim) -> Tensor",
     .doc = "The elements of x (of the given shape) at `indices` along dim: what max and cummax select. indices has x's rank.",
     .infer = [](const Tensor& x, const Tensor& indices, const Shape& shape, int64_t dim) {
-      check<ShapeError>(x.shape() == shape && indices.dim() == x.dim(), "pick_along", "x is ", x, ", indices ", indices, ", shape ", shape);
-      wrap_dim(dim, x.dim(), "pick_along");
+      check<ShapeError>(x.shape() == shape, "pick_along", "x is ", x, ", not of shape ", shape);
+      check_along(shape, indices, x, dim, "pick_along");
       return like(x).with_shape(indices.shape());
     },
     .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& indices, const Shape&, int64_t dim) {
@@ -116,7 +127,8 @@ const AlongOp pick_along_op{{
     .samples = [](Samples& s) {
       s.add(s.tensor({3, 5}), s.integers({3, 2}, 0, 5), Shape{3, 5}, 1);
       s.add(s.tensor({3, 5}), s.integers({1, 5}, 0, 3), Shape{3, 5}, 0);
-      s.invalid<ShapeError>("shape", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
+      s.invalid<ShapeError>("do not fit", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
+      s.invalid<IndexError>("out of range", s.tensor({3, 5}), s.integers({3, 1}, 5, 6), Shape{3, 5}, 1);
     },
 }};
 
@@ -124,8 +136,8 @@ const AlongOp put_along_op{{
     .schema = "put_along(Tensor g, Tensor indices, int[] shape, int dim) -> Tensor",
     .doc = "g added into zeros of the given shape at `indices` along dim: the gradient of pick_along.",
     .infer = [](const Tensor& g, const Tensor& indices, const Shape& shape, int64_t dim) {
-      check<ShapeError>(g.shape() == indices.shape() && g.dim() == shape.size(), "put_along", "g is ", g, ", indices ", indices, ", shape ", shape);
-      wrap_dim(dim, shape.size(), "put_along");
+      check<ShapeError>(g.shape() == indices.shape(), "put_along", "g is ", g, ", but indices are ", indices);
+      check_along(shape, indices, g, dim, "put_along");
       return like(g).with_shape(shape);
     },
     .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& indices, const Shape&, int64_t dim) {
@@ -148,7 +160,7 @@ const AlongOp put_along_op{{
     },
     .samples = [](Samples& s) {
       s.add(s.tensor({3, 1}), s.integers({3, 1}, 0, 5), Shape{3, 5}, 1);
-      s.invalid<ShapeError>("shape", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
+      s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
     },
 }};
 

@@ -255,7 +255,7 @@ const NormOp norm_op{{
       s.add(s.off_grid({3, 5}), 1.0, Dims{0});
       s.add(s.off_grid({3, 5}), 3.0, Dims{1}, true);
       s.add(s.distinct({3, 5}), HUGE_VAL, Dims{0});
-      s.add(s.distinct({3, 5}), -HUGE_VAL, Dims{1});
+      s.add(s.distinct({3, 5}) + 3, -HUGE_VAL, Dims{1});
       s.add(s.off_grid({3, 5}), 0.0);
       s.add(s.tensor({37, 3, 2}), 2.0, Dims{0});
       s.add(s.tensor({0}));

@@ -131,6 +131,7 @@ void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shi
   using Acc = typename R::Acc;
   const T* p = static_cast<const T*>(l.data.raw_data());
   const int64_t results = l.outer * l.inner;
+  if (results == 0) return;
   if (l.n == 0) {
     for (int64_t i = 0; i < results; ++i) write(i, r.init());
     return;

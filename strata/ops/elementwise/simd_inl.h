@@ -1,0 +1,377 @@
+// Vectorised f32 kernels of the elementwise functions, for one processor level. No include guard: see
+// strata/ops/vec/levels_inl.h. Polynomials are interpolated at Chebyshev nodes; their relative errors stand beside them.
+
+namespace strata::STRATA_VEC_NS {
+
+// ---- building blocks -----------------------------------------------------------------------------------------------
+
+STRATA_INLINE VF absolute(VF x) { return bits<VF>(bits<VU>(x) & 0x7fffffffu); }
+STRATA_INLINE VF with_sign_of(VF magnitude, VF sign) {
+  return bits<VF>((bits<VU>(magnitude) & 0x7fffffffu) | (bits<VU>(sign) & 0x80000000u));
+}
+STRATA_INLINE VF square_root(VF x) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_sqrt_ps(x);
+#elif STRATA_VEC_LEVEL == 1
+  return _mm256_sqrt_ps(x);
+#else
+  for (int i = 0; i < kW; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+#endif
+}
+// Towards zero; floats from 2^23 on, infinities and NaN are whole already.
+STRATA_INLINE VF truncated(VF x) {
+  const VF whole = with_sign_of(__builtin_convertvector(__builtin_convertvector(x, VI), VF), x);
+  return absolute(x) < 8388608.f ? whole : x;
+}
+STRATA_INLINE VF nearest(VF x) {
+  // Adding 2^23 leaves no bits for a fraction, and rounds halves to even.
+  const VF big = set1(8388608.f);
+  VF t = absolute(x);
+#if defined(__clang__)
+  volatile VF sum = t + big;
+  t = sum - big;
+#else
+  t = (t + big) - big;
+#endif
+  return absolute(x) < big ? with_sign_of(t, x) : x;
+}
+STRATA_INLINE VF power_of_two(VF n) {  // n whole, -126 <= n <= 127
+  return bits<VF>((__builtin_convertvector(n, VI) + 127) << 23);
+}
+template <int N> STRATA_INLINE VF polynomial(VF x, const float (&c)[N]) {
+  VF p = set1(c[0]);
+  for (int i = 1; i < N; ++i) p = fma(p, x, set1(c[i]));
+  return p;
+}
+template <class F> STRATA_INLINE VF each_lane(VF x, F f) {
+  for (int i = 0; i < kW; ++i) x[i] = f(x[i]);
+  return x;
+}
+STRATA_INLINE bool any_lane(VI mask) {
+  int32_t t[kW];
+  __builtin_memcpy(t, &mask, sizeof t);
+  int32_t any = 0;
+  for (int i = 0; i < kW; ++i) any |= t[i];
+  return any != 0;
+}
+
+// e^x - 1 for x <= 87, relative error 2e-7: 2^n (e^r - 1) + (2^n - 1) with r = x - n ln2.
+STRATA_INLINE VF expm1_below(VF x) {
+  x = x < -30.f ? set1(-30.f) : x;
+  const VF n = nearest(x * 1.44269504088896341f);
+  VF r = fma(n, set1(-0.693359375f), x);
+  r = fma(n, set1(2.12194440054690583e-4f), r);
+  VF p = fma(set1(1.383684420918964e-3f), r, set1(8.374817324504786e-3f));
+  p = fma(p, r, set1(4.166822568206231e-2f));
+  p = fma(p, r, set1(1.666642015185593e-1f));
+  p = fma(p, r, set1(4.9999992078951533e-1f));
+  const VF scale = power_of_two(n);
+  return fma(scale, fma(p * r, r, r), scale - 1.f);
+}
+
+// A positive number as 2^exponent * (1 + fraction), fraction in [sqrt(1/2) - 1, sqrt(2) - 1], and log(1 + fraction).
+struct LogParts {
+  VF exponent, log_fraction;
+};
+STRATA_INLINE LogParts log_parts(VF x) {
+  const auto tiny = x < 1.17549435e-38f;
+  x = tiny ? x * 8388608.f : x;
+  const VI u = bits<VI>(x);
+  const VI e = (u - 0x3f3504f3) >> 23;
+  const VF f = bits<VF>(u - (e << 23)) - 1.f;
+  // (log(1 + f) - f + f^2 / 2) / f^3: 7e-8
+  static constexpr float c[] = {0.0697161147f, -0.114797338f, 0.116854199f, -0.124256873f, 0.142490576f,
+                                -0.166678023f, 0.200007157f,  -0.24999997f, 0.333333312f};
+  const VF f2 = f * f;
+  const VF log_fraction = fma(f2 * f, polynomial(f, c), fma(f2, set1(-0.5f), f));
+  const VF exponent = __builtin_convertvector(e, VF);
+  return {tiny ? exponent - 23.f : exponent, log_fraction};
+}
+// The values of a logarithm that no formula gives.
+STRATA_INLINE VF log_special(VF x, VF y) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  y = x == inf ? x : y;
+  y = x == 0.f ? set1(-inf) : y;
+  return x < 0.f ? set1(std::numeric_limits<float>::quiet_NaN()) : (x != x ? x : y);
+}
+STRATA_INLINE VF log_of(VF x) {
+  const LogParts l = log_parts(x);
+  const VF low = fma(l.exponent, set1(-2.12194440054690583e-4f), l.log_fraction);
+  return log_special(x, fma(l.exponent, set1(0.693359375f), low));
+}
+// log(1 + x): the rounding of 1 + x is made good by x / ((1 + x) - 1).
+STRATA_INLINE VF log1p_of(VF x) {
+  const VF u = x + 1.f, d = u - 1.f;
+  const VF y = log_of(u) * (x / d);
+  return d == 0.f ? x : (u > 3.4028234e38f ? u : y);
+}
+// log(1 + e) for 0 <= e <= 1
+STRATA_INLINE VF log1p_unit(VF e) {
+  const VF u = e + 1.f;
+  const LogParts l = log_parts(u);
+  const VF y = fma(l.exponent, set1(0.693147181f), l.log_fraction);
+  return y + (e - (u - 1.f)) / u;
+}
+STRATA_INLINE VF softplus_of(VF x) {
+  return (x > 0.f ? x : VF{}) + log1p_unit(exp<false>(-absolute(x))) + (x != x ? x : VF{});
+}
+
+// tanh |x| = m / (m + 2), m = e^(2|x|) - 1; 1 from |x| = 10 on.
+STRATA_INLINE VF tanh_of(VF x) {
+  const VF a = absolute(x);
+  const VF m = expm1_below(a > 10.f ? set1(20.f) : a + a);
+  return x != x ? x : with_sign_of(m / (m + 2.f), x);
+}
+
+// erfc(t) exp(t^2) for t >= 0, as w Q(w) with w = 1 / (1 + 0.5 t): 6e-8
+STRATA_INLINE VF erfcx_of(VF t) {
+  static constexpr float c[] = {-0.0593381259f, 0.285979672f, -0.490276047f, 0.281742193f, -0.0292310983f,
+                                0.203802261f,   0.242824091f, 0.282412613f,  0.282084401f};
+  const VF w = 1.f / fma(t, set1(0.5f), set1(1.f));
+  return w * polynomial(w, c);
+}
+STRATA_INLINE VF erfc_positive(VF t) {
+  const VF t2 = t * t;
+#if STRATA_VEC_LEVEL >= 1
+  const VF rest = fma(t, t, -t2);  // what rounding took from t^2
+  const VF tail = exp<false>(-t2) * (1.f - rest) * erfcx_of(t);
+#else
+  const VF tail = exp<false>(-t2) * erfcx_of(t);
+#endif
+  return t > 11.f ? VF{} : tail;
+}
+STRATA_INLINE VF erfc_of(VF x) {
+  const VF y = erfc_positive(absolute(x));
+  return x != x ? x : (x < 0.f ? 2.f - y : y);
+}
+STRATA_INLINE VF erf_of(VF x) {
+  const VF a = absolute(x);
+  // erf(x) / x in x^2, |x| <= 0.9: 7e-8
+  static constexpr float c[] = {8.52940132e-05f, -0.000817963218f, 0.00520422669f, -0.0268606648f,
+                                0.11283718f,     -0.376126352f,    1.12837917f};
+  const VF small = x * polynomial(x * x, c);
+  return a < 0.9f ? small : (x != x ? x : with_sign_of(1.f - erfc_positive(a), x));
+}
+// The normal distribution up to x, and e^(-x^2 / 2).
+struct Normal {
+  VF cdf, bell;
+};
+STRATA_INLINE Normal normal(VF x) {
+  const VF bell = exp<false>(x * x * -0.5f);
+  const VF tail = bell * erfcx_of(absolute(x) * 0.70710678118654752f) * 0.5f;
+  return {x < 0.f ? tail : 1.f - tail, bell};
+}
+// gelu's tanh form by 1 + tanh(u) = 2 sigmoid(2u), with u = sqrt(2 / pi) (x + 0.044715 x^3).
+STRATA_INLINE VF tanh_gelu_gate(VF x) {
+  const VF u = x * fma(x * x, set1(-2.f * 0.7978845608f * 0.044715f), set1(-2.f * 0.7978845608f));
+  return 1.f / (1.f + exp(u));
+}
+
+// sin(x + quarter turns * pi/2): reduced to [-pi/4, pi/4] in three steps; lane by lane where x is too large for that.
+template <int kQuarters> STRATA_INLINE VF sine(VF x) {
+  const VF n = nearest(x * 0.636619772367581343f);
+  VF r = fma(n, set1(-1.5703125f), x);
+  r = fma(n, set1(-4.837512969970703125e-4f), r);
+  r = fma(n, set1(-7.549789948768648e-8f), r);
+  const VF z = r * r;
+  static constexpr float s[] = {2.72499258e-06f, -0.000198400867f, 0.00833333187f, -0.166666667f};
+  static constexpr float c[] = {2.45479417e-05f, -0.0013888303f, 0.0416666647f};
+  const VF sin_r = fma(r * z, polynomial(z, s), r);
+  const VF cos_r = fma(z * z, polynomial(z, c), fma(z, set1(-0.5f), set1(1.f)));
+  const VI q = __builtin_convertvector(n, VI) + kQuarters;
+  const VF y = (q & 1) != 0 ? cos_r : sin_r;
+  VF result = bits<VF>(bits<VI>(y) ^ ((q & 2) << 30));
+  const auto hard = !(absolute(x) <= 8000.f);
+  if (any_lane(hard)) [[unlikely]]
+    for (int i = 0; i < kW; ++i)
+      if (hard[i]) result[i] = kQuarters ? std::cos(x[i]) : std::sin(x[i]);
+  return result;
+}
+
+// ---- loops ---------------------------------------------------------------------------------------------------------
+
+struct VecConstants {
+  VF a, b, c;
+  explicit VecConstants(const MapParams& p)
+      : a(set1(p.s[0].to<float>())), b(set1(p.s[1].to<float>())), c(set1(p.s[2].to<float>())) {}
+};
+
+template <class F, class... X> STRATA_INLINE VF vec_call(const F& f, const VecConstants& c, X... x) {
+  if constexpr (std::is_invocable_v<F, X..., const VecConstants&>) return f(x..., c);
+  else return f(x...);
+}
+template <class F, int N> STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const float* const* in, int64_t i) {
+  if constexpr (N == 1) return vec_call(f, c, load(in[0] + i));
+  else if constexpr (N == 2) return vec_call(f, c, load(in[0] + i), load(in[1] + i));
+  else return vec_call(f, c, load(in[0] + i), load(in[1] + i), load(in[2] + i));
+}
+// The first k lanes; the others read 1, for which no function is slow.
+template <class F, int N> STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const float* const* in, int64_t i, int64_t k) {
+  if constexpr (N == 1) return vec_call(f, c, load_n(in[0] + i, k, 1.f));
+  else if constexpr (N == 2) return vec_call(f, c, load_n(in[0] + i, k, 1.f), load_n(in[1] + i, k, 1.f));
+  else return vec_call(f, c, load_n(in[0] + i, k, 1.f), load_n(in[1] + i, k, 1.f), load_n(in[2] + i, k, 1.f));
+}
+
+template <class F, int N> static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
+  const F f{};
+  const VecConstants c(params);
+  const float* in[3];
+  for (int k = 0; k < N; ++k) in[k] = static_cast<const float*>(inputs[k]);
+  float* y = static_cast<float*>(out);
+  int64_t i = 0;
+#if STRATA_VEC_LEVEL >= 2
+  if (params.stream && n >= 4 * kW) {
+    const int64_t head = static_cast<int64_t>((64 - reinterpret_cast<uintptr_t>(y) % 64) % 64 / sizeof(float));
+    if (head) store_n(y, vec_some<F, N>(f, c, in, 0, head), head);
+    for (i = head; i + kW <= n; i += kW) stream(y + i, vec_at<F, N>(f, c, in, i));
+    stream_fence();
+  }
+#endif
+  for (; i + kW <= n; i += kW) store(y + i, vec_at<F, N>(f, c, in, i));
+  if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, i, n - i), n - i);
+}
+
+template <class T> static void vec_widen(float* y, const void* x, int64_t n) {
+  const T* p = static_cast<const T*>(x);
+  int64_t i = 0;
+  for (; i + kW <= n; i += kW) store(y + i, load(p + i));
+  for (; i < n; ++i) y[i] = static_cast<float>(p[i]);
+}
+template <class T> static void vec_narrow(void* y, const float* x, int64_t n) {
+  T* p = static_cast<T*>(y);
+  int64_t i = 0;
+  for (; i + kW <= n; i += kW) store(p + i, load(x + i));
+  for (; i < n; ++i) p[i] = T(x[i]);
+}
+
+// ---- the table -----------------------------------------------------------------------------------------------------
+
+struct VecTable {
+  DenseMap map[static_cast<size_t>(Map::count)] = {};
+  Converters convert;
+  template <int N, class F> void row(Map m, F) { map[static_cast<size_t>(m)] = vec_map<F, N>; }
+};
+
+static void vec_unary_rows(VecTable& t) {
+  using C = const VecConstants&;
+  t.row<1>(Map::neg, [](VF x) { return -x; });
+  t.row<1>(Map::abs, [](VF x) { return absolute(x); });
+  t.row<1>(Map::square, [](VF x) { return x * x; });
+  t.row<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
+  t.row<1>(Map::sqrt, [](VF x) { return square_root(x); });
+  t.row<1>(Map::rsqrt, [](VF x) { return 1.f / square_root(x); });
+  t.row<1>(Map::exp, [](VF x) { return exp(x); });
+  t.row<1>(Map::exp2, [](VF x) { return x > 128.f ? set1(std::numeric_limits<float>::infinity()) : exp2(x); });
+  t.row<1>(Map::expm1, [](VF x) { return x > 80.f ? exp(x) : expm1_below(x); });
+  t.row<1>(Map::log, [](VF x) { return log_of(x); });
+  t.row<1>(Map::log2, [](VF x) {
+    const LogParts l = log_parts(x);
+    return log_special(x, fma(l.log_fraction, set1(1.44269504088896341f), l.exponent));
+  });
+  t.row<1>(Map::log10, [](VF x) {
+    const LogParts l = log_parts(x);
+    // log10(2) in two parts; the first has few bits, so that its product with the exponent is exact.
+    const VF low = fma(l.exponent, set1(4.6050389811952137e-6f), l.log_fraction * 0.434294481903251828f);
+    return log_special(x, fma(l.exponent, set1(0.301025390625f), low));
+  });
+  t.row<1>(Map::log1p, [](VF x) { return log1p_of(x); });
+  t.row<1>(Map::sin, [](VF x) { return sine<0>(x); });
+  t.row<1>(Map::cos, [](VF x) { return sine<1>(x); });
+  t.row<1>(Map::tanh, [](VF x) { return tanh_of(x); });
+  t.row<1>(Map::erf, [](VF x) { return erf_of(x); });
+  t.row<1>(Map::erfc, [](VF x) { return erfc_of(x); });
+  t.row<1>(Map::trunc, [](VF x) { return truncated(x); });
+  t.row<1>(Map::round, [](VF x) { return nearest(x); });
+  t.row<1>(Map::frac, [](VF x) { return x - truncated(x); });
+  t.row<1>(Map::floor, [](VF x) {
+    const VF w = truncated(x);
+    return w > x ? w - 1.f : w;
+  });
+  t.row<1>(Map::ceil, [](VF x) {
+    const VF w = truncated(x);
+    return w < x ? with_sign_of(w + 1.f, x) : w;
+  });
+  t.row<1>(Map::clamp, [](VF x, C c) {
+    const VF low = x < c.a ? c.a : x;
+    return low > c.b ? c.b : low;
+  });
+  t.row<1>(Map::sigmoid, [](VF x) { return 1.f / (1.f + exp(-x)); });
+  t.row<1>(Map::logsigmoid, [](VF x) { return -softplus_of(-x); });
+  t.row<1>(Map::softplus, [](VF x, C c) {
+    const VF v = x * c.a;
+    return v > c.b ? x : softplus_of(v) / c.a;
+  });
+  t.row<1>(Map::relu, [](VF x) { return x < 0.f ? VF{} : x; });
+  t.row<1>(Map::leaky_relu, [](VF x, C c) { return x > 0.f ? x : x * c.a; });
+  t.row<1>(Map::elu, [](VF x, C c) { return x > 0.f ? x * c.b : c.a * c.b * expm1_below(x > 0.f ? VF{} : x); });
+  t.row<1>(Map::hardtanh, [](VF x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
+  t.row<1>(Map::mish, [](VF x) {
+    // tanh(log(1 + w)) = w (w + 2) / (w (w + 2) + 2), w = e^x
+    const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f);
+    return x * (u / (u + 2.f));
+  });
+  t.row<1>(Map::gelu, [](VF x) { return x * normal(x).cdf; });
+  t.row<1>(Map::gelu_tanh, [](VF x) { return x * tanh_gelu_gate(x); });
+  t.row<1>(Map::silu, [](VF x) { return x / (1.f + exp(-x)); });
+}
+
+static void vec_binary_rows(VecTable& t) {
+  using C = const VecConstants&;
+  t.row<2>(Map::add, [](VF a, VF b, C c) { return fma(c.a, b, a); });
+  t.row<2>(Map::sub, [](VF a, VF b, C c) { return fma(-c.a, b, a); });
+  t.row<2>(Map::mul, [](VF a, VF b) { return a * b; });
+  t.row<2>(Map::div, [](VF a, VF b) { return a / b; });
+  t.row<2>(Map::maximum, [](VF a, VF b) { return a != a ? a : (a > b ? a : b); });
+  t.row<2>(Map::minimum, [](VF a, VF b) { return a != a ? a : (a < b ? a : b); });
+  t.row<2>(Map::sigmoid_backward, [](VF g, VF y) { return g * y * (1.f - y); });
+  t.row<2>(Map::tanh_backward, [](VF g, VF y) { return g * (1.f - y * y); });
+  t.row<2>(Map::relu_backward, [](VF g, VF y) { return y > 0.f ? g : VF{}; });
+  t.row<2>(Map::leaky_relu_backward, [](VF g, VF x, C c) { return x > 0.f ? g : g * c.a; });
+  t.row<2>(Map::hardtanh_backward, [](VF g, VF x, C c) { return x > c.a ? (x < c.b ? g : VF{}) : VF{}; });
+  t.row<2>(Map::clamp_backward, [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? g : VF{}) : VF{}; });
+  t.row<2>(Map::elu_backward, [](VF g, VF x, C c) { return x > 0.f ? g * c.b : g * (c.a * c.b * exp(x > 0.f ? VF{} : x)); });
+  t.row<2>(Map::softplus_backward, [](VF g, VF x, C c) {
+    const VF v = x * c.a;
+    return v > c.b ? g : g / (1.f + exp(-v));
+  });
+  t.row<2>(Map::mish_backward, [](VF g, VF x) {
+    const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f), t = u / (u + 2.f);
+    return g * fma(x * (w / (1.f + w)), 1.f - t * t, t);
+  });
+  t.row<2>(Map::gelu_backward, [](VF g, VF x) {
+    const Normal d = normal(x);
+    return g * fma(x * 0.398942280401432678f, d.bell, d.cdf);
+  });
+  t.row<2>(Map::gelu_tanh_backward, [](VF g, VF x) {
+    const VF s = tanh_gelu_gate(x);
+    const VF du = fma(x * x, set1(2.f * 0.7978845608f * 3.f * 0.044715f), set1(2.f * 0.7978845608f));
+    return g * fma(x * s * (1.f - s), du, s);
+  });
+  t.row<2>(Map::silu_backward, [](VF g, VF x) {
+    const VF s = 1.f / (1.f + exp(-x));
+    return g * s * fma(x, 1.f - s, set1(1.f));
+  });
+  t.row<3>(Map::addcmul, [](VF x, VF a, VF b, C c) { return fma(c.a * a, b, x); });
+  t.row<3>(Map::addcdiv, [](VF x, VF a, VF b, C c) { return fma(c.a, a / b, x); });
+  t.row<3>(Map::lerp, [](VF a, VF b, VF w) {
+    const VF d = b - a;
+    return w < 0.5f ? fma(w, d, a) : fma(d, w - 1.f, b);
+  });
+}
+
+static VecTable vec_make_table() {
+  VecTable t;
+  vec_unary_rows(t);
+  vec_binary_rows(t);
+  t.convert = {vec_widen<BFloat16>, vec_narrow<BFloat16>, vec_widen<Half>, vec_narrow<Half>};
+  return t;
+}
+static const VecTable& vec_table() {
+  static const VecTable table = vec_make_table();
+  return table;
+}
+static DenseMap vec_map_of(Map m) { return vec_table().map[static_cast<size_t>(m)]; }
+static const Converters& vec_converters() { return vec_table().convert; }
+
+}  // namespace strata::STRATA_VEC_NS
