@@ -75,9 +75,16 @@ AutogradMeta& autograd_meta(const Tensor& t) {
 
 Ref<Node> Tensor::grad_fn() const {
   const AutogradMeta* m = get().autograd;
-  if (!m) return {};
-  if (m->view_base.defined() && m->view_version != version()) detail::refresh_view(*this);
-  return m->grad_fn;
+  if (get().view_base && (!m || m->view_version != version()) && base_has_history()) {
+    detail::refresh_view(*this);
+    m = get().autograd;
+  }
+  return m ? m->grad_fn : Ref<Node>();
+}
+
+bool Tensor::base_has_history() const {
+  const TensorImpl& base = *get().view_base;
+  return base.requires_grad && base.autograd && base.autograd->grad_fn;
 }
 
 bool Tensor::is_leaf() const { return !grad_fn(); }

@@ -105,8 +105,7 @@ struct AutogradMeta {
   Tensor grad;
   Node* accumulator = nullptr; ///< a leaf's node while some graph holds it (not owned)
   std::shared_ptr<Tensor> retained;  ///< a non-leaf's gradient, once retain_grad() asked for it
-  Tensor view_base;            ///< for a differentiable view: the tensor whose storage it shows
-  uint32_t view_version = 0;   ///< the storage's version that grad_fn speaks of
+  uint32_t view_version = 0;   ///< for a view: the storage's version that grad_fn speaks of
   TensorHooks hooks;       ///< a leaf's hooks on its gradient
   TensorHooks post_hooks;  ///< run after a leaf's grad was accumulated
 };

@@ -524,11 +524,8 @@ class Op<R(A...)> final : public OpBase {
     if (record && r_.composed && !r_.backward) return r_.composed(args...);
     if (!r_.infer && r_.composed) return r_.composed(args...);
     R result = compute(args...);
-    if (record) {
-      this->record_node(result, args...);
-    } else if (r_.view && grad_enabled()) {
-      note_views(result, args...);  // a later write through it may bring a history to the base
-    }
+    if (record) this->record_node(result, args...);
+    if (r_.view && grad_enabled()) note_views(result, args...);
     return result;
   }
 
@@ -643,19 +640,17 @@ class Op<R(A...)> final : public OpBase {
       ++i;
     });
     static_cast<OpNode*>(node.get())->keep_results(result);
-    if (r_.view) note_views(result, args...);
   }
 
-  // A recorded view remembers its base, so that writing through it reaches the base's history.
+  // A view remembers its base, so that writing through it reaches the base's history (or gives it one).
   static void note_views(R& result, A... args) {
     const Tensor* base = nullptr;
     (detail::visit_tensors(args, [&](const Tensor& t) { if (!base) base = &t; }), ...);
     detail::visit_tensors(result, [&](const Tensor& t) {
       if (t.same_as(*base) || !is_floating(t.dtype())) return;
-      const AutogradMeta* m = base->impl().autograd;
-      AutogradMeta& v = autograd_meta(t);
-      v.view_base = m && m->view_base.defined() ? m->view_base : *base;
-      v.view_version = t.version();
+      TensorImpl& v = t.impl();
+      v.view_base = base->impl().view_base ? base->impl().view_base : base->ref();
+      if (v.autograd) v.autograd->view_version = t.version();
     });
   }
 

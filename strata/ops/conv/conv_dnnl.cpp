@@ -134,22 +134,6 @@ void make(const Key& key, ConvOp& op) {
   }
 }
 
-// OpenMP loops of this thread run serially while one lives.
-class OneThread {
- public:
-  explicit OneThread(bool on) : before_(on ? omp_get_max_threads() : 0) {
-    if (before_ > 0) omp_set_num_threads(1);
-  }
-  ~OneThread() {
-    if (before_ > 0) omp_set_num_threads(before_);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 // Memory for reordered arguments, kept between calls.
 char* workspace(size_t bytes) {
   struct Freed {
@@ -171,9 +155,7 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
   if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
   if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
   // Sums over the batch in an order that the number of threads would decide: one thread.
-  const bool serial = kind == ConvKind::weight;
-  const OneThread guard(serial && !in_parallel_region());
-  const Key key{kind, s, serial ? 1 : dnnl_threads(), static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
+  const Key key{kind, s, dnnl_threads(kind == ConvKind::weight), static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
   thread_local DnnlCache<Key, ConvOp> cache;
   ConvOp& op = cache.get(key, [&](ConvOp& fresh) { make(key, fresh); });
   if (!op) return false;

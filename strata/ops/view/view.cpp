@@ -152,9 +152,28 @@ int64_t last_element(const Shape& shape, const Strides& strides, int64_t offset,
   return last;
 }
 
-// Adds g into t, element by element, where t may show one element several times.
+// Whether no element of the storage is shown twice: each stride, in order, steps over all that the smaller ones reach.
+bool is_disjoint(const Tensor& t) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int i = 0; i < t.dim(); ++i)
+    if (t.shape()[i] > 1) dims.emplace_back(t.strides()[i], t.shape()[i]);
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return false;
+    reach += stride * (size - 1);
+  }
+  return true;
+}
+
+// Adds g into t, which may show one element several times.
 void accumulate_overlapping(const Tensor& t, const Tensor& g) {
   if (g.numel() == 0) return;
+  if (is_disjoint(t)) {
+    Tensor all = t;
+    all.add_(g);
+    return;
+  }
   if (g.dim() == 0) {
     Tensor one = t;
     one.add_(g);
@@ -471,7 +490,8 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
     .backward = [](Backward& b, const Tensor&, const Shape& base, const Strides&, int64_t base_offset, const Shape& shape,
                    const Strides& strides, int64_t offset) {
       check<AutogradError>(base_offset == 0, "as_strided_backward", "a second gradient needs a base that starts at 0");
-      b.set(0, as_strided(reshape(b.gy(), base), shape, strides, offset));
+      const Tensor g = reshape(b.gy(), base);
+      b.set(0, as_strided(g.is_contiguous() && g.storage_offset() == 0 ? g : clone(g), shape, strides, offset));
     },
     .samples = [](Samples& s) { s.add(s.tensor({3, 2}), Shape{2, 4}, Strides{4, 1}, 0, Shape{3, 2}, Strides{2, 1}, 1); },
 }};
@@ -487,6 +507,8 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) { return select_op(x,
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) { return diagonal_op(x, offset, dim1, dim2); }
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) { return unfold_op(x, dim, size, step); }
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  check<AutogradError>(!grad_enabled() || !x.requires_grad() || (x.is_contiguous() && x.storage_offset() == 0), "as_strided",
+                       "a gradient needs a row-major tensor that starts its storage; use clone() first");
   return as_strided_op(x, shape, strides, offset);
 }
 Tensor slice_backward(const Tensor& g, const Shape& shape, int64_t dim, int64_t start, int64_t end, int64_t step) {
