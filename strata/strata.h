@@ -4,7 +4,10 @@
 
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
+#include "strata/autograd/checkpoint.h"
+#include "strata/autograd/function.h"
 #include "strata/autograd/gradcheck.h"
+#include "strata/autograd/hooks.h"
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
