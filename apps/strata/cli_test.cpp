@@ -1,27 +1,11 @@
-#include <cstdio>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
+#include "apps/strata/child.h"
+
+namespace strata::cli {
 namespace {
-
-struct Result {
-  int status;
-  std::string output;  // standard output and error
-};
-
-Result strata(const std::string& arguments) {
-  std::FILE* pipe = ::popen((std::string(STRATA_CLI " ") + arguments + " 2>&1 </dev/null").c_str(), "r");
-  EXPECT_NE(pipe, nullptr);
-  Result r{-1, {}};
-  if (pipe == nullptr) return r;
-  char buffer[4096];
-  while (const size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) r.output.append(buffer, n);
-  const int status = ::pclose(pipe);
-  r.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return r;
-}
 
 TEST(Cli, Version) {
   const Result r = strata("--version");
@@ -62,3 +46,4 @@ TEST(Cli, InfoNamesMachineAndLibraries) {
 }
 
 }  // namespace
+}  // namespace strata::cli

@@ -3,6 +3,8 @@
 // it hands over runs after the whole line was parsed.
 
 #include <functional>
+#include <stdexcept>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -15,6 +17,16 @@ constexpr int kOk = 0;
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
+/// The command line asks for something that does not exist or does not fit together: exit status 2.
+class UsageError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void add_estimate(CLI::App& app, Body& body);
+void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);
+void add_lab(CLI::App& app, Body& body);
+void add_ops(CLI::App& app, Body& body);
+void add_train(CLI::App& app, Body& body);
 
 }  // namespace strata::cli

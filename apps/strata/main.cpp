@@ -34,6 +34,11 @@ int run(int argc, char** argv) {
   bool version = false;
   app.add_flag("--version", version, "Print the version and stop");
   Body body;
+  add_train(app, body);
+  add_generate(app, body);
+  add_estimate(app, body);
+  add_ops(app, body);
+  add_lab(app, body);
   add_info(app, body);
   try {
     app.parse(argc, argv);
@@ -69,6 +74,8 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       return complain("cannot write to the standard output", kFailure);
     return status;
+  } catch (const UsageError& e) {
+    return complain(e.what(), kUsage);
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kFailure);
   } catch (const std::exception& e) {

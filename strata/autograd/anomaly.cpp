@@ -9,6 +9,7 @@ namespace strata {
 namespace {
 
 thread_local int t_depth = 0;
+thread_local const Node* t_running = nullptr;
 
 bool has_nan(const Tensor& t) {
   if (!t.defined() || t.is_meta() || !is_floating(t.dtype()) || t.numel() == 0) return false;
@@ -33,10 +34,15 @@ void AnomalyScope::Watch::after(const OpBase& op, std::span<const Tensor> result
     t_mode.unusual = 0;  // the search itself is not searched
     const bool bad = has_nan(results[i]);
     t_mode = outer;
+    if (bad && t_running)
+      throw AutogradError(t_running->name(), cat("its backward made a NaN: result ", i, " (", results[i], ") of ", op.name()));
     if (bad)
       throw AutogradError(op.name(), cat("result ", i, " (", results[i], ") of the forward op holds a NaN"));
   }
 }
+
+anomaly::BackwardOf::BackwardOf(const Node& node) : previous_(t_running) { t_running = &node; }
+anomaly::BackwardOf::~BackwardOf() { t_running = previous_; }
 
 void anomaly::check_gradients(const Node& node, const Grads& grads) {
   if (t_depth == 0) return;

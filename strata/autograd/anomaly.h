@@ -24,6 +24,16 @@ class AnomalyScope {
 namespace anomaly {
 /// Throws when anomaly mode is on and a gradient that `node` produced holds a NaN.
 void check_gradients(const Node& node, const Grads& grads);
+/// Says which node's rule this thread is running, so that a NaN in one of the rule's ops is reported as the node's.
+class BackwardOf {
+ public:
+  explicit BackwardOf(const Node& node);
+  ~BackwardOf();
+  BackwardOf(const BackwardOf&) = delete;
+
+ private:
+  const Node* previous_;
+};
 }
 
 }  // namespace strata

@@ -122,9 +122,10 @@ class Pass {
   }
 
   static void run_hooks(const TensorHooks& hooks, Grads& grads) {
-    for (const TensorHooks::Entry& h : hooks.entries) {
+    const std::vector<TensorHooks::Entry> entries = hooks.entries;  // a hook may add others
+    for (const TensorHooks::Entry& h : entries) {
       Tensor& g = grads[h.index];
-      if (!g.defined()) continue;
+      if (!g.defined() || h.hook->removed) continue;
       if (Tensor replaced = (*h.hook)(g); replaced.defined()) {
         check<ShapeError>(replaced.shape() == g.shape(), "register_hook", "the hook returned ", replaced,
                           " for a gradient ", g);
@@ -140,7 +141,7 @@ class Pass {
     const bool any = std::any_of(gy.begin(), gy.end(), [](const Tensor& t) { return t.defined(); });
     if (any) {
       if (node->hooks) run_hooks(*node->hooks, gy);
-      if (const TensorHooks* leaf = node->leaf_hooks()) run_hooks(*leaf, gy);
+      if (const TensorHooks* leaf = node->leaf_hooks(); leaf && !leaf->entries.empty()) run_hooks(*leaf, gy);
       if (auto it = captures_.find(node.get()); it != captures_.end())
         for (const Capture& c : it->second) captured_[c.slot] = gy[c.index];
       const bool leaf = node->edges.empty();
@@ -149,6 +150,7 @@ class Pass {
       }));
       if (wanted) {
         GradMode mode(mode_);
+        anomaly::BackwardOf running(*node);
         node->apply(gy, gx);
         anomaly::check_gradients(*node, gx);
         if (!retain_graph_) node->release();

@@ -23,7 +23,7 @@ class CopySlices final : public Node {
   std::string_view name() const override { return write_->name(); }
   void apply(Grads& gy, Grads& gx) override {
     // Through ordinary ops, so that it can be differentiated again.
-    const Tensor g = contiguous(gy[0]);
+    const Tensor g = gy[0].is_contiguous() && gy[0].storage_offset() == 0 ? gy[0] : clone(gy[0]);
     const Tensor part = as_strided(g, shape_, view_strides_in(g), view_offset_in());
     Grads in{part}, out(write_->edges.size());
     write_->apply(in, out);
@@ -78,19 +78,19 @@ class BaseView final : public Node {
 void detail::refresh_view(const Tensor& view) {
   AutogradMeta& m = autograd_meta(view);
   m.view_version = view.version();
-  if (!m.view_base.requires_grad()) return;
-  m.grad_fn = Ref<Node>(new BaseView(m.view_base, view));
+  const Tensor base(view.impl().view_base);
+  if (!base.requires_grad()) return;
+  m.grad_fn = Ref<Node>(new BaseView(base, view));
   m.result_index = 0;
   view.impl().requires_grad = true;
 }
 
 void rebase_history(Tensor& t, const Ref<Node>& node) {
-  AutogradMeta& m = autograd_meta(t);
-  if (!m.view_base.defined()) {
+  if (!t.impl().view_base) {
     set_history(t, node, 0);
     return;
   }
-  Tensor base = m.view_base;
+  const Tensor base(t.impl().view_base);
   check<AutogradError>(base.is_contiguous(), node->name(), "writing in place through a view needs a row-major base; the base has strides ",
                        base.strides());
   Ref<Node> slices(new CopySlices(base, t, node));

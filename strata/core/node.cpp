@@ -36,7 +36,10 @@ class AccumulateGrad final : public Node {
     } else {
       m.grad.add_(g.detach());
     }
-    for (auto& entry : m.post_hooks.entries) (*entry.hook)(m.grad);
+    if (m.post_hooks.entries.empty()) return;
+    const TensorHooks hooks = m.post_hooks;  // a hook may add others
+    for (const auto& entry : hooks.entries)
+      if (!entry.hook->removed) (*entry.hook)(leaf);
   }
 
  private:
@@ -72,9 +75,16 @@ AutogradMeta& autograd_meta(const Tensor& t) {
 
 Ref<Node> Tensor::grad_fn() const {
   const AutogradMeta* m = get().autograd;
-  if (!m) return {};
-  if (m->view_base.defined() && m->view_version != version()) detail::refresh_view(*this);
-  return m->grad_fn;
+  if (get().view_base && (!m || m->view_version != version()) && base_has_history()) {
+    detail::refresh_view(*this);
+    m = get().autograd;
+  }
+  return m ? m->grad_fn : Ref<Node>();
+}
+
+bool Tensor::base_has_history() const {
+  const TensorImpl& base = *get().view_base;
+  return base.requires_grad && base.autograd && base.autograd->grad_fn;
 }
 
 bool Tensor::is_leaf() const { return !grad_fn(); }
@@ -118,18 +128,26 @@ void Tensor::retain_grad() const {
   add_tensor_hook(*this, std::make_shared<RetainHook>(m.retained));
 }
 
-uint64_t add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook) {
-  static std::atomic<uint64_t> ids{1};
+void TensorHooks::add(uint32_t index, std::shared_ptr<TensorHook> hook) {
+  std::erase_if(entries, [](const Entry& e) { return e.hook->removed; });
+  entries.push_back({index, std::move(hook)});
+}
+
+void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook) {
   check<AutogradError>(t.requires_grad(), "register_hook", "the tensor does not require a gradient");
-  const uint64_t id = ids.fetch_add(1);
   AutogradMeta& m = autograd_meta(t);
   if (Ref<Node> fn = t.grad_fn()) {
     if (!fn->hooks) fn->hooks = new TensorHooks();
-    fn->hooks->entries.push_back({id, m.result_index, std::move(hook)});
+    fn->hooks->add(m.result_index, std::move(hook));
   } else {
-    m.hooks.entries.push_back({id, 0, std::move(hook)});
+    m.hooks.add(0, std::move(hook));
   }
-  return id;
+}
+
+void add_post_accumulate_hook(const Tensor& t, std::shared_ptr<TensorHook> hook) {
+  check<AutogradError>(t.requires_grad() && t.is_leaf(), "register_post_accumulate_grad_hook",
+                       "needs a leaf that requires a gradient, got ", t);
+  autograd_meta(t).post_hooks.add(0, std::move(hook));
 }
 
 Tensor Tensor::detach() const { return alias(*this, shape(), strides(), storage_offset()); }
@@ -225,7 +243,7 @@ Tensor SavedTensor::get(const Ref<Node>& owner, std::string_view op) const {
 
 void SavedTensor::reset() {
   tensor_ = Tensor();
-  if (packed_) packed_->value.reset();
+  packed_.reset();  // get() then says that it was released
 }
 
 void SavedTensor::overwritten_by(std::string_view) {

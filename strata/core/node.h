@@ -58,20 +58,23 @@ struct Edge {
 /// Gradients of a node's results on the way in, of its inputs on the way out; undefined stands for zero.
 using Grads = std::vector<Tensor>;
 
-/// A function called with a gradient that may return another in its place (undefined: keep it).
+/// A function called with a gradient that may return another in its place (undefined: keep it). As a leaf's
+/// post-accumulate hook it is called with the leaf. strata/autograd/hooks.h makes one from any callable.
 struct TensorHook {
   virtual ~TensorHook() = default;
   virtual Tensor operator()(const Tensor& grad) = 0;
+  bool removed = false;  ///< it is not called any more, and dropped when the next hook is added
 };
 
 /// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index.
 struct TensorHooks {
   struct Entry {
-    uint64_t id;
     uint32_t index;
     std::shared_ptr<TensorHook> hook;
   };
   std::vector<Entry> entries;
+  /// Appends a hook and forgets removed ones.
+  void add(uint32_t index, std::shared_ptr<TensorHook> hook);
 };
 
 /// One recorded operation. Freed graphs are released iteratively, so depth is no danger.
@@ -102,13 +105,14 @@ struct AutogradMeta {
   Tensor grad;
   Node* accumulator = nullptr; ///< a leaf's node while some graph holds it (not owned)
   std::shared_ptr<Tensor> retained;  ///< a non-leaf's gradient, once retain_grad() asked for it
-  Tensor view_base;            ///< for a differentiable view: the tensor whose storage it shows
-  uint32_t view_version = 0;   ///< the storage's version that grad_fn speaks of
+  uint32_t view_version = 0;   ///< for a view: the storage's version that grad_fn speaks of
   TensorHooks hooks;       ///< a leaf's hooks on its gradient
   TensorHooks post_hooks;  ///< run after a leaf's grad was accumulated
 };
-/// Adds a hook on the gradient of `t`; returns an id. Throws AutogradError when `t` wants no gradient.
-uint64_t add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
+/// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
+void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
+/// Adds a hook that runs after a gradient was added to the leaf `t`. Throws AutogradError when `t` is no such leaf.
+void add_post_accumulate_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
 /// The tensor's AutogradMeta, made when it has none.
 AutogradMeta& autograd_meta(const Tensor& t);
 /// Where the gradient of `t` goes: its grad_fn, or a leaf's accumulator. Empty when no gradient is wanted.

@@ -213,12 +213,12 @@ void throw_no_backward(std::string_view op) {
 }
 
 void check_inplace_target(std::string_view op, const Tensor& self) {
-  if (!grad_enabled() || !self.requires_grad()) return;
-  check<AutogradError>(!self.is_leaf(), op, "cannot write in place to a leaf that requires a gradient; ",
-                       "use NoGrad for an update, or the form that is not in place");
-  const AutogradMeta* m = self.impl().autograd;
-  check<AutogradError>(!m->view_base.defined() || !m->view_base.requires_grad() || !m->view_base.is_leaf(), op,
+  if (!grad_enabled()) return;
+  const TensorImpl* base = self.impl().view_base.get();
+  check<AutogradError>(!base || !base->requires_grad || (base->autograd && base->autograd->grad_fn), op,
                        "cannot write in place to a view of a leaf that requires a gradient; use NoGrad for an update");
+  check<AutogradError>(!self.requires_grad() || !self.is_leaf(), op, "cannot write in place to a leaf that requires a gradient; ",
+                       "use NoGrad for an update, or the form that is not in place");
 }
 
 void Adapter::pin(const Tensor& self) {

@@ -385,8 +385,15 @@ class Op<R(A...)> final : public OpBase {
   Tensor& inplace(Tensor& self, Rest&&... rest) const
     requires std::is_same_v<R, Tensor>
   {
-    if (r_.adapt != Adapt::none && !alike(self, rest...)) return inplace_adapted(self, self, std::forward<Rest>(rest)...);
-    return inplace_impl(self, self, std::forward<Rest>(rest)...);
+    const bool observed = t_mode.unusual & kObserved;
+    if (observed) [[unlikely]] detail::notify_before(*this);
+    if (r_.adapt != Adapt::none && !alike(self, rest...)) {
+      inplace_adapted(self, self, std::forward<Rest>(rest)...);
+    } else {
+      inplace_impl(self, self, std::forward<Rest>(rest)...);
+    }
+    if (observed) [[unlikely]] detail::notify_after(*this, {&self, 1});
+    return self;
   }
 
   const Record& record() const { return r_; }
@@ -518,6 +525,7 @@ class Op<R(A...)> final : public OpBase {
     if (!r_.infer && r_.composed) return r_.composed(args...);
     R result = compute(args...);
     if (record) this->record_node(result, args...);
+    if (r_.view && grad_enabled()) note_views(result, args...);
     return result;
   }
 
@@ -632,19 +640,17 @@ class Op<R(A...)> final : public OpBase {
       ++i;
     });
     static_cast<OpNode*>(node.get())->keep_results(result);
-    if (r_.view) note_views(result, args...);
   }
 
-  // A recorded view remembers its base, so that writing through it reaches the base's history.
+  // A view remembers its base, so that writing through it reaches the base's history (or gives it one).
   static void note_views(R& result, A... args) {
     const Tensor* base = nullptr;
     (detail::visit_tensors(args, [&](const Tensor& t) { if (!base) base = &t; }), ...);
     detail::visit_tensors(result, [&](const Tensor& t) {
-      if (t.same_as(*base)) return;
-      const AutogradMeta* m = base->impl().autograd;
-      AutogradMeta& v = autograd_meta(t);
-      v.view_base = m && m->view_base.defined() ? m->view_base : *base;
-      v.view_version = t.version();
+      if (t.same_as(*base) || !is_floating(t.dtype())) return;
+      TensorImpl& v = t.impl();
+      v.view_base = base->impl().view_base ? base->impl().view_base : base->ref();
+      if (v.autograd) v.autograd->view_version = t.version();
     });
   }
 

@@ -26,9 +26,9 @@ int64_t checked_numel(const Shape& shape, DType dtype) {
   int64_t n = size_of(dtype);
   bool zero = false;
   for (int64_t s : shape) {
-    check<ShapeError>(s >= 0, "empty", "sizes must not be negative, got ", shape);
+    check<ShapeError>(s >= 0, "Tensor", "sizes must not be negative, got ", shape);
     zero = zero || s == 0;
-    check<ShapeError>(zero || !__builtin_mul_overflow(n, s, &n), "empty", "a tensor of shape ", shape, " does not fit in 64 bits");
+    check<ShapeError>(zero || !__builtin_mul_overflow(n, s, &n), "Tensor", "a tensor of shape ", shape, " does not fit in 64 bits");
   }
   return zero ? 0 : n / size_of(dtype);
 }
@@ -81,7 +81,7 @@ Tensor alias(const Tensor& src, const Shape& shape, const Strides& strides, int6
   t->shape = shape;
   t->strides = strides;
   t->offset = offset;
-  t->numel = shape.product();
+  t->numel = checked_numel(shape, src.dtype());  // repeated elements can be more than fit in 64 bits
   t->dtype = src.dtype();
   t->device = src.device();
   t->contiguous = strides_are_contiguous(shape, strides);

@@ -35,6 +35,9 @@ struct TensorMeta {
   TensorMeta with_dtype(DType t) const { return {shape, t, device, strides}; }
 };
 
+struct TensorImpl;
+void ref_dispose(TensorImpl* t);
+
 struct TensorImpl : RefCounted {
   Ref<Storage> storage;
   Shape shape;
@@ -46,9 +49,10 @@ struct TensorImpl : RefCounted {
   bool contiguous = true;
   bool requires_grad = false;   // a leaf that wants a gradient, or a result with a grad_fn
   bool wrapped_number = false;  // made from a Scalar: yields in type promotion
+  // For a view made while gradients were on: the tensor whose storage it shows, which a write through it reaches.
+  Ref<TensorImpl> view_base;
   AutogradMeta* autograd = nullptr;  // owned; nullptr while nothing needs it
 };
-void ref_dispose(TensorImpl* t);
 
 class Tensor {
  public:
@@ -106,7 +110,7 @@ class Tensor {
 
   /// @name Autograd (strata/autograd/autograd.h has the rest)
   /// @{
-  bool requires_grad() const { return get().requires_grad; }
+  bool requires_grad() const { return get().requires_grad || (get().view_base && base_has_history()); }
   /// Marks a leaf. Throws AutogradError for a non-leaf, DTypeError for an integer tensor.
   Tensor& set_requires_grad(bool value = true);
   bool is_leaf() const;
@@ -199,6 +203,7 @@ class Tensor {
     if (!impl_) [[unlikely]] throw_undefined();
     return *impl_.get();
   }
+  bool base_has_history() const;  // a write through another view of the base made it a non-leaf
   [[noreturn]] static void throw_undefined();
   [[noreturn]] void throw_no_data() const;
   [[noreturn]] void throw_dtype(DType wanted) const;

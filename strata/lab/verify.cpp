@@ -23,6 +23,18 @@ bool is_result_fresh(const Tensor& result, std::span<const Value> args) {
   return fresh;
 }
 
+// The results' usual size: their root mean square.
+double usual_size(const Tensor& t) {
+  double sum = 0;
+  int64_t n = 0;
+  for (const double v : values(t)) {
+    if (!std::isfinite(v)) continue;
+    sum += v * v;
+    ++n;
+  }
+  return n > 0 ? std::sqrt(sum / static_cast<double>(n)) : 0;
+}
+
 double magnitude(const Tensor& t) {
   double m = 0;
   for (const double v : values(t))
@@ -107,10 +119,10 @@ void Verifier::valid_sample(const Sample& sample, DType dtype) {
   attempt(Check::forward, sample, dtype, [&] {
     want = reference(args, dtype);
     have_reference = true;
+    if (report_.reference.empty() || is_floating(dtype)) report_.reference = want.kind;
     forward(args, want);
   });
   if (!have_reference) return;
-  report_.reference = want.kind;
   attempt(Check::memory, sample, dtype, [&] { memory(args); });
   attempt(Check::strided, sample, dtype, [&] { strided(args, want); });
   attempt(Check::empty, sample, dtype, [&] { empty_arguments(args); });
@@ -186,7 +198,8 @@ Verifier::Reference Verifier::reference(const Args& args, DType dtype) const {
   return {tensors_of(op_.call_boxed(map(args, dense_copy))), "own"};
 }
 
-// Kernels accumulate in f32 or f64 and round to the result's dtype once; an op composed of others rounds each step.
+// Kernels accumulate in f32 or f64 and round to the result's dtype once; an op composed of others rounds each step. A
+// record that asks for more tolerance rounds in between: errors are then relative to the results' usual size as well.
 Tolerance Verifier::tolerance(const Tensor& result, const Args& args) const {
   const DType dtype = result.dtype();
   if (!is_floating(dtype)) return {};
@@ -208,7 +221,11 @@ Tolerance Verifier::tolerance(const Tensor& result, const Args& args) const {
   }
   const double widen = std::max(1.0, op_.tolerance());
   const DType computed = op_.is_composed() && reduced ? dtype : dtype == DType::f64 ? DType::f64 : DType::f32;
-  return {widen * epsilon(dtype), widen * kUnits * epsilon(computed) * length * scale};
+  double coarsest = epsilon(dtype);
+  if (widen > 1)
+    visit(args, [&](const Tensor& t) { coarsest = std::max(coarsest, t.defined() ? epsilon(t.dtype()) : 0); });
+  const double between = widen > 1 ? widen * coarsest * usual_size(result) : 0;
+  return {widen * coarsest, widen * kUnits * epsilon(computed) * length * scale + between};
 }
 
 void Verifier::expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args, double widen) {
@@ -227,7 +244,6 @@ void Verifier::expect_close(const std::vector<Tensor>& got, const std::vector<Te
 // ---- checks of one sample ------------------------------------------------------------------------------------------
 
 void Verifier::forward(const Args& args, const Reference& want) {
-  report_.reference = want.kind;
   const std::vector<Tensor> inputs = tensors_of(args);
   const std::vector<std::string> before = all_bytes(inputs);
   const std::vector<Tensor> got = call(args);

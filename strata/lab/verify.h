@@ -41,7 +41,7 @@ struct Failure {
 /// All that was found out about one record.
 struct OpReport {
   std::string op, family;
-  std::string reference;  ///< what the forward results were compared with: "record", "composed", "own f64" or "own"
+  std::string reference;  ///< what the forward results were compared with: "record", "composed", "own f64" or "own"; for floating dtypes, where it has any
   std::array<int, kNumChecks> passed{}, failed{};
   int samples = 0;        ///< summed over the dtypes
   double worst = 0;       ///< largest forward error in units of its bound

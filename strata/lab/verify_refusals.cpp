@@ -147,6 +147,10 @@ void Verifier::other_dtype(DType dtype) {
       if (refused([&] { got = call(sample.args); })) return;
       Reference want;
       if (refused([&] { want = reference(sample.args, dtype); })) return;
+      // Numbers that leave the range of f32 on the way say nothing.
+      for (const Tensor& t : want.results)
+        for (const double v : values(t))
+          if (!(std::abs(v) < 1e30)) return;
       expect_close(got, want.results, sample.args);
       meta(sample.args);
     });

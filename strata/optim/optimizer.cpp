@@ -143,6 +143,13 @@ void Optimizer::zero_grad(bool set_to_none) {
   }
 }
 
+int64_t Optimizer::state_bytes() const {
+  int64_t bytes = 0;
+  for (const Param& p : params_)
+    for (const StateSpec& spec : state_spec(p)) bytes += spec.shape.product() * size_of(spec.dtype);
+  return bytes;
+}
+
 StateDict Optimizer::state_dict() const {
   StateDict all;
   for (const Param& p : params_) {

@@ -57,6 +57,9 @@ class Optimizer {
   /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed.
   void load_state_dict(const StateDict& state);
 
+  /// Bytes of the state that every parameter will have once it was updated.
+  int64_t state_bytes() const;
+
   /// Sets the learning rate of every group to lr * lr_scale.
   virtual void set_lr(double lr) = 0;
   virtual double lr(size_t group = 0) const = 0;

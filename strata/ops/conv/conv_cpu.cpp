@@ -55,6 +55,12 @@ void fold(const ConvSizes& s, int64_t channels, const T* windows, T* x) {
   });
 }
 
+// Images (or groups of them) that are worth a thread, given the multiplications of one.
+int64_t grain(const ConvSizes& s, int64_t images) {
+  const int64_t work = images * s.oc * s.oh * s.ow * (s.ic / s.groups) * s.kh * s.kw;
+  return std::max<int64_t>(1, 400000 / std::max<int64_t>(work, 1));
+}
+
 template <class T>
 Gemm product(int64_t m, int64_t n, int64_t k, const T* a, bool a_transposed, const T* b, bool b_transposed, T* c) {
   Gemm g;
@@ -86,21 +92,18 @@ void by_products(ConvKind kind, const ConvSizes& s, const T* first, const T* sec
   const auto buffer = [&] { return std::make_unique_for_overwrite<T[]>(static_cast<size_t>(depth * out_plane)); };
   if (kind == ConvKind::weight) {
     std::fill_n(out, weight_size(s), T(0));
-    parallel_for(0, s.groups, 1, [&](int64_t begin, int64_t end) {
-      const auto windows = buffer();
-      for (int64_t g = begin; g < end; ++g) {
-        for (int64_t n = 0; n < s.n; ++n) {
-          unroll(s, icg, first + x_at(n, g), windows.get());
-          Gemm p = product(ocg, depth, out_plane, second + y_at(n, g), false, static_cast<const T*>(windows.get()), true, out + w_at(g));
-          p.beta = 1;
-          gemm(p);
-        }
-      }
-    });
+    const auto windows = buffer();
+    for (int64_t i = 0; i < s.groups * s.n; ++i) {
+      const int64_t g = i / s.n, n = i % s.n;
+      unroll(s, icg, first + x_at(n, g), windows.get());
+      Gemm p = product(ocg, depth, out_plane, second + y_at(n, g), false, static_cast<const T*>(windows.get()), true, out + w_at(g));
+      p.beta = 1;
+      gemm(p);
+    }
     return;
   }
   if (kind == ConvKind::transpose) std::fill_n(out, input_size(s), T(0));
-  parallel_for(0, s.n * s.groups, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, s.n * s.groups, grain(s, 1) * s.groups, [&](int64_t begin, int64_t end) {
     const auto windows = buffer();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n = i / s.groups, g = i % s.groups;
@@ -122,6 +125,57 @@ void convert(const From* from, To* to, int64_t n) {
   });
 }
 
+// The gradient of a weight sums over the batch. Parts of the batch, which depend on the sizes alone, are summed side by
+// side and added up in order: the same bits on any number of threads, which oneDNN's own sharing would not give.
+// one(part's sizes, x, y, sums) computes a part, on the calling thread.
+template <class T, class Sum, class One>
+void weight_by_parts(const ConvSizes& s, const T* x, const T* y, Sum* w, One&& one) {
+  constexpr int64_t kMostParts = 16, kMostElements = int64_t{1} << 24;
+  const int64_t size = weight_size(s);
+  const int64_t parts = std::clamp<int64_t>(kMostElements / std::max<int64_t>(size, 1), 1, std::clamp<int64_t>(s.n, 1, kMostParts));
+  const auto sums = std::make_unique_for_overwrite<Sum[]>(static_cast<size_t>(parts * size));
+  parallel_for(0, parts, grain(s, s.n / parts), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t from = s.n * p / parts, to = s.n * (p + 1) / parts;
+      ConvSizes part = s;
+      part.n = to - from;
+      one(part, x + from * s.ic * s.ih * s.iw, y + from * s.oc * s.oh * s.ow, sums.get() + p * size);
+    }
+  });
+  parallel_for(0, size, 16384, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Sum total = 0;
+      for (int64_t p = 0; p < parts; ++p) total += sums[p * size + i];
+      w[i] = total;
+    }
+  });
+}
+
+void weight_f32(const ConvSizes& s, const float* x, const float* y, float* w) {
+  weight_by_parts(s, x, y, w, [](const ConvSizes& part, const float* px, const float* py, float* to) {
+    if (!detail::conv_onednn(ConvKind::weight, part, DType::f32, DType::f32, px, py, nullptr, to)) by_products(ConvKind::weight, part, px, py, to);
+  });
+}
+void weight_f64(const ConvSizes& s, const double* x, const double* y, double* w) {
+  weight_by_parts(s, x, y, w, [](const ConvSizes& part, const double* px, const double* py, double* to) { by_products(ConvKind::weight, part, px, py, to); });
+}
+// Through f32, in which oneDNN also gives the sums of bf16 products.
+template <class T>
+void weight_reduced(const ConvSizes& s, const T* x, const T* y, T* w) {
+  const auto sums = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(weight_size(s)));
+  weight_by_parts(s, x, y, sums.get(), [](const ConvSizes& part, const T* px, const T* py, float* to) {
+    if (dtype_of<T> == DType::bf16 && detail::conv_onednn(ConvKind::weight, part, DType::bf16, DType::f32, px, py, nullptr, to)) return;
+    const auto wide_x = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(input_size(part)));
+    const auto wide_y = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(output_size(part)));
+    convert(px, wide_x.get(), input_size(part));
+    convert(py, wide_y.get(), output_size(part));
+    if (!detail::conv_onednn(ConvKind::weight, part, DType::f32, DType::f32, wide_x.get(), wide_y.get(), nullptr, to)) {
+      by_products(ConvKind::weight, part, wide_x.get(), wide_y.get(), to);
+    }
+  });
+  convert(sums.get(), w, weight_size(s));
+}
+
 void run_f32(ConvKind kind, const ConvSizes& s, const float* first, const float* second, const float* bias, float* out) {
   const float* given = kind == ConvKind::forward ? bias : nullptr;
   if (!detail::conv_onednn(kind, s, DType::f32, DType::f32, first, second, given, out)) {
@@ -131,16 +185,14 @@ void run_f32(ConvKind kind, const ConvSizes& s, const float* first, const float*
   if (kind == ConvKind::transpose && bias != nullptr) add_bias(s.n, s.ic, s.ih * s.iw, bias, out);
 }
 
-// Through f32 copies.
+// forward or transpose through f32 copies.
 template <class T>
 void run_reduced(ConvKind kind, const ConvSizes& s, const T* first, const T* second, const T* bias, T* out) {
-  const int64_t sizes[3][3] = {{input_size(s), weight_size(s), output_size(s)},
-                               {output_size(s), weight_size(s), input_size(s)},
-                               {input_size(s), output_size(s), weight_size(s)}};
-  const int64_t* size = sizes[static_cast<int64_t>(kind)];
+  const int64_t first_size = kind == ConvKind::forward ? input_size(s) : output_size(s);
+  const int64_t out_size = kind == ConvKind::forward ? output_size(s) : input_size(s);
   const int64_t channels = kind == ConvKind::forward ? s.oc : s.ic;
   const auto copy = [](int64_t n) { return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(n)); };
-  const auto result = copy(size[2]);
+  const auto result = copy(out_size);
   const auto wide_bias = copy(bias != nullptr ? channels : 0);
   if (bias != nullptr) convert(bias, wide_bias.get(), channels);
   const float* b = bias != nullptr ? wide_bias.get() : nullptr;
@@ -148,14 +200,15 @@ void run_reduced(ConvKind kind, const ConvSizes& s, const T* first, const T* sec
   if (dtype_of<T> == DType::bf16 && kind == ConvKind::transpose && detail::conv_onednn(kind, s, DType::bf16, DType::f32, first, second, nullptr, result.get())) {
     if (b != nullptr) add_bias(s.n, s.ic, s.ih * s.iw, b, result.get());
   } else {
-    const auto wide_first = copy(size[0]), wide_second = copy(size[1]);
-    convert(first, wide_first.get(), size[0]);
-    convert(second, wide_second.get(), size[1]);
+    const auto wide_first = copy(first_size), wide_second = copy(weight_size(s));
+    convert(first, wide_first.get(), first_size);
+    convert(second, wide_second.get(), weight_size(s));
     run_f32(kind, s, wide_first.get(), wide_second.get(), b, result.get());
   }
-  convert(result.get(), out, size[2]);
+  convert(result.get(), out, out_size);
 }
 
+// forward and transpose.
 void run(ConvKind kind, const ConvSizes& s, DType t, const void* first, const void* second, const void* bias, void* out) {
   const auto typed = [&]<class T>(auto&& f) { f(static_cast<const T*>(first), static_cast<const T*>(second), static_cast<const T*>(bias), static_cast<T*>(out)); };
   switch (t) {
@@ -184,6 +237,15 @@ void conv_forward(const ConvSizes& s, DType t, const void* x, const void* w, con
 void conv_transpose(const ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x) {
   run(ConvKind::transpose, s, t, y, w, bias, x);
 }
-void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void* w) { run(ConvKind::weight, s, t, x, y, nullptr, w); }
+void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void* w) {
+  const auto typed = [&]<class T>(auto&& f) { f(s, static_cast<const T*>(x), static_cast<const T*>(y), static_cast<T*>(w)); };
+  switch (t) {
+    case DType::f32: return typed.operator()<float>(weight_f32);
+    case DType::f64: return typed.operator()<double>(weight_f64);
+    case DType::bf16: return typed.operator()<BFloat16>(weight_reduced<BFloat16>);
+    case DType::f16: return typed.operator()<Half>(weight_reduced<Half>);
+    default: throw DTypeError("convolution_weight", cat("needs a floating dtype, got ", t));
+  }
+}
 
 }  // namespace strata::cpu

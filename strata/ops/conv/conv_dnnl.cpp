@@ -154,7 +154,8 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
                  void* out) {
   if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
   if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
-  const Key key{kind, s, dnnl_threads(), static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
+  // Sums over the batch in an order that the number of threads would decide: one thread.
+  const Key key{kind, s, dnnl_threads(kind == ConvKind::weight), static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
   thread_local DnnlCache<Key, ConvOp> cache;
   ConvOp& op = cache.get(key, [&](ConvOp& fresh) { make(key, fresh); });
   if (!op) return false;

@@ -39,12 +39,12 @@ int64_t arange_length(Scalar start, Scalar end, Scalar step) {
   check(step.to_double() != 0, "arange", "step must not be 0");
   check((end.to_double() - start.to_double()) * step.to_double() >= 0, "arange", "step ", step.to_double(),
         " leads away from end: start ", start.to_double(), ", end ", end.to_double());
-  if (integral(start) && integral(end) && integral(step)) {
-    const int64_t distance = end.to_int() - start.to_int(), s = step.to_int();
-    return (distance + s - (s > 0 ? 1 : -1)) / s;
-  }
   const double n = std::ceil((end.to_double() - start.to_double()) / step.to_double());
-  check(n < 0x1p62, "arange", "a range of ", n, " elements does not fit in 64 bits");
+  check(n < 0x1p60, "arange", "a range of ", n, " elements is too large");
+  if (integral(start) && integral(end) && integral(step)) {
+    const __int128 distance = static_cast<__int128>(end.to_int()) - start.to_int(), s = step.to_int();
+    return static_cast<int64_t>((distance + s - (s > 0 ? 1 : -1)) / s);
+  }
   return static_cast<int64_t>(n);
 }
 
@@ -64,7 +64,9 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
     },
     .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, Scalar step, DType, Device) {
       if (integral(start) && integral(end) && integral(step)) {
-        generate(y, "arange", [a = start.to_int(), s = step.to_int()](int64_t i) { return a + i * s; });
+        generate(y, "arange", [a = static_cast<uint64_t>(start.to_int()), s = static_cast<uint64_t>(step.to_int())](int64_t i) {
+          return static_cast<int64_t>(a + static_cast<uint64_t>(i) * s);
+        });
       } else {
         generate(y, "arange", [a = start.to_double(), s = step.to_double()](int64_t i) { return a + static_cast<double>(i) * s; });
       }
@@ -158,11 +160,23 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
     },
 }};
 
-// Columns [first, last) of `row` that belong to the triangle.
-std::pair<int64_t, int64_t> triangle_row(bool lower, int64_t row, int64_t cols, int64_t offset) {
-  const int64_t edge = std::clamp<int64_t>(row + offset + (lower ? 1 : 0), 0, cols);
-  return lower ? std::pair<int64_t, int64_t>{0, edge} : std::pair<int64_t, int64_t>{edge, cols};
-}
+// A triangle's part of the matrix: row i holds the columns before (lower) or from (upper) edge(i).
+struct Triangle {
+  bool lower;
+  int64_t rows, cols, shift;  // edge(i) = i + shift, within [0, cols]
+
+  Triangle(bool is_lower, int64_t r, int64_t c, int64_t offset)
+      : lower(is_lower), rows(r), cols(c), shift(std::clamp<int64_t>(offset, -r, c) + (is_lower ? 1 : 0)) {}
+  int64_t edge(int64_t i) const { return std::clamp<int64_t>(i + shift, 0, cols); }
+  // The rows that hold any element.
+  int64_t first_row() const { return lower ? std::clamp<int64_t>(-shift, 0, rows) : 0; }
+  int64_t last_row() const { return lower ? rows : std::clamp<int64_t>(cols - shift, 0, rows); }
+  __int128 count() const {
+    const __int128 ramp = std::clamp<int64_t>(-shift, 0, rows), full = std::clamp<int64_t>(cols - shift, 0, rows);
+    const __int128 below = (full - ramp) * (ramp + full - 1 + 2 * static_cast<__int128>(shift)) / 2 + (rows - full) * static_cast<__int128>(cols);
+    return lower ? below : static_cast<__int128>(rows) * cols - below;
+  }
+};
 
 const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
     .schema = "triangle_indices(bool lower, int rows, int cols, int offset=0, Device device=cpu) -> Tensor",
@@ -170,19 +184,18 @@ const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
            "offset-th diagonal, in row-major order: tril_indices and triu_indices.",
     .infer = [](bool lower, int64_t rows, int64_t cols, int64_t offset, Device device) {
       check<ShapeError>(rows >= 0 && cols >= 0, "triangle_indices", "sizes must not be negative, got ", rows, " and ", cols);
-      int64_t n = 0;
-      for (int64_t i = 0; i < rows; ++i) {
-        const auto [first, last] = triangle_row(lower, i, cols, offset);
-        n += last - first;
-      }
-      return TensorMeta{{2, n}, DType::i64, device, std::nullopt};
+      check<ShapeError>(rows < int64_t{1} << 62 && cols < int64_t{1} << 62, "triangle_indices", "sizes ", rows, " and ", cols, " are too large");
+      const __int128 n = Triangle(lower, rows, cols, offset).count();
+      check<ShapeError>(n < int64_t{1} << 60, "triangle_indices", "the triangle of a [", rows, ", ", cols, "] matrix is too large");
+      return TensorMeta{{2, static_cast<int64_t>(n)}, DType::i64, device, std::nullopt};
     },
     .kernels = {.cpu = [](Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
       int64_t* row = y.data<int64_t>();
       int64_t* col = row + y.shape()[1];
-      for (int64_t i = 0; i < rows; ++i) {
-        const auto [first, last] = triangle_row(lower, i, cols, offset);
-        for (int64_t j = first; j < last; ++j) {
+      const Triangle t(lower, rows, cols, offset);
+      if (y.numel() == 0) return;
+      for (int64_t i = t.first_row(); i < t.last_row(); ++i) {
+        for (int64_t j = lower ? 0 : t.edge(i), last = lower ? t.edge(i) : cols; j < last; ++j) {
           *row++ = i;
           *col++ = j;
         }
@@ -193,11 +206,11 @@ const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
       return Cost{0, 8.0 * static_cast<double>(rows) * static_cast<double>(cols)};
     },
     .samples = [](Samples& s) {
-      s.add(true, 3, 4);
-      s.add(true, 3, 4, -1);
-      s.add(false, 4, 3, 1);
-      s.add(false, 0, 3);
-      s.invalid<ShapeError>("negative", true, -1, 2);
+      s.add(true, 3, 4, 0, Device::cpu());
+      s.add(true, 3, 4, -1, Device::cpu());
+      s.add(false, 4, 3, 1, Device::cpu());
+      s.add(false, 0, 3, 0, Device::cpu());
+      s.invalid<ShapeError>("negative", true, -1, 2, 0, Device::cpu());
     },
 }};
 

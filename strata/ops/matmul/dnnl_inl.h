@@ -43,10 +43,11 @@ inline void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm alg, float alpha
 #endif
 }
 
-/// Threads that oneDNN will use for a call from here; also makes OpenMP's setting of this thread agree with ours.
-inline int dnnl_threads() {
-  if (in_parallel_region()) return 1;
-  const int n = num_threads();
+/// Tells OpenMP how many threads oneDNN may use for primitives made and run from here, and returns it: one inside a
+/// parallel loop or where `serial`. Primitives hold on to the number they were made with, and a barrier inside would
+/// wait for threads that a nested region never gets, so call this before both.
+inline int dnnl_threads(bool serial = false) {
+  const int n = serial || in_parallel_region() ? 1 : num_threads();
   if (omp_get_max_threads() != n) omp_set_num_threads(n);
   return n;
 }

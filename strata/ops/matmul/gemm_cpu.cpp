@@ -110,6 +110,28 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
   return copy;
 }
 
+// oneDNN shares long sums over a column-major A out to its threads, so that results would depend on their number: from
+// K = 2048 on, and anyhow where B is column-major too. Such a sum is handed over in pieces, or A is copied.
+bool multiply_onednn(Gemm g) {
+  constexpr int64_t kPiece = 1024;
+  if (g.a_col == 1 || g.m == 1 || g.k < kPiece) return detail::gemm_onednn(g);
+  Scratch copy;
+  if (g.out != DType::f32 || g.b_col != 1) {
+    copy = make_plain(g.batch.product(), g.m, g.k, g.in, g.a, g.a_row, g.a_col, g.batch.empty() ? nullptr : &g.a_batch[0]);
+    return detail::gemm_onednn(g);
+  }
+  for (int64_t l = 0; l < g.k; l += kPiece) {
+    Gemm piece = g;
+    piece.k = std::min(kPiece, g.k - l);
+    piece.a = static_cast<const char*>(g.a) + l * g.a_col * size_of(g.in);
+    piece.b = static_cast<const char*>(g.b) + l * g.b_row * size_of(g.in);
+    if (l > 0) piece.beta = 1;
+    if (l + kPiece < g.k) piece.bias = nullptr, piece.epilogue = Epilogue::none;
+    if (!detail::gemm_onednn(piece)) return false;
+  }
+  return true;
+}
+
 // Large enough for the packing of our own bf16 kernel.
 bool is_large(const Gemm& g) { return g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20); }
 
@@ -134,13 +156,13 @@ bool multiply_each(const Gemm& g) {
 
 bool multiply(const Gemm& g, GemmBackend backend) {
   switch (backend) {
-    case GemmBackend::onednn: return detail::gemm_onednn(g);
+    case GemmBackend::onednn: return multiply_onednn(g);
     case GemmBackend::avx512_bf16: return detail::gemm_bf16(g, false);
     case GemmBackend::amx: return detail::gemm_bf16(g, true);
     default: break;
   }
   if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
-  return detail::gemm_onednn(g) || multiply_each(g);
+  return multiply_onednn(g) || multiply_each(g);
 }
 
 // oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.
@@ -151,6 +173,11 @@ bool run_library(Gemm g, GemmBackend backend) {
   if (g.c_col != 1 && g.n != 1) {
     if (g.aux != nullptr) return false;
     if (g.bias != nullptr || (g.c_row != 1 && g.m != 1)) return false;
+    transpose(g);
+  }
+  // A matrix times a vector is oneDNN's as a vector times a matrix.
+  if (g.n == 1 && g.m > 1 && g.c_row == 1 && g.bias == nullptr && g.aux == nullptr) {
+    g.c_col = g.m;
     transpose(g);
   }
   if (g.m > 1 && g.c_row < g.n) return false;

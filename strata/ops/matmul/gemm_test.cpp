@@ -326,21 +326,45 @@ TEST(Gemm, EmptySumsAndEmptyResults) {
   }
 }
 
-TEST(Gemm, SameResultOnAnyNumberOfThreadsWhereOurs) {
+TEST(Gemm, InsideAParallelLoop) {
   const int before = num_threads();
-  std::vector<float> a(200 * 300), b(300 * 150), c1(200 * 150), c2(200 * 150);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = std::sin(static_cast<float>(i));
-  for (size_t i = 0; i < b.size(); ++i) b[i] = std::cos(static_cast<float>(i));
-  Gemm g;
-  g.m = 200, g.n = 150, g.k = 300, g.a = a.data(), g.a_row = 300, g.a_col = 1, g.b = b.data(), g.b_row = 150, g.b_col = 1, g.c_row = 150;
-  g.c = c1.data();
-  set_num_threads(1);
-  gemm(g, GemmBackend::blocked);
-  g.c = c2.data();
   set_num_threads(3);
-  gemm(g, GemmBackend::blocked);
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (GemmBackend backend : kBackends) {
+      verify({.in = t, .out = DType::f32, .m = 256, .n = 256, .k = 512, .a = Layout::cols}, backend);
+      parallel_for(0, 6, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          verify({.in = t, .out = DType::f32, .m = 96 + 32 * (i % 3), .n = 128, .k = 256, .a = i % 2 ? Layout::cols : Layout::rows}, backend);
+        }
+      });
+      verify({.in = t, .out = DType::f32, .m = 256, .n = 256, .k = 512, .a = Layout::cols}, backend);
+    }
+  }
   set_num_threads(before);
-  EXPECT_EQ(c1, c2);
+}
+
+TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
+  const int before = num_threads();
+  std::minstd_rand rng(1);
+  for (DType t : {DType::f32, DType::bf16, DType::f64}) {
+    for (auto [m, n, k] : {std::array<int64_t, 3>{200, 150, 300}, {256, 256, 4096}, {40, 50, 3000}, {4, 64, 8192}, {1000, 1, 4096}, {64, 10, 3136}}) {
+      for (int layout = 0; layout < 4; ++layout) {
+        Buffer a(t, m * k), b(t, k * n), c(t, m * n);
+        for (int64_t i = 0; i < m * k; ++i) a.set(i, (static_cast<double>(rng() % 2001) - 1000) / 777);
+        for (int64_t i = 0; i < k * n; ++i) b.set(i, (static_cast<double>(rng() % 2001) - 1000) / 777);
+        Gemm g;
+        g.in = g.out = t, g.m = m, g.n = n, g.k = k, g.a = a.bytes.data(), g.b = b.bytes.data(), g.c = c.bytes.data(), g.c_row = n;
+        g.a_row = layout & 1 ? 1 : k, g.a_col = layout & 1 ? m : 1, g.b_row = layout & 2 ? 1 : n, g.b_col = layout & 2 ? k : 1;
+        set_num_threads(1);
+        gemm(g);
+        const std::vector<char> one = c.bytes;
+        set_num_threads(5);
+        gemm(g);
+        EXPECT_TRUE(c.bytes == one) << name_of(t) << " m=" << m << " n=" << n << " k=" << k << " layout " << layout;
+      }
+    }
+  }
+  set_num_threads(before);
 }
 
 TEST(Gemm, RefusesDTypesItCannotMultiply) {

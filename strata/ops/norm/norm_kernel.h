@@ -10,7 +10,7 @@ namespace strata {
 
 /// Normalisation of each of `rows` rows of n values: y = (x - mean) * rstd * weight + bias, the variance taken with
 /// divisor n; with `rms` mean is 0 (and not stored): y = x / sqrt(mean(x^2) + eps) * weight. Where residual is given,
-/// x + residual is normalised, and stored in sum.
+/// x + residual is normalised, before it is rounded and stored in sum.
 struct RowNorm {
   DType dtype = DType::f32, affine = DType::f32;
   bool rms = false;
@@ -32,8 +32,8 @@ struct RowNormBackward {
 };
 void row_norm_backward_cpu(const RowNormBackward& c);
 
-/// x is [batch, channels, inner]. Group g of batch item b takes channels / groups channels; statistics are [batch, groups].
-/// Batch normalisation is the case `across_batch`: one statistic per channel, groups == channels.
+/// x is [batch, channels, inner]. Group g of batch item b takes channels / groups channels; statistics are [batch,
+/// groups]. Batch normalisation is the case `across_batch`: one statistic per channel, groups == channels.
 struct ChannelNorm {
   DType dtype = DType::f32, affine = DType::f32;
   int64_t batch = 0, channels = 0, inner = 0, groups = 0;

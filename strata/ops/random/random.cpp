@@ -158,9 +158,9 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
     .dtypes = dtype_bit(DType::i64),
     .cost = [](int64_t n, RngKey, Device) { return Cost{50.0 * static_cast<double>(n), 8.0 * static_cast<double>(n)}; },
     .samples = [](Samples& s) {
-      s.add(10, kSampleKey);
-      s.add(0, kSampleKey);
-      s.invalid<ValueError>("negative", -1, kSampleKey);
+      s.add(10, kSampleKey, Device::cpu());
+      s.add(0, kSampleKey, Device::cpu());
+      s.invalid<ValueError>("negative", -1, kSampleKey, Device::cpu());
     },
 }};
 

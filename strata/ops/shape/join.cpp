@@ -158,6 +158,7 @@ int64_t check_split_dim(const Tensor& x, int64_t dim, std::string_view op) {
 std::vector<int64_t> equal_positions(const Tensor& x, int64_t size, int64_t dim) {
   const int64_t length = x.shape()[dim];
   std::vector<int64_t> p{0};
+  size = std::min(size, std::max<int64_t>(length, 1));
   do p.push_back(std::min(p.back() + size, length));
   while (p.back() < length);
   return p;
@@ -198,8 +199,9 @@ const Op<TensorList(const Tensor&, const Dims&, int64_t)> split_with_sizes_op{{
     .view = [](const Tensor& x, const Dims& sizes, int64_t dim) {
       dim = check_split_dim(x, dim, "split_with_sizes");
       std::vector<int64_t> p{0};
+      for (int64_t n : sizes) check<ShapeError>(n >= 0, "split_with_sizes", "sizes must not be negative, got ", sizes);
       for (int64_t n : sizes) {
-        check<ShapeError>(n >= 0, "split_with_sizes", "sizes must not be negative, got ", sizes);
+        check<ShapeError>(n <= x.shape()[dim], "split_with_sizes", "sizes ", sizes, " add up to more than dimension ", dim, " of ", x, " has");
         p.push_back(p.back() + n);
       }
       check<ShapeError>(p.back() == x.shape()[dim], "split_with_sizes", "sizes ", sizes, " add up to ", p.back(), ", dimension ",
@@ -229,7 +231,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> chunk_op{{
     .composed = [](const Tensor& x, int64_t chunks, int64_t dim) {
       check(chunks >= 1, "chunk", "chunks must be at least 1, got ", chunks);
       dim = check_split_dim(x, dim, "chunk");
-      return split(x, std::max<int64_t>(1, (x.shape()[dim] + chunks - 1) / chunks), dim);
+      return split(x, std::max<int64_t>(1, (x.shape()[dim] - 1) / chunks + 1), dim);
     },
     .dtypes = kAllTypes,
     .samples = [](Samples& s) {

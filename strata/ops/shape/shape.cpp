@@ -17,12 +17,21 @@ Cost move_cost(const Tensor& x) { return {0, 2.0 * static_cast<double>(x.nbytes(
 
 // ---- repeating ----
 
+// size * n, an error rather than an overflow.
+int64_t times(int64_t size, int64_t n, std::string_view op) {
+  int64_t r = 0;
+  check<ShapeError>(!__builtin_mul_overflow(size, n, &r) && r < int64_t{1} << 60, op, "a dimension of ", size, " repeated ", n,
+                    " times is too large");
+  return r;
+}
+
 // x with dimension d repeated n times as a whole: through [outer, 1, inner], so that any rank works.
 Tensor repeat_dim(const Tensor& x, int64_t d, int64_t n) {
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < x.dim(); ++i) (i < d ? outer : inner) *= x.shape()[i];
   Shape shape = x.shape();
-  shape[d] *= n;
+  shape[d] = times(shape[d], n, "repeat");
+  times(times(outer, inner, "repeat"), n, "repeat");
   return reshape(expand(reshape(x, {outer, 1, inner}), {outer, n, inner}), shape);
 }
 
@@ -79,14 +88,15 @@ const Op<Tensor(const Tensor&, int64_t, std::optional<int64_t>)> repeat_interlea
       check(repeats >= 0, "repeat_interleave", "repeats must not be negative, got ", repeats);
       if (!dim || x.dim() == 0) {
         const Tensor flat = reshape(x, {x.numel(), 1});
-        return reshape(expand(flat, {x.numel(), repeats}), {x.numel() * repeats});
+        return reshape(expand(flat, {x.numel(), repeats}), {times(x.numel(), repeats, "repeat_interleave")});
       }
       const int64_t d = wrap_dim(*dim, x.dim(), "repeat_interleave");
       int64_t outer = 1, inner = 1;
       for (int i = 0; i <= d; ++i) outer *= x.shape()[i];
       for (int i = static_cast<int>(d) + 1; i < x.dim(); ++i) inner *= x.shape()[i];
       Shape shape = x.shape();
-      shape[d] *= repeats;
+      shape[d] = times(shape[d], repeats, "repeat_interleave");
+      times(x.numel(), repeats, "repeat_interleave");
       return reshape(expand(reshape(x, {outer, 1, inner}), {outer, repeats, inner}), shape);
     },
     .dtypes = kAllTypes,
@@ -161,8 +171,10 @@ const Op<TensorList(const TensorList&, const std::string&)> meshgrid_op{{
     },
     .dtypes = kAllTypes,
     .samples = [](Samples& s) {
-      s.add(TensorList{s.tensor({2}), s.tensor({3})});
-      s.add(TensorList{s.tensor({2}), s.tensor({3}), s.tensor({})}, "xy");
+      s.add(TensorList{s.tensor({3})});
+      // Each result belongs to one input alone: a gradient check of one input would find the others unrecorded.
+      s.add(TensorList{s.tensor({2}), s.tensor({3})}).not_differentiable();
+      s.add(TensorList{s.tensor({2}), s.tensor({3}), s.tensor({})}, "xy").not_differentiable();
       s.invalid<ValueError>("indexing", TensorList{s.tensor({2})}, "ji");
       s.invalid<ShapeError>("1-D", TensorList{s.tensor({2, 2})});
     },
@@ -176,8 +188,10 @@ Shape padded_shape(const Tensor& x, const Dims& pads, std::string_view op) {
   Shape shape = x.shape();
   for (int i = 0; i < pads.size() / 2; ++i) {
     const int64_t d = x.dim() - 1 - i;
-    shape[d] += pads[2 * i] + pads[2 * i + 1];
-    check<ShapeError>(shape[d] >= 0, op, "pads ", pads, " crop more than dimension ", d, " of ", x, " has");
+    const __int128 size = static_cast<__int128>(shape[d]) + pads[2 * i] + pads[2 * i + 1];
+    check<ShapeError>(size >= 0, op, "pads ", pads, " crop more than dimension ", d, " of ", x, " has");
+    check<ShapeError>(size < int64_t{1} << 60, op, "pads ", pads, " are too large for dimension ", d, " of ", x);
+    shape[d] = static_cast<int64_t>(size);
   }
   return shape;
 }
@@ -396,6 +410,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diag_embed_op{{
       dim1 = wrap_dim(dim1, x.dim() + 1, "diag_embed");
       dim2 = wrap_dim(dim2, x.dim() + 1, "diag_embed");
       check(dim1 != dim2, "diag_embed", "dim1 and dim2 are both ", dim1);
+      check<ShapeError>(offset < int64_t{1} << 60 && offset > -(int64_t{1} << 60), "diag_embed", "offset ", offset, " is too large");
       const int64_t n = x.shape().back() + (offset < 0 ? -offset : offset);
       Shape shape = x.shape();
       shape.resize(shape.size() - 1);

@@ -16,7 +16,9 @@ void constant_pad_cpu(Tensor& y, const Tensor& x, const Dims& pads, Scalar value
   int64_t from = x.storage_offset(), to = y.storage_offset();
   for (int i = 0; i < pads.size() / 2; ++i) {
     const int64_t d = x.dim() - 1 - i, before = pads[2 * i], after = pads[2 * i + 1];
-    shape[d] = std::max<int64_t>(0, shape[d] + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0));
+    const __int128 left = static_cast<__int128>(shape[d]) + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
+    shape[d] = left < 0 ? 0 : static_cast<int64_t>(left);
+    if (shape[d] == 0) return;
     from += std::max<int64_t>(-before, 0) * x.strides()[d];
     to += std::max<int64_t>(before, 0) * y.strides()[d];
   }
@@ -42,6 +44,7 @@ void triangle(Tensor& y, const Tensor& x, int64_t diagonal, bool lower) {
   const Tensor in = contiguous(x);
   const int64_t cols = x.shape().back(), rows = x.shape()[x.dim() - 2], size = size_of(x.dtype());
   if (x.numel() == 0) return;
+  diagonal = std::clamp<int64_t>(diagonal, -rows - 1, cols + 1);
   const char* from = static_cast<const char*>(in.raw_data());
   char* to = static_cast<char*>(y.raw_data());
   parallel_for(0, x.numel() / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t b, int64_t e) {

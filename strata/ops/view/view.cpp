@@ -137,9 +137,43 @@ Tensor unfold_view(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   return alias(x, shape, strides, x.storage_offset());
 }
 
-// Adds g into t, element by element, where t may show one element several times.
+// The last element that a geometry reaches, counted from the storage's first.
+int64_t last_element(const Shape& shape, const Strides& strides, int64_t offset, std::string_view op) {
+  check<ShapeError>(shape.size() == strides.size(), op, "shape ", shape, " and strides ", strides, " differ in length");
+  check<ShapeError>(offset >= 0, op, "negative offset ", offset);
+  int64_t last = offset;
+  for (int i = 0; i < shape.size(); ++i) {
+    check<ShapeError>(shape[i] >= 0 && strides[i] >= 0, op, "negative size or stride in ", shape, ", ", strides);
+    int64_t extent = 0;
+    const bool overflow = __builtin_mul_overflow(std::max<int64_t>(shape[i] - 1, 0), strides[i], &extent) ||
+                          __builtin_add_overflow(last, extent, &last);
+    check<ShapeError>(!overflow, op, "shape ", shape, " and strides ", strides, " reach beyond 64 bits");
+  }
+  return last;
+}
+
+// Whether no element of the storage is shown twice: each stride, in order, steps over all that the smaller ones reach.
+bool is_disjoint(const Tensor& t) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int i = 0; i < t.dim(); ++i)
+    if (t.shape()[i] > 1) dims.emplace_back(t.strides()[i], t.shape()[i]);
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return false;
+    reach += stride * (size - 1);
+  }
+  return true;
+}
+
+// Adds g into t, which may show one element several times.
 void accumulate_overlapping(const Tensor& t, const Tensor& g) {
   if (g.numel() == 0) return;
+  if (is_disjoint(t)) {
+    Tensor all = t;
+    all.add_(g);
+    return;
+  }
   if (g.dim() == 0) {
     Tensor one = t;
     one.add_(g);
@@ -411,14 +445,12 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t)> as_stride
     .schema = "as_strided(Tensor x, int[] shape, int[] strides, int offset) -> Tensor",
     .doc = "Any geometry over x's storage; strides and offset in elements. ShapeError when it reaches outside.",
     .view = [](const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
-      check<ShapeError>(shape.size() == strides.size(), "as_strided", "shape ", shape, " and strides ", strides, " differ in length");
-      int64_t last = offset;
-      for (int i = 0; i < shape.size(); ++i) {
-        check<ShapeError>(shape[i] >= 0 && strides[i] >= 0, "as_strided", "negative size or stride in ", shape, ", ", strides);
-        last += std::max<int64_t>(shape[i] - 1, 0) * strides[i];
-      }
+      const int64_t last = last_element(shape, strides, offset, "as_strided");
+      // The rule knows the base's shape only.
+      check<AutogradError>(!grad_enabled() || !x.requires_grad() || (x.is_contiguous() && x.storage_offset() == 0), "as_strided",
+                           "a gradient needs a contiguous base, got strides ", x.strides(), " and offset ", x.storage_offset());
       const int64_t have = static_cast<int64_t>(x.storage()->nbytes) / size_of(x.dtype());
-      check<ShapeError>(offset >= 0 && (shape.product() == 0 || last < have), "as_strided", "shape ", shape, ", strides ", strides,
+      check<ShapeError>(shape.contains(0) || last < have, "as_strided", "shape ", shape, ", strides ", strides,
                         ", offset ", offset, " reach element ", last, " of a storage of ", have);
       return alias(x, shape, strides, offset);
     },
@@ -437,15 +469,19 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
               "strides, int offset) -> Tensor",
     .doc = "Adds g into a tensor of base_shape where as_strided read it: the gradient of as_strided for a base whose "
            "elements do not overlap.",
-    .infer = [](const Tensor& g, const Shape& base, const Strides&, int64_t, const Shape&, const Strides&, int64_t) {
+    .infer = [](const Tensor& g, const Shape& base, const Strides& base_strides, int64_t base_offset, const Shape& shape,
+                const Strides& strides, int64_t offset) {
+      last_element(base, base_strides, base_offset, "as_strided_backward");
+      last_element(shape, strides, offset, "as_strided_backward");
+      check<ShapeError>(g.shape() == shape, "as_strided_backward", "g is ", g, ", the view was ", shape);
       return like(g).with_shape(base);
     },
     .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Shape& base, const Strides& base_strides, int64_t base_offset,
                           const Shape& shape, const Strides& strides, int64_t offset) {
       // A buffer laid out as the storage was: add there, then read the base's elements out of it.
-      int64_t last = base_offset, reach = offset;
-      for (int i = 0; i < base.size(); ++i) last += std::max<int64_t>(base[i] - 1, 0) * base_strides[i];
-      for (int i = 0; i < shape.size(); ++i) reach += std::max<int64_t>(shape[i] - 1, 0) * strides[i];
+      const int64_t last = last_element(base, base_strides, base_offset, "as_strided_backward");
+      const int64_t reach = last_element(shape, strides, offset, "as_strided_backward");
+      check<ShapeError>(std::max(last, reach) < INT64_MAX, "as_strided_backward", "reaches beyond 64 bits");
       Tensor buffer = empty(like(g).with_shape({std::max(last, reach) + 1}));
       zero(buffer);
       accumulate_overlapping(alias(buffer, shape, strides, offset), g);
@@ -454,7 +490,8 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
     .backward = [](Backward& b, const Tensor&, const Shape& base, const Strides&, int64_t base_offset, const Shape& shape,
                    const Strides& strides, int64_t offset) {
       check<AutogradError>(base_offset == 0, "as_strided_backward", "a second gradient needs a base that starts at 0");
-      b.set(0, as_strided(reshape(b.gy(), base), shape, strides, offset));
+      const Tensor g = reshape(b.gy(), base);
+      b.set(0, as_strided(g.is_contiguous() && g.storage_offset() == 0 ? g : clone(g), shape, strides, offset));
     },
     .samples = [](Samples& s) { s.add(s.tensor({3, 2}), Shape{2, 4}, Strides{4, 1}, 0, Shape{3, 2}, Strides{2, 1}, 1); },
 }};
@@ -470,6 +507,8 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) { return select_op(x,
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) { return diagonal_op(x, offset, dim1, dim2); }
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) { return unfold_op(x, dim, size, step); }
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  check<AutogradError>(!grad_enabled() || !x.requires_grad() || (x.is_contiguous() && x.storage_offset() == 0), "as_strided",
+                       "a gradient needs a row-major tensor that starts its storage; use clone() first");
   return as_strided_op(x, shape, strides, offset);
 }
 Tensor slice_backward(const Tensor& g, const Shape& shape, int64_t dim, int64_t start, int64_t end, int64_t step) {

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "apps/strata/command.h"
+#include "apps/strata/op_names.h"
+#include "strata/core/parallel.h"
+#include "strata/lab/bench.h"
+#include "strata/lab/verify.h"
+#include "strata/train/machine.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> names;
+  std::string dtype, json;
+  double seconds = 0.2;
+  int threads = 0;
+  bool no_backward = false, no_limits = false;
+};
+
+// Which op is at work, on a terminal only.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+  void step(std::string_view name) {
+    ++done_;
+    if (shown_) std::fputs(fmt::format("\r\033[K{}/{} {}", done_, total_, name).c_str(), stderr);
+  }
+
+ private:
+  size_t total_, done_ = 0;
+  bool shown_;
+};
+
+int run_verify(const Options& o) {
+  lab::VerifyOptions options;
+  if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
+  const std::vector<const OpBase*> ops = find_ops(o.names);
+  std::vector<lab::OpReport> reports;
+  {
+    Progress progress(ops.size());
+    for (const OpBase* op : ops) {
+      progress.step(op->name());
+      reports.push_back(lab::verify(*op, options));
+    }
+  }
+  std::fputs(lab::table(reports).c_str(), stdout);
+  if (!o.json.empty()) write_file(o.json, lab::to_json(reports));
+  return std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
+}
+
+int run_bench(const Options& o) {
+  lab::BenchOptions options;
+  if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
+  options.seconds = o.seconds;
+  options.backward = !o.no_backward;
+  if (o.threads > 0) set_num_threads(o.threads);
+  const std::vector<const OpBase*> ops = find_ops(o.names);
+  if (!o.no_limits) {
+    const Peaks p = measure_peaks(0.3);
+    options.limits = {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
+    std::fputs(fmt::format("Limits, {} threads: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in f32, {:.0f} in bf16\n\n",
+                           num_threads(), options.limits.gb_s, p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops)
+                   .c_str(),
+               stdout);
+  }
+  std::vector<lab::BenchResult> results;
+  {
+    Progress progress(ops.size());
+    for (const OpBase* op : ops) {
+      progress.step(op->name());
+      const auto some = lab::bench(*op, options);
+      results.insert(results.end(), some.begin(), some.end());
+    }
+  }
+  std::fputs(lab::table(results).c_str(), stdout);
+  if (!o.json.empty()) write_file(o.json, lab::to_json(results, options.limits));
+  return kOk;
+}
+
+}  // namespace
+
+void add_lab(CLI::App& app, Body& body) {
+  CLI::App* lab = app.add_subcommand("lab", "Verify the operations, or time them against this machine's limits");
+  lab->require_subcommand(1);
+  auto o = std::make_shared<Options>();
+  const auto common = [&](CLI::App* c, const char* dtypes) {
+    c->add_option("OP", o->names, "Names of ops or families; none means all");
+    c->add_option("--dtype", o->dtype, dtypes)->type_name("LIST");
+    c->add_option("--json", o->json, "Write the results to this file as well")->type_name("FILE");
+  };
+
+  CLI::App* verify = lab->add_subcommand(
+      "verify", "Run every record's samples against its reference: forward, gradient, second gradient, strided and empty\n"
+                "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
+  common(verify, "Only these, e.g. f32,bf16; otherwise every dtype of the record");
+  verify->callback([&body, o] {
+    body = [o] { return run_verify(*o); };
+  });
+
+  CLI::App* bench = lab->add_subcommand("bench", "Time forward and backward; give GFLOP/s, GB/s and the fraction of the measured limit");
+  common(bench, "These, e.g. f32,bf16, or all; f32 otherwise");
+  bench->add_option("--seconds", o->seconds, "Time for each measurement")->check(CLI::Range(1e-3, 60.0))->capture_default_str();
+  bench->add_option("--threads", o->threads, "Threads to use")->check(CLI::Range(1, 4096));
+  bench->add_flag("--no-backward", o->no_backward, "Forward only");
+  bench->add_flag("--no-limits", o->no_limits, "Do not measure the machine's limits first");
+  bench->callback([&body, o] {
+    body = [o] { return run_bench(*o); };
+  });
+}
+
+}  // namespace strata::cli

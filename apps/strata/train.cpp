@@ -1,0 +1,109 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/strata/command.h"
+#include "apps/strata/signals.h"
+#include "strata/core/error.h"
+#include "strata/train/progress.h"
+#include "strata/train/run.h"
+#include "strata/train/trainer.h"
+
+namespace strata::cli {
+namespace {
+
+struct Arguments {
+  std::string config, data, out, dtype;
+  bool resume = false, quiet = false;
+  long long steps = 0, seed = -1;
+  std::vector<std::string> set;
+};
+
+// A text as a TOML value.
+std::string quoted(const std::string& text) {
+  std::string s = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') s += '\\';
+    s += c;
+  }
+  return s + '"';
+}
+
+// The options that are short for a key, then --set, so that the latter wins.
+std::vector<std::string> overrides(const Arguments& a) {
+  std::vector<std::string> all;
+  if (!a.data.empty()) all.push_back("data.path=" + quoted(a.data));
+  if (!a.dtype.empty()) all.push_back("train.dtype=" + quoted(a.dtype));
+  if (a.steps > 0) all.push_back(fmt::format("train.steps={}", a.steps));
+  if (a.seed >= 0) all.push_back(fmt::format("train.seed={}", a.seed));
+  all.insert(all.end(), a.set.begin(), a.set.end());
+  return all;
+}
+
+int run(const Arguments& a) {
+  const std::string out =
+      !a.out.empty() ? a.out : "runs/" + (a.config.empty() ? "run" : std::filesystem::path(a.config).stem().string());
+  TrainConfig config;
+  try {
+    if (a.resume && a.config.empty() && has_run(out)) {
+      const FoundRun found = find_run(out);
+      config = parse_config(to_toml(found.state.config), found.path, overrides(a));
+    } else {
+      config = load_config(a.config, overrides(a));
+    }
+  } catch (const ValueError& e) {
+    throw UsageError(e.what());
+  }
+  if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
+
+  const StopOnSignal signals;
+  const TrainResult r = train(config, {.out = out,
+                                       .resume = a.resume,
+                                       .stop_requested = &StopOnSignal::stop_requested,
+                                       .log = a.quiet ? nullptr : stderr});
+  std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
+  if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
+  if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
+  std::fputs(fmt::format("\ncheckpoint {}\nreport {}/report.html\n", r.checkpoint, out).c_str(), stdout);
+  if (r.step < config.steps) std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
+  return kOk;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Body& body) {
+  CLI::App* train = app.add_subcommand("train", "Train a language model on text");
+  auto a = std::make_shared<Arguments>();
+  train->add_option("config", a->config, "Settings (TOML); the defaults below hold where it is silent");
+  train->add_option("--data", a->data, "Text file, or folder of text files, to train on")->type_name("PATH");
+  train->add_option("--out", a->out, "Folder for the run [runs/NAME, NAME being the configuration's]")->type_name("DIR");
+  train->add_flag("--resume", a->resume,
+                  "Go on from the newest checkpoint in --out, to the exact sample; its settings hold unless others are given");
+  train->add_option("--steps", a->steps, "Optimizer steps, earlier parts of the run included")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  train->add_option("--seed", a->seed, "Seed of the weights, the order of the data and dropout")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  train->add_option("--dtype", a->dtype, "f32, or bf16 autocast with f32 weights")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")->type_name("KEY=VALUE")->expected(1, -1);
+  train->add_flag("--quiet", a->quiet, "No progress line");
+  train->footer([] {
+    return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one page).\n"
+           "Ctrl-C saves and stops; once more stops at once. A killed run goes on with --resume as if nothing had been.\n\n"
+           "  strata train --data book.txt --out runs/book --set model.layers=6 train.lr=1e-3\n"
+           "  strata train --resume --out runs/book --steps 5000\n"
+           "  strata generate --checkpoint runs/book --prompt 'Once'\n\n"
+           "Settings, with their defaults:\n" +
+           config_help();
+  });
+  train->callback([&body, a] { body = [a] { return run(*a); }; });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,174 @@
+// The commands train and generate, as their users run them.
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "apps/strata/child.h"
+#include "strata/io/files.h"
+#include "strata/io/temp_dir.h"
+#include "strata/train/metrics.h"
+
+namespace strata::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainCommand : public testing::Test {
+ protected:
+  TrainCommand() {
+    std::string text;
+    for (int i = 0; i < 500; ++i) text += "line " + std::to_string(i % 37) + " of a small text\n";
+    io::write_file(dir_ / "text.txt", text);
+    io::write_file(dir_ / "tiny.toml", "[model]\nlayers = 1\ndim = 16\nheads = 2\ncontext = 16\n[train]\nbatch = 2\nsteps = 4\n"
+                                       "sample_tokens = 8\nthreads = 1\nwarmup = 2\n");
+  }
+  std::string tiny() const { return "train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.txt") + " "; }
+  io::TempDir dir_;
+};
+
+void expect_one_line_error(const Result& r, int status, const std::string& word) {
+  EXPECT_EQ(r.status, status) << r.output;
+  const size_t at = r.output.find("strata: error: ");
+  ASSERT_NE(at, std::string::npos) << r.output;
+  EXPECT_EQ(r.output.find('\n', at), r.output.size() - 1) << r.output;
+  EXPECT_NE(r.output.find(word, at), std::string::npos) << r.output;
+}
+
+TEST_F(TrainCommand, TrainThenGenerate) {
+  const std::string out = dir_ / "run";
+  const Result r = strata(tiny() + "--out " + out + " --steps 6 --seed 3 --set train.eval_every=3");
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_NE(r.output.find("finished: 6 steps"), std::string::npos) << r.output;
+  for (const char* name : {"report.html", "metrics.jsonl", "step-00000006/model.safetensors"})
+    EXPECT_TRUE(fs::exists(out + "/" + name)) << name;
+  const auto metrics = read_metrics(out + "/metrics.jsonl");
+  ASSERT_EQ(metrics.size(), 6u);
+  EXPECT_GT(metrics[2].valid_loss, 0);
+  EXPECT_GT(metrics[5].tokens_per_s, 0);
+
+  const std::string generate = "generate --checkpoint " + out + " --prompt 'line ' --tokens 30 --threads 1 ";
+  const Result a = strata(generate + "--seed 1"), b = strata(generate + "--seed 1"), c = strata(generate + "--seed 2");
+  EXPECT_EQ(a.status, 0) << a.output;
+  EXPECT_TRUE(a.output.starts_with("line "));
+  EXPECT_EQ(a.output.size(), 5u + 30 + 1);
+  EXPECT_EQ(a.output, b.output);
+  EXPECT_NE(a.output, c.output);
+  const Result greedy = strata(generate + "--temperature 0 --seed 1"), again = strata(generate + "--top-k 1 --seed 9");
+  EXPECT_EQ(greedy.output, again.output);
+}
+
+TEST_F(TrainCommand, ResumeKeepsItsSettings) {
+  const std::string out = dir_ / "run";
+  ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  const Result r = strata("train --resume --out " + out + " --steps 7");
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_TRUE(fs::exists(out + "/step-00000007"));
+  EXPECT_EQ(read_metrics(out + "/metrics.jsonl").size(), 7u);
+}
+
+TEST_F(TrainCommand, BadUsage) {
+  for (const char* arguments :
+       {"train --steps 0", "train --dtype f17", "train --set model.layer=3", "train --set train.lr=fast", "train",
+        "train --steps", "generate", "generate --checkpoint x --temperature -1", "generate --checkpoint x --top-p 0",
+        "estimate --set model.heads=3"}) {
+    const Result r = strata(arguments);
+    EXPECT_EQ(r.status, 2) << arguments << "\n" << r.output;
+    EXPECT_TRUE(r.output.starts_with("strata: error: ")) << r.output;
+  }
+  expect_one_line_error(strata("train --set model.layer=3"), 2, "model.layers");
+}
+
+TEST_F(TrainCommand, FailuresAreOneLine) {
+  const std::string out = " --out " + (dir_ / "run");
+  expect_one_line_error(strata("train --data " + (dir_ / "nowhere") + out), 1, "nowhere");
+  expect_one_line_error(strata("train " + (dir_ / "no.toml") + out), 1, "no.toml");
+  expect_one_line_error(strata("train " + dir_.path() + out + " --data " + (dir_ / "text.txt")), 1, dir_.path());
+  expect_one_line_error(strata(tiny() + "--out " + (dir_ / "text.txt")), 1, "text.txt");
+  expect_one_line_error(strata("generate --checkpoint " + (dir_ / "nowhere")), 1, "nowhere");
+  expect_one_line_error(strata("generate --checkpoint " + (dir_ / "text.txt")), 1, "text.txt");
+  expect_one_line_error(strata("generate --checkpoint " + dir_.path()), 1, "no checkpoint");
+  io::write_file(dir_ / "empty.txt", "");
+  expect_one_line_error(strata("train --data " + (dir_ / "empty.txt") + out), 1, "empty.txt");
+  ASSERT_EQ(strata(tiny() + out).status, 0);
+  expect_one_line_error(strata(tiny() + out), 1, "--resume");
+}
+
+// No file may grow past a few blocks: what a full disk does to a checkpoint.
+TEST_F(TrainCommand, OutOfDiskKeepsTheLastCheckpoint) {
+  const std::string out = dir_ / "run";
+  ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  const Result r = strata("train --resume --out " + out + " --steps 6", "trap '' XFSZ; ulimit -f 8;");
+  expect_one_line_error(r, 1, "run");
+  EXPECT_TRUE(fs::exists(out + "/step-00000004/model.safetensors"));
+  EXPECT_FALSE(fs::exists(out + "/step-00000006"));
+  const Result later = strata("train --resume --out " + out + " --steps 6");
+  EXPECT_EQ(later.status, 0) << later.output;
+  EXPECT_TRUE(fs::exists(out + "/step-00000006"));
+}
+
+TEST_F(TrainCommand, InterruptSavesAndStops) {
+  const std::string out = dir_ / "run";
+  Child child({"train", dir_ / "tiny.toml", "--data", dir_ / "text.txt", "--out", out, "--steps", "1000000", "--set",
+               "train.save_every=0", "train.eval_every=0"});
+  const auto begin = std::chrono::steady_clock::now();
+  while (child.running() && (!fs::exists(out + "/metrics.jsonl") || fs::file_size(out + "/metrics.jsonl") == 0)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
+  }
+  child.kill(SIGINT);
+  EXPECT_EQ(child.wait(), 0);
+  const auto metrics = read_metrics(out + "/metrics.jsonl");
+  ASSERT_FALSE(metrics.empty());
+  char name[32];
+  std::snprintf(name, sizeof name, "/step-%08lld", static_cast<long long>(metrics.back().step));
+  EXPECT_TRUE(fs::exists(out + name)) << name;
+  EXPECT_TRUE(fs::exists(out + "/report.html"));
+}
+
+// Killed at 20 random moments, many of them while a checkpoint is written, and resumed: the same bits as unbroken.
+TEST_F(TrainCommand, KilledAndResumedIsTheSameToTheBit) {
+  constexpr int kKills = 20, kSteps = 400;
+  const auto arguments = [&](const std::string& out) {
+    return std::vector<std::string>{
+        "train", dir_ / "tiny.toml", "--data", dir_ / "text.txt", "--out", out, "--resume", "--steps", std::to_string(kSteps),
+        "--set", "model.dropout=0.1", "train.save_every=3", "train.eval_every=50", "train.sample_tokens=0"};
+  };
+  const std::string unbroken = dir_ / "unbroken", killed = dir_ / "killed";
+  ASSERT_EQ(Child(arguments(unbroken)).wait(), 0);
+
+  const auto steps_done = [&] {
+    return fs::exists(killed + "/metrics.jsonl") ? static_cast<int>(read_metrics(killed + "/metrics.jsonl").size()) : 0;
+  };
+  std::mt19937 random(20240607);
+  int done = 0, ended_by_kill = 0;
+  for (int kill = 0; kill < kKills; ++kill) {
+    // Some right after the start, most some steps further on.
+    const int ahead = std::uniform_int_distribution(1, 2 * (kSteps - done) / (kKills - kill + 3) + 1)(random);
+    const int target = kill % 5 == 0 ? 0 : done + ahead;
+    Child child(arguments(killed));
+    while (child.running() && steps_done() < target) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    std::this_thread::sleep_for(std::chrono::microseconds(std::uniform_int_distribution(0, 20000)(random)));
+    child.kill(SIGKILL);
+    const int status = child.wait();
+    ASSERT_TRUE(status == 128 + SIGKILL || status == 0) << status;
+    ended_by_kill += status != 0;
+    done = steps_done();
+  }
+  EXPECT_GE(ended_by_kill, 15);
+  ASSERT_EQ(Child(arguments(killed)).wait(), 0);
+  for (const char* file : {"/step-00000400/model.safetensors", "/step-00000400/optimizer.safetensors"}) {
+    ASSERT_TRUE(fs::exists(killed + file));
+    EXPECT_EQ(io::read_file(unbroken + file), io::read_file(killed + file)) << file;
+  }
+  const auto a = read_metrics(unbroken + "/metrics.jsonl"), b = read_metrics(killed + "/metrics.jsonl");
+  ASSERT_EQ(a.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(b.size(), static_cast<size_t>(kSteps));
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].loss, b[i].loss) << i;
+}
+
+}  // namespace
+}  // namespace strata::cli

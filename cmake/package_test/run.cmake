@@ -1,0 +1,23 @@
+# Installs the build into a temporary directory, then configures, builds and runs the project beside this file against it.
+set(work ${BUILD}/package_test)
+file(REMOVE_RECURSE ${work})
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT status EQUAL 0)
+    string(JOIN " " command ${ARGN})
+    message(FATAL_ERROR "${command}\nstatus ${status}\n${text}")
+  endif()
+endfunction()
+if(FLAGS)
+  set(sanitize -DCMAKE_CXX_FLAGS=-fsanitize=${FLAGS})
+endif()
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
+# A copy, so that nothing of the source tree is found by accident.
+file(COPY ${SOURCE}/cmake/package_test/ DESTINATION ${work}/source)
+run(${CMAKE_COMMAND} -S ${work}/source -B ${work}/build -DCMAKE_PREFIX_PATH=${work}/prefix -DCMAKE_CXX_COMPILER=${COMPILER}
+    -DCMAKE_BUILD_TYPE=Release ${sanitize})
+run(${CMAKE_COMMAND} --build ${work}/build)
+run(${work}/build/core_only)
+run(${work}/build/everything)
+run(${work}/prefix/bin/strata --version)
+file(REMOVE_RECURSE ${work})

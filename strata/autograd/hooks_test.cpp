@@ -1,0 +1,229 @@
+// Hooks on gradients, and hooks on saved tensors.
+#include "strata/autograd/hooks.h"
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/reduce.h"
+
+namespace strata {
+namespace {
+
+Tensor leaf(std::vector<double> v) {
+  return from_span<double>(v, {static_cast<int64_t>(v.size())}).set_requires_grad();
+}
+double first(const Tensor& t) { return *t.data<double>(); }
+
+TEST(Hooks, SeeAndReplaceInOrder) {
+  Tensor x = leaf({3});
+  const Tensor y = x * 2.0;
+  std::vector<std::string> order;
+  register_hook(y, [&](const Tensor& g) {
+    order.push_back("a");
+    return g * 10.0;
+  });
+  register_hook(y, [&](const Tensor& g) {
+    order.push_back("b");
+    EXPECT_EQ(first(g), 10);
+  });
+  register_hook(x, [&](const Tensor& g) {
+    order.push_back("leaf");
+    EXPECT_EQ(first(g), 20);
+    return g + 1.0;
+  });
+  register_post_accumulate_grad_hook(x, [&](const Tensor& t) {
+    order.push_back("post");
+    EXPECT_TRUE(t.same_as(x));
+    EXPECT_EQ(first(t.grad()), 21);
+  });
+  y.backward();
+  EXPECT_EQ(order, std::vector<std::string>({"a", "b", "leaf", "post"}));
+  EXPECT_EQ(first(x.grad()), 21);
+}
+
+TEST(Hooks, RunOnceOnTheSumOfAllPaths) {
+  Tensor x = leaf({3});
+  const Tensor y = x * 2.0;
+  int calls = 0;
+  double seen = 0;
+  register_hook(y, [&](const Tensor& g) {
+    ++calls;
+    seen = first(g);
+  });
+  (y * y + y).backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(seen, 13);
+}
+
+TEST(Hooks, RemovedOnesAreNotCalledAndForgotten) {
+  Tensor x = leaf({1});
+  int calls = 0;
+  auto held = std::make_shared<int>(0);
+  HookHandle h = register_hook(x, [&calls, held](const Tensor&) { ++calls; });
+  (x * 1.0).backward();
+  EXPECT_EQ(calls, 1);
+  h.remove();
+  h.remove();
+  (x * 1.0).backward();
+  EXPECT_EQ(calls, 1);
+  for (int i = 0; i < 100; ++i) register_hook(x, [](const Tensor&) {}).remove();
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_LE(autograd_meta(x).hooks.entries.size(), 1u);
+  HookHandle late;
+  {
+    Tensor z = leaf({1});
+    late = register_hook(z, [](const Tensor&) {});
+  }
+  late.remove();  // its tensor is gone
+}
+
+TEST(Hooks, MayAddAndRemoveHooksWhileRunning) {
+  Tensor x = leaf({1});
+  int second = 0;
+  HookHandle self;
+  self = register_hook(x, [&](const Tensor&) {
+    self.remove();
+    register_hook(x, [&](const Tensor&) { ++second; });
+  });
+  (x * 1.0).backward();
+  EXPECT_EQ(second, 0);
+  (x * 1.0).backward();
+  EXPECT_EQ(second, 1);
+}
+
+TEST(Hooks, OptimizerInBackward) {
+  Tensor x = leaf({4});
+  register_post_accumulate_grad_hook(x, [](const Tensor& p) {
+    NoGrad guard;
+    Tensor t = p;
+    t.add_(p.grad(), -0.5);
+    t.set_grad({});
+  });
+  (x * x).backward();
+  EXPECT_EQ(first(x), 0);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Hooks, GradRunsTensorHooksButNotPostHooks) {
+  Tensor x = leaf({4});
+  int post = 0;
+  register_hook(x, [](const Tensor& g) { return g * 3.0; });
+  register_post_accumulate_grad_hook(x, [&](const Tensor&) { ++post; });
+  EXPECT_EQ(first(grad({x * 1.0}, {x})[0]), 3);
+  EXPECT_EQ(post, 0);
+}
+
+TEST(Hooks, TakePartInHigherDerivatives) {
+  Tensor x = leaf({2});
+  const Tensor y = x * x;
+  register_hook(y, [&](const Tensor& g) { return g * x; });  // turns 2x into 2x^2
+  const Tensor g = grad({y}, {x}, {}, true)[0];
+  EXPECT_EQ(first(g), 8);
+  EXPECT_EQ(first(grad({g}, {x})[0]), 8);
+}
+
+TEST(Hooks, Errors) {
+  Tensor x = leaf({1, 2});
+  EXPECT_THROW(register_hook(x.detach(), [](const Tensor&) {}), AutogradError);
+  EXPECT_THROW(register_post_accumulate_grad_hook(x * 2.0, [](const Tensor&) {}), AutogradError);
+  register_hook(x, [](const Tensor& g) { return sum(g); });
+  EXPECT_THROW(sum(x).backward(), ShapeError);
+}
+
+// ---- saved tensors ----
+
+// Keeps saved f64 tensors as f32 copies: half the memory, some precision.
+struct HalfPrecision final : SavedTensorHooks {
+  std::shared_ptr<void> pack(const Tensor& t) override {
+    ++packed;
+    live.push_back(std::make_shared<Tensor>(to(t, DType::f32)));
+    return live.back();
+  }
+  Tensor unpack(const std::shared_ptr<void>& p) override {
+    ++unpacked;
+    return to(*static_cast<Tensor*>(p.get()), DType::f64);
+  }
+  int packed = 0, unpacked = 0;
+  std::vector<std::shared_ptr<Tensor>> live;
+};
+
+TEST(SavedTensorHooks, PackAndUnpack) {
+  const auto hooks = std::make_shared<HalfPrecision>();
+  Tensor x = leaf({1.0 / 3}), w = leaf({3});
+  Tensor y;
+  {
+    SavedTensorHooksScope scope(hooks);
+    y = x * w;
+  }
+  const Tensor z = y * w;  // outside: kept as it is
+  EXPECT_EQ(hooks->packed, 2);
+  z.backward();
+  EXPECT_EQ(hooks->unpacked, 2);
+  const double third = static_cast<double>(static_cast<float>(1.0 / 3));
+  EXPECT_EQ(first(x.grad()), 9);
+  EXPECT_EQ(first(w.grad()), 3 * third + (1.0 / 3) * 3);
+}
+
+TEST(SavedTensorHooks, PackedMemoryIsFreedAfterBackward) {
+  Tensor x = leaf({2});
+  const auto hooks = std::make_shared<HalfPrecision>();
+  Tensor y;
+  {
+    SavedTensorHooksScope scope(hooks);
+    y = x * x;
+  }
+  const std::weak_ptr<Tensor> packed = hooks->live[0];
+  hooks->live.clear();
+  EXPECT_FALSE(packed.expired());
+  y.backward({}, true);
+  EXPECT_FALSE(packed.expired());
+  y.backward();
+  EXPECT_TRUE(packed.expired());
+  EXPECT_EQ(first(x.grad()), 8);
+}
+
+TEST(SavedTensorHooks, HigherDerivativesGoThroughThem) {
+  const auto hooks = std::make_shared<HalfPrecision>();
+  SavedTensorHooksScope scope(hooks);
+  Tensor x = leaf({2});
+  const Tensor g = grad({x * x * x}, {x}, {}, true)[0];
+  EXPECT_EQ(first(g), 12);
+  EXPECT_EQ(first(grad({g}, {x})[0]), 12);
+}
+
+TEST(SavedTensorHooks, InnermostScopeDecidesAndScopesEnd) {
+  const auto outer = std::make_shared<HalfPrecision>(), inner = std::make_shared<HalfPrecision>();
+  Tensor x = leaf({2});
+  {
+    SavedTensorHooksScope a(outer);
+    {
+      SavedTensorHooksScope b(inner);
+      (x * x).backward();
+    }
+    (x * x).backward();
+  }
+  (x * x).backward();
+  EXPECT_EQ(outer->packed, 2);
+  EXPECT_EQ(inner->packed, 2);
+  EXPECT_EQ(first(x.grad()), 12);
+}
+
+TEST(SavedTensorHooks, AnUnpackOfTheWrongShapeIsAnError) {
+  struct Wrong final : SavedTensorHooks {
+    std::shared_ptr<void> pack(const Tensor&) override { return nullptr; }
+    Tensor unpack(const std::shared_ptr<void>&) override { return zeros({7}, DType::f64); }
+  };
+  Tensor x = leaf({2});
+  Tensor y;
+  {
+    SavedTensorHooksScope scope(std::make_shared<Wrong>());
+    y = x * x;
+  }
+  EXPECT_THROW(y.backward(), AutogradError);
+}
+
+}  // namespace
+}  // namespace strata

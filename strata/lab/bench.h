@@ -1,0 +1,50 @@
+#pragma once
+// Benchmarks of op records: time, achieved arithmetic and bandwidth, and their fraction of the machine's limit.
+
+#include <string>
+#include <vector>
+
+#include "strata/core/op.h"
+
+namespace strata::lab {
+
+/// What the machine was measured to do at most. 0 where it is not known: fractions are then not given.
+struct Limits {
+  double gb_s = 0;             ///< memory, 1e9 bytes/s
+  double gflops = 0;           ///< f32 multiply-adds
+  double matmul_f32 = 0;       ///< GFLOP/s of a matrix product
+  double matmul_bf16 = 0;
+};
+
+/// One op on one set of arguments.
+struct BenchResult {
+  std::string op, family;
+  std::string arguments;
+  DType dtype = DType::f32;
+  bool backward = false;
+  double seconds = 0;    ///< median of the repetitions
+  int repetitions = 0;
+  double gflops = 0;     ///< from the record's cost; 0 where it has none
+  double gb_s = 0;
+  /// The least time that the limits allow, divided by the time taken. Above 1 where the data stay in a cache.
+  double fraction = 0;
+  bool memory_bound = false;  ///< which of the two limits is the nearer
+};
+
+struct BenchOptions {
+  DTypeSet dtypes = dtype_bit(DType::f32);
+  double seconds = 0.2;  ///< for each op, direction and set of arguments
+  bool backward = true;
+  Limits limits;
+};
+
+/// Times the record's benchmark samples, or the first sample enlarged where it has none. An op whose samples cannot be
+/// enlarged is timed as they are. Backward: the gradient rule alone, with respect to every floating argument; its cost
+/// is taken as reading the arguments and the results' gradients, writing what it returns, and twice the operations.
+std::vector<BenchResult> bench(const OpBase& op, const BenchOptions& options);
+
+/// One line per result.
+std::string table(const std::vector<BenchResult>& results);
+std::string to_json(const std::vector<BenchResult>& results, const Limits& limits);
+
+}  // namespace strata::lab

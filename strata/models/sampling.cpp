@@ -1,0 +1,89 @@
+#include "strata/models/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "strata/core/rng.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kOp = "sample";
+
+void check_options(const SampleOptions& o) {
+  check(o.temperature >= 0 && std::isfinite(o.temperature), kOp, "temperature is at least 0, got ", o.temperature);
+  check(o.top_k >= 0, kOp, "top_k is at least 0, got ", o.top_k);
+  check(o.top_p > 0 && o.top_p <= 1, kOp, "top_p is above 0 and at most 1, got ", o.top_p);
+}
+
+}  // namespace
+
+int64_t sample_token(std::span<const float> logits, const SampleOptions& options, uint64_t draw) {
+  check_options(options);
+  check(!logits.empty(), kOp, "there are no logits");
+  std::vector<int32_t> order;
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!std::isnan(logits[i])) order.push_back(static_cast<int32_t>(i));
+  // Ties go to the smaller id, so that the result does not depend on the sort.
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const float la = logits[static_cast<size_t>(a)], lb = logits[static_cast<size_t>(b)];
+    return la > lb || (la == lb && a < b);
+  };
+  check(!order.empty(), kOp, "every logit is NaN: the model has diverged");
+  if (options.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
+
+  const size_t keep = options.top_k > 0 ? std::min(order.size(), static_cast<size_t>(options.top_k)) : order.size();
+  if (keep < order.size())
+    std::nth_element(order.begin(), order.begin() + static_cast<int64_t>(keep) - 1, order.end(), likelier);
+  order.resize(keep);
+  std::sort(order.begin(), order.end(), likelier);
+  const double largest = logits[static_cast<size_t>(order.front())];
+  std::vector<double> weights;
+  for (const int32_t i : order) {
+    // Of infinite logits the largest have all the weight.
+    const double gap = logits[static_cast<size_t>(i)] == largest ? 0 : logits[static_cast<size_t>(i)] - largest;
+    weights.push_back(std::exp(gap / options.temperature));
+  }
+  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (options.top_p < 1) {
+    double sum = 0;
+    size_t n = 0;
+    while (n < weights.size() && sum < options.top_p * total) sum += weights[n++];
+    weights.resize(std::max<size_t>(n, 1));
+    total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  }
+  const auto bits = philox({options.seed, 0}, draw);
+  double point = uniform_f64(bits[0], bits[1]) * total;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    point -= weights[i];
+    if (point < 0) return order[i];
+  }
+  return order[weights.size() - 1];
+}
+
+TokenSampler::TokenSampler(std::shared_ptr<LanguageModel> model, std::vector<int32_t> prompt, const SampleOptions& options)
+    : model_(std::move(model)), tokens_(std::move(prompt)), options_(options) {
+  check_options(options_);
+  check(!tokens_.empty(), kOp, "the prompt is empty");
+  for (const int32_t t : tokens_)
+    check<IndexError>(t >= 0 && t < model_->vocab(), kOp, "token ", t, " is not in the vocabulary of ", model_->vocab());
+  model_->eval();
+}
+
+int32_t TokenSampler::next() {
+  const auto context = static_cast<size_t>(model_->context());
+  if (cache_.layers.empty() || static_cast<size_t>(cache_.length) + (tokens_.size() - read_) > context) {
+    const size_t wanted = drawn_ == 0 ? context : std::max<size_t>(1, context / 2);
+    cache_ = model_->make_cache(1);
+    read_ = tokens_.size() - std::min(tokens_.size(), wanted);
+  }
+  const std::vector<int64_t> fresh(tokens_.begin() + static_cast<int64_t>(read_), tokens_.end());
+  const Tensor input = from_span<int64_t>(fresh, {1, static_cast<int64_t>(fresh.size())});
+  const std::vector<float> logits = model_->next_logits(input, cache_).to_vector<float>();
+  read_ = tokens_.size();
+  tokens_.push_back(static_cast<int32_t>(sample_token(logits, options_, drawn_++)));
+  return tokens_.back();
+}
+
+}  // namespace strata

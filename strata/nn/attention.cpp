@@ -1,0 +1,125 @@
+#include "strata/nn/attention.h"
+
+#include "strata/core/node.h"
+#include "strata/nn/init.h"
+#include "strata/ops/attention/attention.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
+
+namespace strata::nn {
+namespace {
+
+int64_t checked_head_size(std::string_view op, int64_t dim, int64_t heads) {
+  check(dim > 0 && heads > 0 && dim % heads == 0, op, heads, " heads do not divide ", dim, " dimensions");
+  return dim / heads;
+}
+
+// [B, T, n D] to [B, n, T, D].
+Tensor split_heads(const Tensor& x, int64_t heads) {
+  return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+}
+Tensor join_heads(const Tensor& x) { return x.transpose(1, 2).flatten(2); }
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& options)
+    : Module("MultiheadAttention", cat("heads=", num_heads)),
+      in_proj_weight(new_parameter("in_proj_weight", {3 * embed_dim, embed_dim})),
+      in_proj_bias(options.bias ? new_parameter("in_proj_bias", {3 * embed_dim}) : Tensor()),
+      out_proj(register_module("out_proj", Linear(embed_dim, embed_dim, options.bias))),
+      dim_(embed_dim),
+      heads_(num_heads),
+      options_(options) {
+  checked_head_size("MultiheadAttention", embed_dim, num_heads);
+  init::xavier_uniform_(in_proj_weight);
+  if (!options.bias) return;
+  init::zeros_(in_proj_bias);
+  init::zeros_(out_proj.bias);
+}
+
+Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
+                                   bool is_causal) const {
+  for (const Tensor* t : {&query, &key, &value})
+    check<ShapeError>(t->dim() == 3 && t->size(2) == dim_, "MultiheadAttention", "wants three dimensions, the last of ",
+                      dim_, ", got ", *t);
+  const AttentionOptions options{.is_causal = is_causal, .dropout_p = is_training() ? options_.dropout : 0.0};
+  const auto batch_first = [&](const Tensor& t) { return options_.batch_first ? t : t.transpose(0, 1); };
+  const auto project = [&](const Tensor& x, int64_t part, int64_t parts) {
+    return linear(x, in_proj_weight.narrow(0, part * dim_, parts * dim_),
+                  in_proj_bias.defined() ? in_proj_bias.narrow(0, part * dim_, parts * dim_) : Tensor());
+  };
+  Tensor y;
+  if (query.same_as(key) && key.same_as(value) && !attn_mask.defined()) {
+    y = packed_attention(project(batch_first(query), 0, 3), heads_, heads_, options);
+  } else {
+    const Tensor q = split_heads(project(batch_first(query), 0, 1), heads_);
+    const Tensor k = split_heads(project(batch_first(key), 1, 1), heads_);
+    const Tensor v = split_heads(project(batch_first(value), 2, 1), heads_);
+    y = join_heads(scaled_dot_product_attention(q, k, v, attn_mask, options));
+  }
+  y = out_proj(y);
+  return options_.batch_first ? y : y.transpose(0, 1);
+}
+
+KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, DType dtype) {
+  const Shape shape{batch, kv_heads, capacity, head_size};
+  return {empty(shape, dtype), empty(shape, dtype), 0};
+}
+
+SelfAttention::SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOptions& options)
+    : Module("SelfAttention", cat("heads=", heads, ", kv_heads=", options.kv_heads > 0 ? options.kv_heads : heads)),
+      qkv(register_module("qkv", Linear(dim,
+                                        (heads + 2 * (options.kv_heads > 0 ? options.kv_heads : heads)) *
+                                            checked_head_size("SelfAttention", dim, heads),
+                                        options.bias))),
+      out(register_module("out", Linear(dim, dim, options.bias))),
+      heads_(heads),
+      kv_heads_(options.kv_heads > 0 ? options.kv_heads : heads),
+      head_size_(dim / heads),
+      options_(options) {
+  check(heads_ % kv_heads_ == 0, "SelfAttention", "kv_heads ", kv_heads_, " does not divide heads ", heads_);
+  check(!options.rope_base || head_size_ % 2 == 0, "SelfAttention", "rotary positions turn pairs, but the head size ",
+        head_size_, " is odd");
+}
+
+Tensor SelfAttention::rotate(const Tensor& x, int64_t offset) const {
+  const DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  Tensor cosines, sines;
+  {
+    NoGrad guard;
+    std::tie(cosines, sines) = rotary_tables(x.size(2), head_size_, *options_.rope_base, offset, dtype);
+  }
+  return rotary(x, cosines, sines);
+}
+
+Tensor SelfAttention::forward(const Tensor& x, KvCache* cache) const {
+  check<ShapeError>(x.dim() == 3, "SelfAttention", "wants [B, T, dim], got ", x);
+  const int64_t time = x.size(1);
+  const Tensor packed = qkv(x);
+  AttentionOptions options{.is_causal = options_.causal, .dropout_p = is_training() ? options_.dropout : 0.0};
+  if (!cache && !options_.rope_base) return out(packed_attention(packed, heads_, kv_heads_, options));
+
+  const Tensor heads = split_heads(packed, heads_ + 2 * kv_heads_);
+  const int64_t offset = cache ? cache->length : 0;
+  Tensor q = heads.narrow(1, 0, heads_), k = heads.narrow(1, heads_, kv_heads_);
+  Tensor v = heads.narrow(1, heads_ + kv_heads_, kv_heads_);
+  if (options_.rope_base) {
+    const Tensor turned = rotate(heads.narrow(1, 0, heads_ + kv_heads_), offset);
+    q = turned.narrow(1, 0, heads_);
+    k = turned.narrow(1, heads_, kv_heads_);
+  }
+  if (cache) {
+    check(offset + time <= cache->k.size(2), "SelfAttention", "the cache has room for ", cache->k.size(2), " positions, ",
+          offset, " are filled and ", time, " more came");
+    NoGrad guard;
+    cache->k.narrow(2, offset, time).copy_(k);
+    cache->v.narrow(2, offset, time).copy_(v);
+    cache->length = offset + time;
+    k = cache->k.narrow(2, 0, cache->length);
+    v = cache->v.narrow(2, 0, cache->length);
+    options.query_offset = offset;
+  }
+  return out(join_heads(scaled_dot_product_attention(q, k, v, {}, options)));
+}
+
+}  // namespace strata::nn

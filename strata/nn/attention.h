@@ -1,0 +1,76 @@
+#pragma once
+// Attention layers, and the cache of keys and values that generation needs.
+
+#include <optional>
+
+#include "strata/nn/layers.h"
+
+namespace strata::nn {
+
+struct MultiheadAttentionOptions {
+  double dropout = 0;  ///< on the attention weights
+  bool bias = true;
+  bool batch_first = false;  ///< [B, T, E] instead of PyTorch's default [T, B, E]
+};
+
+/// Attention of `num_heads` heads of size embed_dim / num_heads. Parameters as in PyTorch: in_proj_weight [3 E, E],
+/// in_proj_bias [3 E], out_proj.weight [E, E], out_proj.bias [E].
+class MultiheadAttention : public Module {
+ public:
+  /// Throws ValueError unless num_heads divides embed_dim.
+  MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& options = {});
+  /// query [Tq, B, E], key and value [Tk, B, E]; the result has query's shape. attn_mask broadcasts to [B, H, Tq, Tk]:
+  /// boolean (true: seen, which is the opposite of PyTorch's layer and equal to its function) or added to the scores.
+  Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
+                 bool is_causal = false) const;
+  Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
+                    bool is_causal = false) const {
+    return forward(query, key, value, attn_mask, is_causal);
+  }
+
+  Tensor in_proj_weight, in_proj_bias;
+  Linear out_proj;
+
+ private:
+  int64_t dim_, heads_;
+  MultiheadAttentionOptions options_;
+};
+
+/// Keys and values of the positions seen so far, of one layer: [B, kv_heads, capacity, head size] each.
+struct KvCache {
+  Tensor k, v;
+  int64_t length = 0;  ///< positions filled
+
+  /// An empty one with room for `capacity` positions.
+  static KvCache create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, DType dtype);
+};
+
+struct SelfAttentionOptions {
+  int64_t kv_heads = 0;  ///< a divisor of heads; 0 takes heads
+  bool bias = true;
+  double dropout = 0;               ///< on the attention weights
+  std::optional<double> rope_base;  ///< rotary positions with this base
+  bool causal = true;
+};
+
+/// Self-attention of decoders. Queries, keys and values come from one product and are read in place. Parameters:
+/// qkv.weight [(heads + 2 kv_heads) D, dim], out.weight [dim, dim], and their biases, D = dim / heads.
+class SelfAttention : public Module {
+ public:
+  /// Throws ValueError unless heads divides dim and kv_heads divides heads.
+  SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOptions& options = {});
+  /// x [B, T, dim]; with `cache`, x continues the positions in it and is added to it (not recorded for gradients).
+  /// Throws ValueError where the cache has no room.
+  Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
+  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const { return forward(x, cache); }
+
+  Linear qkv, out;
+
+ private:
+  Tensor rotate(const Tensor& x, int64_t offset) const;
+
+  int64_t heads_, kv_heads_, head_size_;
+  SelfAttentionOptions options_;
+};
+
+}  // namespace strata::nn

@@ -1,0 +1,95 @@
+#pragma once
+// Convolution and pooling layers. Layouts are [N, C, L] and [N, C, H, W]; names and initialisation are PyTorch's.
+
+#include "strata/nn/module.h"
+
+namespace strata::nn {
+
+/// Lists with one entry serve every spatial dimension.
+struct ConvOptions {
+  Dims stride = {1};
+  Dims padding = {0};
+  Dims dilation = {1};
+  int64_t groups = 1;
+  bool bias = true;
+  Dims output_padding = {0};  ///< transposed convolutions only
+};
+
+/// What the four convolutions share. Parameters: weight [out, in / groups, kernel ..] (transposed: [in, out / groups,
+/// kernel ..]) and bias [out], uniform in +- 1 / sqrt(fan_in).
+class Conv : public Module {
+ public:
+  void reset_parameters();
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor forward(const Tensor& x) const;
+
+  Tensor weight, bias;
+
+ protected:
+  /// Throws ValueError for sizes below 1 and groups that do not divide both channel counts.
+  Conv(std::string_view kind, int spatial, bool transposed, int64_t in, int64_t out, const Dims& kernel,
+       const ConvOptions& options);
+
+ private:
+  int spatial_;
+  bool transposed_;
+  ConvOptions options_;
+};
+
+class Conv1d : public Conv {
+ public:
+  Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
+      : Conv("Conv1d", 1, false, in_channels, out_channels, {kernel_size}, options) {}
+};
+class Conv2d : public Conv {
+ public:
+  Conv2d(int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options = {})
+      : Conv("Conv2d", 2, false, in_channels, out_channels, kernel_size, options) {}
+  Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
+      : Conv2d(in_channels, out_channels, Dims{kernel_size}, options) {}
+};
+class ConvTranspose1d : public Conv {
+ public:
+  ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
+      : Conv("ConvTranspose1d", 1, true, in_channels, out_channels, {kernel_size}, options) {}
+};
+class ConvTranspose2d : public Conv {
+ public:
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options = {})
+      : Conv("ConvTranspose2d", 2, true, in_channels, out_channels, kernel_size, options) {}
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
+      : ConvTranspose2d(in_channels, out_channels, Dims{kernel_size}, options) {}
+};
+
+/// The largest element of each window; `stride` 0 takes the kernel's size.
+class MaxPool2d : public Module {
+ public:
+  explicit MaxPool2d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  int64_t kernel_, stride_, padding_;
+};
+/// The mean of each window.
+class AvgPool2d : public Module {
+ public:
+  explicit AvgPool2d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  int64_t kernel_, stride_, padding_;
+};
+/// Means of windows chosen so that the result has `output_size`.
+class AdaptiveAvgPool2d : public Module {
+ public:
+  explicit AdaptiveAvgPool2d(const Dims& output_size);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  Dims size_;
+};
+
+}  // namespace strata::nn

@@ -1,0 +1,33 @@
+#pragma once
+// Filling parameters. Nothing is recorded; meta tensors are left alone. The numbers depend on the generator's state and
+// the shape only. Each returns its first argument.
+
+#include <cstdint>
+#include <utility>
+
+#include "strata/core/rng.h"
+#include "strata/core/tensor.h"
+
+namespace strata::nn::init {
+
+Tensor uniform_(Tensor t, double low = 0, double high = 1, Generator& generator = default_generator());
+Tensor normal_(Tensor t, double mean = 0, double std = 1, Generator& generator = default_generator());
+/// Normal, drawn again where it falls outside [low, high].
+Tensor trunc_normal_(Tensor t, double mean = 0, double std = 1, double low = -2, double high = 2,
+                     Generator& generator = default_generator());
+Tensor constant_(Tensor t, double value);
+inline Tensor zeros_(Tensor t) { return constant_(t, 0); }
+inline Tensor ones_(Tensor t) { return constant_(t, 1); }
+
+/// (fan_in, fan_out) of a weight [out, in, kernel ...]: connections per output and per input. Throws ShapeError below
+/// two dimensions.
+std::pair<int64_t, int64_t> fans(const Tensor& weight);
+/// Uniform in +- sqrt(6 / (fan_in + fan_out)) gain (Glorot and Bengio, AISTATS 2010).
+Tensor xavier_uniform_(Tensor t, double gain = 1, Generator& generator = default_generator());
+Tensor xavier_normal_(Tensor t, double gain = 1, Generator& generator = default_generator());
+/// Uniform in +- gain sqrt(3 / fan_in), gain = sqrt(2 / (1 + a^2)) for leaky ReLU with slope `a` (He et al.,
+/// arXiv:1502.01852). PyTorch's Linear and convolutions use a = sqrt(5): +- 1 / sqrt(fan_in).
+Tensor kaiming_uniform_(Tensor t, double a = 0, Generator& generator = default_generator());
+Tensor kaiming_normal_(Tensor t, double a = 0, Generator& generator = default_generator());
+
+}  // namespace strata::nn::init

@@ -1,0 +1,116 @@
+#pragma once
+// The everyday layers. Names, arguments, parameter names and initialisation are PyTorch's.
+// Calling a layer is the same as its forward().
+
+#include <optional>
+#include <string>
+
+#include "strata/nn/module.h"
+
+namespace strata::nn {
+
+/// x weight^T + bias: [.., in] -> [.., out]. Parameters: weight [out, in], bias [out].
+class Linear : public Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool bias = true);
+  /// Draws the parameters again, uniform in +- 1 / sqrt(in).
+  void reset_parameters();
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+  Tensor weight, bias;
+};
+
+/// Rows of a table: indices [..] (i64) -> [.., dim]. Parameter: weight [vocabulary, dim], drawn from N(0, 1).
+class Embedding : public Module {
+ public:
+  /// Row `padding_index`, where given, starts at 0 and gets no gradient.
+  Embedding(int64_t num_embeddings, int64_t embedding_dim, std::optional<int64_t> padding_index = {});
+  void reset_parameters();
+  /// Throws IndexError for an index out of range.
+  Tensor forward(const Tensor& indices) const;
+  Tensor operator()(const Tensor& indices) const { return forward(indices); }
+
+  Tensor weight;
+
+ private:
+  std::optional<int64_t> padding_index_;
+};
+
+/// In training, zeroes each element with probability p and divides the others by 1 - p; else the identity.
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p = 0.5);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  double p_;
+};
+
+/// Dimensions start_dim to end_dim as one.
+class Flatten : public Module {
+ public:
+  explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1);
+  Tensor forward(const Tensor& x) const { return x.flatten(start_, end_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  int64_t start_, end_;
+};
+
+class Identity : public Module {
+ public:
+  Identity() : Module("Identity") {}
+  Tensor forward(const Tensor& x) const { return x; }
+  Tensor operator()(const Tensor& x) const { return x; }
+};
+
+/// @name Activations
+/// @{
+class ReLU : public Module {
+ public:
+  ReLU() : Module("ReLU") {}
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+/// `approximate` is "none" (exact) or "tanh".
+class GELU : public Module {
+ public:
+  explicit GELU(std::string approximate = "none");
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  std::string approximate_;
+};
+class SiLU : public Module {
+ public:
+  SiLU() : Module("SiLU") {}
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+class Tanh : public Module {
+ public:
+  Tanh() : Module("Tanh") {}
+  Tensor forward(const Tensor& x) const { return x.tanh(); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+class Sigmoid : public Module {
+ public:
+  Sigmoid() : Module("Sigmoid") {}
+  Tensor forward(const Tensor& x) const { return x.sigmoid(); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+class Softmax : public Module {
+ public:
+  explicit Softmax(int64_t dim);
+  Tensor forward(const Tensor& x) const { return x.softmax(dim_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  int64_t dim_;
+};
+/// @}
+
+}  // namespace strata::nn

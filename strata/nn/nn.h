@@ -1,0 +1,12 @@
+#pragma once
+// All of nn.
+
+#include "strata/nn/attention.h"
+#include "strata/nn/container.h"
+#include "strata/nn/conv.h"
+#include "strata/nn/init.h"
+#include "strata/nn/layers.h"
+#include "strata/nn/module.h"
+#include "strata/nn/norm.h"
+#include "strata/nn/rnn.h"
+#include "strata/nn/transformer.h"

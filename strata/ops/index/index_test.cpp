@@ -1,0 +1,117 @@
+// What samples and their references do not show: the results of x[...] against NumPy's rules, sums in order.
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/random/random.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+Tensor ints(const Ints& v) { return from_span<int64_t>(v, {static_cast<int64_t>(v.size())}); }
+Tensor cube() { return arange(24).view({2, 3, 4}); }
+
+TEST(Index, BasicIndexingMakesViews) {
+  const Tensor x = cube();
+  const Tensor y = x.index({1, Slice(0, 3, 2), None, Ellipsis});
+  EXPECT_EQ(y.shape(), Shape({2, 1, 4}));
+  EXPECT_EQ(y.to_vector<int64_t>(), Ints({12, 13, 14, 15, 20, 21, 22, 23}));
+  EXPECT_EQ(y.storage(), x.storage());
+  EXPECT_EQ(x.index({Ellipsis, -1}).to_vector<int64_t>(), Ints({3, 7, 11, 15, 19, 23}));
+  EXPECT_EQ(x.index({Slice(), Slice({}, -1), 0}).to_vector<int64_t>(), Ints({0, 4, 12, 16}));
+}
+
+TEST(Index, TensorsReplaceTheirDimensionInPlace) {
+  const Tensor x = cube();
+  EXPECT_EQ(x.index({ints({1, -1})}).shape(), Shape({2, 3, 4}));
+  const Tensor y = x.index({Slice(), ints({2, 0}).view({2, 1}), ints({0, 3, 3})});
+  EXPECT_EQ(y.shape(), Shape({2, 2, 3}));
+  EXPECT_EQ(y.to_vector<int64_t>(), Ints({8, 11, 11, 0, 3, 3, 20, 23, 23, 12, 15, 15}));
+}
+
+TEST(Index, SeparatedTensorsComeFirst) {
+  const Tensor y = cube().index({ints({0, 1, 1}), Slice(), ints({1, 2, 3})});
+  EXPECT_EQ(y.shape(), Shape({3, 3}));
+  EXPECT_EQ(y.to_vector<int64_t>(), Ints({1, 5, 9, 14, 18, 22, 15, 19, 23}));
+}
+
+TEST(Index, MasksSelectAndKeepTheRest) {
+  const Tensor x = cube();
+  const Tensor rows = from_span<bool>(std::initializer_list<bool>{true, false, true, false, true, false}, {2, 3});
+  const Tensor y = x.index({rows});
+  EXPECT_EQ(y.shape(), Shape({3, 4}));
+  EXPECT_EQ(y.select(1, 0).to_vector<int64_t>(), Ints({0, 8, 16}));
+  EXPECT_EQ(x.index({full({}, false)}).shape(), Shape({0, 2, 3, 4}));
+  EXPECT_EQ(x.index({full({}, true)}).shape(), Shape({1, 2, 3, 4}));
+}
+
+TEST(Index, ErrorsNameTheDimension) {
+  const Tensor x = cube();
+  const auto message = [&](const std::vector<TensorIndex>& i) {
+    try {
+      x.index(i);
+    } catch (const IndexError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message({0, 3}), "index: index 3 is out of range for dimension 1 with size 3");
+  EXPECT_EQ(message({Slice(), Slice(), ints({4})}), "index: index 4 is out of range for dimension 2 with size 4");
+  EXPECT_NE(message({0, 0, 0, 0}).find("too many indices: 4"), std::string::npos);
+  EXPECT_NE(message({Ellipsis, Ellipsis}).find("only one Ellipsis"), std::string::npos);
+  EXPECT_NE(message({full({3}, true)}).find("does not fit"), std::string::npos);
+  EXPECT_THROW(x.index({Slice(0, 2, 0)}), ValueError);
+}
+
+TEST(Index, PutBroadcastsAndConverts) {
+  Tensor x = zeros({2, 3});
+  x.index_put_({Slice(), ints({0, 2})}, ints({1, 2}).view({1, 1, 2}));
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>({1, 0, 2, 1, 0, 2}));
+  x.index_put_({ints({0, 0, 0}), ints({1, 1, 1})}, full({}, 1.5), true);
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>({1, 4.5, 2, 1, 0, 2}));
+  x.t().index_put_({1}, full({}, 9.0));  // through a view
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>({1, 9, 2, 1, 9, 2}));
+  EXPECT_THROW(x.index_put_({0}, zeros({2})), ShapeError);
+}
+
+TEST(Index, SumsInBf16AreRoundedOnce) {
+  const Tensor x = zeros({1}, DType::bf16);
+  const Tensor y = scatter_add(x, 0, zeros({1000}, DType::i64), ones({1000}, DType::bf16));
+  EXPECT_EQ(y.item<float>(), 1000);  // step by step in bf16 it would stop at 256
+}
+
+TEST(Index, SumsDoNotDependOnThreads) {
+  const Tensor index = randint(0, 50, {20000}), source = randn({20000, 8});
+  const int before = num_threads();
+  set_num_threads(1);
+  const std::vector<float> one = index_add(zeros({50, 8}), 0, index, source).to_vector<float>();
+  set_num_threads(5);
+  const std::vector<float> five = index_add(zeros({50, 8}), 0, index, source).to_vector<float>();
+  set_num_threads(before);
+  EXPECT_EQ(one, five);
+}
+
+TEST(Index, ScatterTakesALargerSourceAndItsGradientIsCut) {
+  Tensor src = arange(6, DType::f32).view({2, 3}).clone().set_requires_grad();
+  const Tensor y = scatter(zeros({2, 4}), 1, ints({3, 1}).view({1, 2}), src);
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>({0, 1, 0, 0, 0, 0, 0, 0}));
+  sum(y).backward();
+  EXPECT_EQ(src.grad().to_vector<float>(), std::vector<float>({1, 1, 0, 0, 0, 0}));
+}
+
+TEST(Index, OneHotAndBincountWorkOutTheirSize) {
+  EXPECT_EQ(one_hot(ints({2, 0})).to_vector<int64_t>(), Ints({0, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(bincount(ints({1, 3, 1})).to_vector<int64_t>(), Ints({0, 2, 0, 1}));
+  EXPECT_EQ(bincount(ints({1, 0}), arange(2, DType::f32), 3).to_vector<float>(), std::vector<float>({1, 0, 0}));
+  EXPECT_THROW(one_hot(ints({})), ShapeError);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,71 @@
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+TEST(Shape, CatPromotesAndJoinsStridedParts) {
+  const Tensor a = arange(6).view({2, 3}).t(), b = full({3, 1}, 0.5);
+  const Tensor y = cat({a, b}, -1);
+  EXPECT_EQ(y.dtype(), DType::f32);
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>({0, 3, 0.5, 1, 4, 0.5, 2, 5, 0.5}));
+}
+
+TEST(Shape, SplitPartsWithoutAGradientCountAsZero) {
+  Tensor x = arange(5, DType::f32).set_requires_grad();
+  const TensorList parts = split(x, 2);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0].storage(), x.storage());
+  sum(parts[1] * parts[1]).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>({0, 0, 4, 6, 0}));
+}
+
+TEST(Shape, MeshgridGradientSumsOverTheGrid) {
+  Tensor a = arange(2, DType::f32).set_requires_grad(), b = arange(3, DType::f32).set_requires_grad();
+  const TensorList g = meshgrid({a, b}, "xy");
+  EXPECT_EQ(g[0].shape(), Shape({3, 2}));
+  sum(g[0] * g[1]).backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>({3, 3}));
+  EXPECT_EQ(b.grad().to_vector<float>(), std::vector<float>({1, 1, 1}));
+}
+
+TEST(Shape, RepeatsLikeNumPy) {
+  const Tensor x = arange(4).view({2, 2});
+  EXPECT_EQ(repeat(x, {1, 2}).to_vector<int64_t>(), Ints({0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(repeat_interleave(x, 2, 0).to_vector<int64_t>(), Ints({0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(repeat_interleave(x, from_span<int64_t>(Ints{2, 0}, {2}), 1).to_vector<int64_t>(), Ints({0, 0, 2, 2}));
+  EXPECT_EQ(tile(x, {2}).shape(), Shape({2, 4}));
+  EXPECT_THROW(repeat_interleave(x, arange(3), 0), ShapeError);
+}
+
+TEST(Shape, PadsInEveryMode) {
+  const Tensor x = arange(3);
+  EXPECT_EQ(pad(x, {2, 2}, "reflect").to_vector<int64_t>(), Ints({2, 1, 0, 1, 2, 1, 0}));
+  EXPECT_EQ(pad(x, {1, 2}, "replicate").to_vector<int64_t>(), Ints({0, 0, 1, 2, 2, 2}));
+  EXPECT_EQ(pad(x, {1, 3}, "circular").to_vector<int64_t>(), Ints({2, 0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(pad(x, {-1, 2}, "constant", 7).to_vector<int64_t>(), Ints({1, 2, 7, 7}));
+  EXPECT_EQ(pad(x.view({1, 3}), {0, 0, 1, 0}).to_vector<int64_t>(), Ints({0, 0, 0, 0, 1, 2}));
+}
+
+TEST(Shape, RollFlipAndTriangles) {
+  const Tensor x = arange(6).view({2, 3});
+  EXPECT_EQ(roll(x, {1}).to_vector<int64_t>(), Ints({5, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(roll(x, {1, -1}, {0, 1}).to_vector<int64_t>(), Ints({4, 5, 3, 1, 2, 0}));
+  EXPECT_EQ(flip(x, {0, 1}).to_vector<int64_t>(), Ints({5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(tril(x).to_vector<int64_t>(), Ints({0, 0, 0, 3, 4, 0}));
+  EXPECT_EQ(triu(x, 1).to_vector<int64_t>(), Ints({0, 1, 2, 0, 0, 5}));
+  EXPECT_EQ(movedim(zeros({2, 3, 4}), {0}, {2}).shape(), Shape({3, 4, 2}));
+  EXPECT_EQ(diag(arange(2), 1).to_vector<int64_t>(), Ints({0, 0, 0, 0, 0, 1, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,70 @@
+#include "strata/train/estimate.h"
+
+#include <optional>
+
+#include "strata/autograd/autograd.h"
+#include "strata/core/autocast.h"
+#include "strata/data/dataset.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/train/run.h"
+
+namespace strata {
+namespace {
+
+using memory::Tag;
+
+Tensor reserve(int64_t bytes, Tag tag) {
+  memory::TagScope scope(tag);
+  return empty({{bytes}, DType::u8, Device::meta(), std::nullopt});
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const TrainConfig& given) {
+  TrainConfig config = given;
+  if (config.model.vocab == 0) config.model.vocab = 256;
+  validate(config);
+  const memory::Stats before = memory::stats(DeviceType::meta);
+  memory::reset_peak(DeviceType::meta);
+  DeviceScope dry(Device::meta());
+  const auto model = make_model(config.model);
+  model->train();
+  const auto optimizer = make_optimizer(config.optim, model->named_parameters());
+  const Shape shape{config.batch, config.model.context};
+  const auto make_batch = [&] {
+    memory::TagScope tag(Tag::data);
+    const TensorMeta meta{shape, DType::i64, Device::meta(), std::nullopt};
+    return data::Batch{empty(meta), empty(meta)};
+  };
+  // What the loader holds ready, and the one that it is making.
+  const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
+  Tensor optimizer_state;
+  // The first step makes the gradients and the optimizer's state, the second is like all that follow.
+  for (int step = 0; step < 2; ++step) {
+    optimizer->zero_grad();
+    std::vector<data::Batch> batches;
+    for (int64_t i = 0; i < config.accumulate; ++i) batches.push_back(make_batch());
+    for (const data::Batch& batch : batches) {
+      Tensor loss;
+      {
+        std::optional<AutocastScope> autocast;
+        if (config.dtype == "bf16") autocast.emplace(DType::bf16);
+        loss = model->loss(batch[0], batch[1]);
+      }
+      (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();
+    }
+    if (step == 0) optimizer_state = reserve(optimizer->state_bytes(), Tag::optimizer);
+  }
+  const memory::Stats after = memory::stats(DeviceType::meta);
+  const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
+  return {.parameter_count = model->num_parameters(),
+          .parameters = at_peak(Tag::parameter),
+          .gradients = at_peak(Tag::gradient),
+          .optimizer = at_peak(Tag::optimizer),
+          .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
+          .data = at_peak(Tag::data),
+          .peak = after.peak_reserved - before.reserved};
+}
+
+}  // namespace strata

@@ -1,0 +1,184 @@
+#include "strata/train/run.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "strata/io/checkpoint.h"
+#include "strata/optim/adafactor.h"
+#include "strata/optim/adam.h"
+#include "strata/optim/lion.h"
+#include "strata/optim/muon.h"
+#include "strata/optim/sgd.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kModelFile = "model";
+constexpr const char* kOptimizerFile = "optimizer";
+
+// Matrices with their options, and vectors with the same but for weight decay.
+template <class O, class Options>
+std::unique_ptr<optim::Optimizer> two_groups(const optim::NamedTensors& parameters, const Options& options) {
+  auto [matrices, vectors] = optim::split_by_rank(parameters);
+  Options undecayed = options;
+  undecayed.weight_decay = 0;
+  return std::make_unique<O>(std::vector<optim::ParamGroup<Options>>{{matrices, options}, {vectors, undecayed}});
+}
+
+const std::string& entry(const io::Checkpoint& c, const std::string& path, const std::string& key) {
+  const auto it = c.state.find(key);
+  check<IoError>(it != c.state.end(), path, "the checkpoint has no '", key, "': it was not written by strata train");
+  return it->second;
+}
+
+template <class T>
+T number(const std::string& text, const std::string& path, const char* key) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check<IoError>(error == std::errc() && end == text.data() + text.size(), path, "'", key, "' is '", text,
+                 "', which is no number");
+  return value;
+}
+
+bool is_checkpoint(const std::string& path) {
+  struct stat s {};
+  return ::stat((path + "/state.json").c_str(), &s) == 0;
+}
+
+}  // namespace
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters) {
+  if (c.optimizer == "sgd") {
+    optim::SGDOptions o;
+    o.lr = c.lr;
+    o.momentum = c.momentum;
+    o.weight_decay = c.weight_decay;
+    o.nesterov = c.nesterov;
+    return two_groups<optim::SGD>(parameters, o);
+  }
+  if (c.optimizer == "adam") {
+    optim::AdamOptions o;
+    o.lr = c.lr;
+    o.beta1 = c.beta1;
+    o.beta2 = c.beta2;
+    o.eps = c.eps;
+    o.weight_decay = c.weight_decay;
+    return two_groups<optim::Adam>(parameters, o);
+  }
+  if (c.optimizer == "adamw")
+    return two_groups<optim::AdamW>(parameters, optim::AdamWOptions{c.lr, c.beta1, c.beta2, c.eps, c.weight_decay});
+  if (c.optimizer == "lion") {
+    optim::LionOptions o;
+    o.lr = c.lr;
+    o.beta1 = c.beta1;
+    o.beta2 = c.beta2;
+    o.weight_decay = c.weight_decay;
+    return two_groups<optim::Lion>(parameters, o);
+  }
+  if (c.optimizer == "adafactor") {
+    optim::AdafactorOptions o;
+    o.lr = c.lr;
+    o.weight_decay = c.weight_decay;
+    return two_groups<optim::Adafactor>(parameters, o);
+  }
+  check(c.optimizer == "muon", "make_optimizer", "unknown optimizer '", c.optimizer, "'");
+  optim::MuonOptions o;
+  o.lr = c.lr;
+  o.momentum = c.momentum;
+  o.weight_decay = c.weight_decay;
+  optim::MuonOptions undecayed = o;
+  undecayed.weight_decay = 0;
+  // Tables of vectors are no linear maps: AdamW moves them.
+  optim::MuonOptions table = o;
+  table.use_adamw = true;
+  optim::NamedTensors maps, tables, vectors;
+  for (const auto& p : parameters) {
+    const bool is_table = p.first.find("embedding") != std::string::npos || p.first == "head.weight";
+    (p.second.dim() < 2 ? vectors : is_table ? tables : maps).push_back(p);
+  }
+  return std::make_unique<optim::Muon>(
+      std::vector<optim::ParamGroup<optim::MuonOptions>>{{maps, o}, {tables, table}, {vectors, undecayed}});
+}
+
+optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {
+  optim::Schedule s;
+  s.kind = optim::Schedule::kind_of(c.schedule);
+  s.lr = c.lr;
+  s.total = steps;
+  s.warmup = std::min(c.warmup, steps);
+  s.decay = std::min(steps - s.warmup, static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(steps))));
+  s.min_ratio = c.min_lr;
+  s.validate();
+  return s;
+}
+
+std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,
+                     const optim::Optimizer& optimizer, int keep_last) {
+  return io::save_checkpoint(out, state.step,
+                             {{kModelFile, model.state_dict()}, {kOptimizerFile, optimizer.state_dict()}},
+                             {{"config", to_toml(state.config)},
+                              {"tokenizer", state.tokenizer},
+                              {"tokens", std::to_string(state.tokens)},
+                              {"elapsed_s", fmt::format("{:.3f}", state.elapsed_s)},
+                              {"rng_seed", std::to_string(state.rng.seed)},
+                              {"rng_offset", std::to_string(state.rng.offset)},
+                              {"sampler", data::to_string(state.sampler)}},
+                             keep_last);
+}
+
+bool has_run(const std::string& out) { return !io::list_checkpoints(out).empty(); }
+
+FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
+  FoundRun run{.path = path, .state = {}};
+  if (!is_checkpoint(path)) {
+    struct stat s {};
+    check<IoError>(::stat(path.c_str(), &s) == 0, path, "no such folder");
+    check<IoError>(S_ISDIR(s.st_mode), path, "a file; wanted the folder of a run or of a checkpoint");
+    std::vector<std::string> bad;
+    const auto found = io::find_latest_checkpoint(path, &bad);
+    check<IoError>(found.has_value(), path, bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: " + bad.front());
+    if (warnings) warnings->insert(warnings->end(), bad.begin(), bad.end());
+    run.path = found->path;
+  }
+  // No tensor file is named so: only state.json is read.
+  const io::Checkpoint c = io::load_checkpoint(run.path, {kModelFile});
+  RunState& s = run.state;
+  s.config = parse_config(entry(c, run.path, "config"), run.path + ": config");
+  s.tokenizer = entry(c, run.path, "tokenizer");
+  s.step = c.step;
+  s.tokens = number<int64_t>(entry(c, run.path, "tokens"), run.path, "tokens");
+  s.elapsed_s = number<double>(entry(c, run.path, "elapsed_s"), run.path, "elapsed_s");
+  s.rng.seed = number<uint64_t>(entry(c, run.path, "rng_seed"), run.path, "rng_seed");
+  s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
+  s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
+  return run;
+}
+
+void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
+  std::vector<std::string> files{kModelFile};
+  if (optimizer) files.push_back(kOptimizerFile);
+  const io::Checkpoint c = io::load_checkpoint(run.path, files);
+  const auto tensors = [&](const char* file) -> const io::TensorMap& {
+    const auto it = c.files.find(file);
+    check<IoError>(it != c.files.end(), run.path, "the checkpoint has no ", file, ".safetensors");
+    return it->second;
+  };
+  model.load_state_dict(tensors(kModelFile));
+  if (optimizer) optimizer->load_state_dict(tensors(kOptimizerFile));
+}
+
+TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings) {
+  const FoundRun run = find_run(path, warnings);
+  TrainedModel trained{.config = run.state.config, .step = run.state.step, .tokenizer = {}, .model = {}};
+  trained.tokenizer = text::parse_tokenizer(run.state.tokenizer, run.path + ": tokenizer");
+  trained.model = make_model(trained.config.model);
+  load_run(run, *trained.model, nullptr);
+  trained.model->eval();
+  return trained;
+}
+
+}  // namespace strata

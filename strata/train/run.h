@@ -1,0 +1,68 @@
+#pragma once
+// A run on disk: what its checkpoints hold beside the tensors, and how a trained model comes back.
+//
+//   OUT/step-00001000/   model.safetensors, optimizer.safetensors, state.json (strata/io/checkpoint.h)
+//   OUT/metrics.jsonl    one line a step
+//   OUT/report.html      the run on one page
+//   OUT/data/            the tokenised text
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/core/rng.h"
+#include "strata/data/sampler.h"
+#include "strata/models/language_model.h"
+#include "strata/optim/optimizer.h"
+#include "strata/optim/schedule.h"
+#include "strata/text/tokenizer.h"
+#include "strata/train/config.h"
+
+namespace strata {
+
+/// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not.
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, const optim::NamedTensors& parameters);
+
+/// The learning rate at each step of the run.
+optim::Schedule make_schedule(const OptimConfig& config, int64_t steps);
+
+/// Where a run stands, beside its weights and its optimizer's state.
+struct RunState {
+  TrainConfig config;
+  std::string tokenizer;  ///< Tokenizer::to_json()
+  int64_t step = 0;       ///< steps done
+  int64_t tokens = 0;     ///< tokens trained on
+  double elapsed_s = 0;
+  RngKey rng;                  ///< of default_generator()
+  data::SamplerState sampler;  ///< of the training data
+};
+
+/// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is intact.
+std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,
+                     const optim::Optimizer& optimizer, int keep_last);
+
+/// A checkpoint that was found, its state read, its tensors not yet.
+struct FoundRun {
+  std::string path;  ///< of the checkpoint
+  RunState state;
+};
+
+/// The newest whole checkpoint: of a run's folder, or `path` itself where it is a checkpoint. Damaged ones that were
+/// passed over are named in `warnings`. Throws IoError where there is none.
+FoundRun find_run(const std::string& path, std::vector<std::string>* warnings = nullptr);
+/// Whether `out` holds a checkpoint, whole or not.
+bool has_run(const std::string& out);
+/// Fills the model, and the optimizer where given, from a checkpoint. Throws IoError, ValueError, ShapeError.
+void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer);
+
+/// A trained model, ready to write.
+struct TrainedModel {
+  TrainConfig config;
+  int64_t step = 0;
+  std::shared_ptr<text::Tokenizer> tokenizer;
+  std::shared_ptr<LanguageModel> model;
+};
+/// Loads the newest checkpoint of a run's folder, or the checkpoint at `path`. Throws as find_run and load_run.
+TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings = nullptr);
+
+}  // namespace strata

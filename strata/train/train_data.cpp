@@ -1,0 +1,89 @@
+#include "strata/train/train_data.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "strata/data/token_file.h"
+#include "strata/io/files.h"
+#include "strata/text/bpe.h"
+
+namespace strata {
+namespace {
+
+// Learning byte pairs wants a sample of the text, not all of it.
+constexpr uint64_t kBpeBytes = uint64_t{64} << 20;
+
+std::string read_start(const std::string& path, uint64_t limit) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    for (auto it = fs::recursive_directory_iterator(path, error); !error && it != fs::recursive_directory_iterator();
+         it.increment(error))
+      if (it->is_regular_file(error)) files.push_back(it->path().string());
+    check<IoError>(!error, path, "cannot be read: ", error.message());
+    std::ranges::sort(files);
+  } else {
+    files.push_back(path);
+  }
+  std::string text;
+  for (const std::string& file : files) {
+    if (text.size() >= limit) break;
+    if (fs::file_size(file, error) == 0 && !error && files.size() > 1) continue;
+    const io::MappedFile map(file);
+    if (files.size() > 1 && map.text().substr(0, 8192).find('\0') != std::string_view::npos) continue;
+    text += map.text().substr(0, limit - text.size());
+  }
+  check<IoError>(!text.empty(), path, "it holds no text");
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
+  if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();
+  check(data.tokenizer == "bpe", "make_tokenizer", "unknown tokenizer '", data.tokenizer, "'");
+  const std::string sample = read_start(data.path, kBpeBytes);
+  return std::shared_ptr<text::Tokenizer>(
+      new text::BpeTokenizer(text::train_bpe(sample, {.vocab_size = vocab, .special_tokens = {}})));
+}
+
+TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
+  check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
+  TrainData d;
+  if (tokenizer_json.empty()) d.tokenizer = make_tokenizer(config.data, config.model.vocab);
+  else d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
+  const std::string folder = out + "/data";
+  io::make_directories(folder);
+  const auto open = [&](const std::string& source, const char* name) {
+    return std::make_shared<const data::TokenFile>(
+        data::open_or_build_token_file(source, *d.tokenizer, folder + "/" + name));
+  };
+  const data::TokenDatasetOptions train_options{.context = config.model.context};
+  const data::TokenDatasetOptions valid_options{.context = config.model.context, .shift_each_epoch = false};
+  const auto train = open(config.data.path, "train.tokens");
+  d.train_tokens = train->size();
+  if (!config.data.valid_path.empty()) {
+    const auto valid = open(config.data.valid_path, "valid.tokens");
+    d.valid_tokens = valid->size();
+    d.valid = std::make_shared<data::TokenDataset>(valid, 0, d.valid_tokens, valid_options);
+  } else if (config.data.valid_fraction > 0) {
+    d.train_tokens = data::split_tokens(train->size(), config.data.valid_fraction, config.model.context);
+    d.valid_tokens = train->size() - d.train_tokens;
+    d.valid = std::make_shared<data::TokenDataset>(train, d.train_tokens, train->size(), valid_options);
+  }
+  d.train = std::make_shared<data::TokenDataset>(train, 0, d.train_tokens, train_options);
+  return d;
+}
+
+std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch, int64_t batches) {
+  const int64_t wanted = std::min(data.size(), batch * batches);
+  std::vector<std::vector<data::Sample>> all;
+  for (int64_t i = 0; i < wanted; ++i) {
+    if (i % batch == 0) all.emplace_back();
+    all.back().push_back({.index = i * data.size() / wanted, .epoch = 0});
+  }
+  return all;
+}
+
+}  // namespace strata

@@ -1,0 +1,35 @@
+#pragma once
+// The text of a run as tokens.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/data/dataset.h"
+#include "strata/text/tokenizer.h"
+#include "strata/train/config.h"
+
+namespace strata {
+
+/// Text tokenised once into OUT/data/*.tokens and mapped from there: it may be larger than memory.
+struct TrainData {
+  std::shared_ptr<text::Tokenizer> tokenizer;
+  std::shared_ptr<const data::TokenDataset> train;
+  std::shared_ptr<const data::TokenDataset> valid;  ///< nullptr where none was asked for
+  int64_t train_tokens = 0;
+  int64_t valid_tokens = 0;
+};
+
+/// The tokenizer that the settings name; for byte pairs it is learned from the training text. Throws IoError, ValueError.
+std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab);
+
+/// Tokenises (or finds tokenised) the text of `config` under `out`, and splits it. `tokenizer_json` is a resumed run's
+/// tokenizer, empty for a new one. Throws IoError (no such text, unreadable, no text in it) and ValueError (too short
+/// for the context and the split).
+TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json = {});
+
+/// The validation batches: `batches` of `batch` windows, spread evenly over the data, the same each time. Fewer where
+/// the data has fewer.
+std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch, int64_t batches);
+
+}  // namespace strata

@@ -1,0 +1,292 @@
+#include "strata/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "strata/autograd/anomaly.h"
+#include "strata/autograd/autograd.h"
+#include "strata/core/autocast.h"
+#include "strata/core/node.h"
+#include "strata/core/parallel.h"
+#include "strata/data/loader.h"
+#include "strata/io/files.h"
+#include "strata/models/sampling.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/train/machine.h"
+#include "strata/train/progress.h"
+#include "strata/train/report.h"
+#include "strata/train/run.h"
+#include "strata/train/train_data.h"
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+std::string last_part(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
+class Run {
+ public:
+  Run(const TrainConfig& config, const TrainOptions& options);
+  TrainResult run();
+
+ private:
+  struct StepOutcome {
+    double loss = 0;
+    double grad_norm = 0;
+  };
+
+  void resume_from(const FoundRun& found);
+  void note(const std::string& text) {
+    if (progress_) progress_->note(text);
+  }
+  StepOutcome step();
+  double forward_backward(const std::vector<data::Batch>& batches);
+  [[noreturn]] void diverged(const std::vector<data::Batch>& batches, RngKey rng, const StepOutcome& outcome);
+  double validate();
+  void save();
+  void report(const std::string& status, bool with_sample);
+  std::string sample();
+  double elapsed() const { return elapsed_before_ + seconds_since(begin_); }
+
+  TrainConfig config_;
+  TrainOptions options_;
+  bool bf16_;
+  Clock::time_point begin_ = Clock::now();
+  double elapsed_before_ = 0;
+  TrainData data_;
+  std::shared_ptr<LanguageModel> model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  optim::Schedule schedule_;
+  std::optional<data::DataLoader> loader_;
+  std::optional<MetricsWriter> metrics_;
+  std::optional<Progress> progress_;
+  int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
+  std::string checkpoint_;
+  StepMetrics last_;
+  double valid_loss_ = NAN;
+};
+
+Run::Run(const TrainConfig& config, const TrainOptions& options)
+    : config_(config), options_(options), bf16_(config.dtype == "bf16") {
+  strata::validate(config_);
+  check(!options_.out.empty(), "train", "no folder for the run was given");
+  io::make_directories(options_.out);
+  std::optional<FoundRun> found;
+  std::vector<std::string> warnings;
+  if (has_run(options_.out)) {
+    check(options_.resume, "train", "'", options_.out,
+          "' holds a run already: --resume goes on with it, another --out starts a new one");
+    found = find_run(options_.out, &warnings);
+  }
+  if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
+
+  data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
+  if (config_.model.vocab == 0) config_.model.vocab = data_.tokenizer->vocab_size();
+  check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ", data_.tokenizer->vocab_size(),
+        " tokens, model.vocab is ", config_.model.vocab);
+
+  manual_seed(static_cast<uint64_t>(config_.seed));
+  model_ = make_model(config_.model);
+  optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
+  schedule_ = make_schedule(config_.optim, config_.steps);
+  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
+                                                       .shuffle = true,
+                                                       .seed = static_cast<uint64_t>(config_.seed),
+                                                       .repeat = true});
+  if (found) resume_from(*found);
+  metrics_.emplace(options_.out + "/metrics.jsonl", step_);
+  if (!options_.log) return;
+  progress_.emplace(config_.steps, options_.log);
+  for (const std::string& w : warnings) note(w);
+  note(fmt::format("{} with {} parameters, {} training tokens{}, {} threads", config_.model.family,
+                   format_count(static_cast<double>(model_->num_parameters())),
+                   format_count(static_cast<double>(data_.train_tokens)),
+                   data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens)))
+                               : "",
+                   num_threads()));
+  if (found) {
+    note(fmt::format("going on after step {} from {}", step_, found->path));
+    progress_->resume(step_, elapsed_before_);
+  } else if (options_.resume) {
+    note("no checkpoint yet: starting from the beginning");
+  }
+}
+
+void Run::resume_from(const FoundRun& found) {
+  const RunState& s = found.state;
+  ModelConfig before = s.config.model;
+  check(before == config_.model, "train", "the settings of [model] differ from those of the run in '", options_.out,
+        "': a run goes on with its own");
+  load_run(found, *model_, optimizer_.get());
+  loader_->set_state(s.sampler);
+  default_generator().set_state(s.rng);
+  step_ = saved_step_ = s.step;
+  tokens_ = s.tokens;
+  elapsed_before_ = s.elapsed_s;
+  checkpoint_ = found.path;
+}
+
+double Run::forward_backward(const std::vector<data::Batch>& batches) {
+  double total = 0;
+  const double share = 1.0 / static_cast<double>(batches.size());
+  for (const data::Batch& batch : batches) {
+    Tensor loss;
+    {
+      std::optional<AutocastScope> autocast;
+      if (bf16_) autocast.emplace(DType::bf16);
+      loss = model_->loss(batch[0], batch[1]);
+    }
+    total += loss.item() * share;
+    (batches.size() == 1 ? loss : loss * share).backward();
+  }
+  return total;
+}
+
+Run::StepOutcome Run::step() {
+  const RngKey rng = default_generator().state();
+  std::vector<data::Batch> batches;
+  for (int64_t i = 0; i < config_.accumulate; ++i) batches.push_back(*loader_->next());
+  optimizer_->set_lr(schedule_(step_));
+  optimizer_->zero_grad();
+  StepOutcome r;
+  r.loss = forward_backward(batches);
+  // A norm that is not finite leaves the weights as they are.
+  if (std::isfinite(r.loss))
+    r.grad_norm = optimizer_->step_clipped(config_.optim.grad_clip > 0 ? config_.optim.grad_clip : INFINITY);
+  if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm)) diverged(batches, rng, r);
+  return r;
+}
+
+// Runs the step once more, with the same numbers, looking for the first NaN.
+void Run::diverged(const std::vector<data::Batch>& batches, RngKey rng, const StepOutcome& outcome) {
+  std::string cause = "no op produced a NaN when the step was repeated: a number grew past the largest one";
+  default_generator().set_state(rng);
+  optimizer_->zero_grad();
+  try {
+    AnomalyScope watch;
+    forward_backward(batches);
+  } catch (const AutogradError& e) {
+    cause = fmt::format("first produced by {}", e.what());
+  }
+  const std::string what = std::isfinite(outcome.loss) ? fmt::format("the gradient's norm is {}", outcome.grad_norm)
+                                                       : fmt::format("the loss is {}", outcome.loss);
+  const std::string text =
+      fmt::format("step {}: {}; {}. {}", step_ + 1, what, cause,
+                  checkpoint_.empty() ? "There is no checkpoint yet" : "The last good checkpoint is " + checkpoint_);
+  report(fmt::format("stopped at step {}: {}; {}", step_ + 1, what, cause), false);
+  throw DivergedError("train", text + " (a lower train.lr or a longer train.warmup may help)");
+}
+
+double Run::validate() {
+  NoGrad guard;
+  model_->eval();
+  double total = 0;
+  int64_t count = 0;
+  for (const auto& samples : validation_samples(*data_.valid, config_.batch, config_.eval_batches)) {
+    const data::Batch batch = data_.valid->get_batch(samples);
+    std::optional<AutocastScope> autocast;
+    if (bf16_) autocast.emplace(DType::bf16);
+    total += model_->loss(batch[0], batch[1]).item() * static_cast<double>(samples.size());
+    count += static_cast<int64_t>(samples.size());
+  }
+  model_->train();
+  return total / static_cast<double>(count);
+}
+
+void Run::save() {
+  if (saved_step_ == step_) return;
+  RunState s;
+  s.config = config_;
+  s.tokenizer = data_.tokenizer->to_json();
+  s.step = step_;
+  s.tokens = tokens_;
+  s.elapsed_s = elapsed();
+  s.rng = default_generator().state();
+  s.sampler = loader_->state();
+  checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
+  saved_step_ = step_;
+}
+
+std::string Run::sample() {
+  if (config_.sample_tokens == 0) return {};
+  std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
+  if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
+  TokenSampler sampler(model_, prompt, {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
+  std::vector<int32_t> written;
+  for (int64_t i = 0; i < config_.sample_tokens; ++i) written.push_back(sampler.next());
+  model_->train();
+  return data_.tokenizer->decode(written);
+}
+
+void Run::report(const std::string& status, bool with_sample) {
+  ReportInput r;
+  r.title = last_part(options_.out);
+  r.status = status;
+  r.metrics = read_metrics(options_.out + "/metrics.jsonl");
+  r.config = config_;
+  r.machine = machine_info();
+  r.parameters = model_->num_parameters();
+  r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
+  if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
+  r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
+  if (with_sample) {
+    r.sample_prompt = config_.sample_prompt;
+    r.sample = sample();
+  }
+  write_report(options_.out + "/report.html", r);
+}
+
+TrainResult Run::run() {
+  model_->train();
+  std::string status;
+  while (step_ < config_.steps && status.empty()) {
+    const Clock::time_point begin = Clock::now();
+    const StepOutcome outcome = step();
+    const double lr = schedule_(step_);
+    const int64_t tokens = config_.batch * config_.accumulate * config_.model.context;
+    ++step_;
+    tokens_ += tokens;
+    last_ = {.step = step_,
+             .loss = outcome.loss,
+             .lr = lr,
+             .grad_norm = outcome.grad_norm,
+             .tokens_per_s = static_cast<double>(tokens) / seconds_since(begin),
+             .elapsed_s = elapsed(),
+             .tokens = tokens_};
+    const bool last = step_ == config_.steps;
+    if (data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last)) {
+      last_.valid_loss = valid_loss_ = validate();
+      last_.elapsed_s = elapsed();
+    }
+    metrics_->write(last_);
+    if (progress_) progress_->update(last_);
+    if (!std::isnan(last_.valid_loss)) note(fmt::format("step {}: validation loss {:.4f}", step_, last_.valid_loss));
+    if (options_.stop_requested && options_.stop_requested()) status = fmt::format("stopped at step {}", step_);
+    else if (config_.max_seconds > 0 && elapsed() >= config_.max_seconds && !last)
+      status = fmt::format("stopped at step {} after {}", step_, format_duration(elapsed()));
+    if (status.empty() && !last && config_.save_every > 0 && step_ % config_.save_every == 0) {
+      save();
+      report("running", false);
+    }
+  }
+  if (status.empty()) status = "finished";
+  save();
+  if (progress_) progress_->finish();
+  report(status, true);
+  return {.step = step_, .last = last_, .valid_loss = valid_loss_, .status = status, .checkpoint = checkpoint_};
+}
+
+}  // namespace
+
+TrainResult train(const TrainConfig& config, const TrainOptions& options) { return Run(config, options).run(); }
+
+}  // namespace strata

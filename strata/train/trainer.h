@@ -1,0 +1,38 @@
+#pragma once
+// The training loop of language models: what `strata train` runs.
+
+#include <cstdio>
+#include <string>
+
+#include "strata/core/error.h"
+#include "strata/train/config.h"
+#include "strata/train/metrics.h"
+
+namespace strata {
+
+/// How a run is carried out, as opposed to what it computes (TrainConfig).
+struct TrainOptions {
+  std::string out;      ///< the run's folder; made where it is missing
+  bool resume = false;  ///< go on from the newest checkpoint in `out`; from the start where there is none
+  /// Asked after every step: true saves and stops.
+  bool (*stop_requested)() = nullptr;
+  std::FILE* log = stderr;  ///< the progress line and notes; nullptr for none
+};
+
+struct TrainResult {
+  int64_t step = 0;  ///< steps done, earlier parts of the run included
+  StepMetrics last;  ///< of the last step done now; step 0 where there was none
+  double valid_loss = 0;  ///< the last one measured now; NaN for none
+  std::string status;     ///< "finished", "stopped at step 120", ...
+  std::string checkpoint;  ///< the newest one
+};
+
+/// The loss or the gradient became NaN or infinite. The text names the step and the op that first produced it.
+class DivergedError : public Error { using Error::Error; };
+
+/// Trains. A run that was stopped or killed and goes on with `resume` computes the same weights, bit for bit, as one that
+/// never stopped (on the same machine and build). The result does not depend on the number of threads. Throws IoError
+/// (text, folder, full disk), ValueError (settings), DivergedError; the newest checkpoint is then intact.
+TrainResult train(const TrainConfig& config, const TrainOptions& options);
+
+}  // namespace strata

@@ -1,0 +1,245 @@
+#include "strata/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "strata/core/parallel.h"
+#include "strata/io/checkpoint.h"
+#include "strata/io/files.h"
+#include "strata/io/temp_dir.h"
+#include "strata/models/sampling.h"
+#include "strata/train/run.h"
+#include "strata/train/text_file.h"
+#include "strata/train/train_data.h"
+
+namespace strata {
+namespace {
+
+// A small text with something to learn.
+std::string sample_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the " + std::to_string(i % 23) + " quick brown foxes jump; ";
+  return text;
+}
+
+class Trainer : public testing::Test {
+ protected:
+  Trainer() {
+    io::write_file(dir_ / "text.txt", sample_text());
+    c_.model.layers = 2;
+    c_.model.dim = 32;
+    c_.model.heads = 4;
+    c_.model.context = 32;
+    c_.model.dropout = 0.1;
+    c_.data.path = dir_ / "text.txt";
+    c_.batch = 4;
+    c_.steps = 20;
+    c_.threads = 1;
+    c_.eval_every = 0;
+    c_.save_every = 0;
+    c_.sample_tokens = 0;
+    c_.optim.warmup = 5;
+  }
+  ~Trainer() override { set_num_threads(threads_); }
+
+  TrainResult train_in(const char* name, bool resume = false, bool (*stop)() = nullptr) {
+    return train(c_, {.out = dir_ / name, .resume = resume, .stop_requested = stop, .log = nullptr});
+  }
+  static void expect_same_tensors(const std::string& a, const std::string& b) {
+    const io::Checkpoint x = io::load_checkpoint(a), y = io::load_checkpoint(b);
+    ASSERT_EQ(x.step, y.step);
+    for (const auto& [file, tensors] : x.files) {
+      const io::TensorMap& other = y.files.at(file);
+      ASSERT_EQ(tensors.size(), other.size()) << file;
+      ASSERT_FALSE(tensors.empty()) << file;
+      for (const auto& [name, t] : tensors) {
+        const Tensor& u = other.at(name);
+        ASSERT_EQ(t.shape(), u.shape()) << name;
+        const auto *p = static_cast<const char*>(t.raw_data()), *q = static_cast<const char*>(u.raw_data());
+        EXPECT_TRUE(std::equal(p, p + t.nbytes(), q)) << file << ": " << name;
+      }
+    }
+    for (const char* key : {"rng_seed", "rng_offset", "sampler", "tokens"})
+      EXPECT_EQ(x.state.at(key), y.state.at(key)) << key;
+  }
+
+  const int threads_ = num_threads();
+  io::TempDir dir_;
+  TrainConfig c_;
+};
+
+bool stop_now() { return true; }
+
+TEST_F(Trainer, LossFalls) {
+  c_.steps = 60;
+  c_.optim.lr = 5e-3;
+  c_.eval_every = 30;
+  const TrainResult r = train_in("run");
+  const std::vector<StepMetrics> m = read_metrics(dir_ / "run/metrics.jsonl");
+  ASSERT_EQ(m.size(), 60u);
+  EXPECT_NEAR(m.front().loss, std::log(256.0), 0.3);
+  EXPECT_LT(m.back().loss, 0.6 * m.front().loss);
+  EXPECT_FALSE(std::isnan(m[29].valid_loss));
+  EXPECT_TRUE(std::isnan(m[30].valid_loss));
+  EXPECT_LT(m[59].valid_loss, m[29].valid_loss);
+  EXPECT_EQ(r.step, 60);
+  EXPECT_EQ(r.status, "finished");
+  EXPECT_EQ(m.back().tokens, 60 * 4 * 32);
+  for (const StepMetrics& s : m) EXPECT_GT(s.grad_norm, 0);
+}
+
+class Resume : public Trainer, public testing::WithParamInterface<std::tuple<const char*, const char*, const char*>> {};
+
+// 10 steps, save, 10 more == 20 unbroken.
+TEST_P(Resume, SameBitsAsUnbroken) {
+  std::tie(c_.model.family, c_.dtype, c_.optim.optimizer) = GetParam();
+  c_.accumulate = 2;
+  c_.optim.lr = 1e-3;
+  const TrainResult unbroken = train_in("unbroken");
+  c_.save_every = 10;
+  c_.keep_last = 100;
+  train_in("first");
+  // What a run killed after step 10 leaves.
+  std::filesystem::remove_all(dir_ / "first/step-00000020");
+  const TrainResult resumed = train_in("first", true);
+  EXPECT_EQ(resumed.step, 20);
+  expect_same_tensors(unbroken.checkpoint, resumed.checkpoint);
+  const auto a = read_metrics(dir_ / "unbroken/metrics.jsonl"), b = read_metrics(dir_ / "first/metrics.jsonl");
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].loss, b[i].loss) << i;
+    EXPECT_EQ(a[i].step, b[i].step) << i;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Train, Resume,
+                         testing::Values(std::tuple{"gpt", "f32", "adamw"}, std::tuple{"llama", "bf16", "adamw"},
+                                         std::tuple{"gpt", "f32", "muon"}, std::tuple{"gpt", "f32", "sgd"},
+                                         std::tuple{"gpt", "f32", "lion"}, std::tuple{"gpt", "f32", "adafactor"}));
+
+TEST_F(Trainer, ResultDoesNotDependOnThreads) {
+  c_.threads = 1;
+  const TrainResult one = train_in("one");
+  c_.threads = 3;
+  const TrainResult three = train_in("three");
+  expect_same_tensors(one.checkpoint, three.checkpoint);
+}
+
+TEST_F(Trainer, StopSavesAndGoesOn) {
+  const TrainResult unbroken = train_in("unbroken");
+  const TrainResult stopped = train_in("run", false, &stop_now);
+  EXPECT_EQ(stopped.step, 1);
+  EXPECT_EQ(stopped.status, "stopped at step 1");
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "run/report.html"));
+  for (int i = 0; i < 3; ++i) train_in("run", true, &stop_now);
+  const TrainResult rest = train_in("run", true);
+  EXPECT_EQ(rest.step, 20);
+  expect_same_tensors(unbroken.checkpoint, rest.checkpoint);
+}
+
+TEST_F(Trainer, TimeLimitStops) {
+  c_.max_seconds = 1e-9;
+  EXPECT_EQ(train_in("run").step, 1);
+}
+
+TEST_F(Trainer, KeepsTheLastCheckpoints) {
+  c_.save_every = 3;
+  c_.keep_last = 2;
+  train_in("run");
+  const std::vector<std::string> left = io::list_checkpoints(dir_ / "run");
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_TRUE(left[0].ends_with("step-00000018"));
+  EXPECT_TRUE(left[1].ends_with("step-00000020"));
+}
+
+TEST_F(Trainer, DivergenceNamesTheOpAndKeepsTheCheckpoint) {
+  c_.save_every = 5;
+  c_.steps = 5;
+  train_in("run");
+  // A weight that is not a number, in a checkpoint that is otherwise whole.
+  io::Checkpoint c = io::load_checkpoint(dir_ / "run/step-00000005");
+  c.files.at("model").at("blocks.1.mlp.up.weight").data<float>()[7] = NAN;
+  io::save_checkpoint(dir_ / "run", 5, c.files, c.state);
+  c_.steps = 10;
+  try {
+    train_in("run", true);
+    FAIL() << "trained on NaN";
+  } catch (const DivergedError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("step 6"), std::string::npos) << text;
+    EXPECT_NE(text.find("linear"), std::string::npos) << text;
+    EXPECT_NE(text.find("step-00000005"), std::string::npos) << text;
+  }
+  EXPECT_EQ(io::list_checkpoints(dir_ / "run").size(), 1u);
+  EXPECT_EQ(read_metrics(dir_ / "run/metrics.jsonl").size(), 5u);
+}
+
+TEST_F(Trainer, RefusesToWriteOverARun) {
+  c_.steps = 1;
+  train_in("run");
+  EXPECT_THROW(train_in("run"), ValueError);
+}
+
+TEST_F(Trainer, RefusesAnotherModelOnResume) {
+  c_.steps = 1;
+  train_in("run");
+  c_.model.dim = 64;
+  EXPECT_THROW(train_in("run", true), ValueError);
+}
+
+TEST_F(Trainer, ResumeWithoutACheckpointStarts) {
+  c_.steps = 1;
+  EXPECT_EQ(train_in("run", true).step, 1);
+}
+
+TEST_F(Trainer, BadDataAndFolders) {
+  c_.data.path = dir_ / "nowhere.txt";
+  EXPECT_THROW(train_in("a"), IoError);
+  io::write_file(dir_ / "tiny.txt", "too short");
+  c_.data.path = dir_ / "tiny.txt";
+  EXPECT_THROW(train_in("b"), ValueError);
+  c_.data.path = dir_ / "text.txt";
+  EXPECT_THROW(train_in("text.txt"), IoError);  // a file where the folder should be
+  std::filesystem::create_directories(dir_ / "empty");
+  c_.data.path = dir_ / "empty";
+  EXPECT_THROW(train_in("c"), IoError);
+}
+
+TEST_F(Trainer, BytePairsAndFolderOfTexts) {
+  std::filesystem::create_directories(dir_ / "texts/more");
+  io::write_file(dir_ / "texts/a.txt", sample_text());
+  io::write_file(dir_ / "texts/more/b.txt", sample_text());
+  c_.data.path = dir_ / "texts";
+  c_.data.tokenizer = "bpe";
+  c_.model.vocab = 300;
+  c_.steps = 3;
+  c_.sample_tokens = 5;
+  train_in("run");
+  const TrainedModel t = load_trained_model(dir_ / "run");
+  EXPECT_EQ(t.step, 3);
+  EXPECT_LE(t.tokenizer->vocab_size(), 300);
+  EXPECT_EQ(t.tokenizer->decode(t.tokenizer->encode("quick brown")), "quick brown");
+  EXPECT_LT(t.tokenizer->encode("quick brown").size(), 11u);
+  TokenSampler sampler(t.model, t.tokenizer->encode("the"), {.seed = 3});
+  for (int i = 0; i < 40; ++i) EXPECT_LT(sampler.next(), 300);
+}
+
+TEST_F(Trainer, ValidationSamplesCoverTheData) {
+  const TrainData d = open_train_data(c_, dir_ / "run");
+  const auto all = validation_samples(*d.valid, 4, 1000);
+  int64_t n = 0;
+  for (const auto& batch : all) {
+    EXPECT_LE(batch.size(), 4u);
+    for (const data::Sample& s : batch) EXPECT_EQ(s.index, n++);
+  }
+  EXPECT_EQ(n, d.valid->size());
+  const auto few = validation_samples(*d.valid, 2, 2);
+  EXPECT_EQ(few.size(), 2u);
+  EXPECT_EQ(few[0][0].index, 0);
+  EXPECT_LT(few[1][1].index, d.valid->size());
+}
+
+}  // namespace
+}  // namespace strata
