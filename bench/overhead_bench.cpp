@@ -44,7 +44,8 @@ int main() {
   row("add [4] f32 in place", best_ns([&] {
         NoGrad guard;
         w.add_(a);
-      }), 0);
+      }),
+      0);
   row("exp [4] f32, no gradient", best_ns([&] { Tensor y = exp(a); }), 0);
   row("sum [4] f32, no gradient", best_ns([&] { Tensor y = sum(a); }), 0);
   row("empty [4] f32", best_ns([&] { Tensor y = empty({4}, DType::f32); }), 0);

@@ -1,5 +1,6 @@
-// Printing and reading back tensors. The text is that of PyTorch: 4 digits, one common format for all elements, scientific when
-// they span too many magnitudes, and only the first and last 3 elements of each dimension of a large tensor.
+// Printing and reading back tensors. The text is that of PyTorch: 4 digits, one common format for all elements,
+// scientific when they span too many magnitudes, and only the first and last 3 elements of each dimension of a large
+// tensor.
 
 #include <algorithm>
 #include <cmath>
@@ -99,7 +100,9 @@ class Format {
   size_t width_ = 0;
 };
 
-bool summarised(const Tensor& t) { return t.numel() > kThreshold; }
+bool summarised(const Tensor& t) {
+  return t.numel() > kThreshold;
+}
 
 // Positions along a dimension that are shown; -1 stands for "...".
 std::vector<int64_t> shown_positions(int64_t n, bool summarise) {
@@ -135,13 +138,18 @@ std::string write_tensor(const Tensor& t, int64_t d, int64_t at, int indent, boo
     return s + "]";
   }
   for (size_t i = 0; i < positions.size(); ++i) {
-    if (i) s += "," + std::string(static_cast<size_t>(t.dim() - d - 1), '\n') + std::string(static_cast<size_t>(indent + 1), ' ');
-    s += positions[i] < 0 ? "..." : write_tensor(t, d + 1, at + positions[i] * t.strides()[d], indent + 1, summarise, format);
+    if (i)
+      s += "," + std::string(static_cast<size_t>(t.dim() - d - 1), '\n') +
+           std::string(static_cast<size_t>(indent + 1), ' ');
+    s += positions[i] < 0 ? "..."
+                          : write_tensor(t, d + 1, at + positions[i] * t.strides()[d], indent + 1, summarise, format);
   }
   return s + "]";
 }
 
-bool usual_dtype(DType t) { return t == default_dtype() || t == DType::i64 || t == DType::boolean; }
+bool usual_dtype(DType t) {
+  return t == default_dtype() || t == DType::i64 || t == DType::boolean;
+}
 
 }  // namespace
 
@@ -169,9 +177,12 @@ std::string Tensor::to_string() const {
     }
   }
   // An empty i64 tensor says so: nothing in "[]" does.
-  if (!usual_dtype(dtype()) || (numel() == 0 && dtype() != default_dtype())) notes.push_back("dtype=" + std::string(name_of(dtype())));
-  if (const Ref<Node> fn = grad_fn()) notes.push_back("grad_fn=<" + std::string(fn->name()) + ">");
-  else if (requires_grad()) notes.push_back("requires_grad=True");
+  if (!usual_dtype(dtype()) || (numel() == 0 && dtype() != default_dtype()))
+    notes.push_back("dtype=" + std::string(name_of(dtype())));
+  if (const Ref<Node> fn = grad_fn())
+    notes.push_back("grad_fn=<" + std::string(fn->name()) + ">");
+  else if (requires_grad())
+    notes.push_back("requires_grad=True");
   for (const std::string& note : notes) s += ", " + note;
   return s + ")";
 }
@@ -184,8 +195,10 @@ std::vector<T> Tensor::to_vector() const {
   dispatch_all(dtype(), "to_vector", [&]<class S>() {
     const S* p = static_cast<const S*>(t.raw_data());
     for (size_t i = 0; i < values.size(); ++i) {
-      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) values[i] = T(static_cast<float>(p[i]));
-      else values[i] = static_cast<T>(static_cast<compute_t<S>>(p[i]));
+      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+        values[i] = T(static_cast<float>(p[i]));
+      else
+        values[i] = static_cast<T>(static_cast<compute_t<S>>(p[i]));
     }
   });
   return values;

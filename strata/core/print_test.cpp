@@ -13,8 +13,12 @@
 namespace strata {
 namespace {
 
-Tensor f32(std::vector<float> v) { return from_span<float>(std::span<const float>(v), {static_cast<int64_t>(v.size())}); }
-Tensor range(int64_t n) { return cumsum(full({n}, 1), 0) - 1; }
+Tensor f32(std::vector<float> v) {
+  return from_span<float>(std::span<const float>(v), {static_cast<int64_t>(v.size())});
+}
+Tensor range(int64_t n) {
+  return cumsum(full({n}, 1), 0) - 1;
+}
 
 TEST(Print, ScalarsAndModes) {
   EXPECT_EQ(full({}, 2.5).to_string(), "tensor(2.5000)");

@@ -40,10 +40,11 @@ const BinaryOp sigmoid_backward_op{binary<Map::sigmoid_backward>({
     .schema = "sigmoid_backward(Tensor g, Tensor y) -> Tensor",
     .doc = "g * y * (1 - y): the gradient of y = sigmoid(x).",
     .saves = "g:y y",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& y) {
-      if (b.needs(0)) b.set(0, sigmoid_backward(b.gy(), y));
-      if (b.needs(1)) b.set(1, b.gy() * g * (1 - y * 2));
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& y) {
+          if (b.needs(0)) b.set(0, sigmoid_backward(b.gy(), y));
+          if (b.needs(1)) b.set(1, b.gy() * g * (1 - y * 2));
+        },
     .samples = samples_gradient_of_result,
 })};
 
@@ -59,10 +60,11 @@ const BinaryOp tanh_backward_op{binary<Map::tanh_backward>({
     .schema = "tanh_backward(Tensor g, Tensor y) -> Tensor",
     .doc = "g * (1 - y^2): the gradient of y = tanh(x).",
     .saves = "g:y y",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& y) {
-      if (b.needs(0)) b.set(0, tanh_backward(b.gy(), y));
-      if (b.needs(1)) b.set(1, b.gy() * g * y * -2);
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& y) {
+          if (b.needs(0)) b.set(0, tanh_backward(b.gy(), y));
+          if (b.needs(1)) b.set(1, b.gy() * g * y * -2);
+        },
     .samples = samples_gradient_of_result,
 })};
 
@@ -76,25 +78,28 @@ const UnaryOp logsigmoid_op{unary<Map::logsigmoid>({
 
 // ---- relu and its relatives ----
 
-const UnaryOp relu_op{unary<Map::relu>({
-    .schema = "relu(Tensor x) -> Tensor",
-    .doc = "max(x, 0). The gradient at 0 is 0. DTypeError for bool.",
-    .example = "assert(relu(full({2}, -3.0)).sum().item() == 0);",
-    .infer = [](const Tensor& x) { return like_if(x, kFloats | kInts, "relu"); },
-    .saves = "result",
-    .backward = [](Backward& b, const Tensor&) { b.set(0, relu_backward(b.gy(), b.y())); },
-    .dtypes = kFloats | kInts,
-    .samples = samples_kinked,
-}, Adapt::none)};
+const UnaryOp relu_op{
+    unary<Map::relu>({
+                         .schema = "relu(Tensor x) -> Tensor",
+                         .doc = "max(x, 0). The gradient at 0 is 0. DTypeError for bool.",
+                         .example = "assert(relu(full({2}, -3.0)).sum().item() == 0);",
+                         .infer = [](const Tensor& x) { return like_if(x, kFloats | kInts, "relu"); },
+                         .saves = "result",
+                         .backward = [](Backward& b, const Tensor&) { b.set(0, relu_backward(b.gy(), b.y())); },
+                         .dtypes = kFloats | kInts,
+                         .samples = samples_kinked,
+                     },
+                     Adapt::none)};
 
 const BinaryOp relu_backward_op{binary<Map::relu_backward>({
     .schema = "relu_backward(Tensor g, Tensor y) -> Tensor",
     .doc = "g where y > 0, else 0: the gradient of relu from its result or its argument.",
     .saves = "y",
-    .backward = [](Backward& b, const Tensor&, const Tensor& y) {
-      if (b.needs(0)) b.set(0, relu_backward(b.gy(), y));
-      if (b.needs(1)) b.set(1, no_slope(b.gy()));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& y) {
+          if (b.needs(0)) b.set(0, relu_backward(b.gy(), y));
+          if (b.needs(1)) b.set(1, no_slope(b.gy()));
+        },
     .samples = samples_gradient,
 })};
 
@@ -108,27 +113,33 @@ const OneNumber leaky_relu_op{{
     .inplace = true,
     .adapt = Adapt::promote_float,
     .cost = [](const Tensor& x, double) { return map_cost(2, x, x); },
-    .samples = [](Samples& s) {
-      s.add(s.off_grid({3, 5}), 0.1);
-      s.add(s.off_grid({2, 37}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), 0.1);
+          s.add(s.off_grid({2, 37}));
+        },
 }};
 
 const PairOneNumber leaky_relu_backward_op{{
     .schema = "leaky_relu_backward(Tensor g, Tensor x, float negative_slope) -> Tensor",
     .doc = "g where x > 0, else negative_slope * g: the gradient of leaky_relu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like(g); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& x, double slope) {
-      map(Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& g, const Tensor& x, double slope) {
+                      map(Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
+                    }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor&, const Tensor& x, double slope) {
-      if (b.needs(0)) b.set(0, leaky_relu_backward(b.gy(), x, slope));
-      if (b.needs(1)) b.set(1, no_slope(b.gy()));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& x, double slope) {
+          if (b.needs(0)) b.set(0, leaky_relu_backward(b.gy(), x, slope));
+          if (b.needs(1)) b.set(1, no_slope(b.gy()));
+        },
     .adapt = Adapt::promote,
     .cost = [](const Tensor& g, const Tensor& x, double) { return map_cost(2, g, g, x); },
-    .samples = [](Samples& s) { s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.1); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.1);
+        },
 }};
 
 constexpr double kSeluScale = 1.0507009873554804934, kSeluAlpha = 1.6732632423543772848;
@@ -136,76 +147,96 @@ constexpr double kSeluScale = 1.0507009873554804934, kSeluAlpha = 1.673263242354
 // elu and selu are one function of alpha and scale.
 const TwoNumbers elu_op{{
     .schema = "elu(Tensor x, float alpha=1, float scale=1) -> Tensor",
-    .doc = "scale * x where positive, else scale * alpha * (exp(x) - 1); arXiv:1511.07289. selu is elu with the constants of "
+    .doc = "scale * x where positive, else scale * alpha * (exp(x) - 1); arXiv:1511.07289. selu is elu with the "
+           "constants of "
            "arXiv:1706.02515.",
     .infer = [](const Tensor& x, double, double) { return like(x); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, double alpha, double scale) { map(Map::elu, y, {&x}, {{alpha, scale}}); }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, double alpha, double scale) {
+                      map(Map::elu, y, {&x}, {{alpha, scale}});
+                    }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, double alpha, double scale) {
-      b.set(0, elu_backward(b.gy() * scale, x, alpha));
-    },
+    .backward = [](Backward& b, const Tensor& x, double alpha,
+                   double scale) { b.set(0, elu_backward(b.gy() * scale, x, alpha)); },
     .inplace = true,
     .adapt = Adapt::promote_float,
     .cost = [](const Tensor& x, double, double) { return map_cost(10, x, x); },
-    .samples = [](Samples& s) {
-      s.add(s.off_grid({3, 5}), 0.5);
-      s.add(s.off_grid({2, 37}), kSeluAlpha, kSeluScale);
-      s.add(s.tensor({0}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), 0.5);
+          s.add(s.off_grid({2, 37}), kSeluAlpha, kSeluScale);
+          s.add(s.tensor({0}));
+        },
 }};
 
 const PairOneNumber elu_backward_op{{
     .schema = "elu_backward(Tensor g, Tensor x, float alpha) -> Tensor",
     .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like(g); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
-      map(Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
+                      map(Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
+                    }},
     .saves = "g:x x",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& x, double alpha) {
-      if (b.needs(0)) b.set(0, elu_backward(b.gy(), x, alpha));
-      if (b.needs(1)) b.set(1, where(x > 0, 0, elu_backward(b.gy() * g, x, alpha)));
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x, double alpha) {
+          if (b.needs(0)) b.set(0, elu_backward(b.gy(), x, alpha));
+          if (b.needs(1)) b.set(1, where(x > 0, 0, elu_backward(b.gy() * g, x, alpha)));
+        },
     .adapt = Adapt::promote,
     .cost = [](const Tensor& g, const Tensor& x, double) { return map_cost(10, g, g, x); },
-    .samples = [](Samples& s) { s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.5); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.5);
+        },
 }};
 
 const TwoNumbers hardtanh_op{{
     .schema = "hardtanh(Tensor x, float min=-1, float max=1) -> Tensor",
     .doc = "x limited to [min, max]; the gradient at the bounds is 0. ValueError unless min <= max.",
-    .infer = [](const Tensor& x, double min, double max) {
-      check(min <= max, "hardtanh", "min ", min, " is above max ", max);
-      return like(x);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, double min, double max) { map(Map::hardtanh, y, {&x}, {{min, max}}); }},
+    .infer =
+        [](const Tensor& x, double min, double max) {
+          check(min <= max, "hardtanh", "min ", min, " is above max ", max);
+          return like(x);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, double min, double max) {
+                      map(Map::hardtanh, y, {&x}, {{min, max}});
+                    }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, double min, double max) { b.set(0, hardtanh_backward(b.gy(), x, min, max)); },
+    .backward = [](Backward& b, const Tensor& x, double min,
+                   double max) { b.set(0, hardtanh_backward(b.gy(), x, min, max)); },
     .inplace = true,
     .adapt = Adapt::promote_float,
     .cost = [](const Tensor& x, double, double) { return map_cost(2, x, x); },
-    .samples = [](Samples& s) {
-      s.add(s.off_grid({3, 5}));
-      s.add(s.off_grid({2, 37}), 0.0, 6.0);
-      s.invalid<ValueError>("above max", s.tensor({2}), 1.0, 0.0);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}));
+          s.add(s.off_grid({2, 37}), 0.0, 6.0);
+          s.invalid<ValueError>("above max", s.tensor({2}), 1.0, 0.0);
+        },
 }};
 
 const PairTwoNumbers hardtanh_backward_op{{
     .schema = "hardtanh_backward(Tensor g, Tensor x, float min, float max) -> Tensor",
     .doc = "g where min < x < max, else 0: the gradient of hardtanh.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like(g); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
-      map(Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
+                      map(Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
+                    }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor&, const Tensor& x, double min, double max) {
-      if (b.needs(0)) b.set(0, hardtanh_backward(b.gy(), x, min, max));
-      if (b.needs(1)) b.set(1, no_slope(b.gy()));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& x, double min, double max) {
+          if (b.needs(0)) b.set(0, hardtanh_backward(b.gy(), x, min, max));
+          if (b.needs(1)) b.set(1, no_slope(b.gy()));
+        },
     .adapt = Adapt::promote,
     .cost = [](const Tensor& g, const Tensor& x, double, double) { return map_cost(2, g, g, x); },
-    .samples = [](Samples& s) { s.add(s.tensor({3, 5}), s.off_grid({3, 5}), -1.0, 1.0); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), -1.0, 1.0);
+        },
 }};
 
 const UnaryOp hardsigmoid_op{unary<Map::hardsigmoid>({
@@ -228,10 +259,11 @@ const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
     .schema = "hardswish_backward(Tensor g, Tensor x) -> Tensor",
     .doc = "g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2.",
     .saves = "g:x x",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& x) {
-      if (b.needs(0)) b.set(0, hardswish_backward(b.gy(), x));
-      if (b.needs(1)) b.set(1, hardtanh_backward(b.gy() * g / 3.0, x, -3, 3));
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x) {
+          if (b.needs(0)) b.set(0, hardswish_backward(b.gy(), x));
+          if (b.needs(1)) b.set(1, hardtanh_backward(b.gy() * g / 3.0, x, -3, 3));
+        },
     .samples = samples_gradient,
 })};
 
@@ -241,42 +273,48 @@ const TwoNumbers softplus_op{{
     .schema = "softplus(Tensor x, float beta=1, float threshold=20) -> Tensor",
     .doc = "log(1 + exp(beta * x)) / beta, or x where beta * x > threshold (the difference is then below rounding).",
     .infer = [](const Tensor& x, double, double) { return like(x); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, double beta, double threshold) {
-      map(Map::softplus, y, {&x}, {{beta, threshold}});
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, double beta, double threshold) {
+                      map(Map::softplus, y, {&x}, {{beta, threshold}});
+                    }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, double beta, double threshold) {
-      b.set(0, softplus_backward(b.gy(), x, beta, threshold));
-    },
+    .backward = [](Backward& b, const Tensor& x, double beta,
+                   double threshold) { b.set(0, softplus_backward(b.gy(), x, beta, threshold)); },
     .inplace = true,
     .adapt = Adapt::promote_float,
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, double, double) { return map_cost(20, x, x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}));
-      s.add(s.tensor({2, 37}), 2.0, 3.0).not_differentiable();
-      s.add(s.uniform({2, 37}, -30, 30));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}));
+          s.add(s.tensor({2, 37}), 2.0, 3.0).not_differentiable();
+          s.add(s.uniform({2, 37}, -30, 30));
+        },
 }};
 
 const PairTwoNumbers softplus_backward_op{{
     .schema = "softplus_backward(Tensor g, Tensor x, float beta, float threshold) -> Tensor",
     .doc = "g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like(g); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
-      map(Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
+                      map(Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
+                    }},
     .saves = "g:x x",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& x, double beta, double threshold) {
-      if (b.needs(0)) b.set(0, softplus_backward(b.gy(), x, beta, threshold));
-      if (b.needs(1)) {
-        const Tensor s = sigmoid(x * beta);
-        b.set(1, where(x * beta > threshold, 0, sigmoid_backward(b.gy() * g * beta, s)));
-      }
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x, double beta, double threshold) {
+          if (b.needs(0)) b.set(0, softplus_backward(b.gy(), x, beta, threshold));
+          if (b.needs(1)) {
+            const Tensor s = sigmoid(x * beta);
+            b.set(1, where(x * beta > threshold, 0, sigmoid_backward(b.gy() * g * beta, s)));
+          }
+        },
     .adapt = Adapt::promote,
     .cost = [](const Tensor& g, const Tensor& x, double, double) { return map_cost(10, g, g, x); },
-    .samples = [](Samples& s) { s.add(s.tensor({3, 5}), s.tensor({3, 5}), 2.0, 20.0); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}), 2.0, 20.0);
+        },
 }};
 
 const UnaryOp mish_op{unary<Map::mish>({
@@ -291,13 +329,14 @@ const BinaryOp mish_backward_op{binary<Map::mish_backward>({
     .schema = "mish_backward(Tensor g, Tensor x) -> Tensor",
     .doc = "g times the derivative of mish at x: with t = tanh(softplus(x)), t + x * sigmoid(x) * (1 - t^2).",
     .saves = "g:x x",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& x) {
-      if (b.needs(0)) b.set(0, mish_backward(b.gy(), x));
-      if (b.needs(1)) {
-        const Tensor s = sigmoid(x), t = tanh(softplus(x)), u = 1 - square(t);
-        b.set(1, b.gy() * g * s * u * (2 + x * (1 - s - t * s * 2)));
-      }
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x) {
+          if (b.needs(0)) b.set(0, mish_backward(b.gy(), x));
+          if (b.needs(1)) {
+            const Tensor s = sigmoid(x), t = tanh(softplus(x)), u = 1 - square(t);
+            b.set(1, b.gy() * g * s * u * (2 + x * (1 - s - t * s * 2)));
+          }
+        },
     .samples = samples_gradient,
 })};
 
@@ -313,13 +352,14 @@ const BinaryOp silu_backward_op{binary<Map::silu_backward>({
     .schema = "silu_backward(Tensor g, Tensor x) -> Tensor",
     .doc = "g times the derivative of silu at x: with s = sigmoid(x), s * (1 + x * (1 - s)).",
     .saves = "g:x x",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& x) {
-      if (b.needs(0)) b.set(0, silu_backward(b.gy(), x));
-      if (b.needs(1)) {
-        const Tensor s = sigmoid(x);
-        b.set(1, b.gy() * g * s * (1 - s) * (2 + x * (1 - s * 2)));
-      }
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x) {
+          if (b.needs(0)) b.set(0, silu_backward(b.gy(), x));
+          if (b.needs(1)) {
+            const Tensor s = sigmoid(x);
+            b.set(1, b.gy() * g * s * (1 - s) * (2 + x * (1 - s * 2)));
+          }
+        },
     .samples = samples_gradient,
 })};
 
@@ -336,116 +376,182 @@ bool is_tanh_form(std::string_view approximate) {
 
 const GeluOp gelu_op{{
     .schema = "gelu(Tensor x, str approximate=\"none\") -> Tensor",
-    .doc = "x * Phi(x), Phi the standard normal distribution: x / 2 * (1 + erf(x / sqrt(2))), or with approximate \"tanh\" "
+    .doc = "x * Phi(x), Phi the standard normal distribution: x / 2 * (1 + erf(x / sqrt(2))), or with approximate "
+           "\"tanh\" "
            "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); arXiv:1606.08415. ValueError for another form.",
-    .infer = [](const Tensor& x, const std::string& approximate) {
-      is_tanh_form(approximate);
-      return like(x);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const std::string& approximate) {
-      map(is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
-    }},
+    .infer =
+        [](const Tensor& x, const std::string& approximate) {
+          is_tanh_form(approximate);
+          return like(x);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const std::string& approximate) {
+                      map(is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
+                    }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, const std::string& approximate) {
-      b.set(0, gelu_backward(b.gy(), x, approximate));
-    },
+    .backward = [](Backward& b, const Tensor& x,
+                   const std::string& approximate) { b.set(0, gelu_backward(b.gy(), x, approximate)); },
     .inplace = true,
     .adapt = Adapt::promote_float,
     .cost = [](const Tensor& x, const std::string&) { return map_cost(20, x, x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}));
-      s.add(s.tensor({3, 5}), "tanh");
-      s.add(s.uniform({2, 37}, -8, 8));
-      s.add(s.uniform({2, 37}, -8, 8), "tanh");
-      s.add(s.tensor({0}));
-      s.invalid<ValueError>("can be", s.tensor({2}), "exact");
-      if (s.benchmarking()) {
-        s.bench(s.tensor({4096, 4096}));
-        s.bench(s.tensor({4096, 4096}), "tanh");
-      }
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}));
+          s.add(s.tensor({3, 5}), "tanh");
+          s.add(s.uniform({2, 37}, -8, 8));
+          s.add(s.uniform({2, 37}, -8, 8), "tanh");
+          s.add(s.tensor({0}));
+          s.invalid<ValueError>("can be", s.tensor({2}), "exact");
+          if (s.benchmarking()) {
+            s.bench(s.tensor({4096, 4096}));
+            s.bench(s.tensor({4096, 4096}), "tanh");
+          }
+        },
 }};
 
 const GeluBackwardOp gelu_backward_op{{
     .schema = "gelu_backward(Tensor g, Tensor x, str approximate=\"none\") -> Tensor",
-    .doc = "g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form.",
-    .infer = [](const Tensor& g, const Tensor&, const std::string& approximate) {
-      is_tanh_form(approximate);
-      return like(g);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
-      map(is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});
-    }},
+    .doc =
+        "g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form.",
+    .infer =
+        [](const Tensor& g, const Tensor&, const std::string& approximate) {
+          is_tanh_form(approximate);
+          return like(g);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
+                      map(is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});
+                    }},
     .saves = "g:x x",
-    .backward = [](Backward& b, const Tensor& g, const Tensor& x, const std::string& approximate) {
-      if (b.needs(0)) b.set(0, gelu_backward(b.gy(), x, approximate));
-      if (!b.needs(1)) return;
-      Tensor second;  // the second derivative of gelu
-      if (is_tanh_form(approximate)) {
-        const Tensor x2 = square(x), t = tanh(x * (x2 * kCubic + 1) * kSqrtTwoOverPi);
-        const Tensor du = (x2 * (3 * kCubic) + 1) * kSqrtTwoOverPi, ddu = x * (6 * kCubic * kSqrtTwoOverPi);
-        second = (1 - square(t)) * (du + x * (ddu * 0.5 - t * square(du)));
-      } else {
-        second = exp(square(x) * -0.5) * (2 - square(x)) * kInvSqrtTwoPi;
-      }
-      b.set(1, b.gy() * g * second);
-    },
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x, const std::string& approximate) {
+          if (b.needs(0)) b.set(0, gelu_backward(b.gy(), x, approximate));
+          if (!b.needs(1)) return;
+          Tensor second;  // the second derivative of gelu
+          if (is_tanh_form(approximate)) {
+            const Tensor x2 = square(x), t = tanh(x * (x2 * kCubic + 1) * kSqrtTwoOverPi);
+            const Tensor du = (x2 * (3 * kCubic) + 1) * kSqrtTwoOverPi, ddu = x * (6 * kCubic * kSqrtTwoOverPi);
+            second = (1 - square(t)) * (du + x * (ddu * 0.5 - t * square(du)));
+          } else {
+            second = exp(square(x) * -0.5) * (2 - square(x)) * kInvSqrtTwoPi;
+          }
+          b.set(1, b.gy() * g * second);
+        },
     .adapt = Adapt::promote,
     .cost = [](const Tensor& g, const Tensor& x, const std::string&) { return map_cost(25, g, g, x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}), s.tensor({3, 5}));
-      s.add(s.tensor({3, 5}), s.tensor({3, 5}), "tanh");
-      s.add(s.tensor({2, 37}), s.uniform({2, 37}, -8, 8));
-      s.add(s.tensor({2, 37}), s.uniform({2, 37}, -8, 8), "tanh");
-      if (s.benchmarking()) {
-        s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}));
-        s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}), "tanh");
-      }
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}));
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}), "tanh");
+          s.add(s.tensor({2, 37}), s.uniform({2, 37}, -8, 8));
+          s.add(s.tensor({2, 37}), s.uniform({2, 37}, -8, 8), "tanh");
+          if (s.benchmarking()) {
+            s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}));
+            s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}), "tanh");
+          }
+        },
 }};
 
 }  // namespace
 
-Tensor sigmoid(const Tensor& x) { return sigmoid_op(x); }
-Tensor tanh(const Tensor& x) { return tanh_op(x); }
-Tensor logsigmoid(const Tensor& x) { return logsigmoid_op(x); }
-Tensor relu(const Tensor& x) { return relu_op(x); }
-Tensor leaky_relu(const Tensor& x, double negative_slope) { return leaky_relu_op(x, negative_slope); }
-Tensor elu(const Tensor& x, double alpha) { return elu_op(x, alpha, 1); }
-Tensor selu(const Tensor& x) { return elu_op(x, kSeluAlpha, kSeluScale); }
-Tensor relu6(const Tensor& x) { return hardtanh_op(x, 0, 6); }
-Tensor hardtanh(const Tensor& x, double min, double max) { return hardtanh_op(x, min, max); }
-Tensor hardsigmoid(const Tensor& x) { return hardsigmoid_op(x); }
-Tensor hardswish(const Tensor& x) { return hardswish_op(x); }
-Tensor mish(const Tensor& x) { return mish_op(x); }
-Tensor softplus(const Tensor& x, double beta, double threshold) { return softplus_op(x, beta, threshold); }
-Tensor gelu(const Tensor& x, std::string_view approximate) { return gelu_op(x, std::string(approximate)); }
-Tensor silu(const Tensor& x) { return silu_op(x); }
+Tensor sigmoid(const Tensor& x) {
+  return sigmoid_op(x);
+}
+Tensor tanh(const Tensor& x) {
+  return tanh_op(x);
+}
+Tensor logsigmoid(const Tensor& x) {
+  return logsigmoid_op(x);
+}
+Tensor relu(const Tensor& x) {
+  return relu_op(x);
+}
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return leaky_relu_op(x, negative_slope);
+}
+Tensor elu(const Tensor& x, double alpha) {
+  return elu_op(x, alpha, 1);
+}
+Tensor selu(const Tensor& x) {
+  return elu_op(x, kSeluAlpha, kSeluScale);
+}
+Tensor relu6(const Tensor& x) {
+  return hardtanh_op(x, 0, 6);
+}
+Tensor hardtanh(const Tensor& x, double min, double max) {
+  return hardtanh_op(x, min, max);
+}
+Tensor hardsigmoid(const Tensor& x) {
+  return hardsigmoid_op(x);
+}
+Tensor hardswish(const Tensor& x) {
+  return hardswish_op(x);
+}
+Tensor mish(const Tensor& x) {
+  return mish_op(x);
+}
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  return softplus_op(x, beta, threshold);
+}
+Tensor gelu(const Tensor& x, std::string_view approximate) {
+  return gelu_op(x, std::string(approximate));
+}
+Tensor silu(const Tensor& x) {
+  return silu_op(x);
+}
 
-Tensor sigmoid_backward(const Tensor& g, const Tensor& y) { return sigmoid_backward_op(g, y); }
-Tensor tanh_backward(const Tensor& g, const Tensor& y) { return tanh_backward_op(g, y); }
-Tensor relu_backward(const Tensor& g, const Tensor& y) { return relu_backward_op(g, y); }
-Tensor leaky_relu_backward(const Tensor& g, const Tensor& x, double slope) { return leaky_relu_backward_op(g, x, slope); }
-Tensor elu_backward(const Tensor& g, const Tensor& x, double alpha) { return elu_backward_op(g, x, alpha); }
+Tensor sigmoid_backward(const Tensor& g, const Tensor& y) {
+  return sigmoid_backward_op(g, y);
+}
+Tensor tanh_backward(const Tensor& g, const Tensor& y) {
+  return tanh_backward_op(g, y);
+}
+Tensor relu_backward(const Tensor& g, const Tensor& y) {
+  return relu_backward_op(g, y);
+}
+Tensor leaky_relu_backward(const Tensor& g, const Tensor& x, double slope) {
+  return leaky_relu_backward_op(g, x, slope);
+}
+Tensor elu_backward(const Tensor& g, const Tensor& x, double alpha) {
+  return elu_backward_op(g, x, alpha);
+}
 Tensor hardtanh_backward(const Tensor& g, const Tensor& x, double min, double max) {
   return hardtanh_backward_op(g, x, min, max);
 }
-Tensor hardswish_backward(const Tensor& g, const Tensor& x) { return hardswish_backward_op(g, x); }
-Tensor mish_backward(const Tensor& g, const Tensor& x) { return mish_backward_op(g, x); }
+Tensor hardswish_backward(const Tensor& g, const Tensor& x) {
+  return hardswish_backward_op(g, x);
+}
+Tensor mish_backward(const Tensor& g, const Tensor& x) {
+  return mish_backward_op(g, x);
+}
 Tensor softplus_backward(const Tensor& g, const Tensor& x, double beta, double threshold) {
   return softplus_backward_op(g, x, beta, threshold);
 }
 Tensor gelu_backward(const Tensor& g, const Tensor& x, std::string_view approximate) {
   return gelu_backward_op(g, x, std::string(approximate));
 }
-Tensor silu_backward(const Tensor& g, const Tensor& x) { return silu_backward_op(g, x); }
+Tensor silu_backward(const Tensor& g, const Tensor& x) {
+  return silu_backward_op(g, x);
+}
 
-Tensor& sigmoid_(Tensor& x) { return sigmoid_op.inplace(x); }
-Tensor& tanh_(Tensor& x) { return tanh_op.inplace(x); }
-Tensor& relu_(Tensor& x) { return relu_op.inplace(x); }
+Tensor& sigmoid_(Tensor& x) {
+  return sigmoid_op.inplace(x);
+}
+Tensor& tanh_(Tensor& x) {
+  return tanh_op.inplace(x);
+}
+Tensor& relu_(Tensor& x) {
+  return relu_op.inplace(x);
+}
 
-Tensor Tensor::tanh() const { return strata::tanh(*this); }
-Tensor Tensor::sigmoid() const { return strata::sigmoid(*this); }
-Tensor Tensor::relu() const { return strata::relu(*this); }
+Tensor Tensor::tanh() const {
+  return strata::tanh(*this);
+}
+Tensor Tensor::sigmoid() const {
+  return strata::sigmoid(*this);
+}
+Tensor Tensor::relu() const {
+  return strata::relu(*this);
+}
 
 }  // namespace strata

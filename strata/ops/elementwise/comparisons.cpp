@@ -7,12 +7,18 @@
 namespace strata {
 namespace {
 
-const BinaryOp eq_op{comparison<Map::eq>({.schema = "eq(Tensor a, Tensor b) -> Tensor", .doc = "Whether a equals b; bool."})};
-const BinaryOp ne_op{comparison<Map::ne>({.schema = "ne(Tensor a, Tensor b) -> Tensor", .doc = "Whether a differs from b; bool."})};
-const BinaryOp lt_op{comparison<Map::lt>({.schema = "lt(Tensor a, Tensor b) -> Tensor", .doc = "Whether a < b; bool."})};
-const BinaryOp le_op{comparison<Map::le>({.schema = "le(Tensor a, Tensor b) -> Tensor", .doc = "Whether a <= b; bool."})};
-const BinaryOp gt_op{comparison<Map::gt>({.schema = "gt(Tensor a, Tensor b) -> Tensor", .doc = "Whether a > b; bool."})};
-const BinaryOp ge_op{comparison<Map::ge>({.schema = "ge(Tensor a, Tensor b) -> Tensor", .doc = "Whether a >= b; bool."})};
+const BinaryOp eq_op{
+    comparison<Map::eq>({.schema = "eq(Tensor a, Tensor b) -> Tensor", .doc = "Whether a equals b; bool."})};
+const BinaryOp ne_op{
+    comparison<Map::ne>({.schema = "ne(Tensor a, Tensor b) -> Tensor", .doc = "Whether a differs from b; bool."})};
+const BinaryOp lt_op{
+    comparison<Map::lt>({.schema = "lt(Tensor a, Tensor b) -> Tensor", .doc = "Whether a < b; bool."})};
+const BinaryOp le_op{
+    comparison<Map::le>({.schema = "le(Tensor a, Tensor b) -> Tensor", .doc = "Whether a <= b; bool."})};
+const BinaryOp gt_op{
+    comparison<Map::gt>({.schema = "gt(Tensor a, Tensor b) -> Tensor", .doc = "Whether a > b; bool."})};
+const BinaryOp ge_op{
+    comparison<Map::ge>({.schema = "ge(Tensor a, Tensor b) -> Tensor", .doc = "Whether a >= b; bool."})};
 const BinaryOp logical_and_op{comparison<Map::logical_and>({
     .schema = "logical_and(Tensor a, Tensor b) -> Tensor",
     .doc = "Whether a and b are both other than 0; bool.",
@@ -49,8 +55,10 @@ UnaryOp::Record test(UnaryOp::Record r) {
 // Integers are never NaN nor infinite.
 template <Map F, bool ForIntegers>
 void test_floating(Tensor& y, const Tensor& x) {
-  if (is_floating(x.dtype())) map(F, y, {&x});
-  else y.fill_(ForIntegers);
+  if (is_floating(x.dtype()))
+    map(F, y, {&x});
+  else
+    y.fill_(ForIntegers);
 }
 
 const UnaryOp logical_not_op{test<Map::logical_not>({
@@ -76,29 +84,34 @@ const UnaryOp isfinite_op{test<Map::isfinite>({
 using IscloseOp = Op<Tensor(const Tensor&, const Tensor&, double, double, bool)>;
 const IscloseOp isclose_op{{
     .schema = "isclose(Tensor a, Tensor b, float rtol=1e-05, float atol=1e-08, bool equal_nan=false) -> Tensor",
-    .doc = "Whether |a - b| <= atol + rtol * |b|; equal infinities are close, two NaN only with equal_nan. Integers are compared "
+    .doc = "Whether |a - b| <= atol + rtol * |b|; equal infinities are close, two NaN only with equal_nan. Integers "
+           "are compared "
            "in f64.",
-    .infer = [](const Tensor& a, const Tensor&, double rtol, double atol, bool) {
-      check(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol, " must not be negative");
-      return like(a).with_dtype(DType::boolean);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-      const MapParams p{{rtol, atol, equal_nan}};
-      if (is_floating(a.dtype())) return map(Map::isclose, y, {&a, &b}, p);
-      const Tensor wide_a = a.to(DType::f64), wide_b = b.to(DType::f64);
-      map(Map::isclose, y, {&wide_a, &wide_b}, p);
-    }},
+    .infer =
+        [](const Tensor& a, const Tensor&, double rtol, double atol, bool) {
+          check(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol, " must not be negative");
+          return like(a).with_dtype(DType::boolean);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+                      const MapParams p{{rtol, atol, equal_nan}};
+                      if (is_floating(a.dtype())) return map(Map::isclose, y, {&a, &b}, p);
+                      const Tensor wide_a = a.to(DType::f64), wide_b = b.to(DType::f64);
+                      map(Map::isclose, y, {&wide_a, &wide_b}, p);
+                    }},
     .adapt = Adapt::promote,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& a, const Tensor& b, double, double, bool) {
-      return Cost{4.0 * static_cast<double>(a.numel()), static_cast<double>(a.nbytes() + b.nbytes() + a.numel())};
-    },
-    .samples = [](Samples& s) {
-      const Tensor x = s.integers({3, 5}, 0, 3, s.dtype());
-      s.add(x, s.integers({3, 5}, 0, 3, s.dtype())).not_differentiable();
-      s.add(x, s.integers({5}, 0, 3, s.dtype()), 0.0, 1.5, true).not_differentiable();
-      s.invalid<ValueError>("must not be negative", x, x, -1.0);
-    },
+    .cost =
+        [](const Tensor& a, const Tensor& b, double, double, bool) {
+          return Cost{4.0 * static_cast<double>(a.numel()), static_cast<double>(a.nbytes() + b.nbytes() + a.numel())};
+        },
+    .samples =
+        [](Samples& s) {
+          const Tensor x = s.integers({3, 5}, 0, 3, s.dtype());
+          s.add(x, s.integers({3, 5}, 0, 3, s.dtype())).not_differentiable();
+          s.add(x, s.integers({5}, 0, 3, s.dtype()), 0.0, 1.5, true).not_differentiable();
+          s.invalid<ValueError>("must not be negative", x, x, -1.0);
+        },
 }};
 
 // ---- bits ----
@@ -132,16 +145,19 @@ const BinaryOp bitwise_xor_op{binary<Map::bitwise_xor>({
     .dtypes = kBits,
     .samples = samples_bits,
 })};
-const UnaryOp bitwise_not_op{unary<Map::bitwise_not>({
-    .schema = "bitwise_not(Tensor x) -> Tensor",
-    .doc = "Every bit of x flipped; logical_not for bool. DTypeError for floating tensors.",
-    .infer = [](const Tensor& x) { return like_if(x, kBits, "bitwise_not"); },
-    .dtypes = kBits,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}));
-      s.invalid<DTypeError>("does not take f32", s.tensor({2}, DType::f32));
-    },
-}, Adapt::none)};
+const UnaryOp bitwise_not_op{
+    unary<Map::bitwise_not>({
+                                .schema = "bitwise_not(Tensor x) -> Tensor",
+                                .doc = "Every bit of x flipped; logical_not for bool. DTypeError for floating tensors.",
+                                .infer = [](const Tensor& x) { return like_if(x, kBits, "bitwise_not"); },
+                                .dtypes = kBits,
+                                .samples =
+                                    [](Samples& s) {
+                                      s.add(s.tensor({3, 5}));
+                                      s.invalid<DTypeError>("does not take f32", s.tensor({2}, DType::f32));
+                                    },
+                            },
+                            Adapt::none)};
 
 void samples_shift(Samples& s) {
   s.add(s.tensor({3, 5}), s.integers({3, 5}, 0, 8, s.dtype()));
@@ -170,74 +186,126 @@ const WhereOp where_op{{
     .schema = "where(Tensor condition, Tensor a, Tensor b) -> Tensor",
     .doc = "a where condition, else b; the three broadcast. DTypeError unless condition is bool.",
     .example = "Tensor x = full({2}, -1.0); assert(where(x < 0, 5, x).sum().item() == 10);",
-    .infer = [](const Tensor& condition, const Tensor& a, const Tensor&) {
-      check<DTypeError>(condition.dtype() == DType::boolean, "where", "the condition must be bool, got ", condition);
-      return like(a);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& c, const Tensor& a, const Tensor& b) {
-      // Nothing is computed, so 16-bit floats need no conversion.
-      if (!is_reduced_floating(a.dtype())) return map(Map::where, y, {&c, &a, &b});
-      const auto bits = [](const Tensor& t) {
-        Tensor r = alias(t, t.shape(), t.strides(), t.storage_offset());
-        r.impl().dtype = DType::i16;
-        return r;
-      };
-      Tensor out = bits(y);
-      const Tensor a_bits = bits(a), b_bits = bits(b);
-      map(Map::where, out, {&c, &a_bits, &b_bits});
-    }},
+    .infer =
+        [](const Tensor& condition, const Tensor& a, const Tensor&) {
+          check<DTypeError>(condition.dtype() == DType::boolean, "where", "the condition must be bool, got ",
+                            condition);
+          return like(a);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& c, const Tensor& a, const Tensor& b) {
+                      // Nothing is computed, so 16-bit floats need no conversion.
+                      if (!is_reduced_floating(a.dtype())) return map(Map::where, y, {&c, &a, &b});
+                      const auto bits = [](const Tensor& t) {
+                        Tensor r = alias(t, t.shape(), t.strides(), t.storage_offset());
+                        r.impl().dtype = DType::i16;
+                        return r;
+                      };
+                      Tensor out = bits(y);
+                      const Tensor a_bits = bits(a), b_bits = bits(b);
+                      map(Map::where, out, {&c, &a_bits, &b_bits});
+                    }},
     .saves = "condition",
-    .backward = [](Backward& bw, const Tensor& condition, const Tensor&, const Tensor&) {
-      if (bw.needs(1)) bw.set(1, where(condition, bw.gy(), 0));
-      if (bw.needs(2)) bw.set(2, where(condition, 0, bw.gy()));
-    },
+    .backward =
+        [](Backward& bw, const Tensor& condition, const Tensor&, const Tensor&) {
+          if (bw.needs(1)) bw.set(1, where(condition, bw.gy(), 0));
+          if (bw.needs(2)) bw.set(2, where(condition, 0, bw.gy()));
+        },
     .adapt = Adapt::promote_but_first,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& c, const Tensor& a, const Tensor& b) {
-      return Cost{0, static_cast<double>(c.nbytes() + 2 * a.nbytes() + b.nbytes())};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.boolean({3, 5}), s.tensor({3, 5}), s.tensor({3, 5}));
-      s.add(s.boolean({3, 1}), s.tensor({37}), s.tensor({}));
-      s.add(s.boolean({0}), s.tensor({0}), s.tensor({1}));
-      s.invalid<DTypeError>("must be bool", s.integers({2}, 0, 2), s.tensor({2}), s.tensor({2}));
-      s.invalid<ShapeError>("do not broadcast", s.boolean({2}), s.tensor({3}), s.tensor({3}));
-      if (s.benchmarking()) s.bench(s.boolean({4096, 4096}), s.tensor({4096, 4096}), s.tensor({4096, 4096}));
-    },
+    .cost =
+        [](const Tensor& c, const Tensor& a, const Tensor& b) {
+          return Cost{0, static_cast<double>(c.nbytes() + 2 * a.nbytes() + b.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.boolean({3, 5}), s.tensor({3, 5}), s.tensor({3, 5}));
+          s.add(s.boolean({3, 1}), s.tensor({37}), s.tensor({}));
+          s.add(s.boolean({0}), s.tensor({0}), s.tensor({1}));
+          s.invalid<DTypeError>("must be bool", s.integers({2}, 0, 2), s.tensor({2}), s.tensor({2}));
+          s.invalid<ShapeError>("do not broadcast", s.boolean({2}), s.tensor({3}), s.tensor({3}));
+          if (s.benchmarking()) s.bench(s.boolean({4096, 4096}), s.tensor({4096, 4096}), s.tensor({4096, 4096}));
+        },
 }};
 
 }  // namespace
 
-Tensor eq(const Tensor& a, const Tensor& b) { return eq_op(a, b); }
-Tensor ne(const Tensor& a, const Tensor& b) { return ne_op(a, b); }
-Tensor lt(const Tensor& a, const Tensor& b) { return lt_op(a, b); }
-Tensor le(const Tensor& a, const Tensor& b) { return le_op(a, b); }
-Tensor gt(const Tensor& a, const Tensor& b) { return gt_op(a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { return ge_op(a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return logical_and_op(a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return logical_or_op(a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return logical_xor_op(a, b); }
-Tensor logical_not(const Tensor& x) { return logical_not_op(x); }
-Tensor isnan(const Tensor& x) { return isnan_op(x); }
-Tensor isinf(const Tensor& x) { return isinf_op(x); }
-Tensor isfinite(const Tensor& x) { return isfinite_op(x); }
+Tensor eq(const Tensor& a, const Tensor& b) {
+  return eq_op(a, b);
+}
+Tensor ne(const Tensor& a, const Tensor& b) {
+  return ne_op(a, b);
+}
+Tensor lt(const Tensor& a, const Tensor& b) {
+  return lt_op(a, b);
+}
+Tensor le(const Tensor& a, const Tensor& b) {
+  return le_op(a, b);
+}
+Tensor gt(const Tensor& a, const Tensor& b) {
+  return gt_op(a, b);
+}
+Tensor ge(const Tensor& a, const Tensor& b) {
+  return ge_op(a, b);
+}
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return logical_and_op(a, b);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return logical_or_op(a, b);
+}
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return logical_xor_op(a, b);
+}
+Tensor logical_not(const Tensor& x) {
+  return logical_not_op(x);
+}
+Tensor isnan(const Tensor& x) {
+  return isnan_op(x);
+}
+Tensor isinf(const Tensor& x) {
+  return isinf_op(x);
+}
+Tensor isfinite(const Tensor& x) {
+  return isfinite_op(x);
+}
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   return isclose_op(a, b, rtol, atol, equal_nan);
 }
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
 }
-bool equal(const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && all(eq(a, b)).item<bool>(); }
-Tensor bitwise_and(const Tensor& a, const Tensor& b) { return bitwise_and_op(a, b); }
-Tensor bitwise_or(const Tensor& a, const Tensor& b) { return bitwise_or_op(a, b); }
-Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return bitwise_xor_op(a, b); }
-Tensor bitwise_not(const Tensor& x) { return bitwise_not_op(x); }
-Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) { return left_shift_op(a, b); }
-Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) { return right_shift_op(a, b); }
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+}
+Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  return bitwise_and_op(a, b);
+}
+Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  return bitwise_or_op(a, b);
+}
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  return bitwise_xor_op(a, b);
+}
+Tensor bitwise_not(const Tensor& x) {
+  return bitwise_not_op(x);
+}
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
+  return left_shift_op(a, b);
+}
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
+  return right_shift_op(a, b);
+}
 
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) { return where_op(condition, a, b); }
-Tensor where(const Tensor& condition, const Tensor& a, Scalar b) { return where_op(condition, a, number(b, a)); }
-Tensor where(const Tensor& condition, Scalar a, const Tensor& b) { return where_op(condition, number(a, b), b); }
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return where_op(condition, a, b);
+}
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
+  return where_op(condition, a, number(b, a));
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
+  return where_op(condition, number(a, b), b);
+}
 Tensor where(const Tensor& condition, Scalar a, Scalar b) {
   return where_op(condition, number(a, condition), number(b, condition));
 }

@@ -105,7 +105,8 @@ Tensor clamp_max(const Tensor& x, Scalar max);
 /// Bounds for each element; an undefined tensor leaves a side open.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 /// NaN replaced by `nan`, infinities by `posinf` and `neginf` (the dtype's largest finite numbers when not given).
-Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {});
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
 /// @}
 
 /// @name Activations
@@ -213,38 +214,100 @@ Tensor& addcmul_(Tensor& x, const Tensor& a, const Tensor& b, Scalar value = 1);
 Tensor& addcdiv_(Tensor& x, const Tensor& a, const Tensor& b, Scalar value = 1);
 /// @}
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
-inline Tensor operator-(const Tensor& x) { return neg(x); }
-inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
-inline Tensor operator%(const Tensor& a, Scalar b) { return remainder(a, b); }
-inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(Scalar a, const Tensor& b) { return rsub(b, a); }
-inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(Scalar a, const Tensor& b) { return div(wrap_number(a, b.device()), b); }
+inline Tensor operator+(const Tensor& a, const Tensor& b) {
+  return add(a, b);
+}
+inline Tensor operator-(const Tensor& a, const Tensor& b) {
+  return sub(a, b);
+}
+inline Tensor operator*(const Tensor& a, const Tensor& b) {
+  return mul(a, b);
+}
+inline Tensor operator/(const Tensor& a, const Tensor& b) {
+  return div(a, b);
+}
+inline Tensor operator%(const Tensor& a, const Tensor& b) {
+  return remainder(a, b);
+}
+inline Tensor operator-(const Tensor& x) {
+  return neg(x);
+}
+inline Tensor operator+(const Tensor& a, Scalar b) {
+  return add(a, b);
+}
+inline Tensor operator-(const Tensor& a, Scalar b) {
+  return sub(a, b);
+}
+inline Tensor operator*(const Tensor& a, Scalar b) {
+  return mul(a, b);
+}
+inline Tensor operator/(const Tensor& a, Scalar b) {
+  return div(a, b);
+}
+inline Tensor operator%(const Tensor& a, Scalar b) {
+  return remainder(a, b);
+}
+inline Tensor operator+(Scalar a, const Tensor& b) {
+  return add(b, a);
+}
+inline Tensor operator-(Scalar a, const Tensor& b) {
+  return rsub(b, a);
+}
+inline Tensor operator*(Scalar a, const Tensor& b) {
+  return mul(b, a);
+}
+inline Tensor operator/(Scalar a, const Tensor& b) {
+  return div(wrap_number(a, b.device()), b);
+}
 
 /// Comparison operators are elementwise; equal() says whether two tensors are the same.
-inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
-inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
-inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
-inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
-inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
-inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
-inline Tensor operator==(const Tensor& a, Scalar b) { return eq(a, wrap_number(b, a.device())); }
-inline Tensor operator!=(const Tensor& a, Scalar b) { return ne(a, wrap_number(b, a.device())); }
-inline Tensor operator<(const Tensor& a, Scalar b) { return lt(a, wrap_number(b, a.device())); }
-inline Tensor operator<=(const Tensor& a, Scalar b) { return le(a, wrap_number(b, a.device())); }
-inline Tensor operator>(const Tensor& a, Scalar b) { return gt(a, wrap_number(b, a.device())); }
-inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, wrap_number(b, a.device())); }
-inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
-inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
-inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
-inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+inline Tensor operator==(const Tensor& a, const Tensor& b) {
+  return eq(a, b);
+}
+inline Tensor operator!=(const Tensor& a, const Tensor& b) {
+  return ne(a, b);
+}
+inline Tensor operator<(const Tensor& a, const Tensor& b) {
+  return lt(a, b);
+}
+inline Tensor operator<=(const Tensor& a, const Tensor& b) {
+  return le(a, b);
+}
+inline Tensor operator>(const Tensor& a, const Tensor& b) {
+  return gt(a, b);
+}
+inline Tensor operator>=(const Tensor& a, const Tensor& b) {
+  return ge(a, b);
+}
+inline Tensor operator==(const Tensor& a, Scalar b) {
+  return eq(a, wrap_number(b, a.device()));
+}
+inline Tensor operator!=(const Tensor& a, Scalar b) {
+  return ne(a, wrap_number(b, a.device()));
+}
+inline Tensor operator<(const Tensor& a, Scalar b) {
+  return lt(a, wrap_number(b, a.device()));
+}
+inline Tensor operator<=(const Tensor& a, Scalar b) {
+  return le(a, wrap_number(b, a.device()));
+}
+inline Tensor operator>(const Tensor& a, Scalar b) {
+  return gt(a, wrap_number(b, a.device()));
+}
+inline Tensor operator>=(const Tensor& a, Scalar b) {
+  return ge(a, wrap_number(b, a.device()));
+}
+inline Tensor operator&(const Tensor& a, const Tensor& b) {
+  return bitwise_and(a, b);
+}
+inline Tensor operator|(const Tensor& a, const Tensor& b) {
+  return bitwise_or(a, b);
+}
+inline Tensor operator^(const Tensor& a, const Tensor& b) {
+  return bitwise_xor(a, b);
+}
+inline Tensor operator~(const Tensor& x) {
+  return bitwise_not(x);
+}
 
 }  // namespace strata

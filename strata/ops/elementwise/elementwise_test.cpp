@@ -24,8 +24,12 @@ template <class T>
 Tensor vec(std::vector<T> v) {
   return from_span<T>(std::span<const T>(v), {static_cast<int64_t>(v.size())});
 }
-Tensor f32(std::vector<float> v) { return vec<float>(std::move(v)); }
-std::vector<float> floats(const Tensor& t) { return t.to_vector<float>(); }
+Tensor f32(std::vector<float> v) {
+  return vec<float>(std::move(v));
+}
+std::vector<float> floats(const Tensor& t) {
+  return t.to_vector<float>();
+}
 
 TEST(Promotion, TensorsNumbersAndZeroDimensions) {
   const Tensor i32 = full({2}, 3, DType::i32), u8 = full({2}, 3, DType::u8), b16 = full({2}, 3, DType::bf16);
@@ -52,7 +56,6 @@ TEST(Promotion, TensorsNumbersAndZeroDimensions) {
 }
 
 TEST(Promotion, NumbersKeepTheirDigitsInBf16) {
-
   const Tensor x = full({1}, 255, DType::bf16);
   EXPECT_EQ((x * 0.1).item<float>(), static_cast<float>(BFloat16(255.0f * 0.1f)));
   EXPECT_EQ((x + 0.4).item<float>(), static_cast<float>(BFloat16(255.4f)));
@@ -103,10 +106,18 @@ struct Named {
   double low, high;  // where it is compared
   double ulps;
 };
-double gelu_of(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
-double gelu_tanh_of(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
-double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
-double softplus_of(double x) { return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
+double gelu_of(double x) {
+  return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+}
+double gelu_tanh_of(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+double sigmoid_of(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double softplus_of(double x) {
+  return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)));
+}
 const Named kFunctions[] = {
     {"exp", exp, std::exp, -86.5, 88.7, 3},
     {"exp2", exp2, std::exp2, -125, 127.9, 4},
@@ -132,7 +143,8 @@ TEST(Accuracy, WithinUnitsInTheLastPlaceOnEveryLevel) {
     if (vec_level() != level) continue;
     for (const Named& f : kFunctions) {
       std::vector<float> x(n);
-      for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = static_cast<float>(f.low + (f.high - f.low) * static_cast<double>(i) / n);
+      for (int64_t i = 0; i < n; ++i)
+        x[static_cast<size_t>(i)] = static_cast<float>(f.low + (f.high - f.low) * static_cast<double>(i) / n);
       const std::vector<float> y = floats(f.f(f32(x)));
       double worst = 0, at = 0;
       for (size_t i = 0; i < y.size(); ++i) {
@@ -150,7 +162,8 @@ TEST(Accuracy, WithinUnitsInTheLastPlaceOnEveryLevel) {
     const auto close = [&](const char* name, const Tensor& y, double (*want)(double)) {
       const std::vector<float> v = floats(y);
       double worst = 0;
-      for (size_t i = 0; i < v.size(); ++i) worst = std::fmax(worst, std::fabs(v[i] - want(x[i])) / (1 + std::fabs(x[i])));
+      for (size_t i = 0; i < v.size(); ++i)
+        worst = std::fmax(worst, std::fabs(v[i] - want(x[i])) / (1 + std::fabs(x[i])));
       EXPECT_LE(worst, 3e-7) << name << " on level " << level;
     };
     close("sin", sin(f32(x)), std::sin);
@@ -172,12 +185,27 @@ TEST(SpecialValues, InfinitiesAndNanOnEveryLevel) {
     double (*want)(double);
   };
   const Case cases[] = {
-      {"exp", exp, std::exp},       {"exp2", exp2, std::exp2},    {"expm1", expm1, std::expm1}, {"log", log, std::log},
-      {"log2", log2, std::log2},    {"log10", log10, std::log10}, {"log1p", log1p, std::log1p}, {"tanh", tanh, std::tanh},
-      {"erf", erf, std::erf},       {"erfc", erfc, std::erfc},    {"sin", sin, std::sin},       {"cos", cos, std::cos},
-      {"sigmoid", sigmoid, sigmoid_of}, {"sqrt", sqrt, std::sqrt}, {"floor", floor, std::floor}, {"ceil", ceil, std::ceil},
-      {"round", round, std::nearbyint}, {"trunc", trunc, std::trunc}, {"abs", abs, std::fabs},
-      {"relu", relu, [](double v) { return v < 0 ? 0 : v; }}, {"softplus", [](const Tensor& t) { return softplus(t); }, softplus_of},
+      {"exp", exp, std::exp},
+      {"exp2", exp2, std::exp2},
+      {"expm1", expm1, std::expm1},
+      {"log", log, std::log},
+      {"log2", log2, std::log2},
+      {"log10", log10, std::log10},
+      {"log1p", log1p, std::log1p},
+      {"tanh", tanh, std::tanh},
+      {"erf", erf, std::erf},
+      {"erfc", erfc, std::erfc},
+      {"sin", sin, std::sin},
+      {"cos", cos, std::cos},
+      {"sigmoid", sigmoid, sigmoid_of},
+      {"sqrt", sqrt, std::sqrt},
+      {"floor", floor, std::floor},
+      {"ceil", ceil, std::ceil},
+      {"round", round, std::nearbyint},
+      {"trunc", trunc, std::trunc},
+      {"abs", abs, std::fabs},
+      {"relu", relu, [](double v) { return v < 0 ? 0 : v; }},
+      {"softplus", [](const Tensor& t) { return softplus(t); }, softplus_of},
   };
   for (int level = 0; level <= 3; ++level) {
     set_vec_level(level);
@@ -186,9 +214,12 @@ TEST(SpecialValues, InfinitiesAndNanOnEveryLevel) {
       const std::vector<float> in = floats(x), y = floats(c.f(x));
       for (size_t i = 0; i < in.size(); ++i) {
         const float want = static_cast<float>(c.want(in[i]));
-        if (std::isnan(want)) EXPECT_TRUE(std::isnan(y[i])) << c.name << "(" << in[i] << ") = " << y[i] << " on level " << level;
-        else if (std::isinf(want)) EXPECT_EQ(y[i], want) << c.name << "(" << in[i] << ") on level " << level;
-        else EXPECT_NEAR(y[i], want, 1e-5 * std::fabs(want) + 1e-37) << c.name << "(" << in[i] << ") on level " << level;
+        if (std::isnan(want))
+          EXPECT_TRUE(std::isnan(y[i])) << c.name << "(" << in[i] << ") = " << y[i] << " on level " << level;
+        else if (std::isinf(want))
+          EXPECT_EQ(y[i], want) << c.name << "(" << in[i] << ") on level " << level;
+        else
+          EXPECT_NEAR(y[i], want, 1e-5 * std::fabs(want) + 1e-37) << c.name << "(" << in[i] << ") on level " << level;
       }
     }
   }

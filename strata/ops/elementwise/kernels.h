@@ -1,7 +1,8 @@
 #pragma once
-// How elementwise functions run on the CPU. Each function has a dense kernel for each type it computes in (scalar_cpu.cpp;
-// simd_cpu.cpp replaces the f32 ones that matter). map() brings operands of any strides to them, block by block: it gathers
-// strided operands, repeats broadcast ones and converts bf16 and f16 to f32 and back, in buffers that stay in the L1 cache.
+// How elementwise functions run on the CPU. Each function has a dense kernel for each type it computes in
+// (scalar_cpu.cpp; simd_cpu.cpp replaces the f32 ones that matter). map() brings operands of any strides to them, block
+// by block: it gathers strided operands, repeats broadcast ones and converts bf16 and f16 to f32 and back, in buffers
+// that stay in the L1 cache.
 
 #include <initializer_list>
 
@@ -13,19 +14,116 @@ namespace strata {
 /// The functions that have kernels.
 enum class Map : uint8_t {
   // one operand
-  neg, abs, sign, reciprocal, square, sqrt, rsqrt, exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos,
-  atan, sinh, cosh, tanh, asinh, acosh, atanh, erf, erfc, sigmoid, logsigmoid, softplus, relu, leaky_relu, elu, hardtanh,
-  hardsigmoid, hardswish, mish, gelu, gelu_tanh, silu, floor, ceil, round, trunc, frac, clamp, nan_to_num, logical_not,
-  bitwise_not, isnan, isinf, isfinite, pow_scalar, scalar_pow, add_scalar, rsub_scalar,
-  mul_scalar, div_scalar,
+  neg,
+  abs,
+  sign,
+  reciprocal,
+  square,
+  sqrt,
+  rsqrt,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  erf,
+  erfc,
+  sigmoid,
+  logsigmoid,
+  softplus,
+  relu,
+  leaky_relu,
+  elu,
+  hardtanh,
+  hardsigmoid,
+  hardswish,
+  mish,
+  gelu,
+  gelu_tanh,
+  silu,
+  floor,
+  ceil,
+  round,
+  trunc,
+  frac,
+  clamp,
+  nan_to_num,
+  logical_not,
+  bitwise_not,
+  isnan,
+  isinf,
+  isfinite,
+  pow_scalar,
+  scalar_pow,
+  add_scalar,
+  rsub_scalar,
+  mul_scalar,
+  div_scalar,
   // two operands
-  add, sub, mul, div, floor_divide, trunc_divide, remainder, fmod, pow, maximum, minimum, fmax, fmin, atan2, hypot,
-  logaddexp, xlogy, eq, ne, lt, le, gt, ge, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor,
-  left_shift, right_shift, isclose, relu_backward, leaky_relu_backward, elu_backward, hardtanh_backward, clamp_backward,
-  hardswish_backward, mish_backward, softplus_backward, gelu_backward, gelu_tanh_backward, silu_backward,
-  sigmoid_backward, tanh_backward,
+  add,
+  sub,
+  mul,
+  div,
+  floor_divide,
+  trunc_divide,
+  remainder,
+  fmod,
+  pow,
+  maximum,
+  minimum,
+  fmax,
+  fmin,
+  atan2,
+  hypot,
+  logaddexp,
+  xlogy,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  logical_and,
+  logical_or,
+  logical_xor,
+  bitwise_and,
+  bitwise_or,
+  bitwise_xor,
+  left_shift,
+  right_shift,
+  isclose,
+  relu_backward,
+  leaky_relu_backward,
+  elu_backward,
+  hardtanh_backward,
+  clamp_backward,
+  hardswish_backward,
+  mish_backward,
+  softplus_backward,
+  gelu_backward,
+  gelu_tanh_backward,
+  silu_backward,
+  sigmoid_backward,
+  tanh_backward,
   // three operands
-  lerp, addcmul, addcdiv, where,
+  lerp,
+  addcmul,
+  addcdiv,
+  where,
   count
 };
 
@@ -42,8 +140,8 @@ using DenseMap = void (*)(void* y, const void* const* in, int64_t n, const MapPa
 
 /// The kernel of `f` for operands that compute in `type` (never bf16 or f16); nullptr when there is none.
 DenseMap scalar_map(Map f, DType type);
-/// The vectorised kernel of `f` for this processor on f32, or for the functions that matter most on bf16 (computing in f32
-/// and rounding once); nullptr when there is none.
+/// The vectorised kernel of `f` for this processor on f32, or for the functions that matter most on bf16 (computing in
+/// f32 and rounding once); nullptr when there is none.
 DenseMap simd_map(Map f, DType type);
 
 /// Conversions of dense runs for this processor, rounding to nearest even.

@@ -13,7 +13,9 @@ constexpr int64_t kBlock = 512;  // elements of a buffer: 4 buffers of 8 bytes a
 constexpr int kMostInputs = 3;
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
 
-DType compute_type(DType t) { return is_reduced_floating(t) ? DType::f32 : t; }
+DType compute_type(DType t) {
+  return is_reduced_floating(t) ? DType::f32 : t;
+}
 
 template <class T>
 void gather(void* to, const char* from, int64_t stride, int64_t n) {
@@ -25,18 +27,26 @@ void scatter(char* to, int64_t stride, const void* from, int64_t n) {
 }
 void gather(int64_t size, void* to, const char* from, int64_t stride, int64_t n) {
   switch (size) {
-    case 1: return gather<uint8_t>(to, from, stride, n);
-    case 2: return gather<uint16_t>(to, from, stride, n);
-    case 4: return gather<uint32_t>(to, from, stride, n);
-    default: return gather<uint64_t>(to, from, stride, n);
+    case 1:
+      return gather<uint8_t>(to, from, stride, n);
+    case 2:
+      return gather<uint16_t>(to, from, stride, n);
+    case 4:
+      return gather<uint32_t>(to, from, stride, n);
+    default:
+      return gather<uint64_t>(to, from, stride, n);
   }
 }
 void scatter(int64_t size, char* to, int64_t stride, const void* from, int64_t n) {
   switch (size) {
-    case 1: return scatter<uint8_t>(to, stride, from, n);
-    case 2: return scatter<uint16_t>(to, stride, from, n);
-    case 4: return scatter<uint32_t>(to, stride, from, n);
-    default: return scatter<uint64_t>(to, stride, from, n);
+    case 1:
+      return scatter<uint8_t>(to, stride, from, n);
+    case 2:
+      return scatter<uint16_t>(to, stride, from, n);
+    case 4:
+      return scatter<uint32_t>(to, stride, from, n);
+    default:
+      return scatter<uint64_t>(to, stride, from, n);
   }
 }
 
@@ -50,8 +60,10 @@ void load(void* to, DType t, const char* from, int64_t stride, int64_t n) {
     gather(size, into, from, stride, n);
     dense = into;
   }
-  if (t == DType::bf16) converters().bf16_to_f32(static_cast<float*>(to), dense, n);
-  else if (t == DType::f16) converters().f16_to_f32(static_cast<float*>(to), dense, n);
+  if (t == DType::bf16)
+    converters().bf16_to_f32(static_cast<float*>(to), dense, n);
+  else if (t == DType::f16)
+    converters().f16_to_f32(static_cast<float*>(to), dense, n);
 }
 
 void store(char* to, DType t, int64_t stride, const void* from, int64_t n) {
@@ -59,8 +71,10 @@ void store(char* to, DType t, int64_t stride, const void* from, int64_t n) {
   alignas(64) uint16_t half[kBlock];
   if (is_reduced_floating(t)) {
     void* into = stride == size ? static_cast<void*>(to) : half;
-    if (t == DType::bf16) converters().f32_to_bf16(into, static_cast<const float*>(from), n);
-    else converters().f32_to_f16(into, static_cast<const float*>(from), n);
+    if (t == DType::bf16)
+      converters().f32_to_bf16(into, static_cast<const float*>(from), n);
+    else
+      converters().f32_to_f16(into, static_cast<const float*>(from), n);
     if (stride == size) return;
     from = half;
   }
@@ -71,7 +85,7 @@ struct Run {
   DenseMap f;
   const MapParams* params;
   int inputs;
-  bool simd;               // f takes repeated operands, and bf16 where the types say so
+  bool simd;                     // f takes repeated operands, and bf16 where the types say so
   DType types[kMostInputs + 1];  // the result's, then the inputs'
   bool native[kMostInputs + 1];  // f reads (writes) this type itself
 
@@ -98,8 +112,10 @@ struct Run {
         if (!repeated[k + 1]) continue;
         constants.step[k] = 0;
         in[k] = buffer[k + 1];
-        if (native[k + 1]) gather(size_of(types[k + 1]), buffer[k + 1], p[k + 1], 0, 64 / size_of(types[k + 1]));
-        else load(buffer[k + 1], types[k + 1], p[k + 1], 0, 16);
+        if (native[k + 1])
+          gather(size_of(types[k + 1]), buffer[k + 1], p[k + 1], 0, 64 / size_of(types[k + 1]));
+        else
+          load(buffer[k + 1], types[k + 1], p[k + 1], 0, 16);
       }
       f(p[0], in, n, constants);
       return;
@@ -114,14 +130,18 @@ struct Run {
         }
         in[k] = buffer[k + 1];
         if (strides[k + 1] == 0 && i > 0) continue;
-        if (native[k + 1]) gather(size_of(types[k + 1]), buffer[k + 1], from, strides[k + 1], m);
-        else load(buffer[k + 1], types[k + 1], from, strides[k + 1], m);
+        if (native[k + 1])
+          gather(size_of(types[k + 1]), buffer[k + 1], from, strides[k + 1], m);
+        else
+          load(buffer[k + 1], types[k + 1], from, strides[k + 1], m);
       }
       char* to = p[0] + i * strides[0];
       f(direct[0] ? static_cast<void*>(to) : buffer[0], in, m, *params);
       if (direct[0]) continue;
-      if (native[0]) scatter(size_of(types[0]), to, strides[0], buffer[0], m);
-      else store(to, types[0], strides[0], buffer[0], m);
+      if (native[0])
+        scatter(size_of(types[0]), to, strides[0], buffer[0], m);
+      else
+        store(to, types[0], strides[0], buffer[0], m);
     }
   }
 };
@@ -133,7 +153,8 @@ void run(const Run& r, const std::array<const Tensor*, N>& ts) {
 
 // Reading elements after they were written would give nonsense: x.add_(x.t()).
 bool clashes(const Tensor& y, const Tensor& x) {
-  return x.storage() == y.storage() && !(x.strides() == y.strides() && x.storage_offset() == y.storage_offset() && x.dtype() == y.dtype());
+  return x.storage() == y.storage() &&
+         !(x.strides() == y.strides() && x.storage_offset() == y.storage_offset() && x.dtype() == y.dtype());
 }
 
 }  // namespace
@@ -179,9 +200,12 @@ void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapPar
     r.native[k + 1] = is_native(x.dtype());
     copies[k] = clash && clashes(y, x) ? clone(x) : x;
   }
-  if (n == 1) run(r, std::array<const Tensor*, 2>{&y, &copies[0]});
-  else if (n == 2) run(r, std::array<const Tensor*, 3>{&y, &copies[0], &copies[1]});
-  else run(r, std::array<const Tensor*, 4>{&y, &copies[0], &copies[1], &copies[2]});
+  if (n == 1)
+    run(r, std::array<const Tensor*, 2>{&y, &copies[0]});
+  else if (n == 2)
+    run(r, std::array<const Tensor*, 3>{&y, &copies[0], &copies[1]});
+  else
+    run(r, std::array<const Tensor*, 4>{&y, &copies[0], &copies[1], &copies[2]});
 }
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 #pragma once
-// What the records of elementwise functions share. A record gives its schema, doc and gradient; unary<> and binary<> fill in
-// the rest.
+// What the records of elementwise functions share. A record gives its schema, doc and gradient; unary<> and binary<>
+// fill in the rest.
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
@@ -12,6 +12,8 @@ namespace strata {
 
 using UnaryOp = Op<Tensor(const Tensor&)>;
 using BinaryOp = Op<Tensor(const Tensor&, const Tensor&)>;
+
+inline constexpr DTypeSet kNumbers = kFloats | kInts;
 
 /// Refuses dtypes outside `set` from infer, so that a dry run refuses them too.
 inline TensorMeta like_if(const Tensor& x, DTypeSet set, std::string_view op) {
@@ -130,8 +132,16 @@ BinaryOp::Record comparison(BinaryOp::Record r) {
 }
 
 /// The number as a tensor that yields to `x` in promotion.
-inline Tensor number(Scalar v, const Tensor& x) { return wrap_number(v, x.device()); }
+inline Tensor number(Scalar v, const Tensor& x) {
+  return wrap_number(v, x.device());
+}
+/// g times a constant of the op.
+inline Tensor scaled(const Tensor& g, Scalar by) {
+  return by.to_double() == 1 ? g : g * by;
+}
 /// 0 with the shape of g, for functions that are flat almost everywhere.
-inline Tensor no_slope(const Tensor& g) { return zeros_like(g); }
+inline Tensor no_slope(const Tensor& g) {
+  return zeros_like(g);
+}
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// One row per elementwise function: a plain C++ expression, instantiated for the types that it computes in. In f64 these are
-// the reference for the vectorised kernels.
+// One row per elementwise function: a plain C++ expression, instantiated for the types that it computes in. In f64
+// these are the reference for the vectorised kernels.
 
 #include <algorithm>
 #include <array>
@@ -25,8 +25,10 @@ void dense(void* out, const void* const* in, int64_t n, const MapParams& params)
   const F f{};
   const Constants<T> c(params);
   const auto call = [&](auto... v) {
-    if constexpr (std::is_invocable_v<F, decltype(v)..., const Constants<T>&>) return f(v..., c);
-    else return f(v...);
+    if constexpr (std::is_invocable_v<F, decltype(v)..., const Constants<T>&>)
+      return f(v..., c);
+    else
+      return f(v...);
   };
   const T* a = static_cast<const T*>(in[0]);
   const T* b = static_cast<const T*>(in[1]);
@@ -36,9 +38,12 @@ void dense(void* out, const void* const* in, int64_t n, const MapParams& params)
     O* y = static_cast<O*>(out);
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<O>(result_at(i));
   };
-  if constexpr (N == 1) store([&](int64_t i) { return call(a[i]); });
-  else if constexpr (N == 2) store([&](int64_t i) { return call(a[i], b[i]); });
-  else store([&](int64_t i) { return call(a[i], b[i], d[i]); });
+  if constexpr (N == 1)
+    store([&](int64_t i) { return call(a[i]); });
+  else if constexpr (N == 2)
+    store([&](int64_t i) { return call(a[i], b[i]); });
+  else
+    store([&](int64_t i) { return call(a[i], b[i], d[i]); });
 }
 
 // where(): the first operand is the condition.
@@ -97,7 +102,9 @@ class Rows {
 };
 
 // Integer arithmetic wraps around; unsigned 64-bit arithmetic has the same low bits.
-uint64_t wide(auto v) { return static_cast<uint64_t>(v); }
+uint64_t wide(auto v) {
+  return static_cast<uint64_t>(v);
+}
 
 template <class T>
 void check_divisor(T b, std::string_view op) {
@@ -212,21 +219,29 @@ struct TanhGelu {
 
 void unary_rows(Rows& r) {
   r.numbers<1>(Map::neg, [](auto x) {
-    if constexpr (std::is_integral_v<decltype(x)>) return 0 - wide(x);
-    else return -x;
+    if constexpr (std::is_integral_v<decltype(x)>)
+      return 0 - wide(x);
+    else
+      return -x;
   });
   r.numbers<1>(Map::abs, [](auto x) {
-    if constexpr (std::is_integral_v<decltype(x)>) return x < 0 ? 0 - wide(x) : wide(x);
-    else return std::abs(x);
+    if constexpr (std::is_integral_v<decltype(x)>)
+      return x < 0 ? 0 - wide(x) : wide(x);
+    else
+      return std::abs(x);
   });
   r.numbers<1>(Map::sign, [](auto x) {
     using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) return x != x ? x : static_cast<T>((x > 0) - (x < 0));
-    else return static_cast<T>((x > 0) - (x < 0));
+    if constexpr (std::is_floating_point_v<T>)
+      return x != x ? x : static_cast<T>((x > 0) - (x < 0));
+    else
+      return static_cast<T>((x > 0) - (x < 0));
   });
   r.numbers<1>(Map::square, [](auto x) {
-    if constexpr (std::is_integral_v<decltype(x)>) return wide(x) * wide(x);
-    else return x * x;
+    if constexpr (std::is_integral_v<decltype(x)>)
+      return wide(x) * wide(x);
+    else
+      return x * x;
   });
   r.floats<1>(Map::reciprocal, [](auto x) { return 1 / x; });
   r.floats<1>(Map::sqrt, [](auto x) { return std::sqrt(x); });
@@ -309,11 +324,12 @@ void activation_rows(Rows& r) {
   r.floats<2>(Map::tanh_backward, [](auto g, auto y) { return g * (1 - y * y); });
   r.floats<2>(Map::relu_backward, [](auto g, auto y) { return y > 0 ? g : decltype(g)(0); });
   r.floats<2>(Map::leaky_relu_backward, [](auto g, auto x, const auto& c) { return x > 0 ? g : g * c.a; });
-  r.floats<2>(Map::elu_backward, [](auto g, auto x, const auto& c) {
-    return x > 0 ? g * c.b : g * (c.a * c.b * std::exp(x));
-  });
-  r.floats<2>(Map::hardtanh_backward, [](auto g, auto x, const auto& c) { return x > c.a && x < c.b ? g : decltype(g)(0); });
-  r.numbers<2>(Map::clamp_backward, [](auto g, auto x, const auto& c) { return x >= c.a && x <= c.b ? g : decltype(g)(0); });
+  r.floats<2>(Map::elu_backward,
+              [](auto g, auto x, const auto& c) { return x > 0 ? g * c.b : g * (c.a * c.b * std::exp(x)); });
+  r.floats<2>(Map::hardtanh_backward,
+              [](auto g, auto x, const auto& c) { return x > c.a && x < c.b ? g : decltype(g)(0); });
+  r.numbers<2>(Map::clamp_backward,
+               [](auto g, auto x, const auto& c) { return x >= c.a && x <= c.b ? g : decltype(g)(0); });
   r.floats<2>(Map::hardswish_backward, [](auto g, auto x) {
     using T = decltype(x);
     return x < -3 ? T(0) : x > 3 ? g : g * (x / 3 + T(0.5));
@@ -322,7 +338,8 @@ void activation_rows(Rows& r) {
     const auto t = std::tanh(soft_plus(x));
     return g * (t + x * logistic(x) * (1 - t * t));
   });
-  r.floats<2>(Map::softplus_backward, [](auto g, auto x, const auto& c) { return x * c.a > c.b ? g : g * logistic(x * c.a); });
+  r.floats<2>(Map::softplus_backward,
+              [](auto g, auto x, const auto& c) { return x * c.a > c.b ? g : g * logistic(x * c.a); });
   r.floats<2>(Map::gelu_backward, [](auto g, auto x) { return g * (normal_cdf(x) + x * normal_pdf(x)); });
   r.floats<2>(Map::gelu_tanh_backward, [](auto g, auto x) {
     using T = decltype(x);
@@ -369,7 +386,8 @@ void arithmetic_rows(Rows& r) {
     return w < decltype(w)(0.5) ? a + w * (b - a) : b - (b - a) * (1 - w);  // exact at both ends
   });
   r.floats<3>(Map::addcmul, [](auto x, auto a, auto b, const auto& c) { return x + c.a * a * b; });
-  r.ints<3>(Map::addcmul, [](auto x, auto a, auto b, const auto& c) { return wide(x) + wide(c.a) * wide(a) * wide(b); });
+  r.ints<3>(Map::addcmul,
+            [](auto x, auto a, auto b, const auto& c) { return wide(x) + wide(c.a) * wide(a) * wide(b); });
   r.floats<3>(Map::addcdiv, [](auto x, auto a, auto b, const auto& c) { return x + c.a * (a / b); });
 }
 
@@ -389,9 +407,8 @@ void comparison_rows(Rows& r) {
   r.boolean<2>(Map::bitwise_and, [](bool a, bool b) { return a && b; });
   r.boolean<2>(Map::bitwise_or, [](bool a, bool b) { return a || b; });
   r.boolean<2>(Map::bitwise_xor, [](bool a, bool b) { return a != b; });
-  r.ints<2>(Map::left_shift, [](auto a, auto b) {
-    return b < 0 || wide(b) >= 8 * sizeof(a) ? uint64_t{0} : wide(a) << b;
-  });
+  r.ints<2>(Map::left_shift,
+            [](auto a, auto b) { return b < 0 || wide(b) >= 8 * sizeof(a) ? uint64_t{0} : wide(a) << b; });
   r.ints<2>(Map::right_shift, [](auto a, auto b) {
     using T = decltype(a);
     return static_cast<T>(b < 0 || wide(b) >= 8 * sizeof(a) ? (a < 0 ? T(-1) : T(0)) : a >> b);

@@ -10,7 +10,11 @@
 
 namespace strata {
 
-DenseMap simd_map(Map f, DType type) { return STRATA_VEC_CALL(vec_map_of)(f, type); }
-const Converters& converters() { return STRATA_VEC_CALL(vec_converters)(); }
+DenseMap simd_map(Map f, DType type) {
+  return STRATA_VEC_CALL(vec_map_of)(f, type);
+}
+const Converters& converters() {
+  return STRATA_VEC_CALL(vec_converters)();
+}
 
 }  // namespace strata

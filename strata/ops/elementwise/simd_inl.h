@@ -1,11 +1,14 @@
 // Vectorised f32 and bf16 kernels of the elementwise functions, for one processor level. No include guard: see
-// strata/ops/vec/levels_inl.h. Polynomials are interpolated at Chebyshev nodes; their relative errors stand beside them.
+// strata/ops/vec/levels_inl.h. Polynomials are interpolated at Chebyshev nodes; their relative errors stand beside
+// them.
 
 namespace strata::STRATA_VEC_NS {
 
 // ---- building blocks -----------------------------------------------------------------------------------------------
 
-STRATA_INLINE VF absolute(VF x) { return bits<VF>(bits<VU>(x) & 0x7fffffffu); }
+STRATA_INLINE VF absolute(VF x) {
+  return bits<VF>(bits<VU>(x) & 0x7fffffffu);
+}
 STRATA_INLINE VF with_sign_of(VF magnitude, VF sign) {
   return bits<VF>((bits<VU>(magnitude) & 0x7fffffffu) | (bits<VU>(sign) & 0x80000000u));
 }
@@ -39,12 +42,14 @@ STRATA_INLINE VF nearest(VF x) {
 STRATA_INLINE VF power_of_two(VF n) {  // n whole, -126 <= n <= 127
   return bits<VF>((__builtin_convertvector(n, VI) + 127) << 23);
 }
-template <int N> STRATA_INLINE VF polynomial(VF x, const float (&c)[N]) {
+template <int N>
+STRATA_INLINE VF polynomial(VF x, const float (&c)[N]) {
   VF p = set1(c[0]);
   for (int i = 1; i < N; ++i) p = fma(p, x, set1(c[i]));
   return p;
 }
-template <class F> STRATA_INLINE VF each_lane(VF x, F f) {
+template <class F>
+STRATA_INLINE VF each_lane(VF x, F f) {
   for (int i = 0; i < kW; ++i) x[i] = f(x[i]);
   return x;
 }
@@ -177,8 +182,12 @@ STRATA_INLINE VF reciprocal(VF x) {
   return 1.f / x;
 #endif
 }
-STRATA_INLINE VF exp_of(VF x) { return exp2<4>(x * 1.44269504088896341f); }
-STRATA_INLINE VF sigmoid_of(VF x) { return reciprocal(1.f + exp_of(-x)); }
+STRATA_INLINE VF exp_of(VF x) {
+  return exp2<4>(x * 1.44269504088896341f);
+}
+STRATA_INLINE VF sigmoid_of(VF x) {
+  return reciprocal(1.f + exp_of(-x));
+}
 STRATA_INLINE VF tanh_of(VF x) {
   const VF a = absolute(x);
   const VF m = expm1_below(a > 10.f ? set1(20.f) : a + a);
@@ -199,7 +208,8 @@ STRATA_INLINE VF tanh_gelu_gate(VF x) {
 }  // namespace brief
 
 // sin(x + quarter turns * pi/2): reduced to [-pi/4, pi/4] in three steps; lane by lane where x is too large for that.
-template <int kQuarters> STRATA_INLINE VF sine(VF x) {
+template <int kQuarters>
+STRATA_INLINE VF sine(VF x) {
   const VF n = nearest(x * 0.636619772367581343f);
   VF r = fma(n, set1(-1.5703125f), x);
   r = fma(n, set1(-4.837512969970703125e-4f), r);
@@ -220,12 +230,16 @@ template <int kQuarters> STRATA_INLINE VF sine(VF x) {
 }
 
 // Derivatives, from what the functions themselves compute.
-STRATA_INLINE VF gelu_slope(VF x, Normal d) { return fma(x * 0.398942280401432678f, d.bell, d.cdf); }
+STRATA_INLINE VF gelu_slope(VF x, Normal d) {
+  return fma(x * 0.398942280401432678f, d.bell, d.cdf);
+}
 STRATA_INLINE VF tanh_gelu_slope(VF x, VF s) {
   const VF du = fma(x * x, set1(2.f * 0.7978845608f * 3.f * 0.044715f), set1(2.f * 0.7978845608f));
   return fma(x * s * (1.f - s), du, s);
 }
-STRATA_INLINE VF silu_slope(VF x, VF s) { return s * fma(x, 1.f - s, set1(1.f)); }
+STRATA_INLINE VF silu_slope(VF x, VF s) {
+  return s * fma(x, 1.f - s, set1(1.f));
+}
 
 // ---- loops ---------------------------------------------------------------------------------------------------------
 
@@ -235,23 +249,35 @@ struct VecConstants {
       : a(set1(p.s[0].to<float>())), b(set1(p.s[1].to<float>())), c(set1(p.s[2].to<float>())) {}
 };
 
-template <class F, class... X> STRATA_INLINE VF vec_call(const F& f, const VecConstants& c, X... x) {
-  if constexpr (std::is_invocable_v<F, X..., const VecConstants&>) return f(x..., c);
-  else return f(x...);
+template <class F, class... X>
+STRATA_INLINE VF vec_call(const F& f, const VecConstants& c, X... x) {
+  if constexpr (std::is_invocable_v<F, X..., const VecConstants&>)
+    return f(x..., c);
+  else
+    return f(x...);
 }
-template <class F, int N, class T> STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const T* const* in) {
-  if constexpr (N == 1) return vec_call(f, c, load(in[0]));
-  else if constexpr (N == 2) return vec_call(f, c, load(in[0]), load(in[1]));
-  else return vec_call(f, c, load(in[0]), load(in[1]), load(in[2]));
+template <class F, int N, class T>
+STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const T* const* in) {
+  if constexpr (N == 1)
+    return vec_call(f, c, load(in[0]));
+  else if constexpr (N == 2)
+    return vec_call(f, c, load(in[0]), load(in[1]));
+  else
+    return vec_call(f, c, load(in[0]), load(in[1]), load(in[2]));
 }
 // The first k lanes; the others read 1, for which no function is slow.
-template <class F, int N, class T> STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const T* const* in, int64_t k) {
-  if constexpr (N == 1) return vec_call(f, c, load_n(in[0], k, 1.f));
-  else if constexpr (N == 2) return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f));
-  else return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f), load_n(in[2], k, 1.f));
+template <class F, int N, class T>
+STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const T* const* in, int64_t k) {
+  if constexpr (N == 1)
+    return vec_call(f, c, load_n(in[0], k, 1.f));
+  else if constexpr (N == 2)
+    return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f));
+  else
+    return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f), load_n(in[2], k, 1.f));
 }
 
-template <class F, int N, class T> static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
+template <class F, int N, class T>
+static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
   const F f{};
   const VecConstants c(params);
   const T* in[3];
@@ -281,13 +307,15 @@ template <class F, int N, class T> static void vec_map(void* out, const void* co
   if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, n - i), n - i);
 }
 
-template <class T> static void vec_widen(float* y, const void* x, int64_t n) {
+template <class T>
+static void vec_widen(float* y, const void* x, int64_t n) {
   const T* p = static_cast<const T*>(x);
   int64_t i = 0;
   for (; i + kW <= n; i += kW) store(y + i, load(p + i));
   for (; i < n; ++i) y[i] = static_cast<float>(p[i]);
 }
-template <class T> static void vec_narrow(void* y, const float* x, int64_t n) {
+template <class T>
+static void vec_narrow(void* y, const float* x, int64_t n) {
   T* p = static_cast<T*>(y);
   int64_t i = 0;
   for (; i + kW <= n; i += kW) store(p + i, load(x + i));
@@ -300,10 +328,17 @@ struct VecTable {
   DenseMap map[static_cast<size_t>(Map::count)] = {};
   DenseMap bf16[static_cast<size_t>(Map::count)] = {};
   Converters convert;
-  template <int N, class F> void row(Map m, F) { map[static_cast<size_t>(m)] = vec_map<F, N, float>; }
+  template <int N, class F>
+  void row(Map m, F) {
+    map[static_cast<size_t>(m)] = vec_map<F, N, float>;
+  }
   // For what networks spend their time on, also without the way through f32 buffers.
-  template <int N, class F> void hot(Map m, F f) { hot<N>(m, f, f); }
-  template <int N, class F, class G> void hot(Map m, F f, G) {
+  template <int N, class F>
+  void hot(Map m, F f) {
+    hot<N>(m, f, f);
+  }
+  template <int N, class F, class G>
+  void hot(Map m, F f, G) {
     row<N>(m, f);
     bf16[static_cast<size_t>(m)] = vec_map<G, N, BFloat16>;
   }
@@ -317,7 +352,8 @@ static void vec_unary_rows(VecTable& t) {
   t.row<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
   t.row<1>(Map::sqrt, [](VF x) { return square_root(x); });
   t.row<1>(Map::rsqrt, [](VF x) { return 1.f / square_root(x); });
-  t.hot<1>(Map::exp, [](VF x) { return exp(x); }, [](VF x) { return brief::exp_of(x > 100.f ? set1(100.f) : x); });
+  t.hot<1>(
+      Map::exp, [](VF x) { return exp(x); }, [](VF x) { return brief::exp_of(x > 100.f ? set1(100.f) : x); });
   t.row<1>(Map::exp2, [](VF x) { return x > 128.f ? set1(std::numeric_limits<float>::infinity()) : exp2(x); });
   t.row<1>(Map::expm1, [](VF x) { return x > 80.f ? exp(x) : expm1_below(x); });
   t.row<1>(Map::log, [](VF x) { return log_of(x); });
@@ -334,7 +370,8 @@ static void vec_unary_rows(VecTable& t) {
   t.row<1>(Map::log1p, [](VF x) { return log1p_of(x); });
   t.row<1>(Map::sin, [](VF x) { return sine<0>(x); });
   t.row<1>(Map::cos, [](VF x) { return sine<1>(x); });
-  t.hot<1>(Map::tanh, [](VF x) { return tanh_of(x); }, [](VF x) { return brief::tanh_of(x); });
+  t.hot<1>(
+      Map::tanh, [](VF x) { return tanh_of(x); }, [](VF x) { return brief::tanh_of(x); });
   t.row<1>(Map::erf, [](VF x) { return erf_of(x); });
   t.row<1>(Map::erfc, [](VF x) { return erfc_of(x); });
   t.row<1>(Map::trunc, [](VF x) { return truncated(x); });
@@ -356,7 +393,8 @@ static void vec_unary_rows(VecTable& t) {
     const VF low = x < c.a ? c.a : x;
     return low > c.b ? c.b : low;
   });
-  t.hot<1>(Map::sigmoid, [](VF x) { return 1.f / (1.f + exp(-x)); }, [](VF x) { return brief::sigmoid_of(x); });
+  t.hot<1>(
+      Map::sigmoid, [](VF x) { return 1.f / (1.f + exp(-x)); }, [](VF x) { return brief::sigmoid_of(x); });
   t.row<1>(Map::logsigmoid, [](VF x) { return -softplus_of(-x); });
   t.row<1>(Map::softplus, [](VF x, C c) {
     const VF v = x * c.a;
@@ -371,9 +409,12 @@ static void vec_unary_rows(VecTable& t) {
     const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f);
     return x * (u / (u + 2.f));
   });
-  t.hot<1>(Map::gelu, [](VF x) { return x * normal(x).cdf; }, [](VF x) { return x * brief::normal(x).cdf; });
-  t.hot<1>(Map::gelu_tanh, [](VF x) { return x * tanh_gelu_gate(x); }, [](VF x) { return x * brief::tanh_gelu_gate(x); });
-  t.hot<1>(Map::silu, [](VF x) { return x / (1.f + exp(-x)); }, [](VF x) { return x * brief::sigmoid_of(x); });
+  t.hot<1>(
+      Map::gelu, [](VF x) { return x * normal(x).cdf; }, [](VF x) { return x * brief::normal(x).cdf; });
+  t.hot<1>(
+      Map::gelu_tanh, [](VF x) { return x * tanh_gelu_gate(x); }, [](VF x) { return x * brief::tanh_gelu_gate(x); });
+  t.hot<1>(
+      Map::silu, [](VF x) { return x / (1.f + exp(-x)); }, [](VF x) { return x * brief::sigmoid_of(x); });
 }
 
 static void vec_binary_rows(VecTable& t) {
@@ -390,7 +431,8 @@ static void vec_binary_rows(VecTable& t) {
   t.row<2>(Map::leaky_relu_backward, [](VF g, VF x, C c) { return x > 0.f ? g : g * c.a; });
   t.row<2>(Map::hardtanh_backward, [](VF g, VF x, C c) { return x > c.a ? (x < c.b ? g : VF{}) : VF{}; });
   t.row<2>(Map::clamp_backward, [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? g : VF{}) : VF{}; });
-  t.row<2>(Map::elu_backward, [](VF g, VF x, C c) { return x > 0.f ? g * c.b : g * (c.a * c.b * exp(x > 0.f ? VF{} : x)); });
+  t.row<2>(Map::elu_backward,
+           [](VF g, VF x, C c) { return x > 0.f ? g * c.b : g * (c.a * c.b * exp(x > 0.f ? VF{} : x)); });
   t.row<2>(Map::softplus_backward, [](VF g, VF x, C c) {
     const VF v = x * c.a;
     return v > c.b ? g : g / (1.f + exp(-v));
@@ -399,12 +441,15 @@ static void vec_binary_rows(VecTable& t) {
     const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f), t = u / (u + 2.f);
     return g * fma(x * (w / (1.f + w)), 1.f - t * t, t);
   });
-  t.hot<2>(Map::gelu_backward, [](VF g, VF x) { return g * gelu_slope(x, normal(x)); },
-           [](VF g, VF x) { return g * gelu_slope(x, brief::normal(x)); });
-  t.hot<2>(Map::gelu_tanh_backward, [](VF g, VF x) { return g * tanh_gelu_slope(x, tanh_gelu_gate(x)); },
-           [](VF g, VF x) { return g * tanh_gelu_slope(x, brief::tanh_gelu_gate(x)); });
-  t.hot<2>(Map::silu_backward, [](VF g, VF x) { return g * silu_slope(x, 1.f / (1.f + exp(-x))); },
-           [](VF g, VF x) { return g * silu_slope(x, brief::sigmoid_of(x)); });
+  t.hot<2>(
+      Map::gelu_backward, [](VF g, VF x) { return g * gelu_slope(x, normal(x)); },
+      [](VF g, VF x) { return g * gelu_slope(x, brief::normal(x)); });
+  t.hot<2>(
+      Map::gelu_tanh_backward, [](VF g, VF x) { return g * tanh_gelu_slope(x, tanh_gelu_gate(x)); },
+      [](VF g, VF x) { return g * tanh_gelu_slope(x, brief::tanh_gelu_gate(x)); });
+  t.hot<2>(
+      Map::silu_backward, [](VF g, VF x) { return g * silu_slope(x, 1.f / (1.f + exp(-x))); },
+      [](VF g, VF x) { return g * silu_slope(x, brief::sigmoid_of(x)); });
   t.row<3>(Map::addcmul, [](VF x, VF a, VF b, C c) { return fma(c.a * a, b, x); });
   t.row<3>(Map::addcdiv, [](VF x, VF a, VF b, C c) { return fma(c.a, a / b, x); });
   t.row<3>(Map::lerp, [](VF a, VF b, VF w) {
@@ -428,6 +473,8 @@ static DenseMap vec_map_of(Map m, DType t) {
   const VecTable& table = vec_table();
   return (t == DType::bf16 ? table.bf16 : table.map)[static_cast<size_t>(m)];
 }
-static const Converters& vec_converters() { return vec_table().convert; }
+static const Converters& vec_converters() {
+  return vec_table().convert;
+}
 
 }  // namespace strata::STRATA_VEC_NS

@@ -1,9 +1,9 @@
 // Records of maxima and minima, their positions, and of scans.
 
 #include "strata/core/dispatch.h"
+#include "strata/core/loops.h"
 #include "strata/core/op.h"
 #include "strata/core/parallel.h"
-#include "strata/core/loops.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -22,7 +22,9 @@ using ArgOp = Op<Tensor(const Tensor&, std::optional<int64_t>, bool)>;
 using ScanOp = Op<Tensor(const Tensor&, int64_t, bool)>;
 using ScanPairOp = Op<Pair(const Tensor&, int64_t)>;
 
-Cost read_cost(const Tensor& x) { return {static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; }
+Cost read_cost(const Tensor& x) {
+  return {static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+}
 
 uint32_t one_dim(const Tensor& x, int64_t dim, std::string_view op) {
   dim = wrap_dim(dim, x.dim(), op);
@@ -39,41 +41,47 @@ ExtremeOp::Record extreme(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
       .doc = doc,
-      .infer = [](const Tensor& x, const Dims& dims, bool keepdim) {
-        const uint32_t mask = dim_mask(dims, x.dim(), Largest ? "amax" : "amin");
-        check_some(x, mask, Largest ? "amax" : "amin");
-        return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
-      },
-      .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-        reduce(Largest ? Reduction::max : Reduction::min, y, x, dim_mask(dims, x.dim(), "amax"));
-      }},
+      .infer =
+          [](const Tensor& x, const Dims& dims, bool keepdim) {
+            const uint32_t mask = dim_mask(dims, x.dim(), Largest ? "amax" : "amin");
+            check_some(x, mask, Largest ? "amax" : "amin");
+            return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
+          },
+      .kernels = {.cpu =
+                      [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
+                        reduce(Largest ? Reduction::max : Reduction::min, y, x, dim_mask(dims, x.dim(), "amax"));
+                      }},
       .saves = "x result",
-      .backward = [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
-        const Shape kept = reduced_shape(x.shape(), dim_mask(dims, x.dim(), "amax"), true);
-        const Tensor hit = eq(x, view(b.y(), kept)).to(x.dtype());
-        b.set(0, view(b.gy(), kept) / sum(hit, dims, true) * hit);
-      },
+      .backward =
+          [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
+            const Shape kept = reduced_shape(x.shape(), dim_mask(dims, x.dim(), "amax"), true);
+            const Tensor hit = eq(x, view(b.y(), kept)).to(x.dtype());
+            b.set(0, view(b.gy(), kept) / sum(hit, dims, true) * hit);
+          },
       .dtypes = kAllTypes,
       .cost = [](const Tensor& x, const Dims&, bool) { return read_cost(x); },
-      .samples = [](Samples& s) {
-        s.add(s.distinct({3, 5}));
-        s.add(s.distinct({3, 5}), Dims{0});
-        s.add(s.distinct({3, 5, 2}), Dims{0, 2}, true);
-        s.add(s.distinct({3, 37}), Dims{-1});
-        s.add(s.distinct({}));
-        s.add(s.tensor({0, 3}), Dims{1});
-        s.invalid<ShapeError>("no elements", s.tensor({0, 3}), Dims{0});
-        s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
-        if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
-      },
+      .samples =
+          [](Samples& s) {
+            s.add(s.distinct({3, 5}));
+            s.add(s.distinct({3, 5}), Dims{0});
+            s.add(s.distinct({3, 5, 2}), Dims{0, 2}, true);
+            s.add(s.distinct({3, 37}), Dims{-1});
+            s.add(s.distinct({}));
+            s.add(s.tensor({0, 3}), Dims{1});
+            s.invalid<ShapeError>("no elements", s.tensor({0, 3}), Dims{0});
+            s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
+            if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
+          },
   };
 }
-const ExtremeOp amax_op{extreme<true>("amax(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
-                                      "Largest element over dims, or of all; NaN wins. Equal elements share the gradient. "
-                                      "ShapeError for no elements.")};
-const ExtremeOp amin_op{extreme<false>("amin(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
-                                       "Smallest element over dims, or of all; NaN wins. Equal elements share the gradient. "
-                                       "ShapeError for no elements.")};
+const ExtremeOp amax_op{
+    extreme<true>("amax(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+                  "Largest element over dims, or of all; NaN wins. Equal elements share the gradient. "
+                  "ShapeError for no elements.")};
+const ExtremeOp amin_op{
+    extreme<false>("amin(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+                   "Smallest element over dims, or of all; NaN wins. Equal elements share the gradient. "
+                   "ShapeError for no elements.")};
 
 // ---- picking along a dimension ----
 
@@ -83,10 +91,11 @@ void check_along(const Shape& wide, const Tensor& indices, const Tensor& values,
   dim = wrap_dim(dim, wide.size(), op);
   bool fits = indices.dim() == wide.size();
   for (int i = 0; fits && i < wide.size(); ++i) fits = i == dim || indices.shape()[i] == wide[i];
-  check<ShapeError>(fits, op, "indices ", indices, " do not fit a tensor of shape ", wide, " along dim ", dim, "; values are ", values);
+  check<ShapeError>(fits, op, "indices ", indices, " do not fit a tensor of shape ", wide, " along dim ", dim,
+                    "; values are ", values);
 }
-// Calls f(position in the long tensor, position in the short one) for every element of the short tensor [outer, m, inner], whose
-// indices count along the middle dimension n of the long one.
+// Calls f(position in the long tensor, position in the short one) for every element of the short tensor [outer, m,
+// inner], whose indices count along the middle dimension n of the long one.
 template <class F>
 void along(const Tensor& indices, const Tensor& wide, int64_t dim, F f) {
   const Tensor index = contiguous(indices);
@@ -95,7 +104,8 @@ void along(const Tensor& indices, const Tensor& wide, int64_t dim, F f) {
   for (int64_t i = dim + 1; i < wide.dim(); ++i) inner *= wide.shape()[i];
   const int64_t n = wide.dim() == 0 ? 1 : wide.shape()[dim], m = indices.dim() == 0 ? 1 : indices.shape()[dim];
   for (int64_t i = 0; i < indices.numel(); ++i) {
-    check<IndexError>(at[i] >= 0 && at[i] < n, "pick_along", "index ", at[i], " is out of range for dimension ", dim, " of ", wide);
+    check<IndexError>(at[i] >= 0 && at[i] < n, "pick_along", "index ", at[i], " is out of range for dimension ", dim,
+                      " of ", wide);
     f((i / inner / m * n + at[i]) * inner + i % inner, i);
   }
 }
@@ -105,63 +115,75 @@ extern const AlongOp put_along_op;
 
 const AlongOp pick_along_op{{
     .schema = "pick_along(Tensor x, Tensor indices, int[] shape, int dim) -> Tensor",
-    .doc = "The elements of x (of the given shape) at `indices` along dim: what max and cummax select. indices has x's rank.",
-    .infer = [](const Tensor& x, const Tensor& indices, const Shape& shape, int64_t dim) {
-      check<ShapeError>(x.shape() == shape, "pick_along", "x is ", x, ", not of shape ", shape);
-      check_along(shape, indices, x, dim, "pick_along");
-      return like(x).with_shape(indices.shape());
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& indices, const Shape&, int64_t dim) {
-      const Tensor from = contiguous(x);
-      dispatch_bytes(x.dtype(), [&]<class T>() {
-        const T* p = static_cast<const T*>(from.raw_data());
-        T* o = static_cast<T*>(y.raw_data());
-        along(indices, x, wrap_dim(dim, x.dim(), "pick_along"), [&](int64_t wide, int64_t i) { o[i] = p[wide]; });
-      });
-    }},
+    .doc = "The elements of x (of the given shape) at `indices` along dim: what max and cummax select. indices has x's "
+           "rank.",
+    .infer =
+        [](const Tensor& x, const Tensor& indices, const Shape& shape, int64_t dim) {
+          check<ShapeError>(x.shape() == shape, "pick_along", "x is ", x, ", not of shape ", shape);
+          check_along(shape, indices, x, dim, "pick_along");
+          return like(x).with_shape(indices.shape());
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Tensor& indices, const Shape&, int64_t dim) {
+                      const Tensor from = contiguous(x);
+                      dispatch_bytes(x.dtype(), [&]<class T>() {
+                        const T* p = static_cast<const T*>(from.raw_data());
+                        T* o = static_cast<T*>(y.raw_data());
+                        along(indices, x, wrap_dim(dim, x.dim(), "pick_along"),
+                              [&](int64_t wide, int64_t i) { o[i] = p[wide]; });
+                      });
+                    }},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor&, const Tensor& indices, const Shape& shape, int64_t dim) {
-      b.set(0, put_along_op(b.gy(), indices, shape, dim));
-    },
-    .cost = [](const Tensor&, const Tensor& i, const Shape&, int64_t) { return Cost{0, static_cast<double>(2 * i.nbytes())}; },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}), s.integers({3, 2}, 0, 5), Shape{3, 5}, 1);
-      s.add(s.tensor({3, 5}), s.integers({1, 5}, 0, 3), Shape{3, 5}, 0);
-      s.invalid<ShapeError>("do not fit", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
-      s.invalid<IndexError>("out of range", s.tensor({3, 5}), s.integers({3, 1}, 5, 6), Shape{3, 5}, 1);
-    },
+    .backward = [](Backward& b, const Tensor&, const Tensor& indices, const Shape& shape,
+                   int64_t dim) { b.set(0, put_along_op(b.gy(), indices, shape, dim)); },
+    .cost =
+        [](const Tensor&, const Tensor& i, const Shape&, int64_t) {
+          return Cost{0, static_cast<double>(2 * i.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.integers({3, 2}, 0, 5), Shape{3, 5}, 1);
+          s.add(s.tensor({3, 5}), s.integers({1, 5}, 0, 3), Shape{3, 5}, 0);
+          s.invalid<ShapeError>("do not fit", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
+          s.invalid<IndexError>("out of range", s.tensor({3, 5}), s.integers({3, 1}, 5, 6), Shape{3, 5}, 1);
+        },
 }};
 
 const AlongOp put_along_op{{
     .schema = "put_along(Tensor g, Tensor indices, int[] shape, int dim) -> Tensor",
     .doc = "g added into zeros of the given shape at `indices` along dim: the gradient of pick_along.",
-    .infer = [](const Tensor& g, const Tensor& indices, const Shape& shape, int64_t dim) {
-      check<ShapeError>(g.shape() == indices.shape(), "put_along", "g is ", g, ", but indices are ", indices);
-      check_along(shape, indices, g, dim, "put_along");
-      return like(g).with_shape(shape);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& g, const Tensor& indices, const Shape&, int64_t dim) {
-      y.zero_();
-      const Tensor from = contiguous(g);
-      dispatch_floats(g.dtype(), "put_along", [&]<class T>() {
-        using A = compute_t<T>;
-        const T* p = from.data<T>();
-        T* o = y.data<T>();
-        along(indices, y, wrap_dim(dim, y.dim(), "put_along"),
-              [&](int64_t wide, int64_t i) { o[wide] = static_cast<T>(static_cast<A>(o[wide]) + static_cast<A>(p[i])); });
-      });
-    }},
+    .infer =
+        [](const Tensor& g, const Tensor& indices, const Shape& shape, int64_t dim) {
+          check<ShapeError>(g.shape() == indices.shape(), "put_along", "g is ", g, ", but indices are ", indices);
+          check_along(shape, indices, g, dim, "put_along");
+          return like(g).with_shape(shape);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& g, const Tensor& indices, const Shape&, int64_t dim) {
+                      y.zero_();
+                      const Tensor from = contiguous(g);
+                      dispatch_floats(g.dtype(), "put_along", [&]<class T>() {
+                        using A = compute_t<T>;
+                        const T* p = from.data<T>();
+                        T* o = y.data<T>();
+                        along(indices, y, wrap_dim(dim, y.dim(), "put_along"), [&](int64_t wide, int64_t i) {
+                          o[wide] = static_cast<T>(static_cast<A>(o[wide]) + static_cast<A>(p[i]));
+                        });
+                      });
+                    }},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor&, const Tensor& indices, const Shape& shape, int64_t dim) {
-      b.set(0, pick_along_op(b.gy(), indices, shape, dim));
-    },
-    .cost = [](const Tensor& g, const Tensor&, const Shape& shape, int64_t) {
-      return Cost{static_cast<double>(g.numel()), static_cast<double>(g.nbytes() + shape.product() * size_of(g.dtype()))};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 1}), s.integers({3, 1}, 0, 5), Shape{3, 5}, 1);
-      s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
-    },
+    .backward = [](Backward& b, const Tensor&, const Tensor& indices, const Shape& shape,
+                   int64_t dim) { b.set(0, pick_along_op(b.gy(), indices, shape, dim)); },
+    .cost =
+        [](const Tensor& g, const Tensor&, const Shape& shape, int64_t) {
+          return Cost{static_cast<double>(g.numel()),
+                      static_cast<double>(g.nbytes() + shape.product() * size_of(g.dtype()))};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 1}), s.integers({3, 1}, 0, 5), Shape{3, 5}, 1);
+          s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
+        },
 }};
 
 // ---- max, min with positions ----
@@ -171,69 +193,76 @@ PairOp::Record extreme_at(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
       .doc = doc,
-      .infer = [](const Tensor& x, int64_t dim, bool keepdim) {
-        const uint32_t mask = one_dim(x, dim, Largest ? "max" : "min");
-        check_some(x, mask, Largest ? "max" : "min");
-        const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
-        return std::array<TensorMeta, 2>{m, m.with_dtype(DType::i64)};
-      },
-      .kernels = {.cpu = [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool) {
-        reduce_index(Largest, values, indices, x, one_dim(x, dim, "max"));
-      }},
+      .infer =
+          [](const Tensor& x, int64_t dim, bool keepdim) {
+            const uint32_t mask = one_dim(x, dim, Largest ? "max" : "min");
+            check_some(x, mask, Largest ? "max" : "min");
+            const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
+            return std::array<TensorMeta, 2>{m, m.with_dtype(DType::i64)};
+          },
+      .kernels = {.cpu = [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim,
+                            bool) { reduce_index(Largest, values, indices, x, one_dim(x, dim, "max")); }},
       .saves = "indices",
-      .backward = [](Backward& b, const Tensor& x, int64_t dim, bool) {
-        const Shape kept = reduced_shape(x.shape(), one_dim(x, dim, "max"), true);
-        if (b.has_gy(0)) b.set(0, put_along_op(view(b.gy(0), kept), view(b.y(1), kept), x.shape(), dim));
-      },
+      .backward =
+          [](Backward& b, const Tensor& x, int64_t dim, bool) {
+            const Shape kept = reduced_shape(x.shape(), one_dim(x, dim, "max"), true);
+            if (b.has_gy(0)) b.set(0, put_along_op(view(b.gy(0), kept), view(b.y(1), kept), x.shape(), dim));
+          },
       .dtypes = kAllTypes,
       .cost = [](const Tensor& x, int64_t, bool) { return read_cost(x); },
-      .samples = [](Samples& s) {
-        s.add(s.distinct({3, 5}), 0);
-        s.add(s.distinct({3, 5, 2}), 1, true);
-        s.add(s.distinct({3, 37}), -1);
-        s.add(s.distinct({}), 0);
-        s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
-        s.invalid<IndexError>("out of range", s.tensor({3}), 1);
-      },
+      .samples =
+          [](Samples& s) {
+            s.add(s.distinct({3, 5}), 0);
+            s.add(s.distinct({3, 5, 2}), 1, true);
+            s.add(s.distinct({3, 37}), -1);
+            s.add(s.distinct({}), 0);
+            s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
+            s.invalid<IndexError>("out of range", s.tensor({3}), 1);
+          },
   };
 }
-const PairOp max_op{extreme_at<true>("max_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
-                                     "Largest elements along dim and where each first occurs (i64); max(x, dim). NaN wins. The "
-                                     "gradient goes to that element. ShapeError for no elements.")};
-const PairOp min_op{extreme_at<false>("min_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
-                                      "Smallest elements along dim and where each first occurs (i64); min(x, dim). NaN wins. The "
-                                      "gradient goes to that element. ShapeError for no elements.")};
+const PairOp max_op{
+    extreme_at<true>("max_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
+                     "Largest elements along dim and where each first occurs (i64); max(x, dim). NaN wins. The "
+                     "gradient goes to that element. ShapeError for no elements.")};
+const PairOp min_op{
+    extreme_at<false>("min_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
+                      "Smallest elements along dim and where each first occurs (i64); min(x, dim). NaN wins. The "
+                      "gradient goes to that element. ShapeError for no elements.")};
 
 template <bool Largest>
 ArgOp::Record position(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
       .doc = doc,
-      .infer = [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
-        const uint32_t mask = dim ? one_dim(x, *dim, Largest ? "argmax" : "argmin") : ~0u;
-        check_some(x, mask, Largest ? "argmax" : "argmin");
-        return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim)).with_dtype(DType::i64);
-      },
-      .kernels = {.cpu = [](Tensor& y, const Tensor& x, std::optional<int64_t> dim, bool) {
-        reduce_index(Largest, {}, y, x, dim ? one_dim(x, *dim, "argmax") : ~0u);
-      }},
+      .infer =
+          [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+            const uint32_t mask = dim ? one_dim(x, *dim, Largest ? "argmax" : "argmin") : ~0u;
+            check_some(x, mask, Largest ? "argmax" : "argmin");
+            return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim)).with_dtype(DType::i64);
+          },
+      .kernels = {.cpu = [](Tensor& y, const Tensor& x, std::optional<int64_t> dim,
+                            bool) { reduce_index(Largest, {}, y, x, dim ? one_dim(x, *dim, "argmax") : ~0u); }},
       .dtypes = kAllTypes,
       .cost = [](const Tensor& x, std::optional<int64_t>, bool) { return read_cost(x); },
-      .samples = [](Samples& s) {
-        s.add(s.distinct({3, 5})).not_differentiable();
-        s.add(s.distinct({3, 5}), 0).not_differentiable();
-        s.add(s.distinct({3, 37}), -1, true).not_differentiable();
-        s.add(s.integers({40}, 0, 2, s.dtype())).named("ties: the first wins").not_differentiable();
-        s.invalid<ShapeError>("no elements", s.tensor({0}));
-      },
+      .samples =
+          [](Samples& s) {
+            s.add(s.distinct({3, 5})).not_differentiable();
+            s.add(s.distinct({3, 5}), 0).not_differentiable();
+            s.add(s.distinct({3, 37}), -1, true).not_differentiable();
+            s.add(s.integers({40}, 0, 2, s.dtype())).named("ties: the first wins").not_differentiable();
+            s.invalid<ShapeError>("no elements", s.tensor({0}));
+          },
   };
 }
-const ArgOp argmax_op{position<true>("argmax(Tensor x, int? dim=None, bool keepdim=false) -> Tensor",
-                                     "Position (i64) of the first largest element along dim, or in row-major order of all; NaN wins. "
-                                     "ShapeError for no elements.")};
-const ArgOp argmin_op{position<false>("argmin(Tensor x, int? dim=None, bool keepdim=false) -> Tensor",
-                                      "Position (i64) of the first smallest element along dim, or in row-major order of all; NaN "
-                                      "wins. ShapeError for no elements.")};
+const ArgOp argmax_op{
+    position<true>("argmax(Tensor x, int? dim=None, bool keepdim=false) -> Tensor",
+                   "Position (i64) of the first largest element along dim, or in row-major order of all; NaN wins. "
+                   "ShapeError for no elements.")};
+const ArgOp argmin_op{
+    position<false>("argmin(Tensor x, int? dim=None, bool keepdim=false) -> Tensor",
+                    "Position (i64) of the first smallest element along dim, or in row-major order of all; NaN "
+                    "wins. ShapeError for no elements.")};
 
 // ---- scans ----
 
@@ -256,17 +285,21 @@ const ScanOp cumsum_op{{
     .doc = "Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64.",
     .example = "assert(cumsum(ones({3}), 0).to_vector<float>() == std::vector<float>({1, 2, 3}));",
     .infer = [](const Tensor& x, int64_t dim, bool) { return infer_scan(x, dim, "cumsum"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, int64_t dim, bool reverse) {
-      scan(Reduction::sum, y, {}, x, wrap_dim(dim, x.dim(), "cumsum"), reverse);
-    }},
-    .backward = [](Backward& b, const Tensor&, int64_t dim, bool reverse) { b.set(0, cumsum_op(b.gy(), dim, !reverse)); },
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, int64_t dim,
+                          bool reverse) { scan(Reduction::sum, y, {}, x, wrap_dim(dim, x.dim(), "cumsum"), reverse); }},
+    .backward = [](Backward& b, const Tensor&, int64_t dim,
+                   bool reverse) { b.set(0, cumsum_op(b.gy(), dim, !reverse)); },
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t, bool) { return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())}; },
-    .samples = [](Samples& s) {
-      samples_scan(s);
-      s.add(s.tensor({3, 5}), 1, true);
-    },
+    .cost =
+        [](const Tensor& x, int64_t, bool) {
+          return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          samples_scan(s);
+          s.add(s.tensor({3, 5}), 1, true);
+        },
 }};
 
 // Every element times the one 1, 2, 4, ... places before it: log2(n) rounds, with gradients that are right also at 0.
@@ -286,13 +319,15 @@ const CumprodOp cumprod_op{{
     .schema = "cumprod(Tensor x, int dim) -> Tensor",
     .doc = "Products of the elements up to each along dim. Integers and bool in i64.",
     .infer = [](const Tensor& x, int64_t dim) { return infer_scan(x, dim, "cumprod"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, int64_t dim) {
-      scan(Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod"));
-    }},
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x,
+                          int64_t dim) { scan(Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod")); }},
     .composed = product_of_shifts,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t) { return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, int64_t) {
+          return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
     .samples = samples_scan,
 }};
 
@@ -301,52 +336,98 @@ ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
       .doc = doc,
-      .infer = [](const Tensor& x, int64_t dim) {
-        wrap_dim(dim, x.dim(), Largest ? "cummax" : "cummin");
-        return std::array<TensorMeta, 2>{like(x), like(x).with_dtype(DType::i64)};
-      },
-      .kernels = {.cpu = [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim) {
-        scan(Largest ? Reduction::max : Reduction::min, values, indices, x, wrap_dim(dim, x.dim(), "cummax"));
-      }},
+      .infer =
+          [](const Tensor& x, int64_t dim) {
+            wrap_dim(dim, x.dim(), Largest ? "cummax" : "cummin");
+            return std::array<TensorMeta, 2>{like(x), like(x).with_dtype(DType::i64)};
+          },
+      .kernels = {.cpu =
+                      [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim) {
+                        scan(Largest ? Reduction::max : Reduction::min, values, indices, x,
+                             wrap_dim(dim, x.dim(), "cummax"));
+                      }},
       .saves = "indices",
-      .backward = [](Backward& b, const Tensor& x, int64_t dim) {
-        if (b.has_gy(0)) b.set(0, put_along_op(b.gy(0), b.y(1), x.shape(), dim));
-      },
+      .backward =
+          [](Backward& b, const Tensor& x, int64_t dim) {
+            if (b.has_gy(0)) b.set(0, put_along_op(b.gy(0), b.y(1), x.shape(), dim));
+          },
       .dtypes = kAllTypes,
-      .cost = [](const Tensor& x, int64_t) { return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())}; },
-      .samples = [](Samples& s) {
-        s.add(s.distinct({3, 5}), 0);
-        s.add(s.distinct({2, 7, 3}), -2);
-        s.invalid<IndexError>("out of range", s.tensor({3}), 1);
-      },
+      .cost =
+          [](const Tensor& x, int64_t) {
+            return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+          },
+      .samples =
+          [](Samples& s) {
+            s.add(s.distinct({3, 5}), 0);
+            s.add(s.distinct({2, 7, 3}), -2);
+            s.invalid<IndexError>("out of range", s.tensor({3}), 1);
+          },
   };
 }
-const ScanPairOp cummax_op{running<true>("cummax(Tensor x, int dim) -> (Tensor values, Tensor indices)",
-                                         "Largest element up to each along dim, and where it last occurs (i64); NaN wins.")};
-const ScanPairOp cummin_op{running<false>("cummin(Tensor x, int dim) -> (Tensor values, Tensor indices)",
-                                          "Smallest element up to each along dim, and where it last occurs (i64); NaN wins.")};
+const ScanPairOp cummax_op{
+    running<true>("cummax(Tensor x, int dim) -> (Tensor values, Tensor indices)",
+                  "Largest element up to each along dim, and where it last occurs (i64); NaN wins.")};
+const ScanPairOp cummin_op{
+    running<false>("cummin(Tensor x, int dim) -> (Tensor values, Tensor indices)",
+                   "Smallest element up to each along dim, and where it last occurs (i64); NaN wins.")};
 
-std::pair<Tensor, Tensor> paired(Pair p) { return {std::move(std::get<0>(p)), std::move(std::get<1>(p))}; }
+std::pair<Tensor, Tensor> paired(Pair p) {
+  return {std::move(std::get<0>(p)), std::move(std::get<1>(p))};
+}
 
 }  // namespace
 
-Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return amax_op(x, dims, keepdim); }
-Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return amin_op(x, dims, keepdim); }
-Tensor max(const Tensor& x) { return amax_op(x, Dims(), false); }
-Tensor min(const Tensor& x) { return amin_op(x, Dims(), false); }
-std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) { return paired(max_op(x, dim, keepdim)); }
-std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) { return paired(min_op(x, dim, keepdim)); }
-Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
-Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
-Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return argmax_op(x, dim, keepdim); }
-Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return argmin_op(x, dim, keepdim); }
-Tensor cumsum(const Tensor& x, int64_t dim) { return cumsum_op(x, dim, false); }
-Tensor cumprod(const Tensor& x, int64_t dim) { return cumprod_op(x, dim); }
-std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) { return paired(cummax_op(x, dim)); }
-std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) { return paired(cummin_op(x, dim)); }
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  return amax_op(x, dims, keepdim);
+}
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+  return amin_op(x, dims, keepdim);
+}
+Tensor max(const Tensor& x) {
+  return amax_op(x, Dims(), false);
+}
+Tensor min(const Tensor& x) {
+  return amin_op(x, Dims(), false);
+}
+std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
+  return paired(max_op(x, dim, keepdim));
+}
+std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
+  return paired(min_op(x, dim, keepdim));
+}
+Tensor max(const Tensor& a, const Tensor& b) {
+  return maximum(a, b);
+}
+Tensor min(const Tensor& a, const Tensor& b) {
+  return minimum(a, b);
+}
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return argmax_op(x, dim, keepdim);
+}
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return argmin_op(x, dim, keepdim);
+}
+Tensor cumsum(const Tensor& x, int64_t dim) {
+  return cumsum_op(x, dim, false);
+}
+Tensor cumprod(const Tensor& x, int64_t dim) {
+  return cumprod_op(x, dim);
+}
+std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) {
+  return paired(cummax_op(x, dim));
+}
+std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) {
+  return paired(cummin_op(x, dim));
+}
 
-Tensor Tensor::argmax(int64_t dim, bool keepdim) const { return strata::argmax(*this, dim, keepdim); }
-Tensor Tensor::max() const { return strata::max(*this); }
-Tensor Tensor::min() const { return strata::min(*this); }
+Tensor Tensor::argmax(int64_t dim, bool keepdim) const {
+  return strata::argmax(*this, dim, keepdim);
+}
+Tensor Tensor::max() const {
+  return strata::max(*this);
+}
+Tensor Tensor::min() const {
+  return strata::min(*this);
+}
 
 }  // namespace strata

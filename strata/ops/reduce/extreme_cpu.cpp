@@ -8,6 +8,8 @@
 
 namespace strata {
 
-float (*extreme_of_run(DType t, bool largest))(const void*, int64_t) { return STRATA_VEC_CALL(run_extreme_of)(t, largest); }
+float (*extreme_of_run(DType t, bool largest))(const void*, int64_t) {
+  return STRATA_VEC_CALL(run_extreme_of)(t, largest);
+}
 
 }  // namespace strata

@@ -3,7 +3,8 @@
 namespace strata::STRATA_VEC_NS {
 
 // Four independent chains. The processor's max and min forget NaN, so whether one was met is kept beside them.
-template <class T, bool kLargest> static float run_extreme(const void* run, int64_t n) {
+template <class T, bool kLargest>
+static float run_extreme(const void* run, int64_t n) {
   const T* p = static_cast<const T*>(run);
   constexpr float inf = std::numeric_limits<float>::infinity();
   const auto better = [](VF a, VF b) { return kLargest ? max(a, b) : min(a, b); };

@@ -1,7 +1,7 @@
 #pragma once
-// How reductions run on the CPU. The tensor is seen as [outer, n, inner] with n reduced. Rows (inner 1) are reduced in 16
-// interleaved lanes, columns in tiles; both in chunks of fixed size whose results are combined pairwise, so that rounding
-// errors grow with the logarithm of n and do not depend on the number of threads.
+// How reductions run on the CPU. The tensor is seen as [outer, n, inner] with n reduced. Rows (inner 1) are reduced in
+// 16 interleaved lanes, columns in tiles; both in chunks of fixed size whose results are combined pairwise, so that
+// rounding errors grow with the logarithm of n and do not depend on the number of threads.
 
 #include "strata/core/tensor.h"
 
@@ -9,11 +9,22 @@ namespace strata {
 
 /// What is accumulated over the reduced elements.
 enum class Reduction : uint8_t {
-  sum, mean, prod, max, min,
-  any, all, count,           // of bool
-  squared_deviations,        // sum (x - shift)^2
-  sum_abs, sum_squares, sum_powers, max_abs, min_abs, count_nonzero_float,  // |x|^p
-  sum_exp,                   // sum exp(x - shift)
+  sum,
+  mean,
+  prod,
+  max,
+  min,
+  any,
+  all,
+  count,               // of bool
+  squared_deviations,  // sum (x - shift)^2
+  sum_abs,
+  sum_squares,
+  sum_powers,
+  max_abs,
+  min_abs,
+  count_nonzero_float,  // |x|^p
+  sum_exp,              // sum exp(x - shift)
 };
 
 /// Bit i: dimension i is reduced; all of them for empty dims. Throws IndexError and ValueError naming `op`.
@@ -22,10 +33,10 @@ Shape reduced_shape(const Shape& s, uint32_t mask, bool keepdim);
 /// How many elements go into each result.
 int64_t reduced_count(const Shape& s, uint32_t mask);
 
-/// Reduces x over the masked dimensions into y (row-major). y has the dtype of x (i64 for sums and products of integers; bool for
-/// any and all), but the accumulation type, f32 or f64, for squared_deviations, sum_squares, sum_powers, sum_exp, and for mean
-/// where y says so. `shift` has y's elements, in the accumulation type.
-/// `p` is the exponent of sum_powers.
+/// Reduces x over the masked dimensions into y (row-major). y has the dtype of x (i64 for sums and products of
+/// integers; bool for any and all), but the accumulation type, f32 or f64, for squared_deviations, sum_squares,
+/// sum_powers, sum_exp, and for mean where y says so. `shift` has y's elements, in the accumulation type. `p` is the
+/// exponent of sum_powers.
 void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift = {}, double p = 0);
 /// Positions (i64) and, unless undefined, values of the first largest or smallest elements.
 void reduce_index(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);

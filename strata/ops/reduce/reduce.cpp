@@ -20,7 +20,9 @@ using ReduceOp = Op<Tensor(const Tensor&, const Dims&, bool)>;
 Cost reduce_cost(const Tensor& x, double flops = 1) {
   return {flops * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
 }
-Cost plain_cost(const Tensor& x, const Dims&, bool) { return reduce_cost(x); }
+Cost plain_cost(const Tensor& x, const Dims&, bool) {
+  return reduce_cost(x);
+}
 
 TensorMeta reduced_meta(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op) {
   return like(x).with_shape(reduced_shape(x.shape(), dim_mask(dims, x.dim(), op), keepdim));
@@ -38,7 +40,9 @@ double count_of(const Tensor& x, const Dims& dims) {
   return static_cast<double>(reduced_count(x.shape(), dim_mask(dims, x.dim(), "mean")));
 }
 // A buffer with y's elements in the type that sums accumulate in.
-Tensor accumulator(const Tensor& y) { return empty(like(y).with_dtype(y.dtype() == DType::f64 ? DType::f64 : DType::f32)); }
+Tensor accumulator(const Tensor& y) {
+  return empty(like(y).with_dtype(y.dtype() == DType::f64 ? DType::f64 : DType::f32));
+}
 
 void samples_reduce(Samples& s) {
   s.add(s.tensor({3, 5}));
@@ -66,16 +70,18 @@ void samples_sum(Samples& s) {
 
 const ReduceOp sum_op{{
     .schema = "sum(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
-    .doc = "Sum over dims, or over everything. Integers and bool sum in i64; bf16 and f16 accumulate in f32. 0 for no elements.",
+    .doc = "Sum over dims, or over everything. Integers and bool sum in i64; bf16 and f16 accumulate in f32. 0 for no "
+           "elements.",
     .example = "assert(sum(ones({2, 3}), {1}).to_vector<float>() == std::vector<float>({3, 3}));",
-    .infer = [](const Tensor& x, const Dims& dims, bool keepdim) {
-      const TensorMeta m = reduced_meta(x, dims, keepdim, "sum");
-      return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum"));
-    }},
-    .backward = [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) { b.set(0, spread(b.gy(), x, dims, keepdim)); },
+    .infer =
+        [](const Tensor& x, const Dims& dims, bool keepdim) {
+          const TensorMeta m = reduced_meta(x, dims, keepdim, "sum");
+          return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
+        },
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+                          bool) { reduce(Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum")); }},
+    .backward = [](Backward& b, const Tensor& x, const Dims& dims,
+                   bool keepdim) { b.set(0, spread(b.gy(), x, dims, keepdim)); },
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
     .cost = plain_cost,
@@ -86,18 +92,17 @@ const ReduceOp mean_op{{
     .schema = "mean(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Mean over dims, or over everything; NaN for no elements. DTypeError for integers.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return floating_meta(x, dims, keepdim, "mean"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean"));
-    }},
-    .backward = [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
-      b.set(0, spread(b.gy() / count_of(x, dims), x, dims, keepdim));
-    },
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+                          bool) { reduce(Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean")); }},
+    .backward = [](Backward& b, const Tensor& x, const Dims& dims,
+                   bool keepdim) { b.set(0, spread(b.gy() / count_of(x, dims), x, dims, keepdim)); },
     .cost = plain_cost,
-    .samples = [](Samples& s) {
-      samples_reduce(s);
-      s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
-      bench_reduce(s);
-    },
+    .samples =
+        [](Samples& s) {
+          samples_reduce(s);
+          s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
+          bench_reduce(s);
+        },
 }};
 
 // ---- prod ----
@@ -133,32 +138,37 @@ Tensor product_of_halves(const Tensor& x, const Dims& dims, bool keepdim) {
 const ReduceOp prod_op{{
     .schema = "prod(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Product over dims, or over everything. Integers and bool multiply in i64. 1 for no elements.",
-    .infer = [](const Tensor& x, const Dims& dims, bool keepdim) {
-      const TensorMeta m = reduced_meta(x, dims, keepdim, "prod");
-      return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod"));
-    }},
+    .infer =
+        [](const Tensor& x, const Dims& dims, bool keepdim) {
+          const TensorMeta m = reduced_meta(x, dims, keepdim, "prod");
+          return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
+        },
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+                          bool) { reduce(Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod")); }},
     .composed = product_of_halves,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
     .cost = plain_cost,
-    .samples = [](Samples& s) {
-      samples_reduce(s);
-      s.add(s.tensor({0}));
-      const Tensor x = s.tensor({2, 3});
-      x.select(1, 1).fill_(0);
-      s.add(x, Dims{1}).named("one zero");
-    },
+    .samples =
+        [](Samples& s) {
+          samples_reduce(s);
+          s.add(s.tensor({0}));
+          const Tensor x = s.tensor({2, 3});
+          x.select(1, 1).fill_(0);
+          s.add(x, Dims{1}).named("one zero");
+        },
 }};
 
 // ---- variance ----
 
 using VarOp = Op<Tensor(const Tensor&, const Dims&, double, bool)>;
 
-TensorMeta infer_var(const Tensor& x, const Dims& dims, double, bool keepdim) { return floating_meta(x, dims, keepdim, "var"); }
-Cost var_cost(const Tensor& x, const Dims&, double, bool) { return reduce_cost(x, 4); }
+TensorMeta infer_var(const Tensor& x, const Dims& dims, double, bool keepdim) {
+  return floating_meta(x, dims, keepdim, "var");
+}
+Cost var_cost(const Tensor& x, const Dims&, double, bool) {
+  return reduce_cost(x, 4);
+}
 void samples_var(Samples& s) {
   s.add(s.tensor({3, 5}));
   s.add(s.tensor({3, 5, 2}), Dims{0, -1}, 0.0, true);
@@ -167,7 +177,9 @@ void samples_var(Samples& s) {
   s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
   if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
 }
-double freedom(const Tensor& x, const Dims& dims, double correction) { return std::max(0.0, count_of(x, dims) - correction); }
+double freedom(const Tensor& x, const Dims& dims, double correction) {
+  return std::max(0.0, count_of(x, dims) - correction);
+}
 
 // Two passes: the mean, then the squares around it.
 Tensor variance(const Tensor& y, const Tensor& x, const Dims& dims, double correction) {
@@ -177,20 +189,23 @@ Tensor variance(const Tensor& y, const Tensor& x, const Dims& dims, double corre
   reduce(Reduction::squared_deviations, squares, x, mask, middle);
   return squares / freedom(x, dims, correction);
 }
-Tensor deviations(const Tensor& x, const Dims& dims) { return x - mean(x, dims, true); }
+Tensor deviations(const Tensor& x, const Dims& dims) {
+  return x - mean(x, dims, true);
+}
 
 const VarOp var_op{{
     .schema = "var(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> Tensor",
-    .doc = "Sum of squared differences from the mean over dims, divided by the number of elements less correction (NaN where "
+    .doc = "Sum of squared differences from the mean over dims, divided by the number of elements less correction (NaN "
+           "where "
            "that leaves nothing). DTypeError for integers.",
     .infer = infer_var,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
-      y.copy_(variance(y, x, dims, correction));
-    }},
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
+                          bool) { y.copy_(variance(y, x, dims, correction)); }},
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
-      b.set(0, spread(b.gy() * (2 / freedom(x, dims, correction)), x, dims, keepdim) * deviations(x, dims));
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+          b.set(0, spread(b.gy() * (2 / freedom(x, dims, correction)), x, dims, keepdim) * deviations(x, dims));
+        },
     .cost = var_cost,
     .samples = samples_var,
 }};
@@ -199,14 +214,14 @@ const VarOp std_op{{
     .schema = "std(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> Tensor",
     .doc = "The square root of var. Where it is 0, so is the gradient.",
     .infer = infer_var,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
-      y.copy_(sqrt(variance(y, x, dims, correction)));
-    }},
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
+                          bool) { y.copy_(sqrt(variance(y, x, dims, correction))); }},
     .saves = "x result",
-    .backward = [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
-      const Tensor g = where(b.y() == 0, 0, b.gy() / (b.y() * freedom(x, dims, correction)));
-      b.set(0, spread(g, x, dims, keepdim) * deviations(x, dims));
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+          const Tensor g = where(b.y() == 0, 0, b.gy() / (b.y() * freedom(x, dims, correction)));
+          b.set(0, spread(g, x, dims, keepdim) * deviations(x, dims));
+        },
     .cost = var_cost,
     .samples = samples_var,
 }};
@@ -217,84 +232,98 @@ using NormOp = Op<Tensor(const Tensor&, double, const Dims&, bool)>;
 
 const NormOp norm_op{{
     .schema = "norm(Tensor x, float p=2, int[] dims=[], bool keepdim=false) -> Tensor",
-    .doc = "(sum |x|^p)^(1/p) over dims; the largest |x| for p = inf, the smallest for -inf, the count of non-zeros for 0. Where the "
+    .doc = "(sum |x|^p)^(1/p) over dims; the largest |x| for p = inf, the smallest for -inf, the count of non-zeros "
+           "for 0. Where the "
            "norm is 0, so is the gradient; at inf equal elements share it. DTypeError for integers.",
-    .infer = [](const Tensor& x, double p, const Dims& dims, bool keepdim) {
-      const TensorMeta m = floating_meta(x, dims, keepdim, "norm");
-      if (std::isinf(p) || p < 0)
-        check<ShapeError>(m.shape.product() == 0 || count_of(x, dims) > 0, "norm", "no elements to choose from in ", x, " over dims ", dims);
-      return m;
-    },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, double p, const Dims& dims, bool) {
-      const uint32_t mask = dim_mask(dims, x.dim(), "norm");
-      if (p == 0) return reduce(Reduction::count_nonzero_float, y, x, mask);
-      if (p == 1) return reduce(Reduction::sum_abs, y, x, mask);
-      if (std::isinf(p)) return reduce(p > 0 ? Reduction::max_abs : Reduction::min_abs, y, x, mask);
-      const Tensor total = accumulator(y);
-      reduce(p == 2 ? Reduction::sum_squares : Reduction::sum_powers, total, x, mask, {}, p);
-      y.copy_(p == 2 ? sqrt(total) : pow(total, 1 / p));
-    }},
+    .infer =
+        [](const Tensor& x, double p, const Dims& dims, bool keepdim) {
+          const TensorMeta m = floating_meta(x, dims, keepdim, "norm");
+          if (std::isinf(p) || p < 0)
+            check<ShapeError>(m.shape.product() == 0 || count_of(x, dims) > 0, "norm", "no elements to choose from in ",
+                              x, " over dims ", dims);
+          return m;
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, double p, const Dims& dims, bool) {
+                      const uint32_t mask = dim_mask(dims, x.dim(), "norm");
+                      if (p == 0) return reduce(Reduction::count_nonzero_float, y, x, mask);
+                      if (p == 1) return reduce(Reduction::sum_abs, y, x, mask);
+                      if (std::isinf(p)) return reduce(p > 0 ? Reduction::max_abs : Reduction::min_abs, y, x, mask);
+                      const Tensor total = accumulator(y);
+                      reduce(p == 2 ? Reduction::sum_squares : Reduction::sum_powers, total, x, mask, {}, p);
+                      y.copy_(p == 2 ? sqrt(total) : pow(total, 1 / p));
+                    }},
     .saves = "x result",
-    .backward = [](Backward& b, const Tensor& x, double p, const Dims& dims, bool keepdim) {
-      if (p == 0) return b.set(0, zeros_like(x));
-      const Tensor g = spread(b.gy(), x, dims, keepdim);
-      if (p == 1) return b.set(0, g * sign(x));
-      const Tensor y = spread(b.y(), x, dims, keepdim);
-      if (std::isinf(p)) {
-        const Tensor hit = eq(abs(x), y).to(x.dtype());
-        return b.set(0, g * sign(x) * hit / sum(hit, dims, true));
-      }
-      const Tensor slope = p == 2 ? x / y : sign(x) * pow(abs(x) / y, p - 1);
-      b.set(0, g * where(logical_or(y == 0, x == 0), 0, slope));
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, double p, const Dims& dims, bool keepdim) {
+          if (p == 0) return b.set(0, zeros_like(x));
+          const Tensor g = spread(b.gy(), x, dims, keepdim);
+          if (p == 1) return b.set(0, g * sign(x));
+          const Tensor y = spread(b.y(), x, dims, keepdim);
+          if (std::isinf(p)) {
+            const Tensor hit = eq(abs(x), y).to(x.dtype());
+            return b.set(0, g * sign(x) * hit / sum(hit, dims, true));
+          }
+          const Tensor slope = p == 2 ? x / y : sign(x) * pow(abs(x) / y, p - 1);
+          b.set(0, g * where(logical_or(y == 0, x == 0), 0, slope));
+        },
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, double, const Dims&, bool) { return reduce_cost(x, 2); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}));
-      s.add(s.tensor({3, 5}), 1.0, Dims{1}).not_differentiable();
-      s.add(s.off_grid({3, 5}), 1.0, Dims{0});
-      s.add(s.off_grid({3, 5}), 3.0, Dims{1}, true);
-      s.add(s.distinct({3, 5}), HUGE_VAL, Dims{0});
-      s.add(s.distinct({3, 5}) + 3, -HUGE_VAL, Dims{1});
-      s.add(s.off_grid({3, 5}), 0.0);
-      s.add(s.tensor({37, 3, 2}), 2.0, Dims{0});
-      s.add(s.tensor({0}));
-      s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
-      if (s.benchmarking()) s.bench(s.tensor({4096, 4096}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}));
+          s.add(s.tensor({3, 5}), 1.0, Dims{1}).not_differentiable();
+          s.add(s.off_grid({3, 5}), 1.0, Dims{0});
+          s.add(s.off_grid({3, 5}), 3.0, Dims{1}, true);
+          s.add(s.distinct({3, 5}), HUGE_VAL, Dims{0});
+          s.add(s.distinct({3, 5}) + 3, -HUGE_VAL, Dims{1});
+          s.add(s.off_grid({3, 5}), 0.0);
+          s.add(s.tensor({37, 3, 2}), 2.0, Dims{0});
+          s.add(s.tensor({0}));
+          s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
+          if (s.benchmarking()) s.bench(s.tensor({4096, 4096}));
+        },
 }};
 
 // ---- logsumexp ----
 
 const ReduceOp logsumexp_op{{
     .schema = "logsumexp(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
-    .doc = "log(sum(exp(x))) over dims, with the largest element taken out first so that nothing overflows. -inf for no elements.",
-    .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return floating_meta(x, dims, keepdim, "logsumexp"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      const uint32_t mask = dim_mask(dims, x.dim(), "logsumexp");
-      reduce(Reduction::max, y, x, mask);
-      const DType wide = y.dtype() == DType::f64 ? DType::f64 : DType::f32;
-      const Tensor largest = y.to(wide), shift = where(isinf(largest), 0, largest), total = accumulator(y);
-      reduce(Reduction::sum_exp, total, x, mask, shift);
-      y.copy_(log(total) + shift);
-    }},
+    .doc = "log(sum(exp(x))) over dims, with the largest element taken out first so that nothing overflows. -inf for "
+           "no elements.",
+    .infer = [](const Tensor& x, const Dims& dims,
+                bool keepdim) { return floating_meta(x, dims, keepdim, "logsumexp"); },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
+                      const uint32_t mask = dim_mask(dims, x.dim(), "logsumexp");
+                      reduce(Reduction::max, y, x, mask);
+                      const DType wide = y.dtype() == DType::f64 ? DType::f64 : DType::f32;
+                      const Tensor largest = y.to(wide), shift = where(isinf(largest), 0, largest),
+                                   total = accumulator(y);
+                      reduce(Reduction::sum_exp, total, x, mask, shift);
+                      y.copy_(log(total) + shift);
+                    }},
     .saves = "x result",
-    .backward = [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
-      b.set(0, spread(b.gy(), x, dims, keepdim) * exp(x - spread(b.y(), x, dims, keepdim)));
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
+          b.set(0, spread(b.gy(), x, dims, keepdim) * exp(x - spread(b.y(), x, dims, keepdim)));
+        },
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, const Dims&, bool) { return reduce_cost(x, 10); },
-    .samples = [](Samples& s) {
-      samples_reduce(s);
-      s.add(s.uniform({3, 5}, 80, 200), Dims{1}).named("large");
-      s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
-      if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
-    },
+    .samples =
+        [](Samples& s) {
+          samples_reduce(s);
+          s.add(s.uniform({3, 5}, 80, 200), Dims{1}).named("large");
+          s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
+          if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
+        },
 }};
 
 // ---- logic ----
 
-Tensor as_bool(const Tensor& x) { return x.dtype() == DType::boolean ? x : ne(x, wrap_number(0, x.device())); }
+Tensor as_bool(const Tensor& x) {
+  return x.dtype() == DType::boolean ? x : ne(x, wrap_number(0, x.device()));
+}
 
 TensorMeta infer_bool(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op) {
   return reduced_meta(x, dims, keepdim, op).with_dtype(DType::boolean);
@@ -310,40 +339,42 @@ const ReduceOp any_op{{
     .schema = "any(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Whether any element over dims differs from 0; false for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "any"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any"));
-    }},
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+                          bool) { reduce(Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any")); }},
     .dtypes = kAllTypes,
     .cost = plain_cost,
-    .samples = [](Samples& s) {
-      samples_logic(s);
-      s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{1}, true).not_differentiable();
-    },
+    .samples =
+        [](Samples& s) {
+          samples_logic(s);
+          s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{1}, true).not_differentiable();
+        },
 }};
 
 const ReduceOp all_op{{
     .schema = "all(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Whether all elements over dims differ from 0; true for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "all"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all"));
-    }},
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+                          bool) { reduce(Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all")); }},
     .dtypes = kAllTypes,
     .cost = plain_cost,
-    .samples = [](Samples& s) {
-      samples_logic(s);
-      s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{1}, true).not_differentiable();
-    },
+    .samples =
+        [](Samples& s) {
+          samples_logic(s);
+          s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{1}, true).not_differentiable();
+        },
 }};
 
 using CountOp = Op<Tensor(const Tensor&, const Dims&)>;
 const CountOp count_nonzero_op{{
     .schema = "count_nonzero(Tensor x, int[] dims=[]) -> Tensor",
     .doc = "How many elements over dims differ from 0; i64.",
-    .infer = [](const Tensor& x, const Dims& dims) { return reduced_meta(x, dims, false, "count_nonzero").with_dtype(DType::i64); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims) {
-      reduce(Reduction::count, y, as_bool(x), dim_mask(dims, x.dim(), "count_nonzero"));
-    }},
+    .infer = [](const Tensor& x,
+                const Dims& dims) { return reduced_meta(x, dims, false, "count_nonzero").with_dtype(DType::i64); },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Dims& dims) {
+                      reduce(Reduction::count, y, as_bool(x), dim_mask(dims, x.dim(), "count_nonzero"));
+                    }},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return reduce_cost(x); },
     .samples = samples_logic,
@@ -351,21 +382,51 @@ const CountOp count_nonzero_op{{
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return sum_op(x, dims, keepdim); }
-Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) { return mean_op(x, dims, keepdim); }
-Tensor prod(const Tensor& x) { return prod_op(x, Dims(), false); }
-Tensor prod(const Tensor& x, int64_t dim, bool keepdim) { return prod_op(x, Dims{dim}, keepdim); }
-Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim) { return var_op(x, dims, correction, keepdim); }
-Tensor std(const Tensor& x, const Dims& dims, double correction, bool keepdim) { return std_op(x, dims, correction, keepdim); }
-Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) { return norm_op(x, p, dims, keepdim); }
-Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) { return logsumexp_op(x, dims, keepdim); }
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return any_op(x, dims, keepdim); }
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return all_op(x, dims, keepdim); }
-Tensor count_nonzero(const Tensor& x, const Dims& dims) { return count_nonzero_op(x, dims); }
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+  return sum_op(x, dims, keepdim);
+}
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
+  return mean_op(x, dims, keepdim);
+}
+Tensor prod(const Tensor& x) {
+  return prod_op(x, Dims(), false);
+}
+Tensor prod(const Tensor& x, int64_t dim, bool keepdim) {
+  return prod_op(x, Dims{dim}, keepdim);
+}
+Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+  return var_op(x, dims, correction, keepdim);
+}
+Tensor std(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+  return std_op(x, dims, correction, keepdim);
+}
+Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
+  return norm_op(x, p, dims, keepdim);
+}
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  return logsumexp_op(x, dims, keepdim);
+}
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  return any_op(x, dims, keepdim);
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  return all_op(x, dims, keepdim);
+}
+Tensor count_nonzero(const Tensor& x, const Dims& dims) {
+  return count_nonzero_op(x, dims);
+}
 
-Tensor Tensor::sum() const { return strata::sum(*this); }
-Tensor Tensor::sum(const Dims& dims, bool keepdim) const { return strata::sum(*this, dims, keepdim); }
-Tensor Tensor::mean() const { return strata::mean(*this); }
-Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return strata::mean(*this, dims, keepdim); }
+Tensor Tensor::sum() const {
+  return strata::sum(*this);
+}
+Tensor Tensor::sum(const Dims& dims, bool keepdim) const {
+  return strata::sum(*this, dims, keepdim);
+}
+Tensor Tensor::mean() const {
+  return strata::mean(*this);
+}
+Tensor Tensor::mean(const Dims& dims, bool keepdim) const {
+  return strata::mean(*this, dims, keepdim);
+}
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 #pragma once
-// Reductions and scans. `dims` empty means all dimensions; with keepdim the reduced ones stay with size 1. Floating sums are
-// accumulated pairwise in f32 (f64 for f64) and rounded once; results do not depend on the number of threads.
+// Reductions and scans. `dims` empty means all dimensions; with keepdim the reduced ones stay with size 1. Floating
+// sums are accumulated pairwise in f32 (f64 for f64) and rounded once; results do not depend on the number of threads.
 
 #include <optional>
 #include <utility>
@@ -16,7 +16,8 @@ Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 /// Product of all elements, or along `dim`; integers and bool in i64. 1 for no elements.
 Tensor prod(const Tensor& x);
 Tensor prod(const Tensor& x, int64_t dim, bool keepdim = false);
-/// Largest (smallest) element over `dims`; NaN wins. Equal elements share the gradient. Throws ShapeError for no elements.
+/// Largest (smallest) element over `dims`; NaN wins. Equal elements share the gradient. Throws ShapeError for no
+/// elements.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);

@@ -23,8 +23,10 @@ uint32_t dim_mask(const Dims& dims, int64_t rank, std::string_view op) {
 Shape reduced_shape(const Shape& s, uint32_t mask, bool keepdim) {
   Shape r;
   for (int i = 0; i < s.size(); ++i) {
-    if (!(mask >> i & 1)) r.push_back(s[i]);
-    else if (keepdim) r.push_back(1);
+    if (!(mask >> i & 1))
+      r.push_back(s[i]);
+    else if (keepdim)
+      r.push_back(1);
   }
   return r;
 }
@@ -45,13 +47,17 @@ using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;
 // Integer arithmetic wraps around.
 template <class A>
 A plus(A a, A b) {
-  if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
 }
 template <class A>
 A times(A a, A b) {
-  if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else return a * b;
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
 }
 
 template <class T>
@@ -78,12 +84,16 @@ struct Extreme {
   // Vector code for whole runs, where the processor and T have it.
   Acc (*run)(const void*, int64_t) = vector_run();
   static auto vector_run() -> Acc (*)(const void*, int64_t) {
-    if constexpr (std::is_same_v<Acc, float>) return extreme_of_run(dtype_of<T>, Largest);
-    else return nullptr;
+    if constexpr (std::is_same_v<Acc, float>)
+      return extreme_of_run(dtype_of<T>, Largest);
+    else
+      return nullptr;
   }
   Acc init() const {
-    if constexpr (std::is_floating_point_v<Acc>) return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();
-    else return Largest ? std::numeric_limits<Acc>::lowest() : std::numeric_limits<Acc>::max();
+    if constexpr (std::is_floating_point_v<Acc>)
+      return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();
+    else
+      return Largest ? std::numeric_limits<Acc>::lowest() : std::numeric_limits<Acc>::max();
   }
   Acc combine(Acc a, Acc b) const {
     if constexpr (std::is_floating_point_v<Acc>) {
@@ -183,17 +193,24 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
       if (y.dtype() == x_type) return run<Sum<T>, T, T>({}, y, l, {}, over_n);
       return run<Sum<T>, T, A>({}, y, l, {}, over_n);
     }
-    case Reduction::squared_deviations: return run<Deviations<T>, T, A>({}, y, l, shift, as_is);
-    case Reduction::sum_abs: return sum_of([](A x, A) { return std::abs(x); });
-    case Reduction::sum_squares: return run<Deviations<T>, T, A>({}, y, l, {}, as_is);
+    case Reduction::squared_deviations:
+      return run<Deviations<T>, T, A>({}, y, l, shift, as_is);
+    case Reduction::sum_abs:
+      return sum_of([](A x, A) { return std::abs(x); });
+    case Reduction::sum_squares:
+      return run<Deviations<T>, T, A>({}, y, l, {}, as_is);
     case Reduction::sum_powers: {
       const auto f = [p = static_cast<A>(p)](A x, A) { return std::pow(std::abs(x), p); };
       return run<SumOf<T, decltype(f)>, T, A>({f}, y, l, {}, as_is);
     }
-    case Reduction::count_nonzero_float: return sum_of([](A x, A) { return x != 0 ? A(1) : A(0); });
-    case Reduction::max_abs: return run<ExtremeAbs<T, true>, T, T>({}, y, l, {}, as_is);
-    case Reduction::min_abs: return run<ExtremeAbs<T, false>, T, T>({}, y, l, {}, as_is);
-    default: throw ValueError("reduce", "not a floating reduction");
+    case Reduction::count_nonzero_float:
+      return sum_of([](A x, A) { return x != 0 ? A(1) : A(0); });
+    case Reduction::max_abs:
+      return run<ExtremeAbs<T, true>, T, T>({}, y, l, {}, as_is);
+    case Reduction::min_abs:
+      return run<ExtremeAbs<T, false>, T, T>({}, y, l, {}, as_is);
+    default:
+      throw ValueError("reduce", "not a floating reduction");
   }
 }
 
@@ -201,21 +218,29 @@ template <class T>
 void general(Reduction what, const Tensor& y, const ReduceLayout& l) {
   using R = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
   switch (what) {
-    case Reduction::sum: return run<Sum<T>, T, R>({}, y, l, {}, as_is);
-    case Reduction::prod: return run<Prod<T>, T, R>({}, y, l, {}, as_is);
-    case Reduction::max: return run<Extreme<T, true>, T, T>({}, y, l, {}, as_is);
-    default: return run<Extreme<T, false>, T, T>({}, y, l, {}, as_is);
+    case Reduction::sum:
+      return run<Sum<T>, T, R>({}, y, l, {}, as_is);
+    case Reduction::prod:
+      return run<Prod<T>, T, R>({}, y, l, {}, as_is);
+    case Reduction::max:
+      return run<Extreme<T, true>, T, T>({}, y, l, {}, as_is);
+    default:
+      return run<Extreme<T, false>, T, T>({}, y, l, {}, as_is);
   }
 }
 
 // bool has u8's representation, and sums, products and extremes of it are those of u8.
-DType element_type(DType t) { return t == DType::boolean ? DType::u8 : t; }
+DType element_type(DType t) {
+  return t == DType::boolean ? DType::u8 : t;
+}
 
 template <class F>
 void dispatch_numbers(DType t, F&& f) {
   t = element_type(t);
-  if (is_floating(t)) dispatch_floats(t, "reduce", f);
-  else dispatch_ints(t, "reduce", f);
+  if (is_floating(t))
+    dispatch_floats(t, "reduce", f);
+  else
+    dispatch_ints(t, "reduce", f);
 }
 
 }  // namespace
@@ -227,7 +252,8 @@ void index_rows(const ReduceLayout& l, const Tensor& values, int64_t* at) {
   using A = compute_t<T>;
   std::vector<A> extremes(static_cast<size_t>(l.outer));
   const Extreme<T, Largest> r;
-  reduce_layout_with<Extreme<T, Largest>, T>(r, l, nullptr, [&](int64_t i, A a) { extremes[static_cast<size_t>(i)] = a; });
+  reduce_layout_with<Extreme<T, Largest>, T>(r, l, nullptr,
+                                             [&](int64_t i, A a) { extremes[static_cast<size_t>(i)] = a; });
   const T* p = static_cast<const T*>(l.data.raw_data());
   T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
   parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / l.n), [&](int64_t begin, int64_t end) {
@@ -283,15 +309,21 @@ void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
 void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
   const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
   switch (what) {
-    case Reduction::sum_exp: return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });
-    case Reduction::any: return run<Any, uint8_t, uint8_t>({}, y, l, {}, as_is);
-    case Reduction::all: return run<All, uint8_t, uint8_t>({}, y, l, {}, as_is);
-    case Reduction::count: return run<Sum<uint8_t>, uint8_t, int64_t>({}, y, l, {}, as_is);
+    case Reduction::sum_exp:
+      return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });
+    case Reduction::any:
+      return run<Any, uint8_t, uint8_t>({}, y, l, {}, as_is);
+    case Reduction::all:
+      return run<All, uint8_t, uint8_t>({}, y, l, {}, as_is);
+    case Reduction::count:
+      return run<Sum<uint8_t>, uint8_t, int64_t>({}, y, l, {}, as_is);
     case Reduction::sum:
     case Reduction::prod:
     case Reduction::max:
-    case Reduction::min: return dispatch_numbers(x.dtype(), [&]<class T>() { general<T>(what, y, l); });
-    default: return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { floating<T>(what, y, l, shift, p); });
+    case Reduction::min:
+      return dispatch_numbers(x.dtype(), [&]<class T>() { general<T>(what, y, l); });
+    default:
+      return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { floating<T>(what, y, l, shift, p); });
   }
 }
 
@@ -324,31 +356,32 @@ void scan(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& 
     using A = Wide<T>;
     using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
     const T* p = static_cast<const T*>(from.raw_data());
-    parallel_for(0, outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const int64_t base = line / inner * n * inner + line % inner + (reverse ? (n - 1) * inner : 0);
-        const int64_t step = reverse ? -inner : inner;
-        if (what == Reduction::sum || what == Reduction::prod) {
-          Out* o = static_cast<Out*>(y.raw_data());
-          A a = what == Reduction::sum ? 0 : 1;
-          for (int64_t k = 0, i = base; k < n; ++k, i += step) {
-            a = what == Reduction::sum ? plus(a, static_cast<A>(p[i])) : times(a, static_cast<A>(p[i]));
-            o[i] = static_cast<Out>(a);
-          }
-          continue;
-        }
-        T* o = static_cast<T*>(y.raw_data());
-        compute_t<T> best{};
-        int64_t where = -1;
-        for (int64_t k = 0, i = base; k < n; ++k, i += step) {
-          const auto v = static_cast<compute_t<T>>(p[i]);
-          const bool better = where < 0 || v != v || (what == Reduction::max ? v >= best : v <= best);
-          if (better) best = v, where = k;
-          o[i] = static_cast<T>(best);
-          at[i] = where;
-        }
-      }
-    });
+    parallel_for(0, outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t line = begin; line < end; ++line) {
+                     const int64_t base = line / inner * n * inner + line % inner + (reverse ? (n - 1) * inner : 0);
+                     const int64_t step = reverse ? -inner : inner;
+                     if (what == Reduction::sum || what == Reduction::prod) {
+                       Out* o = static_cast<Out*>(y.raw_data());
+                       A a = what == Reduction::sum ? 0 : 1;
+                       for (int64_t k = 0, i = base; k < n; ++k, i += step) {
+                         a = what == Reduction::sum ? plus(a, static_cast<A>(p[i])) : times(a, static_cast<A>(p[i]));
+                         o[i] = static_cast<Out>(a);
+                       }
+                       continue;
+                     }
+                     T* o = static_cast<T*>(y.raw_data());
+                     compute_t<T> best{};
+                     int64_t where = -1;
+                     for (int64_t k = 0, i = base; k < n; ++k, i += step) {
+                       const auto v = static_cast<compute_t<T>>(p[i]);
+                       const bool better = where < 0 || v != v || (what == Reduction::max ? v >= best : v <= best);
+                       if (better) best = v, where = k;
+                       o[i] = static_cast<T>(best);
+                       at[i] = where;
+                     }
+                   }
+                 });
   });
 }
 

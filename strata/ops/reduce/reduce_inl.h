@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "strata/core/dispatch.h"
-#include "strata/core/parallel.h"
 #include "strata/core/loops.h"
+#include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/view/view.h"
@@ -55,12 +55,13 @@ inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
 namespace reduce_detail {
 
 constexpr int kLanes = 16;
-constexpr int64_t kSteps = 32;                // accumulated one after the other before pairwise combination
-constexpr int64_t kRowJob = 32768;            // elements of a row that one job reduces
-constexpr int64_t kTile = 1024;               // columns of a job
-constexpr int64_t kColumnJob = 512;           // rows of a job
+constexpr int64_t kSteps = 32;       // accumulated one after the other before pairwise combination
+constexpr int64_t kRowJob = 32768;   // elements of a row that one job reduces
+constexpr int64_t kTile = 1024;      // columns of a job
+constexpr int64_t kColumnJob = 512;  // rows of a job
 
-// Pairwise sum of a sequence of partial results, without storing them: like a binary counter, level i holds 2^i of them.
+// Pairwise sum of a sequence of partial results, without storing them: like a binary counter, level i holds 2^i of
+// them.
 template <class R>
 class Cascade {
  public:
@@ -116,8 +117,8 @@ typename R::Acc reduce_run(const R& r, const T* p, int64_t n, int64_t at, typena
 
 // Columns of `rows` rows: acc[j] over p[k * stride + j].
 template <class R, class T>
-void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_t width, int64_t at, const typename R::Shift* shift,
-                    typename R::Acc* acc) {
+void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_t width, int64_t at,
+                    const typename R::Shift* shift, typename R::Acc* acc) {
   using Acc = typename R::Acc;
   Acc part[kTile];
   for (int64_t j = 0; j < width; ++j) acc[j] = r.init();
@@ -139,8 +140,10 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
           part[j] = a;
         }
       };
-      if (shift) four([&](int64_t j) { return shift[j]; });
-      else four([](int64_t) { return typename R::Shift(); });
+      if (shift)
+        four([&](int64_t j) { return shift[j]; });
+      else
+        four([](int64_t) { return typename R::Shift(); });
     }
     for (; k < end; ++k)
       for (int64_t j = 0; j < width; ++j) r.step(part[j], p[k * stride + j], shift_of(j), at + k);
@@ -173,11 +176,15 @@ void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shi
       const int64_t column = tile * kTile, width = std::min(kTile, l.inner - column);
       const T* from = p + (o * l.n + first) * l.inner + column;
       const int64_t at = o * l.inner + column;
-      if (l.inner == 1) acc[0] = reduce_run(r, from, rows, first, shift ? shift[o] : typename R::Shift());
-      else reduce_columns(r, from, rows, l.inner, width, first, shift ? shift + at : nullptr, acc);
+      if (l.inner == 1)
+        acc[0] = reduce_run(r, from, rows, first, shift ? shift[o] : typename R::Shift());
+      else
+        reduce_columns(r, from, rows, l.inner, width, first, shift ? shift + at : nullptr, acc);
       for (int64_t j = 0; j < width; ++j) {
-        if (groups == 1) write(at + j, acc[j]);
-        else partial[static_cast<size_t>(group * results + at + j)] = acc[j];
+        if (groups == 1)
+          write(at + j, acc[j]);
+        else
+          partial[static_cast<size_t>(group * results + at + j)] = acc[j];
       }
     }
   });

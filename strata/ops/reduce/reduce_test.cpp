@@ -1,4 +1,5 @@
-// What the generated verification does not see of reductions: accuracy of long sums, special values, thread counts, ties.
+// What the generated verification does not see of reductions: accuracy of long sums, special values, thread counts,
+// ties.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +17,9 @@ namespace strata {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-Tensor f32(std::vector<float> v) { return from_span<float>(std::span<const float>(v), {static_cast<int64_t>(v.size())}); }
+Tensor f32(std::vector<float> v) {
+  return from_span<float>(std::span<const float>(v), {static_cast<int64_t>(v.size())});
+}
 
 TEST(Sum, LongSumsStayAccurate) {
   const int64_t n = 5000011;
@@ -51,7 +54,8 @@ TEST(Extremes, NanWinsAndTheFirstOfEqualsIsMeant) {
   std::vector<float> many(1000, 2.0f);
   many[70] = many[900] = 5;
   EXPECT_EQ(argmax(f32(many)).item<int>(), 70);
-  EXPECT_EQ(max(f32(many).reshape({1000, 1}).expand({1000, 3}), 0).second.to_vector<int>(), (std::vector<int>{70, 70, 70}));
+  EXPECT_EQ(max(f32(many).reshape({1000, 1}).expand({1000, 3}), 0).second.to_vector<int>(),
+            (std::vector<int>{70, 70, 70}));
   EXPECT_EQ(max(f32({-kInf, -kInf})).item<float>(), -kInf);
   const auto [values, indices] = max(full({2, 3}, 7), 1);
   EXPECT_EQ(values.to_vector<int>(), (std::vector<int>{7, 7}));

@@ -1,0 +1,395 @@
+// Records of powers, extremes and other functions of two and three tensors.
+
+#include <cmath>
+
+#include "strata/ops/elementwise/records.h"
+
+namespace strata {
+namespace {
+
+using TernaryOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
+using ScaledTernaryOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar)>;
+
+// ---- powers ----
+
+const BinaryOp pow_op{binary<Map::pow>({
+    .schema = "pow(Tensor a, Tensor b) -> Tensor",
+    .doc = "a to the power b, elementwise. An integer to a negative integer power is 0 unless the base is 1 or -1.",
+    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "pow"); },
+    .saves = "a b result",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b) {
+          if (bw.needs(0)) bw.set(0, bw.gy() * where(b == 0, 0, b * pow(a, b - 1)));
+          // 0^b stays 0 for every b > 0, although log(0) is infinite.
+          if (bw.needs(1))
+            bw.set(1, bw.gy() * where(a == 0, where(b > 0, zeros_like(b), full_like(b, -INFINITY)), bw.y() * log(a)));
+        },
+    .autocast = Autocast::full,
+    .cost = [](const Tensor& a, const Tensor& b) { return map_cost(30, a, a, b); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.uniform({3, 5}, 0.3, 3), s.tensor({3, 5}));
+          s.add(s.uniform({3, 1}, 0.3, 3), s.tensor({37}));
+          s.add(s.tensor({0, 3}), s.tensor({3}));
+          s.invalid<ShapeError>("do not broadcast", s.tensor({2, 3}), s.tensor({4}));
+        },
+})};
+
+using PowScalarOp = Op<Tensor(const Tensor&, Scalar)>;
+const PowScalarOp pow_scalar_op{{
+    .schema = "pow_scalar(Tensor x, Scalar exponent) -> Tensor",
+    .doc = "x to a fixed power; pow(x, exponent). ValueError for an integer tensor to a negative integer power.",
+    .infer =
+        [](const Tensor& x, Scalar e) {
+          check(is_floating(x.dtype()) || e.to_double() >= 0, "pow", "integers to a negative integer power (",
+                e.to_double(), ") are not integers; convert to a floating dtype");
+          return like_if(x, kNumbers, "pow");
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, Scalar e) {
+                      const double p = is_floating(x.dtype()) ? e.to_double() : NAN;
+                      if (p == 2)
+                        map(Map::square, y, {&x});
+                      else if (p == 0.5)
+                        map(Map::sqrt, y, {&x});
+                      else if (p == -0.5)
+                        map(Map::rsqrt, y, {&x});
+                      else if (p == -1)
+                        map(Map::reciprocal, y, {&x});
+                      else
+                        map(Map::pow_scalar, y, {&x}, {{e}});
+                    }},
+    .saves = "x",
+    .backward =
+        [](Backward& b, const Tensor& x, Scalar e) {
+          if (e.to_double() == 0) return b.set(0, no_slope(b.gy()));
+          const Scalar less = e.kind() == DType::f64 ? Scalar(e.to_double() - 1) : Scalar(e.to_int() - 1);
+          b.set(0, b.gy() * (less.to_double() == 1 ? x : pow(x, less)) * e);
+        },
+    .inplace = true,
+    .autocast = Autocast::full,
+    .dtypes = kNumbers,
+    .cost = [](const Tensor& x, Scalar) { return map_cost(30, x, x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), Scalar(2));
+          s.add(s.tensor({3, 5}), Scalar(3));
+          if (is_floating(s.dtype())) {
+            s.add(s.off_grid({3, 5}), Scalar(-1));
+            for (double e : {0.5, -0.5, 1.7}) s.add(s.uniform({2, 37}, 0.3, 3), Scalar(e));
+            s.add(s.tensor({3}), Scalar(0));
+          } else {
+            s.invalid<ValueError>("negative integer power", s.tensor({2}), Scalar(-1));
+          }
+        },
+}};
+
+using ScalarPowOp = Op<Tensor(Scalar, const Tensor&)>;
+const ScalarPowOp scalar_pow_op{{
+    .schema = "scalar_pow(Scalar base, Tensor x) -> Tensor",
+    .doc = "A fixed base to the power x; pow(base, x).",
+    .infer = [](Scalar, const Tensor& x) { return like(x); },
+    .kernels = {.cpu =
+                    [](Tensor& y, Scalar base, const Tensor& x) {
+                      if (base.to_double() == 2)
+                        map(Map::exp2, y, {&x});
+                      else
+                        map(Map::scalar_pow, y, {&x}, {{base}});
+                    }},
+    .saves = "result",
+    .backward =
+        [](Backward& b, Scalar base, const Tensor&) {
+          const double v = base.to_double();
+          b.set(0, v == 0 ? no_slope(b.gy()) : b.gy() * b.y() * std::log(v));
+        },
+    .adapt = Adapt::promote_float,
+    .autocast = Autocast::full,
+    .cost = [](Scalar, const Tensor& x) { return map_cost(30, x, x); },
+    .samples =
+        [](Samples& s) {
+          s.add(Scalar(2), s.tensor({3, 5}));
+          s.add(Scalar(1.5), s.tensor({2, 37}));
+        },
+}};
+
+// ---- the larger, the smaller ----
+
+// The share of each at a tie is one half.
+Tensor winner(const Tensor& g, const Tensor& mine, const Tensor& other, bool largest) {
+  const Tensor wins = largest ? gt(mine, other) : lt(mine, other);
+  return where(wins, g, where(eq(mine, other), g * 0.5, 0));
+}
+
+const BinaryOp maximum_op{binary<Map::maximum>({
+    .schema = "maximum(Tensor a, Tensor b) -> Tensor",
+    .doc = "The larger of a and b; NaN if either is. At a tie each gets half the gradient.",
+    .saves = "a b",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b) {
+          if (bw.needs(0)) bw.set(0, winner(bw.gy(), a, b, true));
+          if (bw.needs(1)) bw.set(1, winner(bw.gy(), b, a, true));
+        },
+    .dtypes = kAllTypes,
+    .samples = samples_distinct,
+})};
+
+const BinaryOp minimum_op{binary<Map::minimum>({
+    .schema = "minimum(Tensor a, Tensor b) -> Tensor",
+    .doc = "The smaller of a and b; NaN if either is. At a tie each gets half the gradient.",
+    .saves = "a b",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b) {
+          if (bw.needs(0)) bw.set(0, winner(bw.gy(), a, b, false));
+          if (bw.needs(1)) bw.set(1, winner(bw.gy(), b, a, false));
+        },
+    .dtypes = kAllTypes,
+    .samples = samples_distinct,
+})};
+
+const BinaryOp fmax_op{binary<Map::fmax>({
+    .schema = "fmax(Tensor a, Tensor b) -> Tensor",
+    .doc = "The larger of a and b, ignoring NaN where the other is a number. At a tie a gets the gradient.",
+    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "fmax"); },
+    .saves = "a b",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b) {
+          const Tensor first = logical_or(ge(a, b), isnan(b));
+          if (bw.needs(0)) bw.set(0, where(first, bw.gy(), 0));
+          if (bw.needs(1)) bw.set(1, where(first, 0, bw.gy()));
+        },
+    .dtypes = kNumbers,
+    .samples = samples_distinct,
+})};
+
+const BinaryOp fmin_op{binary<Map::fmin>({
+    .schema = "fmin(Tensor a, Tensor b) -> Tensor",
+    .doc = "The smaller of a and b, ignoring NaN where the other is a number. At a tie a gets the gradient.",
+    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "fmin"); },
+    .saves = "a b",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b) {
+          const Tensor first = logical_or(le(a, b), isnan(b));
+          if (bw.needs(0)) bw.set(0, where(first, bw.gy(), 0));
+          if (bw.needs(1)) bw.set(1, where(first, 0, bw.gy()));
+        },
+    .dtypes = kNumbers,
+    .samples = samples_distinct,
+})};
+
+// ---- functions of two ----
+
+const BinaryOp atan2_op{binary<Map::atan2>(
+    {
+        .schema = "atan2(Tensor a, Tensor b) -> Tensor",
+        .doc = "The angle of the point (b, a) in (-pi, pi].",
+        .saves = "a b",
+        .backward =
+            [](Backward& bw, const Tensor& a, const Tensor& b) {
+              const Tensor scaled = bw.gy() / (square(a) + square(b));
+              if (bw.needs(0)) bw.set(0, scaled * b);
+              if (bw.needs(1)) bw.set(1, -(scaled * a));
+            },
+        .autocast = Autocast::promote,
+        .samples = samples_quotient,
+    },
+    Adapt::promote_float)};
+
+const BinaryOp hypot_op{binary<Map::hypot>(
+    {
+        .schema = "hypot(Tensor a, Tensor b) -> Tensor",
+        .doc = "sqrt(a^2 + b^2), without overflow on the way.",
+        .saves = "a:a b:b result",
+        .backward =
+            [](Backward& bw, const Tensor& a, const Tensor& b) {
+              const Tensor scaled = bw.gy() / bw.y();
+              if (bw.needs(0)) bw.set(0, scaled * a);
+              if (bw.needs(1)) bw.set(1, scaled * b);
+            },
+        .samples = samples_quotient,
+    },
+    Adapt::promote_float)};
+
+const BinaryOp logaddexp_op{binary<Map::logaddexp>(
+    {
+        .schema = "logaddexp(Tensor a, Tensor b) -> Tensor",
+        .doc = "log(exp(a) + exp(b)), without overflow on the way.",
+        .saves = "a b",
+        .backward =
+            [](Backward& bw, const Tensor& a, const Tensor& b) {
+              const Tensor d = a - b;
+              if (bw.needs(0)) bw.set(0, bw.gy() * sigmoid(d));
+              if (bw.needs(1)) bw.set(1, bw.gy() * sigmoid(-d));
+            },
+    },
+    Adapt::promote_float)};
+
+const BinaryOp xlogy_op{binary<Map::xlogy>({
+                                               .schema = "xlogy(Tensor a, Tensor b) -> Tensor",
+                                               .doc = "a * log(b), 0 where a is 0; NaN where b is NaN.",
+                                               .saves = "a:b b",
+                                               .backward =
+                                                   [](Backward& bw, const Tensor& a, const Tensor& b) {
+                                                     if (bw.needs(0)) bw.set(0, bw.gy() * log(b));
+                                                     if (bw.needs(1)) bw.set(1, bw.gy() * a / b);
+                                                   },
+                                               .samples =
+                                                   [](Samples& s) {
+                                                     s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.3, 4));
+                                                     s.add(s.tensor({2, 37}), s.uniform({}, 0.3, 4));
+                                                   },
+                                           },
+                                           Adapt::promote_float)};
+
+// ---- functions of three ----
+
+void samples_three(Samples& s) {
+  s.add(s.tensor({3, 5}), s.tensor({3, 5}), s.tensor({3, 5}));
+  s.add(s.tensor({3, 1}), s.tensor({37}), s.tensor({}));
+  s.add(s.tensor({0, 2}), s.tensor({2}), s.tensor({0, 2}));
+  s.invalid<ShapeError>("do not broadcast", s.tensor({2}), s.tensor({3}), s.tensor({3}));
+}
+
+const TernaryOp lerp_op{{
+    .schema = "lerp(Tensor a, Tensor b, Tensor weight) -> Tensor",
+    .doc = "a + weight * (b - a), exact at weight 0 and 1.",
+    .infer = [](const Tensor& a, const Tensor&, const Tensor&) { return like_if(a, kFloats, "lerp"); },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& a, const Tensor& b, const Tensor& w) {
+                      map(Map::lerp, y, {&a, &b, &w});
+                    }},
+    .saves = "a:weight b:weight weight",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b, const Tensor& w) {
+          if (bw.needs(0)) bw.set(0, bw.gy() * (1 - w));
+          if (bw.needs(1)) bw.set(1, bw.gy() * w);
+          if (bw.needs(2)) bw.set(2, bw.gy() * (b - a));
+        },
+    .inplace = true,
+    .adapt = Adapt::promote,
+    .cost = [](const Tensor& a, const Tensor& b, const Tensor& w) { return map_cost(3, a, a, b, w); },
+    .samples = samples_three,
+}};
+
+const ScaledTernaryOp addcmul_op{{
+    .schema = "addcmul(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
+    .doc = "x + value * a * b.",
+    .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kNumbers, "addcmul"); },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
+                      map(Map::addcmul, y, {&x, &a, &b}, {{v}});
+                    }},
+    .saves = "a:b b:a",
+    .backward =
+        [](Backward& bw, const Tensor&, const Tensor& a, const Tensor& b, Scalar v) {
+          if (bw.needs(0)) bw.set(0, bw.gy());
+          if (bw.needs(1)) bw.set(1, scaled(bw.gy() * b, v));
+          if (bw.needs(2)) bw.set(2, scaled(bw.gy() * a, v));
+        },
+    .inplace = true,
+    .adapt = Adapt::promote,
+    .autocast = Autocast::promote,
+    .dtypes = kNumbers,
+    .cost = [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar) { return map_cost(3, x, x, a, b); },
+    .samples =
+        [](Samples& s) {
+          samples_three(s);
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}), s.tensor({3, 5}), 2);
+        },
+}};
+
+const ScaledTernaryOp addcdiv_op{{
+    .schema = "addcdiv(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
+    .doc = "x + value * a / b. DTypeError for integers.",
+    .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kFloats, "addcdiv"); },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
+                      map(Map::addcdiv, y, {&x, &a, &b}, {{v}});
+                    }},
+    .saves = "a:b b",
+    .backward =
+        [](Backward& bw, const Tensor&, const Tensor& a, const Tensor& b, Scalar v) {
+          if (bw.needs(0)) bw.set(0, bw.gy());
+          const Tensor ga = scaled(bw.gy() / b, v);
+          if (bw.needs(1)) bw.set(1, ga);
+          if (bw.needs(2)) bw.set(2, -(ga * (a / b)));
+        },
+    .inplace = true,
+    .adapt = Adapt::promote,
+    .autocast = Autocast::promote,
+    .cost = [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar) { return map_cost(3, x, x, a, b); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}), s.off_grid({3, 5}));
+          s.add(s.tensor({3, 1}), s.tensor({37}), s.off_grid({}), 0.5);
+          s.invalid<DTypeError>("does not take i64", s.integers({2}, 0, 5), s.integers({2}, 0, 5),
+                                s.integers({2}, 1, 5));
+        },
+}};
+
+}  // namespace
+
+Tensor pow(const Tensor& a, const Tensor& b) {
+  return pow_op(a, b);
+}
+Tensor pow(const Tensor& a, Scalar b) {
+  // A floating exponent makes integers floating, as in every promotion.
+  const bool convert = !is_floating(a.dtype()) && b.kind() == DType::f64;
+  return pow_scalar_op(convert ? a.to(default_dtype()) : a, b);
+}
+Tensor pow(Scalar a, const Tensor& b) {
+  if (!is_floating(b.dtype()) && a.kind() != DType::f64) return pow_op(number(a, b), b);
+  return scalar_pow_op(a, b);
+}
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return maximum_op(a, b);
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return minimum_op(a, b);
+}
+Tensor fmax(const Tensor& a, const Tensor& b) {
+  return fmax_op(a, b);
+}
+Tensor fmin(const Tensor& a, const Tensor& b) {
+  return fmin_op(a, b);
+}
+Tensor atan2(const Tensor& a, const Tensor& b) {
+  return atan2_op(a, b);
+}
+Tensor hypot(const Tensor& a, const Tensor& b) {
+  return hypot_op(a, b);
+}
+Tensor logaddexp(const Tensor& a, const Tensor& b) {
+  return logaddexp_op(a, b);
+}
+Tensor xlogy(const Tensor& a, const Tensor& b) {
+  return xlogy_op(a, b);
+}
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  return lerp_op(a, b, weight);
+}
+Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight) {
+  return lerp_op(a, b, number(weight, a));
+}
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value) {
+  return addcmul_op(x, a, b, value);
+}
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value) {
+  return addcdiv_op(x, a, b, value);
+}
+Tensor& pow_(Tensor& x, Scalar exponent) {
+  return pow_scalar_op.inplace(x, exponent);
+}
+Tensor& lerp_(Tensor& x, const Tensor& end, Scalar weight) {
+  return lerp_op.inplace(x, end, number(weight, x));
+}
+Tensor& addcmul_(Tensor& x, const Tensor& a, const Tensor& b, Scalar value) {
+  return addcmul_op.inplace(x, a, b, value);
+}
+Tensor& addcdiv_(Tensor& x, const Tensor& a, const Tensor& b, Scalar value) {
+  return addcdiv_op.inplace(x, a, b, value);
+}
+Tensor Tensor::pow(Scalar exponent) const {
+  return strata::pow(*this, exponent);
+}
+
+}  // namespace strata
