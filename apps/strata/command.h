@@ -17,8 +17,8 @@ constexpr int kOk = 0;
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
-/// Arguments that do not fit together, or name something that does not exist: exit status 2.
-struct UsageError : std::runtime_error {
+/// The command line asks for something that does not exist or does not fit together: exit status 2.
+class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

@@ -3,7 +3,7 @@
 // Each record's example becomes one test. In the pages, a ```cpp block counts whose first line is
 //   // run                 a test of its own
 //   // run: declarations   put before the page's tests, at namespace scope
-// assert(...) in an example is the test's check.
+// and every block with a main(), which becomes a test that calls it. assert(...) in an example is the test's check.
 
 #include <cctype>
 #include <cstdio>
@@ -27,6 +27,7 @@ const char* const kHead = R"(// Generated; do not edit.
 
 #include <gtest/gtest.h>
 
+#include "strata/core/dispatch.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/strata.h"
@@ -73,7 +74,7 @@ std::string records() {
 
 struct Block {
   int line = 0;  // of the first line after the marker
-  bool declarations = false;
+  bool declarations = false, program = false;
   std::string text;
 };
 
@@ -92,14 +93,14 @@ std::vector<Block> blocks(const std::string& path) {
       if (first) {
         run = line.starts_with("// run");
         b.declarations = line.starts_with("// run: declarations");
-        b.line = number + 1;
-      } else {
-        b.text += line + "\n";
+        b.line = number + (run ? 1 : 0);
       }
+      if (!first || !run) b.text += line + "\n";
       first = false;
     }
     ++number;
-    if (run) found.push_back(b);
+    b.program = b.text.find("int main() {") != std::string::npos;
+    if (run || b.program) found.push_back(b);
   }
   return found;
 }
@@ -123,7 +124,13 @@ std::string guide(const std::vector<std::string>& pages) {
         }
       }
       const std::string where = "#line " + std::to_string(b.line) + " \"" + page + "\"\n";
-      if (b.declarations) {
+      if (b.program) {
+        // Only main() may end without a return.
+        text.replace(text.find("int main() {"), 12, "int example_main() {");
+        text.insert(text.rfind('}'), "return 0; ");
+        declarations += where + text;
+        tests += "\nTEST(Guide_" + name + ", main) { EXPECT_EQ(example_main(), 0); }\n";
+      } else if (b.declarations) {
         declarations += where + text;
       } else {
         tests += "\nTEST(Guide_" + name + ", line" + std::to_string(b.line) + ") {\n" + where + text + "}\n";
