@@ -303,12 +303,15 @@ static void multiply(const Gemm& g, bool amx) {
   const auto* a = static_cast<const uint16_t*>(g.a);
   const auto* b = static_cast<const uint16_t*>(g.b);
   const bool a_in_place = g.a_col == 1 && g.m % kSide == 0 && g.k % kTileK == 0;
-  // K is packed in pieces, unless A needs no packing and sums are not kept in C. Sums that span pieces
-  // are kept in C where C is whole blocks of f32, else in memory of their own.
+  // All of K is packed at once where the threads' second-level caches (about 1 MiB each) hold it or only B is packed
+  // for a C that cannot hold sums; else in pieces. Sums that span pieces are kept in C where C is whole blocks of f32,
+  // else in memory of their own. The order of summation is the same either way.
   const bool in_c = g.out == DType::f32 && g.m % kSide == 0 && g.n % kSide == 0 && g.alpha == 1 &&
                     (g.beta == 0 || g.beta == 1) && g.bias == nullptr && g.epilogue == Epilogue::none;
   const int64_t k_tiles = ceil_div(g.k, kTileK);
-  const int64_t piece = a_in_place && !in_c ? k_tiles : std::min(k_tiles, kDepth / kTileK);  // k tiles packed at a time
+  const int64_t panels = ceil_div(g.n, kSide) + (a_in_place ? 0 : ceil_div(g.m, kSide));
+  const bool at_once = (a_in_place && !in_c) || panels * 2 * k_tiles * kTile <= int64_t{num_threads()} << 20;
+  const int64_t piece = at_once ? k_tiles : std::min(k_tiles, kDepth / kTileK);  // k tiles packed at a time
   const int64_t sums_ld = ceil_div(g.n, kSide) * kSide;
   const int64_t sums_bytes = !in_c && piece < k_tiles ? ceil_div(g.m, kSide) * kSide * sums_ld * 4 : 0;
   const int64_t panel_bytes = 2 * piece * kTile;
