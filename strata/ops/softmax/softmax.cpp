@@ -183,6 +183,7 @@ const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
 }  // namespace
 
 Tensor softmax(const Tensor& x, int64_t dim) { return softmax_op(x, dim); }
+Tensor Tensor::softmax(int64_t dim) const { return strata::softmax(*this, dim); }
 Tensor log_softmax(const Tensor& x, int64_t dim) { return log_softmax_op(x, dim); }
 Tensor softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) { return softmax_backward_op(gy, y, dim); }
 Tensor log_softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) { return log_softmax_backward_op(gy, y, dim); }
