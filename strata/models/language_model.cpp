@@ -4,6 +4,7 @@
 
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
+#include "strata/memory/allocator.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/loss.h"
@@ -25,7 +26,10 @@ nn::BlockOptions block_options(const ModelConfig& c) {
 template <class Blocks>
 nn::Residual run_blocks(const Blocks& blocks, const Tensor& x, ModelCache* cache) {
   nn::Residual r{x, {}};
-  for (size_t i = 0; i < blocks.size(); ++i) r = blocks[i].step(r, cache ? &cache->layers[i] : nullptr);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    memory::ModuleScope at(cat("blocks.", i));
+    r = blocks[i].step(r, cache ? &cache->layers[i] : nullptr);
+  }
   return r;
 }
 
@@ -60,17 +64,22 @@ Tensor LanguageModel::embed(const Tensor& tokens, const ModelCache* cache) const
   const int64_t filled = cache ? cache->length : 0;
   check<ShapeError>(filled + tokens.size(1) <= config_.context, kind(), tokens.size(1), " tokens after ", filled,
                     " do not fit the context of ", config_.context);
+  memory::ModuleScope at("token_embedding");
   const Tensor x = token_embedding(tokens);
   return autocast_enabled() ? x.to(autocast_dtype()) : x;
 }
 
-Tensor LanguageModel::logits(const Tensor& x) const { return linear(x, head_); }
+Tensor LanguageModel::logits(const Tensor& x) const {
+  memory::ModuleScope at("head");
+  return linear(x, head_);
+}
 
 Tensor LanguageModel::forward(const Tensor& tokens) const { return logits(hidden(tokens, nullptr)); }
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
   const Tensor x = hidden(tokens, nullptr);
+  memory::ModuleScope at("loss");
   return cross_entropy(logits(x.view({-1, config_.dim})), targets.reshape({-1}));
 }
 

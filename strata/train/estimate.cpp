@@ -4,6 +4,7 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
+#include "strata/data/dataset.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/run.h"
@@ -30,23 +31,30 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   const auto model = make_model(config.model);
   model->train();
   const auto optimizer = make_optimizer(config.optim, model->named_parameters());
-  const Tensor optimizer_state = reserve(optimizer->state_bytes(), Tag::optimizer);
   const Shape shape{config.batch, config.model.context};
-  // The loader holds two batches ready while it makes the next one.
-  const int64_t batch_bytes = 2 * shape.product() * size_of(DType::i64);
-  const Tensor waiting = reserve(3 * batch_bytes, Tag::data);
-  for (int64_t i = 0; i < config.accumulate; ++i) {
-    std::optional<memory::TagScope> tag(Tag::data);
-    const Tensor tokens = empty({shape, DType::i64, Device::meta(), std::nullopt});
-    const Tensor targets = empty({shape, DType::i64, Device::meta(), std::nullopt});
-    tag.reset();
-    Tensor loss;
-    {
-      std::optional<AutocastScope> autocast;
-      if (config.dtype == "bf16") autocast.emplace(DType::bf16);
-      loss = model->loss(tokens, targets);
+  const auto make_batch = [&] {
+    memory::TagScope tag(Tag::data);
+    const TensorMeta meta{shape, DType::i64, Device::meta(), std::nullopt};
+    return data::Batch{empty(meta), empty(meta)};
+  };
+  // What the loader holds ready, and the one that it is making.
+  const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
+  Tensor optimizer_state;
+  // The first step makes the gradients and the optimizer's state, the second is like all that follow.
+  for (int step = 0; step < 2; ++step) {
+    optimizer->zero_grad();
+    std::vector<data::Batch> batches;
+    for (int64_t i = 0; i < config.accumulate; ++i) batches.push_back(make_batch());
+    for (const data::Batch& batch : batches) {
+      Tensor loss;
+      {
+        std::optional<AutocastScope> autocast;
+        if (config.dtype == "bf16") autocast.emplace(DType::bf16);
+        loss = model->loss(batch[0], batch[1]);
+      }
+      (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();
     }
-    (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();
+    if (step == 0) optimizer_state = reserve(optimizer->state_bytes(), Tag::optimizer);
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
@@ -56,7 +64,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
           .optimizer = at_peak(Tag::optimizer),
           .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
           .data = at_peak(Tag::data),
-          .peak = after.peak_total - before.live_total};
+          .peak = after.peak_reserved - before.reserved};
 }
 
 }  // namespace strata

@@ -15,7 +15,7 @@ struct MemoryEstimate {
   int64_t optimizer = 0;
   int64_t activations = 0;  ///< saved for the backward pass, and temporaries
   int64_t data = 0;         ///< batches made ready
-  int64_t peak = 0;         ///< of all tensors together
+  int64_t peak = 0;         ///< of the heap that holds them all: their sum, and what fragmentation adds
 };
 
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
