@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   Net net;
   optim::AdamW optimizer(net.named_parameters(), {2e-3});
   data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .seed = 1});
-  const int epochs = 5;
+  const int epochs = 8;
   const auto schedule = optim::Schedule::cosine(2e-3, epochs * loader.batches_per_epoch(), 20);
   int64_t step = 0;
   double reached = 0;

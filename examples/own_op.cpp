@@ -18,7 +18,7 @@ void squared_relu_cpu(Tensor& y, const Tensor& x) {
   dispatch_floats(y.dtype(), "squared_relu", [&]<class T>() {
     const T* in = dense.data<T>();
     T* out = y.data<T>();
-    parallel_for(0, y.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, y.numel(), 32768, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const auto v = static_cast<compute_t<T>>(in[i]);
         out[i] = static_cast<T>(v < 0 ? v * 0 : v * v);  // NaN stays NaN

@@ -7,7 +7,9 @@
 #include "strata/core/rng.h"
 #include "strata/models/language_model.h"
 #include "strata/models/sampling.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/optim/adam.h"
 
 namespace strata {
 namespace {
@@ -53,6 +55,108 @@ TEST_P(Family, LossStartsNearUniformAndFalls) {
     }
   }
   EXPECT_LT(last, 0.5 * first);
+}
+
+// Step by step with a cache, as in one pass.
+TEST_P(Family, CacheGivesWhatOnePassGives) {
+  manual_seed(2);
+  const auto model = make_model(tiny(GetParam()));
+  model->eval();
+  NoGrad guard;
+  const Tensor x = pattern(2, 16, 20, 0), all = model->forward(x);
+  ModelCache cache = model->make_cache(2);
+  for (const auto& [begin, n] : {std::pair<int64_t, int64_t>{0, 5}, {5, 1}, {6, 1}, {7, 9}}) {
+    const Tensor logits = model->next_logits(x.narrow(1, begin, n), cache);
+    EXPECT_TRUE(allclose(logits, all.select(1, begin + n - 1), 1e-4, 1e-5));
+  }
+  EXPECT_EQ(cache.length, 16);
+  EXPECT_THROW(model->next_logits(x.narrow(1, 0, 1), cache), ShapeError);
+  EXPECT_THROW(model->forward(pattern(1, 17, 20, 0)), ShapeError);
+}
+
+// A learned pattern is continued, past the end of the context too.
+TEST_P(Family, LearnsATextByHeart) {
+  manual_seed(3);
+  const ModelConfig c = tiny(GetParam());
+  const auto model = make_model(c);
+  optim::AdamW optimizer(model->named_parameters(), {5e-3});
+  for (int step = 0; step < 150; ++step) {
+    optimizer.zero_grad();
+    const Tensor loss = model->loss(pattern(4, 16, 20, step), pattern(4, 16, 20, step + 1));
+    loss.backward();
+    optimizer.step_clipped(1);
+  }
+  const std::vector<int64_t> wanted = pattern(1, 60, 20, 0).to_vector<int64_t>();
+  TokenSampler sampler(model, {static_cast<int32_t>(wanted[0]), static_cast<int32_t>(wanted[1])}, {.temperature = 0});
+  for (size_t i = 2; i < wanted.size(); ++i) ASSERT_EQ(sampler.next(), wanted[i]) << i;
+}
+
+TEST_P(Family, TiedWeights) {
+  ModelConfig c = tiny(GetParam());
+  const auto tied = make_model(c);
+  c.tied_embeddings = false;
+  const auto own = make_model(c);
+  EXPECT_EQ(own->num_parameters(), tied->num_parameters() + 20 * 32);
+  EXPECT_FALSE(tied->state_dict().contains("head.weight"));
+  EXPECT_TRUE(own->state_dict().contains("head.weight"));
+}
+
+TEST_P(Family, DryRun) {
+  DeviceScope dry(Device::meta());
+  ModelConfig c = tiny(GetParam());
+  c.dim = 4096;
+  c.layers = 40;
+  c.vocab = 50000;
+  const auto model = make_model(c);
+  EXPECT_GT(model->num_parameters(), 5'000'000'000);
+  const Tensor tokens = empty({{1, 16}, DType::i64, Device::meta(), std::nullopt});
+  Tensor loss = model->loss(tokens, tokens);
+  EXPECT_EQ(loss.shape(), Shape({}));
+  loss.backward();
+  EXPECT_TRUE(model->token_embedding.weight.grad().defined());
+}
+
+TEST(Sampling, TopKTopPTemperature) {
+  const std::vector<float> logits{std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f), NAN};
+  const auto counts = [&](const SampleOptions& o) {
+    std::vector<int> n(5);
+    for (uint64_t i = 0; i < 4000; ++i) ++n[static_cast<size_t>(sample_token(logits, o, i))];
+    return n;
+  };
+  const auto all = counts({});
+  EXPECT_NEAR(all[0], 2000, 150);
+  EXPECT_NEAR(all[3], 200, 60);
+  EXPECT_EQ(all[4], 0);
+  const auto k = counts({.top_k = 2});
+  EXPECT_NEAR(k[0], 2500, 150);
+  EXPECT_EQ(k[2] + k[3], 0);
+  const auto p = counts({.top_p = 0.75});
+  EXPECT_EQ(p[2] + p[3], 0);
+  EXPECT_NEAR(p[0], 2500, 150);
+  EXPECT_EQ(counts({.top_p = 0.4})[0], 4000);
+  EXPECT_EQ(counts({.temperature = 0})[0], 4000);
+  const auto cold = counts({.temperature = 0.5});  // weights 0.25, 0.09, 0.0225, 0.0025
+  EXPECT_NEAR(cold[0], 4000 * 0.25 / 0.365, 150);
+  EXPECT_EQ(all, counts({}));
+  EXPECT_NE(all, counts({.seed = 1}));
+}
+
+TEST(Sampling, Refusals) {
+  const std::vector<float> logits{1, 2};
+  EXPECT_THROW(sample_token({}, {}, 0), ValueError);
+  EXPECT_THROW(sample_token(logits, {.temperature = -1}, 0), ValueError);
+  EXPECT_THROW(sample_token(logits, {.top_k = -1}, 0), ValueError);
+  EXPECT_THROW(sample_token(logits, {.top_p = 0}, 0), ValueError);
+  EXPECT_THROW(sample_token(std::vector<float>{NAN}, {}, 0), ValueError);
+  const float inf = INFINITY;
+  EXPECT_EQ(sample_token(std::vector<float>{1, inf, -inf}, {}, 0), 1);
+  EXPECT_THROW(TokenSampler(make_model(tiny("gpt")), {}), ValueError);
+  EXPECT_THROW(TokenSampler(make_model(tiny("gpt")), {20}), IndexError);
+  ModelConfig c = tiny("gpt");
+  c.vocab = 0;
+  EXPECT_THROW(make_model(c), ValueError);
+  c = tiny("mamba");
+  EXPECT_THROW(make_model(c), ValueError);
 }
 
 }  // namespace

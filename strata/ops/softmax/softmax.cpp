@@ -214,5 +214,8 @@ Tensor softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
 Tensor log_softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
   return log_softmax_backward_op(gy, y, dim);
 }
+Tensor Tensor::softmax(int64_t dim) const {
+  return strata::softmax(*this, dim);
+}
 
 }  // namespace strata
