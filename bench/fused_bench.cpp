@@ -45,13 +45,16 @@ void fill(void* p, DType t, int64_t n) {
   parallel_for(0, n, 65536, [&](int64_t a, int64_t b) {
     for (int64_t i = a; i < b; ++i) {
       const float v = some[i % 65521];
-      if (t == DType::f32) static_cast<float*>(p)[i] = v;
-      else static_cast<BFloat16*>(p)[i] = BFloat16(v);
+      if (t == DType::f32)
+        static_cast<float*>(p)[i] = v;
+      else
+        static_cast<BFloat16*>(p)[i] = BFloat16(v);
     }
   });
 }
 
-template <class F> double best_seconds(F&& f) {
+template <class F>
+double best_seconds(F&& f) {
   using clock = std::chrono::steady_clock;
   f();
   double best = 1e30, total = 0;
@@ -67,12 +70,15 @@ template <class F> double best_seconds(F&& f) {
 
 void report(const std::string& name, DType t, const std::string& shape, double s, double bytes, double flops) {
   std::printf("%-22s %-5s %-22s %9.3f ms", name.c_str(), std::string(name_of(t)).c_str(), shape.c_str(), s * 1e3);
-  if (flops > 0) std::printf("  %8.1f GFLOP/s\n", flops / s * 1e-9);
-  else std::printf("  %8.1f GB/s  %5.2f of copy\n", bytes / s * 1e-9, bytes / s / g_copy);
+  if (flops > 0)
+    std::printf("  %8.1f GFLOP/s\n", flops / s * 1e-9);
+  else
+    std::printf("  %8.1f GB/s  %5.2f of copy\n", bytes / s * 1e-9, bytes / s / g_copy);
   std::fflush(stdout);
 }
 
-template <class F> void time_bytes(const std::string& name, DType t, int64_t rows, int64_t n, double bytes, F&& f) {
+template <class F>
+void time_bytes(const std::string& name, DType t, int64_t rows, int64_t n, double bytes, F&& f) {
   if (name.find(g_filter) == std::string::npos) return;
   report(name, t, cat("[", rows, ", ", n, "]"), best_seconds(f), bytes, 0);
 }
@@ -84,14 +90,15 @@ void measure_copy() {
     parallel_for(0, n, 4096, [&](int64_t from, int64_t to) { std::memcpy(b.p + from, a.p + from, to - from); });
   });
   g_copy = 2.0 * n / s;
-  std::printf("copy of 256 MiB: %.1f GB/s (read + written), %d threads, vector level %d, amx %d\n", g_copy * 1e-9, num_threads(),
-              vec_level(), has_amx_bf16());
+  std::printf("copy of 256 MiB: %.1f GB/s (read + written), %d threads, vector level %d, amx %d\n", g_copy * 1e-9,
+              num_threads(), vec_level(), has_amx_bf16());
 }
 
 void rows(DType t, int64_t r, int64_t n) {
   const int64_t size = size_of(t), count = r * n;
   const double b = static_cast<double>(count * size);
-  Buffer x(count * size), y(count * size), g(count * size), w(n * size), bias(n * size), gw(n * size), gb(n * size), mean(r * 4), rstd(r * 4);
+  Buffer x(count * size), y(count * size), g(count * size), w(n * size), bias(n * size), gw(n * size), gb(n * size),
+      mean(r * 4), rstd(r * 4);
   for (Buffer* p : {&x, &g}) fill(p->p, t, count);
   fill(w.p, t, n);
   time_bytes("softmax", t, r, n, 2 * b, [&] { softmax_forward_cpu(t, false, x.p, y.p, r, n, 1); });

@@ -31,11 +31,16 @@ struct Case {
 
 double element(DType t, const void* p, int64_t i) {
   switch (t) {
-    case DType::f32: return static_cast<const float*>(p)[i];
-    case DType::f64: return static_cast<const double*>(p)[i];
-    case DType::bf16: return static_cast<const BFloat16*>(p)[i];
-    case DType::f16: return static_cast<const Half*>(p)[i];
-    default: return 0;
+    case DType::f32:
+      return static_cast<const float*>(p)[i];
+    case DType::f64:
+      return static_cast<const double*>(p)[i];
+    case DType::bf16:
+      return static_cast<const BFloat16*>(p)[i];
+    case DType::f16:
+      return static_cast<const Half*>(p)[i];
+    default:
+      return 0;
   }
 }
 
@@ -45,17 +50,28 @@ void fill(DType t, void* p, int64_t n, uint32_t seed) {
   for (int64_t i = 0; i < n; ++i) {
     const float v = u(rng);
     switch (t) {
-      case DType::f32: static_cast<float*>(p)[i] = v; break;
-      case DType::f64: static_cast<double*>(p)[i] = v; break;
-      case DType::bf16: static_cast<BFloat16*>(p)[i] = BFloat16(v); break;
-      case DType::f16: static_cast<Half*>(p)[i] = Half(v); break;
-      default: break;
+      case DType::f32:
+        static_cast<float*>(p)[i] = v;
+        break;
+      case DType::f64:
+        static_cast<double*>(p)[i] = v;
+        break;
+      case DType::bf16:
+        static_cast<BFloat16*>(p)[i] = BFloat16(v);
+        break;
+      case DType::f16:
+        static_cast<Half*>(p)[i] = Half(v);
+        break;
+      default:
+        break;
     }
   }
 }
 
 struct Buffer {
-  explicit Buffer(int64_t bytes) : p(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64))) { std::memset(p, 0, static_cast<size_t>(bytes)); }
+  explicit Buffer(int64_t bytes) : p(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64))) {
+    std::memset(p, 0, static_cast<size_t>(bytes));
+  }
   ~Buffer() { std::free(p); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -90,13 +106,16 @@ double time_one(Gemm g, GemmBackend backend, const char* name) {
     const int64_t co = g.batch.empty() ? 0 : bt * g.c_batch[0];
     double want = g.bias != nullptr ? element(g.bias_dtype, g.bias, col) : 0, size = 1;
     for (int64_t l = 0; l < g.k; ++l) {
-      const double x = element(g.in, g.a, ao + r * g.a_row + l * g.a_col) * element(g.in, g.b, bo + l * g.b_row + col * g.b_col);
+      const double x =
+          element(g.in, g.a, ao + r * g.a_row + l * g.a_col) * element(g.in, g.b, bo + l * g.b_row + col * g.b_col);
       want += x;
       size += std::abs(x);
     }
     const double got = element(g.out, g.c, co + r * g.c_row + col * g.c_col);
-    if (!(std::abs(got - want) <= eps * (g.out == DType::bf16 || g.out == DType::f16 ? std::abs(want) : 0) + 2e-6 * size)) {
-      std::printf("WRONG %s: [%ld, %ld] is %g, not %g\n", name, static_cast<long>(r), static_cast<long>(col), got, want);
+    if (!(std::abs(got - want) <=
+          eps * (g.out == DType::bf16 || g.out == DType::f16 ? std::abs(want) : 0) + 2e-6 * size)) {
+      std::printf("WRONG %s: [%ld, %ld] is %g, not %g\n", name, static_cast<long>(r), static_cast<long>(col), got,
+                  want);
       g_failed = true;
       break;
     }
@@ -154,11 +173,13 @@ int main(int argc, char** argv) {
   std::vector<Case> cases;
   const auto name = [](const char* kind, int64_t m, int64_t n, int64_t k, DType t) {
     char text[96];
-    std::snprintf(text, sizeof text, "%-4s %-4s %5ldx%5ldx%5ld", std::string(name_of(t)).c_str(), kind, static_cast<long>(m), static_cast<long>(n), static_cast<long>(k));
+    std::snprintf(text, sizeof text, "%-4s %-4s %5ldx%5ldx%5ld", std::string(name_of(t)).c_str(), kind,
+                  static_cast<long>(m), static_cast<long>(n), static_cast<long>(k));
     return std::string(text);
   };
-  const int64_t layers[][3] = {{2048, 768, 256}, {2048, 256, 256},  {2048, 1024, 256}, {2048, 256, 1024}, {4096, 1536, 512},
-                               {4096, 512, 512}, {4096, 2048, 512}, {4096, 512, 2048}, {4096, 8192, 512}};
+  const int64_t layers[][3] = {{2048, 768, 256},  {2048, 256, 256},  {2048, 1024, 256},
+                               {2048, 256, 1024}, {4096, 1536, 512}, {4096, 512, 512},
+                               {4096, 2048, 512}, {4096, 512, 2048}, {4096, 8192, 512}};
   for (DType t : {DType::f32, DType::bf16}) {
     for (const auto& [m, n, k] : layers) {
       cases.push_back({name("fwd", m, n, k, t), forward(m, n, k, t, true)});
@@ -177,13 +198,15 @@ int main(int argc, char** argv) {
     cases.push_back({name("dw", 2048, 768, 256, t), grad_weight(2048, 768, 256, t)});
     cases.push_back({name("dx", 8, 8, 8, t), grad_input(8, 8, 8, t)});
   }
-  std::printf("%d threads, GFLOP/s\n%-30s %10s %10s %10s %10s %10s\n", threads, "", "best", "onednn", "amx", "avx512bf16", "blocked");
+  std::printf("%d threads, GFLOP/s\n%-30s %10s %10s %10s %10s %10s\n", threads, "", "best", "onednn", "amx",
+              "avx512bf16", "blocked");
   for (const Case& c : cases) {
     bool wanted = true;
     for (int i = 2; i < argc; ++i) wanted = wanted && c.name.find(argv[i]) != std::string::npos;
     if (!wanted) continue;
     std::printf("%-30s", c.name.c_str());
-    for (GemmBackend b : {GemmBackend::best, GemmBackend::onednn, GemmBackend::amx, GemmBackend::avx512_bf16, GemmBackend::blocked}) {
+    for (GemmBackend b :
+         {GemmBackend::best, GemmBackend::onednn, GemmBackend::amx, GemmBackend::avx512_bf16, GemmBackend::blocked}) {
       const double rate = time_one(c.g, b, c.name.c_str());
       if (rate == 0) {
         std::printf(" %10s", "-");

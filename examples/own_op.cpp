@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <strata/core/dispatch.h>
+#include <strata/core/loops.h>
 #include <strata/core/op.h>
 #include <strata/core/samples.h>
 #include <strata/lab/verify.h>

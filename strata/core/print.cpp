@@ -49,10 +49,9 @@ std::string format(const char* how, int precision, double v) {
 class Format {
  public:
   Format(const Reader& reader, DType dtype, const std::vector<int64_t>& shown) : reader_(reader), dtype_(dtype) {
-    if (is_floating(dtype)) {
-      choose(shown);
-    }
-    for (int64_t at : shown) width_ = std::max(width_, write(at).size());
+    if (is_floating(dtype)) choose(shown);
+    for (int64_t at : shown)
+      if (aligned(at)) width_ = std::max(width_, write(at).size());
   }
   std::string padded(int64_t at) const {
     const std::string s = write(at);
@@ -62,6 +61,12 @@ class Format {
   std::string plain(int64_t at) const { return write(at); }
 
  private:
+  // As in PyTorch, inf, nan and 0 do not widen the columns of floating tensors.
+  bool aligned(int64_t at) const {
+    if (!is_floating(dtype_)) return true;
+    const double v = reader_.number(at);
+    return std::isfinite(v) && v != 0;
+  }
   void choose(const std::vector<int64_t>& shown) {
     double least = HUGE_VAL, most = 0;
     bool any = false;

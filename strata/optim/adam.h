@@ -11,10 +11,14 @@ struct AdamOptions {
   double weight_decay = 0;  ///< Adam: added to the gradient (L2); AdamW: p -= lr weight_decay p
   void validate() const;    ///< throws ValueError
 };
-struct AdamWOptions : AdamOptions {
-  AdamWOptions() { weight_decay = 0.01; }
-  AdamWOptions(double lr_, double beta1_ = 0.9, double beta2_ = 0.999, double eps_ = 1e-8, double weight_decay_ = 0.01)
-      : AdamOptions{lr_, beta1_, beta2_, eps_, weight_decay_} {}
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay}; }
+  void validate() const { AdamOptions(*this).validate(); }  ///< throws ValueError
 };
 
 /// Adam (Kingma & Ba, 2015): m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;

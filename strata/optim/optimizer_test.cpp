@@ -23,7 +23,7 @@ TEST(Optimizer, GroupsHaveTheirOwnOptions) {
   Tensor w = leaf(ones({4, 3})), b = leaf(ones({3})), unused = leaf(ones({5}));
   const auto [matrices, vectors] = split_by_rank({{"w", w}, {"b", b}, {"unused", unused}});
   ASSERT_EQ(matrices.size(), 1u);
-  AdamW opt({{matrices, AdamWOptions(0.1, 0.9, 0.999, 1e-8, 0.5)}, {vectors, AdamWOptions(0.1, 0.9, 0.999, 1e-8, 0), 2.0}});
+  AdamW opt({{matrices, AdamWOptions{0.1, 0.9, 0.999, 1e-8, 0.5}}, {vectors, AdamWOptions{0.1, 0.9, 0.999, 1e-8, 0}, 2.0}});
   w.set_grad(zeros({4, 3}));
   b.set_grad(zeros({3}));
   opt.step();
@@ -40,7 +40,7 @@ TEST(Optimizer, GroupsHaveTheirOwnOptions) {
 TEST(Optimizer, StateRoundTripIsBitwise) {
   Samples random(DType::f32, 11);
   Tensor a = leaf(random.tensor({33})), b = leaf(random.tensor({4, 5}));
-  AdamW first({{"a", a}, {"b", b}}, AdamWOptions(0.02));
+  AdamW first({{"a", a}, {"b", b}}, AdamWOptions{0.02});
   const auto step = [](AdamW& o, Tensor& x, Tensor& y, uint64_t seed) {
     Samples r(DType::f32, seed);
     x.set_grad(r.tensor(x.shape()));
@@ -49,7 +49,7 @@ TEST(Optimizer, StateRoundTripIsBitwise) {
   };
   for (uint64_t s = 0; s < 5; ++s) step(first, a, b, s);
   Tensor a2 = leaf(a), b2 = leaf(b);
-  AdamW second({{"a", a2}, {"b", b2}}, AdamWOptions(0.02));
+  AdamW second({{"a", a2}, {"b", b2}}, AdamWOptions{0.02});
   second.load_state_dict(first.state_dict());
   const StateDict state = second.state_dict();
   EXPECT_EQ(state.size(), 6u);
@@ -148,7 +148,7 @@ TEST(Optimizer, RefusesWhatItCannotTrain) {
   EXPECT_THROW(SGD({{"x", p}, {"x", wide}}), ValueError);
   EXPECT_THROW(SGD(TensorList{Tensor()}), ValueError);
   EXPECT_THROW(SGD(TensorList{wide.detach().t()}), ShapeError);
-  EXPECT_THROW(AdamW(TensorList{p}, AdamWOptions(1e-3, 1.0)), ValueError);
+  EXPECT_THROW(AdamW(TensorList{p}, AdamWOptions{1e-3, 1.0}), ValueError);
 }
 
 TEST(Optimizer, StridedGradientsAreRead) {

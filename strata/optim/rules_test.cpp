@@ -22,7 +22,7 @@ TEST(Adam, FollowsThePaper) {
 }
 
 TEST(AdamW, FollowsThePaper) {
-  const AdamWOptions o(0.05, 0.9, 0.99, 1e-8, 0.2);
+  const AdamWOptions o{0.05, 0.9, 0.99, 1e-8, 0.2};
   for (DType grad : {DType::f32, DType::bf16}) {
     Tensor p = start();
     AdamW opt(TensorList{p}, o);
@@ -31,7 +31,7 @@ TEST(AdamW, FollowsThePaper) {
 }
 
 TEST(AdamW, DoublePrecisionParameters) {
-  const AdamWOptions o(0.05);
+  const AdamWOptions o{0.05};
   Tensor p = start({37}, DType::f64);
   AdamW opt(TensorList{p}, o);
   compare(opt, p, AdamFormula{0.05, 0.9, 0.999, 1e-8, 0.01, true}, DType::f64, 1e-13);

@@ -70,7 +70,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
     return two_groups<optim::Adam>(parameters, o);
   }
   if (c.optimizer == "adamw")
-    return two_groups<optim::AdamW>(parameters, optim::AdamWOptions(c.lr, c.beta1, c.beta2, c.eps, c.weight_decay));
+    return two_groups<optim::AdamW>(parameters, optim::AdamWOptions{c.lr, c.beta1, c.beta2, c.eps, c.weight_decay});
   if (c.optimizer == "lion") {
     optim::LionOptions o;
     o.lr = c.lr;

@@ -25,21 +25,27 @@ struct Plain {
   int64_t window, query_offset;
   double dropout_p;
   RngKey key;
-  double scale_for(int64_t d) const { return scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, d))); }
+  double scale_for(int64_t d) const {
+    return scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, d)));
+  }
 };
 
-DType statistic_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+DType statistic_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
-void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a, std::string_view op) {
+void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a,
+                  std::string_view op) {
   check<DTypeError>(is_floating(q.dtype()), op, "needs a floating dtype, got ", q.dtype());
-  check<DTypeError>(k.dtype() == q.dtype() && v.dtype() == q.dtype(), op, "q is ", q.dtype(), ", k is ", k.dtype(), ", v is ",
-                    v.dtype(), "; they must agree");
-  check<ShapeError>(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, op, "q, k and v must be [B, H, T, D], got ", q, ", ", k, ", ", v);
-  check<ShapeError>(k.shape()[0] == q.shape()[0] && v.shape()[0] == q.shape()[0], op, "batch sizes differ: q is ", q, ", k is ", k,
-                    ", v is ", v);
+  check<DTypeError>(k.dtype() == q.dtype() && v.dtype() == q.dtype(), op, "q is ", q.dtype(), ", k is ", k.dtype(),
+                    ", v is ", v.dtype(), "; they must agree");
+  check<ShapeError>(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, op, "q, k and v must be [B, H, T, D], got ", q, ", ",
+                    k, ", ", v);
+  check<ShapeError>(k.shape()[0] == q.shape()[0] && v.shape()[0] == q.shape()[0], op, "batch sizes differ: q is ", q,
+                    ", k is ", k, ", v is ", v);
   check<ShapeError>(k.shape()[3] == q.shape()[3], op, "sizes of q and k differ: q is ", q, ", k is ", k);
-  check<ShapeError>(k.shape()[1] == v.shape()[1] && k.shape()[2] == v.shape()[2], op, "heads or lengths of k and v differ: k is ", k,
-                    ", v is ", v);
+  check<ShapeError>(k.shape()[1] == v.shape()[1] && k.shape()[2] == v.shape()[2], op,
+                    "heads or lengths of k and v differ: k is ", k, ", v is ", v);
   check<ShapeError>(k.shape()[1] > 0 ? q.shape()[1] % k.shape()[1] == 0 : q.shape()[1] == 0, op, "the ", q.shape()[1],
                     " heads of q are no multiple of the ", k.shape()[1], " heads of k and v");
   if (mask.defined()) {
@@ -60,11 +66,14 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
 // [B, H, T, D] laid out as [B, T, H, D].
 TensorMeta heads_inside(const Tensor& like_this, int64_t heads, int64_t time, int64_t size) {
   const int64_t b = like_this.shape()[0];
-  return {Shape{b, heads, time, size}, like_this.dtype(), like_this.device(), Strides{time * heads * size, size, heads * size, 1}};
+  return {Shape{b, heads, time, size}, like_this.dtype(), like_this.device(),
+          Strides{time * heads * size, size, heads * size, 1}};
 }
 
 // The kernels want dense rows.
-Tensor dense_rows(const Tensor& t) { return t.strides()[3] == 1 || t.shape()[3] <= 1 ? t : t.contiguous(); }
+Tensor dense_rows(const Tensor& t) {
+  return t.strides()[3] == 1 || t.shape()[3] <= 1 ? t : t.contiguous();
+}
 
 AttentionView view_of(const Tensor& t) {
   return {t.raw_data(), t.strides()[0], t.strides()[1], t.strides()[2]};
@@ -98,7 +107,8 @@ AttentionCall describe_call(const Tensor& q, const Tensor& k, const Tensor& v, c
   return c;
 }
 
-void forward_kernel(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a) {
+void forward_kernel(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                    const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v);
   AttentionCall c = describe_call(qd, kd, vd, mask, a);
   c.out = view_of(out);
@@ -106,8 +116,9 @@ void forward_kernel(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, 
   attention_forward_cpu(c);
 }
 
-void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
-                     const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse, const Plain& a) {
+void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
+                     const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
+                     const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), od = dense_rows(out), gd = dense_rows(gout);
   const Tensor lc = lse.contiguous(), glc = glse.defined() ? glse.contiguous() : glse;
   AttentionCall c = describe_call(qd, kd, vd, mask, a);
@@ -133,7 +144,8 @@ bool sees(const Plain& a, int64_t i, int64_t j) {
 double kept(const Plain& a, int64_t index) {
   if (a.dropout_p == 0) return 1;
   const auto numbers = philox(a.key, static_cast<uint64_t>(index / 4));
-  return uniform_f32(numbers[static_cast<size_t>(index % 4)]) < static_cast<float>(a.dropout_p) ? 0 : 1 / (1 - a.dropout_p);
+  return uniform_f32(numbers[static_cast<size_t>(index % 4)]) < static_cast<float>(a.dropout_p) ? 0
+                                                                                                : 1 / (1 - a.dropout_p);
 }
 
 Pair reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a) {
@@ -142,7 +154,8 @@ Pair reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
   const std::vector<double> qs = q.to_vector<double>(), ks = k.to_vector<double>(), vs = v.to_vector<double>();
   std::vector<double> ms;
   if (mask.defined()) ms = mask.expand({B, H, Tq, Tk}).to_vector<double>();
-  std::vector<double> out(static_cast<size_t>(B * H * Tq * Dv)), lse(static_cast<size_t>(B * H * Tq)), s(static_cast<size_t>(Tk));
+  std::vector<double> out(static_cast<size_t>(B * H * Tq * Dv)), lse(static_cast<size_t>(B * H * Tq)),
+      s(static_cast<size_t>(Tk));
   for (int64_t row = 0; row < B * H * Tq; ++row) {
     const int64_t i = row % Tq, kv_head = row / Tq / H * Hkv + row / Tq % H / (H / Hkv);
     double top = -INFINITY, total = 0;
@@ -151,19 +164,22 @@ Pair reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
       for (int64_t d = 0; d < D; ++d) dot += qs[row * D + d] * ks[(kv_head * Tk + j) * D + d];
       s[j] = dot * a.scale_for(D);
       if (mask.defined() && mask.dtype() != DType::boolean) s[j] += ms[row * Tk + j];
-      if (!sees(a, i, j) || (mask.defined() && mask.dtype() == DType::boolean && ms[row * Tk + j] == 0)) s[j] = -INFINITY;
+      if (!sees(a, i, j) || (mask.defined() && mask.dtype() == DType::boolean && ms[row * Tk + j] == 0))
+        s[j] = -INFINITY;
       top = std::max(top, s[j]);
     }
     if (top > -INFINITY)
       for (double& x : s) total += x = std::exp(x - top);
     lse[row] = std::log(total) + (total > 0 ? top : 0);
     for (int64_t j = 0; j < Tk && total > 0; ++j)
-      for (int64_t d = 0; d < Dv; ++d) out[row * Dv + d] += s[j] / total * kept(a, row * Tk + j) * vs[(kv_head * Tk + j) * Dv + d];
+      for (int64_t d = 0; d < Dv; ++d)
+        out[row * Dv + d] += s[j] / total * kept(a, row * Tk + j) * vs[(kv_head * Tk + j) * Dv + d];
   }
   return Pair(from_span<double>(out, {B, H, Tq, Dv}), from_span<double>(lse, {B, H, Tq}));
 }
 
-// ---- the gradient with ordinary ops, which is differentiated for gradients of gradients ------------------------------
+// ---- the gradient with ordinary ops, which is differentiated for gradients of gradients
+// ------------------------------
 
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   const int64_t b = x.shape()[0], kv = x.shape()[1], t = x.shape()[2], d = x.shape()[3];
@@ -172,7 +188,8 @@ Tensor repeat_heads(const Tensor& x, int64_t heads) {
 }
 
 // A host tensor of f(index) on the device of `where`.
-template <class F> Tensor host_tensor(const Shape& shape, const Tensor& where, F&& f) {
+template <class F>
+Tensor host_tensor(const Shape& shape, const Tensor& where, F&& f) {
   std::vector<double> values(static_cast<size_t>(shape.product()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = f(static_cast<int64_t>(i));
   return from_span<double>(values, shape).to(where.dtype()).to(where.device());
@@ -217,8 +234,8 @@ Tensor sum_heads(const Tensor& g, int64_t kv) {
   return h == kv ? g : sum(g.reshape({b, kv, h / kv, t, d}), Dims{2}, false);
 }
 
-Triple composed_backward(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                         const Tensor& out, const Tensor& lse, const Plain& a) {
+Triple composed_backward(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
+                         const Tensor& mask, const Tensor& out, const Tensor& lse, const Plain& a) {
   const ScoreGradient s = score_gradient(gout, glse, q, k, v, mask, out, lse, a);
   const int64_t kv = k.shape()[1];
   const double scale = a.scale_for(q.shape()[3]);
@@ -235,7 +252,9 @@ Cost attention_cost(const Tensor& q, const Tensor& k, const Tensor& v, const Pla
   double seen = 0;
   for (int64_t i = 0; i < q.shape()[2]; ++i) {
     const int64_t at = i + a.query_offset;
-    const int64_t last = std::min(k.shape()[2] - 1, a.is_causal ? at : a.window > 0 ? at + a.window - 1 : k.shape()[2] - 1);
+    const int64_t last = std::min(k.shape()[2] - 1, a.is_causal    ? at
+                                                    : a.window > 0 ? at + a.window - 1
+                                                                   : k.shape()[2] - 1);
     const int64_t first = a.window > 0 ? std::max<int64_t>(0, at - a.window + 1) : 0;
     seen += static_cast<double>(std::max<int64_t>(0, last - first + 1));
   }
@@ -247,93 +266,117 @@ Cost attention_cost(const Tensor& q, const Tensor& k, const Tensor& v, const Pla
 
 // ---- records -----------------------------------------------------------------------------------------------------
 
-using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                 const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, int64_t, double, std::optional<RngKey>);
+using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                 const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
+                                 int64_t, double, std::optional<RngKey>);
 
 const Op<BackwardSignature> attention_backward_op{{
-    .schema = "scaled_dot_product_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor? attn_mask, "
-              "Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float dropout_p, RngKey? key) "
+    .schema = "scaled_dot_product_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor? "
+              "attn_mask, "
+              "Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float dropout_p, "
+              "RngKey? key) "
               "-> (Tensor gq, Tensor gk, Tensor gv)",
-    .doc = "The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse of its "
-           "results out and lse. The weights are computed again block by block. The same bits for any number of threads.",
+    .doc =
+        "The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse "
+        "of its "
+        "results out and lse. The weights are computed again block by block. The same bits for any number of threads.",
     .infer =
-        [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-           const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset,
-           double dropout_p, std::optional<RngKey> key) {
+        [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
+           const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
+           int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
           const std::string_view op = "scaled_dot_product_attention_backward";
           check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, op);
           const Shape wanted{q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]};
-          check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out, ", wanted ", wanted);
-          check<DTypeError>(gout.dtype() == q.dtype() && out.dtype() == q.dtype(), op, "gout, out and q differ in dtype");
+          check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out,
+                            ", wanted ", wanted);
+          check<DTypeError>(gout.dtype() == q.dtype() && out.dtype() == q.dtype(), op,
+                            "gout, out and q differ in dtype");
           const Shape rows{q.shape()[0], q.shape()[1], q.shape()[2]};
           for (const Tensor* t : {&lse, &glse})
-            check<ShapeError>((t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(q.dtype())), op,
-                              "lse and glse must be ", rows, " ", statistic_dtype(q.dtype()), ", got ", *t);
+            check<ShapeError>(
+                (t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(q.dtype())), op,
+                "lse and glse must be ", rows, " ", statistic_dtype(q.dtype()), ", got ", *t);
           return std::array<TensorMeta, 3>{heads_inside(q, q.shape()[1], q.shape()[2], q.shape()[3]),
                                            heads_inside(k, k.shape()[1], k.shape()[2], k.shape()[3]),
                                            heads_inside(v, v.shape()[1], v.shape()[2], v.shape()[3])};
         },
     .kernels = {.cpu =
-                    [](Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
-                       const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal,
-                       std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+                    [](Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
+                       const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
+                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
+                       std::optional<RngKey> key) {
                       backward_kernel(gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
                                       Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
                     }},
     .composed =
-        [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-           const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset,
-           double dropout_p, std::optional<RngKey> key) {
-          return composed_backward(gout, glse, q, k, v, mask, out, lse, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
+        [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
+           const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
+           int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          return composed_backward(gout, glse, q, k, v, mask, out, lse,
+                                   Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
         },
     .cost =
-        [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const Tensor&,
-           const Tensor&, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
-           std::optional<RngKey> key) { return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 5, 3); },
+        [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
+           const Tensor&, const Tensor&, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset,
+           double dropout_p, std::optional<RngKey> key) {
+          return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 5,
+                                3);
+        },
     .samples =
         [](Samples& s) {
           const DType st = statistic_dtype(s.dtype());
-          s.add(s.tensor({1, 2, 5, 4}), std::nullopt, s.tensor({1, 2, 5, 4}), s.tensor({1, 2, 7, 4}), s.tensor({1, 2, 7, 4}),
-                std::nullopt, s.tensor({1, 2, 5, 4}), s.uniform({1, 2, 5}, 2, 4, st), false, std::nullopt, 0, 0, 0.0, RngKey{});
+          s.add(s.tensor({1, 2, 5, 4}), std::nullopt, s.tensor({1, 2, 5, 4}), s.tensor({1, 2, 7, 4}),
+                s.tensor({1, 2, 7, 4}), std::nullopt, s.tensor({1, 2, 5, 4}), s.uniform({1, 2, 5}, 2, 4, st), false,
+                std::nullopt, 0, 0, 0.0, RngKey{});
           s.add(s.tensor({1, 4, 6, 3}), s.tensor({1, 4, 6}, st), s.tensor({1, 4, 6, 2}), s.tensor({1, 2, 6, 2}),
-                s.tensor({1, 2, 6, 3}), std::nullopt, s.tensor({1, 4, 6, 3}), s.uniform({1, 4, 6}, 2, 4, st), true, 0.5, 0, 0, 0.0,
-                RngKey{});
+                s.tensor({1, 2, 6, 3}), std::nullopt, s.tensor({1, 4, 6, 3}), s.uniform({1, 4, 6}, 2, 4, st), true, 0.5,
+                0, 0, 0.0, RngKey{});
         },
     .tolerance = 32,
-    .tolerance_reason = "weights and gradients of scores are rounded to the operands' dtype between two products: the error is that "
-                        "of the largest term, however small the sum",
+    .tolerance_reason =
+        "weights and gradients of scores are rounded to the operands' dtype between two products: the error is that "
+        "of the largest term, however small the sum",
 }};
 
-using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
-                              int64_t, double, std::optional<RngKey>);
+using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>,
+                              int64_t, int64_t, double, std::optional<RngKey>);
 
 const Op<ForwardSignature> attention_op{{
-    .schema = "scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, bool is_causal=false, "
-              "float? scale=None, int window=0, int query_offset=0, float dropout_p=0.0, RngKey? key=None) "
-              "-> (Tensor out, Tensor lse)",
-    .doc = "softmax(q k^T * scale + mask) v for q [B, H, Tq, D], k [B, Hkv, Tk, D] and v [B, Hkv, Tk, Dv]; Hkv divides H, and "
-           "query head h reads key head h / (H / Hkv). scale is 1 / sqrt(D) where not given. attn_mask broadcasts to "
-           "[B, H, Tq, Tk]: boolean (true: seen) or floating (added). is_causal: query i sees key j only where "
-           "j <= i + query_offset; window > 0: only where |i + query_offset - j| < window. A query that sees nothing gives "
-           "zeros. out [B, H, Tq, Dv] is laid out so that transpose(1, 2) of it is contiguous; lse [B, H, Tq] is the logarithm "
-           "of the sum of exponentials of the scores, in f32 (f64 for f64). Computed in tiles with an online softmax: no "
-           "[Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask or a gradient of the gradient is "
-           "differentiated. Weight (b, h, i, j) is dropped by number ((b H + h) Tq + i) Tk + j of the key's stream. "
-           "ShapeError, DTypeError when q, k, v and the mask do not fit.",
-    .example = "Tensor q = ones({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
-               "assert(y.shape() == q.shape());",
+    .schema =
+        "scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, bool is_causal=false, "
+        "float? scale=None, int window=0, int query_offset=0, float dropout_p=0.0, RngKey? key=None) "
+        "-> (Tensor out, Tensor lse)",
+    .doc =
+        "softmax(q k^T * scale + mask) v for q [B, H, Tq, D], k [B, Hkv, Tk, D] and v [B, Hkv, Tk, Dv]; Hkv divides H, "
+        "and "
+        "query head h reads key head h / (H / Hkv). scale is 1 / sqrt(D) where not given. attn_mask broadcasts to "
+        "[B, H, Tq, Tk]: boolean (true: seen) or floating (added). is_causal: query i sees key j only where "
+        "j <= i + query_offset; window > 0: only where |i + query_offset - j| < window. A query that sees nothing "
+        "gives "
+        "zeros. out [B, H, Tq, Dv] is laid out so that transpose(1, 2) of it is contiguous; lse [B, H, Tq] is the "
+        "logarithm "
+        "of the sum of exponentials of the scores, in f32 (f64 for f64). Computed in tiles with an online softmax: no "
+        "[Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask or a gradient of the gradient is "
+        "differentiated. Weight (b, h, i, j) is dropped by number ((b H + h) Tq + i) Tk + j of the key's stream. "
+        "ShapeError, DTypeError when q, k, v and the mask do not fit.",
+    .example =
+        "Tensor q = ones({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
+        "assert(y.shape() == q.shape());",
     .infer =
-        [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, std::optional<double> scale,
-           int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, "scaled_dot_product_attention");
+        [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+           std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})},
+                       "scaled_dot_product_attention");
           return std::array<TensorMeta, 2>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
-                                           TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]}, statistic_dtype(q.dtype()),
-                                                      q.device(), std::nullopt}};
+                                           TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
+                                                      statistic_dtype(q.dtype()), q.device(), std::nullopt}};
         },
     .kernels = {.cpu =
                     [](Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-                      forward_kernel(out, lse, q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
+                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
+                       std::optional<RngKey> key) {
+                      forward_kernel(out, lse, q, k, v, mask,
+                                     Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
                     }},
     .saves = "q k v attn_mask out lse",
     .backward =
@@ -343,69 +386,81 @@ const Op<ForwardSignature> attention_op{{
           const Tensor gout = b.has_gy(0) ? b.gy(0) : b.y(0) * 0;
           const Tensor glse = b.has_gy(1) ? b.gy(1) : Tensor();
           if (b.needs(0) || b.needs(1) || b.needs(2)) {
-            auto [gq, gk, gv] = attention_backward_op(gout, glse, q, k, v, mask, b.y(0), b.y(1), is_causal, scale, window, offset,
-                                                      dropout_p, key);
+            auto [gq, gk, gv] = attention_backward_op(gout, glse, q, k, v, mask, b.y(0), b.y(1), is_causal, scale,
+                                                      window, offset, dropout_p, key);
             b.set(0, gq);
             b.set(1, gk);
             b.set(2, gv);
           }
           if (mask.defined() && b.needs(3))
-            b.set(3, sum_to(score_gradient(gout, glse, q, k, v, mask, b.y(0), b.y(1), a).ds, mask.shape()).to(mask.dtype()));
+            b.set(
+                3,
+                sum_to(score_gradient(gout, glse, q, k, v, mask, b.y(0), b.y(1), a).ds, mask.shape()).to(mask.dtype()));
         },
     .autocast = Autocast::low,
     .cost =
-        [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, bool is_causal, std::optional<double> scale,
-           int64_t window, int64_t offset, double dropout_p,
-           std::optional<RngKey> key) { return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 2, 1.34); },
+        [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, bool is_causal,
+           std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 2,
+                                1.34);
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 2, 5, 8}), s.tensor({2, 2, 5, 8}), s.tensor({2, 2, 5, 8}));
-          s.add(s.tensor({1, 2, 37, 4}), s.tensor({1, 2, 37, 4}), s.tensor({1, 2, 37, 4}), std::nullopt, true).named("causal");
+          s.add(s.tensor({1, 2, 37, 4}), s.tensor({1, 2, 37, 4}), s.tensor({1, 2, 37, 4}), std::nullopt, true)
+              .named("causal");
           s.add(s.tensor({1, 4, 5, 3}), s.tensor({1, 2, 9, 3}), s.tensor({1, 2, 9, 6}), std::nullopt, true, 0.3, 0, 4)
               .named("grouped heads, earlier keys");
-          s.add(s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), std::nullopt, true, std::nullopt, 5)
+          s.add(s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), std::nullopt, true,
+                std::nullopt, 5)
               .named("causal window");
-          s.add(s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), std::nullopt, false, std::nullopt, 3)
+          s.add(s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), s.tensor({1, 1, 12, 4}), std::nullopt, false,
+                std::nullopt, 3)
               .named("window");
-          s.add(s.tensor({2, 2, 4, 4}), s.tensor({2, 2, 6, 4}), s.tensor({2, 2, 6, 4}), s.tensor({4, 6})).named("additive mask");
+          s.add(s.tensor({2, 2, 4, 4}), s.tensor({2, 2, 6, 4}), s.tensor({2, 2, 6, 4}), s.tensor({4, 6}))
+              .named("additive mask");
           s.add(s.tensor({2, 2, 4, 4}), s.tensor({2, 2, 6, 4}), s.tensor({2, 2, 6, 4}), s.boolean({2, 1, 4, 6}))
               .named("boolean mask");
-          s.add(s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), std::nullopt, true, std::nullopt, 0, 0, 0.25,
-                RngKey{7, 3})
+          s.add(s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), std::nullopt, true,
+                std::nullopt, 0, 0, 0.25, RngKey{7, 3})
               .named("dropout");
           s.add(s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 3, 4}), s.tensor({1, 2, 3, 4})).named("no queries");
           s.invalid<ShapeError>("[B, H, T, D]", s.tensor({2, 5, 8}), s.tensor({2, 5, 8}), s.tensor({2, 5, 8}));
           s.invalid<ShapeError>("no multiple", s.tensor({1, 3, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}));
-          s.invalid<ShapeError>("sizes of q and k", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 4}), s.tensor({1, 2, 5, 8}));
-          s.invalid<ShapeError>("broadcast", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.boolean({4, 5}));
-          s.invalid<DTypeError>("bool or floating", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}),
-                                s.tensor({5, 5}, DType::i64));
-          s.invalid<ValueError>("dropout_p", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), std::nullopt,
-                                false, std::nullopt, 0, 0, 1.5, RngKey{});
+          s.invalid<ShapeError>("sizes of q and k", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 4}),
+                                s.tensor({1, 2, 5, 8}));
+          s.invalid<ShapeError>("broadcast", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}),
+                                s.boolean({4, 5}));
+          s.invalid<DTypeError>("bool or floating", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}),
+                                s.tensor({1, 2, 5, 8}), s.tensor({5, 5}, DType::i64));
+          s.invalid<ValueError>("dropout_p", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}),
+                                std::nullopt, false, std::nullopt, 0, 0, 1.5, RngKey{});
           if (s.benchmarking())
-            s.bench(s.tensor({8, 8, 256, 32}), s.tensor({8, 8, 256, 32}), s.tensor({8, 8, 256, 32}), std::nullopt, true);
+            s.bench(s.tensor({8, 8, 256, 32}), s.tensor({8, 8, 256, 32}), s.tensor({8, 8, 256, 32}), std::nullopt,
+                    true);
         },
     .reference =
-        [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, std::optional<double> scale,
-           int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+        [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+           std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
           return reference(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
         },
     .tolerance = 16,
-    .tolerance_reason = "weights are rounded to the operands' dtype before the second product: the error is that of the largest "
-                        "value, however small the result",
+    .tolerance_reason =
+        "weights are rounded to the operands' dtype before the second product: the error is that of the largest "
+        "value, however small the result",
 }};
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> detail::attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                                                       std::optional<double> scale, int64_t window) {
+std::tuple<Tensor, Tensor> detail::attention_reference(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                       bool is_causal, std::optional<double> scale, int64_t window) {
   return reference(q, k, v, {}, Plain{is_causal, scale, window, 0, 0, {}});
 }
 
 std::tuple<Tensor, Tensor, Tensor> detail::attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
                                                               const Tensor& k, const Tensor& v, const Tensor& out,
-                                                              const Tensor& lse, bool is_causal, std::optional<double> scale,
-                                                              int64_t window) {
+                                                              const Tensor& lse, bool is_causal,
+                                                              std::optional<double> scale, int64_t window) {
   return composed_backward(gout, glse, q, k, v, {}, out, lse, Plain{is_causal, scale, window, 0, 0, {}});
 }
 
@@ -419,8 +474,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   return std::get<0>(attention_op(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
 }
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
-                                    bool is_causal, std::optional<double> scale) {
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                                    double dropout_p, bool is_causal, std::optional<double> scale) {
   AttentionOptions o;
   o.dropout_p = dropout_p;
   o.is_causal = is_causal;

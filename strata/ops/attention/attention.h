@@ -32,16 +32,16 @@ struct AttentionOptions {
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask = {},
                                     const AttentionOptions& options = {});
 /// PyTorch's argument list.
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask, double dropout_p,
-                                    bool is_causal, std::optional<double> scale = {});
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask,
+                                    double dropout_p, bool is_causal, std::optional<double> scale = {});
 
 /// Self-attention of heads that lie packed in one tensor: qkv is [B, T, (heads + 2 * kv_heads) * D], the queries of all
-/// heads first, then the keys, then the values; the result is [B, T, heads * D]. Neither direction copies the parts out:
-/// the gradient is written straight into one tensor of qkv's shape. Throws ShapeError, DTypeError, ValueError.
+/// heads first, then the keys, then the values; the result is [B, T, heads * D]. Neither direction copies the parts
+/// out: the gradient is written straight into one tensor of qkv's shape. Throws ShapeError, DTypeError, ValueError.
 Tensor packed_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads, const AttentionOptions& options = {});
 
-/// Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b cos). cos and
-/// sin are [T, P], P <= D / 2, f32 (f64 where x is f64); pair i is (i, i + P), or (2i, 2i + 1) where `interleaved`;
+/// Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b cos). cos
+/// and sin are [T, P], P <= D / 2, f32 (f64 where x is f64); pair i is (i, i + P), or (2i, 2i + 1) where `interleaved`;
 /// elements from 2P on stay (Su et al., RoFormer, arXiv:2104.09864). Throws ShapeError, DTypeError.
 Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved = false);
 /// (cos, sin) for positions offset .. offset + time - 1 of D = `dim` elements: angle i is position / base^(2i / dim).
@@ -52,9 +52,10 @@ namespace detail {
 /// The definition in double precision, and the gradient written with ordinary ops: for the records of both forms.
 std::tuple<Tensor, Tensor> attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
                                                std::optional<double> scale, int64_t window);
-std::tuple<Tensor, Tensor, Tensor> attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
-                                                      const Tensor& v, const Tensor& out, const Tensor& lse, bool is_causal,
-                                                      std::optional<double> scale, int64_t window);
+std::tuple<Tensor, Tensor, Tensor> attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
+                                                      const Tensor& k, const Tensor& v, const Tensor& out,
+                                                      const Tensor& lse, bool is_causal, std::optional<double> scale,
+                                                      int64_t window);
 }  // namespace detail
 
 }  // namespace strata

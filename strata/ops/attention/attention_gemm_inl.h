@@ -4,12 +4,15 @@
 
 namespace strata::STRATA_VEC_NS {
 
-template <class R> using VR = typename VecOf<R>::type;
-template <class R> constexpr int kLanesOf = kVecBytes / static_cast<int>(sizeof(R));
+template <class R>
+using VR = typename VecOf<R>::type;
+template <class R>
+constexpr int kLanesOf = kVecBytes / static_cast<int>(sizeof(R));
 
 // A[m * sm + k * sk], B[k * ldb + n]: any strides of A, so that a transposed A costs nothing.
 template <class R, int MR, int NV>
-STRATA_INLINE void fma_tile(int64_t K, const R* A, int64_t sm, int64_t sk, const R* B, int64_t ldb, R* C, int64_t ldc, bool acc) {
+STRATA_INLINE void fma_tile(int64_t K, const R* A, int64_t sm, int64_t sk, const R* B, int64_t ldb, R* C, int64_t ldc,
+                            bool acc) {
   constexpr int W = kLanesOf<R>;
   VR<R> c[MR][NV];
   if (acc) {
@@ -41,7 +44,8 @@ STRATA_INLINE void fma_tile(int64_t K, const R* A, int64_t sm, int64_t sk, const
 }
 
 template <class R, int NV>
-static void fma_panel(int64_t M, int64_t K, const R* A, int64_t sm, int64_t sk, const R* B, int64_t ldb, R* C, int64_t ldc, bool acc) {
+static void fma_panel(int64_t M, int64_t K, const R* A, int64_t sm, int64_t sk, const R* B, int64_t ldb, R* C,
+                      int64_t ldc, bool acc) {
   constexpr int MR = STRATA_VEC_LEVEL >= 2 ? 8 : 4;
   int64_t m = 0;
   for (; m + MR <= M; m += MR) fma_tile<R, MR, NV>(K, A + m * sm, sm, sk, B, ldb, C + m * ldc, ldc, acc);
@@ -62,8 +66,8 @@ static void gemm_fma(int64_t M, int64_t N, int64_t K, const R* A, int64_t sm, in
 // the 32-bit element B[k / 2][n] is (B[k][n], B[k + 1][n]). M, N and K are multiples of 32. This is the layout that
 // AMX tiles want, so one preparation of the operands serves both.
 template <int MR>
-STRATA_INLINE void dot_tile(int64_t K, const uint16_t* A, int64_t lda, const uint32_t* B, int64_t ldb, float* C, int64_t ldc,
-                            bool acc) {
+STRATA_INLINE void dot_tile(int64_t K, const uint16_t* A, int64_t lda, const uint32_t* B, int64_t ldb, float* C,
+                            int64_t ldc, bool acc) {
   __m512 c[MR][2];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i) {
@@ -89,8 +93,8 @@ STRATA_INLINE void dot_tile(int64_t K, const uint16_t* A, int64_t lda, const uin
   }
 }
 
-static void gemm_dot(int64_t M, int64_t N, int64_t K, const uint16_t* A, int64_t lda, const uint32_t* B, int64_t ldb, float* C,
-                     int64_t ldc, bool acc) {
+static void gemm_dot(int64_t M, int64_t N, int64_t K, const uint16_t* A, int64_t lda, const uint32_t* B, int64_t ldb,
+                     float* C, int64_t ldc, bool acc) {
   for (int64_t n = 0; n < N; n += 32)
     for (int64_t m = 0; m < M; m += 8) dot_tile<8>(K, A + m * lda, lda, B + n, ldb, C + m * ldc + n, ldc, acc);
 }
@@ -106,7 +110,9 @@ __attribute__((target("amx-tile,amx-bf16"))) static void tiles_begin() {
   static const TileConfig config;
   _tile_loadconfig(&config);
 }
-__attribute__((target("amx-tile,amx-bf16"))) static void tiles_end() { _tile_release(); }
+__attribute__((target("amx-tile,amx-bf16"))) static void tiles_end() {
+  _tile_release();
+}
 
 __attribute__((target("amx-tile,amx-bf16"))) static void gemm_amx(int64_t M, int64_t N, int64_t K, const uint16_t* A,
                                                                   int64_t lda, const uint32_t* B, int64_t ldb, float* C,

@@ -1,7 +1,7 @@
 // Tiled attention with online softmax (Dao et al., FlashAttention-2, arXiv:2307.08691), for one processor level.
-// Scores are computed transposed, S^T = K Q^T: 32 queries lie side by side in the vector lanes, so that maxima, sums and
-// rescalings of a query are lane-wise, and P^T and dS^T are operands of the following products as they are.
-// No include guard: see strata/ops/vec/levels_inl.h.
+// Scores are computed transposed, S^T = K Q^T: 32 queries lie side by side in the vector lanes, so that maxima, sums
+// and rescalings of a query are lane-wise, and P^T and dS^T are operands of the following products as they are. No
+// include guard: see strata/ops/vec/levels_inl.h.
 
 #include "strata/ops/attention/attention_gemm_inl.h"
 #include "strata/ops/attention/attention_pack_inl.h"
@@ -13,19 +13,25 @@ STRATA_INLINE VD exp2(VD x) {
   return x;
 }
 // bf16 results do not show the difference to the degree 5 polynomial.
-template <class E> STRATA_INLINE VR<typename E::R> power2(VR<typename E::R> x) {
-  if constexpr (std::is_same_v<typename E::P, uint16_t>) return exp2<4>(x);
-  else return exp2(x);
+template <class E>
+STRATA_INLINE VR<typename E::R> power2(VR<typename E::R> x) {
+  if constexpr (std::is_same_v<typename E::P, uint16_t>)
+    return exp2<4>(x);
+  else
+    return exp2(x);
 }
 
-template <class Vec> STRATA_INLINE bool any_differs(Vec a, Vec b) {
+template <class Vec>
+STRATA_INLINE bool any_differs(Vec a, Vec b) {
   const auto ne = a != b;
   bool any = false;
   for (size_t i = 0; i < sizeof(Vec) / sizeof(a[0]); ++i) any |= ne[i] != 0;
   return any;
 }
 #if STRATA_VEC_LEVEL >= 2
-STRATA_INLINE bool any_differs(VF a, VF b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ) != 0; }
+STRATA_INLINE bool any_differs(VF a, VF b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ) != 0;
+}
 #endif
 
 struct Range {
@@ -59,14 +65,16 @@ STRATA_INLINE Range visible_queries(const AttentionCall& c, int64_t k0, int64_t 
 
 // Turns raw products of `rows` keys from k0 on (of which those below c.tk exist) and the block of queries at q0 into
 // scores of which the caller takes the exponential base 2 after multiplying by the returned factor.
-template <class R> struct Scores {
+template <class R>
+struct Scores {
   const AttentionCall& c;
-  R factor;         // scale * log2(e)
+  R factor;           // scale * log2(e)
   R* bias = nullptr;  // [keys][32] in the same unit, where there is a mask
 
   explicit Scores(const AttentionCall& call) : c(call), factor(static_cast<R>(call.scale * 1.4426950408889634)) {}
 
-  template <class M> void read_mask(int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows) const {
+  template <class M>
+  void read_mask(int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows) const {
     const M* base = static_cast<const M*>(c.mask) + b * c.mask_stride[0] + h * c.mask_stride[1];
     const R lowest = std::numeric_limits<R>::lowest() / R(1.5);
     for (int64_t q = 0; q < kQueries; ++q) {
@@ -93,11 +101,21 @@ template <class R> struct Scores {
     if (c.mask || f <= 0) {
       if (c.mask) {
         switch (c.mask_dtype) {
-          case DType::boolean: read_mask<bool>(b, h, q0, k0, rows); break;
-          case DType::f32: read_mask<float>(b, h, q0, k0, rows); break;
-          case DType::f64: read_mask<double>(b, h, q0, k0, rows); break;
-          case DType::bf16: read_mask<BFloat16>(b, h, q0, k0, rows); break;
-          default: read_mask<Half>(b, h, q0, k0, rows); break;
+          case DType::boolean:
+            read_mask<bool>(b, h, q0, k0, rows);
+            break;
+          case DType::f32:
+            read_mask<float>(b, h, q0, k0, rows);
+            break;
+          case DType::f64:
+            read_mask<double>(b, h, q0, k0, rows);
+            break;
+          case DType::bf16:
+            read_mask<BFloat16>(b, h, q0, k0, rows);
+            break;
+          default:
+            read_mask<Half>(b, h, q0, k0, rows);
+            break;
         }
       }
       for (int64_t i = 0; i < rows * kQueries; i += W) {
@@ -132,7 +150,8 @@ template <class R> struct Scores {
 };
 
 // What each weight is multiplied by: 0 or 1 / (1 - dropout), [keys][32].
-template <class R> static void dropout_block(const AttentionCall& c, int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows, R* to) {
+template <class R>
+static void dropout_block(const AttentionCall& c, int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows, R* to) {
   const R keep = static_cast<R>(1 / (1 - c.dropout));
   const float p = static_cast<float>(c.dropout);
   for (int64_t q = 0; q < kQueries; ++q) {
@@ -147,7 +166,8 @@ template <class R> static void dropout_block(const AttentionCall& c, int64_t b, 
   }
 }
 
-template <class E> struct Forward {
+template <class E>
+struct Forward {
   using T = typename E::T;
   using R = typename E::R;
   using Vec = VR<R>;
@@ -156,8 +176,8 @@ template <class E> struct Forward {
 
   // One block of scores: advances maxima m and sums l, rescales O, leaves exp2(score - m) as an operand in place of S
   // (or in P, as pairs). rows is even.
-  static void softmax_block(R* S, typename E::L* P, int64_t rows, R factor, Vec* m, Vec* l, R* O, int64_t dv, bool first,
-                            const R* drop) {
+  static void softmax_block(R* S, typename E::L* P, int64_t rows, R factor, Vec* m, Vec* l, R* O, int64_t dv,
+                            bool first, const R* drop) {
     for (int j = 0; j < NV; ++j) {
       R* s = S + j * W;
       Vec m0 = load(s), m1 = load(s + kQueries);
@@ -282,7 +302,8 @@ template <class E> struct Forward {
   }
 };
 
-template <class E> struct Backward {
+template <class E>
+struct Backward {
   using T = typename E::T;
   using R = typename E::R;
   using Vec = VR<R>;
@@ -291,10 +312,10 @@ template <class E> struct Backward {
   static constexpr bool kPairs = !std::is_same_v<typename E::L, R>;
 
   struct Block {
-    R *S, *dP;                     // [kKeys][32]; where operands are R, they become P and dS in place
+    R *S, *dP;                        // [kKeys][32]; where operands are R, they become P and dS in place
     typename E::P *P_rows, *dS_rows;  // A operands [kKeys][32]
-    typename E::L* dS_lanes;       // B operand
-    R* drop = nullptr;             // [kKeys][32] or null
+    typename E::L* dS_lanes;          // B operand
+    R* drop = nullptr;                // [kKeys][32] or null
   };
 
   // P = exp2(S * factor - lse2), dS = P (dP - delta); with dropout's multipliers k, P k and P (dP k - delta).
@@ -344,7 +365,8 @@ template <class E> struct Backward {
     }
   }
 
-  // delta[q] = sum_i out[q][i] grad_out[q][i] - grad_lse[q]; lse2 in base 2, +inf for queries that see nothing or do not exist.
+  // delta[q] = sum_i out[q][i] grad_out[q][i] - grad_lse[q]; lse2 in base 2, +inf for queries that see nothing or do
+  // not exist.
   static void row_terms(const AttentionCall& c, int64_t b, int64_t h, R* delta, R* lse2) {
     const Head<T> out = head_of<T>(c.out, b, h), g = head_of<T>(c.grad_out, b, h);
     const R* lse = static_cast<const R*>(c.lse) + (b * c.heads + h) * c.tq;
@@ -443,9 +465,12 @@ template <class E> struct Backward {
           if (t.drop) dropout_block(c, b, h, q0, k0, rows, t.drop);
           gradient_block(t, rows, factor, lse2 + q0, delta + q0);
           const int64_t steps = kPairs ? kQueries : nq;
-          E::gemm(rows, dvw, steps, t.P_rows, kQueries, 1, E::steps_at(g_steps, q0), g_steps.ld, dV + at * dvw, dvw, true);
-          E::gemm(rows, dw, steps, t.dS_rows, kQueries, 1, E::steps_at(q_steps, q0), q_steps.ld, dK + at * dw, dw, true);
-          E::gemm(dp, kQueries, rows, KT.p + at * KT.sk, KT.sm, KT.sk, t.dS_lanes, kQueries, dQ + q0 * dp, kQueries, true);
+          E::gemm(rows, dvw, steps, t.P_rows, kQueries, 1, E::steps_at(g_steps, q0), g_steps.ld, dV + at * dvw, dvw,
+                  true);
+          E::gemm(rows, dw, steps, t.dS_rows, kQueries, 1, E::steps_at(q_steps, q0), q_steps.ld, dK + at * dw, dw,
+                  true);
+          E::gemm(dp, kQueries, rows, KT.p + at * KT.sk, KT.sm, KT.sk, t.dS_lanes, kQueries, dQ + q0 * dp, kQueries,
+                  true);
         }
       }
       const Head<T> gq = head_of<T>(c.grad_q, b, h);
@@ -473,14 +498,16 @@ STRATA_INLINE int64_t key_chunks(const AttentionCall& c) {
 }
 
 // Runs one(0) .. one(n - 1) on all threads, each taking the next task when it is done with one.
-template <class F> static void run_tasks(int64_t n, F&& one) {
+template <class F>
+static void run_tasks(int64_t n, F&& one) {
   std::atomic<int64_t> next{0};
   parallel_for(0, std::min<int64_t>(n, num_threads()), 1, [&](int64_t, int64_t) {
     for (int64_t i = next++; i < n; i = next++) one(i);
   });
 }
 
-template <class E> static void forward_all(const AttentionCall& c) {
+template <class E>
+static void forward_all(const AttentionCall& c) {
   const int64_t heads = c.batch * c.heads;
   // Long runs of queries reuse the prepared keys; short ones keep all threads busy.
   int64_t run = 512;
@@ -493,7 +520,8 @@ template <class E> static void forward_all(const AttentionCall& c) {
   });
 }
 
-template <class E> static void backward_all(const AttentionCall& c) {
+template <class E>
+static void backward_all(const AttentionCall& c) {
   using R = typename E::R;
   using T = typename E::T;
   const int64_t chunks = key_chunks(c), heads = c.batch * c.kv_heads, group = c.heads / c.kv_heads;
@@ -523,9 +551,12 @@ template <class E> static void backward_all(const AttentionCall& c) {
 
 static void attention_forward(const AttentionCall& c, [[maybe_unused]] bool tiles) {
   switch (c.dtype) {
-    case DType::f64: return forward_all<FmaEngine<double>>(c);
-    case DType::f32: return forward_all<FmaEngine<float>>(c);
-    case DType::f16: return forward_all<FmaEngine<Half>>(c);
+    case DType::f64:
+      return forward_all<FmaEngine<double>>(c);
+    case DType::f32:
+      return forward_all<FmaEngine<float>>(c);
+    case DType::f16:
+      return forward_all<FmaEngine<Half>>(c);
     default:
 #if STRATA_VEC_LEVEL >= 3
       return tiles ? forward_all<PairEngine<true>>(c) : forward_all<PairEngine<false>>(c);
@@ -537,9 +568,12 @@ static void attention_forward(const AttentionCall& c, [[maybe_unused]] bool tile
 
 static void attention_backward(const AttentionCall& c, [[maybe_unused]] bool tiles) {
   switch (c.dtype) {
-    case DType::f64: return backward_all<FmaEngine<double>>(c);
-    case DType::f32: return backward_all<FmaEngine<float>>(c);
-    case DType::f16: return backward_all<FmaEngine<Half>>(c);
+    case DType::f64:
+      return backward_all<FmaEngine<double>>(c);
+    case DType::f32:
+      return backward_all<FmaEngine<float>>(c);
+    case DType::f16:
+      return backward_all<FmaEngine<Half>>(c);
     default:
 #if STRATA_VEC_LEVEL >= 3
       return tiles ? backward_all<PairEngine<true>>(c) : backward_all<PairEngine<false>>(c);

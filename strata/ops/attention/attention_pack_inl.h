@@ -10,33 +10,40 @@ namespace strata::STRATA_VEC_NS {
 
 constexpr int64_t kQueries = 32;  // queries of a block, side by side in vector lanes
 
-STRATA_INLINE int64_t round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
+STRATA_INLINE int64_t round_up(int64_t n, int64_t m) {
+  return (n + m - 1) / m * m;
+}
 
-template <class P> struct Operand {
+template <class P>
+struct Operand {
   const P* p = nullptr;
   int64_t sm = 0, sk = 0;  // strides of A's rows and of its inner index
 };
 
 // One head of a [batch, heads, time, size] operand.
-template <class T> struct Head {
+template <class T>
+struct Head {
   T* p;
   int64_t time;
   T* row(int64_t t) const { return p + t * time; }
 };
-template <class T> STRATA_INLINE Head<T> head_of(const AttentionView& v, int64_t b, int64_t h) {
+template <class T>
+STRATA_INLINE Head<T> head_of(const AttentionView& v, int64_t b, int64_t h) {
   return {static_cast<T*>(v.data) + b * v.batch + h * v.head, v.time};
 }
 
-template <class T> static void copy_row(Real<T>* to, const T* from, int64_t n) {
+template <class T>
+static void copy_row(Real<T>* to, const T* from, int64_t n) {
   for_vectors<T>(n, [&](int64_t i, int64_t m) { store_upto(to + i, load_upto(from + i, m, 0), m); });
 }
 
 // f32 or f64 arithmetic on any storage type.
-template <class T_> struct FmaEngine {
+template <class T_>
+struct FmaEngine {
   using T = T_;
   using R = Real<T>;
-  using P = R;  // what the packed operands are made of
-  using L = R;  // element of a Lanes or Steps operand
+  using P = R;                          // what the packed operands are made of
+  using L = R;                          // element of a Lanes or Steps operand
   static constexpr int64_t kSteps = 1;  // keys and queries are processed in multiples of this
   static constexpr bool kInPlace = std::is_same_v<T, R>;
   static constexpr int64_t kWidth = kLanesOf<R>;
@@ -97,7 +104,9 @@ template <class T_> struct FmaEngine {
     }
     return {to, width};
   }
-  static const L* steps_at(const StepsOperand& s, int64_t t) { return s.p + t * s.ld; }
+  static const L* steps_at(const StepsOperand& s, int64_t t) {
+    return s.p + t * s.ld;
+  }
 
   static void begin() {}
   static void end() {}
@@ -109,7 +118,8 @@ template <class T_> struct FmaEngine {
 
 #if STRATA_VEC_LEVEL >= 3
 // bf16 products with f32 sums, by AVX512-BF16 or by AMX tiles. Everything is padded with zeros to multiples of 32.
-template <bool kTiles> struct PairEngine {
+template <bool kTiles>
+struct PairEngine {
   using T = BFloat16;
   using R = float;
   using P = uint16_t;
@@ -129,8 +139,9 @@ template <bool kTiles> struct PairEngine {
     P* to = frame.take<P>(n * width);
     for (int64_t t = 0; t < n; ++t)
       for (int64_t i = 0; i < width; i += 32)
-        _mm512_storeu_si512(to + t * width + i,
-                            t0 + t < t1 ? _mm512_maskz_loadu_epi16(first(size - i), x.row(t0 + t) + i) : _mm512_setzero_si512());
+        _mm512_storeu_si512(to + t * width + i, t0 + t < t1
+                                                    ? _mm512_maskz_loadu_epi16(first(size - i), x.row(t0 + t) + i)
+                                                    : _mm512_setzero_si512());
     return {to, width, 1};
   }
 
@@ -143,7 +154,8 @@ template <bool kTiles> struct PairEngine {
     return _mm512_or_si512(_mm512_cvtepu16_epi32(lo), _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16));
   }
 
-  static Operand<P> columns(const Head<T>& x, int64_t t0, int64_t t1, int64_t size, ScratchFrame& frame, const Operand<P>*) {
+  static Operand<P> columns(const Head<T>& x, int64_t t0, int64_t t1, int64_t size, ScratchFrame& frame,
+                            const Operand<P>*) {
     const int64_t height = round_up(size, 32), n = round_up(t1 - t0, 32);
     P* to = frame.take<P>(height * n);
     for (int64_t t = 0; t < n; t += 32) {
@@ -185,8 +197,8 @@ template <bool kTiles> struct PairEngine {
   // Rows k (a) and k + 1 (b) of a block, rounded to bf16: as pairs, and one row as it lies in memory.
   static __m512i interleave(VF a, VF b) {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
-                                           20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(order, both);
   }
   static __m512i row(VF low, VF high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
@@ -197,8 +209,8 @@ template <bool kTiles> struct PairEngine {
   static void end() {
     if constexpr (kTiles) tiles_end();
   }
-  static void gemm(int64_t M, int64_t N, int64_t K, const P* A, int64_t sm, int64_t, const L* B, int64_t ldb, R* C, int64_t ldc,
-                   bool acc) {
+  static void gemm(int64_t M, int64_t N, int64_t K, const P* A, int64_t sm, int64_t, const L* B, int64_t ldb, R* C,
+                   int64_t ldc, bool acc) {
     if constexpr (kTiles)
       gemm_amx(M, N, K, A, sm, B, ldb, C, ldc, acc);
     else

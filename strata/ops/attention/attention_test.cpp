@@ -1,5 +1,6 @@
-// The attention kernels on every instruction-set level against sums in double, and what the generated tests do not cover:
-// packed layouts, many tiles, bits that do not depend on the number of threads, memory that does not grow with T^2.
+// The attention kernels on every instruction-set level against sums in double, and what the generated tests do not
+// cover: packed layouts, many tiles, bits that do not depend on the number of threads, memory that does not grow with
+// T^2.
 
 #include <cmath>
 #include <cstring>
@@ -26,11 +27,17 @@ struct Config {
   enum { none, boolean, additive } mask;
 };
 
-double value_of(double v) { return v; }
-template <class T> double value_of(T v) { return static_cast<float>(v); }
+double value_of(double v) {
+  return v;
+}
+template <class T>
+double value_of(T v) {
+  return static_cast<float>(v);
+}
 
 // One call with queries, keys and values as [B, T, H, D], and the same computed in double.
-template <class T> struct Case {
+template <class T>
+struct Case {
   using R = std::conditional_t<std::is_same_v<T, double>, double, float>;
   Config c;
   std::vector<T> q, k, v, out, go, gq, gk, gv;
@@ -154,7 +161,8 @@ template <class T> struct Case {
           }
         }
     const auto compare = [&](const std::vector<double>& want, const std::vector<T>& got) {
-      for (size_t i = 0; i < want.size(); ++i) worse(backward, std::abs(want[i] - value_of(got[i])) / (1 + std::abs(want[i])));
+      for (size_t i = 0; i < want.size(); ++i)
+        worse(backward, std::abs(want[i] - value_of(got[i])) / (1 + std::abs(want[i])));
     };
     compare(rq, gq);
     compare(rk, gk);
@@ -164,14 +172,14 @@ template <class T> struct Case {
 };
 
 const Config kConfigs[] = {
-    {1, 2, 2, 32, 32, 32, 32, false, 0, 0, Config::none},     // whole tiles
-    {2, 3, 3, 70, 70, 32, 32, true, 0, 0, Config::none},      // a part of a tile at the end
-    {1, 4, 2, 100, 133, 40, 24, true, 0, 33, Config::none},   // grouped heads, earlier keys, odd sizes
+    {1, 2, 2, 32, 32, 32, 32, false, 0, 0, Config::none},    // whole tiles
+    {2, 3, 3, 70, 70, 32, 32, true, 0, 0, Config::none},     // a part of a tile at the end
+    {1, 4, 2, 100, 133, 40, 24, true, 0, 33, Config::none},  // grouped heads, earlier keys, odd sizes
     {1, 2, 1, 65, 300, 64, 64, false, 0, 0, Config::additive},
-    {1, 2, 2, 300, 300, 64, 64, true, 50, 0, Config::none},   // keys before the window are skipped
+    {1, 2, 2, 300, 300, 64, 64, true, 50, 0, Config::none},  // keys before the window are skipped
     {1, 2, 2, 97, 97, 16, 16, false, 9, 0, Config::boolean},
-    {1, 1, 1, 1, 77, 64, 64, true, 0, 76, Config::none},      // one query against a cache
-    {2, 2, 2, 33, 31, 7, 5, true, 0, -3, Config::none},       // the first queries see nothing
+    {1, 1, 1, 1, 77, 64, 64, true, 0, 76, Config::none},       // one query against a cache
+    {2, 2, 2, 33, 31, 7, 5, true, 0, -3, Config::none},        // the first queries see nothing
     {1, 1, 1, 600, 1100, 64, 32, true, 0, 400, Config::none},  // keys in several tasks
     {1, 1, 1, 5, 3, 1, 1, false, 0, 0, Config::boolean},
     {1, 2, 2, 40, 40, 128, 128, true, 0, 0, Config::none},
@@ -186,7 +194,8 @@ struct Threads {
   ~Threads() { set_num_threads(before); }
 };
 
-template <class T> void check_all(double forward, double backward) {
+template <class T>
+void check_all(double forward, double backward) {
   for (int level = 0; level <= 3; ++level) {
     Level at(level);
     if (vec_level() != level) continue;  // this processor ends below
@@ -200,11 +209,19 @@ template <class T> void check_all(double forward, double backward) {
   }
 }
 
-TEST(Attention, MatchesTheDefinitionInF64) { check_all<double>(1e-13, 1e-13); }
-TEST(Attention, MatchesTheDefinitionInF32) { check_all<float>(4e-6, 4e-6); }
+TEST(Attention, MatchesTheDefinitionInF64) {
+  check_all<double>(1e-13, 1e-13);
+}
+TEST(Attention, MatchesTheDefinitionInF32) {
+  check_all<float>(4e-6, 4e-6);
+}
 // The operands' last bit is 4e-3 (bf16) or 5e-4 (f16) of their size, and results here are of size 1 to 3.
-TEST(Attention, MatchesTheDefinitionInBf16) { check_all<BFloat16>(1.5e-2, 1.5e-2); }
-TEST(Attention, MatchesTheDefinitionInF16) { check_all<Half>(2e-3, 2e-3); }
+TEST(Attention, MatchesTheDefinitionInBf16) {
+  check_all<BFloat16>(1.5e-2, 1.5e-2);
+}
+TEST(Attention, MatchesTheDefinitionInF16) {
+  check_all<Half>(2e-3, 2e-3);
+}
 
 // A kernel that ignored the mask would be caught.
 TEST(Attention, ComparisonNoticesAWrongMask) {
@@ -225,7 +242,8 @@ TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
       Case<BFloat16> many(config);
       many.run();
       for (auto member : {&Case<BFloat16>::out, &Case<BFloat16>::gq, &Case<BFloat16>::gk, &Case<BFloat16>::gv})
-        EXPECT_EQ(std::memcmp((one.*member).data(), (many.*member).data(), (one.*member).size() * 2), 0) << threads << " threads";
+        EXPECT_EQ(std::memcmp((one.*member).data(), (many.*member).data(), (one.*member).size() * 2), 0)
+            << threads << " threads";
     }
   }
 }
@@ -283,9 +301,12 @@ TEST(Attention, PackedEqualsSeparateHeads) {
   for (int64_t i = 0; i < qkv.numel(); ++i) qkv.data<float>()[i] = normal(rng);
   qkv.set_requires_grad();
   const AttentionOptions o{.is_causal = true, .window = 20};
-  const auto heads = [&](int64_t first, int64_t n) { return qkv.narrow(2, first * 8, n * 8).reshape({2, 37, n, 8}).transpose(1, 2); };
+  const auto heads = [&](int64_t first, int64_t n) {
+    return qkv.narrow(2, first * 8, n * 8).reshape({2, 37, n, 8}).transpose(1, 2);
+  };
   const Tensor packed = packed_attention(qkv, 4, 2, o);
-  const Tensor separate = scaled_dot_product_attention(heads(0, 4), heads(4, 2), heads(6, 2), {}, o).transpose(1, 2).reshape({2, 37, 32});
+  const Tensor separate =
+      scaled_dot_product_attention(heads(0, 4), heads(4, 2), heads(6, 2), {}, o).transpose(1, 2).reshape({2, 37, 32});
   const Tensor g = ones({2, 37, 32});
   const Tensor a = grad({packed}, {qkv}, {g})[0], b = grad({separate}, {qkv}, {g})[0];
   ASSERT_EQ(a.shape(), b.shape());

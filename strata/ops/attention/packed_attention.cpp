@@ -14,11 +14,14 @@ namespace {
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-DType statistic_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+DType statistic_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
 int64_t head_size(const Tensor& qkv, int64_t heads, int64_t kv_heads, std::string_view op) {
   check<DTypeError>(is_floating(qkv.dtype()), op, "needs a floating dtype, got ", qkv.dtype());
-  check(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads, " must be a multiple of kv_heads ", kv_heads);
+  check(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads, " must be a multiple of kv_heads ",
+        kv_heads);
   check<ShapeError>(qkv.dim() == 3 && qkv.shape()[2] % (heads + 2 * kv_heads) == 0, op, "qkv is ", qkv,
                     ", wanted [B, T, (heads + 2 * kv_heads) * D] with heads ", heads, " and kv_heads ", kv_heads);
   return qkv.shape()[2] / (heads + 2 * kv_heads);
@@ -29,8 +32,8 @@ AttentionView part(const Tensor& t, int64_t first, int64_t d) {
   return {static_cast<std::byte*>(t.raw_data()) + first * d * size_of(t.dtype()), t.strides()[0], d, t.strides()[1]};
 }
 
-AttentionCall describe_call(const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale,
-                            int64_t window) {
+AttentionCall describe_call(const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal,
+                            std::optional<double> scale, int64_t window) {
   AttentionCall c;
   c.dtype = qkv.dtype();
   c.batch = qkv.shape()[0];
@@ -47,7 +50,9 @@ AttentionCall describe_call(const Tensor& qkv, int64_t heads, int64_t kv_heads, 
   return c;
 }
 
-Tensor dense(const Tensor& t) { return t.strides()[2] == 1 || t.shape()[2] <= 1 ? t : t.contiguous(); }
+Tensor dense(const Tensor& t) {
+  return t.strides()[2] == 1 || t.shape()[2] <= 1 ? t : t.contiguous();
+}
 
 // [B, T, n D] as [B, n, T, D].
 Tensor split_heads(const Tensor& x, int64_t first, int64_t n, int64_t d) {
@@ -60,28 +65,31 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     packed_attention_backward_op{{
         .schema = "packed_attention_backward(Tensor gout, Tensor? glse, Tensor qkv, Tensor out, Tensor lse, int heads, "
                   "int kv_heads, bool is_causal, float? scale, int window) -> Tensor",
-        .doc = "The gradient of packed_attention for qkv, from the gradients of its results out and (where given) lse. The same "
+        .doc = "The gradient of packed_attention for qkv, from the gradients of its results out and (where given) lse. "
+               "The same "
                "bits for any number of threads.",
         .infer =
-            [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse, int64_t heads,
-               int64_t kv_heads, bool, std::optional<double>, int64_t window) {
+            [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse,
+               int64_t heads, int64_t kv_heads, bool, std::optional<double>, int64_t window) {
               const std::string_view op = "packed_attention_backward";
               const int64_t d = head_size(qkv, heads, kv_heads, op);
               const Shape wanted{qkv.shape()[0], qkv.shape()[1], heads * d};
-              check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out, ", wanted ",
-                                wanted);
-              check<DTypeError>(gout.dtype() == qkv.dtype() && out.dtype() == qkv.dtype(), op, "gout, out and qkv differ in dtype");
+              check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out,
+                                ", wanted ", wanted);
+              check<DTypeError>(gout.dtype() == qkv.dtype() && out.dtype() == qkv.dtype(), op,
+                                "gout, out and qkv differ in dtype");
               check(window >= 0, op, "window must not be negative, got ", window);
               const Shape rows{qkv.shape()[0], heads, qkv.shape()[1]};
               for (const Tensor* t : {&lse, &glse})
-                check<ShapeError>((t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(qkv.dtype())), op,
-                                  "lse and glse must be ", rows, " ", statistic_dtype(qkv.dtype()), ", got ", *t);
+                check<ShapeError>(
+                    (t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(qkv.dtype())),
+                    op, "lse and glse must be ", rows, " ", statistic_dtype(qkv.dtype()), ", got ", *t);
               return like(qkv);
             },
         .kernels = {.cpu =
                         [](Tensor& g, const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out,
-                           const Tensor& lse, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale,
-                           int64_t window) {
+                           const Tensor& lse, int64_t heads, int64_t kv_heads, bool is_causal,
+                           std::optional<double> scale, int64_t window) {
                           const Tensor x = dense(qkv), o = dense(out), go = dense(gout), lc = lse.contiguous();
                           const Tensor gl = glse.defined() ? glse.contiguous() : glse;
                           AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
@@ -95,21 +103,23 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                           attention_backward_cpu(c);
                         }},
         .composed =
-            [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse, int64_t heads,
-               int64_t kv_heads, bool is_causal, std::optional<double> scale, int64_t window) {
+            [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse,
+               int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale, int64_t window) {
               const int64_t d = qkv.shape()[2] / (heads + 2 * kv_heads), b = qkv.shape()[0], t = qkv.shape()[1];
               auto [gq, gk, gv] = detail::attention_gradient(
-                  split_heads(gout, 0, heads, d), glse, split_heads(qkv, 0, heads, d), split_heads(qkv, heads, kv_heads, d),
-                  split_heads(qkv, heads + kv_heads, kv_heads, d), split_heads(out, 0, heads, d), lse, is_causal, scale, window);
+                  split_heads(gout, 0, heads, d), glse, split_heads(qkv, 0, heads, d),
+                  split_heads(qkv, heads, kv_heads, d), split_heads(qkv, heads + kv_heads, kv_heads, d),
+                  split_heads(out, 0, heads, d), lse, is_causal, scale, window);
               // Each part goes to its place in zeros of qkv's shape: the gradient of narrow.
               const auto place = [&](const Tensor& g, int64_t first, int64_t n) {
-                return slice_backward(g.transpose(1, 2).reshape({b, t, n * d}), qkv.shape(), 2, first * d, (first + n) * d, 1);
+                return slice_backward(g.transpose(1, 2).reshape({b, t, n * d}), qkv.shape(), 2, first * d,
+                                      (first + n) * d, 1);
               };
               return place(gq, 0, heads) + place(gk, heads, kv_heads) + place(gv, heads + kv_heads, kv_heads);
             },
         .cost =
-            [](const Tensor& gout, const Tensor&, const Tensor& qkv, const Tensor&, const Tensor&, int64_t, int64_t, bool is_causal,
-               std::optional<double>, int64_t window) {
+            [](const Tensor& gout, const Tensor&, const Tensor& qkv, const Tensor&, const Tensor&, int64_t, int64_t,
+               bool is_causal, std::optional<double>, int64_t window) {
               const double t = static_cast<double>(qkv.shape()[1]);
               const double seen = window > 0 ? std::min(t, static_cast<double>(window)) : is_causal ? t / 2 : t;
               return Cost{10.0 * static_cast<double>(gout.numel()) * seen, 2.0 * qkv.nbytes() + 2.0 * gout.nbytes()};
@@ -117,19 +127,23 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
         .samples =
             [](Samples& s) {
               const DType st = statistic_dtype(s.dtype());
-              s.add(s.tensor({1, 5, 8}), std::nullopt, s.tensor({1, 5, 16}), s.tensor({1, 5, 8}), s.uniform({1, 2, 5}, 2, 4, st), 2, 1,
-                    true, std::nullopt, 0);
+              s.add(s.tensor({1, 5, 8}), std::nullopt, s.tensor({1, 5, 16}), s.tensor({1, 5, 8}),
+                    s.uniform({1, 2, 5}, 2, 4, st), 2, 1, true, std::nullopt, 0);
             },
         .tolerance = 32,
-        .tolerance_reason = "weights and gradients of scores are rounded to the operands' dtype between two products: the error "
-                            "is that of the largest term, however small the sum",
+        .tolerance_reason =
+            "weights and gradients of scores are rounded to the operands' dtype between two products: the error "
+            "is that of the largest term, however small the sum",
     }};
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int64_t)> packed_attention_op{{
-    .schema = "packed_attention(Tensor qkv, int heads, int kv_heads, bool is_causal=false, float? scale=None, int window=0) "
-              "-> (Tensor out, Tensor lse)",
-    .doc = "Self-attention of heads that lie packed in one tensor: qkv is [B, T, (heads + 2 * kv_heads) * D], the queries of all "
-           "heads first, then the keys, then the values; out is [B, T, heads * D]. Otherwise as scaled_dot_product_attention. "
+    .schema =
+        "packed_attention(Tensor qkv, int heads, int kv_heads, bool is_causal=false, float? scale=None, int window=0) "
+        "-> (Tensor out, Tensor lse)",
+    .doc = "Self-attention of heads that lie packed in one tensor: qkv is [B, T, (heads + 2 * kv_heads) * D], the "
+           "queries of all "
+           "heads first, then the keys, then the values; out is [B, T, heads * D]. Otherwise as "
+           "scaled_dot_product_attention. "
            "Neither direction copies the parts out: the gradient is written straight into one tensor of qkv's shape. "
            "ShapeError, DTypeError, ValueError when the sizes do not fit.",
     .example = "Tensor y = packed_attention(zeros({1, 4, 24}), 2, 2); assert(y.shape() == Shape({1, 4, 8}));",
@@ -155,16 +169,18 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .backward =
         [](Backward& b, const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale,
            int64_t window) {
-          b.set(0, packed_attention_backward_op(b.has_gy(0) ? b.gy(0) : b.y(0) * 0, b.has_gy(1) ? b.gy(1) : Tensor(), qkv, b.y(0),
-                                                b.y(1), heads, kv_heads, is_causal, scale, window));
+          b.set(0, packed_attention_backward_op(b.has_gy(0) ? b.gy(0) : b.y(0) * 0, b.has_gy(1) ? b.gy(1) : Tensor(),
+                                                qkv, b.y(0), b.y(1), heads, kv_heads, is_causal, scale, window));
         },
     .autocast = Autocast::low,
     .cost =
         [](const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double>, int64_t window) {
           const double t = static_cast<double>(qkv.shape()[1]);
           const double seen = window > 0 ? std::min(t, static_cast<double>(window)) : is_causal ? t / 2 : t;
-          const double out = static_cast<double>(qkv.numel()) * static_cast<double>(heads) / static_cast<double>(heads + 2 * kv_heads);
-          return Cost{4.0 * out * seen, static_cast<double>(qkv.nbytes()) + out * static_cast<double>(size_of(qkv.dtype()))};
+          const double out =
+              static_cast<double>(qkv.numel()) * static_cast<double>(heads) / static_cast<double>(heads + 2 * kv_heads);
+          return Cost{4.0 * out * seen,
+                      static_cast<double>(qkv.nbytes()) + out * static_cast<double>(size_of(qkv.dtype()))};
         },
     .samples =
         [](Samples& s) {
@@ -176,15 +192,18 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
           if (s.benchmarking()) s.bench(s.tensor({8, 256, 768}), 8, 8, true);
         },
     .reference =
-        [](const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale, int64_t window) {
+        [](const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale,
+           int64_t window) {
           const int64_t d = qkv.shape()[2] / (heads + 2 * kv_heads);
-          auto [out, lse] = detail::attention_reference(split_heads(qkv, 0, heads, d), split_heads(qkv, heads, kv_heads, d),
-                                                        split_heads(qkv, heads + kv_heads, kv_heads, d), is_causal, scale, window);
+          auto [out, lse] =
+              detail::attention_reference(split_heads(qkv, 0, heads, d), split_heads(qkv, heads, kv_heads, d),
+                                          split_heads(qkv, heads + kv_heads, kv_heads, d), is_causal, scale, window);
           return Pair(out.transpose(1, 2).reshape({qkv.shape()[0], qkv.shape()[1], heads * d}), lse);
         },
     .tolerance = 16,
-    .tolerance_reason = "weights are rounded to the operands' dtype before the second product: the error is that of the largest "
-                        "value, however small the result",
+    .tolerance_reason =
+        "weights are rounded to the operands' dtype before the second product: the error is that of the largest "
+        "value, however small the result",
 }};
 
 }  // namespace

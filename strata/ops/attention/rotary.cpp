@@ -15,7 +15,9 @@
 namespace strata {
 namespace {
 
-DType table_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+DType table_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
 // x's sizes without the last two, padded with ones to three.
 Shape outer_sizes(const Tensor& x) {
@@ -34,7 +36,8 @@ void strides_of(const Tensor& t, int64_t* to) {
 Strides dense_like(const Tensor& x) {
   Dims order;
   for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end() - 1, [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  std::stable_sort(order.begin(), order.end() - 1,
+                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
   Strides s = Strides::filled(static_cast<int>(x.dim()), 1);
   int64_t step = 1;
   for (int i = order.size() - 1; i >= 0; --i) {
@@ -48,10 +51,12 @@ TensorMeta infer(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   check<DTypeError>(is_floating(x.dtype()), "rotary", "needs a floating dtype, got ", x.dtype());
   check<ShapeError>(x.dim() >= 2 && x.dim() <= 5, "rotary", "x must have 2 to 5 dimensions [..., T, D], got ", x);
   const int64_t time = x.shape()[x.dim() - 2], size = x.shape()[x.dim() - 1];
-  check<ShapeError>(cos.dim() == 2 && cos.shape() == sin.shape() && cos.shape()[0] == time && 2 * cos.shape()[1] <= size, "rotary",
-                    "cos is ", cos, ", sin is ", sin, ", wanted [", time, ", P] with 2 P <= ", size, " for x ", x);
-  check<DTypeError>(cos.dtype() == table_dtype(x.dtype()) && sin.dtype() == cos.dtype(), "rotary", "cos is ", cos.dtype(), ", sin is ",
-                    sin.dtype(), ", wanted ", table_dtype(x.dtype()), " for x of ", x.dtype());
+  check<ShapeError>(
+      cos.dim() == 2 && cos.shape() == sin.shape() && cos.shape()[0] == time && 2 * cos.shape()[1] <= size, "rotary",
+      "cos is ", cos, ", sin is ", sin, ", wanted [", time, ", P] with 2 P <= ", size, " for x ", x);
+  check<DTypeError>(cos.dtype() == table_dtype(x.dtype()) && sin.dtype() == cos.dtype(), "rotary", "cos is ",
+                    cos.dtype(), ", sin is ", sin.dtype(), ", wanted ", table_dtype(x.dtype()), " for x of ",
+                    x.dtype());
   return {x.shape(), x.dtype(), x.device(), dense_like(x)};
 }
 
@@ -85,11 +90,15 @@ std::pair<Tensor, Tensor> halves(const Tensor& x, int64_t pairs, bool interleave
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary_op{{
     .schema = "rotary(Tensor x, Tensor cos, Tensor sin, bool interleaved=false, bool inverse=false) -> Tensor",
-    .doc = "Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b cos); with "
-           "inverse, by the opposite angles. cos and sin are [T, P], 2 P <= D, f32 (f64 where x is f64); pair i is (i, i + P), "
-           "or (2i, 2i + 1) where interleaved; elements from 2P on stay (Su et al., RoFormer, arXiv:2104.09864). The result's "
+    .doc = "Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b "
+           "cos); with "
+           "inverse, by the opposite angles. cos and sin are [T, P], 2 P <= D, f32 (f64 where x is f64); pair i is (i, "
+           "i + P), "
+           "or (2i, 2i + 1) where interleaved; elements from 2P on stay (Su et al., RoFormer, arXiv:2104.09864). The "
+           "result's "
            "dimensions lie in memory in x's order. ShapeError, DTypeError when the tables do not fit.",
-    .example = "auto [c, s] = rotary_tables(4, 8); Tensor y = rotary(ones({2, 4, 8}), c, s); assert(y.shape() == Shape({2, 4, 8}));",
+    .example = "auto [c, s] = rotary_tables(4, 8); Tensor y = rotary(ones({2, 4, 8}), c, s); assert(y.shape() == "
+               "Shape({2, 4, 8}));",
     .infer = [](const Tensor& x, const Tensor& cos, const Tensor& sin, bool, bool) { return infer(x, cos, sin); },
     .kernels = {.cpu = kernel},
     .saves = "x cos sin",
@@ -112,7 +121,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary
           const DType t = table_dtype(s.dtype());
           s.add(s.tensor({2, 3, 5, 8}), s.tensor({5, 4}, t), s.tensor({5, 4}, t));
           s.add(s.tensor({2, 5, 8}), s.tensor({5, 4}, t), s.tensor({5, 4}, t), true).named("interleaved");
-          s.add(s.tensor({5, 48}), s.tensor({5, 20}, t), s.tensor({5, 20}, t), false, true).named("inverse, elements that stay");
+          s.add(s.tensor({5, 48}), s.tensor({5, 20}, t), s.tensor({5, 20}, t), false, true)
+              .named("inverse, elements that stay");
           s.add(s.tensor({2, 0, 4}), s.tensor({0, 2}, t), s.tensor({0, 2}, t)).named("empty");
           s.invalid<ShapeError>("wanted [", s.tensor({5, 8}), s.tensor({4, 4}, t), s.tensor({4, 4}, t));
           s.invalid<ShapeError>("wanted [", s.tensor({5, 8}), s.tensor({5, 5}, t), s.tensor({5, 5}, t));
@@ -157,7 +167,8 @@ std::tuple<Tensor, Tensor> rotary_tables(int64_t time, int64_t dim, double base,
     }
   }
   const Device device = default_device();
-  return {from_span<double>(c, {time, pairs}).to(dtype).to(device), from_span<double>(s, {time, pairs}).to(dtype).to(device)};
+  return {from_span<double>(c, {time, pairs}).to(dtype).to(device),
+          from_span<double>(s, {time, pairs}).to(dtype).to(device)};
 }
 
 }  // namespace strata

@@ -6,6 +6,8 @@
 
 namespace strata {
 
-void rotary_cpu(const RotaryCall& c) { STRATA_VEC_CALL(rotary)(c); }
+void rotary_cpu(const RotaryCall& c) {
+  STRATA_VEC_CALL(rotary)(c);
+}
 
 }  // namespace strata

@@ -2,7 +2,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-template <class T> static void rotary_of(const RotaryCall& c) {
+template <class T>
+static void rotary_of(const RotaryCall& c) {
   using R = Real<T>;
   const R sign = c.inverse ? R(-1) : R(1);
   const T* x0 = static_cast<const T*>(c.x);

@@ -4,6 +4,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/conv/conv_geometry.h"
 #include "strata/ops/conv/conv_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -13,25 +14,11 @@ namespace {
 
 // ---- sizes ---------------------------------------------------------------------------------------------------------
 
-struct Geometry {
-  Dims stride, padding, dilation;
-  int64_t groups;
-};
-
-void check_geometry(std::string_view op, const Geometry& g, int64_t spatial) {
-  const auto all = [&](const Dims& d, int64_t least, std::string_view name) {
-    check(d.size() == spatial, op, name, " ", d, " needs ", spatial, " entries");
-    for (int64_t v : d) check(v >= least, op, name, " must be at least ", least, ", got ", d);
-  };
-  all(g.stride, 1, "stride");
-  all(g.padding, 0, "padding");
-  all(g.dilation, 1, "dilation");
-  check(g.groups >= 1, op, "groups must be at least 1, got ", g.groups);
-}
-
-void check_operands(std::string_view op, const Tensor& a, std::string_view a_name, const Tensor& b, std::string_view b_name) {
+void check_operands(std::string_view op, const Tensor& a, std::string_view a_name, const Tensor& b,
+                    std::string_view b_name) {
   check<ShapeError>(a.dim() == 3 || a.dim() == 4, op, a_name, " needs 3 or 4 dimensions, is ", a);
-  check<ShapeError>(b.dim() == a.dim(), op, a_name, " is ", a, " but ", b_name, " is ", b, ", wants as many dimensions");
+  check<ShapeError>(b.dim() == a.dim(), op, a_name, " is ", a, " but ", b_name, " is ", b,
+                    ", wants as many dimensions");
   check<DTypeError>(a.dtype() == b.dtype(), op, "operands have different dtypes: ", a, " and ", b);
   check<DTypeError>(is_floating(a.dtype()), op, "needs a floating dtype, got ", a);
 }
@@ -41,8 +28,6 @@ void check_bias(std::string_view op, const Tensor& bias, const Tensor& like_it, 
   check<ShapeError>(bias.dim() == 1 && bias.shape()[0] == channels, op, "bias is ", bias, ", wants [", channels, "]");
   check<DTypeError>(bias.dtype() == like_it.dtype(), op, "bias is ", bias, ", wants ", like_it.dtype());
 }
-
-int64_t extent(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; }
 
 Dims spatial_of(const Tensor& t) {
   Dims d;
@@ -56,8 +41,8 @@ Dims output_sizes(std::string_view op, const Dims& input, const Dims& kernel, co
   for (int i = 0; i < input.size(); ++i) {
     const int64_t room = input[i] + 2 * g.padding[i] - extent(kernel[i], g.dilation[i]);
     check<ShapeError>(kernel[i] >= 1, op, "kernel sizes must be at least 1, got ", kernel);
-    check<ShapeError>(room >= 0, op, "a kernel of ", kernel, " with dilation ", g.dilation, " does not fit an input of ", input,
-                      " with padding ", g.padding);
+    check<ShapeError>(room >= 0, op, "a kernel of ", kernel, " with dilation ", g.dilation,
+                      " does not fit an input of ", input, " with padding ", g.padding);
     r.push_back(room / g.stride[i] + 1);
   }
   return r;
@@ -69,58 +54,76 @@ Shape with_channels(int64_t n, int64_t channels, const Dims& spatial) {
   return s;
 }
 
-TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation,
-                         int64_t groups) {
+TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
+                         const Dims& dilation, int64_t groups) {
   constexpr std::string_view op = "convolution";
   check_operands(op, x, "x", w, "weight");
   const Geometry g{stride, padding, dilation, groups};
   check_geometry(op, g, x.dim() - 2);
-  check<ShapeError>(w.shape()[0] % groups == 0 && x.shape()[1] == w.shape()[1] * groups, op, "x is ", x, " and weight is ", w, " with ",
-                    groups, " groups, wants x [n, ", w.shape()[1] * groups, ", ..] and a multiple of ", groups, " output channels");
+  check<ShapeError>(w.shape()[0] % groups == 0 && x.shape()[1] == w.shape()[1] * groups, op, "x is ", x,
+                    " and weight is ", w, " with ", groups, " groups, wants x [n, ", w.shape()[1] * groups,
+                    ", ..] and a multiple of ", groups, " output channels");
   check_bias(op, bias, x, w.shape()[0]);
-  return like(x).with_shape(with_channels(x.shape()[0], w.shape()[0], output_sizes(op, spatial_of(x), spatial_of(w), g)));
+  return like(x).with_shape(
+      with_channels(x.shape()[0], w.shape()[0], output_sizes(op, spatial_of(x), spatial_of(w), g)));
 }
 
-TensorMeta transpose_infer(const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride, const Dims& padding,
-                           const Dims& dilation, int64_t groups) {
+TensorMeta transpose_infer(const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride,
+                           const Dims& padding, const Dims& dilation, int64_t groups) {
   constexpr std::string_view op = "convolution_transpose";
   check_operands(op, y, "y", w, "weight");
   const Geometry g{stride, padding, dilation, groups};
   check_geometry(op, g, y.dim() - 2);
-  check<ShapeError>(y.shape()[1] == w.shape()[0] && w.shape()[0] % groups == 0, op, "y is ", y, " and weight is ", w, " with ", groups,
+  check<ShapeError>(y.shape()[1] == w.shape()[0] && w.shape()[0] % groups == 0, op, "y is ", y, " and weight is ", w,
+                    " with ", groups,
                     " groups, wants as many channels in y as weight has rows, a multiple of the groups");
   check(size.size() == y.dim() - 2, op, "size ", size, " needs ", y.dim() - 2, " entries");
   for (int64_t v : size) check<ShapeError>(v >= 1, op, "the result's spatial size would be ", size);
-  check<ShapeError>(output_sizes(op, size, spatial_of(w), g) == spatial_of(y), op, "a result of ", size, " does not belong to y ", y,
-                    " and a kernel of ", spatial_of(w));
+  check<ShapeError>(output_sizes(op, size, spatial_of(w), g) == spatial_of(y), op, "a result of ", size,
+                    " does not belong to y ", y, " and a kernel of ", spatial_of(w));
   check_bias(op, bias, y, w.shape()[1] * groups);
   return like(y).with_shape(with_channels(y.shape()[0], w.shape()[1] * groups, size));
 }
 
-TensorMeta weight_infer(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                        int64_t groups) {
+TensorMeta weight_infer(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+                        const Dims& dilation, int64_t groups) {
   constexpr std::string_view op = "convolution_weight";
   check_operands(op, x, "x", y, "y");
   const Geometry g{stride, padding, dilation, groups};
   check_geometry(op, g, x.dim() - 2);
   check(kernel.size() == x.dim() - 2, op, "kernel ", kernel, " needs ", x.dim() - 2, " entries");
-  check<ShapeError>(x.shape()[0] == y.shape()[0] && x.shape()[1] % groups == 0 && y.shape()[1] % groups == 0, op, "x is ", x, " and y is ",
-                    y, " with ", groups, " groups, wants one batch size and channels that are multiples of the groups");
-  check<ShapeError>(output_sizes(op, spatial_of(x), kernel, g) == spatial_of(y), op, "a kernel of ", kernel, " does not lead from x ", x,
-                    " to y ", y);
+  check<ShapeError>(x.shape()[0] == y.shape()[0] && x.shape()[1] % groups == 0 && y.shape()[1] % groups == 0, op,
+                    "x is ", x, " and y is ", y, " with ", groups,
+                    " groups, wants one batch size and channels that are multiples of the groups");
+  check<ShapeError>(output_sizes(op, spatial_of(x), kernel, g) == spatial_of(y), op, "a kernel of ", kernel,
+                    " does not lead from x ", x, " to y ", y);
   return like(x).with_shape(with_channels(y.shape()[1], x.shape()[1] / groups, kernel));
 }
 
 // ---- kernels -------------------------------------------------------------------------------------------------------
 
-cpu::ConvSizes sizes_of(const Shape& x, const Shape& w, const Shape& y, const Dims& stride, const Dims& padding, const Dims& dilation,
-                        int64_t groups) {
+cpu::ConvSizes sizes_of(const Shape& x, const Shape& w, const Shape& y, const Dims& stride, const Dims& padding,
+                        const Dims& dilation, int64_t groups) {
   const bool flat = x.size() == 3;
   const int last = x.size() - 1;
   const auto height = [&](const Shape& s) { return flat ? 1 : s[2]; };
   const auto first = [&](const Dims& d, int64_t flat_value) { return flat ? flat_value : d[0]; };
-  return {x[0], x[1], y[1], groups, height(x), x[last], height(y), y[last], height(w), w[last],
-          first(stride, 1), stride.back(), first(padding, 0), padding.back(), first(dilation, 1), dilation.back()};
+  return {x[0],
+          x[1],
+          y[1],
+          groups,
+          height(x),
+          x[last],
+          height(y),
+          y[last],
+          height(w),
+          w[last],
+          first(stride, 1),
+          stride.back(),
+          first(padding, 0),
+          padding.back(),
+          first(dilation, 1),
+          dilation.back()};
 }
 
 // A row-major copy where needed, so that the raw kernels see dense memory.
@@ -168,7 +171,8 @@ Tensor start(const TensorMeta& meta, const Tensor& bias) {
   const Tensor r = empty(meta);
   const Tensor dense_bias = bias.defined() ? bias.contiguous() : bias;
   const int64_t channels = meta.shape[1], plane = meta.shape.product() / std::max<int64_t>(1, meta.shape[0] * channels);
-  for (int64_t i = 0; i < r.numel(); ++i) r.data<double>()[i] = bias.defined() ? dense_bias.data<double>()[i / plane % channels] : 0;
+  for (int64_t i = 0; i < r.numel(); ++i)
+    r.data<double>()[i] = bias.defined() ? dense_bias.data<double>()[i / plane % channels] : 0;
   return r;
 }
 
@@ -183,284 +187,240 @@ Tensor bias_gradient(const Tensor& g) {
 
 constexpr DTypeSet kTypes = kFloats;
 
-const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t)> convolution_op{{
-    .schema = "convolution(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
-    .doc = "Cross-correlation of x [n, in, ..] with weight [out, in / groups, ..], plus bias [out], in one or two spatial "
-           "dimensions; the lists have one entry for each. Zeros stand around x. conv1d and conv2d are the friendlier forms.",
-    .infer = forward_infer,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
-                          const Dims& dilation, int64_t groups) {
-      Tensor kx, kw, kb;
-      const void *px = dense(x, kx), *pw = dense(w, kw), *pb = dense(bias, kb);
-      const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-      into(y, [&](void* to) { cpu::conv_forward(s, x.dtype(), px, pw, pb, to); });
-    }},
-    .saves = "x:weight weight:x",
-    .backward = [](Backward& b, const Tensor& x, const Tensor& w, const Tensor&, const Dims& stride, const Dims& padding, const Dims& dilation,
-                   int64_t groups) {
-      if (b.needs(0)) b.set(0, convolution_transpose(b.gy(), w, {}, spatial_of(x), stride, padding, dilation, groups));
-      if (b.needs(1)) b.set(1, convolution_weight(x, b.gy(), spatial_of(w), stride, padding, dilation, groups));
-      if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
-    },
-    .autocast = Autocast::low,
-    .dtypes = kTypes,
-    .cost = [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
-      const TensorMeta y = forward_infer(x, w, bias, stride, padding, dilation, groups);
-      return product_cost(static_cast<double>(y.shape.product()) * static_cast<double>(w.numel() / std::max<int64_t>(1, w.shape()[0])), x, w, y);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 5, 6}), s.tensor({4, 3, 3, 2}), s.tensor({4}), Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.add(s.tensor({2, 4, 7, 6}), s.tensor({6, 2, 3, 3}), std::nullopt, Dims{2, 1}, Dims{1, 2}, Dims{1, 2}, 2).named("groups, no bias");
-      s.add(s.tensor({1, 4, 5, 5}), s.tensor({4, 1, 3, 3}), s.tensor({4}), Dims{2, 2}, Dims{1, 1}, Dims{1, 1}, 4).named("depthwise");
-      s.add(s.tensor({2, 3, 8}), s.tensor({4, 3, 3}), s.tensor({4}), Dims{2}, Dims{1}, Dims{2}, 1).named("one dimension");
-      s.add(transpose(s.tensor({3, 2, 5, 6}), 0, 1), transpose(s.tensor({3, 4, 2, 2}), 0, 1), s.tensor({4}), Dims{1, 1}, Dims{1, 0}, Dims{1, 1}, 1).named("strided");
-      s.add(s.tensor({0, 3, 5, 6}), s.tensor({4, 3, 3, 2}), s.tensor({4}), Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1).named("empty batch");
-      s.add(s.tensor({2, 32, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({48}), Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1).named("medium");
-      s.invalid<ShapeError>("does not fit", s.tensor({1, 1, 2, 2}), s.tensor({1, 1, 3, 3}), std::nullopt, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.invalid<ShapeError>("wants x", s.tensor({1, 2, 5, 5}), s.tensor({1, 3, 3, 3}), std::nullopt, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.invalid<ValueError>("stride", s.tensor({1, 1, 5, 5}), s.tensor({1, 1, 3, 3}), std::nullopt, Dims{0, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.invalid<ValueError>("groups", s.tensor({1, 1, 5, 5}), s.tensor({1, 1, 3, 3}), std::nullopt, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 0);
-      s.invalid<ShapeError>("bias", s.tensor({1, 1, 5, 5}), s.tensor({2, 1, 3, 3}), s.tensor({3}), Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.invalid<ShapeError>("3 or 4 dimensions", s.tensor({5, 5}), s.tensor({3, 3}), std::nullopt, Dims{1}, Dims{0}, Dims{1}, 1);
-      if (s.benchmarking()) s.bench(s.tensor({16, 64, 56, 56}), s.tensor({64, 64, 3, 3}), s.tensor({64}), Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1);
-    },
-    .reference = [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
-      const TensorMeta meta = forward_infer(x, w, bias, stride, padding, dilation, groups);
-      const Tensor y = start(meta, bias), dx = x.contiguous(), dw = w.contiguous();
-      for_products(sizes_of(x.shape(), w.shape(), meta.shape, stride, padding, dilation, groups), [&](int64_t ix, int64_t iw, int64_t iy) {
-        y.data<double>()[iy] += dx.data<double>()[ix] * dw.data<double>()[iw];
-      });
-      return y;
-    },
-}};
-
-const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, int64_t)> convolution_transpose_op{{
-    .schema = "convolution_transpose(Tensor y, Tensor weight, Tensor? bias, int[] size, int[] stride, int[] padding, int[] dilation, int groups) "
-              "-> Tensor",
-    .doc = "The gradient of convolution with respect to its input, as an op: y [n, out, ..] and weight [out, in / groups, ..] give "
-           "[n, in, size..], plus bias [in]. `size` must be one from which convolution leads to y's size.",
-    .infer = transpose_infer,
-    .kernels = {.cpu = [](Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias, const Dims&, const Dims& stride, const Dims& padding,
-                          const Dims& dilation, int64_t groups) {
-      Tensor ky, kw, kb;
-      const void *py = dense(y, ky), *pw = dense(w, kw), *pb = dense(bias, kb);
-      const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-      into(x, [&](void* to) { cpu::conv_transpose(s, y.dtype(), py, pw, pb, to); });
-    }},
-    .saves = "y:weight weight:y",
-    .backward = [](Backward& b, const Tensor& y, const Tensor& w, const Tensor&, const Dims&, const Dims& stride, const Dims& padding,
-                   const Dims& dilation, int64_t groups) {
-      if (b.needs(0)) b.set(0, convolution(b.gy(), w, {}, stride, padding, dilation, groups));
-      if (b.needs(1)) b.set(1, convolution_weight(b.gy(), y, spatial_of(w), stride, padding, dilation, groups));
-      if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
-    },
-    .autocast = Autocast::low,
-    .dtypes = kTypes,
-    .cost = [](const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride, const Dims& padding,
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t)>
+    convolution_op{{
+        .schema = "convolution(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int "
+                  "groups) -> Tensor",
+        .doc = "Cross-correlation of x [n, in, ..] with weight [out, in / groups, ..], plus bias [out], in one or two "
+               "spatial "
+               "dimensions; the lists have one entry for each. Zeros stand around x. conv1d and conv2d are the "
+               "friendlier forms.",
+        .infer = forward_infer,
+        .kernels = {.cpu =
+                        [](Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
+                           const Dims& padding, const Dims& dilation, int64_t groups) {
+                          Tensor kx, kw, kb;
+                          const void *px = dense(x, kx), *pw = dense(w, kw), *pb = dense(bias, kb);
+                          const cpu::ConvSizes s =
+                              sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+                          into(y, [&](void* to) { cpu::conv_forward(s, x.dtype(), px, pw, pb, to); });
+                        }},
+        .saves = "x:weight weight:x",
+        .backward =
+            [](Backward& b, const Tensor& x, const Tensor& w, const Tensor&, const Dims& stride, const Dims& padding,
                const Dims& dilation, int64_t groups) {
-      const TensorMeta x = transpose_infer(y, w, bias, size, stride, padding, dilation, groups);
-      return product_cost(static_cast<double>(y.numel()) * static_cast<double>(w.numel() / std::max<int64_t>(1, w.shape()[0])), y, w, x);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 4, 3, 5}), s.tensor({4, 3, 3, 2}), s.tensor({3}), Dims{5, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.add(s.tensor({2, 6, 3, 4}), s.tensor({6, 2, 3, 3}), std::nullopt, Dims{6, 8}, Dims{2, 2}, Dims{1, 1}, Dims{1, 1}, 2).named("groups");
-      s.add(s.tensor({2, 4, 3}), s.tensor({4, 3, 3}), s.tensor({3}), Dims{8}, Dims{2}, Dims{1}, Dims{2}, 1).named("one dimension");
-      s.add(transpose(s.tensor({4, 2, 3, 5}), 0, 1), s.tensor({4, 3, 3, 2}), std::nullopt, Dims{5, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1).named("strided");
-      s.add(s.tensor({2, 48, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({32}), Dims{12, 12}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1).named("medium");
-      s.invalid<ShapeError>("does not belong", s.tensor({2, 4, 3, 5}), s.tensor({4, 3, 3, 2}), std::nullopt, Dims{9, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.invalid<ShapeError>("channels", s.tensor({2, 4, 3, 5}), s.tensor({5, 3, 3, 2}), std::nullopt, Dims{5, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-    },
-    .reference = [](const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride, const Dims& padding,
-                    const Dims& dilation, int64_t groups) {
-      const TensorMeta meta = transpose_infer(y, w, bias, size, stride, padding, dilation, groups);
-      const Tensor x = start(meta, bias), dy = y.contiguous(), dw = w.contiguous();
-      for_products(sizes_of(meta.shape, w.shape(), y.shape(), stride, padding, dilation, groups), [&](int64_t ix, int64_t iw, int64_t iy) {
-        x.data<double>()[ix] += dy.data<double>()[iy] * dw.data<double>()[iw];
-      });
-      return x;
-    },
-}};
+              if (b.needs(0))
+                b.set(0, convolution_transpose(b.gy(), w, {}, spatial_of(x), stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution_weight(x, b.gy(), spatial_of(w), stride, padding, dilation, groups));
+              if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
+            },
+        .autocast = Autocast::low,
+        .dtypes = kTypes,
+        .cost =
+            [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              const TensorMeta y = forward_infer(x, w, bias, stride, padding, dilation, groups);
+              return product_cost(static_cast<double>(y.shape.product()) *
+                                      static_cast<double>(w.numel() / std::max<int64_t>(1, w.shape()[0])),
+                                  x, w, y);
+            },
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({2, 3, 5, 6}), s.tensor({4, 3, 3, 2}), s.tensor({4}), Dims{1, 1}, Dims{0, 0}, Dims{1, 1},
+                    1);
+              s.add(s.tensor({2, 4, 7, 6}), s.tensor({6, 2, 3, 3}), std::nullopt, Dims{2, 1}, Dims{1, 2}, Dims{1, 2}, 2)
+                  .named("groups, no bias");
+              s.add(s.tensor({1, 4, 5, 5}), s.tensor({4, 1, 3, 3}), s.tensor({4}), Dims{2, 2}, Dims{1, 1}, Dims{1, 1},
+                    4)
+                  .named("depthwise");
+              s.add(s.tensor({2, 3, 8}), s.tensor({4, 3, 3}), s.tensor({4}), Dims{2}, Dims{1}, Dims{2}, 1)
+                  .named("one dimension");
+              s.add(transpose(s.tensor({3, 2, 5, 6}), 0, 1), transpose(s.tensor({3, 4, 2, 2}), 0, 1), s.tensor({4}),
+                    Dims{1, 1}, Dims{1, 0}, Dims{1, 1}, 1)
+                  .named("strided");
+              s.add(s.tensor({0, 3, 5, 6}), s.tensor({4, 3, 3, 2}), s.tensor({4}), Dims{1, 1}, Dims{0, 0}, Dims{1, 1},
+                    1)
+                  .named("empty batch");
+              s.add(s.tensor({2, 32, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({48}), Dims{1, 1}, Dims{1, 1},
+                    Dims{1, 1}, 1)
+                  .named("medium");
+              s.invalid<ShapeError>("does not fit", s.tensor({1, 1, 2, 2}), s.tensor({1, 1, 3, 3}), std::nullopt,
+                                    Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ShapeError>("wants x", s.tensor({1, 2, 5, 5}), s.tensor({1, 3, 3, 3}), std::nullopt, Dims{1, 1},
+                                    Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ValueError>("stride", s.tensor({1, 1, 5, 5}), s.tensor({1, 1, 3, 3}), std::nullopt, Dims{0, 1},
+                                    Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ValueError>("groups", s.tensor({1, 1, 5, 5}), s.tensor({1, 1, 3, 3}), std::nullopt, Dims{1, 1},
+                                    Dims{0, 0}, Dims{1, 1}, 0);
+              s.invalid<ShapeError>("bias", s.tensor({1, 1, 5, 5}), s.tensor({2, 1, 3, 3}), s.tensor({3}), Dims{1, 1},
+                                    Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ShapeError>("3 or 4 dimensions", s.tensor({5, 5}), s.tensor({3, 3}), std::nullopt, Dims{1},
+                                    Dims{0}, Dims{1}, 1);
+              if (s.benchmarking())
+                s.bench(s.tensor({16, 64, 56, 56}), s.tensor({64, 64, 3, 3}), s.tensor({64}), Dims{1, 1}, Dims{1, 1},
+                        Dims{1, 1}, 1);
+            },
+        .reference =
+            [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              const TensorMeta meta = forward_infer(x, w, bias, stride, padding, dilation, groups);
+              const Tensor y = start(meta, bias), dx = x.contiguous(), dw = w.contiguous();
+              for_products(sizes_of(x.shape(), w.shape(), meta.shape, stride, padding, dilation, groups),
+                           [&](int64_t ix, int64_t iw, int64_t iy) {
+                             y.data<double>()[iy] += dx.data<double>()[ix] * dw.data<double>()[iw];
+                           });
+              return y;
+            },
+    }};
 
-const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, int64_t)> convolution_weight_op{{
-    .schema = "convolution_weight(Tensor x, Tensor y, int[] kernel, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
-    .doc = "The gradient of convolution with respect to its weight, as an op: x [n, in, ..] and y [n, out, ..] give "
-           "[out, in / groups, kernel..].",
-    .infer = weight_infer,
-    .kernels = {.cpu = [](Tensor& w, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride, const Dims& padding, const Dims& dilation,
-                          int64_t groups) {
-      Tensor kx, ky;
-      const void *px = dense(x, kx), *py = dense(y, ky);
-      const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-      into(w, [&](void* to) { cpu::conv_weight(s, x.dtype(), px, py, to); });
-    }},
-    .saves = "x:y y:x",
-    .backward = [](Backward& b, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride, const Dims& padding, const Dims& dilation,
-                   int64_t groups) {
-      if (b.needs(0)) b.set(0, convolution_transpose(y, b.gy(), {}, spatial_of(x), stride, padding, dilation, groups));
-      if (b.needs(1)) b.set(1, convolution(x, b.gy(), {}, stride, padding, dilation, groups));
-    },
-    .autocast = Autocast::low,
-    .dtypes = kTypes,
-    .cost = [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
-      const TensorMeta w = weight_infer(x, y, kernel, stride, padding, dilation, groups);
-      return product_cost(static_cast<double>(y.numel()) * static_cast<double>(w.shape.product() / std::max<int64_t>(1, w.shape[0])), x, y, w);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 3, 5}), Dims{3, 2}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.add(s.tensor({2, 2, 6, 8}), s.tensor({2, 4, 3, 4}), Dims{3, 3}, Dims{2, 2}, Dims{1, 1}, Dims{1, 1}, 2).named("groups");
-      s.add(s.tensor({2, 3, 8}), s.tensor({2, 4, 3}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, 1).named("one dimension");
-      s.add(s.tensor({0, 3, 8}), s.tensor({0, 4, 3}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, 1).named("empty batch");
-      s.add(s.tensor({2, 32, 12, 12}), s.tensor({2, 48, 12, 12}), Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1).named("medium");
-      s.invalid<ShapeError>("does not lead", s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 4, 5}), Dims{3, 2}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-      s.invalid<ShapeError>("batch size", s.tensor({2, 3, 5, 6}), s.tensor({3, 4, 3, 5}), Dims{3, 2}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
-    },
-    .reference = [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
-      const TensorMeta meta = weight_infer(x, y, kernel, stride, padding, dilation, groups);
-      const Tensor w = start(meta, {}), dx = x.contiguous(), dy = y.contiguous();
-      for_products(sizes_of(x.shape(), meta.shape, y.shape(), stride, padding, dilation, groups), [&](int64_t ix, int64_t iw, int64_t iy) {
-        w.data<double>()[iw] += dx.data<double>()[ix] * dy.data<double>()[iy];
-      });
-      return w;
-    },
-}};
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
+                int64_t)>
+    convolution_transpose_op{{
+        .schema = "convolution_transpose(Tensor y, Tensor weight, Tensor? bias, int[] size, int[] stride, int[] "
+                  "padding, int[] dilation, int groups) "
+                  "-> Tensor",
+        .doc = "The gradient of convolution with respect to its input, as an op: y [n, out, ..] and weight [out, in / "
+               "groups, ..] give "
+               "[n, in, size..], plus bias [in]. `size` must be one from which convolution leads to y's size.",
+        .infer = transpose_infer,
+        .kernels = {.cpu =
+                        [](Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias, const Dims&,
+                           const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
+                          Tensor ky, kw, kb;
+                          const void *py = dense(y, ky), *pw = dense(w, kw), *pb = dense(bias, kb);
+                          const cpu::ConvSizes s =
+                              sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+                          into(x, [&](void* to) { cpu::conv_transpose(s, y.dtype(), py, pw, pb, to); });
+                        }},
+        .saves = "y:weight weight:y",
+        .backward =
+            [](Backward& b, const Tensor& y, const Tensor& w, const Tensor&, const Dims&, const Dims& stride,
+               const Dims& padding, const Dims& dilation, int64_t groups) {
+              if (b.needs(0)) b.set(0, convolution(b.gy(), w, {}, stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution_weight(b.gy(), y, spatial_of(w), stride, padding, dilation, groups));
+              if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
+            },
+        .autocast = Autocast::low,
+        .dtypes = kTypes,
+        .cost =
+            [](const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride,
+               const Dims& padding, const Dims& dilation, int64_t groups) {
+              const TensorMeta x = transpose_infer(y, w, bias, size, stride, padding, dilation, groups);
+              return product_cost(
+                  static_cast<double>(y.numel()) * static_cast<double>(w.numel() / std::max<int64_t>(1, w.shape()[0])),
+                  y, w, x);
+            },
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({2, 4, 3, 5}), s.tensor({4, 3, 3, 2}), s.tensor({3}), Dims{5, 6}, Dims{1, 1}, Dims{0, 0},
+                    Dims{1, 1}, 1);
+              s.add(s.tensor({2, 6, 3, 4}), s.tensor({6, 2, 3, 3}), std::nullopt, Dims{6, 8}, Dims{2, 2}, Dims{1, 1},
+                    Dims{1, 1}, 2)
+                  .named("groups");
+              s.add(s.tensor({2, 4, 3}), s.tensor({4, 3, 3}), s.tensor({3}), Dims{8}, Dims{2}, Dims{1}, Dims{2}, 1)
+                  .named("one dimension");
+              s.add(transpose(s.tensor({4, 2, 3, 5}), 0, 1), s.tensor({4, 3, 3, 2}), std::nullopt, Dims{5, 6},
+                    Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1)
+                  .named("strided");
+              s.add(s.tensor({2, 48, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({32}), Dims{12, 12}, Dims{1, 1},
+                    Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("medium");
+              s.invalid<ShapeError>("does not belong", s.tensor({2, 4, 3, 5}), s.tensor({4, 3, 3, 2}), std::nullopt,
+                                    Dims{9, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ShapeError>("channels", s.tensor({2, 4, 3, 5}), s.tensor({5, 3, 3, 2}), std::nullopt,
+                                    Dims{5, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+            },
+        .reference =
+            [](const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride,
+               const Dims& padding, const Dims& dilation, int64_t groups) {
+              const TensorMeta meta = transpose_infer(y, w, bias, size, stride, padding, dilation, groups);
+              const Tensor x = start(meta, bias), dy = y.contiguous(), dw = w.contiguous();
+              for_products(sizes_of(meta.shape, w.shape(), y.shape(), stride, padding, dilation, groups),
+                           [&](int64_t ix, int64_t iw, int64_t iy) {
+                             x.data<double>()[ix] += dy.data<double>()[iy] * dw.data<double>()[iw];
+                           });
+              return x;
+            },
+    }};
 
-// ---- the friendlier forms ------------------------------------------------------------------------------------------
-
-// One entry serves all dimensions.
-Dims spread(const Dims& d, int spatial) { return d.size() == 1 ? Dims::filled(spatial, d[0]) : d; }
-
-Tensor conv(std::string_view op, int spatial, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
-            const Dims& dilation, int64_t groups) {
-  check<ShapeError>(x.dim() == spatial + 2 || x.dim() == spatial + 1, op, "x needs ", spatial + 2, " dimensions (", spatial + 1,
-                    " without a batch), is ", x);
-  check<ShapeError>(w.dim() == spatial + 2, op, "weight needs ", spatial + 2, " dimensions, is ", w);
-  const bool single = x.dim() == spatial + 1;
-  const Tensor y = convolution(single ? unsqueeze(x, 0) : x, w, bias, spread(stride, spatial), spread(padding, spatial), spread(dilation, spatial), groups);
-  return single ? squeeze(y, 0) : y;
-}
-
-Tensor conv_transpose(std::string_view op, int spatial, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
-                      const Dims& padding, const Dims& output_padding, int64_t groups, const Dims& dilation) {
-  check<ShapeError>(x.dim() == spatial + 2 || x.dim() == spatial + 1, op, "x needs ", spatial + 2, " dimensions (", spatial + 1,
-                    " without a batch), is ", x);
-  check<ShapeError>(w.dim() == spatial + 2, op, "weight needs ", spatial + 2, " dimensions, is ", w);
-  const Geometry g{spread(stride, spatial), spread(padding, spatial), spread(dilation, spatial), groups};
-  check_geometry(op, g, spatial);
-  const Dims extra = spread(output_padding, spatial);
-  check(extra.size() == spatial, op, "output_padding ", output_padding, " needs ", spatial, " entries");
-  const bool single = x.dim() == spatial + 1;
-  const Tensor batched = single ? unsqueeze(x, 0) : x;
-  Dims size;
-  for (int i = 0; i < spatial; ++i) {
-    check(extra[i] >= 0 && extra[i] < g.stride[i], op, "output_padding ", extra, " must be smaller than the stride ", g.stride);
-    size.push_back((batched.shape()[i + 2] - 1) * g.stride[i] - 2 * g.padding[i] + extent(w.shape()[i + 2], g.dilation[i]) + extra[i]);
-  }
-  const Tensor y = convolution_transpose(batched, w, bias, size, g.stride, g.padding, g.dilation, groups);
-  return single ? squeeze(y, 0) : y;
-}
-
-using ConvSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t);
-using TransposeSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t, const Dims&);
-
-const Op<ConvSignature> conv1d_op{{
-    .schema = "conv1d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], int[] dilation=[1], int groups=1) -> Tensor",
-    .doc = "One-dimensional convolution: x [n, in, length] (or [in, length]), weight [out, in / groups, k], bias [out] -> "
-           "[n, out, (length + 2 padding - dilation (k - 1) - 1) / stride + 1]. ShapeError for sizes that do not fit.",
-    .example = "assert(conv1d(ones({2, 3, 8}), ones({4, 3, 3}), {}, {2}, {1}).shape() == Shape({2, 4, 4}));",
-    .composed = [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation,
-                   int64_t groups) { return conv("conv1d", 1, x, w, bias, stride, padding, dilation, groups); },
-    .dtypes = kTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 8}), s.tensor({4, 3, 3}), s.tensor({4}));
-      s.add(s.tensor({2, 8}), s.tensor({4, 1, 2}), std::nullopt, Dims{2}, Dims{1}, Dims{2}, 2).named("no batch");
-      s.invalid<ShapeError>("dimensions", s.tensor({2, 3, 8, 8}), s.tensor({4, 3, 3}));
-      s.invalid<ValueError>("padding", s.tensor({2, 3, 8}), s.tensor({4, 3, 3}), std::nullopt, Dims{1}, Dims{-1});
-    },
-}};
-
-const Op<ConvSignature> conv2d_op{{
-    .schema = "conv2d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], int[] dilation=[1], int groups=1) -> Tensor",
-    .doc = "Two-dimensional convolution: x [n, in, h, w] (or [in, h, w]), weight [out, in / groups, kh, kw], bias [out]; sizes as in "
-           "conv1d, for each dimension. A list with one entry serves both dimensions. ShapeError for sizes that do not fit.",
-    .example = "assert(conv2d(ones({2, 3, 8, 9}), ones({4, 3, 3, 3}), ones({4}), {2}, {1}).shape() == Shape({2, 4, 4, 5}));",
-    .composed = [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation,
-                   int64_t groups) { return conv("conv2d", 2, x, w, bias, stride, padding, dilation, groups); },
-    .dtypes = kTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 5, 6}), s.tensor({4, 3, 3, 2}), s.tensor({4}));
-      s.add(s.tensor({2, 3, 5, 6}), s.tensor({4, 3, 3, 2}), std::nullopt, Dims{2}, Dims{1}).named("one entry for both");
-      s.add(s.tensor({2, 5, 6}), s.tensor({4, 1, 3, 2}), s.tensor({4}), Dims{1, 2}, Dims{1, 0}, Dims{1, 1}, 2).named("no batch");
-      s.invalid<ShapeError>("dimensions", s.tensor({5, 6}), s.tensor({4, 3, 3, 2}));
-      s.invalid<ValueError>("entries", s.tensor({2, 3, 5, 6}), s.tensor({4, 3, 3, 2}), std::nullopt, Dims{1, 1, 1});
-    },
-}};
-
-const Op<TransposeSignature> conv_transpose1d_op{{
-    .schema = "conv_transpose1d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], int[] output_padding=[0], "
-              "int groups=1, int[] dilation=[1]) -> Tensor",
-    .doc = "Transposed one-dimensional convolution: x [n, in, length], weight [in, out / groups, k], bias [out] -> [n, out, "
-           "(length - 1) stride - 2 padding + dilation (k - 1) + 1 + output_padding]. output_padding must be smaller than the stride "
-           "(PyTorch also allows it below the dilation).",
-    .composed = [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& output_padding,
-                   int64_t groups, const Dims& dilation) {
-      return conv_transpose("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation);
-    },
-    .dtypes = kTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 4, 5}), s.tensor({4, 3, 3}), s.tensor({3}));
-      s.add(s.tensor({4, 5}), s.tensor({4, 2, 3}), std::nullopt, Dims{2}, Dims{1}, Dims{1}, 2, Dims{2}).named("no batch");
-      s.invalid<ValueError>("smaller than the stride", s.tensor({2, 4, 5}), s.tensor({4, 3, 3}), std::nullopt, Dims{2}, Dims{0}, Dims{2});
-    },
-}};
-
-const Op<TransposeSignature> conv_transpose2d_op{{
-    .schema = "conv_transpose2d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], int[] output_padding=[0], "
-              "int groups=1, int[] dilation=[1]) -> Tensor",
-    .doc = "Transposed two-dimensional convolution: x [n, in, h, w], weight [in, out / groups, kh, kw], bias [out]; sizes as in "
-           "conv_transpose1d, for each dimension.",
-    .example = "assert(conv_transpose2d(ones({2, 4, 3, 3}), ones({4, 5, 2, 2}), {}, {2}).shape() == Shape({2, 5, 6, 6}));",
-    .composed = [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& output_padding,
-                   int64_t groups, const Dims& dilation) {
-      return conv_transpose("conv_transpose2d", 2, x, w, bias, stride, padding, output_padding, groups, dilation);
-    },
-    .dtypes = kTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 4, 3, 4}), s.tensor({4, 3, 3, 2}), s.tensor({3}));
-      s.add(s.tensor({2, 4, 3, 4}), s.tensor({4, 2, 3, 2}), s.tensor({4}), Dims{2, 1}, Dims{1, 0}, Dims{1, 0}, 2, Dims{1, 2}).named("all options");
-      s.invalid<ShapeError>("dimensions", s.tensor({2, 4, 3}), s.tensor({4, 3, 3}));
-      s.invalid<ShapeError>("spatial size", s.tensor({1, 1, 1, 1}), s.tensor({1, 1, 1, 1}), std::nullopt, Dims{1}, Dims{1});
-    },
-}};
+const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, int64_t)>
+    convolution_weight_op{{
+        .schema = "convolution_weight(Tensor x, Tensor y, int[] kernel, int[] stride, int[] padding, int[] dilation, "
+                  "int groups) -> Tensor",
+        .doc =
+            "The gradient of convolution with respect to its weight, as an op: x [n, in, ..] and y [n, out, ..] give "
+            "[out, in / groups, kernel..].",
+        .infer = weight_infer,
+        .kernels = {.cpu =
+                        [](Tensor& w, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride,
+                           const Dims& padding, const Dims& dilation, int64_t groups) {
+                          Tensor kx, ky;
+                          const void *px = dense(x, kx), *py = dense(y, ky);
+                          const cpu::ConvSizes s =
+                              sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+                          into(w, [&](void* to) { cpu::conv_weight(s, x.dtype(), px, py, to); });
+                        }},
+        .saves = "x:y y:x",
+        .backward =
+            [](Backward& b, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              if (b.needs(0))
+                b.set(0, convolution_transpose(y, b.gy(), {}, spatial_of(x), stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution(x, b.gy(), {}, stride, padding, dilation, groups));
+            },
+        .autocast = Autocast::low,
+        .dtypes = kTypes,
+        .cost =
+            [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              const TensorMeta w = weight_infer(x, y, kernel, stride, padding, dilation, groups);
+              return product_cost(static_cast<double>(y.numel()) *
+                                      static_cast<double>(w.shape.product() / std::max<int64_t>(1, w.shape[0])),
+                                  x, y, w);
+            },
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 3, 5}), Dims{3, 2}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              s.add(s.tensor({2, 2, 6, 8}), s.tensor({2, 4, 3, 4}), Dims{3, 3}, Dims{2, 2}, Dims{1, 1}, Dims{1, 1}, 2)
+                  .named("groups");
+              s.add(s.tensor({2, 3, 8}), s.tensor({2, 4, 3}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, 1)
+                  .named("one dimension");
+              s.add(s.tensor({0, 3, 8}), s.tensor({0, 4, 3}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, 1)
+                  .named("empty batch");
+              s.add(s.tensor({2, 32, 12, 12}), s.tensor({2, 48, 12, 12}), Dims{3, 3}, Dims{1, 1}, Dims{1, 1},
+                    Dims{1, 1}, 1)
+                  .named("medium");
+              s.invalid<ShapeError>("does not lead", s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 4, 5}), Dims{3, 2},
+                                    Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ShapeError>("batch size", s.tensor({2, 3, 5, 6}), s.tensor({3, 4, 3, 5}), Dims{3, 2},
+                                    Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+            },
+        .reference =
+            [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              const TensorMeta meta = weight_infer(x, y, kernel, stride, padding, dilation, groups);
+              const Tensor w = start(meta, {}), dx = x.contiguous(), dy = y.contiguous();
+              for_products(sizes_of(x.shape(), meta.shape, y.shape(), stride, padding, dilation, groups),
+                           [&](int64_t ix, int64_t iw, int64_t iy) {
+                             w.data<double>()[iw] += dx.data<double>()[ix] * dy.data<double>()[iy];
+                           });
+              return w;
+            },
+    }};
 
 }  // namespace
 
-Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation,
-                   int64_t groups) {
+Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding,
+                   const Dims& dilation, int64_t groups) {
   return convolution_op(x, weight, bias, stride, padding, dilation, groups);
 }
-Tensor convolution_transpose(const Tensor& y, const Tensor& weight, const Tensor& bias, const Dims& size, const Dims& stride,
-                             const Dims& padding, const Dims& dilation, int64_t groups) {
+Tensor convolution_transpose(const Tensor& y, const Tensor& weight, const Tensor& bias, const Dims& size,
+                             const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
   return convolution_transpose_op(y, weight, bias, size, stride, padding, dilation, groups);
 }
-Tensor convolution_weight(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                          int64_t groups) {
+Tensor convolution_weight(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+                          const Dims& dilation, int64_t groups) {
   return convolution_weight_op(x, y, kernel, stride, padding, dilation, groups);
-}
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation,
-              int64_t groups) {
-  return conv1d_op(x, weight, bias, stride, padding, dilation, groups);
-}
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding, const Dims& dilation,
-              int64_t groups) {
-  return conv2d_op(x, weight, bias, stride, padding, dilation, groups);
-}
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding,
-                        const Dims& output_padding, int64_t groups, const Dims& dilation) {
-  return conv_transpose1d_op(x, weight, bias, stride, padding, output_padding, groups, dilation);
-}
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding,
-                        const Dims& output_padding, int64_t groups, const Dims& dilation) {
-  return conv_transpose2d_op(x, weight, bias, stride, padding, output_padding, groups, dilation);
 }
 
 }  // namespace strata

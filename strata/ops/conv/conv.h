@@ -9,26 +9,28 @@ namespace strata {
 
 /// x [n, in, length], weight [out, in / groups, k], bias [out] or undefined -> [n, out, length'],
 /// length' = (length + 2 padding - dilation (k - 1) - 1) / stride + 1, rounded down. Throws ShapeError, ValueError.
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1}, const Dims& padding = {0},
-              const Dims& dilation = {1}, int64_t groups = 1);
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
+              const Dims& padding = {0}, const Dims& dilation = {1}, int64_t groups = 1);
 /// x [n, in, h, w], weight [out, in / groups, kh, kw]; sizes as in conv1d, for each dimension.
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1}, const Dims& padding = {0},
-              const Dims& dilation = {1}, int64_t groups = 1);
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
+              const Dims& padding = {0}, const Dims& dilation = {1}, int64_t groups = 1);
 /// The gradient of conv1d with respect to its input, as an op: x [n, in, length], weight [in, out / groups, k] ->
 /// [n, out, (length - 1) stride - 2 padding + dilation (k - 1) + 1 + output_padding]; output_padding < stride.
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
-                        const Dims& padding = {0}, const Dims& output_padding = {0}, int64_t groups = 1, const Dims& dilation = {1});
+                        const Dims& padding = {0}, const Dims& output_padding = {0}, int64_t groups = 1,
+                        const Dims& dilation = {1});
 /// The same in two dimensions.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
-                        const Dims& padding = {0}, const Dims& output_padding = {0}, int64_t groups = 1, const Dims& dilation = {1});
+                        const Dims& padding = {0}, const Dims& output_padding = {0}, int64_t groups = 1,
+                        const Dims& dilation = {1});
 
 /// The three products that the above and their gradients are made of; lists have one entry for each spatial dimension.
 /// y = convolution(x, w); x = convolution_transpose(y, w) with spatial size `size`; w = convolution_weight(x, y) with
 /// spatial size `kernel`: each is linear in both arguments, and the other two are its gradients.
 Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding,
                    const Dims& dilation, int64_t groups);
-Tensor convolution_transpose(const Tensor& y, const Tensor& weight, const Tensor& bias, const Dims& size, const Dims& stride,
-                             const Dims& padding, const Dims& dilation, int64_t groups);
+Tensor convolution_transpose(const Tensor& y, const Tensor& weight, const Tensor& bias, const Dims& size,
+                             const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups);
 Tensor convolution_weight(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
                           const Dims& dilation, int64_t groups);
 

@@ -14,9 +14,15 @@ namespace strata::cpu {
 namespace {
 using detail::ConvKind;
 
-int64_t input_size(const ConvSizes& s) { return s.n * s.ic * s.ih * s.iw; }
-int64_t output_size(const ConvSizes& s) { return s.n * s.oc * s.oh * s.ow; }
-int64_t weight_size(const ConvSizes& s) { return s.oc * (s.ic / s.groups) * s.kh * s.kw; }
+int64_t input_size(const ConvSizes& s) {
+  return s.n * s.ic * s.ih * s.iw;
+}
+int64_t output_size(const ConvSizes& s) {
+  return s.n * s.oc * s.oh * s.ow;
+}
+int64_t weight_size(const ConvSizes& s) {
+  return s.oc * (s.ic / s.groups) * s.kh * s.kw;
+}
 
 // Calls f(row of windows, its first column, input offset or -1) for each row of [channels * kh * kw, oh * ow]: `f`
 // gets one output row at a time with the range of its columns that lie inside x.
@@ -74,11 +80,12 @@ Gemm product(int64_t m, int64_t n, int64_t k, const T* a, bool a_transposed, con
 // Adds bias[c] to plane c of [n, channels, plane].
 template <class T>
 void add_bias(int64_t n, int64_t channels, int64_t plane, const T* bias, T* to) {
-  parallel_for(0, n * channels, std::max<int64_t>(1, 16384 / std::max<int64_t>(plane, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t j = 0; j < plane; ++j) to[i * plane + j] += bias[i % channels];
-    }
-  });
+  parallel_for(0, n * channels, std::max<int64_t>(1, 16384 / std::max<int64_t>(plane, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   for (int64_t j = 0; j < plane; ++j) to[i * plane + j] += bias[i % channels];
+                 }
+               });
 }
 
 // forward: first = x, second = w. transpose: first = y, second = w. weight: first = x, second = y.
@@ -96,7 +103,8 @@ void by_products(ConvKind kind, const ConvSizes& s, const T* first, const T* sec
     for (int64_t i = 0; i < s.groups * s.n; ++i) {
       const int64_t g = i / s.n, n = i % s.n;
       unroll(s, icg, first + x_at(n, g), windows.get());
-      Gemm p = product(ocg, depth, out_plane, second + y_at(n, g), false, static_cast<const T*>(windows.get()), true, out + w_at(g));
+      Gemm p = product(ocg, depth, out_plane, second + y_at(n, g), false, static_cast<const T*>(windows.get()), true,
+                       out + w_at(g));
       p.beta = 1;
       gemm(p);
     }
@@ -109,7 +117,8 @@ void by_products(ConvKind kind, const ConvSizes& s, const T* first, const T* sec
       const int64_t n = i / s.groups, g = i % s.groups;
       if (kind == ConvKind::forward) {
         unroll(s, icg, first + x_at(n, g), windows.get());
-        gemm(product(ocg, out_plane, depth, second + w_at(g), false, static_cast<const T*>(windows.get()), false, out + y_at(n, g)));
+        gemm(product(ocg, out_plane, depth, second + w_at(g), false, static_cast<const T*>(windows.get()), false,
+                     out + y_at(n, g)));
       } else {
         gemm(product(depth, out_plane, ocg, second + w_at(g), true, first + y_at(n, g), false, windows.get()));
         fold(s, icg, windows.get(), out + x_at(n, g));
@@ -132,7 +141,8 @@ template <class T, class Sum, class One>
 void weight_by_parts(const ConvSizes& s, const T* x, const T* y, Sum* w, One&& one) {
   constexpr int64_t kMostParts = 16, kMostElements = int64_t{1} << 24;
   const int64_t size = weight_size(s);
-  const int64_t parts = std::clamp<int64_t>(kMostElements / std::max<int64_t>(size, 1), 1, std::clamp<int64_t>(s.n, 1, kMostParts));
+  const int64_t parts =
+      std::clamp<int64_t>(kMostElements / std::max<int64_t>(size, 1), 1, std::clamp<int64_t>(s.n, 1, kMostParts));
   const auto sums = std::make_unique_for_overwrite<Sum[]>(static_cast<size_t>(parts * size));
   parallel_for(0, parts, grain(s, s.n / parts), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
@@ -153,18 +163,23 @@ void weight_by_parts(const ConvSizes& s, const T* x, const T* y, Sum* w, One&& o
 
 void weight_f32(const ConvSizes& s, const float* x, const float* y, float* w) {
   weight_by_parts(s, x, y, w, [](const ConvSizes& part, const float* px, const float* py, float* to) {
-    if (!detail::conv_onednn(ConvKind::weight, part, DType::f32, DType::f32, px, py, nullptr, to)) by_products(ConvKind::weight, part, px, py, to);
+    if (!detail::conv_onednn(ConvKind::weight, part, DType::f32, DType::f32, px, py, nullptr, to))
+      by_products(ConvKind::weight, part, px, py, to);
   });
 }
 void weight_f64(const ConvSizes& s, const double* x, const double* y, double* w) {
-  weight_by_parts(s, x, y, w, [](const ConvSizes& part, const double* px, const double* py, double* to) { by_products(ConvKind::weight, part, px, py, to); });
+  weight_by_parts(s, x, y, w, [](const ConvSizes& part, const double* px, const double* py, double* to) {
+    by_products(ConvKind::weight, part, px, py, to);
+  });
 }
 // Through f32, in which oneDNN also gives the sums of bf16 products.
 template <class T>
 void weight_reduced(const ConvSizes& s, const T* x, const T* y, T* w) {
   const auto sums = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(weight_size(s)));
   weight_by_parts(s, x, y, sums.get(), [](const ConvSizes& part, const T* px, const T* py, float* to) {
-    if (dtype_of<T> == DType::bf16 && detail::conv_onednn(ConvKind::weight, part, DType::bf16, DType::f32, px, py, nullptr, to)) return;
+    if (dtype_of<T> == DType::bf16 &&
+        detail::conv_onednn(ConvKind::weight, part, DType::bf16, DType::f32, px, py, nullptr, to))
+      return;
     const auto wide_x = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(input_size(part)));
     const auto wide_y = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(output_size(part)));
     convert(px, wide_x.get(), input_size(part));
@@ -176,7 +191,8 @@ void weight_reduced(const ConvSizes& s, const T* x, const T* y, T* w) {
   convert(sums.get(), w, weight_size(s));
 }
 
-void run_f32(ConvKind kind, const ConvSizes& s, const float* first, const float* second, const float* bias, float* out) {
+void run_f32(ConvKind kind, const ConvSizes& s, const float* first, const float* second, const float* bias,
+             float* out) {
   const float* given = kind == ConvKind::forward ? bias : nullptr;
   if (!detail::conv_onednn(kind, s, DType::f32, DType::f32, first, second, given, out)) {
     by_products(kind, s, first, second, out);
@@ -197,7 +213,8 @@ void run_reduced(ConvKind kind, const ConvSizes& s, const T* first, const T* sec
   if (bias != nullptr) convert(bias, wide_bias.get(), channels);
   const float* b = bias != nullptr ? wide_bias.get() : nullptr;
   // bf16 sums go straight to f32 where oneDNN can, so that the bias is added before the one rounding.
-  if (dtype_of<T> == DType::bf16 && kind == ConvKind::transpose && detail::conv_onednn(kind, s, DType::bf16, DType::f32, first, second, nullptr, result.get())) {
+  if (dtype_of<T> == DType::bf16 && kind == ConvKind::transpose &&
+      detail::conv_onednn(kind, s, DType::bf16, DType::f32, first, second, nullptr, result.get())) {
     if (b != nullptr) add_bias(s.n, s.ic, s.ih * s.iw, b, result.get());
   } else {
     const auto wide_first = copy(first_size), wide_second = copy(weight_size(s));
@@ -209,8 +226,11 @@ void run_reduced(ConvKind kind, const ConvSizes& s, const T* first, const T* sec
 }
 
 // forward and transpose.
-void run(ConvKind kind, const ConvSizes& s, DType t, const void* first, const void* second, const void* bias, void* out) {
-  const auto typed = [&]<class T>(auto&& f) { f(static_cast<const T*>(first), static_cast<const T*>(second), static_cast<const T*>(bias), static_cast<T*>(out)); };
+void run(ConvKind kind, const ConvSizes& s, DType t, const void* first, const void* second, const void* bias,
+         void* out) {
+  const auto typed = [&]<class T>(auto&& f) {
+    f(static_cast<const T*>(first), static_cast<const T*>(second), static_cast<const T*>(bias), static_cast<T*>(out));
+  };
   switch (t) {
     case DType::f32:
       return typed.operator()<float>([&](auto... p) { run_f32(kind, s, p...); });
@@ -225,8 +245,10 @@ void run(ConvKind kind, const ConvSizes& s, DType t, const void* first, const vo
       if (!bias_later && detail::conv_onednn(kind, s, t, t, first, second, bias, out)) return;
       return typed.operator()<BFloat16>([&](auto... p) { run_reduced(kind, s, p...); });
     }
-    case DType::f16: return typed.operator()<Half>([&](auto... p) { run_reduced(kind, s, p...); });
-    default: throw DTypeError("convolution", cat("needs a floating dtype, got ", t));
+    case DType::f16:
+      return typed.operator()<Half>([&](auto... p) { run_reduced(kind, s, p...); });
+    default:
+      throw DTypeError("convolution", cat("needs a floating dtype, got ", t));
   }
 }
 }  // namespace
@@ -238,13 +260,20 @@ void conv_transpose(const ConvSizes& s, DType t, const void* y, const void* w, c
   run(ConvKind::transpose, s, t, y, w, bias, x);
 }
 void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void* w) {
-  const auto typed = [&]<class T>(auto&& f) { f(s, static_cast<const T*>(x), static_cast<const T*>(y), static_cast<T*>(w)); };
+  const auto typed = [&]<class T>(auto&& f) {
+    f(s, static_cast<const T*>(x), static_cast<const T*>(y), static_cast<T*>(w));
+  };
   switch (t) {
-    case DType::f32: return typed.operator()<float>(weight_f32);
-    case DType::f64: return typed.operator()<double>(weight_f64);
-    case DType::bf16: return typed.operator()<BFloat16>(weight_reduced<BFloat16>);
-    case DType::f16: return typed.operator()<Half>(weight_reduced<Half>);
-    default: throw DTypeError("convolution_weight", cat("needs a floating dtype, got ", t));
+    case DType::f32:
+      return typed.operator()<float>(weight_f32);
+    case DType::f64:
+      return typed.operator()<double>(weight_f64);
+    case DType::bf16:
+      return typed.operator()<BFloat16>(weight_reduced<BFloat16>);
+    case DType::f16:
+      return typed.operator()<Half>(weight_reduced<Half>);
+    default:
+      throw DTypeError("convolution_weight", cat("needs a floating dtype, got ", t));
   }
 }
 

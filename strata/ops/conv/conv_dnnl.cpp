@@ -48,38 +48,44 @@ struct ConvOp {
 
 #if DNNL_VERSION_MAJOR >= 3
 using Forward = dnnl::convolution_forward::primitive_desc;
-Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y, const memory::dims& st,
-                     const memory::dims& di, const memory::dims& pad, bool bias) {
+Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
+                     const memory::dims& st, const memory::dims& di, const memory::dims& pad, bool bias) {
   constexpr auto kind = dnnl::prop_kind::forward_training;
   constexpr auto alg = dnnl::algorithm::convolution_direct;
-  return bias ? Forward(dnnl_engine(), kind, alg, x, w, b, y, st, di, pad, pad) : Forward(dnnl_engine(), kind, alg, x, w, y, st, di, pad, pad);
+  return bias ? Forward(dnnl_engine(), kind, alg, x, w, b, y, st, di, pad, pad)
+              : Forward(dnnl_engine(), kind, alg, x, w, y, st, di, pad, pad);
 }
-dnnl::convolution_backward_data::primitive_desc data_desc(const memory::desc& x, const memory::desc& w, const memory::desc& y,
-                                                          const memory::dims& st, const memory::dims& di, const memory::dims& pad,
+dnnl::convolution_backward_data::primitive_desc data_desc(const memory::desc& x, const memory::desc& w,
+                                                          const memory::desc& y, const memory::dims& st,
+                                                          const memory::dims& di, const memory::dims& pad,
                                                           const Forward& hint) {
   return {dnnl_engine(), dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad, hint};
 }
-dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::desc& x, const memory::desc& w, const memory::desc& y,
-                                                                const memory::dims& st, const memory::dims& di, const memory::dims& pad,
+dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::desc& x, const memory::desc& w,
+                                                                const memory::desc& y, const memory::dims& st,
+                                                                const memory::dims& di, const memory::dims& pad,
                                                                 const Forward& hint) {
   return {dnnl_engine(), dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad, hint};
 }
 #else
 using Forward = dnnl::convolution_forward::primitive_desc;
-Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y, const memory::dims& st,
-                     const memory::dims& di, const memory::dims& pad, bool bias) {
+Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
+                     const memory::dims& st, const memory::dims& di, const memory::dims& pad, bool bias) {
   constexpr auto kind = dnnl::prop_kind::forward_training;
   constexpr auto alg = dnnl::algorithm::convolution_direct;
   using Desc = dnnl::convolution_forward::desc;
-  return Forward(bias ? Desc(kind, alg, x, w, b, y, st, di, pad, pad) : Desc(kind, alg, x, w, y, st, di, pad, pad), dnnl_engine());
+  return Forward(bias ? Desc(kind, alg, x, w, b, y, st, di, pad, pad) : Desc(kind, alg, x, w, y, st, di, pad, pad),
+                 dnnl_engine());
 }
-dnnl::convolution_backward_data::primitive_desc data_desc(const memory::desc& x, const memory::desc& w, const memory::desc& y,
-                                                          const memory::dims& st, const memory::dims& di, const memory::dims& pad,
+dnnl::convolution_backward_data::primitive_desc data_desc(const memory::desc& x, const memory::desc& w,
+                                                          const memory::desc& y, const memory::dims& st,
+                                                          const memory::dims& di, const memory::dims& pad,
                                                           const Forward& hint) {
   return {{dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad}, dnnl_engine(), hint};
 }
-dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::desc& x, const memory::desc& w, const memory::desc& y,
-                                                                const memory::dims& st, const memory::dims& di, const memory::dims& pad,
+dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::desc& x, const memory::desc& w,
+                                                                const memory::desc& y, const memory::dims& st,
+                                                                const memory::dims& di, const memory::dims& pad,
                                                                 const Forward& hint) {
   return {{dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad}, dnnl_engine(), hint};
 }
@@ -101,7 +107,8 @@ void make(const Key& key, ConvOp& op) {
   // Backward primitives take a forward one, of the arguments' dtype, as a hint.
   const Forward hint = key.kind == ConvKind::forward
                            ? forward_desc(ax, aw, b, ay, st, di, pad, key.bias != 0)
-                           : forward_desc(memory::desc(xd, t, Tag::any), memory::desc(wd, t, Tag::any), b, memory::desc(yd, t, Tag::any), st, di, pad, false);
+                           : forward_desc(memory::desc(xd, t, Tag::any), memory::desc(wd, t, Tag::any), b,
+                                          memory::desc(yd, t, Tag::any), st, di, pad, false);
   const auto is_reference = [](const auto& pd) { return std::strncmp(pd.impl_info_str(), "ref", 3) == 0; };
   switch (key.kind) {
     case ConvKind::forward: {
@@ -150,12 +157,14 @@ char* workspace(size_t bytes) {
 }
 }  // namespace
 
-bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second, const void* bias,
-                 void* out) {
+bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
+                 const void* bias, void* out) {
   if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
   if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
   // Sums over the batch in an order that the number of threads would decide: one thread.
-  const Key key{kind, s, dnnl_threads(kind == ConvKind::weight), static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
+  const Key key{
+      kind,           s, dnnl_threads(kind == ConvKind::weight), static_cast<int32_t>(t), static_cast<int32_t>(result),
+      bias != nullptr};
   thread_local DnnlCache<Key, ConvOp> cache;
   ConvOp& op = cache.get(key, [&](ConvOp& fresh) { make(key, fresh); });
   if (!op) return false;

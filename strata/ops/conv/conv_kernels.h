@@ -22,11 +22,10 @@ void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void
 
 namespace detail {
 enum class ConvKind : int64_t { forward, transpose, weight };
-/// oneDNN's convolution for f32 and bf16, without bias unless forward, `weight` on the calling thread alone; false, with
-/// nothing done, where it has none.
-/// `result` may be f32 where t is bf16.
-bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second, const void* bias,
-                 void* out);
+/// oneDNN's convolution for f32 and bf16, without bias unless forward, `weight` on the calling thread alone; false,
+/// with nothing done, where it has none. `result` may be f32 where t is bf16.
+bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
+                 const void* bias, void* out);
 }  // namespace detail
 
 }  // namespace strata::cpu

@@ -12,12 +12,15 @@
 namespace strata {
 namespace {
 
-Tensor values(std::vector<float> v, const Shape& shape) { return from_span(std::span<const float>(v), shape); }
+Tensor values(std::vector<float> v, const Shape& shape) {
+  return from_span(std::span<const float>(v), shape);
+}
 
 void expect_near(const Tensor& a, const Tensor& b, double bound) {
   ASSERT_EQ(to_string(a.shape()), to_string(b.shape()));
   const Tensor x = a.to(DType::f64).contiguous(), y = b.to(DType::f64).contiguous();
-  for (int64_t i = 0; i < x.numel(); ++i) ASSERT_NEAR(x.data<double>()[i], y.data<double>()[i], bound) << "element " << i;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    ASSERT_NEAR(x.data<double>()[i], y.data<double>()[i], bound) << "element " << i;
 }
 
 TEST(Conv, WorkedByHand) {
@@ -39,13 +42,18 @@ TEST(Conv, AOneByOneKernelIsAMatrixProduct) {
 
 TEST(Conv, ALargerLayerInEveryDTypeAgreesWithDouble) {
   for (DType t : {DType::f32, DType::bf16, DType::f16}) {
-    const Tensor x = Samples(t, 1).tensor({3, 32, 17, 19}), w = Samples(t, 2).tensor({48, 32, 3, 3}), b = Samples(t, 3).tensor({48});
+    const Tensor x = Samples(t, 1).tensor({3, 32, 17, 19}), w = Samples(t, 2).tensor({48, 32, 3, 3}),
+                 b = Samples(t, 3).tensor({48});
     const Tensor y = conv2d(x, w, b, {2}, {1});
-    const double bound = t == DType::f32 ? 1e-3 : t == DType::bf16 ? 0.6 : 0.08;  // sums of 288 products, up to about 100
+    const double bound = t == DType::f32    ? 1e-3
+                         : t == DType::bf16 ? 0.6
+                                            : 0.08;  // sums of 288 products, up to about 100
     expect_near(y, conv2d(x.to(DType::f64), w.to(DType::f64), b.to(DType::f64), {2}, {1}), bound);
     const Tensor g = Samples(t, 4).tensor(y.shape()), bias = Samples(t, 5).tensor({32});
     expect_near(convolution_transpose(g, w, bias, {17, 19}, {2, 2}, {1, 1}, {1, 1}, 1),
-                convolution_transpose(g.to(DType::f64), w.to(DType::f64), bias.to(DType::f64), {17, 19}, {2, 2}, {1, 1}, {1, 1}, 1), bound);
+                convolution_transpose(g.to(DType::f64), w.to(DType::f64), bias.to(DType::f64), {17, 19}, {2, 2}, {1, 1},
+                                      {1, 1}, 1),
+                bound);
     expect_near(convolution_weight(x, g, {3, 3}, {2, 2}, {1, 1}, {1, 1}, 1),
                 convolution_weight(x.to(DType::f64), g.to(DType::f64), {3, 3}, {2, 2}, {1, 1}, {1, 1}, 1), bound);
   }

@@ -9,12 +9,16 @@
 namespace strata {
 namespace {
 
-double scale_for(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+double scale_for(double p) {
+  return p < 1 ? 1 / (1 - p) : 0;
+}
 
 const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
     .schema = "dropout(Tensor x, float p, RngKey key) -> Tensor",
-    .doc = "Each element set to 0 with probability p, the others divided by 1 - p (Srivastava et al., JMLR 15, 2014). Element i, in "
-           "row-major order, is dropped where number i of the key's stream is below p: the same elements for equal keys, on any "
+    .doc = "Each element set to 0 with probability p, the others divided by 1 - p (Srivastava et al., JMLR 15, 2014). "
+           "Element i, in "
+           "row-major order, is dropped where number i of the key's stream is below p: the same elements for equal "
+           "keys, on any "
            "device and any number of threads. ValueError unless 0 <= p <= 1, DTypeError unless x is floating.",
     .example = "Tensor y = dropout(ones({8}), 1.0, RngKey{1, 0}); assert(y.sum().item() == 0);",
     .infer =
@@ -26,10 +30,14 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
     .kernels = {.cpu =
                     [](Tensor& y, const Tensor& x, double p, RngKey key) {
                       const Tensor xc = x.contiguous();
-                      dropout_cpu(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
+                      dropout_cpu(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p),
+                                  scale_for(p), key);
                     }},
     .backward = [](Backward& b, const Tensor&, double p, RngKey key) { b.set(0, dropout(b.gy(), p, key)); },
-    .cost = [](const Tensor& x, double, RngKey) { return Cost{1.0 * x.numel(), 2.0 * x.nbytes()}; },
+    .cost =
+        [](const Tensor& x, double, RngKey) {
+          return Cost{1.0 * x.numel(), 2.0 * x.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), 0.3, RngKey{1, 0});
@@ -52,7 +60,9 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double p, RngKey key) { return dropout_op(x, p, key); }
+Tensor dropout(const Tensor& x, double p, RngKey key) {
+  return dropout_op(x, p, key);
+}
 
 Tensor dropout(const Tensor& x, double p, bool training) {
   check(p >= 0 && p <= 1, "dropout", "p must be in [0, 1], got ", p);

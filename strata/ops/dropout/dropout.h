@@ -6,12 +6,14 @@
 
 namespace strata {
 
-/// Each element set to 0 with probability p, the others divided by 1 - p (Srivastava et al., JMLR 15, 2014). The key comes
-/// from default_generator(); with `training` false or p = 0 the result is x. Throws ValueError unless 0 <= p <= 1.
+/// Each element set to 0 with probability p, the others divided by 1 - p (Srivastava et al., JMLR 15, 2014). The key
+/// comes from default_generator(); with `training` false or p = 0 the result is x. Throws ValueError unless 0 <= p
+/// <= 1.
 ///   Tensor y = dropout(x, 0.1, model.is_training());
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 /// The same with a key of one's own: element i (in row-major order) is dropped where number i of the key's stream,
-/// uniform_f32 of word i % 4 of block i / 4, is below p. Equal keys give equal results on any device and number of threads.
+/// uniform_f32 of word i % 4 of block i / 4, is below p. Equal keys give equal results on any device and number of
+/// threads.
 Tensor dropout(const Tensor& x, double p, RngKey key);
 
 }  // namespace strata

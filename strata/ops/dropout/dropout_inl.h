@@ -2,8 +2,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-// keep[i] = whether number i of blocks [block, block + blocks) is not below p. Plain loops over independent counters, which
-// the compiler turns into vectors.
+// keep[i] = whether number i of blocks [block, block + blocks) is not below p. Plain loops over independent counters,
+// which the compiler turns into vectors.
 static void keep_flags(RngKey key, uint64_t block, int64_t blocks, float p, uint32_t* keep) {
   constexpr int64_t kBatch = 64;
   // uniform_f32(bits) < p, as a comparison of integers: bits >> 8 is exact in f32, and so is p * 2^24.
@@ -19,7 +19,8 @@ static void keep_flags(RngKey key, uint64_t block, int64_t blocks, float p, uint
     for (int round = 0; round < 10; ++round) {
       for (int64_t i = 0; i < kBatch; ++i) {
         const uint64_t p0 = uint64_t{0xD2511F53u} * c0[i], p1 = uint64_t{0xCD9E8D57u} * c2[i];
-        const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0, n2 = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
+        const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0,
+                       n2 = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
         c1[i] = static_cast<uint32_t>(p1);
         c3[i] = static_cast<uint32_t>(p0);
         c0[i] = n0;
@@ -39,7 +40,8 @@ static void keep_flags(RngKey key, uint64_t block, int64_t blocks, float p, uint
   }
 }
 
-template <class T> static void dropout_of(const T* x, T* y, int64_t n, float p, Real<T> scale, RngKey key) {
+template <class T>
+static void dropout_of(const T* x, T* y, int64_t n, float p, Real<T> scale, RngKey key) {
   constexpr int64_t kPart = 1024;
   const int64_t parts = (n + kPart - 1) / kPart;
   parallel_for(0, parts, 8, [&](int64_t from, int64_t to) {

@@ -69,6 +69,48 @@ const BinaryOp mul_op{binary<Map::mul>({
     .dtypes = kAllTypes,
 })};
 
+// ---- a floating tensor and a number ----
+// The number is used as it is: a bf16 tensor times 0.1 is not first rounded to bf16(0.1), and no tensor is made for it.
+// Integers take the way through promotion, as do numbers that would change the dtype.
+
+using NumberOp = Op<Tensor(const Tensor&, Scalar)>;
+
+template <Map F>
+NumberOp::Record with_number(NumberOp::Record r) {
+  r.infer = [](const Tensor& x, Scalar) { return like_if(x, kFloats, "arithmetic with a number"); };
+  r.kernels.cpu = [](Tensor& y, const Tensor& x, Scalar v) { map(F, y, {&x}, {{v}}); };
+  r.inplace = true;
+  r.cost = [](const Tensor& x, Scalar) { return map_cost(1, x, x); };
+  r.samples = [](Samples& s) {
+    s.add(s.tensor({3, 5}), Scalar(1.7));
+    s.add(s.tensor({2, 37}), Scalar(-3));
+    s.add(s.tensor({0}), Scalar(2));
+    if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Scalar(1.7));
+  };
+  return r;
+}
+
+const NumberOp add_scalar_op{with_number<Map::add_scalar>({
+    .schema = "add_scalar(Tensor x, Scalar value) -> Tensor",
+    .doc = "x + value for a floating tensor; add(x, value).",
+    .backward = [](Backward& b, const Tensor&, Scalar) { b.set(0, b.gy()); },
+})};
+const NumberOp rsub_scalar_op{with_number<Map::rsub_scalar>({
+    .schema = "rsub_scalar(Tensor x, Scalar value) -> Tensor",
+    .doc = "value - x for a floating tensor; rsub(x, value).",
+    .backward = [](Backward& b, const Tensor&, Scalar) { b.set(0, -b.gy()); },
+})};
+const NumberOp mul_scalar_op{with_number<Map::mul_scalar>({
+    .schema = "mul_scalar(Tensor x, Scalar value) -> Tensor",
+    .doc = "x * value for a floating tensor; mul(x, value).",
+    .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() * v); },
+})};
+const NumberOp div_scalar_op{with_number<Map::div_scalar>({
+    .schema = "div_scalar(Tensor x, Scalar value) -> Tensor",
+    .doc = "x / value for a floating tensor; div(x, value).",
+    .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() / v); },
+})};
+
 // ---- division ----
 
 const BinaryOp div_op{binary<Map::div>({
@@ -421,17 +463,32 @@ const ScaledTernaryOp addcdiv_op{{
     },
 }};
 
+// The value of alpha * b, where it can be used without promotion.
+std::optional<Scalar> as_number(const Tensor& a, Scalar b, Scalar alpha = 1) {
+  if (!a.defined() || !is_floating(a.dtype()) || a.impl().wrapped_number) return std::nullopt;
+  return alpha.to_double() == 1 ? b : Scalar(b.to_double() * alpha.to_double());
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) { return add_op(a, b, alpha); }
-Tensor add(const Tensor& a, Scalar b, Scalar alpha) { return add_op(a, number(b, a), alpha); }
+Tensor add(const Tensor& a, Scalar b, Scalar alpha) {
+  const auto v = as_number(a, b, alpha);
+  return v ? add_scalar_op(a, *v) : add_op(a, number(b, a), alpha);
+}
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) { return sub_op(a, b, alpha); }
-Tensor sub(const Tensor& a, Scalar b, Scalar alpha) { return sub_op(a, number(b, a), alpha); }
-Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) { return sub_op(number(b, a), a, alpha); }
+Tensor sub(const Tensor& a, Scalar b, Scalar alpha) {
+  const auto v = as_number(a, b, alpha);
+  return v ? add_scalar_op(a, -v->to_double()) : sub_op(a, number(b, a), alpha);
+}
+Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
+  const bool plain = alpha.to_double() == 1 && as_number(a, b);
+  return plain ? rsub_scalar_op(a, b) : sub_op(number(b, a), a, alpha);
+}
 Tensor mul(const Tensor& a, const Tensor& b) { return mul_op(a, b); }
-Tensor mul(const Tensor& a, Scalar b) { return mul_op(a, number(b, a)); }
+Tensor mul(const Tensor& a, Scalar b) { return as_number(a, b) ? mul_scalar_op(a, b) : mul_op(a, number(b, a)); }
 Tensor div(const Tensor& a, const Tensor& b) { return div_op(a, b); }
-Tensor div(const Tensor& a, Scalar b) { return div_op(a, number(b, a)); }
+Tensor div(const Tensor& a, Scalar b) { return as_number(a, b) ? div_scalar_op(a, b) : div_op(a, number(b, a)); }
 Tensor div(const Tensor& a, const Tensor& b, std::string_view rounding_mode) {
   if (rounding_mode.empty()) return div_op(a, b);
   check(rounding_mode == "floor" || rounding_mode == "trunc", "div", "rounding_mode is \"", rounding_mode,
@@ -472,12 +529,20 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) { return add_op.inplace(
 Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) { return sub_op.inplace(*this, other, alpha); }
 Tensor& Tensor::mul_(const Tensor& other) { return mul_op.inplace(*this, other); }
 Tensor& Tensor::div_(const Tensor& other) { return div_op.inplace(*this, other); }
-Tensor& Tensor::add_(Scalar other) { return add_(number(other, *this)); }
-Tensor& Tensor::mul_(Scalar other) { return mul_(number(other, *this)); }
+Tensor& Tensor::add_(Scalar other) {
+  return as_number(*this, other) ? add_scalar_op.inplace(*this, other) : add_(number(other, *this));
+}
+Tensor& Tensor::mul_(Scalar other) {
+  return as_number(*this, other) ? mul_scalar_op.inplace(*this, other) : mul_(number(other, *this));
+}
 Tensor& sub_(Tensor& x, const Tensor& other, Scalar alpha) { return sub_op.inplace(x, other, alpha); }
-Tensor& sub_(Tensor& x, Scalar other) { return sub_op.inplace(x, number(other, x), Scalar(1)); }
+Tensor& sub_(Tensor& x, Scalar other) {
+  return as_number(x, other) ? add_scalar_op.inplace(x, Scalar(-other.to_double())) : sub_op.inplace(x, number(other, x), Scalar(1));
+}
 Tensor& div_(Tensor& x, const Tensor& other) { return div_op.inplace(x, other); }
-Tensor& div_(Tensor& x, Scalar other) { return div_op.inplace(x, number(other, x)); }
+Tensor& div_(Tensor& x, Scalar other) {
+  return as_number(x, other) ? div_scalar_op.inplace(x, other) : div_op.inplace(x, number(other, x));
+}
 Tensor& pow_(Tensor& x, Scalar exponent) { return pow_scalar_op.inplace(x, exponent); }
 Tensor& lerp_(Tensor& x, const Tensor& end, Scalar weight) { return lerp_op.inplace(x, end, number(weight, x)); }
 Tensor& addcmul_(Tensor& x, const Tensor& a, const Tensor& b, Scalar value) { return addcmul_op.inplace(x, a, b, value); }

@@ -16,7 +16,8 @@ enum class Map : uint8_t {
   neg, abs, sign, reciprocal, square, sqrt, rsqrt, exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos,
   atan, sinh, cosh, tanh, asinh, acosh, atanh, erf, erfc, sigmoid, logsigmoid, softplus, relu, leaky_relu, elu, hardtanh,
   hardsigmoid, hardswish, mish, gelu, gelu_tanh, silu, floor, ceil, round, trunc, frac, clamp, nan_to_num, logical_not,
-  bitwise_not, isnan, isinf, isfinite, pow_scalar, scalar_pow, add_scalar, mul_scalar,
+  bitwise_not, isnan, isinf, isfinite, pow_scalar, scalar_pow, add_scalar, rsub_scalar,
+  mul_scalar, div_scalar,
   // two operands
   add, sub, mul, div, floor_divide, trunc_divide, remainder, fmod, pow, maximum, minimum, fmax, fmin, atan2, hypot,
   logaddexp, xlogy, eq, ne, lt, le, gt, ge, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor,
@@ -32,6 +33,8 @@ enum class Map : uint8_t {
 struct MapParams {
   Scalar s[3];
   bool stream = false;  ///< the result is too large to stay in a cache: write around them
+  /// For simd_map() kernels: 0 where an operand is one 64-byte vector that stands for all of them.
+  int8_t step[3] = {1, 1, 1};
 };
 
 /// y[i] = f(in[0][i], in[1][i], ...) for n dense elements; y may be one of the inputs.
@@ -39,8 +42,9 @@ using DenseMap = void (*)(void* y, const void* const* in, int64_t n, const MapPa
 
 /// The kernel of `f` for operands that compute in `type` (never bf16 or f16); nullptr when there is none.
 DenseMap scalar_map(Map f, DType type);
-/// The vectorised f32 kernel of `f` for this processor, or nullptr.
-DenseMap simd_map(Map f);
+/// The vectorised kernel of `f` for this processor on f32, or for the functions that matter most on bf16 (computing in f32
+/// and rounding once); nullptr when there is none.
+DenseMap simd_map(Map f, DType type);
 
 /// Conversions of dense runs for this processor, rounding to nearest even.
 struct Converters {

@@ -71,37 +71,57 @@ struct Run {
   DenseMap f;
   const MapParams* params;
   int inputs;
+  bool simd;               // f takes repeated operands, and bf16 where the types say so
   DType types[kMostInputs + 1];  // the result's, then the inputs'
+  bool native[kMostInputs + 1];  // f reads (writes) this type itself
 
   void operator()(char** p, const int64_t* strides, int64_t n) const {
-    bool direct[kMostInputs + 1];
-    bool all = true;
+    bool direct[kMostInputs + 1], repeated[kMostInputs + 1] = {};
+    bool all = true, repeats = false;
     for (int k = 0; k <= inputs; ++k) {
-      direct[k] = strides[k] == size_of(types[k]) && !is_reduced_floating(types[k]);
-      all = all && direct[k];
+      direct[k] = native[k] && strides[k] == size_of(types[k]);
+      repeated[k] = simd && k > 0 && strides[k] == 0;
+      repeats = repeats || repeated[k];
+      all = all && (direct[k] || repeated[k]);
     }
     const void* in[kMostInputs] = {};
-    if (all) {
+    if (all && !repeats) {
       for (int k = 0; k < inputs; ++k) in[k] = p[k + 1];
       f(p[0], in, n, *params);
       return;
     }
     alignas(64) char buffer[kMostInputs + 1][kBlock * 8];
+    if (all) {
+      MapParams constants = *params;
+      for (int k = 0; k < inputs; ++k) {
+        in[k] = p[k + 1];
+        if (!repeated[k + 1]) continue;
+        constants.step[k] = 0;
+        in[k] = buffer[k + 1];
+        if (native[k + 1]) gather(size_of(types[k + 1]), buffer[k + 1], p[k + 1], 0, 64 / size_of(types[k + 1]));
+        else load(buffer[k + 1], types[k + 1], p[k + 1], 0, 16);
+      }
+      f(p[0], in, n, constants);
+      return;
+    }
     for (int64_t i = 0; i < n; i += kBlock) {
       const int64_t m = std::min(kBlock, n - i);
       for (int k = 0; k < inputs; ++k) {
         const char* from = p[k + 1] + i * strides[k + 1];
         if (direct[k + 1]) {
           in[k] = from;
-        } else {
-          in[k] = buffer[k + 1];
-          if (strides[k + 1] != 0 || i == 0) load(buffer[k + 1], types[k + 1], from, strides[k + 1], m);
+          continue;
         }
+        in[k] = buffer[k + 1];
+        if (strides[k + 1] == 0 && i > 0) continue;
+        if (native[k + 1]) gather(size_of(types[k + 1]), buffer[k + 1], from, strides[k + 1], m);
+        else load(buffer[k + 1], types[k + 1], from, strides[k + 1], m);
       }
       char* to = p[0] + i * strides[0];
-      void* out = direct[0] ? static_cast<void*>(to) : buffer[0];
-      f(out, in, m, *params);
-      if (!direct[0]) store(to, types[0], strides[0], buffer[0], m);
+      f(direct[0] ? static_cast<void*>(to) : buffer[0], in, m, *params);
+      if (direct[0]) continue;
+      if (native[0]) scatter(size_of(types[0]), to, strides[0], buffer[0], m);
+      else store(to, types[0], strides[0], buffer[0], m);
     }
   }
 };
@@ -120,31 +140,45 @@ bool clashes(const Tensor& y, const Tensor& x) {
 
 void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params) {
   const int n = static_cast<int>(in.size());
-  const DType type = compute_type(in.begin()[n - 1]->dtype());
-  DenseMap dense = type == DType::f32 ? simd_map(f) : nullptr;
-  if (!dense) dense = scalar_map(f, type);
+  const DType type = in.begin()[n - 1]->dtype();
+  // bf16 throughout may have a kernel of its own; else it computes in f32, through buffers.
+  DenseMap dense = nullptr;
+  if (type == DType::bf16 && y.dtype() == type) {
+    dense = simd_map(f, type);
+    for (const Tensor* x : in)
+      if (x->dtype() != type) dense = nullptr;
+  }
+  const DType compute = dense ? type : compute_type(type);
+  if (compute == DType::f32) dense = simd_map(f, compute);
+  const bool simd = dense != nullptr;
+  if (!dense) dense = scalar_map(f, compute);
   if (!dense) throw DTypeError("map", cat("no elementwise kernel ", static_cast<int>(f), " for ", type));
 
-  // Past the caches, reading the lines that will be overwritten would cost a third of the traffic.
-  MapParams constants = params;
-  constants.stream = y.is_contiguous() && y.nbytes() >= kStreamBytes;
-  Run r{dense, &constants, n, {y.dtype()}};
-  bool plain = y.is_contiguous() && y.numel() <= kGrain && !is_reduced_floating(y.dtype());
-  bool clash = false;
+  const auto is_native = [&](DType t) { return !is_reduced_floating(t) || t == compute; };
+  bool plain = y.is_contiguous() && y.numel() <= kGrain && is_native(y.dtype()), clash = false;
   const void* at[kMostInputs] = {};
   for (int k = 0; k < n; ++k) {
     const Tensor& x = *in.begin()[k];
-    r.types[k + 1] = x.dtype();
-    plain = plain && x.is_contiguous() && !is_reduced_floating(x.dtype());
+    plain = plain && x.is_contiguous() && is_native(x.dtype());
     clash = clash || clashes(y, x);
     at[k] = x.raw_data();
   }
   if (plain && !clash) {
-    if (y.numel() > 0) dense(y.raw_data(), at, y.numel(), constants);
+    if (y.numel() > 0) dense(y.raw_data(), at, y.numel(), params);
     return;
   }
+
+  MapParams constants = params;
+  // Past the caches, reading the lines that will be overwritten would cost a third of the traffic.
+  constants.stream = y.is_contiguous() && y.nbytes() >= kStreamBytes;
+  Run r{dense, &constants, n, simd, {y.dtype()}, {is_native(y.dtype())}};
   Tensor copies[kMostInputs];
-  for (int k = 0; k < n; ++k) copies[k] = clash && clashes(y, *in.begin()[k]) ? clone(*in.begin()[k]) : *in.begin()[k];
+  for (int k = 0; k < n; ++k) {
+    const Tensor& x = *in.begin()[k];
+    r.types[k + 1] = x.dtype();
+    r.native[k + 1] = is_native(x.dtype());
+    copies[k] = clash && clashes(y, x) ? clone(x) : x;
+  }
   if (n == 1) run(r, std::array<const Tensor*, 2>{&y, &copies[0]});
   else if (n == 2) run(r, std::array<const Tensor*, 3>{&y, &copies[0], &copies[1]});
   else run(r, std::array<const Tensor*, 4>{&y, &copies[0], &copies[1], &copies[2]});

@@ -271,6 +271,8 @@ void unary_rows(Rows& r) {
   r.ints<1>(Map::pow_scalar, [](auto x, const auto& c) { return power(x, c.a); });
   r.floats<1>(Map::scalar_pow, [](auto x, const auto& c) { return std::pow(c.a, x); });
   r.floats<1>(Map::add_scalar, [](auto x, const auto& c) { return x + c.a; });
+  r.floats<1>(Map::rsub_scalar, [](auto x, const auto& c) { return c.a - x; });
+  r.floats<1>(Map::div_scalar, [](auto x, const auto& c) { return x / c.a; });
   r.floats<1>(Map::mul_scalar, [](auto x, const auto& c) { return x * c.a; });
   r.ints<1>(Map::bitwise_not, [](auto x) { return ~x; });
   r.boolean<1>(Map::bitwise_not, [](bool x) { return !x; });

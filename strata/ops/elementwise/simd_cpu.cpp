@@ -10,7 +10,7 @@
 
 namespace strata {
 
-DenseMap simd_map(Map f) { return STRATA_VEC_CALL(vec_map_of)(f); }
+DenseMap simd_map(Map f, DType type) { return STRATA_VEC_CALL(vec_map_of)(f, type); }
 const Converters& converters() { return STRATA_VEC_CALL(vec_converters)(); }
 
 }  // namespace strata

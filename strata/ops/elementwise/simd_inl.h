@@ -1,4 +1,4 @@
-// Vectorised f32 kernels of the elementwise functions, for one processor level. No include guard: see
+// Vectorised f32 and bf16 kernels of the elementwise functions, for one processor level. No include guard: see
 // strata/ops/vec/levels_inl.h. Polynomials are interpolated at Chebyshev nodes; their relative errors stand beside them.
 
 namespace strata::STRATA_VEC_NS {
@@ -168,6 +168,36 @@ STRATA_INLINE VF tanh_gelu_gate(VF x) {
   return 1.f / (1.f + exp(u));
 }
 
+// The same to the digits that bf16 can show: relative errors below 1e-4, a seventh of its rounding.
+namespace brief {
+STRATA_INLINE VF reciprocal(VF x) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_rcp14_ps(x);
+#else
+  return 1.f / x;
+#endif
+}
+STRATA_INLINE VF exp_of(VF x) { return exp2<4>(x * 1.44269504088896341f); }
+STRATA_INLINE VF sigmoid_of(VF x) { return reciprocal(1.f + exp_of(-x)); }
+STRATA_INLINE VF tanh_of(VF x) {
+  const VF a = absolute(x);
+  const VF m = expm1_below(a > 10.f ? set1(20.f) : a + a);
+  return x != x ? x : with_sign_of(m * reciprocal(m + 2.f), x);
+}
+STRATA_INLINE Normal normal(VF x) {
+  // erfc(t) exp(t^2) as above with 1 / (1 + 0.45 t): 1e-5
+  static constexpr float c[] = {-0.13528284f, 0.290575727f, 0.0913199536f, 0.247466157f, 0.251972947f, 0.253939601f};
+  const VF bell = exp_of(x * x * -0.5f);
+  const VF w = reciprocal(fma(absolute(x), set1(0.45f * 0.70710678118654752f), set1(1.f)));
+  const VF tail = bell * w * polynomial(w, c) * 0.5f;
+  return {x < 0.f ? tail : 1.f - tail, bell};
+}
+STRATA_INLINE VF tanh_gelu_gate(VF x) {
+  const VF u = x * fma(x * x, set1(-2.f * 0.7978845608f * 0.044715f), set1(-2.f * 0.7978845608f));
+  return reciprocal(1.f + exp_of(u));
+}
+}  // namespace brief
+
 // sin(x + quarter turns * pi/2): reduced to [-pi/4, pi/4] in three steps; lane by lane where x is too large for that.
 template <int kQuarters> STRATA_INLINE VF sine(VF x) {
   const VF n = nearest(x * 0.636619772367581343f);
@@ -189,6 +219,14 @@ template <int kQuarters> STRATA_INLINE VF sine(VF x) {
   return result;
 }
 
+// Derivatives, from what the functions themselves compute.
+STRATA_INLINE VF gelu_slope(VF x, Normal d) { return fma(x * 0.398942280401432678f, d.bell, d.cdf); }
+STRATA_INLINE VF tanh_gelu_slope(VF x, VF s) {
+  const VF du = fma(x * x, set1(2.f * 0.7978845608f * 3.f * 0.044715f), set1(2.f * 0.7978845608f));
+  return fma(x * s * (1.f - s), du, s);
+}
+STRATA_INLINE VF silu_slope(VF x, VF s) { return s * fma(x, 1.f - s, set1(1.f)); }
+
 // ---- loops ---------------------------------------------------------------------------------------------------------
 
 struct VecConstants {
@@ -201,35 +239,46 @@ template <class F, class... X> STRATA_INLINE VF vec_call(const F& f, const VecCo
   if constexpr (std::is_invocable_v<F, X..., const VecConstants&>) return f(x..., c);
   else return f(x...);
 }
-template <class F, int N> STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const float* const* in, int64_t i) {
-  if constexpr (N == 1) return vec_call(f, c, load(in[0] + i));
-  else if constexpr (N == 2) return vec_call(f, c, load(in[0] + i), load(in[1] + i));
-  else return vec_call(f, c, load(in[0] + i), load(in[1] + i), load(in[2] + i));
+template <class F, int N, class T> STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const T* const* in) {
+  if constexpr (N == 1) return vec_call(f, c, load(in[0]));
+  else if constexpr (N == 2) return vec_call(f, c, load(in[0]), load(in[1]));
+  else return vec_call(f, c, load(in[0]), load(in[1]), load(in[2]));
 }
 // The first k lanes; the others read 1, for which no function is slow.
-template <class F, int N> STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const float* const* in, int64_t i, int64_t k) {
-  if constexpr (N == 1) return vec_call(f, c, load_n(in[0] + i, k, 1.f));
-  else if constexpr (N == 2) return vec_call(f, c, load_n(in[0] + i, k, 1.f), load_n(in[1] + i, k, 1.f));
-  else return vec_call(f, c, load_n(in[0] + i, k, 1.f), load_n(in[1] + i, k, 1.f), load_n(in[2] + i, k, 1.f));
+template <class F, int N, class T> STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const T* const* in, int64_t k) {
+  if constexpr (N == 1) return vec_call(f, c, load_n(in[0], k, 1.f));
+  else if constexpr (N == 2) return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f));
+  else return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f), load_n(in[2], k, 1.f));
 }
 
-template <class F, int N> static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
+template <class F, int N, class T> static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
   const F f{};
   const VecConstants c(params);
-  const float* in[3];
-  for (int k = 0; k < N; ++k) in[k] = static_cast<const float*>(inputs[k]);
-  float* y = static_cast<float*>(out);
+  const T* in[3];
+  int64_t step[3];
+  for (int k = 0; k < N; ++k) {
+    in[k] = static_cast<const T*>(inputs[k]);
+    step[k] = params.step[k];
+  }
+  const auto advance = [&](int64_t by) {
+    for (int k = 0; k < N; ++k) in[k] += by * step[k];
+  };
+  T* y = static_cast<T*>(out);
   int64_t i = 0;
 #if STRATA_VEC_LEVEL >= 2
   if (params.stream && n >= 4 * kW) {
-    const int64_t head = static_cast<int64_t>((64 - reinterpret_cast<uintptr_t>(y) % 64) % 64 / sizeof(float));
-    if (head) store_n(y, vec_some<F, N>(f, c, in, 0, head), head);
-    for (i = head; i + kW <= n; i += kW) stream(y + i, vec_at<F, N>(f, c, in, i));
+    const int64_t head = static_cast<int64_t>((64 - reinterpret_cast<uintptr_t>(y) % 64) % 64 / sizeof(T));
+    for (; i < head; i += std::min<int64_t>(kW, head - i)) {
+      const int64_t k = std::min<int64_t>(kW, head - i);
+      store_upto(y + i, vec_some<F, N>(f, c, in, k), k);
+      advance(k);
+    }
+    for (; i + kW <= n; i += kW, advance(kW)) stream(y + i, vec_at<F, N>(f, c, in));
     stream_fence();
   }
 #endif
-  for (; i + kW <= n; i += kW) store(y + i, vec_at<F, N>(f, c, in, i));
-  if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, i, n - i), n - i);
+  for (; i + kW <= n; i += kW, advance(kW)) store(y + i, vec_at<F, N>(f, c, in));
+  if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, n - i), n - i);
 }
 
 template <class T> static void vec_widen(float* y, const void* x, int64_t n) {
@@ -249,19 +298,26 @@ template <class T> static void vec_narrow(void* y, const float* x, int64_t n) {
 
 struct VecTable {
   DenseMap map[static_cast<size_t>(Map::count)] = {};
+  DenseMap bf16[static_cast<size_t>(Map::count)] = {};
   Converters convert;
-  template <int N, class F> void row(Map m, F) { map[static_cast<size_t>(m)] = vec_map<F, N>; }
+  template <int N, class F> void row(Map m, F) { map[static_cast<size_t>(m)] = vec_map<F, N, float>; }
+  // For what networks spend their time on, also without the way through f32 buffers.
+  template <int N, class F> void hot(Map m, F f) { hot<N>(m, f, f); }
+  template <int N, class F, class G> void hot(Map m, F f, G) {
+    row<N>(m, f);
+    bf16[static_cast<size_t>(m)] = vec_map<G, N, BFloat16>;
+  }
 };
 
 static void vec_unary_rows(VecTable& t) {
   using C = const VecConstants&;
-  t.row<1>(Map::neg, [](VF x) { return -x; });
+  t.hot<1>(Map::neg, [](VF x) { return -x; });
   t.row<1>(Map::abs, [](VF x) { return absolute(x); });
-  t.row<1>(Map::square, [](VF x) { return x * x; });
+  t.hot<1>(Map::square, [](VF x) { return x * x; });
   t.row<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
   t.row<1>(Map::sqrt, [](VF x) { return square_root(x); });
   t.row<1>(Map::rsqrt, [](VF x) { return 1.f / square_root(x); });
-  t.row<1>(Map::exp, [](VF x) { return exp(x); });
+  t.hot<1>(Map::exp, [](VF x) { return exp(x); }, [](VF x) { return brief::exp_of(x > 100.f ? set1(100.f) : x); });
   t.row<1>(Map::exp2, [](VF x) { return x > 128.f ? set1(std::numeric_limits<float>::infinity()) : exp2(x); });
   t.row<1>(Map::expm1, [](VF x) { return x > 80.f ? exp(x) : expm1_below(x); });
   t.row<1>(Map::log, [](VF x) { return log_of(x); });
@@ -278,7 +334,7 @@ static void vec_unary_rows(VecTable& t) {
   t.row<1>(Map::log1p, [](VF x) { return log1p_of(x); });
   t.row<1>(Map::sin, [](VF x) { return sine<0>(x); });
   t.row<1>(Map::cos, [](VF x) { return sine<1>(x); });
-  t.row<1>(Map::tanh, [](VF x) { return tanh_of(x); });
+  t.hot<1>(Map::tanh, [](VF x) { return tanh_of(x); }, [](VF x) { return brief::tanh_of(x); });
   t.row<1>(Map::erf, [](VF x) { return erf_of(x); });
   t.row<1>(Map::erfc, [](VF x) { return erfc_of(x); });
   t.row<1>(Map::trunc, [](VF x) { return truncated(x); });
@@ -292,17 +348,21 @@ static void vec_unary_rows(VecTable& t) {
     const VF w = truncated(x);
     return w < x ? with_sign_of(w + 1.f, x) : w;
   });
+  t.hot<1>(Map::add_scalar, [](VF x, C c) { return x + c.a; });
+  t.hot<1>(Map::rsub_scalar, [](VF x, C c) { return c.a - x; });
+  t.hot<1>(Map::mul_scalar, [](VF x, C c) { return x * c.a; });
+  t.hot<1>(Map::div_scalar, [](VF x, C c) { return x / c.a; });
   t.row<1>(Map::clamp, [](VF x, C c) {
     const VF low = x < c.a ? c.a : x;
     return low > c.b ? c.b : low;
   });
-  t.row<1>(Map::sigmoid, [](VF x) { return 1.f / (1.f + exp(-x)); });
+  t.hot<1>(Map::sigmoid, [](VF x) { return 1.f / (1.f + exp(-x)); }, [](VF x) { return brief::sigmoid_of(x); });
   t.row<1>(Map::logsigmoid, [](VF x) { return -softplus_of(-x); });
   t.row<1>(Map::softplus, [](VF x, C c) {
     const VF v = x * c.a;
     return v > c.b ? x : softplus_of(v) / c.a;
   });
-  t.row<1>(Map::relu, [](VF x) { return x < 0.f ? VF{} : x; });
+  t.hot<1>(Map::relu, [](VF x) { return x < 0.f ? VF{} : x; });
   t.row<1>(Map::leaky_relu, [](VF x, C c) { return x > 0.f ? x : x * c.a; });
   t.row<1>(Map::elu, [](VF x, C c) { return x > 0.f ? x * c.b : c.a * c.b * expm1_below(x > 0.f ? VF{} : x); });
   t.row<1>(Map::hardtanh, [](VF x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
@@ -311,22 +371,22 @@ static void vec_unary_rows(VecTable& t) {
     const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f);
     return x * (u / (u + 2.f));
   });
-  t.row<1>(Map::gelu, [](VF x) { return x * normal(x).cdf; });
-  t.row<1>(Map::gelu_tanh, [](VF x) { return x * tanh_gelu_gate(x); });
-  t.row<1>(Map::silu, [](VF x) { return x / (1.f + exp(-x)); });
+  t.hot<1>(Map::gelu, [](VF x) { return x * normal(x).cdf; }, [](VF x) { return x * brief::normal(x).cdf; });
+  t.hot<1>(Map::gelu_tanh, [](VF x) { return x * tanh_gelu_gate(x); }, [](VF x) { return x * brief::tanh_gelu_gate(x); });
+  t.hot<1>(Map::silu, [](VF x) { return x / (1.f + exp(-x)); }, [](VF x) { return x * brief::sigmoid_of(x); });
 }
 
 static void vec_binary_rows(VecTable& t) {
   using C = const VecConstants&;
-  t.row<2>(Map::add, [](VF a, VF b, C c) { return fma(c.a, b, a); });
-  t.row<2>(Map::sub, [](VF a, VF b, C c) { return fma(-c.a, b, a); });
-  t.row<2>(Map::mul, [](VF a, VF b) { return a * b; });
-  t.row<2>(Map::div, [](VF a, VF b) { return a / b; });
+  t.hot<2>(Map::add, [](VF a, VF b, C c) { return fma(c.a, b, a); });
+  t.hot<2>(Map::sub, [](VF a, VF b, C c) { return fma(-c.a, b, a); });
+  t.hot<2>(Map::mul, [](VF a, VF b) { return a * b; });
+  t.hot<2>(Map::div, [](VF a, VF b) { return a / b; });
   t.row<2>(Map::maximum, [](VF a, VF b) { return a != a ? a : (a > b ? a : b); });
   t.row<2>(Map::minimum, [](VF a, VF b) { return a != a ? a : (a < b ? a : b); });
-  t.row<2>(Map::sigmoid_backward, [](VF g, VF y) { return g * y * (1.f - y); });
-  t.row<2>(Map::tanh_backward, [](VF g, VF y) { return g * (1.f - y * y); });
-  t.row<2>(Map::relu_backward, [](VF g, VF y) { return y > 0.f ? g : VF{}; });
+  t.hot<2>(Map::sigmoid_backward, [](VF g, VF y) { return g * y * (1.f - y); });
+  t.hot<2>(Map::tanh_backward, [](VF g, VF y) { return g * (1.f - y * y); });
+  t.hot<2>(Map::relu_backward, [](VF g, VF y) { return y > 0.f ? g : VF{}; });
   t.row<2>(Map::leaky_relu_backward, [](VF g, VF x, C c) { return x > 0.f ? g : g * c.a; });
   t.row<2>(Map::hardtanh_backward, [](VF g, VF x, C c) { return x > c.a ? (x < c.b ? g : VF{}) : VF{}; });
   t.row<2>(Map::clamp_backward, [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? g : VF{}) : VF{}; });
@@ -339,19 +399,12 @@ static void vec_binary_rows(VecTable& t) {
     const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f), t = u / (u + 2.f);
     return g * fma(x * (w / (1.f + w)), 1.f - t * t, t);
   });
-  t.row<2>(Map::gelu_backward, [](VF g, VF x) {
-    const Normal d = normal(x);
-    return g * fma(x * 0.398942280401432678f, d.bell, d.cdf);
-  });
-  t.row<2>(Map::gelu_tanh_backward, [](VF g, VF x) {
-    const VF s = tanh_gelu_gate(x);
-    const VF du = fma(x * x, set1(2.f * 0.7978845608f * 3.f * 0.044715f), set1(2.f * 0.7978845608f));
-    return g * fma(x * s * (1.f - s), du, s);
-  });
-  t.row<2>(Map::silu_backward, [](VF g, VF x) {
-    const VF s = 1.f / (1.f + exp(-x));
-    return g * s * fma(x, 1.f - s, set1(1.f));
-  });
+  t.hot<2>(Map::gelu_backward, [](VF g, VF x) { return g * gelu_slope(x, normal(x)); },
+           [](VF g, VF x) { return g * gelu_slope(x, brief::normal(x)); });
+  t.hot<2>(Map::gelu_tanh_backward, [](VF g, VF x) { return g * tanh_gelu_slope(x, tanh_gelu_gate(x)); },
+           [](VF g, VF x) { return g * tanh_gelu_slope(x, brief::tanh_gelu_gate(x)); });
+  t.hot<2>(Map::silu_backward, [](VF g, VF x) { return g * silu_slope(x, 1.f / (1.f + exp(-x))); },
+           [](VF g, VF x) { return g * silu_slope(x, brief::sigmoid_of(x)); });
   t.row<3>(Map::addcmul, [](VF x, VF a, VF b, C c) { return fma(c.a * a, b, x); });
   t.row<3>(Map::addcdiv, [](VF x, VF a, VF b, C c) { return fma(c.a, a / b, x); });
   t.row<3>(Map::lerp, [](VF a, VF b, VF w) {
@@ -371,7 +424,10 @@ static const VecTable& vec_table() {
   static const VecTable table = vec_make_table();
   return table;
 }
-static DenseMap vec_map_of(Map m) { return vec_table().map[static_cast<size_t>(m)]; }
+static DenseMap vec_map_of(Map m, DType t) {
+  const VecTable& table = vec_table();
+  return (t == DType::bf16 ? table.bf16 : table.map)[static_cast<size_t>(m)];
+}
 static const Converters& vec_converters() { return vec_table().convert; }
 
 }  // namespace strata::STRATA_VEC_NS

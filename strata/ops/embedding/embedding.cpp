@@ -18,7 +18,8 @@ void check_indices(const Tensor& indices, std::string_view op) {
 
 int64_t wrap_padding(std::optional<int64_t> padding, int64_t rows, std::string_view op) {
   if (!padding) return -1;
-  check<IndexError>(*padding >= -rows && *padding < rows, op, "padding_idx ", *padding, " is out of range for a table of ", rows, " rows");
+  check<IndexError>(*padding >= -rows && *padding < rows, op, "padding_idx ", *padding,
+                    " is out of range for a table of ", rows, " rows");
   return *padding < 0 ? *padding + rows : *padding;
 }
 
@@ -35,7 +36,8 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> embedding_backward_op{{
     .schema = "embedding_backward(Tensor gy, Tensor indices, int rows, int? padding_idx=None) -> Tensor",
-    .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the positions that "
+    .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the "
+           "positions that "
            "hold index v, added in f32 in the order of the positions (the same bits for any number of threads); row "
            "padding_idx is 0. IndexError for an index outside the table.",
     .infer =
@@ -51,20 +53,23 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
           return like(gy).with_shape({rows, gy.shape().back()});
         },
     .kernels = {.cpu =
-                    [](Tensor& gw, const Tensor& gy, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
+                    [](Tensor& gw, const Tensor& gy, const Tensor& indices, int64_t rows,
+                       std::optional<int64_t> padding) {
                       const Tensor gc = gy.contiguous(), ic = indices.contiguous();
-                      embedding_backward_cpu(gy.dtype(), static_cast<const int64_t*>(ic.raw_data()), indices.numel(), gc.raw_data(),
-                                             rows, gy.shape().back(), wrap_padding(padding, rows, "embedding_backward"),
-                                             gw.raw_data());
+                      embedding_backward_cpu(gy.dtype(), static_cast<const int64_t*>(ic.raw_data()), indices.numel(),
+                                             gc.raw_data(), rows, gy.shape().back(),
+                                             wrap_padding(padding, rows, "embedding_backward"), gw.raw_data());
                     }},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
-          b.set(0, without_padding(embedding(indices, b.gy()), indices, wrap_padding(padding, rows, "embedding_backward")));
+          b.set(0, without_padding(embedding(indices, b.gy()), indices,
+                                   wrap_padding(padding, rows, "embedding_backward")));
         },
     .cost =
         [](const Tensor& gy, const Tensor& indices, int64_t rows, std::optional<int64_t>) {
-          return Cost{1.0 * gy.numel(), static_cast<double>(gy.nbytes() + indices.nbytes() + rows * gy.shape().back() * size_of(gy.dtype()))};
+          return Cost{1.0 * gy.numel(), static_cast<double>(gy.nbytes() + indices.nbytes() +
+                                                            rows * gy.shape().back() * size_of(gy.dtype()))};
         },
     .samples =
         [](Samples& s) {
@@ -89,8 +94,10 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
 
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding_op{{
     .schema = "embedding(Tensor indices, Tensor weight, int? padding_idx=None) -> Tensor",
-    .doc = "Rows of weight [V, D] at indices (i64 of any shape): the result's shape is indices' followed by D. Row padding_idx, "
-           "where given, gets no gradient; a negative one counts from the end. IndexError for an index outside the table.",
+    .doc =
+        "Rows of weight [V, D] at indices (i64 of any shape): the result's shape is indices' followed by D. Row "
+        "padding_idx, "
+        "where given, gets no gradient; a negative one counts from the end. IndexError for an index outside the table.",
     .example = "Tensor w = from_span<float>(std::vector<float>{1, 2, 3, 4}, {2, 2}); "
                "Tensor y = embedding(from_span<int64_t>(std::vector<int64_t>{1}, {1}), w); "
                "assert(y.to_vector<float>() == std::vector<float>({3, 4}));",
@@ -106,8 +113,8 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
     .kernels = {.cpu =
                     [](Tensor& y, const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {
                       const Tensor ic = indices.contiguous(), wc = weight.contiguous();
-                      embedding_cpu(static_cast<const int64_t*>(ic.raw_data()), indices.numel(), wc.raw_data(), weight.shape()[0],
-                                    weight.shape()[1] * size_of(weight.dtype()), y.raw_data());
+                      embedding_cpu(static_cast<const int64_t*>(ic.raw_data()), indices.numel(), wc.raw_data(),
+                                    weight.shape()[0], weight.shape()[1] * size_of(weight.dtype()), y.raw_data());
                     }},
     .saves = "indices",
     .backward =

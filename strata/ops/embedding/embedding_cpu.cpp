@@ -10,13 +10,14 @@ namespace strata {
 namespace {
 
 void check_index(int64_t v, int64_t at, int64_t vocabulary) {
-  check<IndexError>(v >= 0 && v < vocabulary, "embedding", "index ", v, " at position ", at, " is out of range for a table of ",
-                    vocabulary, " rows");
+  check<IndexError>(v >= 0 && v < vocabulary, "embedding", "index ", v, " at position ", at,
+                    " is out of range for a table of ", vocabulary, " rows");
 }
 
 }  // namespace
 
-void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t vocabulary, int64_t row_bytes, void* out) {
+void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t vocabulary, int64_t row_bytes,
+                   void* out) {
   const auto* w = static_cast<const std::byte*>(weight);
   auto* o = static_cast<std::byte*>(out);
   parallel_for(0, n, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, row_bytes)), [&](int64_t from, int64_t to) {
@@ -27,8 +28,8 @@ void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t 
   });
 }
 
-void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary, int64_t d,
-                            int64_t padding_index, void* grad_weight) {
+void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary,
+                            int64_t d, int64_t padding_index, void* grad_weight) {
   if (vocabulary * d == 0) return;
   ScratchFrame frame;
   // A counting sort keeps equal indices in order: the sum of a row is the same on any number of threads.
@@ -46,7 +47,8 @@ void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void
 namespace {
 
 // One long row is many short ones: rows are what threads share.
-template <class F> void with_short_rows(const SwigluCall& c, F&& run) {
+template <class F>
+void with_short_rows(const SwigluCall& c, F&& run) {
   constexpr int64_t kRow = 4096;
   if (c.rows * c.n == 0) return;
   if (c.rows > 1 || c.n <= kRow) return run(c);
@@ -66,8 +68,12 @@ template <class F> void with_short_rows(const SwigluCall& c, F&& run) {
 
 }  // namespace
 
-void swiglu_cpu(const SwigluCall& c) { with_short_rows(c, STRATA_VEC_CALL(swiglu)); }
+void swiglu_cpu(const SwigluCall& c) {
+  with_short_rows(c, STRATA_VEC_CALL(swiglu));
+}
 
-void swiglu_backward_cpu(const SwigluCall& c) { with_short_rows(c, STRATA_VEC_CALL(swiglu_backward)); }
+void swiglu_backward_cpu(const SwigluCall& c) {
+  with_short_rows(c, STRATA_VEC_CALL(swiglu_backward));
+}
 
 }  // namespace strata

@@ -8,10 +8,11 @@
 namespace strata {
 
 /// out[i] = weight[index[i]], rows of `row_bytes` bytes. Throws IndexError where an index is not in [0, vocabulary).
-void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t vocabulary, int64_t row_bytes, void* out);
+void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t vocabulary, int64_t row_bytes,
+                   void* out);
 /// grad_weight[v] = sum of grad_out[i] over index[i] == v, in the order of i; row padding_index (if >= 0) is 0.
-void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary, int64_t d,
-                            int64_t padding_index, void* grad_weight);
+void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary,
+                            int64_t d, int64_t padding_index, void* grad_weight);
 
 /// y = silu(a) * b for `rows` rows of n values; a_row, b_row: elements between rows. y is contiguous.
 struct SwigluCall {

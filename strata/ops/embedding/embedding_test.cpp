@@ -1,5 +1,5 @@
-// What the generated tests of embedding and SwiGLU do not cover: every instruction-set level, long inputs, and bits that
-// do not depend on the number of threads.
+// What the generated tests of embedding and SwiGLU do not cover: every instruction-set level, long inputs, and bits
+// that do not depend on the number of threads.
 
 #include <cmath>
 #include <cstring>
@@ -75,9 +75,11 @@ TEST(Swiglu, EveryLevelMatchesTheDefinition) {
       const Tensor y = swiglu(a, b), g = numbers({n}, 3);
       const TensorList grads = grad({y}, {a, b}, {g});
       for (int64_t i = 0; i < n; ++i) {
-        const double x = a.data<float>()[i], s = 1 / (1 + std::exp(-x)), w = b.data<float>()[i], gi = g.data<float>()[i];
+        const double x = a.data<float>()[i], s = 1 / (1 + std::exp(-x)), w = b.data<float>()[i],
+                     gi = g.data<float>()[i];
         ASSERT_NEAR(y.data<float>()[i], x * s * w, 2e-6) << "level " << level << " at " << i;
-        ASSERT_NEAR(grads[0].data<float>()[i], gi * w * s * (1 + x * (1 - s)), 4e-6) << "level " << level << " at " << i;
+        ASSERT_NEAR(grads[0].data<float>()[i], gi * w * s * (1 + x * (1 - s)), 4e-6)
+            << "level " << level << " at " << i;
         ASSERT_NEAR(grads[1].data<float>()[i], gi * x * s, 4e-6) << "level " << level << " at " << i;
       }
     }

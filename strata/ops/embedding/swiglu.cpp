@@ -16,8 +16,8 @@ namespace {
 using Pair = std::tuple<Tensor, Tensor>;
 
 void check_alike(const Tensor& a, const Tensor& b, std::string_view op) {
-  check<DTypeError>(is_floating(a.dtype()) && a.dtype() == b.dtype(), op, "needs two tensors of one floating dtype, got ", a.dtype(),
-                    " and ", b.dtype());
+  check<DTypeError>(is_floating(a.dtype()) && a.dtype() == b.dtype(), op,
+                    "needs two tensors of one floating dtype, got ", a.dtype(), " and ", b.dtype());
   check<ShapeError>(a.shape() == b.shape(), op, "shapes differ: a is ", a, ", b is ", b);
 }
 
@@ -42,7 +42,9 @@ SwigluCall halves(const Tensor& x) {
   return c;
 }
 
-double silu(double v) { return v / (1 + std::exp(-v)); }
+double silu(double v) {
+  return v / (1 + std::exp(-v));
+}
 
 // d silu(a) / da = sigmoid(a) (1 + a (1 - sigmoid(a))).
 Pair composed_backward(const Tensor& gy, const Tensor& a, const Tensor& b) {
@@ -71,7 +73,10 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
                       swiglu_backward_cpu(c);
                     }},
     .composed = composed_backward,
-    .cost = [](const Tensor& gy, const Tensor&, const Tensor&) { return Cost{14.0 * gy.numel(), 5.0 * gy.nbytes()}; },
+    .cost =
+        [](const Tensor& gy, const Tensor&, const Tensor&) {
+          return Cost{14.0 * gy.numel(), 5.0 * gy.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.tensor({3, 5}), s.tensor({3, 5}));
@@ -105,7 +110,10 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_op{{
           bw.set(0, ga);
           bw.set(1, gb);
         },
-    .cost = [](const Tensor& a, const Tensor&) { return Cost{9.0 * a.numel(), 3.0 * a.nbytes()}; },
+    .cost =
+        [](const Tensor& a, const Tensor&) {
+          return Cost{9.0 * a.numel(), 3.0 * a.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.tensor({3, 5}));
@@ -139,7 +147,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
     .infer =
         [](const Tensor& gy, const Tensor& x) {
           const TensorMeta y = infer_halves(x, "swiglu_packed_backward");
-          check<ShapeError>(gy.shape() == y.shape && gy.dtype() == y.dtype, "swiglu_packed_backward", "gy is ", gy, ", x is ", x);
+          check<ShapeError>(gy.shape() == y.shape && gy.dtype() == y.dtype, "swiglu_packed_backward", "gy is ", gy,
+                            ", x is ", x);
           return like(x);
         },
     .kernels = {.cpu =
@@ -155,9 +164,13 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
         [](const Tensor& gy, const Tensor& x) {
           const int64_t n = x.shape().back() / 2;
           auto [ga, gb] = composed_backward(gy, slice(x, -1, 0, n), slice(x, -1, n, 2 * n));
-          return slice_backward(ga, x.shape(), x.dim() - 1, 0, n, 1) + slice_backward(gb, x.shape(), x.dim() - 1, n, 2 * n, 1);
+          return slice_backward(ga, x.shape(), x.dim() - 1, 0, n, 1) +
+                 slice_backward(gb, x.shape(), x.dim() - 1, n, 2 * n, 1);
         },
-    .cost = [](const Tensor& gy, const Tensor&) { return Cost{14.0 * gy.numel(), 5.0 * gy.nbytes()}; },
+    .cost =
+        [](const Tensor& gy, const Tensor&) {
+          return Cost{14.0 * gy.numel(), 5.0 * gy.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.tensor({3, 10}));
@@ -167,7 +180,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
 
 const Op<Tensor(const Tensor&)> swiglu_packed_op{{
     .schema = "swiglu_packed(Tensor x) -> Tensor",
-    .doc = "swiglu of the two halves of x's last dimension: silu(x[..., :N]) * x[..., N:] for x [..., 2 N]. ShapeError when that "
+    .doc = "swiglu of the two halves of x's last dimension: silu(x[..., :N]) * x[..., N:] for x [..., 2 N]. ShapeError "
+           "when that "
            "dimension is odd. The C++ function is swiglu(x).",
     .infer = [](const Tensor& x) { return infer_halves(x, "swiglu_packed"); },
     .kernels = {.cpu =
@@ -179,7 +193,10 @@ const Op<Tensor(const Tensor&)> swiglu_packed_op{{
                     }},
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, swiglu_packed_backward_op(b.gy(), x)); },
-    .cost = [](const Tensor& x) { return Cost{4.5 * x.numel(), 1.5 * x.nbytes()}; },
+    .cost =
+        [](const Tensor& x) {
+          return Cost{4.5 * x.numel(), 1.5 * x.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 10}));
@@ -202,7 +219,11 @@ const Op<Tensor(const Tensor&)> swiglu_packed_op{{
 
 }  // namespace
 
-Tensor swiglu(const Tensor& a, const Tensor& b) { return swiglu_op(a, b); }
-Tensor swiglu(const Tensor& x) { return swiglu_packed_op(x); }
+Tensor swiglu(const Tensor& a, const Tensor& b) {
+  return swiglu_op(a, b);
+}
+Tensor swiglu(const Tensor& x) {
+  return swiglu_packed_op(x);
+}
 
 }  // namespace strata

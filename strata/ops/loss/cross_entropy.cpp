@@ -17,19 +17,21 @@ namespace {
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-DType loss_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+DType loss_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
 void check_inputs(const Tensor& x, const Tensor& target, double smoothing, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs floating logits, got ", x.dtype());
   check<DTypeError>(target.dtype() == DType::i64, op, "needs i64 targets (class indices), got ", target.dtype());
-  check<ShapeError>(x.dim() == 2 && target.dim() == 1 && x.shape()[0] == target.shape()[0], op, "x is ", x, ", target is ", target,
-                    ", wanted [N, C] and [N]");
+  check<ShapeError>(x.dim() == 2 && target.dim() == 1 && x.shape()[0] == target.shape()[0], op, "x is ", x,
+                    ", target is ", target, ", wanted [N, C] and [N]");
   check<ShapeError>(x.shape()[1] > 0, op, "x is ", x, "; there must be a class");
   check(smoothing >= 0 && smoothing <= 1, op, "label_smoothing must be in [0, 1], got ", smoothing);
 }
 
-CrossEntropyCall describe_call(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,
-                               double smoothing) {
+CrossEntropyCall describe_call(const Tensor& x, const Tensor& target, int64_t ignore_index,
+                               const std::string& reduction, double smoothing) {
   CrossEntropyCall c;
   c.dtype = x.dtype();
   c.rows = x.shape()[0];
@@ -63,29 +65,33 @@ Tensor wanted_distribution(const Tensor& target, int64_t classes, double smoothi
   return from_span<double>(w, {static_cast<int64_t>(t.size()), classes}).to(dtype).to(device);
 }
 
-using BackwardSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&, double);
+using BackwardSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t,
+                                 const std::string&, double);
 
 const Op<BackwardSignature> cross_entropy_backward_op{{
-    .schema = "cross_entropy_backward(Tensor gloss, Tensor x, Tensor target, Tensor lse, int ignore_index, str reduction, "
-              "float label_smoothing) -> Tensor",
-    .doc = "The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the gradient "
+    .schema =
+        "cross_entropy_backward(Tensor gloss, Tensor x, Tensor target, Tensor lse, int ignore_index, str reduction, "
+        "float label_smoothing) -> Tensor",
+    .doc = "The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the "
+           "gradient "
            "gloss of the loss, 0 in ignored rows.",
     .infer =
-        [](const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse, int64_t, const std::string& reduction,
-           double smoothing) {
+        [](const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse, int64_t,
+           const std::string& reduction, double smoothing) {
           const std::string_view op = "cross_entropy_backward";
           check_inputs(x, target, smoothing, op);
           const bool none = parse_reduction(reduction, op) == Reduction::none;
           check<ShapeError>(none ? gloss.shape() == target.shape() : gloss.numel() == 1, op, "gloss is ", gloss);
           check<ShapeError>(lse.shape() == target.shape(), op, "lse is ", lse, ", target is ", target);
-          check<DTypeError>(gloss.dtype() == loss_dtype(x.dtype()) && lse.dtype() == gloss.dtype(), op, "gloss and lse must be ",
-                            loss_dtype(x.dtype()));
+          check<DTypeError>(gloss.dtype() == loss_dtype(x.dtype()) && lse.dtype() == gloss.dtype(), op,
+                            "gloss and lse must be ", loss_dtype(x.dtype()));
           return like(x);
         },
     .kernels = {.cpu =
                     [](Tensor& gx, const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse,
                        int64_t ignore_index, const std::string& reduction, double smoothing) {
-                      const Tensor xc = x.contiguous(), tc = target.contiguous(), lc = lse.contiguous(), gc = gloss.contiguous();
+                      const Tensor xc = x.contiguous(), tc = target.contiguous(), lc = lse.contiguous(),
+                                   gc = gloss.contiguous();
                       CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
                       c.lse = lc.raw_data();
                       c.grad_loss = gc.raw_data();
@@ -114,13 +120,19 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
 using ForwardSignature = Pair(const Tensor&, const Tensor&, int64_t, const std::string&, double);
 
 const Op<ForwardSignature> cross_entropy_op{{
-    .schema = "cross_entropy(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\", float label_smoothing=0.0) "
+    .schema = "cross_entropy(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\", float "
+              "label_smoothing=0.0) "
               "-> (Tensor loss, Tensor lse)",
-    .doc = "lse - x[target] with lse = log(sum(exp(x))) over the classes of x [N, C], for i64 targets [N]; rows whose target is "
-           "ignore_index count nothing. With label smoothing e the wanted distribution is (1 - e) at the target plus e / C at "
-           "every class. reduction is mean (over the rows that count), sum or none. Only lse [N] is kept for the gradient. "
-           "Loss and lse are f32 (f64 for f64): PyTorch rounds the loss of bf16 logits to bf16. The function cross_entropy "
-           "also takes x as [C] or [N, C, d1, ...] and returns the loss alone. IndexError for a target that is no class.",
+    .doc =
+        "lse - x[target] with lse = log(sum(exp(x))) over the classes of x [N, C], for i64 targets [N]; rows whose "
+        "target is "
+        "ignore_index count nothing. With label smoothing e the wanted distribution is (1 - e) at the target plus e / "
+        "C at "
+        "every class. reduction is mean (over the rows that count), sum or none. Only lse [N] is kept for the "
+        "gradient. "
+        "Loss and lse are f32 (f64 for f64): PyTorch rounds the loss of bf16 logits to bf16. The function "
+        "cross_entropy "
+        "also takes x as [C] or [N, C, d1, ...] and returns the loss alone. IndexError for a target that is no class.",
     .example = "Tensor loss = cross_entropy(zeros({2, 4}), from_span<int64_t>(std::vector<int64_t>{1, 3}, {2})); "
                "assert(std::abs(loss.item() - std::log(4.0)) < 1e-6);",
     .infer =
@@ -144,7 +156,8 @@ const Op<ForwardSignature> cross_entropy_op{{
         [](Backward& b, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,
            double smoothing) {
           Tensor gx;
-          if (b.has_gy(0)) gx = cross_entropy_backward_op(b.gy(0), x, target, b.y(1), ignore_index, reduction, smoothing);
+          if (b.has_gy(0))
+            gx = cross_entropy_backward_op(b.gy(0), x, target, b.y(1), ignore_index, reduction, smoothing);
           if (b.has_gy(1)) {
             const Tensor p = add(x.to(b.gy(1).dtype()), b.y(1).unsqueeze(1), -1).exp();
             const Tensor through_lse = (p * b.gy(1).unsqueeze(1)).to(x.dtype());
@@ -171,7 +184,8 @@ const Op<ForwardSignature> cross_entropy_op{{
           if (s.benchmarking()) s.bench(s.tensor({4096, 8192}), s.integers({4096}, 0, 8192));
         },
     .reference =
-        [](const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction, double smoothing) {
+        [](const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,
+           double smoothing) {
           const std::vector<double> v = x.to_vector<double>();
           const std::vector<int64_t> t = target.to_vector<int64_t>();
           const int64_t rows = x.shape()[0], classes = x.shape()[1];
@@ -191,9 +205,13 @@ const Op<ForwardSignature> cross_entropy_op{{
           }
           const Tensor each = from_span<double>(lse, target.shape());
           switch (parse_reduction(reduction, "cross_entropy")) {
-            case Reduction::none: return Pair(from_span<double>(loss, target.shape()), each);
-            case Reduction::mean: total /= count; break;
-            case Reduction::sum: break;
+            case Reduction::none:
+              return Pair(from_span<double>(loss, target.shape()), each);
+            case Reduction::mean:
+              total /= count;
+              break;
+            case Reduction::sum:
+              break;
           }
           return Pair(from_span<double>(std::vector<double>{total}, {}), each);
         },
@@ -203,7 +221,8 @@ const Op<ForwardSignature> cross_entropy_op{{
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const Tensor rows = detail::class_last(x, target, "cross_entropy");
-  const Tensor loss = std::get<0>(cross_entropy_op(rows, target.reshape({target.numel()}), o.ignore_index, o.reduction, o.label_smoothing));
+  const Tensor loss = std::get<0>(
+      cross_entropy_op(rows, target.reshape({target.numel()}), o.ignore_index, o.reduction, o.label_smoothing));
   return o.reduction == "none" ? loss.reshape(target.shape()) : loss;
 }
 
@@ -211,7 +230,8 @@ Tensor detail::class_last(const Tensor& x, const Tensor& target, std::string_vie
   Shape wanted = x.shape();
   const int64_t at = x.dim() <= 1 ? 0 : 1;
   if (x.dim() > 0) wanted.erase(at);
-  check<ShapeError>(x.dim() > 0 && target.shape() == wanted, op, "x is ", x, ", target is ", target, ", wanted [N, C, ...] and [N, ...]");
+  check<ShapeError>(x.dim() > 0 && target.shape() == wanted, op, "x is ", x, ", target is ", target,
+                    ", wanted [N, C, ...] and [N, ...]");
   if (x.dim() <= 2) return x.dim() == 2 ? x : x.unsqueeze(0);
   Dims order;
   for (int64_t i = 0; i < x.dim(); ++i)

@@ -7,8 +7,12 @@
 
 namespace strata {
 
-void cross_entropy_cpu(const CrossEntropyCall& c) { STRATA_VEC_CALL(cross_entropy)(c); }
+void cross_entropy_cpu(const CrossEntropyCall& c) {
+  STRATA_VEC_CALL(cross_entropy)(c);
+}
 
-void cross_entropy_backward_cpu(const CrossEntropyCall& c) { STRATA_VEC_CALL(cross_entropy_backward)(c); }
+void cross_entropy_backward_cpu(const CrossEntropyCall& c) {
+  STRATA_VEC_CALL(cross_entropy_backward)(c);
+}
 
 }  // namespace strata

@@ -4,7 +4,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-template <class T> STRATA_INLINE Real<T> row_sum(const T* x, int64_t n) {
+template <class T>
+STRATA_INLINE Real<T> row_sum(const T* x, int64_t n) {
   V<T> s[4] = {};
   scan4(x, n, Real<T>(0), [&](int c, V<T> v) { s[c] += v; });
   return reduce_add((s[0] + s[1]) + (s[2] + s[3]));
@@ -17,7 +18,8 @@ STRATA_INLINE double loss_divisor(const CrossEntropyCall& c) {
   return static_cast<double>(count);
 }
 
-template <class T> static void cross_entropy_of(const CrossEntropyCall& c) {
+template <class T>
+static void cross_entropy_of(const CrossEntropyCall& c) {
   using R = Real<T>;
   const int64_t n = c.classes;
   const T* x0 = static_cast<const T*>(c.x);
@@ -53,7 +55,8 @@ template <class T> static void cross_entropy_of(const CrossEntropyCall& c) {
   }
 }
 
-template <class T> static void cross_entropy_backward_of(const CrossEntropyCall& c) {
+template <class T>
+static void cross_entropy_backward_of(const CrossEntropyCall& c) {
   using R = Real<T>;
   constexpr int W = kLanes<T>;
   const int64_t n = c.classes;

@@ -16,15 +16,16 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
 };
 
-/// -log softmax(x)[target]: x is [N, C], [C] or [N, C, d1, ...] of any floating dtype, target i64 of x's shape without C.
-/// "mean" divides by the number of targets that are not ignored (NaN if there is none). Only one number a row is kept
-/// for the gradient. Differs from PyTorch: the loss of bf16 or f16 logits is f32, since a mean over thousands of rows
-/// does not fit 8 bits. Throws ShapeError, DTypeError, IndexError (a target that is no class), ValueError.
+/// -log softmax(x)[target]: x is [N, C], [C] or [N, C, d1, ...] of any floating dtype, target i64 of x's shape without
+/// C. "mean" divides by the number of targets that are not ignored (NaN if there is none). Only one number a row is
+/// kept for the gradient. Differs from PyTorch: the loss of bf16 or f16 logits is f32, since a mean over thousands of
+/// rows does not fit 8 bits. Throws ShapeError, DTypeError, IndexError (a target that is no class), ValueError.
 ///   Tensor loss = cross_entropy(logits, targets, {.label_smoothing = 0.1});
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options = {});
 
 /// -x[target] of log-probabilities x, shapes as in cross_entropy.
-Tensor nll_loss(const Tensor& x, const Tensor& target, int64_t ignore_index = -100, const std::string& reduction = "mean");
+Tensor nll_loss(const Tensor& x, const Tensor& target, int64_t ignore_index = -100,
+                const std::string& reduction = "mean");
 
 /// (x - target)^2.
 Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction = "mean");

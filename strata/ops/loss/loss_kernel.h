@@ -9,7 +9,8 @@ namespace strata {
 
 enum class Reduction : uint8_t { none, mean, sum };
 
-/// Cross entropy of `rows` rows of `classes` logits against class indices. loss, lse and grad_loss are f32, f64 for f64.
+/// Cross entropy of `rows` rows of `classes` logits against class indices. loss, lse and grad_loss are f32, f64 for
+/// f64.
 struct CrossEntropyCall {
   DType dtype = DType::f32;
   int64_t rows = 0, classes = 0, ignore_index = -100;
@@ -32,8 +33,8 @@ void cross_entropy_backward_cpu(const CrossEntropyCall& c);
 enum class PairLoss : uint8_t { mse, l1, smooth_l1, huber, bce_with_logits, kl_div };
 
 /// loss [n] for none, else one value: the sum over `divisor`. Sums have one order for any number of threads.
-void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param, Reduction reduction,
-                   double divisor, void* loss);
+void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
+                   Reduction reduction, double divisor, void* loss);
 
 /// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
 /// Here loss has dtype.

@@ -1,5 +1,5 @@
-// What the generated tests of the losses do not cover: every instruction-set level, further dimensions, what is kept for
-// the gradient, and divisors.
+// What the generated tests of the losses do not cover: every instruction-set level, further dimensions, what is kept
+// for the gradient, and divisors.
 
 #include <cmath>
 #include <random>
@@ -58,7 +58,8 @@ TEST(CrossEntropy, EveryLevelMatchesTheDefinition) {
           for (int64_t c = 0; c < n; ++c) {
             const double p = std::exp(static_cast<double>(x.data<float>()[r * n + c])) / sum;
             const double q = (c == t ? 1 - smoothing : 0) + smoothing / static_cast<double>(n);
-            EXPECT_NEAR(x.grad().data<float>()[r * n + c], t < 0 ? 0 : (p - q) / 8, 1e-6) << "level " << level << ", n " << n;
+            EXPECT_NEAR(x.grad().data<float>()[r * n + c], t < 0 ? 0 : (p - q) / 8, 1e-6)
+                << "level " << level << ", n " << n;
           }
         }
         EXPECT_NEAR(loss.item(), want, 1e-5) << "level " << level << ", n " << n;
@@ -79,15 +80,16 @@ TEST(CrossEntropy, FurtherDimensionsAreRows) {
     }
   EXPECT_NEAR(cross_entropy(numbers({7}), full({}, 3, DType::i64)).item(),
               cross_entropy(numbers({7}).unsqueeze(0), full({1}, 3, DType::i64)).item(), 1e-7);
-  EXPECT_NEAR(nll_loss(numbers({2, 5, 3}), classes({2, 3}, 5), -100, "sum").item(),
-              -[&] {
-                double s = 0;
-                for (int64_t b = 0; b < 2; ++b)
-                  for (int64_t i = 0; i < 3; ++i)
-                    s += numbers({2, 5, 3}).data<float>()[(b * 5 + classes({2, 3}, 5).data<int64_t>()[b * 3 + i]) * 3 + i];
-                return s;
-              }(),
-              1e-5);
+  EXPECT_NEAR(
+      nll_loss(numbers({2, 5, 3}), classes({2, 3}, 5), -100, "sum").item(),
+      -[&] {
+        double s = 0;
+        for (int64_t b = 0; b < 2; ++b)
+          for (int64_t i = 0; i < 3; ++i)
+            s += numbers({2, 5, 3}).data<float>()[(b * 5 + classes({2, 3}, 5).data<int64_t>()[b * 3 + i]) * 3 + i];
+        return s;
+      }(),
+      1e-5);
 }
 
 TEST(CrossEntropy, KeepsOneNumberARow) {

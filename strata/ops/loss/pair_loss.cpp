@@ -24,7 +24,8 @@ Reduction parse_reduction(std::string_view text, std::string_view op) {
 namespace {
 
 // f(x, target) at each element of the shape that they broadcast to.
-template <class F> Tensor each_pair(const Tensor& x, const Tensor& target, F&& f) {
+template <class F>
+Tensor each_pair(const Tensor& x, const Tensor& target, F&& f) {
   const Shape shape = broadcast_shapes(x.shape(), target.shape(), "loss");
   const std::vector<double> a = x.expand(shape).to_vector<double>(), b = target.expand(shape).to_vector<double>();
   std::vector<double> r(a.size());
@@ -38,12 +39,16 @@ Tensor spread(const Tensor& gloss, const Tensor& x, const std::string& reduction
 }
 
 // Kind-specific formulas: `value` in double precision, `slopes` the derivatives for x and target with ordinary ops.
-template <PairLoss kind> struct Formula;
+template <PairLoss kind>
+struct Formula;
 
 using Slopes = std::pair<Tensor, Tensor>;
-Tensor difference(const Tensor& x, const Tensor& t) { return add(x, t, -1); }
+Tensor difference(const Tensor& x, const Tensor& t) {
+  return add(x, t, -1);
+}
 
-template <> struct Formula<PairLoss::mse> {
+template <>
+struct Formula<PairLoss::mse> {
   static constexpr std::string_view name = "mse_loss";
   static double value(double x, double t, double) { return (x - t) * (x - t); }
   static Slopes slopes(const Tensor& x, const Tensor& t, double) {
@@ -52,7 +57,8 @@ template <> struct Formula<PairLoss::mse> {
   }
 };
 
-template <> struct Formula<PairLoss::l1> {
+template <>
+struct Formula<PairLoss::l1> {
   static constexpr std::string_view name = "l1_loss";
   static double value(double x, double t, double) { return std::abs(x - t); }
   static Slopes slopes(const Tensor& x, const Tensor& t, double) {
@@ -61,7 +67,8 @@ template <> struct Formula<PairLoss::l1> {
   }
 };
 
-template <> struct Formula<PairLoss::huber> {
+template <>
+struct Formula<PairLoss::huber> {
   static constexpr std::string_view name = "huber_loss";
   static double value(double x, double t, double delta) {
     const double a = std::abs(x - t);
@@ -73,7 +80,8 @@ template <> struct Formula<PairLoss::huber> {
   }
 };
 
-template <> struct Formula<PairLoss::smooth_l1> {
+template <>
+struct Formula<PairLoss::smooth_l1> {
   static constexpr std::string_view name = "smooth_l1_loss";
   static double value(double x, double t, double beta) {
     const double a = std::abs(x - t);
@@ -85,13 +93,17 @@ template <> struct Formula<PairLoss::smooth_l1> {
   }
 };
 
-template <> struct Formula<PairLoss::bce_with_logits> {
+template <>
+struct Formula<PairLoss::bce_with_logits> {
   static constexpr std::string_view name = "binary_cross_entropy_with_logits";
-  static double value(double x, double t, double) { return std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x))); }
+  static double value(double x, double t, double) {
+    return std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
+  }
   static Slopes slopes(const Tensor& x, const Tensor& t, double) { return {difference(x.sigmoid(), t), -x}; }
 };
 
-template <> struct Formula<PairLoss::kl_div> {
+template <>
+struct Formula<PairLoss::kl_div> {
   static constexpr std::string_view name = "kl_div";
   static double value(double x, double t, double log_target) {
     if (log_target != 0) return std::exp(t) * (t - x);
@@ -159,13 +171,21 @@ void pair_samples(Samples& s, auto&&... more) {
   if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}), "mean", more...);
 }
 
-
 // The four functions of a record of a loss without a further parameter.
-template <PairLoss kind> struct Plain {
-  static TensorMeta infer(const Tensor& x, const Tensor& t, const std::string& r) { return infer_pair<kind>(x, t, r, 0); }
-  static void kernel(Tensor& y, const Tensor& x, const Tensor& t, const std::string& r) { run_pair<kind>(y, x, t, r, 0); }
-  static void rule(Backward& b, const Tensor& x, const Tensor& t, const std::string& r) { pair_rule<kind>(b, x, t, r, 0); }
-  static Tensor reference(const Tensor& x, const Tensor& t, const std::string& r) { return pair_reference<kind>(x, t, r, 0); }
+template <PairLoss kind>
+struct Plain {
+  static TensorMeta infer(const Tensor& x, const Tensor& t, const std::string& r) {
+    return infer_pair<kind>(x, t, r, 0);
+  }
+  static void kernel(Tensor& y, const Tensor& x, const Tensor& t, const std::string& r) {
+    run_pair<kind>(y, x, t, r, 0);
+  }
+  static void rule(Backward& b, const Tensor& x, const Tensor& t, const std::string& r) {
+    pair_rule<kind>(b, x, t, r, 0);
+  }
+  static Tensor reference(const Tensor& x, const Tensor& t, const std::string& r) {
+    return pair_reference<kind>(x, t, r, 0);
+  }
 };
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
@@ -185,7 +205,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
     .schema = "l1_loss(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
-    .doc = "|x - target|, averaged (mean), added (sum) or as it is (none). The gradient is 0 where they are equal. The arguments "
+    .doc = "|x - target|, averaged (mean), added (sum) or as it is (none). The gradient is 0 where they are equal. The "
+           "arguments "
            "broadcast and promote.",
     .example = "assert(l1_loss(full({2}, 3.0), full({2}, 1.0)).item() == 2);",
     .infer = Plain<PairLoss::l1>::infer,
@@ -202,18 +223,21 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logits_op{{
     .schema = "binary_cross_entropy_with_logits(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
     .doc = "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x and probabilities t, computed as "
-           "max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is (none). The "
+           "max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is "
+           "(none). The "
            "arguments broadcast and promote.",
-    .example = "assert(std::abs(binary_cross_entropy_with_logits(zeros({2}), ones({2})).item() - std::log(2.0)) < 1e-6);",
+    .example =
+        "assert(std::abs(binary_cross_entropy_with_logits(zeros({2}), ones({2})).item() - std::log(2.0)) < 1e-6);",
     .infer = Plain<PairLoss::bce_with_logits>::infer,
     .kernels = {.cpu = Plain<PairLoss::bce_with_logits>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::bce_with_logits>::rule,
     .adapt = Adapt::promote,
     .autocast = Autocast::full,
-    .cost = [](const Tensor& x, const Tensor&, const std::string& r) {
-      return Cost{12.0 * x.numel(), static_cast<double>((r == "none" ? 3 : 2) * x.nbytes())};
-    },
+    .cost =
+        [](const Tensor& x, const Tensor&, const std::string& r) {
+          return Cost{12.0 * x.numel(), static_cast<double>((r == "none" ? 3 : 2) * x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0, 1));
@@ -228,7 +252,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logi
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber_loss_op{{
     .schema = "huber_loss(Tensor x, Tensor target, str reduction=\"mean\", float delta=1.0) -> Tensor",
-    .doc = "With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); averaged (mean), added (sum) or as it is "
+    .doc = "With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); averaged (mean), added "
+           "(sum) or as it is "
            "(none). The arguments broadcast and promote. ValueError unless delta > 0.",
     .example = "assert(huber_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
     .infer = infer_pair<PairLoss::huber>,
@@ -248,7 +273,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smooth_l1_loss_op{{
     .schema = "smooth_l1_loss(Tensor x, Tensor target, str reduction=\"mean\", float beta=1.0) -> Tensor",
-    .doc = "With d = x - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; averaged (mean), added (sum) or as it is "
+    .doc = "With d = x - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; averaged (mean), added (sum) or "
+           "as it is "
            "(none). The arguments broadcast and promote. ValueError unless beta > 0.",
     .example = "assert(smooth_l1_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
     .infer = infer_pair<PairLoss::smooth_l1>,
@@ -268,11 +294,13 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smoot
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_op{{
     .schema = "kl_div(Tensor x, Tensor target, str reduction=\"mean\", bool log_target=false) -> Tensor",
-    .doc = "t (log t - x) for log-probabilities x and probabilities t (0 where t is 0, NaN where it is negative); with log_target, "
+    .doc = "t (log t - x) for log-probabilities x and probabilities t (0 where t is 0, NaN where it is negative); with "
+           "log_target, "
            "exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none); the function also takes "
            "batchmean. The arguments broadcast and promote. The gradient for the target wants positive probabilities.",
     .example = "assert(kl_div(zeros({2}), ones({2})).item() == 0);",
-    .infer = [](const Tensor& x, const Tensor& t, const std::string& r, bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
+    .infer = [](const Tensor& x, const Tensor& t, const std::string& r,
+                bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
     .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
                           bool log_target) { run_pair<PairLoss::kl_div>(y, x, t, r, log_target); }},
     .saves = "x target",
@@ -297,33 +325,40 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
 // ---- nll_loss ----------------------------------------------------------------------------------------------------
 
 // [N, C]: -1 at each target that counts, over the number of these for the mean.
-Tensor nll_slopes(const Tensor& target, int64_t classes, int64_t ignore_index, const std::string& reduction, const Tensor& like_this) {
+Tensor nll_slopes(const Tensor& target, int64_t classes, int64_t ignore_index, const std::string& reduction,
+                  const Tensor& like_this) {
   const std::vector<int64_t> t = target.to_vector<int64_t>();
   double count = 0;
   for (int64_t v : t) count += v != ignore_index;
   std::vector<double> w(t.size() * static_cast<size_t>(classes));
   for (size_t i = 0; i < t.size(); ++i)
-    if (t[i] != ignore_index) w[i * static_cast<size_t>(classes) + static_cast<size_t>(t[i])] = reduction == "mean" ? -1 / count : -1;
+    if (t[i] != ignore_index)
+      w[i * static_cast<size_t>(classes) + static_cast<size_t>(t[i])] = reduction == "mean" ? -1 / count : -1;
   return from_span<double>(w, {static_cast<int64_t>(t.size()), classes}).to(like_this.dtype()).to(like_this.device());
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_loss_op{{
     .schema = "nll_loss(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\") -> Tensor",
-    .doc = "-x[target] for log-probabilities x [N, C] and i64 targets [N]; rows whose target is ignore_index count nothing. "
-           "Averaged over the rows that count (mean), added (sum) or as it is (none). The function also takes x as [C] or "
-           "[N, C, d1, ...]. IndexError for a target that is no class.",
-    .example = "assert(nll_loss(full({2, 3}, -1.5), from_span<int64_t>(std::vector<int64_t>{0, 2}, {2})).item() == 1.5);",
+    .doc =
+        "-x[target] for log-probabilities x [N, C] and i64 targets [N]; rows whose target is ignore_index count "
+        "nothing. "
+        "Averaged over the rows that count (mean), added (sum) or as it is (none). The function also takes x as [C] or "
+        "[N, C, d1, ...]. IndexError for a target that is no class.",
+    .example =
+        "assert(nll_loss(full({2, 3}, -1.5), from_span<int64_t>(std::vector<int64_t>{0, 2}, {2})).item() == 1.5);",
     .infer =
         [](const Tensor& x, const Tensor& target, int64_t, const std::string& reduction) {
           check<DTypeError>(is_floating(x.dtype()), "nll_loss", "needs floating log-probabilities, got ", x.dtype());
-          check<DTypeError>(target.dtype() == DType::i64, "nll_loss", "needs i64 targets (class indices), got ", target.dtype());
-          check<ShapeError>(x.dim() == 2 && target.dim() == 1 && x.shape()[0] == target.shape()[0], "nll_loss", "x is ", x,
-                            ", target is ", target, ", wanted [N, C] and [N]");
+          check<DTypeError>(target.dtype() == DType::i64, "nll_loss", "needs i64 targets (class indices), got ",
+                            target.dtype());
+          check<ShapeError>(x.dim() == 2 && target.dim() == 1 && x.shape()[0] == target.shape()[0], "nll_loss", "x is ",
+                            x, ", target is ", target, ", wanted [N, C] and [N]");
           const bool none = parse_reduction(reduction, "nll_loss") == Reduction::none;
           return like(x).with_shape(none ? target.shape() : Shape{});
         },
     .kernels = {.cpu =
-                    [](Tensor& loss, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
+                    [](Tensor& loss, const Tensor& x, const Tensor& target, int64_t ignore_index,
+                       const std::string& reduction) {
                       const Tensor xc = x.contiguous(), tc = target.contiguous();
                       CrossEntropyCall c;
                       c.dtype = x.dtype();
@@ -340,7 +375,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
           const Tensor& g = b.gy();
-          b.set(0, nll_slopes(target, x.shape()[1], ignore_index, reduction, g) * (reduction == "none" ? g.unsqueeze(1) : g));
+          b.set(0, nll_slopes(target, x.shape()[1], ignore_index, reduction, g) *
+                       (reduction == "none" ? g.unsqueeze(1) : g));
         },
     .autocast = Autocast::full,
     .cost =
@@ -375,11 +411,16 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_
 }  // namespace
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
-  const Tensor loss = nll_loss_op(detail::class_last(x, target, "nll_loss"), target.reshape({target.numel()}), ignore_index, reduction);
+  const Tensor loss =
+      nll_loss_op(detail::class_last(x, target, "nll_loss"), target.reshape({target.numel()}), ignore_index, reduction);
   return reduction == "none" ? loss.reshape(target.shape()) : loss;
 }
-Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction) { return mse_loss_op(x, target, reduction); }
-Tensor l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction) { return l1_loss_op(x, target, reduction); }
+Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return mse_loss_op(x, target, reduction);
+}
+Tensor l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
+  return l1_loss_op(x, target, reduction);
+}
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double beta) {
   return smooth_l1_loss_op(x, target, reduction, beta);
 }

@@ -9,18 +9,27 @@
 namespace strata {
 namespace {
 
-template <class T> using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+template <class T>
+using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // The loss of one pair; p as in pair_loss_cpu.
-template <PairLoss kind, class R> R value(R x, R t, R p) {
+template <PairLoss kind, class R>
+R value(R x, R t, R p) {
   const R d = x - t, a = std::abs(d);
-  if constexpr (kind == PairLoss::mse) return d * d;
-  else if constexpr (kind == PairLoss::l1) return a;
-  else if constexpr (kind == PairLoss::smooth_l1) return a < p ? R(0.5) * d * d / p : a - R(0.5) * p;
-  else if constexpr (kind == PairLoss::huber) return a <= p ? R(0.5) * d * d : p * (a - R(0.5) * p);
-  else if constexpr (kind == PairLoss::bce_with_logits) return std::max(x, R(0)) - x * t + std::log1p(std::exp(-std::abs(x)));
-  else if (p != 0) return std::exp(t) * (t - x);
-  else return t > 0 ? t * (std::log(t) - x) : (t == 0 ? R(0) : std::numeric_limits<R>::quiet_NaN());
+  if constexpr (kind == PairLoss::mse)
+    return d * d;
+  else if constexpr (kind == PairLoss::l1)
+    return a;
+  else if constexpr (kind == PairLoss::smooth_l1)
+    return a < p ? R(0.5) * d * d / p : a - R(0.5) * p;
+  else if constexpr (kind == PairLoss::huber)
+    return a <= p ? R(0.5) * d * d : p * (a - R(0.5) * p);
+  else if constexpr (kind == PairLoss::bce_with_logits)
+    return std::max(x, R(0)) - x * t + std::log1p(std::exp(-std::abs(x)));
+  else if (p != 0)
+    return std::exp(t) * (t - x);
+  else
+    return t > 0 ? t * (std::log(t) - x) : (t == 0 ? R(0) : std::numeric_limits<R>::quiet_NaN());
 }
 
 template <PairLoss kind, class T>
@@ -49,19 +58,24 @@ void run(const T* x, const T* target, int64_t n, double param, Reduction reducti
   *loss = T(static_cast<R>(total / divisor));
 }
 
-template <class F> void dispatch(DType t, F&& f) {
+template <class F>
+void dispatch(DType t, F&& f) {
   switch (t) {
-    case DType::f64: return f(double{});
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(BFloat16{});
-    default: return f(Half{});
+    case DType::f64:
+      return f(double{});
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(BFloat16{});
+    default:
+      return f(Half{});
   }
 }
 
 }  // namespace
 
-void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param, Reduction reduction,
-                   double divisor, void* loss) {
+void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
+                   Reduction reduction, double divisor, void* loss) {
   dispatch(t, [&](auto tag) {
     using T = decltype(tag);
     const auto go = [&](auto k) {
@@ -69,12 +83,18 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
                               static_cast<T*>(loss));
     };
     switch (kind) {
-      case PairLoss::mse: return go(std::integral_constant<PairLoss, PairLoss::mse>{});
-      case PairLoss::l1: return go(std::integral_constant<PairLoss, PairLoss::l1>{});
-      case PairLoss::smooth_l1: return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>{});
-      case PairLoss::huber: return go(std::integral_constant<PairLoss, PairLoss::huber>{});
-      case PairLoss::bce_with_logits: return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>{});
-      case PairLoss::kl_div: return go(std::integral_constant<PairLoss, PairLoss::kl_div>{});
+      case PairLoss::mse:
+        return go(std::integral_constant<PairLoss, PairLoss::mse>{});
+      case PairLoss::l1:
+        return go(std::integral_constant<PairLoss, PairLoss::l1>{});
+      case PairLoss::smooth_l1:
+        return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>{});
+      case PairLoss::huber:
+        return go(std::integral_constant<PairLoss, PairLoss::huber>{});
+      case PairLoss::bce_with_logits:
+        return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>{});
+      case PairLoss::kl_div:
+        return go(std::integral_constant<PairLoss, PairLoss::kl_div>{});
     }
   });
 }
@@ -89,8 +109,9 @@ void nll_loss_cpu(const CrossEntropyCall& c) {
     for (int64_t r = 0; r < c.rows; ++r) {
       const int64_t t = c.target[r];
       const bool used = t != c.ignore_index;
-      check<IndexError>(!used || (t >= 0 && t < c.classes), "nll_loss", "target ", t, " in row ", r, " is not one of the ",
-                        c.classes, " classes (allowed: 0 to ", c.classes - 1, ", or ignore_index ", c.ignore_index, ")");
+      check<IndexError>(!used || (t >= 0 && t < c.classes), "nll_loss", "target ", t, " in row ", r,
+                        " is not one of the ", c.classes, " classes (allowed: 0 to ", c.classes - 1,
+                        ", or ignore_index ", c.ignore_index, ")");
       const double v = used ? -static_cast<double>(static_cast<Real<T>>(x[r * c.classes + t])) : 0;
       if (c.reduction == Reduction::none) loss[r] = T(static_cast<Real<T>>(v));
       sum += v;

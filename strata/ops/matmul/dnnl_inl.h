@@ -28,10 +28,14 @@ inline dnnl::stream& dnnl_stream() {
 inline dnnl::memory::data_type dnnl_dtype(DType t) {
   using D = dnnl::memory::data_type;
   switch (t) {
-    case DType::f32: return D::f32;
-    case DType::bf16: return D::bf16;
-    case DType::f16: return D::f16;
-    default: return D::undef;
+    case DType::f32:
+      return D::f32;
+    case DType::bf16:
+      return D::bf16;
+    case DType::f16:
+      return D::f16;
+    default:
+      return D::undef;
   }
 }
 
@@ -65,8 +69,9 @@ struct DnnlOp {
   void run(std::initializer_list<const void*> pointers) {
     size_t i = 0;
     for (const void* p : pointers) memories[i++].set_data_handle(const_cast<void*>(p));
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), dnnl_stream().get(), static_cast<int>(args.size()), args.data()),
-                            "could not execute a primitive");
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(primitive.get(), dnnl_stream().get(), static_cast<int>(args.size()), args.data()),
+        "could not execute a primitive");
     dnnl_stream().wait();
   }
 };

@@ -20,9 +20,15 @@ using Label = int;
 using Labels = std::vector<Label>;
 constexpr Label kEllipsis = 256;
 
-bool has(const Labels& l, Label x) { return std::find(l.begin(), l.end(), x) != l.end(); }
-int64_t position(const Labels& l, Label x) { return std::find(l.begin(), l.end(), x) - l.begin(); }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool has(const Labels& l, Label x) {
+  return std::find(l.begin(), l.end(), x) != l.end();
+}
+int64_t position(const Labels& l, Label x) {
+  return std::find(l.begin(), l.end(), x) - l.begin();
+}
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 struct Operand {
   Tensor t;
@@ -72,8 +78,12 @@ Labels read_term(const std::string& equation, const std::string& term, int64_t d
   return labels;
 }
 
-int64_t count_letters(const std::string& term) { return std::count_if(term.begin(), term.end(), is_letter); }
-bool has_dots(const std::string& term) { return term.find("...") != std::string::npos; }
+int64_t count_letters(const std::string& term) {
+  return std::count_if(term.begin(), term.end(), is_letter);
+}
+bool has_dots(const std::string& term) {
+  return term.find("...") != std::string::npos;
+}
 
 // A repeated label becomes the diagonal of its dimensions.
 void take_diagonals(Operand& o) {
@@ -154,10 +164,11 @@ Operand contract(Operand a, Operand b, Needed&& needed) {
   Shape sa = batch_sizes.size() <= kMaxDims - 2 ? batch_sizes : Shape{batch_sizes.product()}, sb = sa;
   sa.push_back(rows), sa.push_back(sum_size);
   sb.push_back(sum_size), sb.push_back(cols);
-  const Tensor y = matmul(reshape(arrange(a, batch + left + summed), sa), reshape(arrange(b, batch + summed + right), sb));
+  const Tensor y =
+      matmul(reshape(arrange(a, batch + left + summed), sa), reshape(arrange(b, batch + summed + right), sb));
   Operand result{y, batch + left + right};
-  check<ShapeError>(result.labels.size() <= kMaxDims, kOp, "an intermediate result needs ", static_cast<int64_t>(result.labels.size()),
-                    " dimensions, more than ", kMaxDims);
+  check<ShapeError>(result.labels.size() <= kMaxDims, kOp, "an intermediate result needs ",
+                    static_cast<int64_t>(result.labels.size()), " dimensions, more than ", kMaxDims);
   Shape full = batch_sizes;
   for (int64_t s : sizes(a, left)) full.push_back(s);
   for (int64_t s : sizes(b, right)) full.push_back(s);
@@ -172,14 +183,16 @@ struct Plan {
   std::array<int64_t, kEllipsis + kMaxDims> size;  // of each label; -1 where it is not used
 };
 
-std::string name_of(Label l) { return l < kEllipsis ? std::string(1, static_cast<char>(l)) : "..."; }
+std::string name_of(Label l) {
+  return l < kEllipsis ? std::string(1, static_cast<char>(l)) : "...";
+}
 
 Plan make_plan(const std::string& text, const TensorList& operands) {
   const Equation e = split(text);
   const auto count = [](size_t n) { return static_cast<int64_t>(n); };
   check(!operands.empty(), kOp, "needs at least one operand");
-  check(e.inputs.size() == operands.size(), kOp, "\"", text, "\" has ", count(e.inputs.size()), " terms for ", count(operands.size()),
-        " operands");
+  check(e.inputs.size() == operands.size(), kOp, "\"", text, "\" has ", count(e.inputs.size()), " terms for ",
+        count(operands.size()), " operands");
   Plan p;
   p.size.fill(-1);
   std::array<int, 256> uses{};
@@ -188,7 +201,8 @@ Plan make_plan(const std::string& text, const TensorList& operands) {
     const std::string& term = e.inputs[i];
     const int64_t dots = operands[i].dim() - count_letters(term);
     p.terms.push_back(read_term(text, term, std::max<int64_t>(dots, 0)));
-    check<ShapeError>(has_dots(term) ? dots >= 0 : dots == 0, kOp, "term \"", term, "\" does not fit operand ", count(i), ", ", operands[i]);
+    check<ShapeError>(has_dots(term) ? dots >= 0 : dots == 0, kOp, "term \"", term, "\" does not fit operand ",
+                      count(i), ", ", operands[i]);
     if (has_dots(term)) most_dots = std::max(most_dots, dots);
     Labels seen;
     for (size_t d = 0; d < p.terms[i].size(); ++d) {
@@ -198,7 +212,8 @@ Plan make_plan(const std::string& text, const TensorList& operands) {
       const int64_t now = operands[i].size(count(d));
       // Within one operand a repeated letter is a diagonal, whose sizes must be equal.
       const bool ones = !has(seen, l) && (have == 1 || now == 1);
-      check<ShapeError>(have == -1 || have == now || ones, kOp, "sizes of ", name_of(l), " in \"", text, "\" differ: ", have, " and ", now);
+      check<ShapeError>(have == -1 || have == now || ones, kOp, "sizes of ", name_of(l), " in \"", text,
+                        "\" differ: ", have, " and ", now);
       if (have == -1 || now != 1) have = now;
       seen.push_back(l);
     }
@@ -213,7 +228,8 @@ Plan make_plan(const std::string& text, const TensorList& operands) {
   p.result = read_term(text, e.result, most_dots);
   for (Label l : p.result) {
     check(p.size[static_cast<size_t>(l)] >= 0, kOp, "the result's ", name_of(l), " in \"", text, "\" is in no operand");
-    check(std::count(p.result.begin(), p.result.end(), l) == 1, kOp, "the result of \"", text, "\" has ", name_of(l), " twice");
+    check(std::count(p.result.begin(), p.result.end(), l) == 1, kOp, "the result of \"", text, "\" has ", name_of(l),
+          " twice");
   }
   return p;
 }
@@ -279,57 +295,65 @@ Tensor einsum_reference(const std::string& text, const TensorList& operands) {
 
 const Op<Tensor(const std::string&, const TensorList&)> einsum_op{{
     .schema = "einsum(str equation, Tensor[] operands) -> Tensor",
-    .doc = "Products and sums by Einstein's convention. Each operand has a term of letters, one for each dimension, and the "
-           "result has the term after \"->\"; letters that the result lacks are summed over. \"...\" stands for further "
-           "dimensions, which broadcast. A letter twice in one term takes the diagonal. Without \"->\" the result has the "
-           "dimensions of \"...\", then the letters met once in alphabetical order. Operands are contracted from left to "
-           "right by matmul. ValueError for a malformed equation, ShapeError for sizes that do not agree.",
-    .example = "Tensor q = ones({2, 5, 3}), k = ones({2, 7, 3}); assert(einsum(\"bid,bjd->bij\", {q, k}).shape() == Shape({2, 5, 7}));",
+    .doc =
+        "Products and sums by Einstein's convention. Each operand has a term of letters, one for each dimension, and "
+        "the "
+        "result has the term after \"->\"; letters that the result lacks are summed over. \"...\" stands for further "
+        "dimensions, which broadcast. A letter twice in one term takes the diagonal. Without \"->\" the result has the "
+        "dimensions of \"...\", then the letters met once in alphabetical order. Operands are contracted from left to "
+        "right by matmul. ValueError for a malformed equation, ShapeError for sizes that do not agree.",
+    .example = "Tensor q = ones({2, 5, 3}), k = ones({2, 7, 3}); assert(einsum(\"bid,bjd->bij\", {q, k}).shape() == "
+               "Shape({2, 5, 7}));",
     .composed = einsum_composed,
     .dtypes = kFloats | kInts,
-    .cost = [](const std::string& text, const TensorList& operands) {
-      // As if contracted at once: one multiplication and addition for every value of the labels.
-      const Plan p = make_plan(text, operands);
-      Cost c{operands.size() > 1 ? 2.0 : 1.0, 0};
-      for (int64_t n : p.size) {
-        if (n >= 0) c.flops *= static_cast<double>(n);
-      }
-      int64_t result = 1;
-      for (Label l : p.result) result *= p.size[static_cast<size_t>(l)];
-      c.bytes = static_cast<double>(result * size_of(operands[0].dtype()));
-      for (const Tensor& t : operands) c.bytes += static_cast<double>(t.nbytes());
-      return c;
-    },
-    .samples = [](Samples& s) {
-      s.add("ij,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({4, 5})});
-      s.add("ij,jk", TensorList{s.tensor({3, 4}), s.tensor({4, 5})}).named("implicit");
-      s.add("bid, bjd -> bij", TensorList{s.tensor({2, 3, 4}), s.tensor({2, 5, 4})}).named("batch");
-      s.add("bhid,bhjd->bhij", TensorList{permute(s.tensor({2, 3, 2, 4}), {0, 2, 1, 3}), s.tensor({2, 2, 5, 4})}).named("heads");
-      s.add("ii->i", TensorList{s.tensor({3, 3})}).named("diagonal");
-      s.add("ii", TensorList{s.tensor({3, 3})}).named("trace");
-      s.add("iij,jk->ki", TensorList{s.tensor({3, 3, 2}), s.tensor({2, 4})}).named("diagonal and product");
-      s.add("ij->", TensorList{s.tensor({3, 4})}).named("sum");
-      s.add("ijk->kji", TensorList{s.tensor({2, 3, 4})}).named("permute");
-      s.add("i,j->ij", TensorList{s.tensor({3}), s.tensor({4})}).named("outer");
-      s.add("ij,ij->ij", TensorList{s.tensor({3, 4}), s.tensor({3, 4})}).named("elementwise");
-      s.add("...ij,...jk->...ik", TensorList{s.tensor({2, 1, 3, 4}), s.tensor({3, 4, 2})}).named("ellipsis");
-      s.add("i...,i...", TensorList{s.tensor({3, 2}), s.tensor({3, 1})}).named("implicit ellipsis");
-      s.add("ij,jk,kl->il", TensorList{s.tensor({2, 3}), s.tensor({3, 4}), s.tensor({4, 2})}).named("chain");
-      s.add("ijm,jk,k->im", TensorList{s.tensor({2, 3, 2}), s.tensor({3, 4}), s.tensor({4})}).named("three");
-      s.add("ij,jk->ik", TensorList{s.tensor({3, 1}), s.tensor({4, 5})}).named("broadcast");
-      s.add("ij,jk->ik", TensorList{s.tensor({3, 0}), s.tensor({0, 5})}).named("empty");
-      s.invalid<ValueError>("unexpected '1'", "i1,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({4, 5})});
-      s.invalid<ValueError>("terms", "ij,jk->ik", TensorList{s.tensor({3, 4})});
-      s.invalid<ValueError>("in no operand", "ij->iz", TensorList{s.tensor({3, 4})});
-      s.invalid<ValueError>("twice", "ij->ii", TensorList{s.tensor({3, 4})});
-      s.invalid<ShapeError>("differ", "ij,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({5, 5})});
-      s.invalid<ShapeError>("does not fit", "ijk->k", TensorList{s.tensor({3, 4})});
-      s.invalid<ShapeError>("differ", "ii->i", TensorList{s.tensor({3, 4})});
-    },
+    .cost =
+        [](const std::string& text, const TensorList& operands) {
+          // As if contracted at once: one multiplication and addition for every value of the labels.
+          const Plan p = make_plan(text, operands);
+          Cost c{operands.size() > 1 ? 2.0 : 1.0, 0};
+          for (int64_t n : p.size) {
+            if (n >= 0) c.flops *= static_cast<double>(n);
+          }
+          int64_t result = 1;
+          for (Label l : p.result) result *= p.size[static_cast<size_t>(l)];
+          c.bytes = static_cast<double>(result * size_of(operands[0].dtype()));
+          for (const Tensor& t : operands) c.bytes += static_cast<double>(t.nbytes());
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          s.add("ij,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({4, 5})});
+          s.add("ij,jk", TensorList{s.tensor({3, 4}), s.tensor({4, 5})}).named("implicit");
+          s.add("bid, bjd -> bij", TensorList{s.tensor({2, 3, 4}), s.tensor({2, 5, 4})}).named("batch");
+          s.add("bhid,bhjd->bhij", TensorList{permute(s.tensor({2, 3, 2, 4}), {0, 2, 1, 3}), s.tensor({2, 2, 5, 4})})
+              .named("heads");
+          s.add("ii->i", TensorList{s.tensor({3, 3})}).named("diagonal");
+          s.add("ii", TensorList{s.tensor({3, 3})}).named("trace");
+          s.add("iij,jk->ki", TensorList{s.tensor({3, 3, 2}), s.tensor({2, 4})}).named("diagonal and product");
+          s.add("ij->", TensorList{s.tensor({3, 4})}).named("sum");
+          s.add("ijk->kji", TensorList{s.tensor({2, 3, 4})}).named("permute");
+          s.add("i,j->ij", TensorList{s.tensor({3}), s.tensor({4})}).named("outer");
+          s.add("ij,ij->ij", TensorList{s.tensor({3, 4}), s.tensor({3, 4})}).named("elementwise");
+          s.add("...ij,...jk->...ik", TensorList{s.tensor({2, 1, 3, 4}), s.tensor({3, 4, 2})}).named("ellipsis");
+          s.add("i...,i...", TensorList{s.tensor({3, 2}), s.tensor({3, 1})}).named("implicit ellipsis");
+          s.add("ij,jk,kl->il", TensorList{s.tensor({2, 3}), s.tensor({3, 4}), s.tensor({4, 2})}).named("chain");
+          s.add("ijm,jk,k->im", TensorList{s.tensor({2, 3, 2}), s.tensor({3, 4}), s.tensor({4})}).named("three");
+          s.add("ij,jk->ik", TensorList{s.tensor({3, 1}), s.tensor({4, 5})}).named("broadcast");
+          s.add("ij,jk->ik", TensorList{s.tensor({3, 0}), s.tensor({0, 5})}).named("empty");
+          s.invalid<ValueError>("unexpected '1'", "i1,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({4, 5})});
+          s.invalid<ValueError>("terms", "ij,jk->ik", TensorList{s.tensor({3, 4})});
+          s.invalid<ValueError>("in no operand", "ij->iz", TensorList{s.tensor({3, 4})});
+          s.invalid<ValueError>("twice", "ij->ii", TensorList{s.tensor({3, 4})});
+          s.invalid<ShapeError>("differ", "ij,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({5, 5})});
+          s.invalid<ShapeError>("does not fit", "ijk->k", TensorList{s.tensor({3, 4})});
+          s.invalid<ShapeError>("differ", "ii->i", TensorList{s.tensor({3, 4})});
+        },
     .reference = einsum_reference,
 }};
 }  // namespace
 
-Tensor einsum(const std::string& equation, const TensorList& operands) { return einsum_op(equation, operands); }
+Tensor einsum(const std::string& equation, const TensorList& operands) {
+  return einsum_op(equation, operands);
+}
 
 }  // namespace strata

@@ -14,12 +14,14 @@ using cpu::Gemm;
 #if STRATA_VEC_LEVEL >= 3
 #define STRATA_AMX __attribute__((target("amx-tile,amx-bf16")))
 
-constexpr int64_t kTile = 1024;     // bytes of a tile
-constexpr int64_t kTileK = 32;      // k in a tile
-constexpr int64_t kSide = 32;       // rows and columns of a kernel's result
-constexpr int64_t kDepth = 1024;    // k between two visits of a result: a panel of B then stays in the first caches
+constexpr int64_t kTile = 1024;   // bytes of a tile
+constexpr int64_t kTileK = 32;    // k in a tile
+constexpr int64_t kSide = 32;     // rows and columns of a kernel's result
+constexpr int64_t kDepth = 1024;  // k between two visits of a result: a panel of B then stays in the first caches
 
-STRATA_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+STRATA_INLINE int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Where the tiles of A are: bytes between rows of a tile, between tiles 16 rows apart, and between tiles 32 k apart.
 struct ATiles {
@@ -111,15 +113,20 @@ STRATA_AMX static void tiles_begin() {
   static const TileConfig config;
   _tile_loadconfig(&config);
 }
-STRATA_AMX static void tiles_end() { _tile_release(); }
+STRATA_AMX static void tiles_end() {
+  _tile_release();
+}
 
-STRATA_INLINE uint32_t low_bits(int64_t n) { return n >= 32 ? ~0u : (1u << std::max<int64_t>(n, 0)) - 1; }
+STRATA_INLINE uint32_t low_bits(int64_t n) {
+  return n >= 32 ? ~0u : (1u << std::max<int64_t>(n, 0)) - 1;
+}
 
 // Rows of 32 contiguous elements of two bytes, `stride` elements apart; zeros past `rows` and `cols`.
 STRATA_INLINE void load_rows(const uint16_t* src, int64_t stride, int64_t rows, int64_t cols, __m512i r[16]) {
   const __mmask32 mask = low_bits(cols);
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) r[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, src + i * stride) : _mm512_setzero_si512();
+  for (int i = 0; i < 16; ++i)
+    r[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, src + i * stride) : _mm512_setzero_si512();
 }
 
 // Word i of r[p] is (src[2p][i], src[2p + 1][i]) for rows `stride` apart; zeros past `rows` (<= 32) and `cols` (<= 16).
@@ -128,7 +135,8 @@ STRATA_INLINE void load_pairs(const uint16_t* src, int64_t stride, int64_t rows,
 #pragma GCC unroll 16
   for (int p = 0; p < 16; ++p) {
     const __m256i even = 2 * p < rows ? _mm256_maskz_loadu_epi16(mask, src + 2 * p * stride) : _mm256_setzero_si256();
-    const __m256i odd = 2 * p + 1 < rows ? _mm256_maskz_loadu_epi16(mask, src + (2 * p + 1) * stride) : _mm256_setzero_si256();
+    const __m256i odd =
+        2 * p + 1 < rows ? _mm256_maskz_loadu_epi16(mask, src + (2 * p + 1) * stride) : _mm256_setzero_si256();
     r[p] = _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
   }
 }
@@ -140,7 +148,8 @@ STRATA_INLINE void store_tile(const __m512i r[16], char* to) {
 
 // One tile from a matrix whose element (outer, k) lies at src[outer * outer_stride + k * k_stride], one stride being 1.
 // `pairs_down` gives B's form (row = pair of k), otherwise A's (row = outer).
-static void pack_tile(const uint16_t* src, int64_t outer_stride, int64_t k_stride, int64_t outers, int64_t ks, bool pairs_down, char* to) {
+static void pack_tile(const uint16_t* src, int64_t outer_stride, int64_t k_stride, int64_t outers, int64_t ks,
+                      bool pairs_down, char* to) {
   __m512i r[16];
   if (k_stride == 1) {
     load_rows(src, outer_stride, outers, ks, r);
@@ -200,7 +209,8 @@ STRATA_INLINE void store_f32(DType t, void* p, int64_t i, __mmask16 mask, __m512
 }
 
 // Whole rows of 32 sums to bf16, perhaps with a bias: what most products end with.
-static void store_block_bf16(const float* sums, int64_t ld, int64_t rows, const __m512 bias[2], uint16_t* to, int64_t to_row) {
+static void store_block_bf16(const float* sums, int64_t ld, int64_t rows, const __m512 bias[2], uint16_t* to,
+                             int64_t to_row) {
   for (int64_t i = 0; i < rows; ++i) {
     const __m512 low = _mm512_add_ps(_mm512_load_ps(sums + i * ld), bias[0]);
     const __m512 high = _mm512_add_ps(_mm512_load_ps(sums + i * ld + 16), bias[1]);
@@ -209,8 +219,11 @@ static void store_block_bf16(const float* sums, int64_t ld, int64_t rows, const 
 }
 
 // Stores a finished block: C[rows, cols] at (i0, j0) from sums with row stride ld.
-static void store_block(const Gemm& g, const float* sums, int64_t ld, int64_t i0, int64_t j0, int64_t rows, int64_t cols) {
-  const auto mask_of = [&](int64_t j) { return static_cast<__mmask16>(low_bits(std::clamp<int64_t>(cols - j, 0, 16))); };
+static void store_block(const Gemm& g, const float* sums, int64_t ld, int64_t i0, int64_t j0, int64_t rows,
+                        int64_t cols) {
+  const auto mask_of = [&](int64_t j) {
+    return static_cast<__mmask16>(low_bits(std::clamp<int64_t>(cols - j, 0, 16)));
+  };
   const auto bias_at = [&](int64_t j) {
     return g.bias != nullptr ? load_f32(g.bias_dtype, g.bias, j0 + j, mask_of(j)) : _mm512_setzero_ps();
   };
@@ -227,14 +240,21 @@ static void store_block(const Gemm& g, const float* sums, int64_t ld, int64_t i0
       const int64_t at = (i0 + i) * g.c_row + j0 + j;
       if (g.beta != 0) v = _mm512_fmadd_ps(load_f32(g.out, g.c, at, mask), beta, v);
       switch (g.epilogue) {
-        case Epilogue::relu: v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ), v, _mm512_setzero_ps()); break;
-        case Epilogue::silu: v = (__m512)((VF)v * sigmoid((VF)v)); break;
+        case Epilogue::relu:
+          v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ), v, _mm512_setzero_ps());
+          break;
+        case Epilogue::silu:
+          v = (__m512)((VF)v * sigmoid((VF)v));
+          break;
         case Epilogue::gelu_tanh:
           if (g.aux != nullptr) store_f32(g.out, g.aux, at, mask, v);
           v = (__m512)((VF)v * gelu_gate<BFloat16>((VF)v));
           break;
-        case Epilogue::gelu_tanh_grad: v = (__m512)((VF)v * gelu_slope<BFloat16>((VF)load_f32(g.out, g.aux, at, mask))); break;
-        default: break;
+        case Epilogue::gelu_tanh_grad:
+          v = (__m512)((VF)v * gelu_slope<BFloat16>((VF)load_f32(g.out, g.aux, at, mask)));
+          break;
+        default:
+          break;
       }
       store_f32(g.out, g.c, at, mask, v);
     }
@@ -271,7 +291,8 @@ struct Operand {
       const uint16_t* from = src + (left > 0 ? outer * outer_stride : 0);
       char* out = to + panel * 2 * tiles * kTile + h * half;
       for (int64_t t = t_begin; t < t_end; ++t) {
-        pack_tile(from + t * kTileK * k_stride, outer_stride, k_stride, left, ks - t * kTileK, pairs_down, out + t * along);
+        pack_tile(from + t * kTileK * k_stride, outer_stride, k_stride, left, ks - t * kTileK, pairs_down,
+                  out + t * along);
       }
     }
   }
@@ -282,16 +303,20 @@ static void multiply(const Gemm& g, bool amx) {
   const auto* a = static_cast<const uint16_t*>(g.a);
   const auto* b = static_cast<const uint16_t*>(g.b);
   const bool a_in_place = g.a_col == 1 && g.m % kSide == 0 && g.k % kTileK == 0;
-  // K is packed in pieces, unless A needs no packing and sums are not kept in C. Sums that span pieces
-  // are kept in C where C is whole blocks of f32, else in memory of their own.
-  const bool in_c = g.out == DType::f32 && g.m % kSide == 0 && g.n % kSide == 0 && g.alpha == 1 && (g.beta == 0 || g.beta == 1) &&
-                    g.bias == nullptr && g.epilogue == Epilogue::none;
+  // All of K is packed at once where the threads' second-level caches (about 1 MiB each) hold it or only B is packed
+  // for a C that cannot hold sums; else in pieces. Sums that span pieces are kept in C where C is whole blocks of f32,
+  // else in memory of their own. The order of summation is the same either way.
+  const bool in_c = g.out == DType::f32 && g.m % kSide == 0 && g.n % kSide == 0 && g.alpha == 1 &&
+                    (g.beta == 0 || g.beta == 1) && g.bias == nullptr && g.epilogue == Epilogue::none;
   const int64_t k_tiles = ceil_div(g.k, kTileK);
-  const int64_t piece = a_in_place && !in_c ? k_tiles : std::min(k_tiles, kDepth / kTileK);  // k tiles packed at a time
+  const int64_t panels = ceil_div(g.n, kSide) + (a_in_place ? 0 : ceil_div(g.m, kSide));
+  const bool at_once = (a_in_place && !in_c) || panels * 2 * k_tiles * kTile <= int64_t{num_threads()} << 20;
+  const int64_t piece = at_once ? k_tiles : std::min(k_tiles, kDepth / kTileK);  // k tiles packed at a time
   const int64_t sums_ld = ceil_div(g.n, kSide) * kSide;
   const int64_t sums_bytes = !in_c && piece < k_tiles ? ceil_div(g.m, kSide) * kSide * sums_ld * 4 : 0;
   const int64_t panel_bytes = 2 * piece * kTile;
-  const int64_t b_bytes = ceil_div(g.n, kSide) * panel_bytes, a_bytes = a_in_place ? 0 : ceil_div(g.m, kSide) * panel_bytes;
+  const int64_t b_bytes = ceil_div(g.n, kSide) * panel_bytes,
+                a_bytes = a_in_place ? 0 : ceil_div(g.m, kSide) * panel_bytes;
   ScratchFrame frame;
   char* b_packed = frame.take<char>(a_bytes + b_bytes + sums_bytes);
   char* a_packed = b_packed + b_bytes;
@@ -300,14 +325,16 @@ static void multiply(const Gemm& g, bool amx) {
   // Tasks are blocks of C, smaller where that gives every thread its share.
   int64_t rows = 128, cols = 256;
   const int64_t wanted = in_parallel_region() ? 1 : 3 * num_threads();
-  while (ceil_div(g.m, rows) * ceil_div(g.n, cols) < wanted && rows + cols > 2 * kSide) (cols >= rows ? cols : rows) /= 2;
+  while (ceil_div(g.m, rows) * ceil_div(g.n, cols) < wanted && rows + cols > 2 * kSide)
+    (cols >= rows ? cols : rows) /= 2;
   const int64_t tasks_m = ceil_div(g.m, rows), tasks_n = ceil_div(g.n, cols);
 
   for (int64_t t0 = 0; t0 < k_tiles; t0 += piece) {
     const int64_t tiles = std::min(piece, k_tiles - t0), k0 = t0 * kTileK;
     const Operand pa{a + k0 * g.a_col, g.a_row, g.a_col, g.m, false, a_packed, kTile, tiles * kTile};
     const Operand pb{b + k0 * g.b_row, g.b_col, g.b_row, g.n, true, b_packed, 2 * kTile, kTile};
-    const int64_t ks = std::min(g.k - k0, tiles * kTileK), b_items = pb.items(tiles), a_items = a_in_place ? 0 : pa.items(tiles);
+    const int64_t ks = std::min(g.k - k0, tiles * kTileK), b_items = pb.items(tiles),
+                  a_items = a_in_place ? 0 : pa.items(tiles);
     parallel_for(0, b_items + a_items, 1, [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
         if (item < b_items) {

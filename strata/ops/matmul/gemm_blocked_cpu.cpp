@@ -90,7 +90,8 @@ void pack(const In* src, int64_t outer, int64_t outer_stride, int64_t k, int64_t
 
 // acc[kRows, tile_cols] (+)= panel of A times panel of B.
 template <class T>
-HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, T* HWY_RESTRICT acc, int64_t ld, bool first) {
+HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, T* HWY_RESTRICT acc, int64_t ld,
+                     bool first) {
   constexpr int64_t kCols = tile_cols<T>();
   if constexpr (std::is_floating_point_v<T>) {
     const hn::ScalableTag<T> d;
@@ -134,12 +135,18 @@ HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b
 
 inline double apply(Epilogue e, double x) {
   switch (e) {
-    case Epilogue::none: return x;
-    case Epilogue::relu: return x > 0 || x != x ? x : 0;
-    case Epilogue::gelu: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
-    case Epilogue::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Epilogue::silu: return x / (1 + std::exp(-x));
-    case Epilogue::gelu_tanh_grad: break;  // has aux, which is not taken here
+    case Epilogue::none:
+      return x;
+    case Epilogue::relu:
+      return x > 0 || x != x ? x : 0;
+    case Epilogue::gelu:
+      return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
+    case Epilogue::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Epilogue::silu:
+      return x / (1 + std::exp(-x));
+    case Epilogue::gelu_tanh_grad:
+      break;  // has aux, which is not taken here
   }
   return x;
 }
@@ -150,23 +157,34 @@ void add_bias(DType t, const void* bias, int64_t offset, int64_t n, T* HWY_RESTR
     for (int64_t j = 0; j < n; ++j) row[j] += static_cast<T>(p[j]);
   };
   switch (t) {
-    case DType::f32: return add(static_cast<const float*>(bias) + offset);
-    case DType::f64: return add(static_cast<const double*>(bias) + offset);
-    case DType::bf16: return add(static_cast<const BFloat16*>(bias) + offset);
-    case DType::f16: return add(static_cast<const Half*>(bias) + offset);
-    case DType::u8: return add(static_cast<const uint8_t*>(bias) + offset);
-    case DType::i8: return add(static_cast<const int8_t*>(bias) + offset);
-    case DType::i16: return add(static_cast<const int16_t*>(bias) + offset);
-    case DType::i32: return add(static_cast<const int32_t*>(bias) + offset);
-    case DType::i64: return add(static_cast<const int64_t*>(bias) + offset);
-    case DType::boolean: return;
+    case DType::f32:
+      return add(static_cast<const float*>(bias) + offset);
+    case DType::f64:
+      return add(static_cast<const double*>(bias) + offset);
+    case DType::bf16:
+      return add(static_cast<const BFloat16*>(bias) + offset);
+    case DType::f16:
+      return add(static_cast<const Half*>(bias) + offset);
+    case DType::u8:
+      return add(static_cast<const uint8_t*>(bias) + offset);
+    case DType::i8:
+      return add(static_cast<const int8_t*>(bias) + offset);
+    case DType::i16:
+      return add(static_cast<const int16_t*>(bias) + offset);
+    case DType::i32:
+      return add(static_cast<const int32_t*>(bias) + offset);
+    case DType::i64:
+      return add(static_cast<const int64_t*>(bias) + offset);
+    case DType::boolean:
+      return;
   }
 }
 
 // Stores one row of finished sums into C.
 template <class Out, class T>
 void store_row(const Gemm& g, T* HWY_RESTRICT row, int64_t n, int64_t j0, Out* HWY_RESTRICT c) {
-  const T alpha = static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.alpha));
+  const T alpha =
+      static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.alpha));
   const T beta = static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.beta));
   if (alpha != T(1)) {
     for (int64_t j = 0; j < n; ++j) row[j] *= alpha;
@@ -248,15 +266,17 @@ void run(const Gemm& g) {
   const int64_t rows = round_up(std::min(g.m, kBlockM), kRows), cols = round_up(std::min(g.n, kBlockN<T>), kCols);
   const int64_t depth = std::min(g.k, kBlockK);
   const int64_t need_a = round_up(rows * depth, 16), need_b = round_up(cols * depth, 16), need_acc = rows * cols;
-  // About 20 us of work a chunk: less is not worth waking a thread for.
-  const int64_t task_work = std::max<int64_t>(1, std::min(g.m, kBlockM) * std::min(g.n, kBlockN<T>) * std::max<int64_t>(g.k, 8));
-  const int64_t grain = std::max<int64_t>(1, 400000 / task_work);
+  // About 20 us of work a chunk at least: less is not worth waking a thread for.
+  const int64_t task_work =
+      std::max<int64_t>(1, std::min(g.m, kBlockM) * std::min(g.n, kBlockN<T>) * std::max<int64_t>(g.k, 8));
+  const int64_t grain = std::max<int64_t>(1, 1000000 / task_work);
   parallel_for(0, batches * per_batch, grain, [&](int64_t begin, int64_t end) {
     constexpr int64_t kStack = 16384 / sizeof(T);
     alignas(64) T stack[kStack];
     const int64_t need = need_a + need_b + need_acc;
     std::unique_ptr<T[], void (*)(T*)> heap(nullptr, [](T* p) { ::operator delete[](p, std::align_val_t(64)); });
-    if (need > kStack) heap.reset(static_cast<T*>(::operator new[](static_cast<size_t>(need) * sizeof(T), std::align_val_t(64))));
+    if (need > kStack)
+      heap.reset(static_cast<T*>(::operator new[](static_cast<size_t>(need) * sizeof(T), std::align_val_t(64))));
     T* base = heap ? heap.get() : stack;
     const Buffers<T> buf{base, base + need_a, base + need_a + need_b};
     for (int64_t t = begin; t < end; ++t) {
@@ -269,7 +289,8 @@ void run(const Gemm& g) {
         co += i * g.c_batch[d];
       }
       const int64_t i0 = t % per_batch / blocks_n * kBlockM, j0 = t % per_batch % blocks_n * kBlockN<T>;
-      block<In, T, Out>(g, static_cast<const In*>(g.a) + ao + i0 * g.a_row, static_cast<const In*>(g.b) + bo + j0 * g.b_col,
+      block<In, T, Out>(g, static_cast<const In*>(g.a) + ao + i0 * g.a_row,
+                        static_cast<const In*>(g.b) + bo + j0 * g.b_col,
                         static_cast<Out*>(g.c) + co + i0 * g.c_row + j0 * g.c_col, std::min(kBlockM, g.m - i0),
                         std::min(kBlockN<T>, g.n - j0), j0, buf);
     }
@@ -278,16 +299,26 @@ void run(const Gemm& g) {
 
 void gemm_blocked(const Gemm& g) {
   switch (g.in) {
-    case DType::f32: return run<float, float, float>(g);
-    case DType::f64: return run<double, double, double>(g);
-    case DType::bf16: return g.out == DType::f32 ? run<BFloat16, float, float>(g) : run<BFloat16, float, BFloat16>(g);
-    case DType::f16: return g.out == DType::f32 ? run<Half, float, float>(g) : run<Half, float, Half>(g);
-    case DType::u8: return run<uint8_t, uint32_t, uint8_t>(g);
-    case DType::i8: return run<int8_t, uint32_t, int8_t>(g);
-    case DType::i16: return run<int16_t, uint32_t, int16_t>(g);
-    case DType::i32: return run<int32_t, uint32_t, int32_t>(g);
-    case DType::i64: return run<int64_t, uint64_t, int64_t>(g);
-    case DType::boolean: return;
+    case DType::f32:
+      return run<float, float, float>(g);
+    case DType::f64:
+      return run<double, double, double>(g);
+    case DType::bf16:
+      return g.out == DType::f32 ? run<BFloat16, float, float>(g) : run<BFloat16, float, BFloat16>(g);
+    case DType::f16:
+      return g.out == DType::f32 ? run<Half, float, float>(g) : run<Half, float, Half>(g);
+    case DType::u8:
+      return run<uint8_t, uint32_t, uint8_t>(g);
+    case DType::i8:
+      return run<int8_t, uint32_t, int8_t>(g);
+    case DType::i16:
+      return run<int16_t, uint32_t, int16_t>(g);
+    case DType::i32:
+      return run<int32_t, uint32_t, int32_t>(g);
+    case DType::i64:
+      return run<int64_t, uint64_t, int64_t>(g);
+    case DType::boolean:
+      return;
   }
 }
 
@@ -302,11 +333,16 @@ void finish_rows(const Gemm& g, const T* sum) {
 
 void gemm_finish(const Gemm& g, const void* sum) {
   switch (g.out) {
-    case DType::f32: return finish_rows<float>(g, static_cast<const float*>(sum));
-    case DType::f64: return finish_rows<double>(g, static_cast<const double*>(sum));
-    case DType::bf16: return finish_rows<BFloat16>(g, static_cast<const float*>(sum));
-    case DType::f16: return finish_rows<Half>(g, static_cast<const float*>(sum));
-    default: return;
+    case DType::f32:
+      return finish_rows<float>(g, static_cast<const float*>(sum));
+    case DType::f64:
+      return finish_rows<double>(g, static_cast<const double*>(sum));
+    case DType::bf16:
+      return finish_rows<BFloat16>(g, static_cast<const float*>(sum));
+    case DType::f16:
+      return finish_rows<Half>(g, static_cast<const float*>(sum));
+    default:
+      return;
   }
 }
 
@@ -318,7 +354,11 @@ namespace strata::cpu {
 HWY_EXPORT(gemm_blocked);
 HWY_EXPORT(gemm_finish);
 
-void detail::gemm_blocked(const Gemm& g) { HWY_DYNAMIC_DISPATCH(gemm_blocked)(g); }
-void detail::gemm_finish(const Gemm& g, const void* sum) { HWY_DYNAMIC_DISPATCH(gemm_finish)(g, sum); }
+void detail::gemm_blocked(const Gemm& g) {
+  HWY_DYNAMIC_DISPATCH(gemm_blocked)(g);
+}
+void detail::gemm_finish(const Gemm& g, const void* sum) {
+  HWY_DYNAMIC_DISPATCH(gemm_finish)(g, sum);
+}
 }  // namespace strata::cpu
 #endif

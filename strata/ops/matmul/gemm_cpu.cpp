@@ -94,16 +94,19 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
   Scratch copy = scratch(copies * rows * cols * size);
   const auto* from = static_cast<const char*>(data);
   auto* to = static_cast<char*>(copy.get());
-  parallel_for(0, copies * rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t b = begin / rows, i = begin % rows, stop = std::min(rows, i + end - begin);
-      const char* f = from + b * step * size;
-      char* o = to + b * rows * cols * size;
-      if (size == 2) copy_rows(reinterpret_cast<const uint16_t*>(f), row, col, reinterpret_cast<uint16_t*>(o), cols, i, stop);
-      if (size == 4) copy_rows(reinterpret_cast<const uint32_t*>(f), row, col, reinterpret_cast<uint32_t*>(o), cols, i, stop);
-      begin += stop - i;
-    }
-  });
+  parallel_for(
+      0, copies * rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
+        while (begin < end) {
+          const int64_t b = begin / rows, i = begin % rows, stop = std::min(rows, i + end - begin);
+          const char* f = from + b * step * size;
+          char* o = to + b * rows * cols * size;
+          if (size == 2)
+            copy_rows(reinterpret_cast<const uint16_t*>(f), row, col, reinterpret_cast<uint16_t*>(o), cols, i, stop);
+          if (size == 4)
+            copy_rows(reinterpret_cast<const uint32_t*>(f), row, col, reinterpret_cast<uint32_t*>(o), cols, i, stop);
+          begin += stop - i;
+        }
+      });
   data = copy.get();
   row = cols, col = 1;
   if (!shared) *batch_stride = rows * cols;
@@ -117,7 +120,8 @@ bool multiply_onednn(Gemm g) {
   if (g.a_col == 1 || g.m == 1 || g.k < kPiece) return detail::gemm_onednn(g);
   Scratch copy;
   if (g.out != DType::f32 || g.b_col != 1) {
-    copy = make_plain(g.batch.product(), g.m, g.k, g.in, g.a, g.a_row, g.a_col, g.batch.empty() ? nullptr : &g.a_batch[0]);
+    copy =
+        make_plain(g.batch.product(), g.m, g.k, g.in, g.a, g.a_row, g.a_col, g.batch.empty() ? nullptr : &g.a_batch[0]);
     return detail::gemm_onednn(g);
   }
   for (int64_t l = 0; l < g.k; l += kPiece) {
@@ -133,7 +137,9 @@ bool multiply_onednn(Gemm g) {
 }
 
 // Large enough for the packing of our own bf16 kernel.
-bool is_large(const Gemm& g) { return g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20); }
+bool is_large(const Gemm& g) {
+  return g.m >= 32 && g.n >= 32 && g.k >= 32 && g.m * g.n * g.k >= (1 << 20);
+}
 
 // Our bf16 kernel on each product of a batch, the products side by side. False where it has none.
 bool multiply_each(const Gemm& g) {
@@ -156,10 +162,14 @@ bool multiply_each(const Gemm& g) {
 
 bool multiply(const Gemm& g, GemmBackend backend) {
   switch (backend) {
-    case GemmBackend::onednn: return multiply_onednn(g);
-    case GemmBackend::avx512_bf16: return detail::gemm_bf16(g, false);
-    case GemmBackend::amx: return detail::gemm_bf16(g, true);
-    default: break;
+    case GemmBackend::onednn:
+      return multiply_onednn(g);
+    case GemmBackend::avx512_bf16:
+      return detail::gemm_bf16(g, false);
+    case GemmBackend::amx:
+      return detail::gemm_bf16(g, true);
+    default:
+      break;
   }
   if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
   return multiply_onednn(g) || multiply_each(g);
@@ -211,10 +221,12 @@ bool run_library(Gemm g, GemmBackend backend) {
     step.c = static_cast<char*>(g.c) + co * out;
     Scratch a_copy, b_copy;
     if (!is_plain(g.m, g.k, step.a_row, step.a_col)) {
-      a_copy = make_plain(batches, g.m, g.k, g.in, step.a, step.a_row, step.a_col, inner >= 0 ? &step.a_batch[0] : nullptr);
+      a_copy =
+          make_plain(batches, g.m, g.k, g.in, step.a, step.a_row, step.a_col, inner >= 0 ? &step.a_batch[0] : nullptr);
     }
     if (!is_plain(g.k, g.n, step.b_row, step.b_col)) {
-      b_copy = make_plain(batches, g.k, g.n, g.in, step.b, step.b_row, step.b_col, inner >= 0 ? &step.b_batch[0] : nullptr);
+      b_copy =
+          make_plain(batches, g.k, g.n, g.in, step.b, step.b_row, step.b_col, inner >= 0 ? &step.b_batch[0] : nullptr);
     }
     // Decided by sizes and dtypes: false for the first product or for none.
     if (!multiply(step, backend)) return false;
@@ -251,7 +263,8 @@ bool run_split_k(const Gemm& g) {
     }
     return static_cast<const void*>(sum);
   };
-  const void* sum = acc == DType::f64 ? finish(static_cast<double*>(parts.get())) : finish(static_cast<float*>(parts.get()));
+  const void* sum =
+      acc == DType::f64 ? finish(static_cast<double*>(parts.get())) : finish(static_cast<float*>(parts.get()));
   detail::gemm_finish(g, sum);
   return true;
 }
@@ -286,9 +299,10 @@ void check_dtypes(const Gemm& g) {
   const bool reduced = is_reduced_floating(g.in);
   check<DTypeError>(g.in != DType::boolean && (g.out == g.in || (reduced && g.out == DType::f32)), "gemm",
                     "no product of ", g.in, " into ", g.out);
-  check<DTypeError>(g.bias == nullptr || g.bias_dtype == g.in || g.bias_dtype == g.out, "gemm", "bias is ", g.bias_dtype,
-                    ", wants ", g.in, " or ", g.out);
-  check<DTypeError>(g.epilogue == Epilogue::none || is_floating(g.in), "gemm", "an epilogue wants a floating dtype, got ", g.in);
+  check<DTypeError>(g.bias == nullptr || g.bias_dtype == g.in || g.bias_dtype == g.out, "gemm", "bias is ",
+                    g.bias_dtype, ", wants ", g.in, " or ", g.out);
+  check<DTypeError>(g.epilogue == Epilogue::none || is_floating(g.in), "gemm",
+                    "an epilogue wants a floating dtype, got ", g.in);
 }
 
 }  // namespace
@@ -309,10 +323,13 @@ void gemm(const Gemm& given, GemmBackend backend) {
     return;
   }
   switch (backend) {
-    case GemmBackend::blocked: return detail::gemm_blocked(g);
-    case GemmBackend::best: break;
+    case GemmBackend::blocked:
+      return detail::gemm_blocked(g);
+    case GemmBackend::best:
+      break;
     default:
-      check(!blocked_only && run_library(g, backend), "gemm", "the backend asked for has no kernel for this product of ", g.in, " here");
+      check(!blocked_only && run_library(g, backend), "gemm",
+            "the backend asked for has no kernel for this product of ", g.in, " here");
       return;
   }
   if (run_split_k(g)) return;

@@ -42,8 +42,8 @@ struct Gemm {
 };
 
 /// Computes `g` on all threads (on the calling one inside a parallel loop). `backend` forces an implementation, for
-/// tests and benchmarks. Throws DTypeError for a combination of dtypes not listed above, ValueError for a forced backend
-/// that this processor or this product's dtype lacks.
+/// tests and benchmarks. Throws DTypeError for a combination of dtypes not listed above, ValueError for a forced
+/// backend that this processor or this product's dtype lacks.
 void gemm(const Gemm& g, GemmBackend backend = GemmBackend::best);
 
 namespace detail {

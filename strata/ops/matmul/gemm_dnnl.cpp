@@ -42,12 +42,22 @@ void make(const Key& key, DnnlOp& op) {
   if (alpha != 1) append_eltwise(post, dnnl::algorithm::eltwise_linear, alpha, 0);
   if (beta != 0) post.append_sum(beta);
   switch (key.epilogue) {
-    case Epilogue::none: break;
-    case Epilogue::relu: append_eltwise(post, dnnl::algorithm::eltwise_relu, 0, 0); break;
-    case Epilogue::gelu: append_eltwise(post, dnnl::algorithm::eltwise_gelu_erf, 0, 0); break;
-    case Epilogue::gelu_tanh: append_eltwise(post, dnnl::algorithm::eltwise_gelu_tanh, 0, 0); break;
-    case Epilogue::silu: append_eltwise(post, dnnl::algorithm::eltwise_swish, 1, 0); break;
-    case Epilogue::gelu_tanh_grad: break;  // has aux, which is not taken
+    case Epilogue::none:
+      break;
+    case Epilogue::relu:
+      append_eltwise(post, dnnl::algorithm::eltwise_relu, 0, 0);
+      break;
+    case Epilogue::gelu:
+      append_eltwise(post, dnnl::algorithm::eltwise_gelu_erf, 0, 0);
+      break;
+    case Epilogue::gelu_tanh:
+      append_eltwise(post, dnnl::algorithm::eltwise_gelu_tanh, 0, 0);
+      break;
+    case Epilogue::silu:
+      append_eltwise(post, dnnl::algorithm::eltwise_swish, 1, 0);
+      break;
+    case Epilogue::gelu_tanh_grad:
+      break;  // has aux, which is not taken
   }
   dnnl::primitive_attr attr;
   attr.set_post_ops(post);
@@ -73,7 +83,8 @@ bool gemm_onednn(const Gemm& g) {
   Key key;
   const bool batched = !g.batch.empty() && g.batch[0] > 1;
 #if DNNL_VERSION_MAJOR < 3
-  // oneDNN 2.6 returns wrong sums for batches of bf16 products with a transposed B on AMX (seen with m = 40, n = 50, k = 60).
+  // oneDNN 2.6 returns wrong sums for batches of bf16 products with a transposed B on AMX (seen with m = 40, n = 50, k
+  // = 60).
   if (batched && g.in == DType::bf16 && g.b_col != 1 && has_amx_bf16()) return false;
 #endif
   key.batch = batched ? g.batch[0] : 1;

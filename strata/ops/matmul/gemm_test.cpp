@@ -22,43 +22,77 @@ struct Buffer {
   double get(int64_t i) const {
     const void* p = bytes.data() + i * size_of(t);
     switch (t) {
-      case DType::u8: return *static_cast<const uint8_t*>(p);
-      case DType::i8: return *static_cast<const int8_t*>(p);
-      case DType::i16: return *static_cast<const int16_t*>(p);
-      case DType::i32: return *static_cast<const int32_t*>(p);
-      case DType::i64: return static_cast<double>(*static_cast<const int64_t*>(p));
-      case DType::f16: return *static_cast<const Half*>(p);
-      case DType::bf16: return *static_cast<const BFloat16*>(p);
-      case DType::f32: return *static_cast<const float*>(p);
-      case DType::f64: return *static_cast<const double*>(p);
-      case DType::boolean: return 0;
+      case DType::u8:
+        return *static_cast<const uint8_t*>(p);
+      case DType::i8:
+        return *static_cast<const int8_t*>(p);
+      case DType::i16:
+        return *static_cast<const int16_t*>(p);
+      case DType::i32:
+        return *static_cast<const int32_t*>(p);
+      case DType::i64:
+        return static_cast<double>(*static_cast<const int64_t*>(p));
+      case DType::f16:
+        return *static_cast<const Half*>(p);
+      case DType::bf16:
+        return *static_cast<const BFloat16*>(p);
+      case DType::f32:
+        return *static_cast<const float*>(p);
+      case DType::f64:
+        return *static_cast<const double*>(p);
+      case DType::boolean:
+        return 0;
     }
     return 0;
   }
   void set(int64_t i, double v) {
     void* p = bytes.data() + i * size_of(t);
     switch (t) {
-      case DType::u8: *static_cast<uint8_t*>(p) = static_cast<uint8_t>(static_cast<int64_t>(v)); break;
-      case DType::i8: *static_cast<int8_t*>(p) = static_cast<int8_t>(static_cast<int64_t>(v)); break;
-      case DType::i16: *static_cast<int16_t*>(p) = static_cast<int16_t>(static_cast<int64_t>(v)); break;
-      case DType::i32: *static_cast<int32_t*>(p) = static_cast<int32_t>(static_cast<int64_t>(v)); break;
-      case DType::i64: *static_cast<int64_t*>(p) = static_cast<int64_t>(v); break;
-      case DType::f16: *static_cast<Half*>(p) = Half(static_cast<float>(v)); break;
-      case DType::bf16: *static_cast<BFloat16*>(p) = BFloat16(static_cast<float>(v)); break;
-      case DType::f32: *static_cast<float*>(p) = static_cast<float>(v); break;
-      case DType::f64: *static_cast<double*>(p) = v; break;
-      case DType::boolean: break;
+      case DType::u8:
+        *static_cast<uint8_t*>(p) = static_cast<uint8_t>(static_cast<int64_t>(v));
+        break;
+      case DType::i8:
+        *static_cast<int8_t*>(p) = static_cast<int8_t>(static_cast<int64_t>(v));
+        break;
+      case DType::i16:
+        *static_cast<int16_t*>(p) = static_cast<int16_t>(static_cast<int64_t>(v));
+        break;
+      case DType::i32:
+        *static_cast<int32_t*>(p) = static_cast<int32_t>(static_cast<int64_t>(v));
+        break;
+      case DType::i64:
+        *static_cast<int64_t*>(p) = static_cast<int64_t>(v);
+        break;
+      case DType::f16:
+        *static_cast<Half*>(p) = Half(static_cast<float>(v));
+        break;
+      case DType::bf16:
+        *static_cast<BFloat16*>(p) = BFloat16(static_cast<float>(v));
+        break;
+      case DType::f32:
+        *static_cast<float*>(p) = static_cast<float>(v);
+        break;
+      case DType::f64:
+        *static_cast<double*>(p) = v;
+        break;
+      case DType::boolean:
+        break;
     }
   }
 };
 
 double apply(Epilogue e, double x) {
   switch (e) {
-    case Epilogue::none: return x;
-    case Epilogue::relu: return x > 0 ? x : 0;
-    case Epilogue::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Epilogue::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Epilogue::silu: return x / (1 + std::exp(-x));
+    case Epilogue::none:
+      return x;
+    case Epilogue::relu:
+      return x > 0 ? x : 0;
+    case Epilogue::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Epilogue::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Epilogue::silu:
+      return x / (1 + std::exp(-x));
     case Epilogue::gelu_tanh_grad: {
       const double h = 1e-5;
       return (apply(Epilogue::gelu_tanh, x + h) - apply(Epilogue::gelu_tanh, x - h)) / (2 * h);
@@ -72,12 +106,24 @@ enum class Layout { rows, cols, padded_rows, padded_cols, spread, broadcast_row 
 // Row and column strides; returns the elements one matrix spans.
 int64_t lay_out(Layout l, int64_t rows, int64_t cols, int64_t& row, int64_t& col) {
   switch (l) {
-    case Layout::rows: row = cols, col = 1; break;
-    case Layout::cols: row = 1, col = rows; break;
-    case Layout::padded_rows: row = cols + 3, col = 1; break;
-    case Layout::padded_cols: row = 1, col = rows + 5; break;
-    case Layout::spread: row = 2 * cols + 1, col = 2; break;
-    case Layout::broadcast_row: row = 0, col = 1; break;
+    case Layout::rows:
+      row = cols, col = 1;
+      break;
+    case Layout::cols:
+      row = 1, col = rows;
+      break;
+    case Layout::padded_rows:
+      row = cols + 3, col = 1;
+      break;
+    case Layout::padded_cols:
+      row = 1, col = rows + 5;
+      break;
+    case Layout::spread:
+      row = 2 * cols + 1, col = 2;
+      break;
+    case Layout::broadcast_row:
+      row = 0, col = 1;
+      break;
   }
   return (rows - 1) * row + (cols - 1) * col + 1;
 }
@@ -95,7 +141,8 @@ struct Spec {
 // Runs one product and compares every element. False where the backend has no kernel for it.
 bool verify(const Spec& s, GemmBackend backend) {
   Gemm g;
-  g.in = s.in, g.out = s.out, g.m = s.m, g.n = s.n, g.k = s.k, g.alpha = s.alpha, g.beta = s.beta, g.epilogue = s.epilogue;
+  g.in = s.in, g.out = s.out, g.m = s.m, g.n = s.n, g.k = s.k, g.alpha = s.alpha, g.beta = s.beta,
+  g.epilogue = s.epilogue;
   const int64_t a_span = lay_out(s.a, s.m, s.k, g.a_row, g.a_col), b_span = lay_out(s.b, s.k, s.n, g.b_row, g.b_col);
   const int64_t c_span = lay_out(s.c, s.m, s.n, g.c_row, g.c_col), count = s.batch.product();
   g.batch = s.batch;
@@ -112,7 +159,8 @@ bool verify(const Spec& s, GemmBackend backend) {
   std::minstd_rand rng(static_cast<uint32_t>(s.m * 31 + s.n * 7 + s.k));
   const bool whole = is_integral(s.in);
   const auto fill = [&](Buffer& x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) x.set(i, whole ? static_cast<double>(rng() % 5) : static_cast<double>(static_cast<int>(rng() % 33) - 16) / 16);
+    for (int64_t i = 0; i < n; ++i)
+      x.set(i, whole ? static_cast<double>(rng() % 5) : static_cast<double>(static_cast<int>(rng() % 33) - 16) / 16);
   };
   Buffer a(s.in, count * a_span), b(s.in, count * b_span), c(s.out, count * c_span), bias(s.in, s.n);
   fill(a, count * a_span), fill(b, count * b_span), fill(c, count * c_span), fill(bias, s.n);
@@ -124,12 +172,17 @@ bool verify(const Spec& s, GemmBackend backend) {
   } catch (const ValueError&) {
     return false;
   }
-  const double eps = s.out == DType::f64 ? 1e-14 : s.out == DType::f32 ? 2e-6 : s.out == DType::bf16 ? 8e-3 : s.out == DType::f16 ? 1e-3 : 0;
+  const double eps = s.out == DType::f64    ? 1e-14
+                     : s.out == DType::f32  ? 2e-6
+                     : s.out == DType::bf16 ? 8e-3
+                     : s.out == DType::f16  ? 1e-3
+                                            : 0;
   const double modulus = whole && size_of(s.out) < 4 ? std::ldexp(1, static_cast<int>(8 * size_of(s.out))) : 0;
   for (int64_t t = 0; t < count; ++t) {
     int64_t index = t, ao = 0, bo = 0, co = 0;
     for (int d = s.batch.size() - 1; d >= 0; --d) {
-      ao += index % s.batch[d] * g.a_batch[d], bo += index % s.batch[d] * g.b_batch[d], co += index % s.batch[d] * g.c_batch[d];
+      ao += index % s.batch[d] * g.a_batch[d], bo += index % s.batch[d] * g.b_batch[d],
+          co += index % s.batch[d] * g.c_batch[d];
       index /= s.batch[d];
     }
     for (int64_t i = 0; i < s.m; ++i) {
@@ -147,11 +200,12 @@ bool verify(const Spec& s, GemmBackend backend) {
         // Library and own activations differ from the exact ones by a few units of f32.
         const double slack = s.epilogue == Epilogue::none || s.in == DType::f64 ? 0 : 1e-5;
         if (!(error <= eps * std::abs(want) + (whole ? 0 : eps < 1e-10 ? 1e-15 : 3e-7) * size + slack)) {
-          ADD_FAILURE() << name_of(s.in) << "->" << name_of(s.out) << " m=" << s.m << " n=" << s.n << " k=" << s.k << " layouts "
-                        << static_cast<int>(s.a) << static_cast<int>(s.b) << static_cast<int>(s.c) << " batch " << to_string(s.batch)
-                        << " alpha=" << s.alpha << " beta=" << s.beta << " bias=" << s.bias << " epilogue=" << static_cast<int>(s.epilogue)
-                        << " backend=" << static_cast<int>(backend) << ": [" << t << "][" << i << ", " << j << "] is " << c.get(at)
-                        << ", not " << want;
+          ADD_FAILURE() << name_of(s.in) << "->" << name_of(s.out) << " m=" << s.m << " n=" << s.n << " k=" << s.k
+                        << " layouts " << static_cast<int>(s.a) << static_cast<int>(s.b) << static_cast<int>(s.c)
+                        << " batch " << to_string(s.batch) << " alpha=" << s.alpha << " beta=" << s.beta
+                        << " bias=" << s.bias << " epilogue=" << static_cast<int>(s.epilogue)
+                        << " backend=" << static_cast<int>(backend) << ": [" << t << "][" << i << ", " << j << "] is "
+                        << c.get(at) << ", not " << want;
           return true;
         }
       }
@@ -160,16 +214,28 @@ bool verify(const Spec& s, GemmBackend backend) {
   return true;
 }
 
-constexpr GemmBackend kBackends[] = {GemmBackend::best, GemmBackend::blocked, GemmBackend::onednn, GemmBackend::avx512_bf16, GemmBackend::amx};
+constexpr GemmBackend kBackends[] = {GemmBackend::best, GemmBackend::blocked, GemmBackend::onednn,
+                                     GemmBackend::avx512_bf16, GemmBackend::amx};
 
 TEST(Gemm, EveryDTypeLayoutAndBackend) {
   int runs = 0;
-  for (auto [in, out] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}, {DType::f16, DType::f16},
-                         {DType::f16, DType::f32}, {DType::f64, DType::f64}}) {
-    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {1, 40, 33}, {37, 1, 5}, {16, 16, 16}, {33, 65, 70}, {64, 96, 128}, {130, 17, 300}}) {
+  for (auto [in, out] : {std::pair{DType::f32, DType::f32},
+                         {DType::bf16, DType::bf16},
+                         {DType::bf16, DType::f32},
+                         {DType::f16, DType::f16},
+                         {DType::f16, DType::f32},
+                         {DType::f64, DType::f64}}) {
+    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                           {1, 40, 33},
+                           {37, 1, 5},
+                           {16, 16, 16},
+                           {33, 65, 70},
+                           {64, 96, 128},
+                           {130, 17, 300}}) {
       for (Layout a : {Layout::rows, Layout::cols, Layout::padded_cols, Layout::spread, Layout::broadcast_row}) {
         for (Layout b : {Layout::rows, Layout::cols, Layout::padded_rows, Layout::spread}) {
-          for (GemmBackend backend : kBackends) runs += verify({.in = in, .out = out, .m = m, .n = n, .k = k, .a = a, .b = b}, backend);
+          for (GemmBackend backend : kBackends)
+            runs += verify({.in = in, .out = out, .m = m, .n = n, .k = k, .a = a, .b = b}, backend);
         }
       }
     }
@@ -178,7 +244,10 @@ TEST(Gemm, EveryDTypeLayoutAndBackend) {
 }
 
 TEST(Gemm, AccumulatesScalesAddsBiasAndActivates) {
-  for (auto [in, out] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}, {DType::f16, DType::f16},
+  for (auto [in, out] : {std::pair{DType::f32, DType::f32},
+                         {DType::bf16, DType::bf16},
+                         {DType::bf16, DType::f32},
+                         {DType::f16, DType::f16},
                          {DType::f64, DType::f64}}) {
     for (auto [m, n, k] : {std::array<int64_t, 3>{5, 7, 3}, {64, 64, 64}, {70, 45, 129}}) {
       for (GemmBackend backend : kBackends) {
@@ -187,7 +256,8 @@ TEST(Gemm, AccumulatesScalesAddsBiasAndActivates) {
             verify({.in = in, .out = out, .m = m, .n = n, .k = k, .bias = bias, .beta = beta}, backend);
             verify({.in = in, .out = out, .m = m, .n = n, .k = k, .bias = bias, .alpha = -0.25, .beta = beta}, backend);
             for (Epilogue e : {Epilogue::relu, Epilogue::gelu, Epilogue::gelu_tanh, Epilogue::silu}) {
-              verify({.in = in, .out = out, .m = m, .n = n, .k = k, .bias = bias, .beta = beta, .epilogue = e}, backend);
+              verify({.in = in, .out = out, .m = m, .n = n, .k = k, .bias = bias, .beta = beta, .epilogue = e},
+                     backend);
             }
           }
         }
@@ -205,7 +275,8 @@ TEST(Gemm, GeluWithItsArgumentAndItsDerivative) {
           Buffer a(t, m * k), b(t, k * n), c(t, m * n), aux(t, m * n), bias(t, n);
           std::minstd_rand rng(7);
           for (Buffer* x : {&a, &b, &bias}) {
-            for (int64_t i = 0; i < static_cast<int64_t>(x->bytes.size()) / size_of(t); ++i) x->set(i, (static_cast<double>(rng() % 33) - 16) / 32);
+            for (int64_t i = 0; i < static_cast<int64_t>(x->bytes.size()) / size_of(t); ++i)
+              x->set(i, (static_cast<double>(rng() % 33) - 16) / 32);
           }
           Gemm g;
           g.in = g.out = t, g.m = m, g.n = n, g.k = k, g.a = a.bytes.data(), g.a_row = k, g.a_col = 1;
@@ -228,7 +299,8 @@ TEST(Gemm, GeluWithItsArgumentAndItsDerivative) {
               const int64_t at = i * g.c_row + j * g.c_col;
               const double pre = sum(i, j) + (columns ? 0 : bias.get(j)), size = 1 + std::abs(pre);
               ASSERT_NEAR(aux.get(at), pre, bound * size) << name_of(t) << " backend " << static_cast<int>(backend);
-              ASSERT_NEAR(c.get(at), apply(Epilogue::gelu_tanh, pre), bound * size) << name_of(t) << " backend " << static_cast<int>(backend);
+              ASSERT_NEAR(c.get(at), apply(Epilogue::gelu_tanh, pre), bound * size)
+                  << name_of(t) << " backend " << static_cast<int>(backend);
             }
           }
           g.epilogue = Epilogue::gelu_tanh_grad, g.bias = nullptr;
@@ -268,7 +340,8 @@ TEST(Gemm, ResultOfAnyLayout) {
     for (Layout c : {Layout::cols, Layout::padded_rows, Layout::padded_cols, Layout::spread}) {
       for (double beta : {0.0, 1.0}) {
         for (bool bias : {false, true}) {
-          verify({.in = t, .out = t, .m = 96, .n = 64, .k = 200, .b = Layout::cols, .c = c, .bias = bias, .beta = beta}, GemmBackend::best);
+          verify({.in = t, .out = t, .m = 96, .n = 64, .k = 200, .b = Layout::cols, .c = c, .bias = bias, .beta = beta},
+                 GemmBackend::best);
           verify({.in = t, .out = t, .m = 3, .n = 4, .k = 5, .c = c, .bias = bias, .beta = beta}, GemmBackend::best);
         }
       }
@@ -283,9 +356,28 @@ TEST(Gemm, Batches) {
         for (bool b_shared : {false, true}) {
           for (GemmBackend backend : kBackends) {
             for (int64_t m : {1, 40}) {
-              verify({.in = t, .out = t, .m = m, .n = 50, .k = 60, .b = Layout::cols, .batch = batch, .a_shared = a_shared, .b_shared = b_shared}, backend);
+              verify({.in = t,
+                      .out = t,
+                      .m = m,
+                      .n = 50,
+                      .k = 60,
+                      .b = Layout::cols,
+                      .batch = batch,
+                      .a_shared = a_shared,
+                      .b_shared = b_shared},
+                     backend);
             }
-            verify({.in = t, .out = t, .m = 40, .n = 50, .k = 60, .a = Layout::spread, .b = Layout::spread, .batch = batch, .a_shared = a_shared, .b_shared = b_shared}, backend);
+            verify({.in = t,
+                    .out = t,
+                    .m = 40,
+                    .n = 50,
+                    .k = 60,
+                    .a = Layout::spread,
+                    .b = Layout::spread,
+                    .batch = batch,
+                    .a_shared = a_shared,
+                    .b_shared = b_shared},
+                   backend);
           }
         }
       }
@@ -296,7 +388,8 @@ TEST(Gemm, Batches) {
 TEST(Gemm, LongSums) {
   for (DType t : {DType::f32, DType::bf16, DType::f64}) {
     verify({.in = t, .out = t, .m = 1, .n = 1, .k = 200000}, GemmBackend::best);
-    verify({.in = t, .out = t, .m = 3, .n = 5, .k = 70000, .b = Layout::cols, .bias = true, .alpha = 2, .beta = 1}, GemmBackend::best);
+    verify({.in = t, .out = t, .m = 3, .n = 5, .k = 70000, .b = Layout::cols, .bias = true, .alpha = 2, .beta = 1},
+           GemmBackend::best);
   }
   // Deeper than one visit of a block of results.
   for (DType out : {DType::f32, DType::bf16}) {
@@ -334,7 +427,13 @@ TEST(Gemm, InsideAParallelLoop) {
       verify({.in = t, .out = DType::f32, .m = 256, .n = 256, .k = 512, .a = Layout::cols}, backend);
       parallel_for(0, 6, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          verify({.in = t, .out = DType::f32, .m = 96 + 32 * (i % 3), .n = 128, .k = 256, .a = i % 2 ? Layout::cols : Layout::rows}, backend);
+          verify({.in = t,
+                  .out = DType::f32,
+                  .m = 96 + 32 * (i % 3),
+                  .n = 128,
+                  .k = 256,
+                  .a = i % 2 ? Layout::cols : Layout::rows},
+                 backend);
         }
       });
       verify({.in = t, .out = DType::f32, .m = 256, .n = 256, .k = 512, .a = Layout::cols}, backend);
@@ -347,14 +446,21 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
   const int before = num_threads();
   std::minstd_rand rng(1);
   for (DType t : {DType::f32, DType::bf16, DType::f64}) {
-    for (auto [m, n, k] : {std::array<int64_t, 3>{200, 150, 300}, {256, 256, 4096}, {40, 50, 3000}, {4, 64, 8192}, {1000, 1, 4096}, {64, 10, 3136}}) {
+    for (auto [m, n, k] : {std::array<int64_t, 3>{200, 150, 300},
+                           {256, 256, 4096},
+                           {40, 50, 3000},
+                           {4, 64, 8192},
+                           {1000, 1, 4096},
+                           {64, 10, 3136}}) {
       for (int layout = 0; layout < 4; ++layout) {
         Buffer a(t, m * k), b(t, k * n), c(t, m * n);
         for (int64_t i = 0; i < m * k; ++i) a.set(i, (static_cast<double>(rng() % 2001) - 1000) / 777);
         for (int64_t i = 0; i < k * n; ++i) b.set(i, (static_cast<double>(rng() % 2001) - 1000) / 777);
         Gemm g;
-        g.in = g.out = t, g.m = m, g.n = n, g.k = k, g.a = a.bytes.data(), g.b = b.bytes.data(), g.c = c.bytes.data(), g.c_row = n;
-        g.a_row = layout & 1 ? 1 : k, g.a_col = layout & 1 ? m : 1, g.b_row = layout & 2 ? 1 : n, g.b_col = layout & 2 ? k : 1;
+        g.in = g.out = t, g.m = m, g.n = n, g.k = k, g.a = a.bytes.data(), g.b = b.bytes.data(), g.c = c.bytes.data(),
+        g.c_row = n;
+        g.a_row = layout & 1 ? 1 : k, g.a_col = layout & 1 ? m : 1, g.b_row = layout & 2 ? 1 : n,
+        g.b_col = layout & 2 ? k : 1;
         set_num_threads(1);
         gemm(g);
         const std::vector<char> one = c.bytes;

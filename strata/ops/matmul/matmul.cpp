@@ -2,8 +2,8 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/ops/matmul/matmul_kernels.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -23,7 +23,9 @@ Shape leading(const Tensor& t) {
   return s;
 }
 
-Tensor swap_last(const Tensor& t) { return transpose(t, -2, -1); }
+Tensor swap_last(const Tensor& t) {
+  return transpose(t, -2, -1);
+}
 
 TensorMeta matmul_infer(const Tensor& a, const Tensor& b) {
   check<ShapeError>(a.dim() > 0 && b.dim() > 0, "matmul", "operands need at least one dimension, got ", a, " and ", b);
@@ -67,7 +69,8 @@ double product_flops(const Tensor& a, const Shape& result) {
 
 Cost matmul_cost(const Tensor& a, const Tensor& b) {
   const TensorMeta y = matmul_infer(a, b);
-  return {product_flops(a, y.shape), static_cast<double>(a.nbytes() + b.nbytes() + y.shape.product() * size_of(y.dtype))};
+  return {product_flops(a, y.shape),
+          static_cast<double>(a.nbytes() + b.nbytes() + y.shape.product() * size_of(y.dtype))};
 }
 
 // Dense row-major copies and three loops.
@@ -112,32 +115,35 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
     .autocast = Autocast::low,
     .dtypes = kNumbers,
     .cost = matmul_cost,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), s.tensor({3, 5}));
-      s.add(s.tensor({3}), s.tensor({3})).named("vectors");
-      s.add(s.tensor({3}), s.tensor({3, 5})).named("row");
-      s.add(s.tensor({4, 3}), s.tensor({3})).named("column");
-      s.add(s.tensor({2, 4, 3}), s.tensor({3, 5})).named("shared right");
-      s.add(s.tensor({4, 3}), s.tensor({2, 3, 5})).named("shared left");
-      s.add(s.tensor({3, 1, 4, 3}), s.tensor({2, 3, 2})).named("broadcast batch");
-      s.add(s.tensor({3}), s.tensor({2, 2, 3, 4})).named("row and batch");
-      s.add(s.tensor({2, 2, 4, 3}), s.tensor({3})).named("batch and column");
-      s.add(transpose(s.tensor({2, 3, 4}), 1, 2), transpose(s.tensor({2, 5, 3}), 1, 2)).named("transposed");
-      s.add(permute(s.tensor({2, 4, 3, 5}), {0, 2, 1, 3}), permute(s.tensor({2, 6, 3, 5}), {0, 2, 3, 1})).named("heads");
-      s.add(expand(s.tensor({1, 3}), {4, 3}), slice(s.tensor({3, 10}), 1, 1, 10, 2)).named("expanded and stepped");
-      s.add(s.tensor({4, 0}), s.tensor({0, 5})).named("empty sum");
-      s.add(s.tensor({2, 0, 3}), s.tensor({3, 5})).named("no rows");
-      s.add(s.tensor({40, 70}), s.tensor({70, 50})).named("medium");
-      s.invalid<ShapeError>("did you mean", s.tensor({2, 3}), s.tensor({4, 3}));
-      s.invalid<ShapeError>("inner sizes", s.tensor({2, 3}), s.tensor({4, 5}));
-      s.invalid<ShapeError>("broadcast", s.tensor({2, 4, 3}), s.tensor({3, 3, 5}));
-      s.invalid<ShapeError>("at least one dimension", s.tensor({}), s.tensor({3}));
-      s.invalid<DTypeError>("different dtypes", s.tensor({2, 2}), s.tensor({2, 2}, s.dtype() == DType::f32 ? DType::f64 : DType::f32));
-      if (s.benchmarking()) {
-        s.bench(s.tensor({2048, 256}), s.tensor({256, 1024}));
-        s.bench(s.tensor({64, 256, 32}), s.tensor({64, 32, 256}));
-      }
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), s.tensor({3, 5}));
+          s.add(s.tensor({3}), s.tensor({3})).named("vectors");
+          s.add(s.tensor({3}), s.tensor({3, 5})).named("row");
+          s.add(s.tensor({4, 3}), s.tensor({3})).named("column");
+          s.add(s.tensor({2, 4, 3}), s.tensor({3, 5})).named("shared right");
+          s.add(s.tensor({4, 3}), s.tensor({2, 3, 5})).named("shared left");
+          s.add(s.tensor({3, 1, 4, 3}), s.tensor({2, 3, 2})).named("broadcast batch");
+          s.add(s.tensor({3}), s.tensor({2, 2, 3, 4})).named("row and batch");
+          s.add(s.tensor({2, 2, 4, 3}), s.tensor({3})).named("batch and column");
+          s.add(transpose(s.tensor({2, 3, 4}), 1, 2), transpose(s.tensor({2, 5, 3}), 1, 2)).named("transposed");
+          s.add(permute(s.tensor({2, 4, 3, 5}), {0, 2, 1, 3}), permute(s.tensor({2, 6, 3, 5}), {0, 2, 3, 1}))
+              .named("heads");
+          s.add(expand(s.tensor({1, 3}), {4, 3}), slice(s.tensor({3, 10}), 1, 1, 10, 2)).named("expanded and stepped");
+          s.add(s.tensor({4, 0}), s.tensor({0, 5})).named("empty sum");
+          s.add(s.tensor({2, 0, 3}), s.tensor({3, 5})).named("no rows");
+          s.add(s.tensor({40, 70}), s.tensor({70, 50})).named("medium");
+          s.invalid<ShapeError>("did you mean", s.tensor({2, 3}), s.tensor({4, 3}));
+          s.invalid<ShapeError>("inner sizes", s.tensor({2, 3}), s.tensor({4, 5}));
+          s.invalid<ShapeError>("broadcast", s.tensor({2, 4, 3}), s.tensor({3, 3, 5}));
+          s.invalid<ShapeError>("at least one dimension", s.tensor({}), s.tensor({3}));
+          s.invalid<DTypeError>("different dtypes", s.tensor({2, 2}),
+                                s.tensor({2, 2}, s.dtype() == DType::f32 ? DType::f64 : DType::f32));
+          if (s.benchmarking()) {
+            s.bench(s.tensor({2048, 256}), s.tensor({256, 1024}));
+            s.bench(s.tensor({64, 256, 32}), s.tensor({64, 32, 256}));
+          }
+        },
     .reference = matmul_reference,
 }};
 
@@ -148,20 +154,22 @@ void check_rank(std::string_view op, const Tensor& t, std::string_view name, int
 const Op<Tensor(const Tensor&, const Tensor&)> mm_op{{
     .schema = "mm(Tensor a, Tensor b) -> Tensor",
     .doc = "The product of two matrices: [m, k] x [k, n] -> [m, n]. matmul without vectors, batches and broadcasting.",
-    .composed = [](const Tensor& a, const Tensor& b) {
-      check_rank("mm", a, "a", 2);
-      check_rank("mm", b, "b", 2);
-      return matmul(a, b);
-    },
+    .composed =
+        [](const Tensor& a, const Tensor& b) {
+          check_rank("mm", a, "a", 2);
+          check_rank("mm", b, "b", 2);
+          return matmul(a, b);
+        },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
     .cost = matmul_cost,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), s.tensor({3, 5}));
-      s.add(s.tensor({4, 3}), s.tensor({5, 3}).t());
-      s.invalid<ShapeError>("needs 2 dimensions", s.tensor({3}), s.tensor({3, 5}));
-      s.invalid<ShapeError>("inner sizes", s.tensor({4, 3}), s.tensor({2, 5}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), s.tensor({3, 5}));
+          s.add(s.tensor({4, 3}), s.tensor({5, 3}).t());
+          s.invalid<ShapeError>("needs 2 dimensions", s.tensor({3}), s.tensor({3, 5}));
+          s.invalid<ShapeError>("inner sizes", s.tensor({4, 3}), s.tensor({2, 5}));
+        },
     .reference = matmul_reference,
 }};
 
@@ -169,81 +177,91 @@ const Op<Tensor(const Tensor&, const Tensor&)> bmm_op{{
     .schema = "bmm(Tensor a, Tensor b) -> Tensor",
     .doc = "The products of two equally long rows of matrices: [batch, m, k] x [batch, k, n] -> [batch, m, n]. "
            "Unlike matmul it does not broadcast.",
-    .composed = [](const Tensor& a, const Tensor& b) {
-      check_rank("bmm", a, "a", 3);
-      check_rank("bmm", b, "b", 3);
-      check<ShapeError>(a.shape()[0] == b.shape()[0], "bmm", "batch sizes differ: a is ", a, ", b is ", b);
-      return matmul(a, b);
-    },
+    .composed =
+        [](const Tensor& a, const Tensor& b) {
+          check_rank("bmm", a, "a", 3);
+          check_rank("bmm", b, "b", 3);
+          check<ShapeError>(a.shape()[0] == b.shape()[0], "bmm", "batch sizes differ: a is ", a, ", b is ", b);
+          return matmul(a, b);
+        },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
     .cost = matmul_cost,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 4, 3}), s.tensor({2, 3, 5}));
-      s.add(s.tensor({2, 4, 3}), transpose(s.tensor({2, 5, 3}), 1, 2));
-      s.add(s.tensor({0, 4, 3}), s.tensor({0, 3, 5}));
-      s.invalid<ShapeError>("batch sizes", s.tensor({1, 4, 3}), s.tensor({2, 3, 5}));
-      s.invalid<ShapeError>("needs 3 dimensions", s.tensor({4, 3}), s.tensor({2, 3, 5}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 4, 3}), s.tensor({2, 3, 5}));
+          s.add(s.tensor({2, 4, 3}), transpose(s.tensor({2, 5, 3}), 1, 2));
+          s.add(s.tensor({0, 4, 3}), s.tensor({0, 3, 5}));
+          s.invalid<ShapeError>("batch sizes", s.tensor({1, 4, 3}), s.tensor({2, 3, 5}));
+          s.invalid<ShapeError>("needs 3 dimensions", s.tensor({4, 3}), s.tensor({2, 3, 5}));
+        },
     .reference = matmul_reference,
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&)> mv_op{{
     .schema = "mv(Tensor a, Tensor x) -> Tensor",
     .doc = "A matrix times a vector: [m, k] x [k] -> [m].",
-    .composed = [](const Tensor& a, const Tensor& x) {
-      check_rank("mv", a, "a", 2);
-      check_rank("mv", x, "x", 1);
-      return matmul(a, x);
-    },
+    .composed =
+        [](const Tensor& a, const Tensor& x) {
+          check_rank("mv", a, "a", 2);
+          check_rank("mv", x, "x", 1);
+          return matmul(a, x);
+        },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
     .cost = matmul_cost,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), s.tensor({3}));
-      s.invalid<ShapeError>("needs 1 dimension", s.tensor({4, 3}), s.tensor({3, 1}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), s.tensor({3}));
+          s.invalid<ShapeError>("needs 1 dimension", s.tensor({4, 3}), s.tensor({3, 1}));
+        },
     .reference = matmul_reference,
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&)> dot_op{{
     .schema = "dot(Tensor a, Tensor b) -> Tensor",
     .doc = "The sum of the products of two vectors of one length, a 0-dim tensor.",
-    .composed = [](const Tensor& a, const Tensor& b) {
-      check_rank("dot", a, "a", 1);
-      check_rank("dot", b, "b", 1);
-      return matmul(a, b);
-    },
+    .composed =
+        [](const Tensor& a, const Tensor& b) {
+          check_rank("dot", a, "a", 1);
+          check_rank("dot", b, "b", 1);
+          return matmul(a, b);
+        },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
     .cost = matmul_cost,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({7}), s.tensor({7}));
-      s.add(s.tensor({0}), s.tensor({0}));
-      s.invalid<ShapeError>("inner sizes", s.tensor({3}), s.tensor({4}));
-      s.invalid<ShapeError>("needs 1 dimension", s.tensor({3}), s.tensor({3, 1}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({7}), s.tensor({7}));
+          s.add(s.tensor({0}), s.tensor({0}));
+          s.invalid<ShapeError>("inner sizes", s.tensor({3}), s.tensor({4}));
+          s.invalid<ShapeError>("needs 1 dimension", s.tensor({3}), s.tensor({3, 1}));
+        },
     .reference = matmul_reference,
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&)> outer_op{{
     .schema = "outer(Tensor a, Tensor b) -> Tensor",
     .doc = "All products of the elements of two vectors: y[i, j] = a[i] * b[j].",
-    .composed = [](const Tensor& a, const Tensor& b) {
-      check_rank("outer", a, "a", 1);
-      check_rank("outer", b, "b", 1);
-      return matmul(unsqueeze(a, 1), unsqueeze(b, 0));
-    },
+    .composed =
+        [](const Tensor& a, const Tensor& b) {
+          check_rank("outer", a, "a", 1);
+          check_rank("outer", b, "b", 1);
+          return matmul(unsqueeze(a, 1), unsqueeze(b, 0));
+        },
     .dtypes = kNumbers,
-    .cost = [](const Tensor& a, const Tensor& b) {
-      const auto elements = static_cast<double>(a.numel() * b.numel());
-      return Cost{elements, elements * static_cast<double>(size_of(a.dtype())) + static_cast<double>(a.nbytes() + b.nbytes())};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4}), s.tensor({3}));
-      s.add(s.tensor({0}), s.tensor({3}));
-      s.invalid<ShapeError>("needs 1 dimension", s.tensor({2, 2}), s.tensor({3}));
-    },
+    .cost =
+        [](const Tensor& a, const Tensor& b) {
+          const auto elements = static_cast<double>(a.numel() * b.numel());
+          return Cost{elements, elements * static_cast<double>(size_of(a.dtype())) +
+                                    static_cast<double>(a.nbytes() + b.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4}), s.tensor({3}));
+          s.add(s.tensor({0}), s.tensor({3}));
+          s.invalid<ShapeError>("needs 1 dimension", s.tensor({2, 2}), s.tensor({3}));
+        },
 }};
 
 // ---- addmm ---------------------------------------------------------------------------------------------------------
@@ -260,46 +278,53 @@ TensorMeta addmm_infer(const Tensor& input, const Tensor& a, const Tensor& b, Sc
   return like(a).with_shape(s);
 }
 
-Tensor scaled(const Tensor& t, Scalar by) { return by.to_double() == 1 ? t : t * by; }
+Tensor scaled(const Tensor& t, Scalar by) {
+  return by.to_double() == 1 ? t : t * by;
+}
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> addmm_op{{
     .schema = "addmm(Tensor input, Tensor a, Tensor b, Scalar beta=1, Scalar alpha=1) -> Tensor",
-    .doc = "beta * input + alpha * a b for a [m, k] and b [k, n]; input broadcasts to [m, n]. With beta = 0 input is not "
-           "read, so that its NaNs do not spread.",
+    .doc =
+        "beta * input + alpha * a b for a [m, k] and b [k, n]; input broadcasts to [m, n]. With beta = 0 input is not "
+        "read, so that its NaNs do not spread.",
     .infer = addmm_infer,
     .kernels = {.cpu = cpu::addmm},
     .saves = "a:b b:a",
-    .backward = [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-      if (bw.needs(0)) bw.set(0, scaled(sum_to(bw.gy(), input.shape()), beta));
-      if (bw.needs(1)) bw.set(1, scaled(matmul(bw.gy(), b.t()), alpha));
-      if (bw.needs(2)) bw.set(2, scaled(matmul(a.t(), bw.gy()), alpha));
-    },
+    .backward =
+        [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+          if (bw.needs(0)) bw.set(0, scaled(sum_to(bw.gy(), input.shape()), beta));
+          if (bw.needs(1)) bw.set(1, scaled(matmul(bw.gy(), b.t()), alpha));
+          if (bw.needs(2)) bw.set(2, scaled(matmul(a.t(), bw.gy()), alpha));
+        },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
-    .cost = [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar, Scalar) {
-      Cost c = matmul_cost(a, b);
-      c.bytes += static_cast<double>(input.nbytes());
-      return c;
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({3, 5}));
-      s.add(s.tensor({5}), s.tensor({4, 3}), s.tensor({3, 5})).named("row");
-      s.add(s.tensor({4, 1}), s.tensor({4, 3}), s.tensor({5, 3}).t(), 2, -3).named("column, scaled");
-      s.add(s.tensor({}), s.tensor({4, 3}), s.tensor({3, 5}), 0, 1).named("beta 0");
-      s.add(s.tensor({4, 5}), s.tensor({4, 0}), s.tensor({0, 5})).named("empty sum");
-      s.invalid<ShapeError>("inner sizes", s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({2, 5}));
-      s.invalid<ShapeError>("broadcast", s.tensor({3}), s.tensor({4, 3}), s.tensor({3, 5}));
-      s.invalid<ShapeError>("needs 2 dimensions", s.tensor({4, 5}), s.tensor({3}), s.tensor({3, 5}));
-    },
-    .reference = [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-      Tensor y = matmul_reference(a, b);
-      const Tensor base = input.expand(y.shape()).contiguous();
-      for (int64_t i = 0; i < y.numel(); ++i) {
-        double& v = y.data<double>()[i];
-        v = alpha.to_double() * v + (beta.to_double() == 0 ? 0 : beta.to_double() * base.data<double>()[i]);
-      }
-      return y;
-    },
+    .cost =
+        [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar, Scalar) {
+          Cost c = matmul_cost(a, b);
+          c.bytes += static_cast<double>(input.nbytes());
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({3, 5}));
+          s.add(s.tensor({5}), s.tensor({4, 3}), s.tensor({3, 5})).named("row");
+          s.add(s.tensor({4, 1}), s.tensor({4, 3}), s.tensor({5, 3}).t(), 2, -3).named("column, scaled");
+          s.add(s.tensor({}), s.tensor({4, 3}), s.tensor({3, 5}), 0, 1).named("beta 0");
+          s.add(s.tensor({4, 5}), s.tensor({4, 0}), s.tensor({0, 5})).named("empty sum");
+          s.invalid<ShapeError>("inner sizes", s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({2, 5}));
+          s.invalid<ShapeError>("broadcast", s.tensor({3}), s.tensor({4, 3}), s.tensor({3, 5}));
+          s.invalid<ShapeError>("needs 2 dimensions", s.tensor({4, 5}), s.tensor({3}), s.tensor({3, 5}));
+        },
+    .reference =
+        [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+          Tensor y = matmul_reference(a, b);
+          const Tensor base = input.expand(y.shape()).contiguous();
+          for (int64_t i = 0; i < y.numel(); ++i) {
+            double& v = y.data<double>()[i];
+            v = alpha.to_double() * v + (beta.to_double() == 0 ? 0 : beta.to_double() * base.data<double>()[i]);
+          }
+          return y;
+        },
 }};
 
 // ---- linear --------------------------------------------------------------------------------------------------------
@@ -308,8 +333,8 @@ TensorMeta linear_infer(const Tensor& x, const Tensor& weight, const Tensor& bia
   check<ShapeError>(x.dim() > 0, "linear", "x needs at least one dimension");
   check_rank("linear", weight, "weight", 2);
   check_dtypes("linear", x, weight);
-  check<ShapeError>(x.shape().back() == weight.shape()[1], "linear", "x is ", x, " and weight is ", weight, ", wants x [.., ",
-                    weight.shape()[1], "] (weight is [out, in])");
+  check<ShapeError>(x.shape().back() == weight.shape()[1], "linear", "x is ", x, " and weight is ", weight,
+                    ", wants x [.., ", weight.shape()[1], "] (weight is [out, in])");
   if (bias.defined()) {
     check_dtypes("linear", weight, bias);
     check<ShapeError>(bias.dim() == 1 && bias.shape()[0] == weight.shape()[0], "linear", "bias is ", bias, ", wants [",
@@ -322,67 +347,90 @@ TensorMeta linear_infer(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
     .schema = "linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor",
-    .doc = "x weight^T + bias along the last dimension: x [.., in], weight [out, in], bias [out] -> [.., out]. The bias is "
+    .doc = "x weight^T + bias along the last dimension: x [.., in], weight [out, in], bias [out] -> [.., out]. The "
+           "bias is "
            "added inside the product.",
     .example = "Tensor y = linear(ones({2, 5, 3}), ones({4, 3}), ones({4})); assert(y.shape() == Shape({2, 5, 4}));",
     .infer = linear_infer,
     .kernels = {.cpu = cpu::linear},
     .saves = "x:weight weight:x",
-    .backward = [](Backward& bw, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-      const Tensor& gy = bw.gy();
-      if (bw.needs(0)) bw.set(0, matmul(gy, weight));
-      if (!bw.needs(1) && !bw.needs(2)) return;
-      const Tensor rows = as_rows(gy);
-      if (bw.needs(1)) bw.set(1, matmul(rows.t(), as_rows(x)));
-      if (bw.needs(2)) bw.set(2, rows.sum({0}));
-    },
+    .backward =
+        [](Backward& bw, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          const Tensor& gy = bw.gy();
+          if (bw.needs(0)) bw.set(0, matmul(gy, weight));
+          if (!bw.needs(1) && !bw.needs(2)) return;
+          const Tensor rows = as_rows(gy);
+          if (bw.needs(1)) bw.set(1, matmul(rows.t(), as_rows(x)));
+          if (bw.needs(2)) bw.set(2, rows.sum({0}));
+        },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
-    .cost = [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
-      const TensorMeta y = linear_infer(x, weight, bias);
-      const auto out = static_cast<double>(y.shape.product());
-      const double bias_bytes = bias.defined() ? static_cast<double>(bias.nbytes()) : 0;
-      return Cost{product_flops(x, y.shape) + (bias.defined() ? out : 0),
-                  static_cast<double>(x.nbytes() + weight.nbytes()) + out * static_cast<double>(size_of(y.dtype)) + bias_bytes};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), s.tensor({5, 3}), s.tensor({5}));
-      s.add(s.tensor({2, 4, 3}), s.tensor({5, 3})).named("no bias");
-      s.add(s.tensor({3}), s.tensor({5, 3}), s.tensor({5})).named("vector");
-      s.add(transpose(s.tensor({3, 2, 3}), 0, 1), s.tensor({3, 5}).t(), slice(s.tensor({10}), 0, 0, 10, 2)).named("strided");
-      s.add(s.tensor({0, 3}), s.tensor({5, 3}), s.tensor({5})).named("no rows");
-      s.add(s.tensor({4, 0}), s.tensor({5, 0}), s.tensor({5})).named("empty sum");
-      s.add(s.tensor({64, 96}), s.tensor({128, 96}), s.tensor({128})).named("medium");
-      s.invalid<ShapeError>("weight is [out, in]", s.tensor({4, 3}), s.tensor({3, 5}));
-      s.invalid<ShapeError>("bias is", s.tensor({4, 3}), s.tensor({5, 3}), s.tensor({4}));
-      s.invalid<ShapeError>("needs 2 dimensions", s.tensor({4, 3}), s.tensor({3}));
-      if (s.benchmarking()) {
-        s.bench(s.tensor({2048, 256}), s.tensor({1024, 256}), s.tensor({1024}));
-        s.bench(s.tensor({4096, 512}), s.tensor({2048, 512}), s.tensor({2048}));
-      }
-    },
-    .reference = [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
-      Tensor y = matmul_reference(x, weight.t());
-      if (!bias.defined()) return y;
-      const Tensor dense = bias.contiguous();
-      for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] += dense.data<double>()[i % dense.numel()];
-      return y;
-    },
+    .cost =
+        [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          const TensorMeta y = linear_infer(x, weight, bias);
+          const auto out = static_cast<double>(y.shape.product());
+          const double bias_bytes = bias.defined() ? static_cast<double>(bias.nbytes()) : 0;
+          return Cost{product_flops(x, y.shape) + (bias.defined() ? out : 0),
+                      static_cast<double>(x.nbytes() + weight.nbytes()) + out * static_cast<double>(size_of(y.dtype)) +
+                          bias_bytes};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), s.tensor({5, 3}), s.tensor({5}));
+          s.add(s.tensor({2, 4, 3}), s.tensor({5, 3})).named("no bias");
+          s.add(s.tensor({3}), s.tensor({5, 3}), s.tensor({5})).named("vector");
+          s.add(transpose(s.tensor({3, 2, 3}), 0, 1), s.tensor({3, 5}).t(), slice(s.tensor({10}), 0, 0, 10, 2))
+              .named("strided");
+          s.add(s.tensor({0, 3}), s.tensor({5, 3}), s.tensor({5})).named("no rows");
+          s.add(s.tensor({4, 0}), s.tensor({5, 0}), s.tensor({5})).named("empty sum");
+          s.add(s.tensor({64, 96}), s.tensor({128, 96}), s.tensor({128})).named("medium");
+          s.invalid<ShapeError>("weight is [out, in]", s.tensor({4, 3}), s.tensor({3, 5}));
+          s.invalid<ShapeError>("bias is", s.tensor({4, 3}), s.tensor({5, 3}), s.tensor({4}));
+          s.invalid<ShapeError>("needs 2 dimensions", s.tensor({4, 3}), s.tensor({3}));
+          if (s.benchmarking()) {
+            s.bench(s.tensor({2048, 256}), s.tensor({1024, 256}), s.tensor({1024}));
+            s.bench(s.tensor({4096, 512}), s.tensor({2048, 512}), s.tensor({2048}));
+          }
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          Tensor y = matmul_reference(x, weight.t());
+          if (!bias.defined()) return y;
+          const Tensor dense = bias.contiguous();
+          for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] += dense.data<double>()[i % dense.numel()];
+          return y;
+        },
 }};
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) { return matmul_op(a, b); }
-Tensor mm(const Tensor& a, const Tensor& b) { return mm_op(a, b); }
-Tensor bmm(const Tensor& a, const Tensor& b) { return bmm_op(a, b); }
-Tensor mv(const Tensor& a, const Tensor& x) { return mv_op(a, x); }
-Tensor dot(const Tensor& a, const Tensor& b) { return dot_op(a, b); }
-Tensor outer(const Tensor& a, const Tensor& b) { return outer_op(a, b); }
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  return matmul_op(a, b);
+}
+Tensor mm(const Tensor& a, const Tensor& b) {
+  return mm_op(a, b);
+}
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  return bmm_op(a, b);
+}
+Tensor mv(const Tensor& a, const Tensor& x) {
+  return mv_op(a, x);
+}
+Tensor dot(const Tensor& a, const Tensor& b) {
+  return dot_op(a, b);
+}
+Tensor outer(const Tensor& a, const Tensor& b) {
+  return outer_op(a, b);
+}
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   return addmm_op(input, a, b, beta, alpha);
 }
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) { return linear_op(x, weight, bias); }
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return linear_op(x, weight, bias);
+}
 
-Tensor Tensor::matmul(const Tensor& other) const { return strata::matmul(*this, other); }
+Tensor Tensor::matmul(const Tensor& other) const {
+  return strata::matmul(*this, other);
+}
 
 }  // namespace strata

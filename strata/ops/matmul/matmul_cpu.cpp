@@ -36,7 +36,9 @@ Gemm product(Tensor& y, const Tensor& a, const Tensor& b) {
 }
 }  // namespace
 
-void matmul(Tensor& y, const Tensor& a, const Tensor& b) { gemm(product(y, a, b)); }
+void matmul(Tensor& y, const Tensor& a, const Tensor& b) {
+  gemm(product(y, a, b));
+}
 
 void addmm(Tensor& y, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   Gemm g = product(y, a, b);

@@ -15,13 +15,16 @@
 namespace strata {
 namespace {
 
-Tensor random(const Shape& shape, DType t = DType::f32, uint64_t seed = 1) { return Samples(t, seed).tensor(shape); }
+Tensor random(const Shape& shape, DType t = DType::f32, uint64_t seed = 1) {
+  return Samples(t, seed).tensor(shape);
+}
 
 // |a - b| <= bound everywhere.
 void expect_near(const Tensor& a, const Tensor& b, double bound) {
   ASSERT_EQ(to_string(a.shape()), to_string(b.shape()));
   const Tensor x = a.to(DType::f64).contiguous(), y = b.to(DType::f64).contiguous();
-  for (int64_t i = 0; i < x.numel(); ++i) ASSERT_NEAR(x.data<double>()[i], y.data<double>()[i], bound) << "element " << i;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    ASSERT_NEAR(x.data<double>()[i], y.data<double>()[i], bound) << "element " << i;
 }
 
 TEST(Matmul, ALayersProductsAgreeWithDouble) {
@@ -95,7 +98,8 @@ TEST(Matmul, MessagesSayWhatToDo) {
     matmul(random({32, 768}), random({512, 768}));
     FAIL() << "accepted";
   } catch (const ShapeError& e) {
-    EXPECT_STREQ(e.what(), "matmul: inner sizes differ: a is [32, 768], b is [512, 768] (did you mean b.transpose(-2, -1)?)");
+    EXPECT_STREQ(e.what(),
+                 "matmul: inner sizes differ: a is [32, 768], b is [512, 768] (did you mean b.transpose(-2, -1)?)");
   }
 }
 
@@ -109,7 +113,8 @@ TEST(Einsum, AttentionInOneLine) {
 TEST(Einsum, RanksBeyondAnEightDimensionalProduct) {
   const Shape seven{2, 1, 2, 1, 2, 1, 2};
   const Tensor a = random(seven), b = random(seven, DType::f32, 2);
-  expect_near(einsum("abcdefg,abcdefg->abcdefg", {a, b}), einsum("x,x->x", {a.flatten(), b.flatten()}).reshape(seven), 1e-6);
+  expect_near(einsum("abcdefg,abcdefg->abcdefg", {a, b}), einsum("x,x->x", {a.flatten(), b.flatten()}).reshape(seven),
+              1e-6);
 }
 
 }  // namespace

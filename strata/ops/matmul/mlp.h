@@ -1,6 +1,6 @@
 #pragma once
-// The feed-forward layer of a GPT as one op: GELU (tanh form) and its derivative happen inside the products, so that the
-// widest activations cross memory once less in each direction.
+// The feed-forward layer of a GPT as one op: GELU (tanh form) and its derivative happen inside the products, so that
+// the widest activations cross memory once less in each direction.
 
 #include <tuple>
 
@@ -10,7 +10,8 @@ namespace strata {
 
 /// linear(gelu(linear(x, up_weight, up_bias), "tanh"), down_weight, down_bias): x [.., in], up_weight [hidden, in],
 /// down_weight [out, hidden] -> [.., out]; biases may be undefined. Throws ShapeError, DTypeError.
-Tensor gelu_mlp(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias, const Tensor& down_weight, const Tensor& down_bias);
+Tensor gelu_mlp(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias, const Tensor& down_weight,
+                const Tensor& down_bias);
 /// y = gelu(pre, "tanh") and pre = linear(x, weight, bias).
 std::tuple<Tensor, Tensor> linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// gelu_backward(matmul(g, weight), pre, "tanh"): g [.., n], weight [n, k], pre [.., k].

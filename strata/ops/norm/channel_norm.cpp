@@ -16,9 +16,15 @@ namespace {
 
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
-DType statistic_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-void* data_or_null(const Tensor& t) { return t.defined() ? t.raw_data() : nullptr; }
-Tensor packed(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
+DType statistic_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
+void* data_or_null(const Tensor& t) {
+  return t.defined() ? t.raw_data() : nullptr;
+}
+Tensor packed(const Tensor& t) {
+  return t.defined() ? t.contiguous() : t;
+}
 DType affine_dtype(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return weight.defined() ? weight.dtype() : bias.defined() ? bias.dtype() : x.dtype();
 }
@@ -34,15 +40,17 @@ Sizes check_channels(const Tensor& x, int64_t groups, const Tensor& weight, cons
   Sizes s{x.shape()[0], x.shape()[1]};
   for (int64_t i = 2; i < x.dim(); ++i) s.inner *= x.shape()[i];
   check(groups >= 0, op, "num_groups must be positive, got ", groups);
-  check<ShapeError>(groups == 0 || s.channels % groups == 0, op, "the ", s.channels, " channels of ", x, " do not make ", groups, " groups");
+  check<ShapeError>(groups == 0 || s.channels % groups == 0, op, "the ", s.channels, " channels of ", x,
+                    " do not make ", groups, " groups");
   for (const Tensor* p : {&weight, &bias}) {
     if (!p->defined()) continue;
     const char* name = p == &weight ? "weight" : "bias";
     check<ShapeError>(p->shape() == Shape{s.channels}, op, name, " is ", *p, ", wanted [", s.channels, "]");
-    check<DTypeError>(p->dtype() == x.dtype() || (p->dtype() == DType::f32 && is_reduced_floating(x.dtype())), op, name, " is ",
-                      p->dtype(), ", x is ", x.dtype(), "; wanted the same, or f32 for f16 and bf16");
+    check<DTypeError>(p->dtype() == x.dtype() || (p->dtype() == DType::f32 && is_reduced_floating(x.dtype())), op, name,
+                      " is ", p->dtype(), ", x is ", x.dtype(), "; wanted the same, or f32 for f16 and bf16");
   }
-  check<DTypeError>(!weight.defined() || !bias.defined() || weight.dtype() == bias.dtype(), op, "weight and bias differ in dtype");
+  check<DTypeError>(!weight.defined() || !bias.defined() || weight.dtype() == bias.dtype(), op,
+                    "weight and bias differ in dtype");
   return s;
 }
 
@@ -52,16 +60,21 @@ Sizes sizes_of(const Tensor& x) {
   return s;
 }
 
-Shape statistic_shape(const Tensor& x, int64_t groups) { return groups == 0 ? Shape{x.shape()[1]} : Shape{x.shape()[0], groups}; }
+Shape statistic_shape(const Tensor& x, int64_t groups) {
+  return groups == 0 ? Shape{x.shape()[1]} : Shape{x.shape()[0], groups};
+}
 
 TensorMeta statistic(const Tensor& x, int64_t groups) {
   return {statistic_shape(x, groups), statistic_dtype(x.dtype()), x.device(), std::nullopt};
 }
 
 // [N, C] with statistics over N: the transpose makes runs of what is summed.
-bool wants_transpose(const Tensor& x, int64_t groups) { return groups == 0 && sizes_of(x).inner == 1; }
+bool wants_transpose(const Tensor& x, int64_t groups) {
+  return groups == 0 && sizes_of(x).inner == 1;
+}
 
-template <class Call> void set_sizes(Call& c, const Tensor& x, int64_t groups, DType affine) {
+template <class Call>
+void set_sizes(Call& c, const Tensor& x, int64_t groups, DType affine) {
   const Sizes s = sizes_of(x);
   c.dtype = x.dtype();
   c.affine = affine;
@@ -81,8 +94,8 @@ Tensor in_runs(const Tensor& t, const Tensor& x, int64_t groups) {
   return t.reshape({t.shape()[0], t.shape()[1]}).transpose(0, 1).contiguous();
 }
 
-void run_forward(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
-                 double eps) {
+void run_forward(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t groups, const Tensor& weight,
+                 const Tensor& bias, double eps) {
   const Tensor xc = in_runs(x, x, groups), wc = packed(weight), bc = packed(bias);
   Tensor yc = wants_transpose(x, groups) ? empty(like(xc)) : y;
   ChannelNorm c;
@@ -98,9 +111,10 @@ void run_forward(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t
   if (wants_transpose(x, groups)) y.copy_(yc.transpose(0, 1).reshape(y.shape()));
 }
 
-void run_backward(Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, int64_t groups, const Tensor& weight,
-                  const Tensor& mean, const Tensor& rstd) {
-  const Tensor xc = in_runs(x, x, groups), gc = in_runs(gy, x, groups), wc = packed(weight), mc = mean.contiguous(), rc = rstd.contiguous();
+void run_backward(Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, int64_t groups,
+                  const Tensor& weight, const Tensor& mean, const Tensor& rstd) {
+  const Tensor xc = in_runs(x, x, groups), gc = in_runs(gy, x, groups), wc = packed(weight), mc = mean.contiguous(),
+               rc = rstd.contiguous();
   Tensor gxc = wants_transpose(x, groups) ? empty(like(xc)) : gx;
   ChannelNormBackward c;
   set_sizes(c, x, groups, gw.dtype());
@@ -124,7 +138,9 @@ Tensor grouped(const Tensor& x, int64_t groups) {
   const int64_t g = groups == 0 ? s.channels : groups;
   return x.reshape({s.batch, g, s.channels / g, s.inner});
 }
-Dims statistic_dims(int64_t groups) { return groups == 0 ? Dims{0, 2, 3} : Dims{2, 3}; }
+Dims statistic_dims(int64_t groups) {
+  return groups == 0 ? Dims{0, 2, 3} : Dims{2, 3};
+}
 Tensor statistic_view(const Tensor& t) {
   return t.dim() == 1 ? t.reshape({1, t.shape()[0], 1, 1}) : t.reshape({t.shape()[0], t.shape()[1], 1, 1});
 }
@@ -141,7 +157,8 @@ Tensor mean_keeping(const Tensor& x, const Dims& dims) {
 Triple composed_backward(const Tensor& gy, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& mean,
                          const Tensor& rstd) {
   const Dims dims = statistic_dims(groups);
-  const Tensor r = statistic_view(rstd), xhat = add(grouped(x, groups), statistic_view(mean), -1) * r, g0 = grouped(gy, groups);
+  const Tensor r = statistic_view(rstd), xhat = add(grouped(x, groups), statistic_view(mean), -1) * r,
+               g0 = grouped(gy, groups);
   const Tensor g = weight.defined() ? g0 * channel_view(weight, groups) : g0;
   const Tensor gx = r * add(add(g, mean_keeping(g, dims), -1), xhat * mean_keeping(g * xhat, dims), -1);
   const Shape channels{x.shape()[1]};
@@ -154,16 +171,19 @@ Triple reference(const Tensor& x, int64_t groups, const Tensor& weight, const Te
   const Sizes s = sizes_of(x);
   const int64_t g = groups == 0 ? s.channels : groups, per = s.channels / g;
   const int64_t stats = groups == 0 ? g : s.batch * g;
-  std::vector<double> v = x.to_vector<double>(), w, b, mean(static_cast<size_t>(stats)), var(mean.size()), count(mean.size());
+  std::vector<double> v = x.to_vector<double>(), w, b, mean(static_cast<size_t>(stats)), var(mean.size()),
+                      count(mean.size());
   if (weight.defined()) w = weight.to_vector<double>();
   if (bias.defined()) b = bias.to_vector<double>();
   const auto stat_of = [&](size_t i) {
-    const int64_t item = static_cast<int64_t>(i) / (s.channels * s.inner), channel = static_cast<int64_t>(i) / s.inner % s.channels;
+    const int64_t item = static_cast<int64_t>(i) / (s.channels * s.inner),
+                  channel = static_cast<int64_t>(i) / s.inner % s.channels;
     return groups == 0 ? channel : item * g + channel / per;
   };
   for (size_t i = 0; i < v.size(); ++i) count[stat_of(i)] += 1;
   for (size_t i = 0; i < v.size(); ++i) mean[stat_of(i)] += v[i] / count[stat_of(i)];
-  for (size_t i = 0; i < v.size(); ++i) var[stat_of(i)] += (v[i] - mean[stat_of(i)]) * (v[i] - mean[stat_of(i)]) / count[stat_of(i)];
+  for (size_t i = 0; i < v.size(); ++i)
+    var[stat_of(i)] += (v[i] - mean[stat_of(i)]) * (v[i] - mean[stat_of(i)]) / count[stat_of(i)];
   for (double& r : var) r = 1 / std::sqrt(r + eps);
   for (size_t i = 0; i < v.size(); ++i) {
     const size_t channel = i / static_cast<size_t>(s.inner) % static_cast<size_t>(s.channels);
@@ -178,7 +198,8 @@ Triple reference(const Tensor& x, int64_t groups, const Tensor& weight, const Te
 // What reaches x through the saved statistics, where something differentiates these too.
 Tensor through_statistics(Backward& b, const Tensor& x, int64_t groups, Tensor gx) {
   const Sizes s = sizes_of(x);
-  const double count = static_cast<double>(groups == 0 ? s.batch * s.inner : s.channels / std::max<int64_t>(1, groups) * s.inner);
+  const double count =
+      static_cast<double>(groups == 0 ? s.batch * s.inner : s.channels / std::max<int64_t>(1, groups) * s.inner);
   const auto put = [&](const Tensor& t) {
     const Tensor full = t.expand(grouped(x, groups).shape()).reshape(x.shape()).to(x.dtype());
     gx = gx.defined() ? gx + full : full;
@@ -191,45 +212,55 @@ Tensor through_statistics(Backward& b, const Tensor& x, int64_t groups, Tensor g
   return gx;
 }
 
-std::array<TensorMeta, 3> infer_backward(const Tensor& gy, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& mean,
-                                         const Tensor& rstd, std::string_view op) {
+std::array<TensorMeta, 3> infer_backward(const Tensor& gy, const Tensor& x, int64_t groups, const Tensor& weight,
+                                         const Tensor& mean, const Tensor& rstd, std::string_view op) {
   const Sizes s = check_channels(x, groups, weight, {}, op);
   check<ShapeError>(gy.shape() == x.shape() && gy.dtype() == x.dtype(), op, "gy is ", gy, ", x is ", x);
   const TensorMeta m = statistic(x, groups);
   for (const Tensor* t : {&mean, &rstd})
-    check<ShapeError>(t->shape() == m.shape && t->dtype() == m.dtype, op, "mean and rstd must be ", m.shape, " ", m.dtype, ", got ", *t);
+    check<ShapeError>(t->shape() == m.shape && t->dtype() == m.dtype, op, "mean and rstd must be ", m.shape, " ",
+                      m.dtype, ", got ", *t);
   const TensorMeta w{Shape{s.channels}, affine_dtype(x, weight, {}), x.device(), std::nullopt};
   return {like(x), w, w};
 }
 
-const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&)> group_norm_backward_op{{
-    .schema = "group_norm_backward(Tensor gy, Tensor x, int num_groups, Tensor? weight, Tensor mean, Tensor rstd) "
-              "-> (Tensor gx, Tensor gweight, Tensor gbias)",
-    .doc = "The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its statistics.",
-    .infer =
-        [](const Tensor& gy, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& mean, const Tensor& rstd) {
-          check(groups >= 1, "group_norm_backward", "num_groups must be positive, got ", groups);
-          return infer_backward(gy, x, groups, weight, mean, rstd, "group_norm_backward");
-        },
-    .kernels = {.cpu = run_backward},
-    .composed = composed_backward,
-    .cost = [](const Tensor& gy, const Tensor&, int64_t, const Tensor&, const Tensor&,
-               const Tensor&) { return Cost{14.0 * gy.numel(), 3.0 * gy.nbytes()}; },
-    .samples =
-        [](Samples& s) {
-          const DType st = statistic_dtype(s.dtype());
-          s.add(s.tensor({2, 4, 5}), s.tensor({2, 4, 5}), 2, s.tensor({4}), s.tensor({2, 2}, st), s.uniform({2, 2}, 0.5, 2, st));
-          s.invalid<ShapeError>("gy is", s.tensor({2, 4, 4}), s.tensor({2, 4, 5}), 2, s.tensor({4}), s.tensor({2, 2}, st),
-                                s.tensor({2, 2}, st));
-        },
-}};
+const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&)>
+    group_norm_backward_op{{
+        .schema = "group_norm_backward(Tensor gy, Tensor x, int num_groups, Tensor? weight, Tensor mean, Tensor rstd) "
+                  "-> (Tensor gx, Tensor gweight, Tensor gbias)",
+        .doc = "The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its "
+               "statistics.",
+        .infer =
+            [](const Tensor& gy, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& mean,
+               const Tensor& rstd) {
+              check(groups >= 1, "group_norm_backward", "num_groups must be positive, got ", groups);
+              return infer_backward(gy, x, groups, weight, mean, rstd, "group_norm_backward");
+            },
+        .kernels = {.cpu = run_backward},
+        .composed = composed_backward,
+        .cost =
+            [](const Tensor& gy, const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&) {
+              return Cost{14.0 * gy.numel(), 3.0 * gy.nbytes()};
+            },
+        .samples =
+            [](Samples& s) {
+              const DType st = statistic_dtype(s.dtype());
+              s.add(s.tensor({2, 4, 5}), s.tensor({2, 4, 5}), 2, s.tensor({4}), s.tensor({2, 2}, st),
+                    s.uniform({2, 2}, 0.5, 2, st));
+              s.invalid<ShapeError>("gy is", s.tensor({2, 4, 4}), s.tensor({2, 4, 5}), 2, s.tensor({4}),
+                                    s.tensor({2, 2}, st), s.tensor({2, 2}, st));
+            },
+    }};
 
 const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> group_norm_op{{
     .schema = "group_norm(Tensor x, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
               "-> (Tensor y, Tensor mean, Tensor rstd)",
-    .doc = "Each of num_groups groups of neighbouring channels of each item of x [N, C, ...] minus its mean, over its standard "
-           "deviation (divisor n, eps added to the variance), times weight [C] plus bias [C] (Wu and He, arXiv:1803.08494). mean "
-           "and rstd are [N, num_groups], f32 (f64 for f64). ShapeError when the channels do not make groups. The function "
+    .doc = "Each of num_groups groups of neighbouring channels of each item of x [N, C, ...] minus its mean, over its "
+           "standard "
+           "deviation (divisor n, eps added to the variance), times weight [C] plus bias [C] (Wu and He, "
+           "arXiv:1803.08494). mean "
+           "and rstd are [N, num_groups], f32 (f64 for f64). ShapeError when the channels do not make groups. The "
+           "function "
            "group_norm returns y alone.",
     .example = "Tensor y = group_norm(ones({1, 4, 2}), 2); assert(y.sum().item() == 0);",
     .infer =
@@ -252,7 +283,10 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
           }
           if (b.needs(0)) b.set(0, through_statistics(b, x, groups, gx));
         },
-    .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&, double) { return Cost{8.0 * x.numel(), 2.0 * x.nbytes()}; },
+    .cost =
+        [](const Tensor& x, int64_t, const Tensor&, const Tensor&, double) {
+          return Cost{8.0 * x.numel(), 2.0 * x.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 4, 5}), 2, s.tensor({4}), s.tensor({4}));
@@ -271,29 +305,37 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> batch_norm_backward_op{{
     .schema = "batch_norm_backward(Tensor gy, Tensor x, Tensor? weight, Tensor mean, Tensor rstd) "
               "-> (Tensor gx, Tensor gweight, Tensor gbias)",
-    .doc = "The gradients of batch_norm in training for x, weight and bias, from the gradient gy of its result and its statistics.",
+    .doc = "The gradients of batch_norm in training for x, weight and bias, from the gradient gy of its result and its "
+           "statistics.",
     .infer = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                 const Tensor& rstd) { return infer_backward(gy, x, 0, weight, mean, rstd, "batch_norm_backward"); },
     .kernels = {.cpu = [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, const Tensor& weight,
-                          const Tensor& mean, const Tensor& rstd) { run_backward(gx, gw, gb, gy, x, 0, weight, mean, rstd); }},
+                          const Tensor& mean,
+                          const Tensor& rstd) { run_backward(gx, gw, gb, gy, x, 0, weight, mean, rstd); }},
     .composed = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                    const Tensor& rstd) { return composed_backward(gy, x, 0, weight, mean, rstd); },
-    .cost = [](const Tensor& gy, const Tensor&, const Tensor&, const Tensor&,
-               const Tensor&) { return Cost{14.0 * gy.numel(), 3.0 * gy.nbytes()}; },
+    .cost =
+        [](const Tensor& gy, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+          return Cost{14.0 * gy.numel(), 3.0 * gy.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           const DType st = statistic_dtype(s.dtype());
           s.add(s.tensor({2, 3, 5}), s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}, st), s.uniform({3}, 0.5, 2, st));
           s.add(s.tensor({6, 3}), s.tensor({6, 3}), std::nullopt, s.tensor({3}, st), s.uniform({3}, 0.5, 2, st));
-          s.invalid<ShapeError>("gy is", s.tensor({2, 3, 4}), s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}, st), s.tensor({3}, st));
+          s.invalid<ShapeError>("gy is", s.tensor({2, 3, 4}), s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}, st),
+                                s.tensor({3}, st));
         },
 }};
 
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm_op{{
-    .schema = "batch_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> (Tensor y, Tensor mean, Tensor rstd)",
-    .doc = "Each channel of x [N, C, ...] minus its mean over everything else, over its standard deviation (divisor n, eps added to "
+    .schema = "batch_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> (Tensor y, Tensor "
+              "mean, Tensor rstd)",
+    .doc = "Each channel of x [N, C, ...] minus its mean over everything else, over its standard deviation (divisor n, "
+           "eps added to "
            "the variance), times weight [C] plus bias [C]: batch normalisation in training (Ioffe and Szegedy, "
-           "arXiv:1502.03167). mean and rstd are [C], f32 (f64 for f64). The function batch_norm also keeps running statistics, "
+           "arXiv:1502.03167). mean and rstd are [C], f32 (f64 for f64). The function batch_norm also keeps running "
+           "statistics, "
            "uses them in evaluation, and returns y alone.",
     .example = "Tensor y = batch_norm(ones({4, 2}), {}, {}, {}, {}, true); assert(y.sum().item() == 0);",
     .infer =
@@ -302,8 +344,8 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
           const TensorMeta m = statistic(x, 0);
           return std::array<TensorMeta, 3>{like(x), m, m};
         },
-    .kernels = {.cpu = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                          double eps) { run_forward(y, mean, rstd, x, 0, weight, bias, eps); }},
+    .kernels = {.cpu = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
+                          const Tensor& bias, double eps) { run_forward(y, mean, rstd, x, 0, weight, bias, eps); }},
     .saves = "x weight mean rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& bias, double) {
@@ -316,7 +358,10 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
           }
           if (b.needs(0)) b.set(0, through_statistics(b, x, 0, gx));
         },
-    .cost = [](const Tensor& x, const Tensor&, const Tensor&, double) { return Cost{8.0 * x.numel(), 2.0 * x.nbytes()}; },
+    .cost =
+        [](const Tensor& x, const Tensor&, const Tensor&, double) {
+          return Cost{8.0 * x.numel(), 2.0 * x.nbytes()};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}));
@@ -337,12 +382,13 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
   return std::get<0>(group_norm_op(x, num_groups, weight, bias, eps));
 }
 
-Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight, const Tensor& bias, bool training,
-                  double momentum, double eps) {
+Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight, const Tensor& bias,
+                  bool training, double momentum, double eps) {
   const Sizes s = check_channels(x, 0, weight, bias, "batch_norm");
   check(running_mean.defined() == running_var.defined(), "batch_norm", "running_mean and running_var go together");
   for (const Tensor* t : {&running_mean, &running_var})
-    check<ShapeError>(!t->defined() || t->shape() == Shape{s.channels}, "batch_norm", "running statistics must be [", s.channels, "]");
+    check<ShapeError>(!t->defined() || t->shape() == Shape{s.channels}, "batch_norm", "running statistics must be [",
+                      s.channels, "]");
   if (!training && running_mean.defined()) {
     // y = x * (weight / sqrt(var + eps)) + (bias - mean * that), per channel.
     Shape channels = Shape::filled(static_cast<int>(x.dim()), 1);

@@ -2,7 +2,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-template <class T> STRATA_INLINE void sum_and_squares(const T* x, int64_t n, Real<T> shift, Real<T>& sum, Real<T>& squares) {
+template <class T>
+STRATA_INLINE void sum_and_squares(const T* x, int64_t n, Real<T> shift, Real<T>& sum, Real<T>& squares) {
   constexpr int W = kLanes<T>;
   const V<T> sv = set1(shift);
   V<T> a[2] = {}, b[2] = {};
@@ -38,7 +39,8 @@ STRATA_INLINE void sum_and_product(const T* g, const T* x, int64_t n, Real<T> sh
   product += reduce_add(b);
 }
 
-template <class T, class A> static void channel_norm_of(const ChannelNorm& c) {
+template <class T, class A>
+static void channel_norm_of(const ChannelNorm& c) {
   using R = Real<T>;
   const T* x = static_cast<const T*>(c.x);
   T* y = static_cast<T*>(c.y);
@@ -47,25 +49,27 @@ template <class T, class A> static void channel_norm_of(const ChannelNorm& c) {
   const int64_t C = c.channels, S = c.inner, per = C / c.groups;
   // A statistic is over the runs of `per * S` elements at the same group of each batch item (across_batch), or of one.
   const int64_t stats = c.across_batch ? c.groups : c.batch * c.groups;
-  parallel_for(0, stats, std::max<int64_t>(1, 16384 * stats / std::max<int64_t>(1, c.batch * C * S)), [&](int64_t from, int64_t to) {
-    for (int64_t s = from; s < to; ++s) {
-      const int64_t first = c.across_batch ? 0 : s / c.groups, last = c.across_batch ? c.batch : first + 1;
-      const int64_t g = s % c.groups, n = per * S;
-      const auto run = [&](int64_t item) { return x + (item * C + g * per) * S; };
-      // Two passes: the mean first, so that no digits are lost in the variance.
-      R sum = 0, squares = 0, rest = 0;
-      for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, R(0), sum, rest);
-      const R count = static_cast<R>(n * (last - first)), m = sum / count;
-      rest = 0;
-      for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, m, rest, squares);
-      mean[s] = m;
-      rstd[s] = R(1) / std::sqrt(squares / count + static_cast<R>(c.eps));
-    }
-  });
+  parallel_for(0, stats, std::max<int64_t>(1, 16384 * stats / std::max<int64_t>(1, c.batch * C * S)),
+               [&](int64_t from, int64_t to) {
+                 for (int64_t s = from; s < to; ++s) {
+                   const int64_t first = c.across_batch ? 0 : s / c.groups, last = c.across_batch ? c.batch : first + 1;
+                   const int64_t g = s % c.groups, n = per * S;
+                   const auto run = [&](int64_t item) { return x + (item * C + g * per) * S; };
+                   // Two passes: the mean first, so that no digits are lost in the variance.
+                   R sum = 0, squares = 0, rest = 0;
+                   for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, R(0), sum, rest);
+                   const R count = static_cast<R>(n * (last - first)), m = sum / count;
+                   rest = 0;
+                   for (int64_t i = first; i < last; ++i) sum_and_squares(run(i), n, m, rest, squares);
+                   mean[s] = m;
+                   rstd[s] = R(1) / std::sqrt(squares / count + static_cast<R>(c.eps));
+                 }
+               });
   parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
       const int64_t channel = i % C, s = c.across_batch ? channel / per : i / C * c.groups + channel / per;
-      const V<T> m = set1(mean[s]), a = set1(rstd[s] * (w ? get(w[channel]) : R(1))), o = set1(b ? get(b[channel]) : R(0));
+      const V<T> m = set1(mean[s]), a = set1(rstd[s] * (w ? get(w[channel]) : R(1))),
+                 o = set1(b ? get(b[channel]) : R(0));
       for_vectors<T>(S, [&](int64_t j, int64_t k) {
         store_upto(y + i * S + j, fma(load_upto(x + i * S + j, k, 0) - m, a, o), k);
       });
@@ -73,7 +77,8 @@ template <class T, class A> static void channel_norm_of(const ChannelNorm& c) {
   });
 }
 
-template <class T, class A> static void channel_norm_backward_of(const ChannelNormBackward& c) {
+template <class T, class A>
+static void channel_norm_backward_of(const ChannelNormBackward& c) {
   using R = Real<T>;
   const T *x = static_cast<const T*>(c.x), *gy = static_cast<const T*>(c.grad_y);
   T* gx = static_cast<T*>(c.grad_x);
@@ -130,7 +135,8 @@ template <class T, class A> static void channel_norm_backward_of(const ChannelNo
   });
 }
 
-template <class C, class F> static void dispatch_channel_norm(const C& c, F&& f) {
+template <class C, class F>
+static void dispatch_channel_norm(const C& c, F&& f) {
   dispatch_floating(c.dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (!std::is_same_v<T, Real<T>>)

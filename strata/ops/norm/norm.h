@@ -8,8 +8,9 @@
 
 namespace strata {
 
-/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be `normalized_shape`; the variance
-/// has divisor n. weight and bias, where given, have that shape (Ba et al., arXiv:1607.06450). Throws ShapeError.
+/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be `normalized_shape`; the
+/// variance has divisor n. weight and bias, where given, have that shape (Ba et al., arXiv:1607.06450). Throws
+/// ShapeError.
 ///   Tensor y = layer_norm(x, {512}, weight, bias);
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
@@ -18,19 +19,21 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, double eps = 1e-6);
 /// Returns (rms_norm(s), s) or (layer_norm(s), s) with s = x + residual, in one pass over memory: a transformer block's
 /// residual connection and the norm behind it.
-std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps = 1e-6);
-std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
-                                          double eps = 1e-5);
+std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                        double eps = 1e-6);
+std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                          const Tensor& bias, double eps = 1e-5);
 
 /// Normalises each of `num_groups` groups of channels of each item of x [N, C, ...]; weight and bias are [C]
 /// (Wu and He, arXiv:1803.08494). Throws ShapeError.
-Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
 
 /// Normalises each channel of x [N, C, ...] over everything else (Ioffe and Szegedy, arXiv:1502.03167). In training (or
 /// without running statistics) with x's own mean and variance, which also enter running_mean and running_var, where
 /// given, with weight `momentum` (the variance there with divisor n - 1); else with the running statistics.
 /// Throws ShapeError.
-Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight = {}, const Tensor& bias = {},
-                  bool training = false, double momentum = 0.1, double eps = 1e-5);
+Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight = {},
+                  const Tensor& bias = {}, bool training = false, double momentum = 0.1, double eps = 1e-5);
 
 }  // namespace strata

@@ -32,8 +32,8 @@ struct RowNormBackward {
 };
 void row_norm_backward_cpu(const RowNormBackward& c);
 
-/// x is [batch, channels, inner]. Group g of batch item b takes channels / groups channels; statistics are [batch, groups].
-/// Batch normalisation is the case `across_batch`: one statistic per channel, groups == channels.
+/// x is [batch, channels, inner]. Group g of batch item b takes channels / groups channels; statistics are [batch,
+/// groups]. Batch normalisation is the case `across_batch`: one statistic per channel, groups == channels.
 struct ChannelNorm {
   DType dtype = DType::f32, affine = DType::f32;
   int64_t batch = 0, channels = 0, inner = 0, groups = 0;

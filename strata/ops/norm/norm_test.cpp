@@ -43,7 +43,8 @@ struct Level {
 };
 
 // Result and gradients of one norm, the sum of the result times fixed numbers being differentiated.
-template <class F> TensorList run(F&& f, TensorList inputs) {
+template <class F>
+TensorList run(F&& f, TensorList inputs) {
   for (Tensor& t : inputs) {
     t = t.clone();
     t.set_requires_grad();
@@ -54,7 +55,8 @@ template <class F> TensorList run(F&& f, TensorList inputs) {
   return all;
 }
 
-template <class F> void compare_levels(F&& f, const TensorList& inputs, double bound) {
+template <class F>
+void compare_levels(F&& f, const TensorList& inputs, double bound) {
   TensorList wide;
   for (const Tensor& t : inputs) wide.push_back(t.to(DType::f64));
   const TensorList want = run(f, wide);
@@ -62,7 +64,8 @@ template <class F> void compare_levels(F&& f, const TensorList& inputs, double b
     Level at(level);
     if (vec_level() != level) continue;  // this processor ends below
     const TensorList got = run(f, inputs);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_LT(largest_difference(got[i], want[i]), bound) << "level " << level << ", tensor " << i;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_LT(largest_difference(got[i], want[i]), bound) << "level " << level << ", tensor " << i;
   }
 }
 
@@ -121,7 +124,8 @@ TEST(Norm, AddAndNormEqualsTheTwo) {
     const Tensor s = t[0] + t[1];
     return layer_norm(s, {40}, t[2], t[3]) + s * s;
   };
-  const TensorList inputs{numbers({9, 40}, DType::f64), numbers({9, 40}, DType::f64, 1), numbers({40}, DType::f64), numbers({40}, DType::f64)};
+  const TensorList inputs{numbers({9, 40}, DType::f64), numbers({9, 40}, DType::f64, 1), numbers({40}, DType::f64),
+                          numbers({40}, DType::f64)};
   const TensorList a = run(fused, inputs), b = run(separate, inputs);
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LT(largest_difference(a[i], b[i]), 1e-12) << "tensor " << i;
 }

@@ -13,16 +13,23 @@
 namespace strata {
 namespace {
 
-DType statistic_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+DType statistic_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
-void* data_or_null(const Tensor& t) { return t.defined() ? t.raw_data() : nullptr; }
-Tensor packed(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
+void* data_or_null(const Tensor& t) {
+  return t.defined() ? t.raw_data() : nullptr;
+}
+Tensor packed(const Tensor& t) {
+  return t.defined() ? t.contiguous() : t;
+}
 
 struct Rows {
   int64_t rows = 1, n = 1;
 };
 
-Rows check_rows(const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, std::string_view op) {
+Rows check_rows(const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias,
+                std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
   const int64_t k = normalized.size(), lead = x.dim() - k;
   bool fits = k >= 1 && lead >= 0;
@@ -32,8 +39,8 @@ Rows check_rows(const Tensor& x, const Shape& normalized, const Tensor& weight, 
     if (!p->defined()) continue;
     const char* name = p == &weight ? "weight" : "bias";
     check<ShapeError>(p->shape() == normalized, op, name, " is ", *p, ", wanted ", normalized);
-    check<DTypeError>(p->dtype() == x.dtype() || (p->dtype() == DType::f32 && is_reduced_floating(x.dtype())), op, name, " is ",
-                      p->dtype(), ", x is ", x.dtype(), "; wanted the same, or f32 for f16 and bf16");
+    check<DTypeError>(p->dtype() == x.dtype() || (p->dtype() == DType::f32 && is_reduced_floating(x.dtype())), op, name,
+                      " is ", p->dtype(), ", x is ", x.dtype(), "; wanted the same, or f32 for f16 and bf16");
   }
   check<DTypeError>(!weight.defined() || !bias.defined() || weight.dtype() == bias.dtype(), op,
                     "weight and bias differ in dtype");
@@ -83,8 +90,9 @@ double norm_cost_bytes(const Tensor& x, int64_t passes, const Shape& normalized)
   return static_cast<double>(passes * x.nbytes() + 2 * normalized.product() * size_of(x.dtype()));
 }
 
-void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
-                 const Tensor& bias, double eps, const Tensor& residual = {}, void* sum = nullptr) {
+void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x, const Shape& normalized,
+                 const Tensor& weight, const Tensor& bias, double eps, const Tensor& residual = {},
+                 void* sum = nullptr) {
   const Tensor xc = x.contiguous(), wc = packed(weight), bc = packed(bias), rc = packed(residual);
   const Rows r = rows_of(x, normalized);
   RowNorm c;
@@ -105,10 +113,12 @@ void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x,
   row_norm_cpu(c);
 }
 
-void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy, const Tensor& x, const Shape& normalized,
-                  const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& gsum) {
+void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy, const Tensor& x,
+                  const Shape& normalized, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                  const Tensor& gsum) {
   const Tensor sc = packed(gsum);
-  const Tensor gc = gy.contiguous(), xc = x.contiguous(), wc = packed(weight), mc = packed(mean), rc = rstd.contiguous();
+  const Tensor gc = gy.contiguous(), xc = x.contiguous(), wc = packed(weight), mc = packed(mean),
+               rc = rstd.contiguous();
   const Rows r = rows_of(x, normalized);
   RowNormBackward c;
   c.dtype = x.dtype();
@@ -133,7 +143,8 @@ void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 using Pair = std::tuple<Tensor, Tensor>;
 
-Triple reference(bool rms, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
+Triple reference(bool rms, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias,
+                 double eps) {
   const Rows r = rows_of(x, normalized);
   std::vector<double> y = x.to_vector<double>(), w, b, means, rstds;
   if (weight.defined()) w = weight.to_vector<double>();
@@ -156,67 +167,78 @@ Triple reference(bool rms, const Tensor& x, const Shape& normalized, const Tenso
   return Triple(from_span<double>(y, x.shape()), from_span<double>(means, s), from_span<double>(rstds, s));
 }
 
-const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> layer_norm_backward_op{{
-    .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, Tensor rstd, "
-              "Tensor? gsum=None) -> (Tensor gx, Tensor gweight, Tensor gbias)",
-    .doc = "The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean and rstd "
-           "that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows in f32 in a fixed order.",
-    .infer =
-        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
-           const Tensor& rstd, const Tensor& gsum) {
-          check_rows(x, normalized, weight, {}, "layer_norm_backward");
-          check<ShapeError>(gy.shape() == x.shape(), "layer_norm_backward", "gy is ", gy, ", x is ", x);
-          check<DTypeError>(gy.dtype() == x.dtype(), "layer_norm_backward", "gy is ", gy.dtype(), ", x is ", x.dtype());
-          check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()), "layer_norm_backward",
-                            "gsum must be like x");
-          const TensorMeta s = statistic(x, normalized);
-          for (const Tensor* t : {&mean, &rstd})
-            check<ShapeError>(t->shape() == s.shape && t->dtype() == s.dtype, "layer_norm_backward", "mean and rstd must be ",
-                              s.shape, " ", s.dtype, ", got ", *t);
-          const TensorMeta w{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt};
-          return std::array<TensorMeta, 3>{like(x), w, w};
-        },
-    .kernels = {.cpu =
-                    [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, const Shape& normalized,
-                       const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& gsum) {
-                      run_backward(false, gx, &gw, &gb, gy, x, normalized, weight, mean, rstd, gsum);
-                    }},
-    .composed =
-        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
-           const Tensor& rstd, const Tensor& gsum) {
-          const Dims dims = last_dims(x, normalized.size());
-          const Tensor xhat = add(x, mean, -1) * rstd, g = weight.defined() ? gy * weight : gy;
-          Tensor gx = rstd * add(add(g, mean_keeping(g, dims), -1), xhat * mean_keeping(g * xhat, dims), -1);
-          if (gsum.defined()) gx = gx + gsum;
-          const DType affine = affine_dtype(x, weight, {});
-          return Triple(gx.to(x.dtype()), sum_leading(gy * xhat, normalized.size()).to(affine),
-                        sum_leading(gy, normalized.size()).to(affine));
-        },
-    .cost =
-        [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-          return Cost{14.0 * gy.numel(), norm_cost_bytes(gy, 3, n)};
-        },
-    .samples =
-        [](Samples& s) {
-          const DType st = statistic_dtype(s.dtype());
-          s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st), s.uniform({6, 1}, 0.5, 2, st));
-          s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{3, 20}, std::nullopt, s.tensor({2, 1, 1}, st),
-                s.uniform({2, 1, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
-          s.add(s.tensor({0, 5}), s.tensor({0, 5}), Shape{5}, s.tensor({5}), s.tensor({0, 1}, st), s.tensor({0, 1}, st));
-          s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st),
-                                s.tensor({6, 1}, st));
-          s.invalid<ShapeError>("mean and rstd", s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6}, st),
-                                s.tensor({6, 1}, st));
-          if (s.benchmarking())
-            s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), Shape{1024}, s.tensor({1024}), s.tensor({16384, 1}, st),
-                    s.uniform({16384, 1}, 0.5, 2, st));
-        },
-}};
+const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>
+    layer_norm_backward_op{{
+        .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, "
+                  "Tensor rstd, "
+                  "Tensor? gsum=None) -> (Tensor gx, Tensor gweight, Tensor gbias)",
+        .doc = "The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean "
+               "and rstd "
+               "that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows "
+               "in f32 in a fixed order.",
+        .infer =
+            [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
+               const Tensor& rstd, const Tensor& gsum) {
+              check_rows(x, normalized, weight, {}, "layer_norm_backward");
+              check<ShapeError>(gy.shape() == x.shape(), "layer_norm_backward", "gy is ", gy, ", x is ", x);
+              check<DTypeError>(gy.dtype() == x.dtype(), "layer_norm_backward", "gy is ", gy.dtype(), ", x is ",
+                                x.dtype());
+              check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()),
+                                "layer_norm_backward", "gsum must be like x");
+              const TensorMeta s = statistic(x, normalized);
+              for (const Tensor* t : {&mean, &rstd})
+                check<ShapeError>(t->shape() == s.shape && t->dtype() == s.dtype, "layer_norm_backward",
+                                  "mean and rstd must be ", s.shape, " ", s.dtype, ", got ", *t);
+              const TensorMeta w{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt};
+              return std::array<TensorMeta, 3>{like(x), w, w};
+            },
+        .kernels = {.cpu =
+                        [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
+                           const Shape& normalized, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                           const Tensor& gsum) {
+                          run_backward(false, gx, &gw, &gb, gy, x, normalized, weight, mean, rstd, gsum);
+                        }},
+        .composed =
+            [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
+               const Tensor& rstd, const Tensor& gsum) {
+              const Dims dims = last_dims(x, normalized.size());
+              const Tensor xhat = add(x, mean, -1) * rstd, g = weight.defined() ? gy * weight : gy;
+              Tensor gx = rstd * add(add(g, mean_keeping(g, dims), -1), xhat * mean_keeping(g * xhat, dims), -1);
+              if (gsum.defined()) gx = gx + gsum;
+              const DType affine = affine_dtype(x, weight, {});
+              return Triple(gx.to(x.dtype()), sum_leading(gy * xhat, normalized.size()).to(affine),
+                            sum_leading(gy, normalized.size()).to(affine));
+            },
+        .cost =
+            [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&,
+               const Tensor&) {
+              return Cost{14.0 * gy.numel(), norm_cost_bytes(gy, 3, n)};
+            },
+        .samples =
+            [](Samples& s) {
+              const DType st = statistic_dtype(s.dtype());
+              s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st),
+                    s.uniform({6, 1}, 0.5, 2, st));
+              s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{3, 20}, std::nullopt, s.tensor({2, 1, 1}, st),
+                    s.uniform({2, 1, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
+              s.add(s.tensor({0, 5}), s.tensor({0, 5}), Shape{5}, s.tensor({5}), s.tensor({0, 1}, st),
+                    s.tensor({0, 1}, st));
+              s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
+                                    s.tensor({6, 1}, st), s.tensor({6, 1}, st));
+              s.invalid<ShapeError>("mean and rstd", s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
+                                    s.tensor({6}, st), s.tensor({6, 1}, st));
+              if (s.benchmarking())
+                s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), Shape{1024}, s.tensor({1024}),
+                        s.tensor({16384, 1}, st), s.uniform({16384, 1}, 0.5, 2, st));
+            },
+    }};
 
 // What reaches x through the saved statistics, where something differentiates these too.
 Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, int mean_at, int rstd_at, bool rms) {
   const double inv = 1.0 / static_cast<double>(n);
-  const auto put = [&](const Tensor& t) { gx = gx.defined() ? gx + t.to(gx.dtype()) : t.expand(x.shape()).to(x.dtype()); };
+  const auto put = [&](const Tensor& t) {
+    gx = gx.defined() ? gx + t.to(gx.dtype()) : t.expand(x.shape()).to(x.dtype());
+  };
   if (!rms && b.has_gy(mean_at)) put(b.gy(mean_at) * inv);
   if (b.has_gy(rstd_at)) {
     const Tensor rstd = b.y(rstd_at), d = rms ? x : add(x, b.y(mean_at), -1);
@@ -228,10 +250,11 @@ Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, in
 const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, double)> layer_norm_op{{
     .schema = "layer_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
               "-> (Tensor y, Tensor mean, Tensor rstd)",
-    .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be normalized_shape; the "
-           "variance has divisor n (Ba et al., arXiv:1607.06450). mean and rstd = 1 / sqrt(var + eps) are kept for the "
-           "gradient, in f32 (f64 for f64), with ones in place of the normalised dimensions. weight and bias may be f32 "
-           "where x is bf16 or f16. ShapeError when the shapes do not fit. The function layer_norm returns y alone.",
+    .doc =
+        "(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be normalized_shape; the "
+        "variance has divisor n (Ba et al., arXiv:1607.06450). mean and rstd = 1 / sqrt(var + eps) are kept for the "
+        "gradient, in f32 (f64 for f64), with ones in place of the normalised dimensions. weight and bias may be f32 "
+        "where x is bf16 or f16. ShapeError when the shapes do not fit. The function layer_norm returns y alone.",
     .example = "Tensor y = layer_norm(from_span<float>(std::vector<float>{1, 3}, {1, 2}), {2}, {}, {}, 0.0); "
                "assert(y.select(1, 1).item() == 1);",
     .infer =
@@ -241,8 +264,8 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
           return std::array<TensorMeta, 3>{like(x), s, s};
         },
     .kernels = {.cpu =
-                    [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
-                       const Tensor& bias,
+                    [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Shape& normalized,
+                       const Tensor& weight, const Tensor& bias,
                        double eps) { run_forward(false, y, mean.raw_data(), rstd, x, normalized, weight, bias, eps); }},
     .saves = "x weight mean rstd",
     .backward =
@@ -265,7 +288,9 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
           s.add(s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({5}), 1e-5);
           s.add(s.tensor({2, 3, 20}), Shape{3, 20}, s.tensor({3, 20}), std::nullopt, 1e-3);
           s.add(s.tensor({7, 70}), Shape{70}).named("longer than a vector");
-          s.add(s.uniform({4, 16}, 99, 101), Shape{16}, s.tensor({16}), s.tensor({16})).not_differentiable().named("large mean");
+          s.add(s.uniform({4, 16}, 99, 101), Shape{16}, s.tensor({16}), s.tensor({16}))
+              .not_differentiable()
+              .named("large mean");
           s.add(s.tensor({0, 5}), Shape{5}, s.tensor({5}), s.tensor({5}));
           s.invalid<ShapeError>("normalized_shape", s.tensor({2, 5}), Shape{4});
           s.invalid<ShapeError>("normalized_shape", s.tensor({2, 5}), Shape{});
@@ -273,67 +298,75 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
           s.invalid<DTypeError>("floating", s.tensor({2, 5}, DType::i64), Shape{5});
           if (s.benchmarking()) s.bench(s.tensor({16384, 1024}), Shape{1024}, s.tensor({1024}), s.tensor({1024}));
         },
-    .reference =
-        [](const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
-          return reference(false, x, normalized, weight, bias, eps);
-        },
+    .reference = [](const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias,
+                    double eps) { return reference(false, x, normalized, weight, bias, eps); },
 }};
 
 // ---- rms_norm ----------------------------------------------------------------------------------------------------
 
-const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&)> rms_norm_backward_op{{
-    .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd, "
-              "Tensor? gsum=None) -> (Tensor gx, Tensor gweight)",
-    .doc = "The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it saved. The "
-           "weight's gradient is summed over the rows in f32 in a fixed order.",
-    .infer =
-        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
-           const Tensor& gsum) {
-          check_rows(x, normalized, weight, {}, "rms_norm_backward");
-          check<ShapeError>(gy.shape() == x.shape(), "rms_norm_backward", "gy is ", gy, ", x is ", x);
-          check<DTypeError>(gy.dtype() == x.dtype(), "rms_norm_backward", "gy is ", gy.dtype(), ", x is ", x.dtype());
-          check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()), "rms_norm_backward",
-                            "gsum must be like x");
-          const TensorMeta s = statistic(x, normalized);
-          check<ShapeError>(rstd.shape() == s.shape && rstd.dtype() == s.dtype, "rms_norm_backward", "rstd must be ", s.shape, " ",
-                            s.dtype, ", got ", rstd);
-          return std::array<TensorMeta, 2>{like(x), TensorMeta{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt}};
-        },
-    .kernels = {.cpu =
-                    [](Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight,
-                       const Tensor& rstd, const Tensor& gsum) {
-                      run_backward(true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd, gsum);
-                    }},
-    .composed =
-        [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
-           const Tensor& gsum) {
-          const Dims dims = last_dims(x, normalized.size());
-          const Tensor xhat = x * rstd, g = weight.defined() ? gy * weight : gy;
-          Tensor gx = rstd * add(g, xhat * mean_keeping(g * xhat, dims), -1);
-          if (gsum.defined()) gx = gx + gsum;
-          return Pair(gx.to(x.dtype()), sum_leading(gy * xhat, normalized.size()).to(affine_dtype(x, weight, {})));
-        },
-    .cost =
-        [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&) {
-          return Cost{11.0 * gy.numel(), norm_cost_bytes(gy, 3, n)};
-        },
-    .samples =
-        [](Samples& s) {
-          const DType st = statistic_dtype(s.dtype());
-          s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.uniform({6, 1}, 0.5, 2, st));
-          s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{20}, std::nullopt, s.uniform({2, 3, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
-          s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.tensor({6, 1}, st));
-          if (s.benchmarking())
-            s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), Shape{1024}, s.tensor({1024}),
-                    s.uniform({16384, 1}, 0.5, 2, st));
-        },
-}};
+const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&)>
+    rms_norm_backward_op{{
+        .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd, "
+                  "Tensor? gsum=None) -> (Tensor gx, Tensor gweight)",
+        .doc = "The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it "
+               "saved. The "
+               "weight's gradient is summed over the rows in f32 in a fixed order.",
+        .infer =
+            [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
+               const Tensor& gsum) {
+              check_rows(x, normalized, weight, {}, "rms_norm_backward");
+              check<ShapeError>(gy.shape() == x.shape(), "rms_norm_backward", "gy is ", gy, ", x is ", x);
+              check<DTypeError>(gy.dtype() == x.dtype(), "rms_norm_backward", "gy is ", gy.dtype(), ", x is ",
+                                x.dtype());
+              check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()),
+                                "rms_norm_backward", "gsum must be like x");
+              const TensorMeta s = statistic(x, normalized);
+              check<ShapeError>(rstd.shape() == s.shape && rstd.dtype() == s.dtype, "rms_norm_backward",
+                                "rstd must be ", s.shape, " ", s.dtype, ", got ", rstd);
+              return std::array<TensorMeta, 2>{
+                  like(x), TensorMeta{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt}};
+            },
+        .kernels = {.cpu =
+                        [](Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x, const Shape& normalized,
+                           const Tensor& weight, const Tensor& rstd, const Tensor& gsum) {
+                          run_backward(true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd, gsum);
+                        }},
+        .composed =
+            [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
+               const Tensor& gsum) {
+              const Dims dims = last_dims(x, normalized.size());
+              const Tensor xhat = x * rstd, g = weight.defined() ? gy * weight : gy;
+              Tensor gx = rstd * add(g, xhat * mean_keeping(g * xhat, dims), -1);
+              if (gsum.defined()) gx = gx + gsum;
+              return Pair(gx.to(x.dtype()), sum_leading(gy * xhat, normalized.size()).to(affine_dtype(x, weight, {})));
+            },
+        .cost =
+            [](const Tensor& gy, const Tensor&, const Shape& n, const Tensor&, const Tensor&, const Tensor&) {
+              return Cost{11.0 * gy.numel(), norm_cost_bytes(gy, 3, n)};
+            },
+        .samples =
+            [](Samples& s) {
+              const DType st = statistic_dtype(s.dtype());
+              s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.uniform({6, 1}, 0.5, 2, st));
+              s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{20}, std::nullopt,
+                    s.uniform({2, 3, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
+              s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
+                                    s.tensor({6, 1}, st));
+              if (s.benchmarking())
+                s.bench(s.tensor({16384, 1024}), s.tensor({16384, 1024}), Shape{1024}, s.tensor({1024}),
+                        s.uniform({16384, 1}, 0.5, 2, st));
+            },
+    }};
 
 const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
-    .schema = "rms_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, float eps=1e-06) -> (Tensor y, Tensor rstd)",
-    .doc = "x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must be normalized_shape (Zhang and Sennrich, "
-           "arXiv:1910.07467). rstd = 1 / sqrt(mean(x^2) + eps) is kept for the gradient, in f32 (f64 for f64). weight may "
-           "be f32 where x is bf16 or f16. ShapeError when the shapes do not fit. The function rms_norm returns y alone.",
+    .schema =
+        "rms_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, float eps=1e-06) -> (Tensor y, Tensor rstd)",
+    .doc =
+        "x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must be normalized_shape (Zhang and "
+        "Sennrich, "
+        "arXiv:1910.07467). rstd = 1 / sqrt(mean(x^2) + eps) is kept for the gradient, in f32 (f64 for f64). weight "
+        "may "
+        "be f32 where x is bf16 or f16. ShapeError when the shapes do not fit. The function rms_norm returns y alone.",
     .example = "Tensor y = rms_norm(from_span<float>(std::vector<float>{2, -2}, {1, 2}), {2}, {}, 0.0); "
                "assert(y.select(1, 1).item() == -1);",
     .infer =
@@ -341,10 +374,8 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
           check_rows(x, normalized, weight, {}, "rms_norm");
           return std::array<TensorMeta, 2>{like(x), statistic(x, normalized)};
         },
-    .kernels = {.cpu =
-                    [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight, double eps) {
-                      run_forward(true, y, nullptr, rstd, x, normalized, weight, {}, eps);
-                    }},
+    .kernels = {.cpu = [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
+                          double eps) { run_forward(true, y, nullptr, rstd, x, normalized, weight, {}, eps); }},
     .saves = "x weight rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, double) {
@@ -356,8 +387,10 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
           }
           if (b.needs(0)) b.set(0, through_statistics(b, x, normalized.product(), gx, -1, 1, true));
         },
-    .cost = [](const Tensor& x, const Shape& n, const Tensor&,
-               double) { return Cost{5.0 * x.numel(), norm_cost_bytes(x, 2, n)}; },
+    .cost =
+        [](const Tensor& x, const Shape& n, const Tensor&, double) {
+          return Cost{5.0 * x.numel(), norm_cost_bytes(x, 2, n)};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({6, 5}), Shape{5}, s.tensor({5}), 1e-6);
@@ -388,8 +421,10 @@ using Quadruple = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, double)> add_layer_norm_op{{
     .schema = "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps=1e-05) "
               "-> (Tensor y, Tensor sum, Tensor mean, Tensor rstd)",
-    .doc = "sum = x + residual and y = layer_norm(sum) over the last dimension, in one pass over memory: a transformer block's "
-           "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError unless "
+    .doc = "sum = x + residual and y = layer_norm(sum) over the last dimension, in one pass over memory: a transformer "
+           "block's "
+           "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError "
+           "unless "
            "x and residual have one shape and weight and bias fit its last dimension.",
     .infer =
         [](const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias, double) {
@@ -443,9 +478,12 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
 }};
 
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_norm_op{{
-    .schema = "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor y, Tensor sum, Tensor rstd)",
-    .doc = "sum = x + residual and y = rms_norm(sum) over the last dimension, in one pass over memory: a transformer block's "
-           "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError unless "
+    .schema = "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor y, Tensor sum, "
+              "Tensor rstd)",
+    .doc = "sum = x + residual and y = rms_norm(sum) over the last dimension, in one pass over memory: a transformer "
+           "block's "
+           "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError "
+           "unless "
            "x and residual have one shape and weight fits its last dimension.",
     .infer =
         [](const Tensor& x, const Tensor& residual, const Tensor& weight, double) {
@@ -456,9 +494,10 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_no
           return std::array<TensorMeta, 3>{like(x), like(x), statistic(x, weight.shape())};
         },
     .kernels = {.cpu =
-                    [](Tensor& y, Tensor& total, Tensor& rstd, const Tensor& x, const Tensor& residual, const Tensor& weight,
-                       double eps) {
-                      run_forward(true, y, nullptr, rstd, x, weight.shape(), weight, {}, eps, residual, total.raw_data());
+                    [](Tensor& y, Tensor& total, Tensor& rstd, const Tensor& x, const Tensor& residual,
+                       const Tensor& weight, double eps) {
+                      run_forward(true, y, nullptr, rstd, x, weight.shape(), weight, {}, eps, residual,
+                                  total.raw_data());
                     }},
     .saves = "weight sum rstd",
     .backward =
@@ -495,15 +534,16 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_no
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
   return std::get<0>(layer_norm_op(x, normalized_shape, weight, bias, eps));
 }
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
   return std::get<0>(rms_norm_op(x, normalized_shape, weight, eps));
 }
 
-std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
-                                          double eps) {
+std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                          const Tensor& bias, double eps) {
   auto [y, total, mean, rstd] = add_layer_norm_op(x, residual, weight, bias, eps);
   return {y, total};
 }

@@ -3,11 +3,13 @@
 namespace strata::STRATA_VEC_NS {
 
 // Affine parameters: of the arithmetic type after this.
-template <class A, class T> STRATA_INLINE V<T> load_affine(const A* p, int64_t i, int64_t k) {
+template <class A, class T>
+STRATA_INLINE V<T> load_affine(const A* p, int64_t i, int64_t k) {
   return load_upto(p + i, k, 0);
 }
 
-template <class T, class A, bool kRms> static void row_norm_of(const RowNorm& c) {
+template <class T, class A, bool kRms>
+static void row_norm_of(const RowNorm& c) {
   using R = Real<T>;
   constexpr int W = kLanes<T>;
   const int64_t n = c.n;
@@ -89,14 +91,18 @@ template <class T, class A, bool kRms> static void row_norm_of(const RowNorm& c)
 }
 
 // Rows are cut into this many parts at most, whatever the number of threads: each sums its own weight gradient.
-STRATA_INLINE int64_t row_parts(int64_t rows) { return std::max<int64_t>(1, std::min<int64_t>(64, rows / 32)); }
+STRATA_INLINE int64_t row_parts(int64_t rows) {
+  return std::max<int64_t>(1, std::min<int64_t>(64, rows / 32));
+}
 
-template <class T, class A, bool kRms> static void row_norm_backward_of(const RowNormBackward& c) {
+template <class T, class A, bool kRms>
+static void row_norm_backward_of(const RowNormBackward& c) {
   using R = Real<T>;
   constexpr int W = kLanes<T>;
   constexpr int64_t kBlock = 4;  // rows that share one pass over the sums of the weight gradient
   const int64_t n = c.n, parts = row_parts(c.rows), width = (n + W - 1) / W * W;
-  const T *x0 = static_cast<const T*>(c.x), *g0 = static_cast<const T*>(c.grad_y), *more = static_cast<const T*>(c.grad_sum);
+  const T *x0 = static_cast<const T*>(c.x), *g0 = static_cast<const T*>(c.grad_y),
+          *more = static_cast<const T*>(c.grad_sum);
   const A* w = static_cast<const A*>(c.weight);
   const R *mean_of = static_cast<const R*>(c.mean), *rstd_of = static_cast<const R*>(c.rstd);
   T* gx0 = static_cast<T*>(c.grad_x);
@@ -151,8 +157,10 @@ template <class T, class A, bool kRms> static void row_norm_backward_of(const Ro
             V<T> v = g * wv * rstd[j] - a2[j] * xc;
             if constexpr (!kRms) v -= a1[j];
             if (more) v += load_upto(more + at, k, 0);
-            if (nt) stream(gx0 + at, v);
-            else store_upto(gx0 + at, v, k);
+            if (nt)
+              stream(gx0 + at, v);
+            else
+              store_upto(gx0 + at, v, k);
             sw = fma(g * rstd[j], xc, sw);
             sb += g;
           };
@@ -189,24 +197,32 @@ template <class T, class A, bool kRms> static void row_norm_backward_of(const Ro
   total(partial + width, static_cast<A*>(c.grad_bias));
 }
 
-template <class C, class F> static void dispatch_row_norm(const C& c, F&& f) {
+template <class C, class F>
+static void dispatch_row_norm(const C& c, F&& f) {
   dispatch_floating(c.dtype, [&](auto tag) {
     using T = decltype(tag);
     const auto by_kind = [&](auto affine) {
-      if (c.rms) f(tag, affine, std::true_type{});
-      else f(tag, affine, std::false_type{});
+      if (c.rms)
+        f(tag, affine, std::true_type{});
+      else
+        f(tag, affine, std::false_type{});
     };
-    if constexpr (std::is_same_v<T, Real<T>>) by_kind(tag);
-    else if (c.affine == DType::f32) by_kind(float{});
-    else by_kind(tag);
+    if constexpr (std::is_same_v<T, Real<T>>)
+      by_kind(tag);
+    else if (c.affine == DType::f32)
+      by_kind(float{});
+    else
+      by_kind(tag);
   });
 }
 
 static void row_norm(const RowNorm& c) {
-  dispatch_row_norm(c, [&](auto t, auto a, auto rms) { row_norm_of<decltype(t), decltype(a), decltype(rms)::value>(c); });
+  dispatch_row_norm(c,
+                    [&](auto t, auto a, auto rms) { row_norm_of<decltype(t), decltype(a), decltype(rms)::value>(c); });
 }
 static void row_norm_backward(const RowNormBackward& c) {
-  dispatch_row_norm(c, [&](auto t, auto a, auto rms) { row_norm_backward_of<decltype(t), decltype(a), decltype(rms)::value>(c); });
+  dispatch_row_norm(
+      c, [&](auto t, auto a, auto rms) { row_norm_backward_of<decltype(t), decltype(a), decltype(rms)::value>(c); });
 }
 
 }  // namespace strata::STRATA_VEC_NS

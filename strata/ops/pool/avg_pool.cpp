@@ -4,25 +4,31 @@ namespace strata {
 namespace {
 using namespace pool;
 
-double mean_weight(int64_t i, int64_t j, int64_t in, int64_t kernel, int64_t stride, int64_t padding, bool count_padding) {
+double mean_weight(int64_t i, int64_t j, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
+                   bool count_padding) {
   const int64_t low = i * stride - padding, high = std::min(low + kernel, in + padding);
   if (j < low || j >= high) return 0;
   return 1.0 / static_cast<double>(count_padding ? high - low : std::min(high, in) - std::max<int64_t>(low, 0));
 }
 
-std::array<Taps, 2> mean_taps(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_padding) {
-  return both(kernel.size(), [&](int64_t d) { return pool_taps(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, true, count_padding); });
+std::array<Taps, 2> mean_taps(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding,
+                              bool ceil_mode, bool count_padding) {
+  return both(kernel.size(), [&](int64_t d) {
+    return pool_taps(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, true, count_padding);
+  });
 }
 
-TensorMeta avg_pool_infer(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool) {
+TensorMeta avg_pool_infer(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+                          bool) {
   check_floating("avg_pool", x);
   const Dims in = spatial_of("avg_pool", x, kernel.size()), ones = Dims::filled(kernel.size(), 1);
   check_window("avg_pool", kernel, stride, padding, ones);
-  return like(x).with_shape(with_spatial(x.shape(), pooled_sizes("avg_pool", in, kernel, stride, padding, ones, ceil_mode)));
+  return like(x).with_shape(
+      with_spatial(x.shape(), pooled_sizes("avg_pool", in, kernel, stride, padding, ones, ceil_mode)));
 }
 
-TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-                                   bool) {
+TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
+                                   const Dims& padding, bool ceil_mode, bool) {
   constexpr std::string_view op = "avg_pool_backward";
   check_floating(op, g);
   const Dims out = spatial_of(op, g, kernel.size()), ones = Dims::filled(kernel.size(), 1);
@@ -34,60 +40,87 @@ TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_op{{
-    .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, bool count_include_pad=true) -> Tensor",
-    .doc = "The mean of each window over the last one or two dimensions (as many as kernel has entries). Padding counts as zeros "
+    .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, bool "
+              "count_include_pad=true) -> Tensor",
+    .doc = "The mean of each window over the last one or two dimensions (as many as kernel has entries). Padding "
+           "counts as zeros "
            "unless count_include_pad is false. avg_pool1d and avg_pool2d are the friendlier forms.",
     .infer = avg_pool_infer,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      resample(y, x, kernel.size(), mean_taps(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode, count));
-    }},
-    .backward = [](Backward& b, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      b.set(0, avg_pool_backward(b.gy(), spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode, count));
-    },
-    .cost = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      return move_cost(x, avg_pool_infer(x, kernel, stride, padding, ceil_mode, count).shape, window_size(kernel));
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{1, 0});
-      s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{2}, Dims{1}, true, false).named("one dimension, ceil, padding not counted");
-      s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{3}, Dims{1}, true, true).named("ceil, padding counted");
-      s.add(transpose(s.tensor({2, 6, 3, 7}), 1, 2), Dims{3, 3}, Dims{1, 2}, Dims{1, 1}).named("strided");
-      s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});
-      s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2});
-    },
-    .reference = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      const Shape result = avg_pool_infer(x, kernel, stride, padding, ceil_mode, count).shape;
-      const Dims in = spatial_of("avg_pool", x, kernel.size());
-      Dims out;
-      for (int i = 0; i < kernel.size(); ++i) out.push_back(result[result.size() - kernel.size() + i]);
-      return reference(x, result, in, out, false, [&](int64_t d, int64_t i, int64_t j) { return mean_weight(i, j, in[d], kernel[d], stride[d], padding[d], count); });
-    },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                       bool ceil_mode, bool count) {
+                      resample(y, x, kernel.size(),
+                               mean_taps(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode,
+                                         count));
+                    }},
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count) {
+          b.set(0, avg_pool_backward(b.gy(), spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding,
+                                     ceil_mode, count));
+        },
+    .cost =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
+          return move_cost(x, avg_pool_infer(x, kernel, stride, padding, ceil_mode, count).shape, window_size(kernel));
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{1, 0});
+          s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{2}, Dims{1}, true, false)
+              .named("one dimension, ceil, padding not counted");
+          s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{3}, Dims{1}, true, true).named("ceil, padding counted");
+          s.add(transpose(s.tensor({2, 6, 3, 7}), 1, 2), Dims{3, 3}, Dims{1, 2}, Dims{1, 1}).named("strided");
+          s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});
+          s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
+          const Shape result = avg_pool_infer(x, kernel, stride, padding, ceil_mode, count).shape;
+          const Dims in = spatial_of("avg_pool", x, kernel.size());
+          Dims out;
+          for (int i = 0; i < kernel.size(); ++i) out.push_back(result[result.size() - kernel.size() + i]);
+          return reference(x, result, in, out, false, [&](int64_t d, int64_t i, int64_t j) {
+            return mean_weight(i, j, in[d], kernel[d], stride[d], padding[d], count);
+          });
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_backward_op{{
-    .schema = "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, "
-              "bool count_include_pad=true) -> Tensor",
-    .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of avg_pool.",
+    .schema =
+        "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, "
+        "bool count_include_pad=true) -> Tensor",
+    .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
+           "avg_pool.",
     .infer = avg_pool_backward_infer,
-    .kernels = {.cpu = [](Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-                          bool count) { resample_transposed(x, g, kernel.size(), mean_taps(size, kernel, stride, padding, ceil_mode, count)); }},
-    .backward = [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      b.set(0, avg_pool(b.gy(), kernel, stride, padding, ceil_mode, count));
-    },
-    .cost = [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims&, const Dims&, bool, bool) {
-      return Cost{static_cast<double>(g.numel()) * window_size(kernel),
-                  static_cast<double>(g.nbytes() + with_spatial(g.shape(), size).product() * size_of(g.dtype()))};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 4, 3}), Dims{6, 7}, Dims{2, 3}, Dims{2, 2}, Dims{1, 0});
-      s.add(s.tensor({2, 3, 5}), Dims{8}, Dims{3}, Dims{2}, Dims{1}, true, false);
-      s.invalid<ShapeError>("does not give", s.tensor({2, 3, 5}), Dims{20}, Dims{3}, Dims{2}, Dims{1});
-    },
-    .reference = [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      const Shape result = avg_pool_backward_infer(g, size, kernel, stride, padding, ceil_mode, count).shape;
-      return reference(g, result, size, spatial_of("avg_pool_backward", g, kernel.size()), true,
-                       [&](int64_t d, int64_t i, int64_t j) { return mean_weight(i, j, size[d], kernel[d], stride[d], padding[d], count); });
-    },
+    .kernels = {.cpu =
+                    [](Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
+                       const Dims& padding, bool ceil_mode, bool count) {
+                      resample_transposed(x, g, kernel.size(),
+                                          mean_taps(size, kernel, stride, padding, ceil_mode, count));
+                    }},
+    .backward = [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding,
+                   bool ceil_mode,
+                   bool count) { b.set(0, avg_pool(b.gy(), kernel, stride, padding, ceil_mode, count)); },
+    .cost =
+        [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims&, const Dims&, bool, bool) {
+          return Cost{static_cast<double>(g.numel()) * window_size(kernel),
+                      static_cast<double>(g.nbytes() + with_spatial(g.shape(), size).product() * size_of(g.dtype()))};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 4, 3}), Dims{6, 7}, Dims{2, 3}, Dims{2, 2}, Dims{1, 0});
+          s.add(s.tensor({2, 3, 5}), Dims{8}, Dims{3}, Dims{2}, Dims{1}, true, false);
+          s.invalid<ShapeError>("does not give", s.tensor({2, 3, 5}), Dims{20}, Dims{3}, Dims{2}, Dims{1});
+        },
+    .reference =
+        [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding,
+           bool ceil_mode, bool count) {
+          const Shape result = avg_pool_backward_infer(g, size, kernel, stride, padding, ceil_mode, count).shape;
+          return reference(g, result, size, spatial_of("avg_pool_backward", g, kernel.size()), true,
+                           [&](int64_t d, int64_t i, int64_t j) {
+                             return mean_weight(i, j, size[d], kernel[d], stride[d], padding[d], count);
+                           });
+        },
 }};
 
 std::array<Taps, 2> adaptive_both(const Dims& in, const Dims& out) {
@@ -96,129 +129,171 @@ std::array<Taps, 2> adaptive_both(const Dims& in, const Dims& out) {
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
     .schema = "adaptive_avg_pool(Tensor x, int[] output_size) -> Tensor",
-    .doc = "Means of windows that cover the last one or two dimensions so that the result has output_size; output i covers inputs "
+    .doc = "Means of windows that cover the last one or two dimensions so that the result has output_size; output i "
+           "covers inputs "
            "floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = [](const Tensor& x, const Dims& output_size) { return to_size("adaptive_avg_pool", x, output_size); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& out) {
-      resample(y, x, out.size(), adaptive_both(spatial_of("adaptive_avg_pool", x, out.size()), out));
-    }},
-    .backward = [](Backward& b, const Tensor& x, const Dims& out) {
-      b.set(0, adaptive_avg_pool_backward(b.gy(), spatial_of("adaptive_avg_pool", x, out.size())));
-    },
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Dims& out) {
+                      resample(y, x, out.size(), adaptive_both(spatial_of("adaptive_avg_pool", x, out.size()), out));
+                    }},
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& out) {
+          b.set(0, adaptive_avg_pool_backward(b.gy(), spatial_of("adaptive_avg_pool", x, out.size())));
+        },
     .cost = [](const Tensor& x, const Dims& out) { return move_cost(x, with_spatial(x.shape(), out), 1); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 5, 7}), Dims{2, 3});
-      s.add(s.tensor({2, 3, 5}), Dims{8}).named("larger");
-      s.add(s.tensor({3, 4, 6}), Dims{1, 1}).named("global");
-      s.invalid<ValueError>("size", s.tensor({2, 3, 5}), Dims{0});
-      s.invalid<ShapeError>("dimensions", s.tensor({5}), Dims{2});
-    },
-    .reference = [](const Tensor& x, const Dims& out) {
-      const Dims in = spatial_of("adaptive_avg_pool", x, out.size());
-      return reference(x, with_spatial(x.shape(), out), in, out, false, [&](int64_t d, int64_t i, int64_t j) { return adaptive_weight(i, j, in[d], out[d]); });
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 5, 7}), Dims{2, 3});
+          s.add(s.tensor({2, 3, 5}), Dims{8}).named("larger");
+          s.add(s.tensor({3, 4, 6}), Dims{1, 1}).named("global");
+          s.invalid<ValueError>("size", s.tensor({2, 3, 5}), Dims{0});
+          s.invalid<ShapeError>("dimensions", s.tensor({5}), Dims{2});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& out) {
+          const Dims in = spatial_of("adaptive_avg_pool", x, out.size());
+          return reference(x, with_spatial(x.shape(), out), in, out, false,
+                           [&](int64_t d, int64_t i, int64_t j) { return adaptive_weight(i, j, in[d], out[d]); });
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
     .schema = "adaptive_avg_pool_backward(Tensor g, int[] size) -> Tensor",
-    .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of adaptive_avg_pool.",
+    .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
+           "adaptive_avg_pool.",
     .infer = [](const Tensor& g, const Dims& size) { return to_size("adaptive_avg_pool_backward", g, size); },
-    .kernels = {.cpu = [](Tensor& x, const Tensor& g, const Dims& size) {
-      resample_transposed(x, g, size.size(), adaptive_both(size, spatial_of("adaptive_avg_pool_backward", g, size.size())));
-    }},
-    .backward = [](Backward& b, const Tensor& g, const Dims& size) {
-      b.set(0, adaptive_avg_pool(b.gy(), spatial_of("adaptive_avg_pool_backward", g, size.size())));
-    },
+    .kernels = {.cpu =
+                    [](Tensor& x, const Tensor& g, const Dims& size) {
+                      resample_transposed(
+                          x, g, size.size(),
+                          adaptive_both(size, spatial_of("adaptive_avg_pool_backward", g, size.size())));
+                    }},
+    .backward =
+        [](Backward& b, const Tensor& g, const Dims& size) {
+          b.set(0, adaptive_avg_pool(b.gy(), spatial_of("adaptive_avg_pool_backward", g, size.size())));
+        },
     .cost = [](const Tensor& g, const Dims& size) { return move_cost(g, with_spatial(g.shape(), size), 1); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 2, 3}), Dims{5, 7});
-      s.add(s.tensor({2, 3, 8}), Dims{5});
-    },
-    .reference = [](const Tensor& g, const Dims& size) {
-      const Dims out = spatial_of("adaptive_avg_pool_backward", g, size.size());
-      return reference(g, with_spatial(g.shape(), size), size, out, true, [&](int64_t d, int64_t i, int64_t j) { return adaptive_weight(i, j, size[d], out[d]); });
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 2, 3}), Dims{5, 7});
+          s.add(s.tensor({2, 3, 8}), Dims{5});
+        },
+    .reference =
+        [](const Tensor& g, const Dims& size) {
+          const Dims out = spatial_of("adaptive_avg_pool_backward", g, size.size());
+          return reference(g, with_spatial(g.shape(), size), size, out, true,
+                           [&](int64_t d, int64_t i, int64_t j) { return adaptive_weight(i, j, size[d], out[d]); });
+        },
 }};
 
 // ---- the friendlier forms -------------------------------------------------------------------------------------------
 
-Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                   bool ceil_mode, bool count_include_pad) {
+Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims& kernel, const Dims& stride,
+                   const Dims& padding, bool ceil_mode, bool count_include_pad) {
   check_rank(op, x, spatial);
   const Dims k = spread(kernel, spatial);
   check(k.size() == spatial, op, "kernel ", kernel, " needs ", spatial, " entries");
-  return avg_pool(x, k, stride.empty() ? k : spread(stride, spatial), spread(padding, spatial), ceil_mode, count_include_pad);
+  return avg_pool(x, k, stride.empty() ? k : spread(stride, spatial), spread(padding, spatial), ceil_mode,
+                  count_include_pad);
 }
 using AvgSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool);
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
 const Op<AvgSignature> avg_pool1d_op{{
-    .schema = "avg_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool count_include_pad=true) -> Tensor",
-    .doc = "The mean of each window along the last dimension of [n, c, length] or [c, length]. The stride is the kernel's size unless given.",
-    .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_include_pad) {
-      return avg_pool_nd("avg_pool1d", 1, x, kernel, stride, padding, ceil_mode, count_include_pad);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 7}), Dims{2});
-      s.add(s.tensor({3, 7}), Dims{3}, Dims{2}, Dims{1}, true, false);
-      s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{2});
-    },
+    .schema = "avg_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool "
+              "count_include_pad=true) -> Tensor",
+    .doc = "The mean of each window along the last dimension of [n, c, length] or [c, length]. The stride is the "
+           "kernel's size unless given.",
+    .composed =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count_include_pad) {
+          return avg_pool_nd("avg_pool1d", 1, x, kernel, stride, padding, ceil_mode, count_include_pad);
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 7}), Dims{2});
+          s.add(s.tensor({3, 7}), Dims{3}, Dims{2}, Dims{1}, true, false);
+          s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{2});
+        },
 }};
 
 const Op<AvgSignature> avg_pool2d_op{{
-    .schema = "avg_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool count_include_pad=true) -> Tensor",
-    .doc = "The mean of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the kernel's size unless "
+    .schema = "avg_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool "
+              "count_include_pad=true) -> Tensor",
+    .doc = "The mean of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the "
+           "kernel's size unless "
            "given. A list with one entry serves both dimensions.",
     .example = "assert(avg_pool2d(ones({2, 3, 8, 6}), {2}).shape() == Shape({2, 3, 4, 3}));",
-    .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_include_pad) {
-      return avg_pool_nd("avg_pool2d", 2, x, kernel, stride, padding, ceil_mode, count_include_pad);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 6, 6}), Dims{2});
-      s.add(s.tensor({3, 7, 6}), Dims{3, 2}, Dims{2}, Dims{1}, true, false);
-      s.invalid<ShapeError>("dimensions", s.tensor({7, 7}), Dims{2});
-    },
+    .composed =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count_include_pad) {
+          return avg_pool_nd("avg_pool2d", 2, x, kernel, stride, padding, ceil_mode, count_include_pad);
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 6, 6}), Dims{2});
+          s.add(s.tensor({3, 7, 6}), Dims{3, 2}, Dims{2}, Dims{1}, true, false);
+          s.invalid<ShapeError>("dimensions", s.tensor({7, 7}), Dims{2});
+        },
 }};
 
 const Op<SizeSignature> adaptive_avg_pool1d_op{{
     .schema = "adaptive_avg_pool1d(Tensor x, int[] output_size) -> Tensor",
-    .doc = "Means along the last dimension of [n, c, length] or [c, length], of windows such that the result has output_size.",
-    .composed = [](const Tensor& x, const Dims& out) { return adaptive_avg_pool(x, adaptive_size("adaptive_avg_pool1d", 1, x, out)); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 7}), Dims{3});
-      s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{3});
-    },
+    .doc = "Means along the last dimension of [n, c, length] or [c, length], of windows such that the result has "
+           "output_size.",
+    .composed = [](const Tensor& x,
+                   const Dims& out) { return adaptive_avg_pool(x, adaptive_size("adaptive_avg_pool1d", 1, x, out)); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 7}), Dims{3});
+          s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{3});
+        },
 }};
 
 const Op<SizeSignature> adaptive_avg_pool2d_op{{
     .schema = "adaptive_avg_pool2d(Tensor x, int[] output_size) -> Tensor",
-    .doc = "Means over the last two dimensions of [n, c, h, w] or [c, h, w], of windows such that the result has output_size.",
+    .doc = "Means over the last two dimensions of [n, c, h, w] or [c, h, w], of windows such that the result has "
+           "output_size.",
     .example = "assert(adaptive_avg_pool2d(ones({2, 3, 9, 7}), {1}).shape() == Shape({2, 3, 1, 1}));",
-    .composed = [](const Tensor& x, const Dims& out) { return adaptive_avg_pool(x, adaptive_size("adaptive_avg_pool2d", 2, x, out)); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 7, 5}), Dims{3, 2});
-      s.invalid<ValueError>("entries", s.tensor({2, 3, 7, 5}), Dims{3, 2, 1});
-    },
+    .composed = [](const Tensor& x,
+                   const Dims& out) { return adaptive_avg_pool(x, adaptive_size("adaptive_avg_pool2d", 2, x, out)); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 7, 5}), Dims{3, 2});
+          s.invalid<ValueError>("entries", s.tensor({2, 3, 7, 5}), Dims{3, 2, 1});
+        },
 }};
 
 }  // namespace
 
-Tensor avg_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_include_pad) {
+Tensor avg_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+                bool count_include_pad) {
   return avg_pool_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
 }
-Tensor avg_pool_backward(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-                         bool count_include_pad) {
+Tensor avg_pool_backward(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding,
+                         bool ceil_mode, bool count_include_pad) {
   return avg_pool_backward_op(g, size, kernel, stride, padding, ceil_mode, count_include_pad);
 }
-Tensor adaptive_avg_pool(const Tensor& x, const Dims& output_size) { return adaptive_avg_pool_op(x, output_size); }
-Tensor adaptive_avg_pool_backward(const Tensor& g, const Dims& size) { return adaptive_avg_pool_backward_op(g, size); }
-Tensor avg_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_include_pad) {
+Tensor adaptive_avg_pool(const Tensor& x, const Dims& output_size) {
+  return adaptive_avg_pool_op(x, output_size);
+}
+Tensor adaptive_avg_pool_backward(const Tensor& g, const Dims& size) {
+  return adaptive_avg_pool_backward_op(g, size);
+}
+Tensor avg_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+                  bool count_include_pad) {
   return avg_pool1d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
 }
-Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count_include_pad) {
+Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+                  bool count_include_pad) {
   return avg_pool2d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
 }
-Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size) { return adaptive_avg_pool1d_op(x, output_size); }
-Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size) { return adaptive_avg_pool2d_op(x, output_size); }
+Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size) {
+  return adaptive_avg_pool1d_op(x, output_size);
+}
+Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size) {
+  return adaptive_avg_pool2d_op(x, output_size);
+}
 
 }  // namespace strata

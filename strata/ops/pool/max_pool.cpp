@@ -1,6 +1,5 @@
-#include "strata/ops/pool/pool_common_inl.h"
 #include <limits>
-
+#include "strata/ops/pool/pool_common_inl.h"
 
 namespace strata {
 namespace {
@@ -8,12 +7,13 @@ using namespace pool;
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-std::array<TensorMeta, 2> max_pool_infer(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                                         bool ceil_mode) {
+std::array<TensorMeta, 2> max_pool_infer(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                                         const Dims& dilation, bool ceil_mode) {
   check_floating("max_pool", x);
   const Dims in = spatial_of("max_pool", x, kernel.size());
   check_window("max_pool", kernel, stride, padding, dilation);
-  const TensorMeta y = like(x).with_shape(with_spatial(x.shape(), pooled_sizes("max_pool", in, kernel, stride, padding, dilation, ceil_mode)));
+  const TensorMeta y = like(x).with_shape(
+      with_spatial(x.shape(), pooled_sizes("max_pool", in, kernel, stride, padding, dilation, ceil_mode)));
   return {y, y.with_dtype(DType::i64)};
 }
 
@@ -28,7 +28,8 @@ std::array<TensorMeta, 2> adaptive_max_infer(const Tensor& x, const Dims& output
 
 void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const std::array<Taps, 2>& t) {
   const Tensor from = x.contiguous();
-  Tensor v = values.is_contiguous() ? values : empty(values.meta()), p = positions.is_contiguous() ? positions : empty(positions.meta());
+  Tensor v = values.is_contiguous() ? values : empty(values.meta()),
+         p = positions.is_contiguous() ? positions : empty(positions.meta());
   cpu::window_max(t[0], t[1], planes_of(x, spatial), x.dtype(), from.raw_data(), v.raw_data(), p.data<int64_t>());
   if (!v.same_as(values)) values.copy_(v);
   if (!p.same_as(positions)) positions.copy_(p);
@@ -40,7 +41,8 @@ Pair max_reference(const Tensor& x, const std::array<TensorMeta, 2>& metas, int6
   const Tensor from = x.contiguous(), values = empty(metas[0]), positions = empty(metas[1]);
   const Shape& in = x.shape();
   const Shape& out = metas[0].shape;
-  const int64_t iw = in.back(), ow = out.back(), ih = spatial == 2 ? in[in.size() - 2] : 1, oh = spatial == 2 ? out[out.size() - 2] : 1;
+  const int64_t iw = in.back(), ow = out.back(), ih = spatial == 2 ? in[in.size() - 2] : 1,
+                oh = spatial == 2 ? out[out.size() - 2] : 1;
   for (int64_t i = 0; i < values.numel(); ++i) {
     double best = -std::numeric_limits<double>::infinity();
     int64_t at = -1;
@@ -56,69 +58,90 @@ Pair max_reference(const Tensor& x, const std::array<TensorMeta, 2>& metas, int6
 }
 
 const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool)> max_pool_op{{
-    .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=false) -> (Tensor values, Tensor indices)",
-    .doc = "The largest element of each window over the last one or two dimensions (as many as kernel has entries), and its "
-           "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d and "
-           "max_pool2d are the friendlier forms.",
+    .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=false) -> "
+              "(Tensor values, Tensor indices)",
+    .doc =
+        "The largest element of each window over the last one or two dimensions (as many as kernel has entries), and "
+        "its "
+        "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d and "
+        "max_pool2d are the friendlier forms.",
     .infer = max_pool_infer,
-    .kernels = {.cpu = [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                          const Dims& dilation, bool ceil_mode) {
-      const Dims in = spatial_of("max_pool", x, kernel.size());
-      max_into(values, positions, x, kernel.size(), both(kernel.size(), [&](int64_t d) {
-        return pool_taps(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode, false, false);
-      }));
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel, const Dims& stride,
+                       const Dims& padding, const Dims& dilation, bool ceil_mode) {
+                      const Dims in = spatial_of("max_pool", x, kernel.size());
+                      max_into(values, positions, x, kernel.size(), both(kernel.size(), [&](int64_t d) {
+                                 return pool_taps(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode,
+                                                  false, false);
+                               }));
+                    }},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor& x, const Dims& kernel, const Dims&, const Dims&, const Dims&, bool) {
-      b.set(0, plane_scatter(b.gy(0), b.y(1), spatial_of("max_pool", x, kernel.size())));
-    },
-    .cost = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
-      Cost c = move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape, window_size(kernel));
-      return c;
-    },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1});
-      s.add(s.distinct({2, 3, 7}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, true).named("one dimension, dilated, ceil");
-      s.add(transpose(s.distinct({1, 5, 2, 5}), 1, 2), Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}).named("overlapping, strided");
-      s.add(s.tensor({0, 3, 4, 4}), Dims{2, 2}, Dims{2, 2}, Dims{0, 0}, Dims{1, 1}).named("empty batch");
-      s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0}, Dims{1});
-      s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2}, Dims{1});
-      s.invalid<ValueError>("stride", s.tensor({1, 2, 4}), Dims{2}, Dims{0}, Dims{0}, Dims{1});
-      s.invalid<ShapeError>("dimensions", s.tensor({4}), Dims{2}, Dims{1}, Dims{0}, Dims{1});
-    },
-    .reference = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
-      return max_reference(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode), kernel.size(), [&](int64_t d, int64_t o, int64_t i) {
-        const int64_t from_start = i - (o * stride[d] - padding[d]);
-        return from_start >= 0 && from_start % dilation[d] == 0 && from_start / dilation[d] < kernel[d];
-      });
-    },
+    .backward = [](Backward& b, const Tensor& x, const Dims& kernel, const Dims&, const Dims&, const Dims&,
+                   bool) { b.set(0, plane_scatter(b.gy(0), b.y(1), spatial_of("max_pool", x, kernel.size()))); },
+    .cost =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+           bool ceil_mode) {
+          Cost c = move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape,
+                             window_size(kernel));
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1});
+          s.add(s.distinct({2, 3, 7}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, true).named("one dimension, dilated, ceil");
+          s.add(transpose(s.distinct({1, 5, 2, 5}), 1, 2), Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1})
+              .named("overlapping, strided");
+          s.add(s.tensor({0, 3, 4, 4}), Dims{2, 2}, Dims{2, 2}, Dims{0, 0}, Dims{1, 1}).named("empty batch");
+          s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0}, Dims{1});
+          s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2}, Dims{1});
+          s.invalid<ValueError>("stride", s.tensor({1, 2, 4}), Dims{2}, Dims{0}, Dims{0}, Dims{1});
+          s.invalid<ShapeError>("dimensions", s.tensor({4}), Dims{2}, Dims{1}, Dims{0}, Dims{1});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+           bool ceil_mode) {
+          return max_reference(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode), kernel.size(),
+                               [&](int64_t d, int64_t o, int64_t i) {
+                                 const int64_t from_start = i - (o * stride[d] - padding[d]);
+                                 return from_start >= 0 && from_start % dilation[d] == 0 &&
+                                        from_start / dilation[d] < kernel[d];
+                               });
+        },
 }};
 
 const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
     .schema = "adaptive_max_pool(Tensor x, int[] output_size) -> (Tensor values, Tensor indices)",
-    .doc = "The largest elements of windows that cover the last one or two dimensions so that the result has output_size, and "
+    .doc = "The largest elements of windows that cover the last one or two dimensions so that the result has "
+           "output_size, and "
            "their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = adaptive_max_infer,
-    .kernels = {.cpu = [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& output_size) {
-      const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
-      max_into(values, positions, x, output_size.size(), both(output_size.size(), [&](int64_t d) { return adaptive_taps(in[d], output_size[d]); }));
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& output_size) {
+                      const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
+                      max_into(values, positions, x, output_size.size(), both(output_size.size(), [&](int64_t d) {
+                                 return adaptive_taps(in[d], output_size[d]);
+                               }));
+                    }},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor& x, const Dims& output_size) {
-      b.set(0, plane_scatter(b.gy(0), b.y(1), spatial_of("adaptive_max_pool", x, output_size.size())));
-    },
-    .cost = [](const Tensor& x, const Dims& output_size) { return move_cost(x, with_spatial(x.shape(), output_size), 1); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({2, 3, 5, 7}), Dims{2, 3});
-      s.add(s.distinct({2, 3, 5}), Dims{8}).named("larger");
-      s.invalid<ValueError>("output_size", s.tensor({2, 3, 5}), Dims{0});
-    },
-    .reference = [](const Tensor& x, const Dims& output_size) {
-      const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
-      return max_reference(x, adaptive_max_infer(x, output_size), output_size.size(), [&](int64_t d, int64_t o, int64_t i) {
-        return adaptive_weight(o, i, in[d], output_size[d]) > 0;
-      });
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& output_size) {
+          b.set(0, plane_scatter(b.gy(0), b.y(1), spatial_of("adaptive_max_pool", x, output_size.size())));
+        },
+    .cost = [](const Tensor& x,
+               const Dims& output_size) { return move_cost(x, with_spatial(x.shape(), output_size), 1); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 3, 5, 7}), Dims{2, 3});
+          s.add(s.distinct({2, 3, 5}), Dims{8}).named("larger");
+          s.invalid<ValueError>("output_size", s.tensor({2, 3, 5}), Dims{0});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& output_size) {
+          const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
+          return max_reference(
+              x, adaptive_max_infer(x, output_size), output_size.size(),
+              [&](int64_t d, int64_t o, int64_t i) { return adaptive_weight(o, i, in[d], output_size[d]) > 0; });
+        },
 }};
 
 TensorMeta scatter_infer(const Tensor& y, const Tensor& positions, const Dims& size) {
@@ -132,164 +155,214 @@ TensorMeta scatter_infer(const Tensor& y, const Tensor& positions, const Dims& s
 
 const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
     .schema = "plane_scatter(Tensor y, Tensor positions, int[] size) -> Tensor",
-    .doc = "Adds each element of y into zeros whose last dimensions are `size`, at its row-major position in the plane; positions "
+    .doc = "Adds each element of y into zeros whose last dimensions are `size`, at its row-major position in the "
+           "plane; positions "
            "outside the plane are skipped. The gradient of max_pool.",
     .infer = scatter_infer,
-    .kernels = {.cpu = [](Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
-      const Tensor at = positions.contiguous();
-      dense(x, y, [&](const Tensor& from, Tensor& to) {
-        const int64_t planes = planes_of(y, size.size()), in = size.product(), out = planes > 0 ? y.numel() / planes : 0;
-        cpu::plane_scatter(planes, in, out, y.dtype(), from.raw_data(), at.data<int64_t>(), to.raw_data());
-      });
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
+                      const Tensor at = positions.contiguous();
+                      dense(x, y, [&](const Tensor& from, Tensor& to) {
+                        const int64_t planes = planes_of(y, size.size()), in = size.product(),
+                                      out = planes > 0 ? y.numel() / planes : 0;
+                        cpu::plane_scatter(planes, in, out, y.dtype(), from.raw_data(), at.data<int64_t>(),
+                                           to.raw_data());
+                      });
+                    }},
     .saves = "positions",
-    .backward = [](Backward& b, const Tensor&, const Tensor& positions, const Dims& size) {
-      // A plane's positions count over `size`, and plane_gather takes planes from the rank of positions.
-      if (b.needs(0)) b.set(0, plane_gather(flatten(b.gy(), -size.size(), -1), flatten(positions, -size.size(), -1)).reshape(positions.shape()));
-    },
-    .cost = [](const Tensor& y, const Tensor& positions, const Dims& size) {
-      Cost c = move_cost(y, with_spatial(y.shape(), size), 1);
-      c.bytes += static_cast<double>(positions.nbytes());
-      return c;
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 12), Dims{3, 4});
-      s.add(s.tensor({2, 3, 4}), s.integers({2, 3, 4}, 0, 3), Dims{3}).named("repeated positions");
-      s.add(s.tensor({2, 4}), s.integers({2, 4}, -1, 9), Dims{6}).named("positions outside");
-      s.invalid<ShapeError>("positions", s.tensor({2, 3, 4}), s.integers({2, 3, 3}, 0, 3), Dims{3});
-    },
-    .reference = [](const Tensor& y, const Tensor& positions, const Dims& size) {
-      const Tensor x = empty(scatter_infer(y, positions, size)), from = y.contiguous(), at = positions.contiguous();
-      std::fill_n(x.data<double>(), x.numel(), 0.0);
-      const int64_t planes = planes_of(y, size.size()), out = y.numel() / std::max<int64_t>(1, planes), in = size.product();
-      for (int64_t i = 0; i < y.numel(); ++i) {
-        const int64_t p = at.data<int64_t>()[i];
-        if (p >= 0 && p < in) x.data<double>()[i / out * in + p] += from.data<double>()[i];
-      }
-      return x;
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& positions, const Dims& size) {
+          // A plane's positions count over `size`, and plane_gather takes planes from the rank of positions.
+          if (b.needs(0))
+            b.set(0, plane_gather(flatten(b.gy(), -size.size(), -1), flatten(positions, -size.size(), -1))
+                         .reshape(positions.shape()));
+        },
+    .cost =
+        [](const Tensor& y, const Tensor& positions, const Dims& size) {
+          Cost c = move_cost(y, with_spatial(y.shape(), size), 1);
+          c.bytes += static_cast<double>(positions.nbytes());
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 12), Dims{3, 4});
+          s.add(s.tensor({2, 3, 4}), s.integers({2, 3, 4}, 0, 3), Dims{3}).named("repeated positions");
+          s.add(s.tensor({2, 4}), s.integers({2, 4}, -1, 9), Dims{6}).named("positions outside");
+          s.invalid<ShapeError>("positions", s.tensor({2, 3, 4}), s.integers({2, 3, 3}, 0, 3), Dims{3});
+        },
+    .reference =
+        [](const Tensor& y, const Tensor& positions, const Dims& size) {
+          const Tensor x = empty(scatter_infer(y, positions, size)), from = y.contiguous(), at = positions.contiguous();
+          std::fill_n(x.data<double>(), x.numel(), 0.0);
+          const int64_t planes = planes_of(y, size.size()), out = y.numel() / std::max<int64_t>(1, planes),
+                        in = size.product();
+          for (int64_t i = 0; i < y.numel(); ++i) {
+            const int64_t p = at.data<int64_t>()[i];
+            if (p >= 0 && p < in) x.data<double>()[i / out * in + p] += from.data<double>()[i];
+          }
+          return x;
+        },
 }};
 
 TensorMeta gather_infer(const Tensor& x, const Tensor& positions) {
   check_floating("plane_gather", x);
-  check<ShapeError>(x.dim() == positions.dim() && x.dim() >= 2, "plane_gather", "x is ", x, " but positions are ", positions);
+  check<ShapeError>(x.dim() == positions.dim() && x.dim() >= 2, "plane_gather", "x is ", x, " but positions are ",
+                    positions);
   for (int64_t d = 0; d + 1 < x.dim(); ++d)
-    check<ShapeError>(x.shape()[d] == positions.shape()[d], "plane_gather", "x is ", x, " but positions are ", positions);
+    check<ShapeError>(x.shape()[d] == positions.shape()[d], "plane_gather", "x is ", x, " but positions are ",
+                      positions);
   check<DTypeError>(positions.dtype() == DType::i64, "plane_gather", "positions must be i64, are ", positions);
   return like(x).with_shape(positions.shape());
 }
 
 const Op<Tensor(const Tensor&, const Tensor&)> plane_gather_op{{
     .schema = "plane_gather(Tensor x, Tensor positions) -> Tensor",
-    .doc = "y[.., i] = x[.., positions[.., i]], and 0 for positions outside x's last dimension. The gradient of plane_scatter.",
+    .doc = "y[.., i] = x[.., positions[.., i]], and 0 for positions outside x's last dimension. The gradient of "
+           "plane_scatter.",
     .infer = gather_infer,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& positions) {
-      const Tensor at = positions.contiguous();
-      dense(y, x, [&](const Tensor& from, Tensor& to) {
-        cpu::plane_gather(planes_of(x, 1), x.shape().back(), positions.shape().back(), x.dtype(), from.raw_data(), at.data<int64_t>(), to.raw_data());
-      });
-    }},
+    .kernels = {.cpu =
+                    [](Tensor& y, const Tensor& x, const Tensor& positions) {
+                      const Tensor at = positions.contiguous();
+                      dense(y, x, [&](const Tensor& from, Tensor& to) {
+                        cpu::plane_gather(planes_of(x, 1), x.shape().back(), positions.shape().back(), x.dtype(),
+                                          from.raw_data(), at.data<int64_t>(), to.raw_data());
+                      });
+                    }},
     .saves = "positions",
-    .backward = [](Backward& b, const Tensor& x, const Tensor& positions) {
-      if (b.needs(0)) b.set(0, plane_scatter(b.gy(), positions, {x.shape().back()}));
-    },
-    .cost = [](const Tensor& x, const Tensor& positions) {
-      return Cost{0, static_cast<double>(positions.numel() * (8 + 2 * size_of(x.dtype())))};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 5}), s.integers({2, 3, 4}, 0, 5));
-      s.add(s.tensor({2, 5}), s.integers({2, 4}, -2, 8)).named("positions outside");
-      s.invalid<ShapeError>("positions", s.tensor({2, 3, 5}), s.integers({2, 2, 4}, 0, 5));
-    },
-    .reference = [](const Tensor& x, const Tensor& positions) {
-      const Tensor y = empty(gather_infer(x, positions)), from = x.contiguous(), at = positions.contiguous();
-      const int64_t in = x.shape().back(), out = positions.shape().back();
-      for (int64_t i = 0; i < y.numel(); ++i) {
-        const int64_t p = at.data<int64_t>()[i];
-        y.data<double>()[i] = p >= 0 && p < in ? from.data<double>()[i / out * in + p] : 0;
-      }
-      return y;
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& positions) {
+          if (b.needs(0)) b.set(0, plane_scatter(b.gy(), positions, {x.shape().back()}));
+        },
+    .cost =
+        [](const Tensor& x, const Tensor& positions) {
+          return Cost{0, static_cast<double>(positions.numel() * (8 + 2 * size_of(x.dtype())))};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 5}), s.integers({2, 3, 4}, 0, 5));
+          s.add(s.tensor({2, 5}), s.integers({2, 4}, -2, 8)).named("positions outside");
+          s.invalid<ShapeError>("positions", s.tensor({2, 3, 5}), s.integers({2, 2, 4}, 0, 5));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& positions) {
+          const Tensor y = empty(gather_infer(x, positions)), from = x.contiguous(), at = positions.contiguous();
+          const int64_t in = x.shape().back(), out = positions.shape().back();
+          for (int64_t i = 0; i < y.numel(); ++i) {
+            const int64_t p = at.data<int64_t>()[i];
+            y.data<double>()[i] = p >= 0 && p < in ? from.data<double>()[i / out * in + p] : 0;
+          }
+          return y;
+        },
 }};
 
 // ---- the friendlier forms -------------------------------------------------------------------------------------------
 
-Tensor max_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                   const Dims& dilation, bool ceil_mode) {
+Tensor max_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims& kernel, const Dims& stride,
+                   const Dims& padding, const Dims& dilation, bool ceil_mode) {
   check_rank(op, x, spatial);
   const Dims k = spread(kernel, spatial);
   check(k.size() == spatial, op, "kernel ", kernel, " needs ", spatial, " entries");
-  return std::get<0>(max_pool(x, k, stride.empty() ? k : spread(stride, spatial), spread(padding, spatial), spread(dilation, spatial), ceil_mode));
+  return std::get<0>(max_pool(x, k, stride.empty() ? k : spread(stride, spatial), spread(padding, spatial),
+                              spread(dilation, spatial), ceil_mode));
 }
 using MaxSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool);
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
 const Op<MaxSignature> max_pool1d_op{{
-    .schema = "max_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool ceil_mode=false) -> Tensor",
-    .doc = "The largest element of each window along the last dimension of [n, c, length] or [c, length]. The stride is the kernel's "
+    .schema = "max_pool1d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool "
+              "ceil_mode=false) -> Tensor",
+    .doc = "The largest element of each window along the last dimension of [n, c, length] or [c, length]. The stride "
+           "is the kernel's "
            "size unless given; padding, at most half the kernel, never wins.",
-    .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
-      return max_pool_nd("max_pool1d", 1, x, kernel, stride, padding, dilation, ceil_mode);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({2, 3, 7}), Dims{2});
-      s.add(s.distinct({3, 7}), Dims{3}, Dims{1}, Dims{1}, Dims{2}, true);
-      s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{2});
-    },
+    .composed =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+           bool ceil_mode) { return max_pool_nd("max_pool1d", 1, x, kernel, stride, padding, dilation, ceil_mode); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 3, 7}), Dims{2});
+          s.add(s.distinct({3, 7}), Dims{3}, Dims{1}, Dims{1}, Dims{2}, true);
+          s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{2});
+        },
 }};
 
 const Op<MaxSignature> max_pool2d_op{{
-    .schema = "max_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool ceil_mode=false) -> Tensor",
-    .doc = "The largest element of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the kernel's "
-           "size unless given; padding, at most half the kernel, never wins. A list with one entry serves both dimensions.",
+    .schema = "max_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool "
+              "ceil_mode=false) -> Tensor",
+    .doc = "The largest element of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride "
+           "is the kernel's "
+           "size unless given; padding, at most half the kernel, never wins. A list with one entry serves both "
+           "dimensions.",
     .example = "assert(max_pool2d(ones({2, 3, 8, 6}), {2}).shape() == Shape({2, 3, 4, 3}));",
-    .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
-      return max_pool_nd("max_pool2d", 2, x, kernel, stride, padding, dilation, ceil_mode);
-    },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({2, 3, 6, 6}), Dims{2});
-      s.add(s.distinct({3, 7, 6}), Dims{3, 2}, Dims{2}, Dims{1}, Dims{1}, true);
-      s.invalid<ShapeError>("dimensions", s.tensor({7, 7}), Dims{2});
-      s.invalid<ValueError>("entries", s.tensor({1, 1, 7, 7}), Dims{2, 2, 2});
-    },
+    .composed =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+           bool ceil_mode) { return max_pool_nd("max_pool2d", 2, x, kernel, stride, padding, dilation, ceil_mode); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 3, 6, 6}), Dims{2});
+          s.add(s.distinct({3, 7, 6}), Dims{3, 2}, Dims{2}, Dims{1}, Dims{1}, true);
+          s.invalid<ShapeError>("dimensions", s.tensor({7, 7}), Dims{2});
+          s.invalid<ValueError>("entries", s.tensor({1, 1, 7, 7}), Dims{2, 2, 2});
+        },
 }};
 
 const Op<SizeSignature> adaptive_max_pool1d_op{{
     .schema = "adaptive_max_pool1d(Tensor x, int[] output_size) -> Tensor",
-    .doc = "Largest elements along the last dimension of [n, c, length] or [c, length], of windows such that the result has output_size.",
-    .composed = [](const Tensor& x, const Dims& out) { return std::get<0>(adaptive_max_pool(x, adaptive_size("adaptive_max_pool1d", 1, x, out))); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({2, 3, 7}), Dims{3});
-      s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{3});
-    },
+    .doc = "Largest elements along the last dimension of [n, c, length] or [c, length], of windows such that the "
+           "result has output_size.",
+    .composed =
+        [](const Tensor& x, const Dims& out) {
+          return std::get<0>(adaptive_max_pool(x, adaptive_size("adaptive_max_pool1d", 1, x, out)));
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 3, 7}), Dims{3});
+          s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{3});
+        },
 }};
 
 const Op<SizeSignature> adaptive_max_pool2d_op{{
     .schema = "adaptive_max_pool2d(Tensor x, int[] output_size) -> Tensor",
-    .doc = "Largest elements over the last two dimensions of [n, c, h, w] or [c, h, w], of windows such that the result has output_size.",
-    .composed = [](const Tensor& x, const Dims& out) { return std::get<0>(adaptive_max_pool(x, adaptive_size("adaptive_max_pool2d", 2, x, out))); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({2, 3, 7, 5}), Dims{3, 2});
-      s.invalid<ShapeError>("dimensions", s.tensor({7, 5}), Dims{3});
-    },
+    .doc = "Largest elements over the last two dimensions of [n, c, h, w] or [c, h, w], of windows such that the "
+           "result has output_size.",
+    .composed =
+        [](const Tensor& x, const Dims& out) {
+          return std::get<0>(adaptive_max_pool(x, adaptive_size("adaptive_max_pool2d", 2, x, out)));
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 3, 7, 5}), Dims{3, 2});
+          s.invalid<ShapeError>("dimensions", s.tensor({7, 5}), Dims{3});
+        },
 }};
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                                    bool ceil_mode) {
+std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                                    const Dims& dilation, bool ceil_mode) {
   return max_pool_op(x, kernel, stride, padding, dilation, ceil_mode);
 }
-std::tuple<Tensor, Tensor> adaptive_max_pool(const Tensor& x, const Dims& output_size) { return adaptive_max_pool_op(x, output_size); }
-Tensor plane_scatter(const Tensor& y, const Tensor& positions, const Dims& size) { return plane_scatter_op(y, positions, size); }
-Tensor plane_gather(const Tensor& x, const Tensor& positions) { return plane_gather_op(x, positions); }
-Tensor max_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
+std::tuple<Tensor, Tensor> adaptive_max_pool(const Tensor& x, const Dims& output_size) {
+  return adaptive_max_pool_op(x, output_size);
+}
+Tensor plane_scatter(const Tensor& y, const Tensor& positions, const Dims& size) {
+  return plane_scatter_op(y, positions, size);
+}
+Tensor plane_gather(const Tensor& x, const Tensor& positions) {
+  return plane_gather_op(x, positions);
+}
+Tensor max_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                  bool ceil_mode) {
   return max_pool1d_op(x, kernel, stride, padding, dilation, ceil_mode);
 }
-Tensor max_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
+Tensor max_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                  bool ceil_mode) {
   return max_pool2d_op(x, kernel, stride, padding, dilation, ceil_mode);
 }
-Tensor adaptive_max_pool1d(const Tensor& x, const Dims& output_size) { return adaptive_max_pool1d_op(x, output_size); }
-Tensor adaptive_max_pool2d(const Tensor& x, const Dims& output_size) { return adaptive_max_pool2d_op(x, output_size); }
+Tensor adaptive_max_pool1d(const Tensor& x, const Dims& output_size) {
+  return adaptive_max_pool1d_op(x, output_size);
+}
+Tensor adaptive_max_pool2d(const Tensor& x, const Dims& output_size) {
+  return adaptive_max_pool2d_op(x, output_size);
+}
 
 }  // namespace strata

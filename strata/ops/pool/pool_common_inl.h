@@ -1,5 +1,6 @@
 #pragma once
-// What the pooling and resizing records share: windows, checks, and dense references. Included by this folder's .cpp files.
+// What the pooling and resizing records share: windows, checks, and dense references. Included by this folder's .cpp
+// files.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +20,8 @@ using cpu::Taps;
 // ---- windows of one dimension --------------------------------------------------------------------------------------
 
 // The size formula of pooling; a window must start inside the input or its left padding.
-inline int64_t pooled_size(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode) {
+inline int64_t pooled_size(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+                           bool ceil_mode) {
   const int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
   if (room < 0) return 0;
   int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
@@ -28,7 +30,8 @@ inline int64_t pooled_size(int64_t in, int64_t kernel, int64_t stride, int64_t p
 }
 
 // Windows clipped to the input. With `mean` they have weights whose sum is 1, or less where padding counts.
-inline Taps pool_taps(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode, bool mean, bool count_padding) {
+inline Taps pool_taps(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode,
+                      bool mean, bool count_padding) {
   Taps t;
   t.inputs = in, t.step = dilation;
   const int64_t out = pooled_size(in, kernel, stride, padding, dilation, ceil_mode);
@@ -124,9 +127,12 @@ inline Cost move_cost(const Tensor& x, const Shape& y, double flops_per_output) 
   return {out * flops_per_output, static_cast<double>(x.nbytes()) + out * static_cast<double>(size_of(x.dtype()))};
 }
 
-inline double window_size(const Dims& kernel) { return static_cast<double>(kernel.product()); }
+inline double window_size(const Dims& kernel) {
+  return static_cast<double>(kernel.product());
+}
 
-inline void check_window(std::string_view op, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation) {
+inline void check_window(std::string_view op, const Dims& kernel, const Dims& stride, const Dims& padding,
+                         const Dims& dilation) {
   check_list(op, kernel, kernel.size(), 1, "kernel");
   check_list(op, stride, kernel.size(), 1, "stride");
   check_list(op, padding, kernel.size(), 0, "padding");
@@ -135,13 +141,14 @@ inline void check_window(std::string_view op, const Dims& kernel, const Dims& st
     check(padding[i] <= kernel[i] / 2, op, "padding ", padding, " is more than half the kernel ", kernel);
 }
 
-inline Dims pooled_sizes(std::string_view op, const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                  bool ceil_mode) {
+inline Dims pooled_sizes(std::string_view op, const Dims& in, const Dims& kernel, const Dims& stride,
+                         const Dims& padding, const Dims& dilation, bool ceil_mode) {
   Dims out;
   for (int i = 0; i < in.size(); ++i) {
     check<ShapeError>(in[i] > 0, op, "the spatial size ", in, " is empty");
     out.push_back(pooled_size(in[i], kernel[i], stride[i], padding[i], dilation[i], ceil_mode));
-    check<ShapeError>(out[i] > 0, op, "a window of ", kernel, " with dilation ", dilation, " does not fit ", in, " with padding ", padding);
+    check<ShapeError>(out[i] > 0, op, "a window of ", kernel, " with dilation ", dilation, " does not fit ", in,
+                      " with padding ", padding);
   }
   return out;
 }
@@ -159,8 +166,8 @@ std::vector<double> matrix(int64_t out, int64_t in, F&& weight) {
 }
 
 // y = M0 x M1^T in every plane, or x = M0^T y M1.
-inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::array<std::vector<double>, 2>& m, const std::array<int64_t, 2>& in,
-                   const std::array<int64_t, 2>& out, bool transposed) {
+inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::array<std::vector<double>, 2>& m,
+                          const std::array<int64_t, 2>& in, const std::array<int64_t, 2>& out, bool transposed) {
   const Tensor from = given.contiguous(), to = empty(like(given).with_shape(result));
   const int64_t in_plane = in[0] * in[1], out_plane = out[0] * out[1];
   const int64_t planes = result.product() / std::max<int64_t>(1, transposed ? in_plane : out_plane);
@@ -182,10 +189,12 @@ inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::a
 
 // weight(dimension, output, input) for the last dimensions of sizes `in` and `out`.
 template <class F>
-Tensor reference(const Tensor& given, const Shape& result, const Dims& in, const Dims& out, bool transposed, F&& weight) {
+Tensor reference(const Tensor& given, const Shape& result, const Dims& in, const Dims& out, bool transposed,
+                 F&& weight) {
   const int last = in.size() - 1;
   std::array<int64_t, 2> i2{1, in[last]}, o2{1, out[last]};
-  std::array<std::vector<double>, 2> m{std::vector<double>{1.0}, matrix(out[last], in[last], [&](int64_t i, int64_t j) { return weight(last, i, j); })};
+  std::array<std::vector<double>, 2> m{
+      std::vector<double>{1.0}, matrix(out[last], in[last], [&](int64_t i, int64_t j) { return weight(last, i, j); })};
   if (last == 1) {
     i2[0] = in[0], o2[0] = out[0];
     m[0] = matrix(out[0], in[0], [&](int64_t i, int64_t j) { return weight(0, i, j); });
@@ -210,12 +219,14 @@ inline TensorMeta to_size(std::string_view op, const Tensor& x, const Dims& size
 // ---- the friendlier forms -------------------------------------------------------------------------------------------
 
 // One entry serves all dimensions.
-inline Dims spread(const Dims& d, int spatial) { return d.size() == 1 ? Dims::filled(spatial, d[0]) : d; }
+inline Dims spread(const Dims& d, int spatial) {
+  return d.size() == 1 ? Dims::filled(spatial, d[0]) : d;
+}
 
 // n-dimensional input with channels and perhaps a batch before.
 inline void check_rank(std::string_view op, const Tensor& x, int spatial) {
-  check<ShapeError>(x.dim() == spatial + 2 || x.dim() == spatial + 1, op, "x needs ", spatial + 2, " dimensions (", spatial + 1,
-                    " without a batch), is ", x);
+  check<ShapeError>(x.dim() == spatial + 2 || x.dim() == spatial + 1, op, "x needs ", spatial + 2, " dimensions (",
+                    spatial + 1, " without a batch), is ", x);
 }
 
 inline Dims adaptive_size(std::string_view op, int spatial, const Tensor& x, const Dims& output_size) {

@@ -18,7 +18,9 @@ void for_planes(int64_t planes, int64_t work, F&& f) {
   });
 }
 
-int64_t taps_of(const Taps& t) { return std::accumulate(t.count.begin(), t.count.end(), int64_t{0}); }
+int64_t taps_of(const Taps& t) {
+  return std::accumulate(t.count.begin(), t.count.end(), int64_t{0});
+}
 
 // Where each output's weights begin.
 std::vector<int64_t> offsets(const Taps& t) {
@@ -106,13 +108,16 @@ void max_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y, i
 }  // namespace
 
 void resample(const Taps& h, const Taps& w, int64_t planes, DType t, const void* x, void* y) {
-  dispatch_floats(t, "resample", [&]<class T>() { resample_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y)); });
+  dispatch_floats(t, "resample",
+                  [&]<class T>() { resample_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y)); });
 }
 void resample_transposed(const Taps& h, const Taps& w, int64_t planes, DType t, const void* y, void* x) {
-  dispatch_floats(t, "resample", [&]<class T>() { transposed_typed(h, w, planes, static_cast<const T*>(y), static_cast<T*>(x)); });
+  dispatch_floats(t, "resample",
+                  [&]<class T>() { transposed_typed(h, w, planes, static_cast<const T*>(y), static_cast<T*>(x)); });
 }
 void window_max(const Taps& h, const Taps& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
-  dispatch_floats(t, "max_pool", [&]<class T>() { max_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y), positions); });
+  dispatch_floats(t, "max_pool",
+                  [&]<class T>() { max_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y), positions); });
 }
 
 void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x) {

@@ -11,12 +11,15 @@
 namespace strata {
 namespace {
 
-Tensor values(std::vector<float> v, const Shape& shape) { return from_span(std::span<const float>(v), shape); }
+Tensor values(std::vector<float> v, const Shape& shape) {
+  return from_span(std::span<const float>(v), shape);
+}
 
 void expect_near(const Tensor& a, const Tensor& b, double bound = 1e-6) {
   ASSERT_EQ(to_string(a.shape()), to_string(b.shape()));
   const Tensor x = a.to(DType::f64).contiguous(), y = b.to(DType::f64).contiguous();
-  for (int64_t i = 0; i < x.numel(); ++i) ASSERT_NEAR(x.data<double>()[i], y.data<double>()[i], bound) << "element " << i;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    ASSERT_NEAR(x.data<double>()[i], y.data<double>()[i], bound) << "element " << i;
 }
 
 // Results worked out by hand from the formulas of PyTorch's documentation.
@@ -35,10 +38,12 @@ TEST(Pool, WorkedByHand) {
 
 TEST(Pool, InterpolateWorkedByHand) {
   const Tensor x = values({1, 2, 3, 4}, {1, 1, 2, 2});
-  expect_near(interpolate(x, std::nullopt, 2.0), values({1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}, {1, 1, 4, 4}));
+  expect_near(interpolate(x, std::nullopt, 2.0),
+              values({1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}, {1, 1, 4, 4}));
   expect_near(interpolate(x, std::nullopt, 2.0, "bilinear"),
               values({1, 1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3, 3.25, 3.75, 4}, {1, 1, 4, 4}));
-  expect_near(interpolate(x, Dims{3, 3}, std::nullopt, "bilinear", true), values({1, 1.5, 2, 2, 2.5, 3, 3, 3.5, 4}, {1, 1, 3, 3}));
+  expect_near(interpolate(x, Dims{3, 3}, std::nullopt, "bilinear", true),
+              values({1, 1.5, 2, 2, 2.5, 3, 3, 3.5, 4}, {1, 1, 3, 3}));
 }
 
 TEST(Pool, NanWinsAndTiesGoToTheFirst) {

@@ -30,6 +30,9 @@ void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, con
 /// Positions (i64) and, unless undefined, values of the first largest or smallest elements.
 void reduce_index(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
 
+/// A function that gives the largest (smallest) of n >= 0 neighbouring f32, bf16 or f16 numbers, NaN if there is one.
+float (*extreme_of_run(DType t, bool largest))(const void* run, int64_t n);
+
 /// Running sum, product, maximum or minimum along `dim` (from its end with `reverse`); the latter two with positions.
 void scan(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse = false);
 

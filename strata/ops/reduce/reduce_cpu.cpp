@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "strata/core/error.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/reduce/reduce_inl.h"
 
 namespace strata {
@@ -74,14 +75,20 @@ template <class T, bool Largest>
 struct Extreme {
   using Acc = compute_t<T>;
   using Shift = Acc;
+  // Vector code for whole runs, where the processor and T have it.
+  Acc (*run)(const void*, int64_t) = vector_run();
+  static auto vector_run() -> Acc (*)(const void*, int64_t) {
+    if constexpr (std::is_same_v<Acc, float>) return extreme_of_run(dtype_of<T>, Largest);
+    else return nullptr;
+  }
   Acc init() const {
     if constexpr (std::is_floating_point_v<Acc>) return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();
     else return Largest ? std::numeric_limits<Acc>::lowest() : std::numeric_limits<Acc>::max();
   }
   Acc combine(Acc a, Acc b) const {
     if constexpr (std::is_floating_point_v<Acc>) {
-      const Acc most = Largest ? (a > b ? a : b) : (a < b ? a : b);  // b where either is NaN
-      return a != a ? a : most;
+      const bool better = Largest ? b > a : b < a;  // false where a is NaN
+      return better | (b != b) ? b : a;
     } else {
       return Largest ? std::max(a, b) : std::min(a, b);
     }
@@ -161,6 +168,7 @@ struct SumOf {
 template <class T, bool Largest>
 struct ExtremeAbs : Extreme<T, Largest> {
   using Acc = compute_t<T>;
+  ExtremeAbs() { this->run = nullptr; }
   void step(Acc& a, T x, Acc, int64_t) const { a = this->combine(a, std::abs(static_cast<Acc>(x))); }
 };
 
@@ -185,10 +193,6 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
     case Reduction::count_nonzero_float: return sum_of([](A x, A) { return x != 0 ? A(1) : A(0); });
     case Reduction::max_abs: return run<ExtremeAbs<T, true>, T, T>({}, y, l, {}, as_is);
     case Reduction::min_abs: return run<ExtremeAbs<T, false>, T, T>({}, y, l, {}, as_is);
-    case Reduction::sum_exp: {
-      const auto f = [](A x, A s) { return std::exp(x - s); };
-      return run<SumOf<T, decltype(f)>, T, A>({f}, y, l, shift, as_is);
-    }
     default: throw ValueError("reduce", "not a floating reduction");
   }
 }
@@ -216,9 +220,70 @@ void dispatch_numbers(DType t, F&& f) {
 
 }  // namespace
 
+// Rows: first the extreme, which vectorises, then the first place where it stands.
+namespace {
+template <class T, bool Largest>
+void index_rows(const ReduceLayout& l, const Tensor& values, int64_t* at) {
+  using A = compute_t<T>;
+  std::vector<A> extremes(static_cast<size_t>(l.outer));
+  const Extreme<T, Largest> r;
+  reduce_layout_with<Extreme<T, Largest>, T>(r, l, nullptr, [&](int64_t i, A a) { extremes[static_cast<size_t>(i)] = a; });
+  const T* p = static_cast<const T*>(l.data.raw_data());
+  T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
+  parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / l.n), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      const A wanted = extremes[static_cast<size_t>(o)];
+      const T* row = p + o * l.n;
+      const auto is_wanted = [&](T x) {
+        const A a = static_cast<A>(x);
+        return (a == wanted) | ((wanted != wanted) & (a != a));
+      };
+      int64_t i = 0;
+      for (constexpr int64_t kBlock = 64; i + kBlock <= l.n; i += kBlock) {
+        int found = 0;
+        for (int64_t j = 0; j < kBlock; ++j) found |= is_wanted(row[i + j]);
+        if (found) break;
+      }
+      while (!is_wanted(row[i])) ++i;
+      at[o] = i;
+      if (v) v[o] = row[i];
+    }
+  });
+}
+
+// Rows of exponentials: blocks of x - shift go through the vectorised exp, then are summed.
+template <class T>
+void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
+  using A = compute_t<T>;
+  const Map f = Map::exp;
+  DenseMap exp = std::is_same_v<A, float> ? simd_map(f, DType::f32) : nullptr;
+  if (!exp) exp = scalar_map(f, dtype_of<A>);
+  const T* p = static_cast<const T*>(l.data.raw_data());
+  const A* s = static_cast<const A*>(shift.raw_data());
+  A* out = static_cast<A*>(y.raw_data());
+  parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(l.n, 1)), [&](int64_t begin, int64_t end) {
+    constexpr int64_t kBlock = kSteps * kLanes;
+    A e[kBlock];
+    for (int64_t o = begin; o < end; ++o) {
+      const Sum<A> r;
+      Cascade<Sum<A>> total;
+      for (int64_t i = 0; i < l.n; i += kBlock) {
+        const int64_t m = std::min(kBlock, l.n - i);
+        for (int64_t j = 0; j < m; ++j) e[j] = static_cast<A>(p[o * l.n + i + j]) - s[o];
+        const void* in[] = {e};
+        exp(e, in, m, {});
+        total.add(r, reduce_run<Sum<A>, A>(r, e, m, 0, 0));
+      }
+      out[o] = total.total(r);
+    }
+  });
+}
+}  // namespace
+
 void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  const ReduceLayout l = reduce_layout(x, mask);
+  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
   switch (what) {
+    case Reduction::sum_exp: return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });
     case Reduction::any: return run<Any, uint8_t, uint8_t>({}, y, l, {}, as_is);
     case Reduction::all: return run<All, uint8_t, uint8_t>({}, y, l, {}, as_is);
     case Reduction::count: return run<Sum<uint8_t>, uint8_t, int64_t>({}, y, l, {}, as_is);
@@ -234,6 +299,10 @@ void reduce_index(bool largest, const Tensor& values, const Tensor& indices, con
   const ReduceLayout l = reduce_layout(x, mask);
   int64_t* at = indices.data<int64_t>();
   dispatch_numbers(x.dtype(), [&]<class T>() {
+    if (l.inner == 1 && l.n > 0) {
+      largest ? index_rows<T, true>(l, values, at) : index_rows<T, false>(l, values, at);
+      return;
+    }
     T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
     const auto go = [&]<class R>(const R& r) {
       reduce_layout_with<R, T>(r, l, nullptr, [&](int64_t i, typename R::Acc a) {

@@ -19,6 +19,19 @@ struct ReduceLayout {
   int64_t outer = 1, n = 1, inner = 1;
 };
 
+/// With the reduced dimensions last (a copy unless they are), so that inner is 1.
+inline ReduceLayout rows_layout(const Tensor& x, uint32_t mask) {
+  ReduceLayout l;
+  const Shape& s = x.shape();
+  Dims order;
+  for (int i = 0; i < s.size(); ++i)
+    if (!(mask >> i & 1)) order.push_back(i), l.outer *= s[i];
+  for (int i = 0; i < s.size(); ++i)
+    if (mask >> i & 1) order.push_back(i), l.n *= s[i];
+  l.data = contiguous(permute(x, order));
+  return l;
+}
+
 /// As it lies when the reduced dimensions are neighbours in a row-major tensor; else through a copy with them last.
 inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
   ReduceLayout l;
@@ -36,22 +49,16 @@ inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
     l.data = x;
     return l;
   }
-  Dims order;
-  for (int i = 0; i < s.size(); ++i)
-    if (!(mask >> i & 1)) order.push_back(i), l.outer *= s[i];
-  for (int i = 0; i < s.size(); ++i)
-    if (mask >> i & 1) order.push_back(i), l.n *= s[i];
-  l.data = contiguous(permute(x, order));
-  return l;
+  return rows_layout(x, mask);
 }
 
 namespace reduce_detail {
 
 constexpr int kLanes = 16;
-constexpr int64_t kSteps = 128;               // accumulated one after the other before pairwise combination
+constexpr int64_t kSteps = 32;                // accumulated one after the other before pairwise combination
 constexpr int64_t kRowJob = 32768;            // elements of a row that one job reduces
-constexpr int64_t kTile = 256;                // columns of a job
-constexpr int64_t kColumnJob = 4 * kSteps;    // rows of a job
+constexpr int64_t kTile = 1024;               // columns of a job
+constexpr int64_t kColumnJob = 512;           // rows of a job
 
 // Pairwise sum of a sequence of partial results, without storing them: like a binary counter, level i holds 2^i of them.
 template <class R>
@@ -89,6 +96,9 @@ class Cascade {
 template <class R, class T>
 typename R::Acc reduce_run(const R& r, const T* p, int64_t n, int64_t at, typename R::Shift shift) {
   using Acc = typename R::Acc;
+  if constexpr (requires { r.run; }) {
+    if (r.run) return r.run(p, n);
+  }
   Cascade<R> cascade;
   for (int64_t i = 0; i < n; i += kSteps * kLanes) {
     const int64_t m = std::min(n - i, kSteps * kLanes), whole = m / kLanes * kLanes;
@@ -113,14 +123,27 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
   for (int64_t j = 0; j < width; ++j) acc[j] = r.init();
   for (int64_t i = 0; i < rows; i += kSteps) {
     for (int64_t j = 0; j < width; ++j) part[j] = r.init();
-    for (int64_t k = i; k < std::min(rows, i + kSteps); ++k) {
-      const T* row = p + k * stride;
-      if (shift) {
-        for (int64_t j = 0; j < width; ++j) r.step(part[j], row[j], shift[j], at + k);
-      } else {
-        for (int64_t j = 0; j < width; ++j) r.step(part[j], row[j], typename R::Shift(), at + k);
-      }
+    const int64_t end = std::min(rows, i + kSteps);
+    const auto shift_of = [&](int64_t j) { return shift ? shift[j] : typename R::Shift(); };
+    int64_t k = i;
+    // Four rows at a time: each partial result is read and written once for all four.
+    for (; k + 4 <= end; k += 4) {
+      const T *r0 = p + k * stride, *r1 = r0 + stride, *r2 = r1 + stride, *r3 = r2 + stride;
+      const auto four = [&](auto shift_at) {
+        for (int64_t j = 0; j < width; ++j) {
+          Acc a = part[j];
+          r.step(a, r0[j], shift_at(j), at + k);
+          r.step(a, r1[j], shift_at(j), at + k + 1);
+          r.step(a, r2[j], shift_at(j), at + k + 2);
+          r.step(a, r3[j], shift_at(j), at + k + 3);
+          part[j] = a;
+        }
+      };
+      if (shift) four([&](int64_t j) { return shift[j]; });
+      else four([](int64_t) { return typename R::Shift(); });
     }
+    for (; k < end; ++k)
+      for (int64_t j = 0; j < width; ++j) r.step(part[j], p[k * stride + j], shift_of(j), at + k);
     for (int64_t j = 0; j < width; ++j) acc[j] = r.combine(acc[j], part[j]);
   }
 }

@@ -3,7 +3,8 @@
 namespace strata::STRATA_VEC_NS {
 
 // Reads n elements in vectors of T with four independent chains: body(chain, vector), `fill` in unused lanes.
-template <class T, class F> STRATA_INLINE void scan4(const T* p, int64_t n, Real<T> fill, F&& body) {
+template <class T, class F>
+STRATA_INLINE void scan4(const T* p, int64_t n, Real<T> fill, F&& body) {
   constexpr int W = kLanes<T>;
   int64_t i = 0;
   for (; i + 4 * W <= n; i += 4 * W) {
@@ -16,7 +17,8 @@ template <class T, class F> STRATA_INLINE void scan4(const T* p, int64_t n, Real
   if (i < n) body(1, load_n(p + i, n - i, fill));
 }
 
-template <class T> STRATA_INLINE Real<T> row_max(const T* x, int64_t n) {
+template <class T>
+STRATA_INLINE Real<T> row_max(const T* x, int64_t n) {
   const V<T> low = set1(-std::numeric_limits<Real<T>>::infinity());
   V<T> m[4] = {low, low, low, low};
   scan4(x, n, -std::numeric_limits<Real<T>>::infinity(), [&](int c, V<T> v) { m[c] = max(m[c], v); });
@@ -24,7 +26,8 @@ template <class T> STRATA_INLINE Real<T> row_max(const T* x, int64_t n) {
 }
 
 // max + log(sum of exp(x - max))
-template <class T> STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
+template <class T>
+STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
   using R = Real<T>;
   const R top = row_max(x, n);
   const V<T> m = set1(top);

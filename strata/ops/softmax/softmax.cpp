@@ -37,18 +37,25 @@ TensorMeta infer_backward(const Tensor& gy, const Tensor& y, int64_t dim, std::s
   return infer_forward(y, dim, op);
 }
 
-template <bool kLog> void forward_kernel(Tensor& y, const Tensor& x, int64_t dim) {
+template <bool kLog>
+void forward_kernel(Tensor& y, const Tensor& x, int64_t dim) {
   const Split s = split(x, dim);
   softmax_forward_cpu(x.dtype(), kLog, x.contiguous().raw_data(), y.raw_data(), s.outer, s.n, s.inner);
 }
 
-template <bool kLog> void backward_kernel(Tensor& gx, const Tensor& gy, const Tensor& y, int64_t dim) {
+template <bool kLog>
+void backward_kernel(Tensor& gx, const Tensor& gy, const Tensor& y, int64_t dim) {
   const Split s = split(y, dim);
-  softmax_backward_cpu(y.dtype(), kLog, gy.contiguous().raw_data(), y.contiguous().raw_data(), gx.raw_data(), s.outer, s.n, s.inner);
+  softmax_backward_cpu(y.dtype(), kLog, gy.contiguous().raw_data(), y.contiguous().raw_data(), gx.raw_data(), s.outer,
+                       s.n, s.inner);
 }
 
-Cost forward_cost(const Tensor& x, int64_t) { return {5.0 * x.numel(), 2.0 * x.nbytes()}; }
-Cost backward_cost(const Tensor& gy, const Tensor&, int64_t) { return {4.0 * gy.numel(), 3.0 * gy.nbytes()}; }
+Cost forward_cost(const Tensor& x, int64_t) {
+  return {5.0 * x.numel(), 2.0 * x.nbytes()};
+}
+Cost backward_cost(const Tensor& gy, const Tensor&, int64_t) {
+  return {4.0 * gy.numel(), 3.0 * gy.nbytes()};
+}
 
 void forward_samples(Samples& s) {
   s.add(s.tensor({3, 5}), -1);
@@ -66,7 +73,8 @@ void forward_samples(Samples& s) {
 }
 
 // The result that the gradient is computed from: probabilities, or their logarithms.
-template <bool kLog> void backward_samples(Samples& s) {
+template <bool kLog>
+void backward_samples(Samples& s) {
   const auto y = [&](const Shape& shape) { return kLog ? s.uniform(shape, -4, -0.1) : s.uniform(shape, 0.01, 0.2); };
   s.add(s.tensor({3, 5}), y({3, 5}), -1);
   s.add(s.tensor({2, 3, 40}), y({2, 3, 40}), 1).named("middle dim");
@@ -77,16 +85,20 @@ template <bool kLog> void backward_samples(Samples& s) {
   if (s.benchmarking()) s.bench(s.tensor({4096, 8192}), y({4096, 8192}), -1);
 }
 
-Tensor sum_along(const Tensor& x, int64_t dim) { return x.dim() == 0 ? x : sum(x, Dims{dim}, true); }
+Tensor sum_along(const Tensor& x, int64_t dim) {
+  return x.dim() == 0 ? x : sum(x, Dims{dim}, true);
+}
 
 // Calls body(p, stride) for each run of n elements along dim; p indexes a row-major copy.
-template <class F> void for_runs(const Tensor& x, int64_t dim, F&& body) {
+template <class F>
+void for_runs(const Tensor& x, int64_t dim, F&& body) {
   const Split s = split(x, dim);
   for (int64_t o = 0; o < s.outer; ++o)
     for (int64_t i = 0; i < s.inner; ++i) body(o * s.n * s.inner + i, s.inner, s.n);
 }
 
-template <bool kLog> Tensor reference_forward(const Tensor& x, int64_t dim) {
+template <bool kLog>
+Tensor reference_forward(const Tensor& x, int64_t dim) {
   std::vector<double> v = x.to_vector<double>();
   for_runs(x, dim, [&](int64_t at, int64_t stride, int64_t n) {
     double top = -INFINITY, total = 0;
@@ -100,22 +112,26 @@ template <bool kLog> Tensor reference_forward(const Tensor& x, int64_t dim) {
   return from_span<double>(v, x.shape());
 }
 
-template <bool kLog> Tensor reference_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
+template <bool kLog>
+Tensor reference_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
   std::vector<double> g = gy.to_vector<double>();
   const std::vector<double> v = y.to_vector<double>();
   for_runs(y, dim, [&](int64_t at, int64_t stride, int64_t n) {
     double total = 0;
     for (int64_t k = at; k < at + n * stride; k += stride) total += kLog ? g[k] : g[k] * v[k];
-    for (int64_t k = at; k < at + n * stride; k += stride) g[k] = kLog ? g[k] - std::exp(v[k]) * total : v[k] * (g[k] - total);
+    for (int64_t k = at; k < at + n * stride; k += stride)
+      g[k] = kLog ? g[k] - std::exp(v[k]) * total : v[k] * (g[k] - total);
   });
   return from_span<double>(g, y.shape());
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
     .schema = "softmax_backward(Tensor gy, Tensor y, int dim) -> Tensor",
-    .doc = "The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum along "
+    .doc = "The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum "
+           "along "
            "dim. ShapeError unless gy and y have one shape.",
-    .infer = [](const Tensor& gy, const Tensor& y, int64_t dim) { return infer_backward(gy, y, dim, "softmax_backward"); },
+    .infer = [](const Tensor& gy, const Tensor& y,
+                int64_t dim) { return infer_backward(gy, y, dim, "softmax_backward"); },
     .kernels = {.cpu = backward_kernel<false>},
     .saves = "gy y",
     .backward =
@@ -131,9 +147,11 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{{
     .schema = "log_softmax_backward(Tensor gy, Tensor y, int dim) -> Tensor",
-    .doc = "The gradient of log_softmax from its result y and that result's gradient gy: gy - exp(y) * sum(gy), the sum "
-           "along dim. ShapeError unless gy and y have one shape.",
-    .infer = [](const Tensor& gy, const Tensor& y, int64_t dim) { return infer_backward(gy, y, dim, "log_softmax_backward"); },
+    .doc =
+        "The gradient of log_softmax from its result y and that result's gradient gy: gy - exp(y) * sum(gy), the sum "
+        "along dim. ShapeError unless gy and y have one shape.",
+    .infer = [](const Tensor& gy, const Tensor& y,
+                int64_t dim) { return infer_backward(gy, y, dim, "log_softmax_backward"); },
     .kernels = {.cpu = backward_kernel<true>},
     .saves = "gy y",
     .backward =
@@ -150,8 +168,9 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{
 
 const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
     .schema = "softmax(Tensor x, int dim) -> Tensor",
-    .doc = "exp(x) divided by its sum along dim, with the maximum subtracted first so that large values do not overflow. "
-           "The result has x's shape and dtype. IndexError when dim is out of range, DTypeError unless x is floating.",
+    .doc =
+        "exp(x) divided by its sum along dim, with the maximum subtracted first so that large values do not overflow. "
+        "The result has x's shape and dtype. IndexError when dim is out of range, DTypeError unless x is floating.",
     .example = "Tensor p = softmax(from_span<float>(std::vector<float>{0, 0, 0, 0}, {2, 2}), -1); "
                "assert(p.select(0, 0).select(0, 1).item() == 0.5);",
     .infer = [](const Tensor& x, int64_t dim) { return infer_forward(x, dim, "softmax"); },
@@ -166,7 +185,8 @@ const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
 
 const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
     .schema = "log_softmax(Tensor x, int dim) -> Tensor",
-    .doc = "The logarithm of softmax along dim, computed as x - logsumexp(x), which keeps the digits that the logarithm of "
+    .doc = "The logarithm of softmax along dim, computed as x - logsumexp(x), which keeps the digits that the "
+           "logarithm of "
            "a tiny softmax would lose. IndexError when dim is out of range, DTypeError unless x is floating.",
     .example = "Tensor y = log_softmax(from_span<float>(std::vector<float>{1000, 0}, {2}), 0); "
                "assert(y.select(0, 1).item() == -1000);",
@@ -182,10 +202,20 @@ const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, int64_t dim) { return softmax_op(x, dim); }
-Tensor Tensor::softmax(int64_t dim) const { return strata::softmax(*this, dim); }
-Tensor log_softmax(const Tensor& x, int64_t dim) { return log_softmax_op(x, dim); }
-Tensor softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) { return softmax_backward_op(gy, y, dim); }
-Tensor log_softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) { return log_softmax_backward_op(gy, y, dim); }
+Tensor softmax(const Tensor& x, int64_t dim) {
+  return softmax_op(x, dim);
+}
+Tensor log_softmax(const Tensor& x, int64_t dim) {
+  return log_softmax_op(x, dim);
+}
+Tensor softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
+  return softmax_backward_op(gy, y, dim);
+}
+Tensor log_softmax_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
+  return log_softmax_backward_op(gy, y, dim);
+}
+Tensor Tensor::softmax(int64_t dim) const {
+  return strata::softmax(*this, dim);
+}
 
 }  // namespace strata

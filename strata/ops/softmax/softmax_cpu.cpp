@@ -11,7 +11,8 @@ void softmax_forward_cpu(DType t, bool log, const void* x, void* y, int64_t oute
   STRATA_VEC_CALL(softmax_forward)(t, log, x, y, outer, n, inner);
 }
 
-void softmax_backward_cpu(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n, int64_t inner) {
+void softmax_backward_cpu(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n,
+                          int64_t inner) {
   if (outer * n * inner == 0) return;
   STRATA_VEC_CALL(softmax_backward)(t, log, gy, y, gx, outer, n, inner);
 }

@@ -4,7 +4,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-template <class T> static void softmax_row(const T* x, T* y, int64_t n, Real<T>* e, bool nt) {
+template <class T>
+static void softmax_row(const T* x, T* y, int64_t n, Real<T>* e, bool nt) {
   using R = Real<T>;
   const V<T> m = set1(row_max(x, n));
   V<T> sum[4] = {};
@@ -12,19 +13,24 @@ template <class T> static void softmax_row(const T* x, T* y, int64_t n, Real<T>*
   scan4(x, n, -std::numeric_limits<R>::infinity(), [&](int c, V<T> v) {
     const V<T> p = exp_below<T>(v - m);
     sum[c] += p;
-    if (i + kLanes<T> <= n) store(e + i, p);
-    else store_n(e + i, p, n - i);
+    if (i + kLanes<T> <= n)
+      store(e + i, p);
+    else
+      store_n(e + i, p, n - i);
     i += kLanes<T>;
   });
   const V<T> inv = set1(R(1) / reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])));
   if (nt) {
     for (i = 0; i < n; i += kLanes<T>) stream(y + i, load(e + i) * inv);
   } else {
-    for_vectors<T>(n, [&](int64_t j, int64_t k) { store_upto(y + j, (k == kLanes<T> ? load(e + j) : load_n(e + j, k, R(0))) * inv, k); });
+    for_vectors<T>(n, [&](int64_t j, int64_t k) {
+      store_upto(y + j, (k == kLanes<T> ? load(e + j) : load_n(e + j, k, R(0))) * inv, k);
+    });
   }
 }
 
-template <class T> static void log_softmax_row(const T* x, T* y, int64_t n, bool nt) {
+template <class T>
+static void log_softmax_row(const T* x, T* y, int64_t n, bool nt) {
   const V<T> lse = set1(row_logsumexp(x, n));
   if (nt) {
     for (int64_t i = 0; i < n; i += kLanes<T>) stream(y + i, load(x + i) - lse);
@@ -33,7 +39,8 @@ template <class T> static void log_softmax_row(const T* x, T* y, int64_t n, bool
   }
 }
 
-template <class T> static void softmax_rows(bool log, const T* x, T* y, int64_t rows, int64_t n) {
+template <class T>
+static void softmax_rows(bool log, const T* x, T* y, int64_t rows, int64_t n) {
   const bool nt = should_stream(y, rows, n);
   parallel_for(0, rows, std::max<int64_t>(1, 16384 / n), [&](int64_t from, int64_t to) {
     ScratchFrame frame;
@@ -54,12 +61,15 @@ template <class T> static void softmax_rows(bool log, const T* x, T* y, int64_t 
 
 // Neighbouring columns that are processed together: runs of memory as long as the second-level cache allows.
 constexpr int64_t kColumns = 1024;
-STRATA_INLINE int64_t columns_at_once(int64_t n) { return std::clamp<int64_t>(65536 / n / 64 * 64, 64, kColumns); }
+STRATA_INLINE int64_t columns_at_once(int64_t n) {
+  return std::clamp<int64_t>(65536 / n / 64 * 64, 64, kColumns);
+}
 
-// k <= kColumns neighbouring columns of n elements each, `stride` apart. They are gathered in e, [n][width]: rows a power
-// of two apart would evict each other from the caches between the passes.
-template <class T> static void softmax_columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t k, Real<T>* e,
-                                                  int64_t width) {
+// k <= kColumns neighbouring columns of n elements each, `stride` apart. They are gathered in e, [n][width]: rows a
+// power of two apart would evict each other from the caches between the passes.
+template <class T>
+static void softmax_columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t k, Real<T>* e,
+                            int64_t width) {
   using R = Real<T>;
   alignas(64) R top[kColumns], sum[kColumns];
   std::fill(top, top + kColumns, -std::numeric_limits<R>::infinity());
@@ -85,7 +95,8 @@ template <class T> static void softmax_columns(bool log, const T* x, T* y, int64
     });
 }
 
-template <class T> static void softmax_backward_row(bool log, const T* gy, const T* y, T* gx, int64_t n, bool nt) {
+template <class T>
+static void softmax_backward_row(bool log, const T* gy, const T* y, T* gx, int64_t n, bool nt) {
   V<T> acc[4] = {};
   int64_t i = 0;
   constexpr int W = kLanes<T>;
@@ -104,7 +115,9 @@ template <class T> static void softmax_backward_row(bool log, const T* gy, const
   if (nt) {
     for (i = 0; i < n; i += W) stream(gx + i, value(load(gy + i), load(y + i)));
   } else {
-    for_vectors<T>(n, [&](int64_t j, int64_t k) { store_upto(gx + j, value(load_upto(gy + j, k, 0), load_upto(y + j, k, 0)), k); });
+    for_vectors<T>(n, [&](int64_t j, int64_t k) {
+      store_upto(gx + j, value(load_upto(gy + j, k, 0), load_upto(y + j, k, 0)), k);
+    });
   }
 }
 
@@ -125,7 +138,8 @@ static void softmax_backward_columns(bool log, const T* gy, const T* y, T* gx, i
 }
 
 // Runs body(offset, columns) over the columns of [outer, n, inner].
-template <class F> static void over_columns(int64_t outer, int64_t n, int64_t inner, F&& body) {
+template <class F>
+static void over_columns(int64_t outer, int64_t n, int64_t inner, F&& body) {
   const int64_t width = columns_at_once(n), groups = (inner + width - 1) / width;
   parallel_for(0, outer * groups, std::max<int64_t>(1, 16384 / (n * width)), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
@@ -165,7 +179,8 @@ static void softmax_forward(DType t, bool log, const void* x, void* y, int64_t o
   });
 }
 
-static void softmax_backward(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n, int64_t inner) {
+static void softmax_backward(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n,
+                             int64_t inner) {
   dispatch_floating(t, [&](auto tag) {
     using T = decltype(tag);
     softmax_backward_of(log, static_cast<const T*>(gy), static_cast<const T*>(y), static_cast<T*>(gx), outer, n, inner);

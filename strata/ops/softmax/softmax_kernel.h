@@ -10,6 +10,7 @@ namespace strata {
 /// y = softmax(x), or its logarithm.
 void softmax_forward_cpu(DType t, bool log, const void* x, void* y, int64_t outer, int64_t n, int64_t inner);
 /// The gradient of x, from the result y and its gradient gy.
-void softmax_backward_cpu(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n, int64_t inner);
+void softmax_backward_cpu(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n,
+                          int64_t inner);
 
 }  // namespace strata

@@ -17,18 +17,26 @@ struct Level {
   ~Level() { set_vec_level(-1); }
 };
 
-template <class T> std::vector<T> numbers(int64_t n, double low, double high) {
+template <class T>
+std::vector<T> numbers(int64_t n, double low, double high) {
   std::mt19937 rng(1);
   std::uniform_real_distribution<double> u(low, high);
   std::vector<T> r(static_cast<size_t>(n));
   for (T& v : r) v = T(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(u(rng)));
   return r;
 }
-double value_of(double v) { return v; }
-template <class T> double value_of(T v) { return static_cast<float>(v); }
+double value_of(double v) {
+  return v;
+}
+template <class T>
+double value_of(T v) {
+  return static_cast<float>(v);
+}
 
-template <class T> void check_forward(double bound) {
-  const int64_t shapes[][3] = {{3, 1, 1}, {5, 7, 1}, {2, 16, 1}, {3, 65, 1}, {1, 1000, 1}, {2, 3, 5}, {2, 40, 17}, {1, 130, 1500}};
+template <class T>
+void check_forward(double bound) {
+  const int64_t shapes[][3] = {{3, 1, 1},    {5, 7, 1}, {2, 16, 1},  {3, 65, 1},
+                               {1, 1000, 1}, {2, 3, 5}, {2, 40, 17}, {1, 130, 1500}};
   for (int level = 0; level <= 3; ++level) {
     Level at(level);
     if (vec_level() != level) continue;  // this processor ends below
@@ -60,10 +68,18 @@ template <class T> void check_forward(double bound) {
   }
 }
 
-TEST(SoftmaxKernel, F64) { check_forward<double>(1e-13); }
-TEST(SoftmaxKernel, F32) { check_forward<float>(5e-6); }  // sums of up to 1000 terms
-TEST(SoftmaxKernel, Bf16) { check_forward<BFloat16>(4e-3); }
-TEST(SoftmaxKernel, F16) { check_forward<Half>(6e-4); }
+TEST(SoftmaxKernel, F64) {
+  check_forward<double>(1e-13);
+}
+TEST(SoftmaxKernel, F32) {
+  check_forward<float>(5e-6);
+}  // sums of up to 1000 terms
+TEST(SoftmaxKernel, Bf16) {
+  check_forward<BFloat16>(4e-3);
+}
+TEST(SoftmaxKernel, F16) {
+  check_forward<Half>(6e-4);
+}
 
 TEST(SoftmaxKernel, ExponentialIsExactToTheLastBits) {
   // Two elements: softmax([d, 0]) = e^d / (e^d + 1).

@@ -52,7 +52,9 @@ int vec_level() {
   return limit < 0 ? level : std::min(level, limit);
 }
 
-void set_vec_level(int level) { g_limit.store(level, std::memory_order_relaxed); }
+void set_vec_level(int level) {
+  g_limit.store(level, std::memory_order_relaxed);
+}
 
 bool has_amx_bf16() {
   static const bool amx = processor_level() == 3 && processor_amx();

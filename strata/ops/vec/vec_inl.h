@@ -19,44 +19,94 @@ typedef uint32_t VU __attribute__((vector_size(kVecBytes)));
 typedef double VD __attribute__((vector_size(kVecBytes)));
 
 // Arithmetic type of an element type: double for double, else float.
-template <class T> using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
-template <class R> struct VecOf { using type = VF; };
-template <> struct VecOf<double> { using type = VD; };
+template <class T>
+using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+template <class R>
+struct VecOf {
+  using type = VF;
+};
+template <>
+struct VecOf<double> {
+  using type = VD;
+};
 // The vector in which elements of type T are computed.
-template <class T> using V = typename VecOf<Real<T>>::type;
-template <class T> constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(Real<T>));
+template <class T>
+using V = typename VecOf<Real<T>>::type;
+template <class T>
+constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(Real<T>));
 constexpr int kW = kLanes<float>;
 
-STRATA_INLINE VF set1(float v) { return VF{} + v; }
-STRATA_INLINE VD set1(double v) { return VD{} + v; }
+STRATA_INLINE VF set1(float v) {
+  return VF{} + v;
+}
+STRATA_INLINE VD set1(double v) {
+  return VD{} + v;
+}
 
 #if STRATA_VEC_LEVEL >= 2
-STRATA_INLINE VF fma(VF a, VF b, VF c) { return _mm512_fmadd_ps(a, b, c); }
-STRATA_INLINE VD fma(VD a, VD b, VD c) { return _mm512_fmadd_pd(a, b, c); }
+STRATA_INLINE VF fma(VF a, VF b, VF c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+STRATA_INLINE VD fma(VD a, VD b, VD c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
 // max and min give b where either is NaN.
-STRATA_INLINE VF max(VF a, VF b) { return _mm512_max_ps(a, b); }
-STRATA_INLINE VD max(VD a, VD b) { return _mm512_max_pd(a, b); }
-STRATA_INLINE VF min(VF a, VF b) { return _mm512_min_ps(a, b); }
-STRATA_INLINE VD min(VD a, VD b) { return _mm512_min_pd(a, b); }
+STRATA_INLINE VF max(VF a, VF b) {
+  return _mm512_max_ps(a, b);
+}
+STRATA_INLINE VD max(VD a, VD b) {
+  return _mm512_max_pd(a, b);
+}
+STRATA_INLINE VF min(VF a, VF b) {
+  return _mm512_min_ps(a, b);
+}
+STRATA_INLINE VD min(VD a, VD b) {
+  return _mm512_min_pd(a, b);
+}
 #elif STRATA_VEC_LEVEL == 1
-STRATA_INLINE VF fma(VF a, VF b, VF c) { return _mm256_fmadd_ps(a, b, c); }
-STRATA_INLINE VD fma(VD a, VD b, VD c) { return _mm256_fmadd_pd(a, b, c); }
-STRATA_INLINE VF max(VF a, VF b) { return _mm256_max_ps(a, b); }
-STRATA_INLINE VD max(VD a, VD b) { return _mm256_max_pd(a, b); }
-STRATA_INLINE VF min(VF a, VF b) { return _mm256_min_ps(a, b); }
-STRATA_INLINE VD min(VD a, VD b) { return _mm256_min_pd(a, b); }
+STRATA_INLINE VF fma(VF a, VF b, VF c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+STRATA_INLINE VD fma(VD a, VD b, VD c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
+STRATA_INLINE VF max(VF a, VF b) {
+  return _mm256_max_ps(a, b);
+}
+STRATA_INLINE VD max(VD a, VD b) {
+  return _mm256_max_pd(a, b);
+}
+STRATA_INLINE VF min(VF a, VF b) {
+  return _mm256_min_ps(a, b);
+}
+STRATA_INLINE VD min(VD a, VD b) {
+  return _mm256_min_pd(a, b);
+}
 #else
-STRATA_INLINE VF fma(VF a, VF b, VF c) { return a * b + c; }
-STRATA_INLINE VD fma(VD a, VD b, VD c) { return a * b + c; }
-STRATA_INLINE VF max(VF a, VF b) { return a > b ? a : b; }
-STRATA_INLINE VD max(VD a, VD b) { return a > b ? a : b; }
-STRATA_INLINE VF min(VF a, VF b) { return a < b ? a : b; }
-STRATA_INLINE VD min(VD a, VD b) { return a < b ? a : b; }
+STRATA_INLINE VF fma(VF a, VF b, VF c) {
+  return a * b + c;
+}
+STRATA_INLINE VD fma(VD a, VD b, VD c) {
+  return a * b + c;
+}
+STRATA_INLINE VF max(VF a, VF b) {
+  return a > b ? a : b;
+}
+STRATA_INLINE VD max(VD a, VD b) {
+  return a > b ? a : b;
+}
+STRATA_INLINE VF min(VF a, VF b) {
+  return a < b ? a : b;
+}
+STRATA_INLINE VD min(VD a, VD b) {
+  return a < b ? a : b;
+}
 #endif
 
 // ---- loads and stores ------------------------------------------------------------------------------------------
 
-template <class To, class From> STRATA_INLINE To bits(From v) {
+template <class To, class From>
+STRATA_INLINE To bits(From v) {
   static_assert(sizeof(To) == sizeof(From));
   To r;
   __builtin_memcpy(&r, &v, sizeof r);
@@ -73,8 +123,12 @@ STRATA_INLINE VD load(const double* p) {
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-STRATA_INLINE void store(float* p, VF v) { __builtin_memcpy(p, &v, sizeof v); }
-STRATA_INLINE void store(double* p, VD v) { __builtin_memcpy(p, &v, sizeof v); }
+STRATA_INLINE void store(float* p, VF v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+STRATA_INLINE void store(double* p, VD v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
 
 typedef uint16_t V16 __attribute__((vector_size(kVecBytes / 2)));
 
@@ -131,7 +185,8 @@ STRATA_INLINE void store(Half* p, VF v) {
 }
 
 // The first n < lanes elements; the other lanes get `fill`.
-template <class T> STRATA_INLINE V<T> load_n(const T* p, int64_t n, Real<T> fill) {
+template <class T>
+STRATA_INLINE V<T> load_n(const T* p, int64_t n, Real<T> fill) {
 #if STRATA_VEC_LEVEL >= 2
   const __mmask16 m = static_cast<__mmask16>((1u << n) - 1);
   if constexpr (std::is_same_v<T, float>) {
@@ -151,7 +206,8 @@ template <class T> STRATA_INLINE V<T> load_n(const T* p, int64_t n, Real<T> fill
   return load(t);
 #endif
 }
-template <class T> STRATA_INLINE void store_n(T* p, V<T> v, int64_t n) {
+template <class T>
+STRATA_INLINE void store_n(T* p, V<T> v, int64_t n) {
 #if STRATA_VEC_LEVEL >= 2
   const __mmask16 m = static_cast<__mmask16>((1u << n) - 1);
   if constexpr (std::is_same_v<T, float>) {
@@ -169,7 +225,8 @@ template <class T> STRATA_INLINE void store_n(T* p, V<T> v, int64_t n) {
 
 // Stores that bypass the caches, for results larger than these; p is aligned to the bytes stored. Call stream_fence()
 // on the same thread before others may read.
-template <class T> STRATA_INLINE void stream(T* p, V<T> v) {
+template <class T>
+STRATA_INLINE void stream(T* p, V<T> v) {
 #if STRATA_VEC_LEVEL >= 2
   if constexpr (std::is_same_v<T, float>) {
     _mm512_stream_ps(p, v);
@@ -190,41 +247,63 @@ STRATA_INLINE void stream_fence() {
 #endif
 }
 // Whether a result of rows of n elements should be streamed.
-template <class T> STRATA_INLINE bool should_stream(const T* p, int64_t rows, int64_t n) {
+template <class T>
+STRATA_INLINE bool should_stream(const T* p, int64_t rows, int64_t n) {
   constexpr int64_t kBytes = int64_t{32} << 20;
   return STRATA_VEC_LEVEL >= 2 && rows * n * static_cast<int64_t>(sizeof(T)) >= kBytes && n % kLanes<T> == 0 &&
          reinterpret_cast<uintptr_t>(p) % 64 == 0;
 }
 
 // Element i of p as the arithmetic type, and back.
-template <class T> STRATA_INLINE Real<T> get(const T& v) { return static_cast<Real<T>>(v); }
-template <class T> STRATA_INLINE void put(T& to, Real<T> v) { to = T(v); }
+template <class T>
+STRATA_INLINE Real<T> get(const T& v) {
+  return static_cast<Real<T>>(v);
+}
+template <class T>
+STRATA_INLINE void put(T& to, Real<T> v) {
+  to = T(v);
+}
 
 // Calls f with a value of the C++ type of a floating dtype.
-template <class F> STRATA_INLINE void dispatch_floating(DType t, F&& f) {
+template <class F>
+STRATA_INLINE void dispatch_floating(DType t, F&& f) {
   switch (t) {
-    case DType::f64: f(double{}); break;
-    case DType::f32: f(float{}); break;
-    case DType::bf16: f(BFloat16{}); break;
-    default: f(Half{}); break;
+    case DType::f64:
+      f(double{});
+      break;
+    case DType::f32:
+      f(float{});
+      break;
+    case DType::bf16:
+      f(BFloat16{});
+      break;
+    default:
+      f(Half{});
+      break;
   }
 }
 
 // Runs body(offset, lanes_used) over n elements in vectors of T; the last call may use fewer lanes.
-template <class T, class F> STRATA_INLINE void for_vectors(int64_t n, F&& body) {
+template <class T, class F>
+STRATA_INLINE void for_vectors(int64_t n, F&& body) {
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) body(i, static_cast<int64_t>(kLanes<T>));
   if (i < n) body(i, n - i);
 }
-template <class T> STRATA_INLINE V<T> load_upto(const T* p, int64_t n, Real<T> fill) {
+template <class T>
+STRATA_INLINE V<T> load_upto(const T* p, int64_t n, Real<T> fill) {
   return n == kLanes<T> ? load(p) : load_n(p, n, fill);
 }
-template <class T> STRATA_INLINE void store_upto(T* p, V<T> v, int64_t n) {
-  if (n == kLanes<T>) store(p, v);
-  else store_n(p, v, n);
+template <class T>
+STRATA_INLINE void store_upto(T* p, V<T> v, int64_t n) {
+  if (n == kLanes<T>)
+    store(p, v);
+  else
+    store_n(p, v, n);
 }
 // v with the lanes from n on replaced by fill.
-template <class T> STRATA_INLINE V<T> keep_first(V<T> v, int64_t n, Real<T> fill) {
+template <class T>
+STRATA_INLINE V<T> keep_first(V<T> v, int64_t n, Real<T> fill) {
   if (n == kLanes<T>) return v;
 #if STRATA_VEC_LEVEL >= 2
   if constexpr (std::is_same_v<Real<T>, float>)
@@ -278,7 +357,8 @@ STRATA_INLINE double reduce_max(VD v) {
 // 2^x = 2^n * p(x - n), n the nearest integer, p the minimax polynomial of relative error 7e-8 (degree 5) or 2.6e-6
 // (degree 4) on [-1/2, 1/2]. Results below the smallest normal number may be 0; 2^-inf is 0; NaN stays NaN.
 
-template <int kDegree = 5> STRATA_INLINE VF exp2(VF x) {
+template <int kDegree = 5>
+STRATA_INLINE VF exp2(VF x) {
   static_assert(kDegree == 4 || kDegree == 5);
 #if STRATA_VEC_LEVEL >= 2
   x = _mm512_max_ps(set1(-160.f), x);
@@ -316,7 +396,8 @@ template <int kDegree = 5> STRATA_INLINE VF exp2(VF x) {
 }
 
 // e^x to about 1 ulp in float; kAnySign false: x <= 0 (or NaN), which saves the check for overflow.
-template <bool kAnySign = true> STRATA_INLINE VF exp(VF x) {
+template <bool kAnySign = true>
+STRATA_INLINE VF exp(VF x) {
   const VF log2e = set1(1.44269504088896341f);
 #if STRATA_VEC_LEVEL >= 2
   x = _mm512_max_ps(set1(-110.f), x);
@@ -341,7 +422,8 @@ template <bool kAnySign = true> STRATA_INLINE VF exp(VF x) {
   VF y = _mm512_scalef_ps(p, n);
   // +inf: r is NaN there, the result must be inf.
   if constexpr (kAnySign)
-    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, set1(88.7228394f), _CMP_GT_OQ), set1(std::numeric_limits<float>::infinity()));
+    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, set1(88.7228394f), _CMP_GT_OQ),
+                           set1(std::numeric_limits<float>::infinity()));
   return y;
 #else
   const VI e = __builtin_convertvector(n, VI);
@@ -355,16 +437,28 @@ STRATA_INLINE VD exp(VD x) {
   return x;
 }
 // e^x for x <= 0 (or NaN), as exactly as results or sums of elements of type T can show.
-template <class T> STRATA_INLINE V<T> exp_below(V<T> x) {
-  if constexpr (std::is_same_v<T, double>) return exp(x);
-  else if constexpr (std::is_same_v<T, float>) return exp<false>(x);
-  else return exp2<4>(x * 1.44269504088896341f);
+template <class T>
+STRATA_INLINE V<T> exp_below(V<T> x) {
+  if constexpr (std::is_same_v<T, double>)
+    return exp(x);
+  else if constexpr (std::is_same_v<T, float>)
+    return exp<false>(x);
+  else
+    return exp2<4>(x * 1.44269504088896341f);
 }
-STRATA_INLINE float exp_scalar(float x) { return std::exp(x); }
-STRATA_INLINE double exp_scalar(double x) { return std::exp(x); }
+STRATA_INLINE float exp_scalar(float x) {
+  return std::exp(x);
+}
+STRATA_INLINE double exp_scalar(double x) {
+  return std::exp(x);
+}
 
-STRATA_INLINE VF sigmoid(VF x) { return 1.f / (1.f + exp(-x)); }
-STRATA_INLINE VD sigmoid(VD x) { return 1. / (1. + exp(-x)); }
+STRATA_INLINE VF sigmoid(VF x) {
+  return 1.f / (1.f + exp(-x));
+}
+STRATA_INLINE VD sigmoid(VD x) {
+  return 1. / (1. + exp(-x));
+}
 
 // ---- transposition of 32-bit elements ---------------------------------------------------------------------------
 

@@ -1,0 +1,34 @@
+#pragma once
+// The options that every convolution takes, and their checks.
+
+#include <string_view>
+
+#include "strata/core/dims.h"
+#include "strata/core/error.h"
+
+namespace strata {
+
+/// One entry for each spatial dimension.
+struct Geometry {
+  Dims stride, padding, dilation;
+  int64_t groups;
+};
+
+/// Throws ValueError naming `op` for a list of another length or a value out of range.
+inline void check_geometry(std::string_view op, const Geometry& g, int64_t spatial) {
+  const auto all = [&](const Dims& d, int64_t least, std::string_view name) {
+    check(d.size() == spatial, op, name, " ", d, " needs ", spatial, " entries");
+    for (int64_t v : d) check(v >= least, op, name, " must be at least ", least, ", got ", d);
+  };
+  all(g.stride, 1, "stride");
+  all(g.padding, 0, "padding");
+  all(g.dilation, 1, "dilation");
+  check(g.groups >= 1, op, "groups must be at least 1, got ", g.groups);
+}
+
+/// Inputs from the first to the last that a kernel touches.
+inline int64_t extent(int64_t kernel, int64_t dilation) {
+  return dilation * (kernel - 1) + 1;
+}
+
+}  // namespace strata

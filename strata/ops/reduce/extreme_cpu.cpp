@@ -1,0 +1,13 @@
+#include "strata/ops/reduce/kernels.h"
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/reduce/extreme_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
+namespace strata {
+
+float (*extreme_of_run(DType t, bool largest))(const void*, int64_t) { return STRATA_VEC_CALL(run_extreme_of)(t, largest); }
+
+}  // namespace strata

@@ -1,0 +1,120 @@
+// What the generated verification does not see of reductions: accuracy of long sums, special values, thread counts, ties.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "strata/autograd/autograd.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+Tensor f32(std::vector<float> v) { return from_span<float>(std::span<const float>(v), {static_cast<int64_t>(v.size())}); }
+
+TEST(Sum, LongSumsStayAccurate) {
+  const int64_t n = 5000011;
+  const Tensor x = full({n}, 0.1);
+  const double exact = static_cast<double>(0.1f) * static_cast<double>(n);
+  EXPECT_NEAR(sum(x).item<double>(), exact, exact * 4e-7);
+  EXPECT_NEAR(mean(x).item<double>(), 0.1f, 4e-8);
+  // Columns: 200000 rows.
+  for (float v : sum(full({200000, 25}, 0.1), {0}).to_vector<float>()) EXPECT_NEAR(v, 20000.0, 20000 * 5e-7);
+  // bf16 accumulates in f32: in bf16 it would stop at 256.
+  EXPECT_EQ(sum(full({100000}, 1, DType::bf16)).item<float>(), static_cast<float>(BFloat16(100000.0f)));
+}
+
+TEST(Sum, DoesNotDependOnThreads) {
+  const Tensor x = sin(cumsum(full({300, 1111}, 0.37), 1));
+  const int before = num_threads();
+  std::vector<Tensor> results[2];
+  for (int i = 0; i < 2; ++i) {
+    set_num_threads(i == 0 ? 1 : 5);
+    results[i] = {sum(x), sum(x, {0}), sum(x, {1}), norm(x), var(x, {0}), logsumexp(x, {1}), mean(x.t(), {0})};
+  }
+  set_num_threads(before);
+  for (size_t k = 0; k < results[0].size(); ++k) EXPECT_TRUE(equal(results[0][k], results[1][k])) << "result " << k;
+}
+
+TEST(Extremes, NanWinsAndTheFirstOfEqualsIsMeant) {
+  const Tensor x = f32({1, kNan, 3, kNan});
+  EXPECT_TRUE(std::isnan(max(x).item<float>()));
+  EXPECT_TRUE(std::isnan(min(x).item<float>()));
+  EXPECT_EQ(argmax(x).item<int>(), 1);
+  EXPECT_EQ(argmin(x).item<int>(), 1);
+  std::vector<float> many(1000, 2.0f);
+  many[70] = many[900] = 5;
+  EXPECT_EQ(argmax(f32(many)).item<int>(), 70);
+  EXPECT_EQ(max(f32(many).reshape({1000, 1}).expand({1000, 3}), 0).second.to_vector<int>(), (std::vector<int>{70, 70, 70}));
+  EXPECT_EQ(max(f32({-kInf, -kInf})).item<float>(), -kInf);
+  const auto [values, indices] = max(full({2, 3}, 7), 1);
+  EXPECT_EQ(values.to_vector<int>(), (std::vector<int>{7, 7}));
+  EXPECT_EQ(indices.to_vector<int>(), (std::vector<int>{0, 0}));
+  EXPECT_TRUE(max(full({3}, true)).item<bool>());
+}
+
+TEST(Extremes, TiesShareTheGradientOfAll) {
+  Tensor x = f32({3, 1, 3}).set_requires_grad();
+  max(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0.5f, 0, 0.5f}));
+  Tensor z = f32({3, 1, 3}).set_requires_grad();
+  max(z, 0).first.backward();
+  EXPECT_EQ(z.grad().to_vector<float>(), (std::vector<float>{1, 0, 0}));
+}
+
+TEST(Empty, AsPyTorch) {
+  const Tensor none = zeros({0, 3});
+  EXPECT_EQ(sum(none).item<float>(), 0);
+  EXPECT_EQ(prod(none).item<float>(), 1);
+  EXPECT_TRUE(std::isnan(mean(none).item<float>()));
+  EXPECT_EQ(sum(none, {0}).to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(sum(none, {1}).numel(), 0);
+  EXPECT_TRUE(all(none).item<bool>());
+  EXPECT_FALSE(any(none).item<bool>());
+  EXPECT_EQ(logsumexp(none, {0}).to_vector<float>(), (std::vector<float>{-kInf, -kInf, -kInf}));
+  EXPECT_THROW(max(none), ShapeError);
+  EXPECT_THROW(argmin(none, 0), ShapeError);
+  EXPECT_TRUE(std::isnan(var(ones({1})).item<float>()));
+}
+
+TEST(LogSumExp, NeitherOverflowsNorLosesInfinities) {
+  EXPECT_FLOAT_EQ(logsumexp(f32({1000, 1000}), {0}).item<float>(), 1000 + std::log(2.0f));
+  EXPECT_EQ(logsumexp(f32({-kInf, -kInf}), {0}).item<float>(), -kInf);
+  EXPECT_EQ(logsumexp(f32({kInf, 1}), {0}).item<float>(), kInf);
+  EXPECT_TRUE(std::isnan(logsumexp(f32({kNan, 1}), {0}).item<float>()));
+}
+
+TEST(Products, GradientsAtZero) {
+  Tensor x = f32({2, 0, 5}).set_requires_grad();
+  prod(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 10, 0}));
+  Tensor z = f32({2, 0, 5}).set_requires_grad();
+  sum(cumprod(z, 0)).backward();
+  EXPECT_EQ(z.grad().to_vector<float>(), (std::vector<float>{1, 12, 0}));
+}
+
+TEST(Scans, IntegersAndPositions) {
+  EXPECT_EQ(cumsum(full({3}, 200, DType::u8), 0).to_vector<int>(), (std::vector<int>{200, 400, 600}));
+  const auto [values, indices] = cummax(f32({1, 3, 2, 3, kNan, 9}), 0);
+  EXPECT_EQ(values.to_vector<float>()[3], 3);
+  EXPECT_EQ(indices.to_vector<int>(), (std::vector<int>{0, 1, 1, 3, 4, 4}));
+  EXPECT_TRUE(std::isnan(values.to_vector<float>()[5]));
+}
+
+TEST(Norms, ZeroVectorsHaveZeroGradients) {
+  Tensor x = zeros({3}).set_requires_grad();
+  norm(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  Tensor s = ones({3}).set_requires_grad();
+  std(s).backward();
+  EXPECT_EQ(s.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace strata
