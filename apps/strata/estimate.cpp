@@ -18,11 +18,8 @@ struct Arguments {
   std::vector<std::string> set;
 };
 
-void row(const char* label, int64_t bytes, int64_t peak) {
-  std::fputs(fmt::format("{:<14}{:>12.1f} MiB{:>7.1f}%\n", label, static_cast<double>(bytes) / (1 << 20),
-                         100.0 * static_cast<double>(bytes) / static_cast<double>(peak > 0 ? peak : 1))
-                 .c_str(),
-             stdout);
+void row(const char* label, int64_t bytes) {
+  std::fputs(fmt::format("{:<14}{:>12.1f} MiB\n", label, static_cast<double>(bytes) / (1 << 20)).c_str(), stdout);
 }
 
 int run(const Arguments& a) {
@@ -38,12 +35,12 @@ int run(const Arguments& a) {
                          config.batch, config.model.context, config.dtype)
                  .c_str(),
              stdout);
-  row("parameters", e.parameters, e.peak);
-  row("gradients", e.gradients, e.peak);
-  row("optimizer", e.optimizer, e.peak);
-  row("activations", e.activations, e.peak);
-  row("data", e.data, e.peak);
-  row("peak", e.peak, e.peak);
+  row("parameters", e.parameters);
+  row("gradients", e.gradients);
+  row("optimizer", e.optimizer);
+  row("activations", e.activations);
+  row("data", e.data);
+  row("peak", e.peak);
   return kOk;
 }
 
@@ -56,7 +53,7 @@ void add_estimate(CLI::App& app, Body& body) {
   estimate->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64")->type_name("KEY=VALUE")->expected(1, -1);
   estimate->footer(
       "Runs one step with shapes only: nothing is allocated and nothing computed, so that a model of any size is\n"
-      "answered at once. Each line is the memory of that kind at the moment when the whole is largest.");
+      "answered at once. Activations are gone when all gradients are there: the peak is less than the sum of the lines.");
   estimate->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

@@ -40,6 +40,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   Tensor optimizer_state;
+  int64_t gradients = 0;
   // The first step makes the gradients and the optimizer's state, the second is like all that follow.
   for (int step = 0; step < 2; ++step) {
     optimizer->zero_grad();
@@ -54,13 +55,14 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
       }
       (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();
     }
+    gradients = memory::stats(DeviceType::meta).live[static_cast<int>(Tag::gradient)];
     if (step == 0) optimizer_state = reserve(optimizer->state_bytes(), Tag::optimizer);
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
   return {.parameter_count = model->num_parameters(),
           .parameters = at_peak(Tag::parameter),
-          .gradients = at_peak(Tag::gradient),
+          .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
           .optimizer = at_peak(Tag::optimizer),
           .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
           .data = at_peak(Tag::data),

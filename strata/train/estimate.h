@@ -7,13 +7,13 @@
 
 namespace strata {
 
-/// Bytes of host memory, each class at the moment of the whole's peak.
+/// Bytes of host memory. Gradients and activations are largest at different times: the peak is less than the sum.
 struct MemoryEstimate {
   int64_t parameter_count = 0;  ///< elements
   int64_t parameters = 0;
-  int64_t gradients = 0;
+  int64_t gradients = 0;    ///< after the backward pass
   int64_t optimizer = 0;
-  int64_t activations = 0;  ///< saved for the backward pass, and temporaries
+  int64_t activations = 0;  ///< at the peak: saved for the backward pass, and temporaries
   int64_t data = 0;         ///< batches made ready
   int64_t peak = 0;         ///< of the heap that holds them all: their sum, and what fragmentation adds
 };

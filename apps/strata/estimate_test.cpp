@@ -1,0 +1,70 @@
+// What `strata estimate` says, against the memory that `strata train` takes.
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "apps/strata/child.h"
+#include "strata/io/files.h"
+#include "strata/io/temp_dir.h"
+#include "strata/train/estimate.h"
+
+namespace strata::cli {
+namespace {
+
+// The most memory that was resident while a few steps were trained.
+int64_t peak_of_training(const std::string& folder, const std::vector<std::string>& settings) {
+  std::vector<std::string> arguments{"train", "--data", folder + "/text.txt", "--out", folder + "/run", "--steps", "4", "--quiet",
+                                     "--set", "train.sample_tokens=0", "train.eval_every=0", "train.threads=2"};
+  arguments.insert(arguments.end(), settings.begin(), settings.end());
+  std::filesystem::remove_all(folder + "/run");
+  Child child(arguments);
+  EXPECT_EQ(child.wait(), 0);
+  return child.peak_resident();
+}
+
+TEST(Estimate, WithinFivePercentOfThePeakResidentGrowth) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory is resident too";
+#endif
+  const io::TempDir dir;
+  std::string text;
+  while (text.size() < 100000) text += "a line of text that is as good as any other\n";
+  io::write_file(dir / "text.txt", text);
+  const std::vector<std::string> smallest{"model.layers=1", "model.dim=16",    "model.heads=2",
+                                          "model.context=16", "train.batch=1"};
+  const int64_t program = peak_of_training(dir.path(), smallest);
+  for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
+           {"model.layers=4", "model.dim=256"},
+           {"model.layers=4", "model.dim=512", "train.batch=4", "train.accumulate=2", "train.optimizer=sgd"},
+           {"model.family=llama", "model.dim=384", "model.heads=8", "model.kv_heads=4", "train.dtype=bf16"}}) {
+    const double growth = static_cast<double>(peak_of_training(dir.path(), settings) - program);
+    const double estimate = static_cast<double>(estimate_memory(parse_config("", "test", settings)).peak);
+    EXPECT_NEAR(estimate / growth, 1, 0.05) << settings[0] << " " << settings[1] << ": " << estimate << " and " << growth;
+  }
+}
+
+TEST(Estimate, Parts) {
+  const MemoryEstimate e = estimate_memory(parse_config("", "test", {"model.layers=2", "model.dim=64", "model.heads=4"}));
+  const int64_t block = 64 * 192 + 192 + 64 * 64 + 64 + 2 * 64 * 256 + 256 + 64 + 4 * 64;
+  EXPECT_EQ(e.parameter_count, 2 * block + 256 * 64 + 256 * 64 + 2 * 64);
+  const auto near = [&](int64_t bytes, int64_t times) {
+    EXPECT_GE(bytes, 4 * times * e.parameter_count);
+    EXPECT_LE(bytes, 4 * times * e.parameter_count * 11 / 10);  // pages
+  };
+  near(e.parameters, 1);
+  near(e.gradients, 1);
+  near(e.optimizer, 2);
+  EXPECT_GT(e.activations, 0);
+  EXPECT_GT(e.peak, e.parameters + e.optimizer + e.activations - 1);
+}
+
+TEST(Estimate, Command) {
+  const Result r = strata("estimate --set model.dim=8192 model.layers=100 model.heads=64");
+  EXPECT_EQ(r.status, 0) << r.output;
+  for (const char* word : {"parameters", "gradients", "optimizer", "activations", "peak", "MiB"})
+    EXPECT_NE(r.output.find(word), std::string::npos) << word;
+}
+
+}  // namespace
+}  // namespace strata::cli
