@@ -235,7 +235,7 @@ TEST(Verify, ReportsAsJsonAndTable) {
   EXPECT_EQ(json[0]["failures"][0]["check"], "forward");
   const std::string text = table(reports);
   EXPECT_NE(text.find("1 ops FAILED"), std::string::npos) << text;
-  EXPECT_NE(text.find("test_wrong_kernel [forward, f16]"), std::string::npos) << text;
+  EXPECT_NE(text.find("test_wrong_kernel [forward, f32]"), std::string::npos) << text;
 }
 
 TEST(Verify, DtypeFilter) {
