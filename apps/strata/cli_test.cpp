@@ -33,6 +33,40 @@ TEST(Cli, BadUsageIsStatus2AndOneLine) {
   EXPECT_TRUE(strata("trian --steps 3").output.starts_with("strata: error: unknown command 'trian'"));
 }
 
+TEST(Cli, OpsListsAndTells) {
+  const Result list = strata("ops");
+  EXPECT_EQ(list.status, 0);
+  for (const char* word : {"softmax", "elementwise", "gradient", "families"})
+    EXPECT_NE(list.output.find(word), std::string::npos) << word;
+  const Result one = strata("ops softmax");
+  EXPECT_EQ(one.status, 0);
+  for (const char* word : {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes", "Gradient", "Cost", "Example"})
+    EXPECT_NE(one.output.find(word), std::string::npos) << word << "\n" << one.output;
+  const Result unknown = strata("ops sofmax");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.output.find("did you mean 'softmax'"), std::string::npos) << unknown.output;
+}
+
+TEST(Cli, LabVerifiesAndTimes) {
+  const std::string json = ::testing::TempDir() + "strata_lab.json";
+  const Result verify = strata("lab verify add softmax --dtype f32,f64 --json " + json);
+  EXPECT_EQ(verify.status, 0);
+  EXPECT_NE(verify.output.find("2 ops"), std::string::npos) << verify.output;
+  EXPECT_NE(verify.output.find("all verified"), std::string::npos) << verify.output;
+  const Result bench = strata("lab bench add --seconds 0.01 --no-limits --json " + json);
+  EXPECT_EQ(bench.status, 0);
+  EXPECT_NE(bench.output.find("backward"), std::string::npos) << bench.output;
+  std::FILE* f = std::fopen(json.c_str(), "rb");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(std::fgetc(f), '{');
+  std::fclose(f);
+  std::remove(json.c_str());
+  EXPECT_EQ(strata("lab verify add --json /no/such/folder/x.json").status, 1);
+  EXPECT_EQ(strata("lab verify add --dtype f17").status, 2);
+  EXPECT_EQ(strata("lab verify nothing_like_it").status, 2);
+  EXPECT_EQ(strata("lab").status, 2);
+}
+
 TEST(Cli, FullDiskIsAFailure) {
   const Result r = strata("info --no-peaks >/dev/full");
   EXPECT_EQ(r.status, 1);

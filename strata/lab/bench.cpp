@@ -46,50 +46,6 @@ Timing time(double seconds, F&& run) {
   return {times[times.size() / 2], static_cast<int>(times.size()) * group};
 }
 
-// A tensor of another shape whose elements repeat those of t: what was a valid index or a positive number stays one.
-Tensor tiled(const Tensor& t, const Shape& shape) {
-  const Tensor r = empty({shape, t.dtype(), Device::cpu(), std::nullopt});
-  const std::string one = bytes(t);
-  char* p = r.numel() > 0 ? static_cast<char*>(r.raw_data()) : nullptr;
-  for (int64_t done = 0; done < r.nbytes();) {
-    const auto n = std::min<int64_t>(static_cast<int64_t>(one.size()), r.nbytes() - done);
-    std::memcpy(p + done, one.data(), static_cast<size_t>(n));
-    done += n;
-  }
-  return r;
-}
-
-// Sizes that arguments share grow together, the same in shapes given as numbers.
-Args enlarged(const Args& args) {
-  std::vector<int64_t> sizes;
-  double elements = 1;
-  int rank = 1;
-  visit(args, [&](const Tensor& t) {
-    if (!t.defined()) return;
-    for (const int64_t n : t.shape())
-      if (n > 1) sizes.push_back(n);
-    if (static_cast<double>(t.numel()) > elements) {
-      elements = static_cast<double>(t.numel());
-      rank = std::max(1, t.shape().size());
-    }
-  });
-  const double factor = std::pow(kElements / elements, 1.0 / rank);
-  const auto grown = [&](int64_t n) {
-    if (n <= 1 || std::find(sizes.begin(), sizes.end(), n) == sizes.end()) return n;
-    return std::max<int64_t>(n, static_cast<int64_t>(static_cast<double>(n) * factor));
-  };
-  Args r = map(args, [&](const Tensor& t) {
-    if (t.numel() == 0) return t;
-    Shape s = t.shape();
-    for (int64_t& n : s) n = grown(n);
-    return tiled(t, s);
-  });
-  for (Value& v : r)
-    if (Dims* d = std::get_if<Dims>(&v))
-      for (int64_t& n : *d) n = grown(n);
-  return r;
-}
-
 bool runs(const OpBase& op, const Args& args) {
   try {
     NoGrad guard;
@@ -124,7 +80,7 @@ std::vector<Args> arguments(const OpBase& op, DType dtype) {
     bool empty = false;
     visit(s.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
     if (empty) continue;
-    const Args large = enlarged(s.args);
+    const Args large = enlarged(s.args, kElements);
     if (runs(op, large)) return {large};
     if (++tried == 4) break;
   }

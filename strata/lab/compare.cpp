@@ -1,5 +1,6 @@
 #include "strata/lab/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -201,6 +202,48 @@ Tensor every_second(const Tensor& t) {
   }
   const Tensor r = alias(filled_with_ones(shape, t.dtype()), t.shape(), strides, 1);
   if (r.numel() > 0) fill_from(r, t);
+  return r;
+}
+
+Tensor tiled(const Tensor& t, const Shape& shape) {
+  const Tensor r = empty({shape, t.dtype(), Device::cpu(), std::nullopt});
+  const std::string one = bytes(t);
+  char* p = r.numel() > 0 ? static_cast<char*>(r.raw_data()) : nullptr;
+  for (int64_t done = 0; done < r.nbytes();) {
+    const auto n = std::min<int64_t>(static_cast<int64_t>(one.size()), r.nbytes() - done);
+    std::memcpy(p + done, one.data(), static_cast<size_t>(n));
+    done += n;
+  }
+  return r;
+}
+
+std::vector<Value> enlarged(std::span<const Value> args, double elements) {
+  std::vector<int64_t> sizes;
+  double factor = elements;
+  visit(args, [&](const Tensor& t) {
+    if (!t.defined()) return;
+    int rank = 0;
+    for (const int64_t n : t.shape()) {
+      if (n <= 1) continue;
+      sizes.push_back(n);
+      ++rank;
+    }
+    // Every tensor must stay within the limit.
+    if (rank > 0) factor = std::min(factor, std::pow(elements / static_cast<double>(std::max<int64_t>(t.numel(), 1)), 1.0 / rank));
+  });
+  const auto grown = [&](int64_t n) {
+    if (n <= 1 || std::find(sizes.begin(), sizes.end(), n) == sizes.end()) return n;
+    return std::max<int64_t>(n, static_cast<int64_t>(static_cast<double>(n) * factor));
+  };
+  std::vector<Value> r = map(args, [&](const Tensor& t) {
+    if (t.numel() == 0) return t;
+    Shape s = t.shape();
+    for (int64_t& n : s) n = grown(n);
+    return tiled(t, s);
+  });
+  for (Value& v : r)
+    if (Dims* d = std::get_if<Dims>(&v))
+      for (int64_t& n : *d) n = grown(n);
   return r;
 }
 

@@ -78,4 +78,10 @@ Tensor reversed_storage(const Tensor& t);
 Tensor every_second(const Tensor& t);
 /// @}
 
+/// A tensor of another shape whose elements repeat those of t: what was a valid index or a positive number stays one.
+Tensor tiled(const Tensor& t, const Shape& shape);
+/// Arguments of the same ranks of which the largest has about `elements` elements. Sizes that arguments share grow
+/// together, also in shapes given as numbers; contents are tiled. Not every op takes the result.
+std::vector<Value> enlarged(std::span<const Value> args, double elements);
+
 }  // namespace strata::lab

@@ -55,6 +55,7 @@ class Verifier {
   // verify.cpp
   void round(DType dtype);
   void valid_sample(const Sample& sample, DType dtype);
+  void large_sample(const Sample& sample, DType dtype);
   Reference reference(const Args& args, DType dtype) const;
   Args reference_args(const Args& args, DType dtype, bool integers_too) const;
   Tolerance tolerance(const Tensor& result, const Args& args) const;

@@ -16,6 +16,12 @@ namespace {
 
 // Rounding errors allowed to a kernel that accumulates in f32 (f64 for f64), in units of that type's epsilon.
 constexpr double kUnits = 4;
+// Elements of an enlarged sample's largest tensor: several vectors and tiles, with a rest.
+constexpr double kLargeSample = 3000;
+// Enough elements that loops divide them among threads.
+constexpr double kThreadedSample = 200000;
+// Calls with more work than this are left out: verification should take seconds, with sanitizers minutes.
+constexpr double kMostFlops = 1e9, kMostBytes = 64e6;
 
 bool is_result_fresh(const Tensor& result, std::span<const Value> args) {
   bool fresh = result.storage()->release == nullptr && result.device().is_cpu();
@@ -107,6 +113,7 @@ void Verifier::round(DType dtype) {
   if (!made) return;
   report_.samples += static_cast<int>(samples.valid.size());
   for (const Sample& sample : samples.valid) valid_sample(sample, dtype);
+  for (const Sample& sample : samples.valid) large_sample(sample, dtype);
   for (const InvalidSample& sample : samples.refused) refused_sample(sample, dtype);
   attempt(Check::invalid, samples.valid.front(), dtype, [&] { absurd_arguments(samples.valid.front()); });
   attempt(Check::invalid, samples.valid.front(), dtype, [&] { wrong_types(samples.valid.front().args); });
@@ -141,6 +148,32 @@ void Verifier::valid_sample(const Sample& sample, DType dtype) {
       attempt(Check::gradient, sample, dtype, [&] { gradient_in(dtype, args); });
     }
   }
+}
+
+// Samples are small; vector loops, tiles and blocks want more elements. The enlarged arguments may be none that the op
+// takes, and their numbers may leave the range of the dtype: then they say nothing.
+void Verifier::large_sample(const Sample& sample, DType dtype) {
+  bool empty = false;
+  visit(sample.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
+  if (empty) return;
+  Sample large = sample;
+  large.args = enlarged(sample.args, kLargeSample);
+  large.label = "enlarged" + (sample.label.empty() ? "" : ", " + sample.label);
+  Reference want;
+  std::vector<Tensor> got;
+  try {
+    if (op_.cost_boxed(large.args).flops > kMostFlops) return;
+    got = call(large.args);
+    want = reference(large.args, dtype);
+  } catch (const Error&) {
+    return;
+  }
+  const double most = is_floating(dtype) ? std::min(1e30, largest(dtype)) : 1e15;
+  for (const Tensor& t : want.results)
+    if (t.defined())
+      for (const double v : values(t))
+        if (!(std::abs(v) < most)) return;
+  attempt(Check::forward, large, dtype, [&] { expect_close(got, want.results, large.args); });
 }
 
 // ---- the reference -------------------------------------------------------------------------------------------------
@@ -427,7 +460,6 @@ void Verifier::inplace(const Args& args) const {
 }
 
 void Verifier::threads() {
-  // Work is divided only where there is enough of it: the samples for benchmarks, where they are not too large.
   const DType dtype = op_.dtypes() & dtype_bit(DType::f32) ? DType::f32 : kAllDTypes[std::countr_zero(op_.dtypes())];
   if (!(options_.dtypes & dtype_bit(dtype))) return;
   Samples samples(dtype);
@@ -440,13 +472,31 @@ void Verifier::threads() {
   const int outer = num_threads();
   // A library below may divide a sum among threads; the record then says so in the reason for its tolerance.
   const bool divided = op_.tolerance_reason().find("thread") != std::string_view::npos;
-  for (const Sample& sample : samples.valid) {
+  // Work is divided only where there is enough of it: the samples for benchmarks, where they are not too large, and
+  // enlarged ones.
+  const auto affordable = [&](const Args& args) {
     double size = 0;
-    visit(sample.args, [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
-    if (size > 256e6) continue;
+    visit(args, [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+    return size <= kMostBytes && op_.cost_boxed(args).flops <= kMostFlops;
+  };
+  std::vector<Sample> tried = samples.valid;
+  for (const Sample& sample : samples.valid) {
+    if (sample.benchmark) continue;
+    Sample large = sample;
+    large.args = enlarged(sample.args, kThreadedSample);
+    large.label = "enlarged";
+    try {
+      if (!affordable(large.args)) continue;
+      call(large.args);
+    } catch (const Error&) {
+      continue;  // not every op takes enlarged arguments
+    }
+    tried.push_back(large);
+    break;
+  }
+  for (const Sample& sample : tried) {
     attempt(Check::threads, sample, dtype, [&] {
-      if (op_.cost_boxed(sample.args).flops > 2e10) return;
-      set_num_threads(1);
+      if (!affordable(sample.args)) return;
       const std::vector<Tensor> one = call(sample.args);
       set_num_threads(3);
       const std::vector<Tensor> three = call(sample.args);
