@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "strata/core/op.h"
+#include "strata/memory/retag.h"
 
 namespace strata {
 namespace {
@@ -30,6 +31,11 @@ class AccumulateGrad final : public Node {
     if (!m.grad.defined()) {
       // Take the buffer over when nobody else can see it; a view of something larger would keep all of it alive.
       const bool sole = g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
+      if (sole && !grad_enabled()) {
+        Storage& storage = *g.storage();
+        memory::retag(storage.device, storage.owner, storage.nbytes, storage.tag, memory::Tag::gradient);
+        storage.tag = memory::Tag::gradient;
+      }
       m.grad = grad_enabled() ? g : sole ? g.detach() : g.detach().clone();
     } else if (grad_enabled()) {
       m.grad = detail::add_tensors(m.grad, g);

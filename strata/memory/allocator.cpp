@@ -15,6 +15,7 @@
 
 #include "strata/core/error.h"
 #include "strata/memory/heap.h"
+#include "strata/memory/retag.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STRATA_PLAIN_MALLOC 1  // every tensor its own malloc, so that the sanitizer sees its bounds and its end
@@ -253,6 +254,11 @@ void reset_peak(DeviceType device) {
   std::lock_guard lock(p.mutex);
   p.s.peak_total = p.s.live_total;
   std::copy(std::begin(p.s.live), std::end(p.s.live), std::begin(p.s.peak));
+  // Host pages stay resident; a dry run starts from what is in use.
+  if (device == DeviceType::meta) {
+    p.heap.trim();
+    p.s.reserved = p.heap.top();
+  }
   p.s.peak_reserved = p.s.reserved;
 }
 
@@ -261,6 +267,23 @@ void release_cached() {
   std::lock_guard lock(p.mutex);
   if (!p.base) return;
   for (const auto& [offset, bytes] : p.heap.holes()) madvise(p.base + offset, static_cast<size_t>(bytes), MADV_DONTNEED);
+}
+
+void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {
+  if (nbytes == 0 || from == to) return;
+  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return;  // not counted
+  Pool& p = pool(device.type);
+  std::lock_guard lock(p.mutex);
+  const int64_t bytes = rounded(nbytes);
+  p.s.live[static_cast<int>(from)] -= bytes;
+  p.s.live[static_cast<int>(to)] += bytes;
+  if (device.is_meta()) {
+    p.heap.retag(static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1, to);
+#if !STRATA_PLAIN_MALLOC
+  } else {
+    p.heap.retag(static_cast<std::byte*>(block) - p.base, to);
+#endif
+  }
 }
 
 int64_t set_limit(int64_t bytes) {

@@ -55,6 +55,14 @@ int64_t Heap::remove(int64_t offset) {
   return bytes;
 }
 
+void Heap::trim() {
+  if (holes_.empty()) return;
+  const auto last = std::prev(holes_.end());
+  if (last->first + last->second != top_) return;
+  top_ = last->first;
+  drop_hole(last);
+}
+
 void Heap::add_hole(int64_t offset, int64_t bytes) {
   holes_.emplace(offset, bytes);
   fit_.emplace(bytes, offset);

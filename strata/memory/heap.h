@@ -25,6 +25,11 @@ class Heap {
   /// Gives back what place() returned; returns the number of bytes.
   int64_t remove(int64_t offset);
 
+  /// Counts a block under another tag.
+  void retag(int64_t offset, Tag tag) { used_.at(offset).tag = tag; }
+  /// Forgets the hole at the end of the range, as if it had never grown there.
+  void trim();
+
   /// The end of the used range now, and at its highest: bytes that were touched.
   int64_t top() const { return top_; }
   const std::map<int64_t, Block>& used() const { return used_; }

@@ -25,8 +25,8 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   TrainConfig config = given;
   if (config.model.vocab == 0) config.model.vocab = 256;
   validate(config);
-  const memory::Stats before = memory::stats(DeviceType::meta);
   memory::reset_peak(DeviceType::meta);
+  const memory::Stats before = memory::stats(DeviceType::meta);
   DeviceScope dry(Device::meta());
   const auto model = make_model(config.model);
   model->train();
