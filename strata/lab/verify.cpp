@@ -21,7 +21,7 @@ constexpr double kLargeSample = 3000;
 // Enough elements that loops divide them among threads.
 constexpr double kThreadedSample = 200000;
 // Calls with more work than this are left out: verification should take seconds, with sanitizers minutes.
-constexpr double kMostFlops = 1e9, kMostBytes = 64e6;
+constexpr double kMostFlops = 1e9;
 
 bool is_result_fresh(const Tensor& result, std::span<const Value> args) {
   bool fresh = result.storage()->release == nullptr && result.device().is_cpu();
@@ -463,7 +463,6 @@ void Verifier::threads() {
   const DType dtype = op_.dtypes() & dtype_bit(DType::f32) ? DType::f32 : kAllDTypes[std::countr_zero(op_.dtypes())];
   if (!(options_.dtypes & dtype_bit(dtype))) return;
   Samples samples(dtype);
-  samples.set_benchmarking(true);
   try {
     op_.samples(samples);
   } catch (const std::exception&) {
@@ -472,31 +471,24 @@ void Verifier::threads() {
   const int outer = num_threads();
   // A library below may divide a sum among threads; the record then says so in the reason for its tolerance.
   const bool divided = op_.tolerance_reason().find("thread") != std::string_view::npos;
-  // Work is divided only where there is enough of it: the samples for benchmarks, where they are not too large, and
-  // enlarged ones.
-  const auto affordable = [&](const Args& args) {
-    double size = 0;
-    visit(args, [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
-    return size <= kMostBytes && op_.cost_boxed(args).flops <= kMostFlops;
-  };
+  // Work is divided only where there is enough of it: besides the samples, one of them enlarged, if the op takes it.
   std::vector<Sample> tried = samples.valid;
   for (const Sample& sample : samples.valid) {
-    if (sample.benchmark) continue;
     Sample large = sample;
     large.args = enlarged(sample.args, kThreadedSample);
     large.label = "enlarged";
     try {
-      if (!affordable(large.args)) continue;
+      if (op_.cost_boxed(large.args).flops > kMostFlops) continue;
       call(large.args);
     } catch (const Error&) {
-      continue;  // not every op takes enlarged arguments
+      continue;
     }
     tried.push_back(large);
     break;
   }
   for (const Sample& sample : tried) {
     attempt(Check::threads, sample, dtype, [&] {
-      if (!affordable(sample.args)) return;
+      set_num_threads(1);
       const std::vector<Tensor> one = call(sample.args);
       set_num_threads(3);
       const std::vector<Tensor> three = call(sample.args);
