@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "strata/core/error.h"
 
@@ -22,29 +28,136 @@ struct Region {
   ~Region() { t_in_parallel = outer; }
 };
 
-// Runs one(0) .. one(n-1), each on its own thread.
-template <class One>
-void run_team(int n, One&& one) {
-#if defined(__SANITIZE_THREAD__)
-  // ThreadSanitizer does not see libgomp's barriers; plain threads keep its reports truthful.
-  std::vector<std::thread> team;
-  for (int i = 1; i < n; ++i) team.emplace_back([&one, i] { one(i); });
-  one(0);
-  for (std::thread& t : team) t.join();
-#else
-#pragma omp parallel num_threads(n)
-  {
-    // The runtime may grant fewer threads than asked; every chunk must still run.
-    for (int i = omp_get_thread_num(); i < n; i += omp_get_num_threads()) one(i);
+int processors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int default_threads() {
+  for (const char* name : {"STRATA_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* text = std::getenv(name);
+    const long n = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    if (n > 0) return static_cast<int>(std::min(n, 1024L));
   }
+  return processors();
+}
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
 #endif
+}
+
+// Spins until ready() or for `budget`; says whether it became ready.
+template <class Ready>
+bool spin(std::chrono::microseconds budget, Ready&& ready) {
+  using Clock = std::chrono::steady_clock;
+  if (ready()) return true;
+  if (budget.count() == 0) return false;
+  const auto end = Clock::now() + budget;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      relax();
+      if (ready()) return true;
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+// Workers that share one loop at a time with its caller. Chunks are claimed one by one, by whoever is running: a thread
+// that the system has put aside holds up at most the chunk that it holds, and none if it holds none. (A team with a
+// barrier, as OpenMP's, waits for every thread, which on a loaded machine costs a scheduling period per loop.)
+class Pool {
+ public:
+  explicit Pool(int workers) : spin_(workers < processors() ? kSpin : std::chrono::microseconds(0)) {
+    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~Pool() {
+    stop_.store(true);
+    signal_.fetch_add(1);
+    signal_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  int workers() const { return static_cast<int>(threads_.size()); }
+
+  // Runs chunk(ctx, 0) .. chunk(ctx, n - 1). One caller at a time.
+  void run(uint32_t n, void (*chunk)(void*, uint32_t), void* ctx) {
+    chunk_ = chunk;
+    ctx_ = ctx;
+    done_.store(0, std::memory_order_relaxed);
+    chunks_ = n;
+    claims_.store(n, std::memory_order_seq_cst);
+    signal_.fetch_add(1, std::memory_order_seq_cst);
+    if (n == 2) {
+      signal_.notify_one();
+    } else {
+      signal_.notify_all();
+    }
+    drain();
+    const auto finished = [&] { return done_.load(std::memory_order_acquire) == n; };
+    if (spin(spin_, finished)) return;
+    for (uint32_t d; (d = done_.load(std::memory_order_acquire)) != n;) done_.wait(d, std::memory_order_acquire);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kSpin{100};
+
+  // Claims and runs chunks until none is left. A claim keeps the job's fields in place until its chunk is done.
+  void drain() {
+    for (uint32_t left = claims_.load(std::memory_order_acquire); left != 0;) {
+      if (!claims_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      const uint32_t n = chunks_;
+      chunk_(ctx_, n - left);
+      if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == n) done_.notify_one();
+      left = claims_.load(std::memory_order_acquire);
+    }
+  }
+
+  void work() {
+    while (!stop_.load(std::memory_order_relaxed)) {
+      const uint32_t seen = signal_.load(std::memory_order_seq_cst);
+      const auto ready = [&] { return claims_.load(std::memory_order_seq_cst) != 0 || stop_.load(std::memory_order_relaxed); };
+      if (spin(spin_, ready)) {
+        drain();
+      } else {
+        // A job published since `seen` was read has changed the signal.
+        signal_.wait(seen, std::memory_order_seq_cst);
+      }
+    }
+  }
+
+  const std::chrono::microseconds spin_;
+  std::vector<std::thread> threads_;
+  void (*chunk_)(void*, uint32_t) = nullptr;
+  void* ctx_ = nullptr;
+  uint32_t chunks_ = 0;
+  std::atomic<bool> stop_{false};
+  alignas(64) std::atomic<uint32_t> claims_{0};  // chunks of the job that nobody has taken yet
+  alignas(64) std::atomic<uint32_t> done_{0};
+  alignas(64) std::atomic<uint32_t> signal_{0};  // what idle workers sleep on
+};
+
+std::mutex g_owner;      // held by the thread whose loop the pool runs
+Pool* g_pool = nullptr;  // never destroyed at exit: workers may outlive static objects
+
+// After fork() the child has none of the workers.
+void forget_pool() {
+  new (&g_owner) std::mutex;
+  g_pool = nullptr;
+  t_in_parallel = false;
 }
 }  // namespace
 
 int num_threads() {
   int n = g_threads.load(std::memory_order_relaxed);
   if (n == 0) {
-    n = omp_get_max_threads();
+    n = default_threads();
     g_threads.store(n, std::memory_order_relaxed);
   }
   return n;
@@ -53,31 +166,50 @@ int num_threads() {
 void set_num_threads(int n) {
   check(n >= 1, "set_num_threads", "needs at least 1 thread, got ", n);
   g_threads.store(n, std::memory_order_relaxed);
-  omp_set_num_threads(n);
 }
 
-bool in_parallel_region() { return t_in_parallel || omp_in_parallel(); }
+bool in_parallel_region() { return t_in_parallel; }
 
 void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* ctx) {
-  const int64_t total = end - begin;
-  const int64_t chunks = std::min<int64_t>(num_threads(), (total + std::max<int64_t>(grain, 1) - 1) / std::max<int64_t>(grain, 1));
-  if (chunks <= 1 || in_parallel_region()) {
+  // More chunks than threads, so that a thread held up by others' work is made up for.
+  constexpr int64_t kChunksPerThread = 4;
+  const int64_t total = end - begin, threads = num_threads();
+  const int64_t pieces = (total + std::max<int64_t>(grain, 1) - 1) / std::max<int64_t>(grain, 1);
+  std::unique_lock owner(g_owner, std::defer_lock);
+  // Another thread's loop has the pool: its workers are busy, and results do not depend on who computes them.
+  if (threads <= 1 || pieces <= 1 || t_in_parallel || !owner.try_lock()) {
     body(ctx, begin, end);
     return;
   }
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
-  run_team(static_cast<int>(chunks), [&](int i) {
-    Region region;
-    const int64_t b = begin + total * i / chunks, e = begin + total * (i + 1) / chunks;
-    try {
-      body(ctx, b, e);
-    } catch (...) {
-      std::lock_guard lock(failure_mutex);
-      if (!failure) failure = std::current_exception();
-    }
-  });
-  if (failure) std::rethrow_exception(failure);
+  if (g_pool == nullptr || g_pool->workers() != threads - 1) {
+    static const int at_fork = pthread_atfork(nullptr, nullptr, forget_pool);
+    check(at_fork == 0, "parallel_for", "could not register for fork");
+    delete g_pool;
+    g_pool = nullptr;
+    g_pool = new Pool(static_cast<int>(threads) - 1);
+  }
+  struct Job {
+    void (*body)(void*, int64_t, int64_t);
+    void* ctx;
+    int64_t begin, total, chunks;
+    std::mutex mutex;
+    std::exception_ptr failure;
+  } job{body, ctx, begin, total, std::min(pieces, threads * kChunksPerThread), {}, {}};
+  g_pool->run(
+      static_cast<uint32_t>(job.chunks),
+      [](void* p, uint32_t i) {
+        Job& j = *static_cast<Job*>(p);
+        Region region;
+        try {
+          j.body(j.ctx, j.begin + j.total * i / j.chunks, j.begin + j.total * (i + 1) / j.chunks);
+        } catch (...) {
+          std::lock_guard lock(j.mutex);
+          if (!j.failure) j.failure = std::current_exception();
+        }
+      },
+      &job);
+  owner.unlock();
+  if (job.failure) std::rethrow_exception(job.failure);
 }
 
 }  // namespace strata
