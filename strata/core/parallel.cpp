@@ -67,13 +67,16 @@ bool spin(std::chrono::microseconds budget, Ready&& ready) {
   return false;
 }
 
-// Workers that share one loop at a time with its caller. Chunks are claimed one by one, by whoever is running: a thread
-// that the system has put aside holds up at most the chunk that it holds, and none if it holds none. (A team with a
-// barrier, as OpenMP's, waits for every thread, which on a loaded machine costs a scheduling period per loop.)
+// Workers that share one loop at a time with its caller. Every thread has a slice of the chunks, the same part of a
+// tensor loop after loop, which its caches may still hold. Chunks are claimed one by one, first of one's own slice, then
+// of the others': a thread that the system has put aside holds up at most the chunk that it holds, and none if it holds
+// none. (A team with a barrier, as OpenMP's, waits for every thread, which on a loaded machine costs a scheduling period
+// per loop.)
 class Pool {
  public:
-  explicit Pool(int workers) : spin_(workers < processors() ? kSpin : std::chrono::microseconds(0)) {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+  explicit Pool(int workers)
+      : spin_(workers < processors() ? kSpin : std::chrono::microseconds(0)), slices_(static_cast<size_t>(workers) + 1) {
+    for (int i = 0; i < workers; ++i) threads_.emplace_back([this, i] { work(static_cast<size_t>(i) + 1); });
   }
   ~Pool() {
     stop_.store(true);
@@ -90,16 +93,16 @@ class Pool {
   void run(uint32_t n, void (*chunk)(void*, uint32_t), void* ctx) {
     chunk_ = chunk;
     ctx_ = ctx;
-    done_.store(0, std::memory_order_relaxed);
     chunks_ = n;
-    claims_.store(n, std::memory_order_seq_cst);
+    done_.store(0, std::memory_order_relaxed);
+    for (size_t t = 0; t < slices_.size(); ++t) slices_[t].left.store(end_of(t) - begin_of(t), std::memory_order_release);
     signal_.fetch_add(1, std::memory_order_seq_cst);
     if (n == 2) {
       signal_.notify_one();
     } else {
       signal_.notify_all();
     }
-    drain();
+    drain(0);
     const auto finished = [&] { return done_.load(std::memory_order_acquire) == n; };
     if (spin(spin_, finished)) return;
     for (uint32_t d; (d = done_.load(std::memory_order_acquire)) != n;) done_.wait(d, std::memory_order_acquire);
@@ -107,40 +110,46 @@ class Pool {
 
  private:
   static constexpr std::chrono::microseconds kSpin{100};
+  struct alignas(64) Slice {
+    std::atomic<uint32_t> left{0};  // chunks of the job that nobody has taken yet
+  };
+
+  uint32_t begin_of(size_t slice) const { return static_cast<uint32_t>(uint64_t{chunks_} * slice / slices_.size()); }
+  uint32_t end_of(size_t slice) const { return begin_of(slice + 1); }
 
   // Claims and runs chunks until none is left. A claim keeps the job's fields in place until its chunk is done.
-  void drain() {
-    for (uint32_t left = claims_.load(std::memory_order_acquire); left != 0;) {
-      if (!claims_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-      const uint32_t n = chunks_;
-      chunk_(ctx_, n - left);
-      if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == n) done_.notify_one();
-      left = claims_.load(std::memory_order_acquire);
-    }
-  }
-
-  void work() {
-    while (!stop_.load(std::memory_order_relaxed)) {
-      const uint32_t seen = signal_.load(std::memory_order_seq_cst);
-      const auto ready = [&] { return claims_.load(std::memory_order_seq_cst) != 0 || stop_.load(std::memory_order_relaxed); };
-      if (spin(spin_, ready)) {
-        drain();
-      } else {
-        // A job published since `seen` was read has changed the signal.
-        signal_.wait(seen, std::memory_order_seq_cst);
+  void drain(size_t own) {
+    for (size_t i = 0; i < slices_.size(); ++i) {
+      const size_t slice = (own + i) % slices_.size();
+      std::atomic<uint32_t>& left = slices_[slice].left;
+      for (uint32_t l = left.load(std::memory_order_acquire); l != 0;) {
+        if (!left.compare_exchange_weak(l, l - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+        const uint32_t n = chunks_;
+        chunk_(ctx_, end_of(slice) - l);
+        if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == n) done_.notify_one();
+        l = left.load(std::memory_order_acquire);
       }
     }
   }
 
+  void work(size_t own) {
+    for (uint32_t seen = 0; !stop_.load(std::memory_order_relaxed);) {
+      const auto changed = [&] { return signal_.load(std::memory_order_acquire) != seen; };
+      if (!spin(spin_, changed)) signal_.wait(seen, std::memory_order_acquire);
+      seen = signal_.load(std::memory_order_acquire);
+      drain(own);
+    }
+  }
+
   const std::chrono::microseconds spin_;
+  std::vector<Slice> slices_;
   std::vector<std::thread> threads_;
   void (*chunk_)(void*, uint32_t) = nullptr;
   void* ctx_ = nullptr;
   uint32_t chunks_ = 0;
   std::atomic<bool> stop_{false};
-  alignas(64) std::atomic<uint32_t> claims_{0};  // chunks of the job that nobody has taken yet
   alignas(64) std::atomic<uint32_t> done_{0};
-  alignas(64) std::atomic<uint32_t> signal_{0};  // what idle workers sleep on
+  alignas(64) std::atomic<uint32_t> signal_{0};  // counts jobs; what idle workers sleep on
 };
 
 std::mutex g_owner;      // held by the thread whose loop the pool runs
