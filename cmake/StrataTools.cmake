@@ -15,8 +15,10 @@ foreach(linker mold lld gold)
 endforeach()
 
 add_library(strata_flags INTERFACE)
-target_compile_options(strata_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
-                                              -ffunction-sections -fdata-sections)
+target_compile_options(strata_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-Wno-missing-field-initializers;-ffunction-sections;-fdata-sections>
+  # 20012 to 20015: constexpr functions of the host used on the device, and host-only defaulted members.
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--expt-extended-lambda;-Xcompiler=-Wall,-Wno-unused-parameter,-ffunction-sections,-fdata-sections>)
 # Dead sections are dropped, so that a program carries only the rooms it uses.
 add_link_options(-Wl,--gc-sections)
 if(STRATA_SANITIZE)
@@ -45,6 +47,13 @@ function(strata_room name)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cpp$")
+  if(STRATA_WITH_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+    foreach(room ${ARG_ROOMS})
+      file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${room}/*.cu)
+      list(APPEND sources ${found})
+    endforeach()
+  endif()
   add_library(strata_${name} STATIC ${sources})
   add_library(Strata::${name} ALIAS strata_${name})
   set_target_properties(strata_${name} PROPERTIES EXPORT_NAME ${name})
@@ -52,6 +61,9 @@ function(strata_room name)
                                                    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(strata_${name} PUBLIC cxx_std_20)
   target_link_libraries(strata_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:strata_flags> ${ARG_PRIVATE_DEPENDS})
+  if(STRATA_WITH_CUDA)
+    target_compile_definitions(strata_${name} PRIVATE STRATA_WITH_CUDA=1)
+  endif()
   # Kernels are loops: let the compiler unroll and vectorise them.
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_cpu\\.cpp$")

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/cuda/memory.h"
 #include "strata/memory/heap.h"
+#include "strata/memory/report.h"
 #include "strata/memory/retag.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -84,13 +86,6 @@ int64_t system_limit() {
   return group > 0 ? std::min(total, group) : total;
 }
 
-std::string megabytes(int64_t bytes) {
-  char text[48];
-  std::snprintf(text, sizeof text, bytes >= (int64_t{1} << 30) ? "%.2f GiB" : "%.1f MiB",
-                static_cast<double>(bytes) / (bytes >= (int64_t{1} << 30) ? 1073741824.0 : 1048576.0));
-  return text;
-}
-
 struct Pool {
   std::mutex mutex;
   Heap heap;
@@ -103,27 +98,6 @@ Pool& pool(DeviceType d) {
   return pools[static_cast<int>(d)];
 }
 std::atomic<int64_t> g_limit{0};
-
-[[noreturn]] void refuse(const Pool& p, int64_t asked, int64_t limit, Tag tag) {
-  std::string text = cat("cannot get ", megabytes(asked), " for ", name_of(tag), " memory: ", megabytes(p.s.live_total),
-                         " are in use and the limit is ", megabytes(limit), ". Held by tag:");
-  for (int i = 0; i < kNumTags; ++i)
-    if (p.s.live[i] > 0) text += cat(" ", name_of(static_cast<Tag>(i)), " ", megabytes(p.s.live[i]), ";");
-  std::map<std::string, int64_t> modules;
-  for (const auto& [offset, block] : p.heap.used())
-    if (block.module) modules[*block.module] += block.bytes;
-  if (!modules.empty()) {
-    std::vector<std::pair<int64_t, std::string>> top;
-    for (const auto& [name, bytes] : modules) top.emplace_back(bytes, name);
-    std::sort(top.rbegin(), top.rend());
-    text += " by module:";
-    for (size_t i = 0; i < std::min<size_t>(top.size(), 5); ++i) text += cat(" ", top[i].second, " ", megabytes(top[i].first), ";");
-  }
-  const bool activations = p.s.live[static_cast<int>(Tag::activation)] * 2 > p.s.live_total;
-  text += activations ? " Cheapest fix: a smaller batch with gradient accumulation, or checkpoint() around the largest modules."
-                      : " Cheapest fix: an optimizer with less state (SGD, Lion, Adafactor) or a smaller model.";
-  throw MemoryError("allocate", text);
-}
 
 void reserve_range(Pool& p) {
   for (int64_t bytes = int64_t{1} << 42; bytes >= (int64_t{1} << 30); bytes /= 2) {
@@ -185,7 +159,12 @@ ModuleScope::~ModuleScope() { t_module = previous_; }
 
 void* allocate(Device device, size_t nbytes, Tag tag) {
   if (nbytes == 0) return nullptr;
-  check<DeviceError>(!device.is_cuda(), "allocate", "this build has no CUDA support");
+  if (device.is_cuda()) {
+    void* block = cuda::allocate(device, nbytes, tag, t_module);
+    const int pattern = g_poison.load(std::memory_order_relaxed);
+    if (pattern >= 0) [[unlikely]] cuda::fill_bytes(device, block, static_cast<uint8_t>(pattern), nbytes);
+    return block;
+  }
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) {
     void* small = t_small.take((nbytes - 1) / kAlignment);
     check<MemoryError>(small != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
@@ -201,10 +180,10 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
       if (p.s.live_total + bytes > machine) machine = system_limit();  // memory may have been added since
       limit = machine;
     }
-    if (p.s.live_total + bytes > limit) refuse(p, bytes, limit, tag);
+    if (p.s.live_total + bytes > limit) refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, limit, tag, "host");
 #if !STRATA_PLAIN_MALLOC
     if (!p.base) reserve_range(p);
-    if (p.heap.top_after(bytes) > p.range) refuse(p, bytes, p.range, tag);
+    if (p.heap.top_after(bytes) > p.range) refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, p.range, tag, "host");
 #endif
   }
 #if STRATA_PLAIN_MALLOC
@@ -225,6 +204,7 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
 
 void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   if (nbytes == 0) return;
+  if (device.is_cuda()) return cuda::deallocate(device, block, nbytes, tag);
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return t_small.give(block, (nbytes - 1) / kAlignment);
   Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
@@ -244,12 +224,14 @@ PoisonScope::~PoisonScope() { g_poison.store(previous_); }
 size_t block_size(size_t nbytes) { return static_cast<size_t>(rounded(nbytes)); }
 
 Stats stats(DeviceType device) {
+  if (device == DeviceType::cuda) return cuda::stats(0);
   Pool& p = pool(device);
   std::lock_guard lock(p.mutex);
   return p.s;
 }
 
 void reset_peak(DeviceType device) {
+  if (device == DeviceType::cuda) return cuda::reset_peak(0);
   Pool& p = pool(device);
   std::lock_guard lock(p.mutex);
   p.s.peak_total = p.s.live_total;
@@ -263,6 +245,7 @@ void reset_peak(DeviceType device) {
 }
 
 void release_cached() {
+  cuda::release_cached();
   Pool& p = pool(DeviceType::cpu);
   std::lock_guard lock(p.mutex);
   if (!p.base) return;
@@ -271,6 +254,7 @@ void release_cached() {
 
 void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {
   if (nbytes == 0 || from == to) return;
+  if (device.is_cuda()) return cuda::retag(device, block, nbytes, from, to);
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return;  // not counted
   Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);

@@ -27,6 +27,11 @@ class Heap {
 
   /// Counts a block under another tag.
   void retag(int64_t offset, Tag tag) { used_.at(offset).tag = tag; }
+  /// The same for a block that goes to a new holder.
+  void retag(int64_t offset, Tag tag, const std::string* module) {
+    Block& b = used_.at(offset);
+    b.tag = tag, b.module = module;
+  }
   /// Forgets the hole at the end of the range, as if it had never grown there.
   void trim();
 

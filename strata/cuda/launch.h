@@ -1,0 +1,24 @@
+#pragma once
+// What Op's call path does around a kernel on a CUDA device: the only link from core to this room.
+
+#include <string_view>
+
+#include "strata/core/device.h"
+
+namespace strata::cuda {
+
+/// Makes `device` current for a call of `op` and opens its NVTX range.
+class LaunchScope {
+ public:
+  LaunchScope(std::string_view op, Device device);
+  ~LaunchScope();
+  LaunchScope(const LaunchScope&) = delete;
+  /// The error that the launches left, nullptr for none; in launch-blocking mode that of their execution.
+  const char* failure() const;
+
+ private:
+  int previous_ = -1;
+  bool range_ = false;
+};
+
+}  // namespace strata::cuda

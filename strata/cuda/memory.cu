@@ -1,0 +1,345 @@
+#include "strata/cuda/memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "strata/core/tensor.h"
+#include "strata/cuda/check.cuh"
+#include "strata/memory/heap.h"
+#include "strata/memory/report.h"
+
+namespace strata::cuda {
+namespace {
+using memory::Heap;
+using memory::Stats;
+using memory::Tag;
+
+constexpr int64_t kUnit = 512;                    // blocks are multiples of this, as cudaMalloc's alignment is
+constexpr int64_t kChunk = int64_t{32} << 20;     // physical memory is mapped in pieces of this size
+constexpr int64_t kQuick = 64 << 10;              // blocks up to here are kept in lists by size when given back
+constexpr size_t kQuickClasses = kQuick / kUnit;
+
+int64_t rounded(size_t nbytes) { return (static_cast<int64_t>(nbytes) + kUnit - 1) / kUnit * kUnit; }
+
+// The blocks of one stream.
+struct StreamHeap {
+  int stream = 0;
+  CUdeviceptr base = 0;
+  int64_t range = 0;
+  Heap heap;
+  std::vector<CUmemGenericAllocationHandle> chunks;  // 0 where nothing is mapped
+  std::vector<int64_t> quick[kQuickClasses];         // offsets of free small blocks, still "used" in the heap
+
+  bool holds(CUdeviceptr p) const { return p >= base && p < base + static_cast<CUdeviceptr>(range); }
+};
+
+// A block given back that other streams may still use.
+struct Pending {
+  void* data = nullptr;
+  int64_t bytes = 0;
+  std::vector<std::unique_ptr<Event>> passed;
+};
+
+struct DeviceMemory {
+  int device = 0;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<StreamHeap>> heaps;
+  std::unordered_map<void*, std::vector<Stream>> used_elsewhere;
+  std::vector<Pending> pending;
+  Stats s;
+  int64_t mapped = 0, total = 0;
+  double fraction = 0.97;
+
+  int64_t limit() const { return static_cast<int64_t>(fraction * static_cast<double>(total)); }
+
+  StreamHeap& heap_of(int stream) {
+    for (const auto& h : heaps) {
+      if (h->stream == stream) return *h;
+    }
+    if (total == 0) total = properties(device).memory_bytes;
+    auto h = std::make_unique<StreamHeap>();
+    h->stream = stream;
+    h->range = (2 * total / kChunk + 1) * kChunk;  // address space is free; holes may spread it
+    check_driver(driver().mem_address_reserve(&h->base, static_cast<size_t>(h->range), 0, 0, 0), "allocate",
+                 "reserving address space");
+    h->chunks.assign(static_cast<size_t>(h->range / kChunk), 0);
+    heaps.push_back(std::move(h));
+    return *heaps.back();
+  }
+  StreamHeap& heap_with(void* data) {
+    for (const auto& h : heaps) {
+      if (h->holds(reinterpret_cast<CUdeviceptr>(data))) return *h;
+    }
+    throw MemoryError("deallocate", "the pointer is not from this device's allocator");
+  }
+
+  // Backs [offset, offset + bytes) with physical memory; false when the card or the limit has no more.
+  bool map(StreamHeap& h, int64_t offset, int64_t bytes) {
+    const CUmemAllocationProp prop{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    for (int64_t c = offset / kChunk; c <= (offset + bytes - 1) / kChunk; ++c) {
+      CUmemGenericAllocationHandle& handle = h.chunks[static_cast<size_t>(c)];
+      if (handle != 0) continue;
+      if (mapped + kChunk > limit()) return false;
+      const CUresult e = driver().mem_create(&handle, kChunk, &prop, 0);
+      if (e == CUDA_ERROR_OUT_OF_MEMORY) {
+        handle = 0;
+        return false;
+      }
+      check_driver(e, "allocate", "cuMemCreate");
+      const CUdeviceptr at = h.base + static_cast<CUdeviceptr>(c * kChunk);
+      CUmemAccessDesc access{.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      check_driver(driver().mem_map(at, kChunk, 0, handle, 0), "allocate", "cuMemMap");
+      check_driver(driver().mem_set_access(at, kChunk, &access, 1), "allocate", "cuMemSetAccess");
+      mapped += kChunk;
+    }
+    return true;
+  }
+
+  void flush_quick(StreamHeap& h) {
+    for (auto& list : h.quick) {
+      for (int64_t offset : list) h.heap.remove(offset);
+      list.clear();
+    }
+  }
+  // Unmaps chunks that lie in holes. The device may still run kernels that used them: waits for it first.
+  void unmap_holes() {
+    const DeviceScope scope(device);
+    check_cuda(cudaDeviceSynchronize(), "allocate", "an earlier kernel");
+    for (const auto& h : heaps) {
+      flush_quick(*h);
+      h->heap.trim();
+      const auto drop = [&](int64_t begin, int64_t end) {
+        for (int64_t c = (begin + kChunk - 1) / kChunk; (c + 1) * kChunk <= end; ++c) {
+          CUmemGenericAllocationHandle& handle = h->chunks[static_cast<size_t>(c)];
+          if (handle == 0) continue;
+          check_driver(driver().mem_unmap(h->base + static_cast<CUdeviceptr>(c * kChunk), kChunk), "release_cached",
+                       "cuMemUnmap");
+          check_driver(driver().mem_release(handle), "release_cached", "cuMemRelease");
+          handle = 0;
+          mapped -= kChunk;
+        }
+      };
+      for (const auto& [offset, bytes] : h->heap.holes()) drop(offset, offset + bytes);
+      drop(h->heap.top(), h->range);
+    }
+    s.reserved = mapped;
+  }
+
+  // Takes back blocks whose other streams have passed; with `wait`, all of them.
+  void take_back(bool wait) {
+    for (size_t i = 0; i < pending.size();) {
+      Pending& p = pending[i];
+      const bool done = std::all_of(p.passed.begin(), p.passed.end(), [&](const auto& e) {
+        if (wait) e->synchronize();
+        return e->query();
+      });
+      if (!done) {
+        ++i;
+        continue;
+      }
+      give(p.data, p.bytes);
+      if (i + 1 != pending.size()) std::swap(p, pending.back());
+      pending.pop_back();
+    }
+  }
+
+  void* try_take(StreamHeap& h, int64_t bytes, Tag tag, const std::string* module) {
+    if (bytes <= kQuick) {
+      auto& list = h.quick[static_cast<size_t>(bytes / kUnit - 1)];
+      if (!list.empty()) {
+        const int64_t offset = list.back();
+        list.pop_back();
+        h.heap.retag(offset, tag, module);
+        return reinterpret_cast<void*>(h.base + static_cast<CUdeviceptr>(offset));
+      }
+    }
+    const int64_t offset = h.heap.place(bytes, tag, module);
+    if (h.heap.top() > h.range || !map(h, offset, bytes)) {
+      h.heap.remove(offset);
+      return nullptr;
+    }
+    return reinterpret_cast<void*>(h.base + static_cast<CUdeviceptr>(offset));
+  }
+
+  void give(void* data, int64_t bytes) {
+    StreamHeap& h = heap_with(data);
+    const auto offset = static_cast<int64_t>(reinterpret_cast<CUdeviceptr>(data) - h.base);
+    if (bytes <= kQuick) {
+      h.heap.retag(offset, Tag::workspace, nullptr);  // nobody's until it is taken again
+      h.quick[static_cast<size_t>(bytes / kUnit - 1)].push_back(offset);
+    } else {
+      h.heap.remove(offset);
+    }
+  }
+
+  void count(int64_t bytes, Tag tag) {
+    s.live[static_cast<int>(tag)] += bytes;
+    s.live_total += bytes;
+    s.reserved = mapped;
+    s.peak_reserved = std::max(s.peak_reserved, mapped);
+    if (s.live_total > s.peak_total) {
+      s.peak_total = s.live_total;
+      std::copy(std::begin(s.live), std::end(s.live), std::begin(s.peak));
+    }
+  }
+};
+
+DeviceMemory& memory_of(int device) {
+  static auto* all = [] {
+    auto* v = new std::vector<DeviceMemory>(static_cast<size_t>(std::max(1, device_count())));  // outlives static tensors
+    for (size_t i = 0; i < v->size(); ++i) (*v)[i].device = static_cast<int>(i);
+    return v;
+  }();
+  check<DeviceError>(device >= 0 && device < device_count(), "allocate", "there is no device cuda:", device, ": ",
+                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  return (*all)[static_cast<size_t>(device)];
+}
+}  // namespace
+
+void* allocate(Device device, size_t nbytes, Tag tag, const std::string* module) {
+  DeviceMemory& m = memory_of(device.index);
+  const Stream stream = current_stream(device.index);
+  const int64_t bytes = rounded(nbytes);
+  std::lock_guard lock(m.mutex);
+  if (!m.pending.empty()) m.take_back(false);
+  StreamHeap& h = m.heap_of(stream.id());
+  void* data = m.try_take(h, bytes, tag, module);
+  if (data == nullptr) {
+    m.take_back(true);
+    m.unmap_holes();
+    data = m.try_take(h, bytes, tag, module);
+  }
+  if (data == nullptr) {
+    std::vector<const Heap*> heaps;
+    for (const auto& each : m.heaps) heaps.push_back(&each->heap);
+    memory::refuse(m.s, heaps, bytes, m.limit(), tag, to_string(device));
+  }
+  m.count(bytes, tag);
+  return data;
+}
+
+void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
+  DeviceMemory& m = memory_of(device.index);
+  const int64_t bytes = rounded(nbytes);
+  std::lock_guard lock(m.mutex);
+  m.s.live[static_cast<int>(tag)] -= bytes;
+  m.s.live_total -= bytes;
+  if (const auto it = m.used_elsewhere.find(data); it != m.used_elsewhere.end()) {
+    Pending p{data, bytes, {}};
+    for (const Stream& s : it->second) {
+      p.passed.push_back(std::make_unique<Event>(false, device.index));
+      p.passed.back()->record(s);
+    }
+    m.used_elsewhere.erase(it);
+    m.pending.push_back(std::move(p));
+    return;
+  }
+  m.give(data, bytes);
+}
+
+void retag(Device device, void* data, size_t nbytes, Tag from, Tag to) {
+  DeviceMemory& m = memory_of(device.index);
+  std::lock_guard lock(m.mutex);
+  const int64_t bytes = rounded(nbytes);
+  m.s.live[static_cast<int>(from)] -= bytes;
+  m.s.live[static_cast<int>(to)] += bytes;
+  StreamHeap& h = m.heap_with(data);
+  h.heap.retag(static_cast<int64_t>(reinterpret_cast<CUdeviceptr>(data) - h.base), to);
+}
+
+Stats stats(int device) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  return m.s;
+}
+void reset_peak(int device) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  m.s.peak_total = m.s.live_total;
+  std::copy(std::begin(m.s.live), std::end(m.s.live), std::begin(m.s.peak));
+  m.s.peak_reserved = m.s.reserved;
+}
+void release_cached() {
+  for (int d = 0; d < device_count(); ++d) {
+    DeviceMemory& m = memory_of(d);
+    std::lock_guard lock(m.mutex);
+    m.take_back(true);
+    m.unmap_holes();
+  }
+}
+double set_memory_fraction(double fraction, int device) {
+  check(fraction > 0 && fraction <= 1, "set_memory_fraction", "needs a share in (0, 1], got ", fraction);
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  return std::exchange(m.fraction, fraction);
+}
+
+void record_stream(const Tensor& t, const Stream& stream) {
+  if (!t.device().is_cuda() || t.storage()->data == nullptr) return;
+  DeviceMemory& m = memory_of(t.device().index);
+  std::lock_guard lock(m.mutex);
+  void* data = t.storage()->data;
+  if (m.heap_with(data).stream == stream.id()) return;
+  auto& streams = m.used_elsewhere[data];
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+}
+
+namespace {
+// Pinned blocks by size; making one costs milliseconds.
+struct Pinned {
+  std::mutex mutex;
+  std::multimap<size_t, void*> free;
+};
+Pinned& pinned() {
+  static auto* p = new Pinned;
+  return *p;
+}
+size_t pinned_size(size_t nbytes) { return (nbytes + 4095) / 4096 * 4096; }
+}  // namespace
+
+void* allocate_pinned(size_t nbytes) {
+  const size_t bytes = pinned_size(nbytes);
+  Pinned& p = pinned();
+  {
+    std::lock_guard lock(p.mutex);
+    if (const auto it = p.free.find(bytes); it != p.free.end()) {
+      void* data = it->second;
+      p.free.erase(it);
+      return data;
+    }
+  }
+  void* data = nullptr;
+  check_cuda(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "allocate_pinned", "cudaHostAlloc");
+  return data;
+}
+void deallocate_pinned(void* data, size_t nbytes) {
+  Pinned& p = pinned();
+  std::lock_guard lock(p.mutex);
+  p.free.emplace(pinned_size(nbytes), data);
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
+  if (nbytes == 0) return;
+  const Device card = to_device.is_cuda() ? to_device : from_device;
+  const DeviceScope scope(card.index);
+  const Stream s = current_stream(card.index);
+  if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
+    s.wait(current_stream(from_device.index));
+  }
+  check_cuda(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, raw(s)), "copy", "cudaMemcpyAsync");
+  if (from_device.is_cuda() && !to_device.is_cuda()) s.synchronize();
+}
+void fill_bytes(Device device, void* data, uint8_t value, size_t nbytes) {
+  if (nbytes == 0) return;
+  const DeviceScope scope(device.index);
+  check_cuda(cudaMemsetAsync(data, value, nbytes, stream()), "fill", "cudaMemsetAsync");
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,235 @@
+#include "strata/cuda/runtime.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <nvtx3/nvToolsExt.h>
+
+#include "strata/core/storage.h"
+#include "strata/core/tensor.h"
+#include "strata/cuda/check.cuh"
+#include "strata/cuda/launch.h"
+
+namespace strata::cuda {
+
+struct StreamAccess {
+  static Stream make(int device, int id, cudaStream_t s) { return Stream(device, id, s); }
+};
+
+namespace {
+constexpr int kStreams = 32;  // beside the main one
+constexpr int kMostDevices = 64;
+
+bool flag(const char* name) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' && std::string_view(text) != "0";
+}
+std::atomic<bool> g_blocking{flag("STRATA_LAUNCH_BLOCKING")};
+std::atomic<bool> g_nvtx{flag("STRATA_NVTX")};
+
+struct Count {
+  int devices = 0;
+  std::string reason;
+};
+const Count& count() {
+  static const Count c = [] {
+    Count r;
+    const cudaError_t e = cudaGetDeviceCount(&r.devices);
+    if (e != cudaSuccess) {
+      r.devices = 0;
+      r.reason = e == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for this build"
+                 : e == cudaErrorNoDevice         ? "no CUDA-capable device"
+                                                  : cudaGetErrorString(e);
+      cudaGetLastError();
+    } else if (r.devices == 0) {
+      r.reason = "no CUDA-capable device";
+    }
+    return r;
+  }();
+  return c;
+}
+
+struct DeviceState {
+  std::once_flag once;
+  DeviceProperties properties;
+  std::array<cudaStream_t, kStreams + 1> streams{};
+  std::atomic<int> next{0};
+};
+DeviceState& state(int device) {
+  check<DeviceError>(device >= 0 && device < device_count(), "cuda", "there is no device cuda:", device, ": ",
+                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  static auto* states = new std::array<DeviceState, kMostDevices>;
+  DeviceState& s = (*states)[static_cast<size_t>(device)];
+  std::call_once(s.once, [&] {
+    const DeviceScope scope(device);
+    cudaDeviceProp p;
+    check_cuda(cudaGetDeviceProperties(&p, device), "cuda", "cudaGetDeviceProperties");
+    s.properties = {p.name, static_cast<int64_t>(p.totalGlobalMem), p.multiProcessorCount, p.major, p.minor, p.l2CacheSize,
+                    static_cast<int64_t>(p.sharedMemPerBlockOptin)};
+    // Non-blocking: the legacy stream 0 would wait for them and could not be captured beside them.
+    for (cudaStream_t& stream : s.streams)
+      check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
+  });
+  return s;
+}
+
+// Each thread's current stream by device: an index into the device's streams.
+thread_local std::array<int8_t, kMostDevices> t_current{};
+}  // namespace
+
+int device_count() { return count().devices; }
+std::string unavailable_reason() { return count().reason; }
+const DeviceProperties& properties(int device) { return state(device).properties; }
+
+Versions versions() {
+  Versions v;
+  cudaDriverGetVersion(&v.driver);
+  cudaRuntimeGetVersion(&v.runtime);
+  return v;
+}
+
+void check_driver(CUresult e, std::string_view op, std::string_view what) {
+  if (e == CUDA_SUCCESS) return;
+  const char* text = nullptr;
+  driver().get_error_string(e, &text);
+  throw DeviceError(op, cat(what, " failed: ", text != nullptr ? text : "unknown error", " (", static_cast<int>(e), ")"));
+}
+
+const Driver& driver() {
+  static const Driver d = [] {
+    Driver r{};
+    const auto find = [](auto& f, const char* name, unsigned version) {
+      void* p = nullptr;
+      cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+      const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &result);
+#else
+      const cudaError_t e = cudaGetDriverEntryPoint(name, &p, cudaEnableDefault, &result);
+#endif
+      check<DeviceError>(e == cudaSuccess && result == cudaDriverEntryPointSuccess && p != nullptr, "cuda",
+                         "the driver has no ", name);
+      f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(p);
+    };
+    find(r.mem_address_reserve, "cuMemAddressReserve", 10020);
+    find(r.mem_address_free, "cuMemAddressFree", 10020);
+    find(r.mem_create, "cuMemCreate", 10020);
+    find(r.mem_release, "cuMemRelease", 10020);
+    find(r.mem_map, "cuMemMap", 10020);
+    find(r.mem_unmap, "cuMemUnmap", 10020);
+    find(r.mem_set_access, "cuMemSetAccess", 10020);
+    find(r.mem_get_allocation_granularity, "cuMemGetAllocationGranularity", 10020);
+    find(r.get_error_string, "cuGetErrorString", 6000);
+    return r;
+  }();
+  return d;
+}
+
+Stream Stream::main(int device) { return StreamAccess::make(device, 0, state(device).streams[0]); }
+Stream Stream::create(int device) {
+  DeviceState& s = state(device);
+  const int id = 1 + static_cast<int>(static_cast<unsigned>(s.next.fetch_add(1)) % kStreams);
+  return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
+}
+void Stream::synchronize() const { check_cuda(cudaStreamSynchronize(raw(*this)), "Stream::synchronize", "an earlier kernel"); }
+bool Stream::query() const {
+  const cudaError_t e = cudaStreamQuery(raw(*this));
+  if (e == cudaErrorNotReady) return false;
+  check_cuda(e, "Stream::query", "an earlier kernel");
+  return true;
+}
+void Stream::wait(const Stream& other) const {
+  if (other == *this) return;
+  Event e(false, other.device());
+  e.record(other);
+  e.wait(*this);
+}
+void Stream::host_callback(void (*fn)(void*), void* context) const {
+  check_cuda(cudaLaunchHostFunc(raw(*this), fn, context), "Stream::host_callback", "cudaLaunchHostFunc");
+}
+
+Stream current_stream(int device) {
+  DeviceState& s = state(device);
+  const int id = t_current[static_cast<size_t>(device)];
+  return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
+}
+cudaStream_t stream() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cuda", "cudaGetDevice");
+  return raw(current_stream(device));
+}
+StreamScope::StreamScope(const Stream& stream) : previous_(current_stream(stream.device())) {
+  t_current[static_cast<size_t>(stream.device())] = static_cast<int8_t>(stream.id());
+}
+StreamScope::~StreamScope() { t_current[static_cast<size_t>(previous_.device())] = static_cast<int8_t>(previous_.id()); }
+
+Event::Event(bool timing, int device) : device_(device), timing_(timing) {
+  state(device);
+  const DeviceScope scope(device);
+  cudaEvent_t e;
+  check_cuda(cudaEventCreateWithFlags(&e, timing ? cudaEventDefault : cudaEventDisableTiming), "Event", "cudaEventCreate");
+  handle_ = e;
+}
+Event::~Event() { cudaEventDestroy(static_cast<cudaEvent_t>(handle_)); }
+void Event::record(const Stream& stream) {
+  check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(handle_), raw(stream)), "Event::record", "cudaEventRecord");
+}
+void Event::wait(const Stream& stream) const {
+  check_cuda(cudaStreamWaitEvent(raw(stream), static_cast<cudaEvent_t>(handle_), 0), "Event::wait", "cudaStreamWaitEvent");
+}
+bool Event::query() const {
+  const cudaError_t e = cudaEventQuery(static_cast<cudaEvent_t>(handle_));
+  if (e == cudaErrorNotReady) return false;
+  check_cuda(e, "Event::query", "an earlier kernel");
+  return true;
+}
+void Event::synchronize() const {
+  check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(handle_)), "Event::synchronize", "an earlier kernel");
+}
+double Event::elapsed_ms(const Event& start) const {
+  check(timing_ && start.timing_, "Event::elapsed_ms", "both events must be made with timing");
+  float ms = 0;
+  check_cuda(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(start.handle_), static_cast<cudaEvent_t>(handle_)),
+             "Event::elapsed_ms", "cudaEventElapsedTime");
+  return ms;
+}
+
+void synchronize(int device) {
+  state(device);
+  const DeviceScope scope(device);
+  check_cuda(cudaDeviceSynchronize(), "synchronize", "an earlier kernel");
+}
+
+void set_launch_blocking(bool on) { g_blocking.store(on); }
+bool launch_blocking() { return g_blocking.load(std::memory_order_relaxed); }
+void set_nvtx(bool on) { g_nvtx.store(on); }
+
+LaunchScope::LaunchScope(std::string_view op, Device device) {
+  int now = 0;
+  check_cuda(cudaGetDevice(&now), op, "cudaGetDevice");
+  if (now != device.index) {
+    check_cuda(cudaSetDevice(device.index), op, "cudaSetDevice");
+    previous_ = now;
+  }
+  if (g_nvtx.load(std::memory_order_relaxed)) [[unlikely]] {
+    nvtxRangePushA(std::string(op).c_str());
+    range_ = true;
+  }
+}
+LaunchScope::~LaunchScope() {
+  if (range_) nvtxRangePop();
+  if (previous_ >= 0) cudaSetDevice(previous_);
+}
+const char* LaunchScope::failure() const {
+  cudaError_t e = cudaGetLastError();
+  if (e == cudaSuccess && launch_blocking()) [[unlikely]] {
+    e = cudaStreamSynchronize(stream());
+    cudaGetLastError();
+  }
+  return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,18 @@
+#pragma once
+// What an allocation failure says.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "strata/memory/allocator.h"
+#include "strata/memory/heap.h"
+
+namespace strata::memory {
+
+/// Throws the MemoryError of a request for `asked` bytes on `where` ("host", "cuda:0"): the limit, who holds what by tag
+/// and by module, and the cheapest fix.
+[[noreturn]] void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
+                         std::string_view where);
+
+}  // namespace strata::memory
