@@ -136,7 +136,8 @@ std::string guide(const std::vector<std::string>& pages) {
         tests += "\nTEST(Guide_" + name + ", line" + std::to_string(b.line) + ") {\n" + where + text + "}\n";
       }
     }
-    if (!tests.empty() || !declarations.empty()) body += "\nnamespace example_" + name + " {\n" + declarations + tests + "}\n";
+    if (!tests.empty() || !declarations.empty())
+      body += "\nnamespace example_" + name + " {\n" + declarations + tests + "}\n";
   }
   return kHead + head + body;
 }

@@ -34,6 +34,6 @@ class BackwardOf {
  private:
   const Node* previous_;
 };
-}
+}  // namespace anomaly
 
 }  // namespace strata

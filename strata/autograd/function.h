@@ -92,11 +92,17 @@ class FunctionNodeOf final : public FunctionNode {
   }
 };
 
-inline void list_inputs(TensorList& all, const Tensor& t) { all.push_back(t); }
-inline void list_inputs(TensorList& all, const TensorList& l) { all.insert(all.end(), l.begin(), l.end()); }
+inline void list_inputs(TensorList& all, const Tensor& t) {
+  all.push_back(t);
+}
+inline void list_inputs(TensorList& all, const TensorList& l) {
+  all.insert(all.end(), l.begin(), l.end());
+}
 template <class T>
 void list_inputs(TensorList&, const T&) {}
-inline void list_results(std::vector<Tensor*>& all, Tensor& t) { all.push_back(&t); }
+inline void list_results(std::vector<Tensor*>& all, Tensor& t) {
+  all.push_back(&t);
+}
 inline void list_results(std::vector<Tensor*>& all, TensorList& l) {
   for (Tensor& t : l) all.push_back(&t);
 }

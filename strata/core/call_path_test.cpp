@@ -13,7 +13,9 @@
 namespace strata {
 namespace {
 
-Tensor vec(std::vector<float> v) { return from_span<float>(v, {static_cast<int64_t>(v.size())}); }
+Tensor vec(std::vector<float> v) {
+  return from_span<float>(v, {static_cast<int64_t>(v.size())});
+}
 
 TEST(CallPath, AddsAndBroadcasts) {
   const Tensor y = vec({1, 2, 3}).reshape({3, 1}) + vec({10, 20});

@@ -32,17 +32,21 @@ enum class Autocast : uint8_t {
 /// that neither kernels nor gradient rules see differing shapes or dtypes. Undefined tensors are left alone.
 enum class Adapt : uint8_t {
   none,
-  broadcast,             ///< all broadcast to one shape; dtypes as they come
-  promote,               ///< broadcast, and cast to the common dtype (PyTorch's promotion)
-  promote_float,         ///< the same, integers becoming the default floating dtype
-  promote_but_first,     ///< broadcast all, promote all but the first: where(condition, a, b)
+  broadcast,          ///< all broadcast to one shape; dtypes as they come
+  promote,            ///< broadcast, and cast to the common dtype (PyTorch's promotion)
+  promote_float,      ///< the same, integers becoming the default floating dtype
+  promote_but_first,  ///< broadcast all, promote all but the first: where(condition, a, b)
 };
 
 /// Sets of dtypes, for a record's `dtypes` field.
 using DTypeSet = uint16_t;
-constexpr DTypeSet dtype_bit(DType t) { return static_cast<DTypeSet>(1u << static_cast<int>(t)); }
-inline constexpr DTypeSet kFloats = dtype_bit(DType::f16) | dtype_bit(DType::bf16) | dtype_bit(DType::f32) | dtype_bit(DType::f64);
-inline constexpr DTypeSet kInts = dtype_bit(DType::u8) | dtype_bit(DType::i8) | dtype_bit(DType::i16) | dtype_bit(DType::i32) | dtype_bit(DType::i64);
+constexpr DTypeSet dtype_bit(DType t) {
+  return static_cast<DTypeSet>(1u << static_cast<int>(t));
+}
+inline constexpr DTypeSet kFloats =
+    dtype_bit(DType::f16) | dtype_bit(DType::bf16) | dtype_bit(DType::f32) | dtype_bit(DType::f64);
+inline constexpr DTypeSet kInts =
+    dtype_bit(DType::u8) | dtype_bit(DType::i8) | dtype_bit(DType::i16) | dtype_bit(DType::i32) | dtype_bit(DType::i64);
 inline constexpr DTypeSet kBool = dtype_bit(DType::boolean);
 inline constexpr DTypeSet kAllTypes = kFloats | kInts | kBool;
 
@@ -105,8 +109,8 @@ class OpBase {
   std::string_view tolerance_reason() const { return tolerance_reason_; }
 
   virtual bool is_view() const = 0;
-  virtual bool is_dynamic() const = 0;  ///< the result's size depends on values
-  virtual bool is_composed() const = 0; ///< only a composition of other ops, no kernel of its own
+  virtual bool is_dynamic() const = 0;   ///< the result's size depends on values
+  virtual bool is_composed() const = 0;  ///< only a composition of other ops, no kernel of its own
   virtual bool has_kernel(DeviceType device) const = 0;
   virtual bool has_backward() const = 0;  ///< a rule or a composed form
   virtual bool has_reference() const = 0;
@@ -182,7 +186,9 @@ struct KernelType<TensorList, A...> {
   using type = void (*)(TensorList&, A...);
 };
 
-inline void visit_tensors(const Tensor& t, auto&& f) { f(t); }
+inline void visit_tensors(const Tensor& t, auto&& f) {
+  f(t);
+}
 inline void visit_tensors(const TensorList& l, auto&& f) {
   for (const Tensor& t : l) f(t);
 }
@@ -191,8 +197,7 @@ void visit_tensors(const std::tuple<T...>& ts, auto&& f) {
   std::apply([&](const T&... t) { (f(t), ...); }, ts);
 }
 template <class T>
-  requires(!std::is_same_v<T, Tensor> && !std::is_same_v<T, TensorList>)
-void visit_tensors(const T&, auto&&) {}
+requires(!std::is_same_v<T, Tensor> && !std::is_same_v<T, TensorList>) void visit_tensors(const T&, auto&&) {}
 
 template <class T>
 inline constexpr bool is_tensor_arg = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
@@ -211,8 +216,8 @@ void check_inplace_target(std::string_view op, const Tensor& self);
 void check_boxed_count(const OpBase& op, size_t given);
 Value boxed_default(const OpBase& op, size_t index);
 [[noreturn]] void throw_boxed_type(const OpBase& op, size_t index, std::string_view wanted);
-/// What a node keeps. Bit i of `mask`: the i-th argument; bit 32+i: the i-th result. `when[i]` is the argument that must
-/// want a gradient for argument i to be kept, or -1.
+/// What a node keeps. Bit i of `mask`: the i-th argument; bit 32+i: the i-th result. `when[i]` is the argument that
+/// must want a gradient for argument i to be kept, or -1.
 struct SavePlan {
   uint64_t mask = 0;
   int8_t when[32];
@@ -238,12 +243,14 @@ class Adapter {
   Tensor apply(const Tensor& t);
 
  private:
-  bool promotes(int index) const { return mode_ >= Adapt::promote && !(mode_ == Adapt::promote_but_first && index == 0); }
+  bool promotes(int index) const {
+    return mode_ >= Adapt::promote && !(mode_ == Adapt::promote_but_first && index == 0);
+  }
   std::string_view op_;
   Adapt mode_;
   int seen_ = 0, applied_ = 0;
   Shape shape_;
-  Tensor widest_;   // a tensor that stands for the promotion of those seen so far
+  Tensor widest_;  // a tensor that stands for the promotion of those seen so far
   DType dtype_ = DType::boolean;
   Device device_;
   bool pinned_ = false;
@@ -330,25 +337,25 @@ class Op<R(A...)> final : public OpBase {
 
   /// What a record says. One of `infer`+`kernels`, `view`, `dynamic` or `composed` says how results come about.
   struct Record {
-    std::string_view schema;   ///< "softmax(Tensor x, int dim) -> Tensor"
-    std::string_view doc;      ///< one paragraph: meaning, shapes, errors, source of the formula
-    std::string_view example = {};  ///< C++ statements, compiled and run by the tests
-    Metas (*infer)(A...) = nullptr;       ///< checks the arguments, says what the results are
+    std::string_view schema;         ///< "softmax(Tensor x, int dim) -> Tensor"
+    std::string_view doc;            ///< one paragraph: meaning, shapes, errors, source of the formula
+    std::string_view example = {};   ///< C++ statements, compiled and run by the tests
+    Metas (*infer)(A...) = nullptr;  ///< checks the arguments, says what the results are
     Kernels kernels = {};
-    R (*view)(A...) = nullptr;            ///< returns a tensor that shares the first argument's storage
-    R (*dynamic)(A...) = nullptr;         ///< for results whose size depends on values
-    R (*composed)(A...) = nullptr;        ///< the same function written with other ops
+    R (*view)(A...) = nullptr;      ///< returns a tensor that shares the first argument's storage
+    R (*dynamic)(A...) = nullptr;   ///< for results whose size depends on values
+    R (*composed)(A...) = nullptr;  ///< the same function written with other ops
     /// Arguments and results whose elements `backward` reads: "x result". "a:b" keeps a only when b wants a gradient.
     std::string_view saves = {};
     void (*backward)(Backward&, A...) = nullptr;
-    bool inplace = false;                 ///< the kernel may write over its first argument
+    bool inplace = false;  ///< the kernel may write over its first argument
     Adapt adapt = Adapt::none;
     Autocast autocast = Autocast::keep;
-    DTypeSet dtypes = kFloats;            ///< what the samples are tried with
+    DTypeSet dtypes = kFloats;  ///< what the samples are tried with
     Cost (*cost)(A...) = nullptr;
     void (*samples)(Samples&) = nullptr;
-    R (*reference)(A...) = nullptr;       ///< slow and obviously right, called with f64 tensors
-    double tolerance = 0;                 ///< widens the verification's bound by this factor; 0 and 1 mean no widening
+    R (*reference)(A...) = nullptr;  ///< slow and obviously right, called with f64 tensors
+    double tolerance = 0;            ///< widens the verification's bound by this factor; 0 and 1 mean no widening
     std::string_view tolerance_reason = {};
   };
 
@@ -363,15 +370,14 @@ class Op<R(A...)> final : public OpBase {
 
   /// The call path: infer, allocate, kernel, record.
   R operator()(A... args) const {
-    if (t_mode.unusual) [[unlikely]] return call_unusual(args...);
+    if (t_mode.unusual) [[unlikely]]
+      return call_unusual(args...);
     if (r_.adapt != Adapt::none && !alike(args...)) return call_adapted(args...);
     return call(args...);
   }
 
   /// Runs the kernel into `result`, which must be what infer says. Not recorded: an error while a gradient is wanted.
-  void out(Tensor& result, A... args) const
-    requires std::is_same_v<R, Tensor>
-  {
+  void out(Tensor& result, A... args) const requires std::is_same_v<R, Tensor> {
     const TensorMeta m = r_.infer(args...);
     if (result.shape() != m.shape || result.dtype() != m.dtype) detail::throw_bad_inplace(name_, result, m);
     if (wants_grad(args...) || (grad_enabled() && result.requires_grad()))
@@ -382,17 +388,17 @@ class Op<R(A...)> final : public OpBase {
 
   /// Writes the result over the first argument, records it, and returns it.
   template <class... Rest>
-  Tensor& inplace(Tensor& self, Rest&&... rest) const
-    requires std::is_same_v<R, Tensor>
-  {
+  Tensor& inplace(Tensor& self, Rest&&... rest) const requires std::is_same_v<R, Tensor> {
     const bool observed = t_mode.unusual & kObserved;
-    if (observed) [[unlikely]] detail::notify_before(*this);
+    if (observed) [[unlikely]]
+      detail::notify_before(*this);
     if (r_.adapt != Adapt::none && !alike(self, rest...)) {
       inplace_adapted(self, self, std::forward<Rest>(rest)...);
     } else {
       inplace_impl(self, self, std::forward<Rest>(rest)...);
     }
-    if (observed) [[unlikely]] detail::notify_after(*this, {&self, 1});
+    if (observed) [[unlikely]]
+      detail::notify_after(*this, {&self, 1});
     return self;
   }
 
@@ -471,7 +477,8 @@ class Op<R(A...)> final : public OpBase {
    private:
     using Args = std::tuple<detail::SavedArg<std::remove_cvref_t<A>>...>;
     template <size_t... I>
-    static Args make_args(const Op& op, uint64_t wanting, std::index_sequence<I...>, const std::remove_cvref_t<A>&... args) {
+    static Args make_args(const Op& op, uint64_t wanting, std::index_sequence<I...>,
+                          const std::remove_cvref_t<A>&... args) {
       return Args(detail::SavedArg<std::remove_cvref_t<A>>(args, op.saves_.keeps_arg(I, wanting))...);
     }
     const Op& op_;
@@ -552,7 +559,8 @@ class Op<R(A...)> final : public OpBase {
         R results{empty(metas[I])...};
         run(metas[0].device, std::get<I>(results)..., args...);
         return results;
-      }(std::make_index_sequence<std::tuple_size_v<R>>());
+      }
+      (std::make_index_sequence<std::tuple_size_v<R>>());
     }
   }
 
@@ -588,9 +596,11 @@ class Op<R(A...)> final : public OpBase {
       } else {
         [&]<size_t... J>(std::index_sequence<J...>) {
           (std::get<J>(refs).copy_(std::get<J>(got)), ...);
-        }(std::make_index_sequence<n>());
+        }
+        (std::make_index_sequence<n>());
       }
-    }(std::index_sequence_for<A...>());
+    }
+    (std::index_sequence_for<A...>());
   }
 
   void check_devices(A... args) const {
@@ -621,10 +631,9 @@ class Op<R(A...)> final : public OpBase {
         ...);
     Ref<Node> node(new OpNode(*this, wanting, args...));
     node->edges.reserve(inputs);
-    (detail::visit_tensors(args,
-                           [&](const Tensor& t) {
-                             node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge());
-                           }),
+    (detail::visit_tensors(
+         args,
+         [&](const Tensor& t) { node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge()); }),
      ...);
     return node;
   }
@@ -645,7 +654,11 @@ class Op<R(A...)> final : public OpBase {
   // A view remembers its base, so that writing through it reaches the base's history (or gives it one).
   static void note_views(R& result, A... args) {
     const Tensor* base = nullptr;
-    (detail::visit_tensors(args, [&](const Tensor& t) { if (!base) base = &t; }), ...);
+    (detail::visit_tensors(args,
+                           [&](const Tensor& t) {
+                             if (!base) base = &t;
+                           }),
+     ...);
     detail::visit_tensors(result, [&](const Tensor& t) {
       if (t.same_as(*base) || !is_floating(t.dtype())) return;
       TensorImpl& v = t.impl();
@@ -715,7 +728,8 @@ class Op<R(A...)> final : public OpBase {
     for (size_t i = all.size(); i < sizeof...(A); ++i) all.push_back(detail::boxed_default(*this, i));
     return [&]<size_t... I>(std::index_sequence<I...>) {
       return f(detail::Unbox<std::remove_cvref_t<A>>::get(*this, I, all[I])...);
-    }(std::index_sequence_for<A...>());
+    }
+    (std::index_sequence_for<A...>());
   }
   template <class F>
   std::vector<Value> boxed(F&& f, std::span<const Value> given) const {

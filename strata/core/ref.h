@@ -27,11 +27,10 @@ class Ref {
   Ref(const Ref& o) : p_(o.p_) { acquire(); }
   Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(const Ref<U>& o) : p_(o.get()) { acquire(); }
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& o) : p_(o.get()) { acquire(); }
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(Ref<U>&& o) noexcept : p_(o.release()) {}
+  requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& o)
+  noexcept : p_(o.release()) {}
   ~Ref() { drop(); }
   Ref& operator=(const Ref& o) {
     Ref(o).swap(*this);

@@ -41,8 +41,8 @@ void ref_dispose(TensorImpl* t);
 struct TensorImpl : RefCounted {
   Ref<Storage> storage;
   Shape shape;
-  Strides strides;      // in elements
-  int64_t offset = 0;   // in elements, into the storage
+  Strides strides;     // in elements
+  int64_t offset = 0;  // in elements, into the storage
   int64_t numel = 0;
   DType dtype = DType::f32;
   Device device;
@@ -94,12 +94,15 @@ class Tensor {
   /// First element, untyped. Throws DeviceError for a meta tensor.
   void* raw_data() const {
     const TensorImpl& t = get();
-    if (!t.storage->data && t.numel != 0) [[unlikely]] throw_no_data();
+    if (!t.storage->data && t.numel != 0) [[unlikely]]
+      throw_no_data();
     return t.storage->data + t.offset * size_of(t.dtype);
   }
   /// The only element, converted to T. Throws ShapeError unless numel() is 1.
   template <class T = double>
-  T item() const { return item_scalar().to<T>(); }
+  T item() const {
+    return item_scalar().to<T>();
+  }
   Scalar item_scalar() const;
   /// All elements in row-major order, converted to T.
   template <class T>
@@ -130,13 +133,13 @@ class Tensor {
 
   /// @name Views (no bytes move)
   /// @{
-  Tensor view(const Shape& shape) const;      ///< throws ShapeError if the strides do not allow it
-  Tensor reshape(const Shape& shape) const;   ///< a view where possible, else a copy; one size may be -1
+  Tensor view(const Shape& shape) const;     ///< throws ShapeError if the strides do not allow it
+  Tensor reshape(const Shape& shape) const;  ///< a view where possible, else a copy; one size may be -1
   Tensor flatten(int64_t start = 0, int64_t end = -1) const;
   Tensor transpose(int64_t a, int64_t b) const;
   Tensor t() const;  ///< transpose of a matrix
   Tensor permute(const Dims& dims) const;
-  Tensor expand(const Shape& shape) const;    ///< -1 keeps a size
+  Tensor expand(const Shape& shape) const;  ///< -1 keeps a size
   Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor select(int64_t dim, int64_t index) const;
@@ -200,7 +203,8 @@ class Tensor {
 
  private:
   const TensorImpl& get() const {
-    if (!impl_) [[unlikely]] throw_undefined();
+    if (!impl_) [[unlikely]]
+      throw_undefined();
     return *impl_.get();
   }
   bool base_has_history() const;  // a write through another view of the base made it a non-leaf
@@ -215,10 +219,14 @@ using TensorList = std::vector<Tensor>;
 
 /// "[2, 3] f32", for error texts.
 std::string describe(const Tensor& t);
-inline void append_text(std::string& s, const Tensor& t) { s += describe(t); }
+inline void append_text(std::string& s, const Tensor& t) {
+  s += describe(t);
+}
 
 /// Same shape, dtype and device as `x`, row-major: the commonest `infer`.
-inline TensorMeta like(const Tensor& x) { return x.meta(); }
+inline TensorMeta like(const Tensor& x) {
+  return x.meta();
+}
 
 /// An uninitialised tensor with its own storage.
 Tensor empty(const TensorMeta& meta);

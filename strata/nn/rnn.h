@@ -61,7 +61,8 @@ class RNN : public RecurrentBase {
   RnnOutput operator()(const Tensor& x, const Tensor& hidden = {}) const { return forward(x, hidden); }
 };
 
-/// Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997).
+/// Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber
+/// 1997).
 class LSTM : public RecurrentBase {
  public:
   LSTM(int64_t input_size, int64_t hidden_size, const RnnOptions& options = {})

@@ -19,8 +19,8 @@ struct BlockOptions {
   double rope_base = 10000;  ///< Llama only
 };
 
-/// The residual stream between two halves of blocks, before it is added up: x = stream + branch. The addition is left to
-/// the norm that follows, which does both in one pass.
+/// The residual stream between two halves of blocks, before it is added up: x = stream + branch. The addition is left
+/// to the norm that follows, which does both in one pass.
 struct Residual {
   Tensor branch;
   Tensor stream;  ///< undefined at the start: x = branch

@@ -27,7 +27,8 @@ struct AdamWOptions {
 class Adam final : public OptimizerOf<AdamOptions> {
  public:
   explicit Adam(const std::vector<Group>& groups) : OptimizerOf("adam", groups) {}
-  explicit Adam(const NamedTensors& params, const AdamOptions& options = {}) : Adam(std::vector<Group>{{params, options}}) {}
+  explicit Adam(const NamedTensors& params, const AdamOptions& options = {})
+      : Adam(std::vector<Group>{{params, options}}) {}
   explicit Adam(const TensorList& params, const AdamOptions& options = {}) : Adam(number_params(params), options) {}
 
  protected:
@@ -42,7 +43,8 @@ class Adam final : public OptimizerOf<AdamOptions> {
 class AdamW final : public OptimizerOf<AdamWOptions> {
  public:
   explicit AdamW(const std::vector<Group>& groups) : OptimizerOf("adamw", groups) {}
-  explicit AdamW(const NamedTensors& params, const AdamWOptions& options = {}) : AdamW(std::vector<Group>{{params, options}}) {}
+  explicit AdamW(const NamedTensors& params, const AdamWOptions& options = {})
+      : AdamW(std::vector<Group>{{params, options}}) {}
   explicit AdamW(const TensorList& params, const AdamWOptions& options = {}) : AdamW(number_params(params), options) {}
 
  protected:

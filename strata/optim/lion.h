@@ -16,7 +16,8 @@ struct LionOptions {
 class Lion final : public OptimizerOf<LionOptions> {
  public:
   explicit Lion(const std::vector<Group>& groups) : OptimizerOf("lion", groups) {}
-  explicit Lion(const NamedTensors& params, const LionOptions& options = {}) : Lion(std::vector<Group>{{params, options}}) {}
+  explicit Lion(const NamedTensors& params, const LionOptions& options = {})
+      : Lion(std::vector<Group>{{params, options}}) {}
   explicit Lion(const TensorList& params, const LionOptions& options = {}) : Lion(number_params(params), options) {}
 
  protected:

@@ -31,7 +31,8 @@ struct MuonOptions {
 class Muon final : public OptimizerOf<MuonOptions> {
  public:
   explicit Muon(const std::vector<Group>& groups) : OptimizerOf("muon", groups) {}
-  explicit Muon(const NamedTensors& params, const MuonOptions& options = {}) : Muon(std::vector<Group>{{params, options}}) {}
+  explicit Muon(const NamedTensors& params, const MuonOptions& options = {})
+      : Muon(std::vector<Group>{{params, options}}) {}
   explicit Muon(const TensorList& params, const MuonOptions& options = {}) : Muon(number_params(params), options) {}
 
  protected:

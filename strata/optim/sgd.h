@@ -18,7 +18,8 @@ struct SGDOptions {
 class SGD final : public OptimizerOf<SGDOptions> {
  public:
   explicit SGD(const std::vector<Group>& groups) : OptimizerOf("sgd", groups) {}
-  explicit SGD(const NamedTensors& params, const SGDOptions& options = {}) : SGD(std::vector<Group>{{params, options}}) {}
+  explicit SGD(const NamedTensors& params, const SGDOptions& options = {})
+      : SGD(std::vector<Group>{{params, options}}) {}
   explicit SGD(const TensorList& params, const SGDOptions& options = {}) : SGD(number_params(params), options) {}
 
  protected:
