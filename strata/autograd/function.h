@@ -130,8 +130,10 @@ void list_results(std::vector<Tensor*>& all, std::tuple<T...>& ts) {
 /// A wrong number of gradients is an AutogradError, a wrong shape a ShapeError, both naming the function.
 template <class Derived>
 struct Function {
+  /// The context that forward() and backward() get; hide it with your own to keep more than tensors.
   using Ctx = FunctionCtx;
 
+  /// Calls forward() and records it: what users of the function write.
   template <class... A>
   static auto apply(const A&... args) {
     TensorList inputs;

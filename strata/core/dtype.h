@@ -11,6 +11,7 @@ namespace strata {
 /// Element type of a tensor. The order is part of the promotion table; do not reorder.
 enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, bf16, f32, f64, boolean };
 
+/// How many there are, and all of them in order.
 inline constexpr int kNumDTypes = 10;
 inline constexpr DType kAllDTypes[kNumDTypes] = {DType::u8,  DType::i8,   DType::i16, DType::i32, DType::i64,
                                                  DType::f16, DType::bf16, DType::f32, DType::f64, DType::boolean};

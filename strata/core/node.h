@@ -18,6 +18,7 @@ enum Unusual : uint32_t {
   kObserved = 2,  ///< a CallObserver wants to see calls (profiler, anomaly mode, tracing)
 };
 
+/// Whether calls are recorded, and which unusual conditions hold.
 struct ThreadMode {
   bool grad_enabled = true;
   uint32_t unusual = 0;
@@ -70,6 +71,7 @@ struct TensorHook {
 
 /// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index.
 struct TensorHooks {
+  /// A hook and the result of the node whose gradient it wants.
   struct Entry {
     uint32_t index;
     std::shared_ptr<TensorHook> hook;

@@ -60,6 +60,7 @@ class Ref {
   T* p_ = nullptr;
 };
 
+/// A new T.
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));

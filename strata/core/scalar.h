@@ -9,6 +9,7 @@
 
 namespace strata {
 
+/// A bool, an integer or a floating number; ops take it where a plain number may stand.
 class Scalar {
  public:
   Scalar() : Scalar(int64_t{0}) {}

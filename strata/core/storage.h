@@ -12,6 +12,7 @@
 
 namespace strata {
 
+/// The bytes; tensors that show them share one Storage.
 struct Storage : RefCounted {
   std::byte* data = nullptr;  ///< nullptr on the meta device
   size_t nbytes = 0;

@@ -31,6 +31,7 @@ struct TensorMeta {
   /// Strides in elements when the result should not be row-major; else empty.
   std::optional<Strides> strides;
 
+  /// The same with another shape (row-major), or another dtype.
   TensorMeta with_shape(const Shape& s) const { return {s, dtype, device, std::nullopt}; }
   TensorMeta with_dtype(DType t) const { return {shape, t, device, strides}; }
 };
@@ -38,6 +39,7 @@ struct TensorMeta {
 struct TensorImpl;
 void ref_dispose(TensorImpl* t);
 
+/// What a Tensor points to. For the engine: programs use Tensor.
 struct TensorImpl : RefCounted {
   Ref<Storage> storage;
   Shape shape;
@@ -54,6 +56,7 @@ struct TensorImpl : RefCounted {
   AutogradMeta* autograd = nullptr;  // owned; nullptr while nothing needs it
 };
 
+/// A handle to elements of one dtype on one device, under a shape and strides. See docs/guide/tensor.md.
 class Tensor {
  public:
   /// An undefined tensor: what optional arguments that were not given are.
@@ -198,14 +201,14 @@ class Tensor {
   Tensor min() const;
   /// @}
 
-  TensorImpl& impl() const { return *impl_.get(); }
+  TensorImpl& impl() const { return *impl_; }
   const Ref<TensorImpl>& ref() const { return impl_; }
 
  private:
   const TensorImpl& get() const {
     if (!impl_) [[unlikely]]
       throw_undefined();
-    return *impl_.get();
+    return *impl_;
   }
   bool base_has_history() const;  // a write through another view of the base made it a non-leaf
   [[noreturn]] static void throw_undefined();
@@ -215,6 +218,7 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+/// Several tensors: an argument or result of some ops.
 using TensorList = std::vector<Tensor>;
 
 /// "[2, 3] f32", for error texts.

@@ -31,6 +31,7 @@ struct BenchResult {
   bool memory_bound = false;  ///< which of the two limits is the nearer
 };
 
+/// What is timed, for how long, and beside which limits.
 struct BenchOptions {
   DTypeSet dtypes = dtype_bit(DType::f32);
   double seconds = 0.2;  ///< for each op, direction and set of arguments

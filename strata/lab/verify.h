@@ -51,6 +51,7 @@ struct OpReport {
   bool ok() const { return failures.empty(); }
 };
 
+/// What verify() tries.
 struct VerifyOptions {
   DTypeSet dtypes = static_cast<DTypeSet>(~0u);  ///< only these of the record's dtypes
   int max_failures = 20;                         ///< details kept for one op

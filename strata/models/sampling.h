@@ -10,6 +10,7 @@
 
 namespace strata {
 
+/// How the next token is chosen from the logits.
 struct SampleOptions {
   double temperature = 1.0;  ///< logits are divided by it; 0 takes the likeliest token
   int64_t top_k = 0;         ///< only the k likeliest tokens; 0 for all

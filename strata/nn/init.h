@@ -10,6 +10,7 @@
 
 namespace strata::nn::init {
 
+/// Uniform in [low, high); normal with the given mean and standard deviation.
 Tensor uniform_(Tensor t, double low = 0, double high = 1, Generator& generator = default_generator());
 Tensor normal_(Tensor t, double mean = 0, double std = 1, Generator& generator = default_generator());
 /// Normal, drawn again where it falls outside [low, high].

@@ -53,6 +53,7 @@ class GroupNorm : public Module {
   double eps_;
 };
 
+/// Of BatchNorm1d and BatchNorm2d; the defaults are PyTorch's.
 struct BatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;  ///< weight of the newest batch in the running statistics

@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Adafactor.
 struct AdafactorOptions {
   double lr = 1e-2;           ///< the relative step is min(lr, 1 / sqrt(t)) times the parameter's scale
   double beta2_decay = 0.8;   ///< beta2 of update t is 1 - t^-beta2_decay

@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Adam; the defaults are PyTorch's.
 struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -11,6 +12,7 @@ struct AdamOptions {
   double weight_decay = 0;  ///< Adam: added to the gradient (L2); AdamW: p -= lr weight_decay p
   void validate() const;    ///< throws ValueError
 };
+/// Of AdamW; the defaults are PyTorch's.
 struct AdamWOptions {
   double lr = 1e-3;
   double beta1 = 0.9;

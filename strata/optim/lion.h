@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Lion.
 struct LionOptions {
   double lr = 1e-4;  ///< 3 to 10 times less than AdamW's
   double beta1 = 0.9;

@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Muon.
 struct MuonOptions {
   double lr = 1e-3;
   double momentum = 0.95;

@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of SGD; the defaults are PyTorch's.
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;

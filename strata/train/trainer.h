@@ -19,6 +19,7 @@ struct TrainOptions {
   std::FILE* log = stderr;  ///< the progress line and notes; nullptr for none
 };
 
+/// How a run ended.
 struct TrainResult {
   int64_t step = 0;        ///< steps done, earlier parts of the run included
   StepMetrics last;        ///< of the last step done now; step 0 where there was none
