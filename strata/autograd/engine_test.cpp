@@ -184,6 +184,7 @@ TEST(Engine, ExpandedGradientsAreNotKeptAsViews) {
 
 TEST(Engine, IndependentModelsOnSeveralThreads) {
   std::vector<std::thread> team;
+  team.reserve(8);
   std::vector<double> results(8);
   for (int t = 0; t < 8; ++t) {
     team.emplace_back([&results, t] {

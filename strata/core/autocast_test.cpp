@@ -49,7 +49,7 @@ TEST(Autocast, PoliciesCastTheArguments) {
     EXPECT_EQ(low(of(DType::i64), of(DType::i64)).dtype(), DType::i64);
     EXPECT_EQ(low(of(DType::f32), Tensor(of(DType::f32))).dtype(), narrow);
   }
-  EXPECT_THROW(AutocastScope(DType::f32), DTypeError);
+  EXPECT_THROW(AutocastScope{DType::f32}, DTypeError);
 }
 
 TEST(Autocast, ScopesNestAndEnd) {

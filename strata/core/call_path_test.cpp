@@ -128,5 +128,10 @@ TEST(CallPath, EverySchemaParses) {
   }
 }
 
+TEST(CallPath, RecordWithoutResultsIsRefused) {
+  static const Op<Tensor(const Tensor&)> unfinished{{.schema = "unfinished(Tensor x) -> Tensor", .doc = ""}};
+  EXPECT_THROW(unfinished(vec({1})), ValueError);
+}
+
 }  // namespace
 }  // namespace strata

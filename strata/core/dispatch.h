@@ -83,7 +83,7 @@ decltype(auto) dispatch_bytes(DType t, F&& f) {
 /// The type that arithmetic on T is done in: float for Half and BFloat16, else T.
 template <class T>
 struct ComputeType {
-  using type = T;
+  using type = T;  ///< but float for Half and BFloat16
 };
 template <>
 struct ComputeType<Half> {

@@ -217,6 +217,10 @@ void throw_no_backward(std::string_view op) {
   throw AutogradError(op, "has no in-place gradient; use the form that is not in place");
 }
 
+void throw_no_results(std::string_view op) {
+  throw ValueError(op, "the record says nothing of its results: it needs infer and kernels, view, dynamic or composed");
+}
+
 void check_inplace_target(std::string_view op, const Tensor& self) {
   if (!grad_enabled()) return;
   const TensorImpl* base = self.impl().view_base.get();

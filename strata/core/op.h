@@ -240,6 +240,8 @@ class Op<R(A...)> final : public OpBase {
       NoGrad guard;
       return r_.dynamic(args...);
     }
+    if (!r_.infer) [[unlikely]]
+      detail::throw_no_results(name_);
     check_devices(args...);
     const Metas metas = r_.infer(args...);
     if constexpr (std::is_same_v<R, Tensor>) {

@@ -74,6 +74,7 @@ inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, Tenso
 [[noreturn]] void throw_no_kernel(std::string_view op, Device d);
 [[noreturn]] void throw_bad_inplace(std::string_view op, const Tensor& self, const TensorMeta& wanted);
 [[noreturn]] void throw_no_backward(std::string_view op);
+[[noreturn]] void throw_no_results(std::string_view op);
 void check_inplace_target(std::string_view op, const Tensor& self);
 void check_boxed_count(const OpBase& op, size_t given);
 Value boxed_default(const OpBase& op, size_t index);

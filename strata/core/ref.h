@@ -32,7 +32,7 @@ class Ref {
   requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& o)
   noexcept : p_(o.release()) {}
   ~Ref() { drop(); }
-  Ref& operator=(const Ref& o) {
+  Ref& operator=(const Ref& o) {  // NOLINT(bugprone-unhandled-self-assignment): swapping with a copy handles it
     Ref(o).swap(*this);
     return *this;
   }

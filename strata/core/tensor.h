@@ -37,7 +37,7 @@ struct TensorMeta {
 };
 
 struct TensorImpl;
-void ref_dispose(TensorImpl* t);
+void ref_dispose(TensorImpl* t);  ///< what the last Ref calls
 
 /// What a Tensor points to. For the engine: programs use Tensor.
 struct TensorImpl : RefCounted {
