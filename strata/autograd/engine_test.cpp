@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/error_test_util.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -24,16 +25,6 @@ std::vector<double> list(const Tensor& t) {
   return {c.data<double>(), c.data<double>() + c.numel()};
 }
 using Doubles = std::vector<double>;
-
-template <class E, class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Engine, DiamondsRunEachNodeOnce) {
   Tensor x = leaf({2, 3});

@@ -9,6 +9,7 @@
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/gradcheck.h"
+#include "strata/core/error_test_util.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -27,16 +28,6 @@ Tensor leaf(std::vector<double> v) {
 double first(const Tensor& t) {
   return *t.data<double>();
 }
-template <class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 struct Square : Function<Square> {
   static Tensor forward(Ctx& ctx, const Tensor& x) {
     ctx.save_for_backward({x});
@@ -180,7 +171,7 @@ TEST(Anomaly, NamesTheForwardOp) {
   const Tensor zero = zeros({3}, DType::f64);
   const Tensor bad = zero * kInf;  // not watched
   AnomalyScope watch;
-  EXPECT_EQ(message([&] { (zero + 1.0) * kInf* zero; }), "mul: result 0 ([3] f64) of the forward op holds a NaN");
+  EXPECT_EQ(message([&] { ((zero + 1.0) * kInf) * zero; }), "mul: result 0 ([3] f64) of the forward op holds a NaN");
   Tensor y = zeros({3}, DType::f64);
   EXPECT_EQ(message([&] { y.mul_(full({}, kInf, DType::f64)); }).substr(0, 13), "mul: result 0");
   EXPECT_EQ(message([&] { bad + 1.0; }).substr(0, 11), "add_scalar:");

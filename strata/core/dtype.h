@@ -137,6 +137,11 @@ constexpr bool is_reduced_floating(DType t) {
   return t == DType::f16 || t == DType::bf16;
 }
 
+/// The type that sums and statistics over elements of a floating type are kept in: f64 for f64, else f32.
+constexpr DType statistic_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
+
 /// Short name: "f32", "bf16", "bool".
 std::string_view name_of(DType t);
 /// Inverse of name_of; also takes PyTorch's and safetensors' spellings ("float32", "F32"). Throws ValueError.

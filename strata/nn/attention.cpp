@@ -85,7 +85,7 @@ SelfAttention::SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOpti
 }
 
 Tensor SelfAttention::rotate(const Tensor& x, int64_t offset) const {
-  const DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType dtype = statistic_dtype(x.dtype());
   Tensor cosines, sines;
   {
     NoGrad guard;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
 #include "strata/memory/allocator.h"
@@ -32,16 +33,6 @@ std::vector<std::string> names(const NamedTensors& tensors) {
   std::vector<std::string> all;
   for (const auto& [name, t] : tensors) all.push_back(name);
   return all;
-}
-
-template <class E, class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(Module, NamesInOrderOfRegistration) {
