@@ -13,7 +13,8 @@ namespace strata::cuda {
 
 /// Throws DeviceError("op: what failed: CUDA's text") unless `e` is cudaSuccess.
 inline void check_cuda(cudaError_t e, std::string_view op, std::string_view what) {
-  if (e == cudaSuccess) [[likely]] return;
+  if (e == cudaSuccess) [[likely]]
+    return;
   cudaGetLastError();  // a launch error would be reported again by the next call
   throw DeviceError(op, cat(what, " failed: ", cudaGetErrorName(e), ", ", cudaGetErrorString(e)));
 }
@@ -35,7 +36,9 @@ struct Driver {
 /// Throws DeviceError where there is no driver.
 const Driver& driver();
 
-inline cudaStream_t raw(const Stream& s) { return static_cast<cudaStream_t>(s.handle()); }
+inline cudaStream_t raw(const Stream& s) {
+  return static_cast<cudaStream_t>(s.handle());
+}
 /// The current stream of the current device.
 cudaStream_t stream();
 

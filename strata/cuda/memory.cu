@@ -20,12 +20,14 @@ using memory::Heap;
 using memory::Stats;
 using memory::Tag;
 
-constexpr int64_t kUnit = 512;                    // blocks are multiples of this, as cudaMalloc's alignment is
-constexpr int64_t kChunk = int64_t{32} << 20;     // physical memory is mapped in pieces of this size
-constexpr int64_t kQuick = 64 << 10;              // blocks up to here are kept in lists by size when given back
+constexpr int64_t kUnit = 512;                 // blocks are multiples of this, as cudaMalloc's alignment is
+constexpr int64_t kChunk = int64_t{32} << 20;  // physical memory is mapped in pieces of this size
+constexpr int64_t kQuick = 64 << 10;           // blocks up to here are kept in lists by size when given back
 constexpr size_t kQuickClasses = kQuick / kUnit;
 
-int64_t rounded(size_t nbytes) { return (static_cast<int64_t>(nbytes) + kUnit - 1) / kUnit * kUnit; }
+int64_t rounded(size_t nbytes) {
+  return (static_cast<int64_t>(nbytes) + kUnit - 1) / kUnit * kUnit;
+}
 
 // The blocks of one stream.
 struct StreamHeap {
@@ -193,7 +195,8 @@ struct DeviceMemory {
 
 DeviceMemory& memory_of(int device) {
   static auto* all = [] {
-    auto* v = new std::vector<DeviceMemory>(static_cast<size_t>(std::max(1, device_count())));  // outlives static tensors
+    auto* v =
+        new std::vector<DeviceMemory>(static_cast<size_t>(std::max(1, device_count())));  // outlives static tensors
     for (size_t i = 0; i < v->size(); ++i) (*v)[i].device = static_cast<int>(i);
     return v;
   }();
@@ -301,7 +304,9 @@ Pinned& pinned() {
   static auto* p = new Pinned;
   return *p;
 }
-size_t pinned_size(size_t nbytes) { return (nbytes + 4095) / 4096 * 4096; }
+size_t pinned_size(size_t nbytes) {
+  return (nbytes + 4095) / 4096 * 4096;
+}
 }  // namespace
 
 void* allocate_pinned(size_t nbytes) {

@@ -1,10 +1,10 @@
 #pragma once
 // Memory of CUDA devices, below strata/memory/allocator.h, which ordinary code uses.
 //
-// Each stream of a device has a heap in an address range of its own, reserved once and filled with physical memory as it
-// grows (CUDA's virtual-memory API): blocks split and merge over the whole range, so that fragmentation costs holes, never
-// the run. Blocks belong to the stream that was current when they were made; giving one back makes it free for later work
-// of that stream at once, without waiting for the device. A block that other streams used must be named to
+// Each stream of a device has a heap in an address range of its own, reserved once and filled with physical memory as
+// it grows (CUDA's virtual-memory API): blocks split and merge over the whole range, so that fragmentation costs holes,
+// never the run. Blocks belong to the stream that was current when they were made; giving one back makes it free for
+// later work of that stream at once, without waiting for the device. A block that other streams used must be named to
 // record_stream(); it becomes free when they have passed the point at which it was given back.
 
 #include <cstdint>

@@ -9,52 +9,112 @@
 namespace strata::cuda {
 namespace {
 constexpr const char* kReason = "this build has no CUDA (configure with -DSTRATA_CUDA=ON where nvcc is installed)";
-[[noreturn]] void refuse(std::string_view what) { throw DeviceError(what, kReason); }
+[[noreturn]] void refuse(std::string_view what) {
+  throw DeviceError(what, kReason);
+}
 }  // namespace
 
-int device_count() { return 0; }
-std::string unavailable_reason() { return kReason; }
-const DeviceProperties& properties(int) { refuse("cuda"); }
-Versions versions() { return {}; }
+int device_count() {
+  return 0;
+}
+std::string unavailable_reason() {
+  return kReason;
+}
+const DeviceProperties& properties(int) {
+  refuse("cuda");
+}
+Versions versions() {
+  return {};
+}
 
-Stream Stream::main(int) { refuse("Stream"); }
-Stream Stream::create(int) { refuse("Stream"); }
-void Stream::synchronize() const { refuse("Stream"); }
-bool Stream::query() const { refuse("Stream"); }
-void Stream::wait(const Stream&) const { refuse("Stream"); }
-void Stream::host_callback(void (*)(void*), void*) const { refuse("Stream"); }
-Stream current_stream(int) { refuse("current_stream"); }
-StreamScope::StreamScope(const Stream& stream) : previous_(stream) { refuse("StreamScope"); }
+Stream Stream::main(int) {
+  refuse("Stream");
+}
+Stream Stream::create(int) {
+  refuse("Stream");
+}
+void Stream::synchronize() const {
+  refuse("Stream");
+}
+bool Stream::query() const {
+  refuse("Stream");
+}
+void Stream::wait(const Stream&) const {
+  refuse("Stream");
+}
+void Stream::host_callback(void (*)(void*), void*) const {
+  refuse("Stream");
+}
+Stream current_stream(int) {
+  refuse("current_stream");
+}
+StreamScope::StreamScope(const Stream& stream) : previous_(stream) {
+  refuse("StreamScope");
+}
 StreamScope::~StreamScope() = default;
 
-Event::Event(bool timing, int device) : device_(device), timing_(timing) { refuse("Event"); }
+Event::Event(bool timing, int device) : device_(device), timing_(timing) {
+  refuse("Event");
+}
 Event::~Event() = default;
-void Event::record(const Stream&) { refuse("Event"); }
-void Event::wait(const Stream&) const { refuse("Event"); }
-bool Event::query() const { refuse("Event"); }
-void Event::synchronize() const { refuse("Event"); }
-double Event::elapsed_ms(const Event&) const { refuse("Event"); }
+void Event::record(const Stream&) {
+  refuse("Event");
+}
+void Event::wait(const Stream&) const {
+  refuse("Event");
+}
+bool Event::query() const {
+  refuse("Event");
+}
+void Event::synchronize() const {
+  refuse("Event");
+}
+double Event::elapsed_ms(const Event&) const {
+  refuse("Event");
+}
 
-void synchronize(int) { refuse("synchronize"); }
+void synchronize(int) {
+  refuse("synchronize");
+}
 void set_launch_blocking(bool) {}
-bool launch_blocking() { return false; }
+bool launch_blocking() {
+  return false;
+}
 void set_nvtx(bool) {}
 
-LaunchScope::LaunchScope(std::string_view op, Device) { refuse(op); }
+LaunchScope::LaunchScope(std::string_view op, Device) {
+  refuse(op);
+}
 LaunchScope::~LaunchScope() = default;
-const char* LaunchScope::failure() const { return nullptr; }
+const char* LaunchScope::failure() const {
+  return nullptr;
+}
 
-void* allocate(Device, size_t, memory::Tag, const std::string*) { refuse("allocate"); }
+void* allocate(Device, size_t, memory::Tag, const std::string*) {
+  refuse("allocate");
+}
 void deallocate(Device, void*, size_t, memory::Tag) {}
 void retag(Device, void*, size_t, memory::Tag, memory::Tag) {}
-memory::Stats stats(int) { return {}; }
+memory::Stats stats(int) {
+  return {};
+}
 void reset_peak(int) {}
 void release_cached() {}
-double set_memory_fraction(double, int) { refuse("set_memory_fraction"); }
-void record_stream(const Tensor&, const Stream&) { refuse("record_stream"); }
-void* allocate_pinned(size_t) { refuse("allocate_pinned"); }
+double set_memory_fraction(double, int) {
+  refuse("set_memory_fraction");
+}
+void record_stream(const Tensor&, const Stream&) {
+  refuse("record_stream");
+}
+void* allocate_pinned(size_t) {
+  refuse("allocate_pinned");
+}
 void deallocate_pinned(void*, size_t) {}
-void copy_bytes(void*, Device, const void*, Device, size_t) { refuse("copy"); }
-void fill_bytes(Device, void*, uint8_t, size_t) { refuse("fill"); }
+void copy_bytes(void*, Device, const void*, Device, size_t) {
+  refuse("copy");
+}
+void fill_bytes(Device, void*, uint8_t, size_t) {
+  refuse("fill");
+}
 
 }  // namespace strata::cuda

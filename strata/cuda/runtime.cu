@@ -68,8 +68,9 @@ DeviceState& state(int device) {
     const DeviceScope scope(device);
     cudaDeviceProp p;
     check_cuda(cudaGetDeviceProperties(&p, device), "cuda", "cudaGetDeviceProperties");
-    s.properties = {p.name, static_cast<int64_t>(p.totalGlobalMem), p.multiProcessorCount, p.major, p.minor, p.l2CacheSize,
-                    static_cast<int64_t>(p.sharedMemPerBlockOptin)};
+    s.properties = {
+        p.name,        static_cast<int64_t>(p.totalGlobalMem),        p.multiProcessorCount, p.major, p.minor,
+        p.l2CacheSize, static_cast<int64_t>(p.sharedMemPerBlockOptin)};
     // Non-blocking: the legacy stream 0 would wait for them and could not be captured beside them.
     for (cudaStream_t& stream : s.streams)
       check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
@@ -81,9 +82,15 @@ DeviceState& state(int device) {
 thread_local std::array<int8_t, kMostDevices> t_current{};
 }  // namespace
 
-int device_count() { return count().devices; }
-std::string unavailable_reason() { return count().reason; }
-const DeviceProperties& properties(int device) { return state(device).properties; }
+int device_count() {
+  return count().devices;
+}
+std::string unavailable_reason() {
+  return count().reason;
+}
+const DeviceProperties& properties(int device) {
+  return state(device).properties;
+}
 
 Versions versions() {
   Versions v;
@@ -96,7 +103,8 @@ void check_driver(CUresult e, std::string_view op, std::string_view what) {
   if (e == CUDA_SUCCESS) return;
   const char* text = nullptr;
   driver().get_error_string(e, &text);
-  throw DeviceError(op, cat(what, " failed: ", text != nullptr ? text : "unknown error", " (", static_cast<int>(e), ")"));
+  throw DeviceError(op,
+                    cat(what, " failed: ", text != nullptr ? text : "unknown error", " (", static_cast<int>(e), ")"));
 }
 
 const Driver& driver() {
@@ -128,13 +136,17 @@ const Driver& driver() {
   return d;
 }
 
-Stream Stream::main(int device) { return StreamAccess::make(device, 0, state(device).streams[0]); }
+Stream Stream::main(int device) {
+  return StreamAccess::make(device, 0, state(device).streams[0]);
+}
 Stream Stream::create(int device) {
   DeviceState& s = state(device);
   const int id = 1 + static_cast<int>(static_cast<unsigned>(s.next.fetch_add(1)) % kStreams);
   return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
 }
-void Stream::synchronize() const { check_cuda(cudaStreamSynchronize(raw(*this)), "Stream::synchronize", "an earlier kernel"); }
+void Stream::synchronize() const {
+  check_cuda(cudaStreamSynchronize(raw(*this)), "Stream::synchronize", "an earlier kernel");
+}
 bool Stream::query() const {
   const cudaError_t e = cudaStreamQuery(raw(*this));
   if (e == cudaErrorNotReady) return false;
@@ -164,21 +176,27 @@ cudaStream_t stream() {
 StreamScope::StreamScope(const Stream& stream) : previous_(current_stream(stream.device())) {
   t_current[static_cast<size_t>(stream.device())] = static_cast<int8_t>(stream.id());
 }
-StreamScope::~StreamScope() { t_current[static_cast<size_t>(previous_.device())] = static_cast<int8_t>(previous_.id()); }
+StreamScope::~StreamScope() {
+  t_current[static_cast<size_t>(previous_.device())] = static_cast<int8_t>(previous_.id());
+}
 
 Event::Event(bool timing, int device) : device_(device), timing_(timing) {
   state(device);
   const DeviceScope scope(device);
   cudaEvent_t e;
-  check_cuda(cudaEventCreateWithFlags(&e, timing ? cudaEventDefault : cudaEventDisableTiming), "Event", "cudaEventCreate");
+  check_cuda(cudaEventCreateWithFlags(&e, timing ? cudaEventDefault : cudaEventDisableTiming), "Event",
+             "cudaEventCreate");
   handle_ = e;
 }
-Event::~Event() { cudaEventDestroy(static_cast<cudaEvent_t>(handle_)); }
+Event::~Event() {
+  cudaEventDestroy(static_cast<cudaEvent_t>(handle_));
+}
 void Event::record(const Stream& stream) {
   check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(handle_), raw(stream)), "Event::record", "cudaEventRecord");
 }
 void Event::wait(const Stream& stream) const {
-  check_cuda(cudaStreamWaitEvent(raw(stream), static_cast<cudaEvent_t>(handle_), 0), "Event::wait", "cudaStreamWaitEvent");
+  check_cuda(cudaStreamWaitEvent(raw(stream), static_cast<cudaEvent_t>(handle_), 0), "Event::wait",
+             "cudaStreamWaitEvent");
 }
 bool Event::query() const {
   const cudaError_t e = cudaEventQuery(static_cast<cudaEvent_t>(handle_));
@@ -203,9 +221,15 @@ void synchronize(int device) {
   check_cuda(cudaDeviceSynchronize(), "synchronize", "an earlier kernel");
 }
 
-void set_launch_blocking(bool on) { g_blocking.store(on); }
-bool launch_blocking() { return g_blocking.load(std::memory_order_relaxed); }
-void set_nvtx(bool on) { g_nvtx.store(on); }
+void set_launch_blocking(bool on) {
+  g_blocking.store(on);
+}
+bool launch_blocking() {
+  return g_blocking.load(std::memory_order_relaxed);
+}
+void set_nvtx(bool on) {
+  g_nvtx.store(on);
+}
 
 LaunchScope::LaunchScope(std::string_view op, Device device) {
   int now = 0;

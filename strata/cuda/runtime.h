@@ -1,9 +1,9 @@
 #pragma once
-// Devices, streams and events. This header needs no CUDA toolkit; without CUDA in the build, or without a driver or a card
-// on the machine, device_count() is 0 and everything that needs a card throws DeviceError with the reason.
+// Devices, streams and events. This header needs no CUDA toolkit; without CUDA in the build, or without a driver or a
+// card on the machine, device_count() is 0 and everything that needs a card throws DeviceError with the reason.
 //
-// Work on a device is queued on streams: an op returns when its kernels are queued. Each thread has a current stream for
-// each device; at first that is the device's main stream, the same one for all threads.
+// Work on a device is queued on streams: an op returns when its kernels are queued. Each thread has a current stream
+// for each device; at first that is the device's main stream, the same one for all threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,8 +36,8 @@ struct Versions {
 };
 Versions versions();
 
-/// A queue of work on one device. Copies name the same queue; a queue lives until the program ends (they come from a pool
-/// of 32 a device, which hands them out in turn).
+/// A queue of work on one device. Copies name the same queue; a queue lives until the program ends (they come from a
+/// pool of 32 a device, which hands them out in turn).
 class Stream {
  public:
   /// The device's main stream.

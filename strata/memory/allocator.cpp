@@ -118,7 +118,8 @@ std::atomic<int> g_poison{-1};
 
 void* poisoned(void* block, int64_t bytes) {
   const int pattern = g_poison.load(std::memory_order_relaxed);
-  if (pattern >= 0) [[unlikely]] std::memset(block, pattern, static_cast<size_t>(bytes));
+  if (pattern >= 0) [[unlikely]]
+    std::memset(block, pattern, static_cast<size_t>(bytes));
   return block;
 }
 
@@ -139,13 +140,20 @@ void count(Pool& p, int64_t bytes, Tag tag) {
 }  // namespace
 
 std::string_view name_of(Tag tag) {
-  constexpr std::string_view names[kNumTags] = {"parameter", "gradient", "optimizer", "activation", "data", "workspace"};
+  constexpr std::string_view names[kNumTags] = {"parameter",  "gradient", "optimizer",
+                                                "activation", "data",     "workspace"};
   return names[static_cast<int>(tag)];
 }
 
-Tag current_tag() { return t_tag; }
-TagScope::TagScope(Tag tag) : previous_(t_tag) { t_tag = tag; }
-TagScope::~TagScope() { t_tag = previous_; }
+Tag current_tag() {
+  return t_tag;
+}
+TagScope::TagScope(Tag tag) : previous_(t_tag) {
+  t_tag = tag;
+}
+TagScope::~TagScope() {
+  t_tag = previous_;
+}
 
 ModuleScope::ModuleScope(std::string_view name) : previous_(t_module) {
   static std::mutex mutex;
@@ -155,14 +163,17 @@ ModuleScope::ModuleScope(std::string_view name) : previous_(t_module) {
   if (it == names->end()) it = names->emplace(name).first;
   t_module = &*it;
 }
-ModuleScope::~ModuleScope() { t_module = previous_; }
+ModuleScope::~ModuleScope() {
+  t_module = previous_;
+}
 
 void* allocate(Device device, size_t nbytes, Tag tag) {
   if (nbytes == 0) return nullptr;
   if (device.is_cuda()) {
     void* block = cuda::allocate(device, nbytes, tag, t_module);
     const int pattern = g_poison.load(std::memory_order_relaxed);
-    if (pattern >= 0) [[unlikely]] cuda::fill_bytes(device, block, static_cast<uint8_t>(pattern), nbytes);
+    if (pattern >= 0) [[unlikely]]
+      cuda::fill_bytes(device, block, static_cast<uint8_t>(pattern), nbytes);
     return block;
   }
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) {
@@ -180,10 +191,12 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
       if (p.s.live_total + bytes > machine) machine = system_limit();  // memory may have been added since
       limit = machine;
     }
-    if (p.s.live_total + bytes > limit) refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, limit, tag, "host");
+    if (p.s.live_total + bytes > limit)
+      refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, limit, tag, "host");
 #if !STRATA_PLAIN_MALLOC
     if (!p.base) reserve_range(p);
-    if (p.heap.top_after(bytes) > p.range) refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, p.range, tag, "host");
+    if (p.heap.top_after(bytes) > p.range)
+      refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, p.range, tag, "host");
 #endif
   }
 #if STRATA_PLAIN_MALLOC
@@ -205,7 +218,8 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
 void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   if (nbytes == 0) return;
   if (device.is_cuda()) return cuda::deallocate(device, block, nbytes, tag);
-  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return t_small.give(block, (nbytes - 1) / kAlignment);
+  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC)
+    return t_small.give(block, (nbytes - 1) / kAlignment);
   Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   const int64_t bytes = rounded(nbytes);
@@ -219,9 +233,13 @@ void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
 }
 
 PoisonScope::PoisonScope(uint8_t pattern) : previous_(g_poison.exchange(pattern)) {}
-PoisonScope::~PoisonScope() { g_poison.store(previous_); }
+PoisonScope::~PoisonScope() {
+  g_poison.store(previous_);
+}
 
-size_t block_size(size_t nbytes) { return static_cast<size_t>(rounded(nbytes)); }
+size_t block_size(size_t nbytes) {
+  return static_cast<size_t>(rounded(nbytes));
+}
 
 Stats stats(DeviceType device) {
   if (device == DeviceType::cuda) return cuda::stats(0);
@@ -249,7 +267,8 @@ void release_cached() {
   Pool& p = pool(DeviceType::cpu);
   std::lock_guard lock(p.mutex);
   if (!p.base) return;
-  for (const auto& [offset, bytes] : p.heap.holes()) madvise(p.base + offset, static_cast<size_t>(bytes), MADV_DONTNEED);
+  for (const auto& [offset, bytes] : p.heap.holes())
+    madvise(p.base + offset, static_cast<size_t>(bytes), MADV_DONTNEED);
 }
 
 void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {
