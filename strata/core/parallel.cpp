@@ -68,14 +68,15 @@ bool spin(std::chrono::microseconds budget, Ready&& ready) {
 }
 
 // Workers that share one loop at a time with its caller. Every thread has a slice of the chunks, the same part of a
-// tensor loop after loop, which its caches may still hold. Chunks are claimed one by one, first of one's own slice, then
-// of the others': a thread that the system has put aside holds up at most the chunk that it holds, and none if it holds
-// none. (A team with a barrier, as OpenMP's, waits for every thread, which on a loaded machine costs a scheduling period
-// per loop.)
+// tensor loop after loop, which its caches may still hold. Chunks are claimed one by one, first of one's own slice,
+// then of the others': a thread that the system has put aside holds up at most the chunk that it holds, and none if it
+// holds none. (A team with a barrier, as OpenMP's, waits for every thread, which on a loaded machine costs a scheduling
+// period per loop.)
 class Pool {
  public:
   explicit Pool(int workers)
-      : spin_(workers < processors() ? kSpin : std::chrono::microseconds(0)), slices_(static_cast<size_t>(workers) + 1) {
+      : spin_(workers < processors() ? kSpin : std::chrono::microseconds(0)),
+        slices_(static_cast<size_t>(workers) + 1) {
     for (int i = 0; i < workers; ++i) threads_.emplace_back([this, i] { work(static_cast<size_t>(i) + 1); });
   }
   ~Pool() {
@@ -95,7 +96,8 @@ class Pool {
     ctx_ = ctx;
     chunks_ = n;
     done_.store(0, std::memory_order_relaxed);
-    for (size_t t = 0; t < slices_.size(); ++t) slices_[t].left.store(end_of(t) - begin_of(t), std::memory_order_release);
+    for (size_t t = 0; t < slices_.size(); ++t)
+      slices_[t].left.store(end_of(t) - begin_of(t), std::memory_order_release);
     signal_.fetch_add(1, std::memory_order_seq_cst);
     if (n == 2) {
       signal_.notify_one();
@@ -177,7 +179,9 @@ void set_num_threads(int n) {
   g_threads.store(n, std::memory_order_relaxed);
 }
 
-bool in_parallel_region() { return t_in_parallel; }
+bool in_parallel_region() {
+  return t_in_parallel;
+}
 
 void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* ctx) {
   // More chunks than threads, so that a thread held up by others' work is made up for.

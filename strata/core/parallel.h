@@ -20,7 +20,8 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body)(void*,
 
 /// Splits [begin, end) into contiguous chunks of at least `grain` items and runs body(chunk_begin, chunk_end) on
 /// several threads; runs inline when one chunk suffices or another thread's loop has the pool. Chunks go to whichever
-/// thread is free, so bodies must not depend on who runs them or on where they are cut. An exception from a chunk is rethrown on the caller.
+/// thread is free, so bodies must not depend on who runs them or on where they are cut. An exception from a chunk is
+/// rethrown on the caller.
 template <class Body>
 inline void parallel_for(int64_t begin, int64_t end, int64_t grain, Body&& body) {
   if (end - begin <= grain || end <= begin) {
@@ -28,7 +29,8 @@ inline void parallel_for(int64_t begin, int64_t end, int64_t grain, Body&& body)
     return;
   }
   detail::parallel_run(
-      begin, end, grain, [](void* ctx, int64_t b, int64_t e) { (*static_cast<std::remove_reference_t<Body>*>(ctx))(b, e); },
+      begin, end, grain,
+      [](void* ctx, int64_t b, int64_t e) { (*static_cast<std::remove_reference_t<Body>*>(ctx))(b, e); },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

@@ -6,9 +6,9 @@
 #include <thread>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <gtest/gtest.h>
 
 namespace strata {
 namespace {

@@ -6,7 +6,9 @@
 
 namespace strata::lab {
 
-void OpProfile::before(const OpBase& op) { open_.push_back({&op, Clock::now()}); }
+void OpProfile::before(const OpBase& op) {
+  open_.push_back({&op, Clock::now()});
+}
 
 void OpProfile::after(const OpBase& op, std::span<const Tensor>) {
   const Clock::time_point now = Clock::now();

@@ -25,6 +25,7 @@ struct MachineInfo {
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name and version in use
 };
 
+/// Looks at this machine, build and process.
 MachineInfo machine_info();
 
 /// The machine as (label, text) rows, for a table.

@@ -197,7 +197,8 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
   // Parts depend on the sizes alone, so that the number of threads changes no bit: images, and within the one image of
   // an inference blocks of output channels.
   constexpr int64_t kMostParts = 32, kChannels = 32;
-  const bool forward = kind == ConvKind::forward, by_channels = forward && s.n == 1 && s.groups == 1 && s.oc > kChannels;
+  const bool forward = kind == ConvKind::forward,
+             by_channels = forward && s.n == 1 && s.groups == 1 && s.oc > kChannels;
   const int64_t whole = by_channels ? s.oc : s.n;
   const int64_t work = s.n * s.oc * s.oh * s.ow * (s.ic / s.groups) * s.kh * s.kw;
   const int64_t wanted = std::clamp<int64_t>(work >> 20, 1, kMostParts);

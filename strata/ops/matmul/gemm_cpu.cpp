@@ -148,7 +148,8 @@ bool multiply_onednn(const Gemm& g) {
   parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t i = p % in_m * rows, j = p / in_m % in_n * cols, b = p / (in_m * in_n) * batches;
-      const Gemm part = part_of(g, b, std::min(batches, batch - b), i, std::min(rows, g.m - i), j, std::min(cols, g.n - j));
+      const Gemm part =
+          part_of(g, b, std::min(batches, batch - b), i, std::min(rows, g.m - i), j, std::min(cols, g.n - j));
       if (!detail::gemm_onednn(part)) detail::gemm_blocked(part);
     }
   });
