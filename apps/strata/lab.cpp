@@ -10,6 +10,7 @@
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
 #include "strata/core/parallel.h"
+#include "strata/cuda/runtime.h"
 #include "strata/lab/bench.h"
 #include "strata/lab/verify.h"
 #include "strata/train/machine.h"
@@ -19,7 +20,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> names;
-  std::string dtype, json;
+  std::string dtype, json, device = "cpu";
   double seconds = 0.2;
   int threads = 0;
   bool no_backward = false, no_limits = false;
@@ -44,6 +45,9 @@ class Progress {
 
 int run_verify(const Options& o) {
   lab::VerifyOptions options;
+  options.device = parse_device(o.device);
+  if (options.device.is_cuda() && cuda::device_count() == 0)
+    throw DeviceError("lab verify", cat("no CUDA device: ", cuda::unavailable_reason()));
   if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
   const std::vector<const OpBase*> ops = find_ops(o.names);
   std::vector<lab::OpReport> reports;
@@ -106,6 +110,7 @@ void add_lab(CLI::App& app, Body& body) {
       "Run every record's samples against its reference: forward, gradient, second gradient, strided and empty\n"
       "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
   common(verify, "Only these, e.g. f32,bf16; otherwise every dtype of the record");
+  verify->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE");
   verify->callback([&body, o] { body = [o] { return run_verify(*o); }; });
 
   CLI::App* bench = lab->add_subcommand(

@@ -11,6 +11,7 @@
 
 #include "strata/core/op_base.h"
 #include "strata/core/op_call.h"
+#include "strata/cuda/launch.h"
 
 namespace strata {
 
@@ -31,6 +32,7 @@ class Op<R(A...)> final : public OpBase {
   struct Kernels {
     Kernel cpu = nullptr;
     Kernel cuda = nullptr;
+    Kernel everywhere = nullptr;  ///< where there is none for the device: one that looks where its tensors are
   };
 
   /// What a record says. One of `infer`+`kernels`, `view`, `dynamic` or `composed` says how results come about.
@@ -221,7 +223,8 @@ class Op<R(A...)> final : public OpBase {
   }
 
   Kernel kernel_for(DeviceType d) const {
-    return d == DeviceType::cpu ? r_.kernels.cpu : d == DeviceType::cuda ? r_.kernels.cuda : nullptr;
+    const Kernel own = d == DeviceType::cpu ? r_.kernels.cpu : d == DeviceType::cuda ? r_.kernels.cuda : nullptr;
+    return own ? own : r_.kernels.everywhere;
   }
 
   R call(A... args) const {
@@ -275,9 +278,21 @@ class Op<R(A...)> final : public OpBase {
       ~Restore() { t_mode = mode; }
     } restore{outer};
     if (const Kernel k = kernel_for(device.type)) [[likely]] {
+      if (device.is_cuda()) return launch(k, device, all...);
       k(all...);
     } else {
       run_composed(device, all...);
+    }
+  }
+
+  template <class... All>
+  void launch(Kernel k, Device device, All&... all) const {
+    const cuda::LaunchScope scope(name_, device);
+    k(all...);
+    if (const char* failure = scope.failure()) [[unlikely]] {
+      TensorList seen;
+      (detail::visit_tensors(all, [&](const Tensor& t) { seen.push_back(t); }), ...);
+      detail::throw_launch_failure(name_, device, failure, seen);
     }
   }
 

@@ -10,6 +10,13 @@
 #include "strata/core/tensor.h"
 #include "strata/core/value.h"
 
+/// `.cuda = STRATA_CUDA_KERNEL(softmax_cuda)`: the kernel in a build with CUDA, none in one without.
+#ifdef STRATA_WITH_CUDA
+#define STRATA_CUDA_KERNEL(...) __VA_ARGS__
+#else
+#define STRATA_CUDA_KERNEL(...) nullptr
+#endif
+
 namespace strata {
 
 class OpBase;

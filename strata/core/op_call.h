@@ -72,6 +72,8 @@ inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, Tenso
 
 [[noreturn]] void throw_mixed_devices(std::string_view op, Device a, Device b);
 [[noreturn]] void throw_no_kernel(std::string_view op, Device d);
+/// A kernel of `op` on `tensors` (results, then arguments) could not be launched, or failed.
+[[noreturn]] void throw_launch_failure(std::string_view op, Device d, std::string_view what, const TensorList& tensors);
 [[noreturn]] void throw_bad_inplace(std::string_view op, const Tensor& self, const TensorMeta& wanted);
 [[noreturn]] void throw_no_backward(std::string_view op);
 [[noreturn]] void throw_no_results(std::string_view op);

@@ -164,10 +164,11 @@ std::string Tensor::to_string() const {
     notes.push_back("device=meta");
     notes.push_back("size=" + strata::to_string(shape()));
   } else {
-    const Reader reader(*this);
-    const bool summarise = summarised(*this);
+    const Tensor here = to(Device::cpu());
+    const Reader reader(here);
+    const bool summarise = summarised(here);
     std::vector<int64_t> shown;
-    collect(*this, 0, 0, summarise, shown);
+    collect(here, 0, 0, summarise, shown);
     const Format format(reader, dtype(), shown);
     if (dim() == 0) {
       s += format.plain(0);
@@ -175,9 +176,10 @@ std::string Tensor::to_string() const {
       s += "[]";
       if (dim() != 1) notes.push_back("size=" + strata::to_string(shape()));
     } else {
-      s += write_tensor(*this, 0, 0, 7, summarise, format);
+      s += write_tensor(here, 0, 0, 7, summarise, format);
     }
   }
+  if (device().is_cuda()) notes.push_back("device=" + strata::to_string(device()));
   // An empty i64 tensor says so: nothing in "[]" does.
   if (!usual_dtype(dtype()) || (numel() == 0 && dtype() != default_dtype()))
     notes.push_back("dtype=" + std::string(name_of(dtype())));
@@ -192,7 +194,7 @@ std::string Tensor::to_string() const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   std::vector<T> values(static_cast<size_t>(numel()));
-  const Tensor t = contiguous();
+  const Tensor t = to(Device::cpu()).contiguous();
   if (values.empty()) return values;
   dispatch_all(dtype(), "to_vector", [&]<class S>() {
     const S* p = static_cast<const S*>(t.raw_data());

@@ -207,6 +207,7 @@ Scalar load_scalar(const void* p) {
 
 Scalar Tensor::item_scalar() const {
   check<ShapeError>(numel() == 1, "item", "needs a tensor with one element, got ", *this);
+  if (device().is_cuda()) return to(Device::cpu()).item_scalar();
   const void* p = raw_data();
   switch (dtype()) {
     case DType::u8:

@@ -5,6 +5,8 @@
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
+#include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/elementwise/map_cuda.h"
 
 namespace strata::cuda {
 namespace {
@@ -118,3 +120,16 @@ void fill_bytes(Device, void*, uint8_t, size_t) {
 }
 
 }  // namespace strata::cuda
+
+// Kernels that other kernels call by device.
+namespace strata {
+void copy_elements_cuda(const Tensor&, const Tensor&) {
+  cuda::refuse("copy");
+}
+void map_cuda(Map, Tensor&, std::initializer_list<const Tensor*>, const MapParams&) {
+  cuda::refuse("map");
+}
+void fill_elements_cuda(const Tensor&, Scalar) {
+  cuda::refuse("fill");
+}
+}  // namespace strata

@@ -77,7 +77,25 @@ void Verifier::fail(Check check, const Sample& sample, DType dtype, std::string 
 
 std::vector<Tensor> Verifier::call(const Args& args) const {
   NoGrad guard;
-  return tensors_of(op_.call_boxed(args));
+  if (options_.device.is_cpu()) return tensors_of(op_.call_boxed(args));
+  DeviceScope scope(options_.device);
+  std::vector<Tensor> results = tensors_of(op_.call_boxed(on_device(args)));
+  for (Tensor& t : results)
+    if (t.defined()) t = t.to(Device::cpu());
+  return results;
+}
+
+Verifier::Args Verifier::on_device(const Args& args) const {
+  if (options_.device.is_cpu()) return args;
+  Args moved = map(args, [&](const Tensor& t) {
+    if (t.impl().wrapped_number) return t;
+    const auto elements = static_cast<int64_t>(t.storage()->nbytes) / size_of(t.dtype());
+    const Tensor all = alias(t, {elements}, {1}, 0).to(options_.device);
+    return alias(all, t.shape(), t.strides(), t.storage_offset());
+  });
+  for (Value& v : moved)
+    if (Device* d = std::get_if<Device>(&v)) *d = options_.device;
+  return moved;
 }
 
 bool Verifier::schema_has(std::string_view type) const {
@@ -94,11 +112,11 @@ OpReport Verifier::run() {
     if (!(options_.dtypes & dtype_bit(dtype)) || !op_.has_samples()) continue;
     if (op_.dtypes() & dtype_bit(dtype)) {
       round(dtype);
-    } else {
+    } else if (options_.device.is_cpu()) {
       other_dtype(dtype);
     }
   }
-  if (op_.has_samples()) threads();
+  if (op_.has_samples() && options_.device.is_cpu()) threads();
   report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return std::move(report_);
 }
@@ -116,6 +134,7 @@ void Verifier::round(DType dtype) {
   report_.samples += static_cast<int>(samples.valid.size());
   for (const Sample& sample : samples.valid) valid_sample(sample, dtype);
   for (const Sample& sample : samples.valid) large_sample(sample, dtype);
+  if (!options_.device.is_cpu()) return;  // arguments are refused by infer, which runs before any device matters
   for (const InvalidSample& sample : samples.refused) refused_sample(sample, dtype);
   attempt(Check::invalid, samples.valid.front(), dtype, [&] { absurd_arguments(samples.valid.front()); });
   attempt(Check::invalid, samples.valid.front(), dtype, [&] { wrong_types(samples.valid.front().args); });
@@ -135,16 +154,19 @@ void Verifier::valid_sample(const Sample& sample, DType dtype) {
   attempt(Check::memory, sample, dtype, [&] { memory(args); });
   attempt(Check::strided, sample, dtype, [&] { strided(args, want); });
   attempt(Check::empty, sample, dtype, [&] { empty_arguments(args); });
-  attempt(Check::meta, sample, dtype, [&] { meta(args); });
-  attempt(Check::boxed, sample, dtype, [&] { boxed(args); });
-  if (op_.is_view()) attempt(Check::view, sample, dtype, [&] { view(args); });
+  const bool on_cpu = options_.device.is_cpu();
+  if (on_cpu) {
+    attempt(Check::meta, sample, dtype, [&] { meta(args); });
+    attempt(Check::boxed, sample, dtype, [&] { boxed(args); });
+  }
+  if (op_.is_view() && on_cpu) attempt(Check::view, sample, dtype, [&] { view(args); });
   if (op_.can_inplace()) {
     attempt(Check::inplace, sample, dtype, [&] { inplace(args); });
-    if (dtype == DType::f64 && op_.has_backward())
+    if (dtype == DType::f64 && op_.has_backward() && on_cpu)
       attempt(Check::inplace, sample, dtype, [&] { inplace_gradient(args); });
   }
   if (op_.has_backward() && is_floating(dtype) && sample.differentiable) {
-    if (dtype == DType::f64) {
+    if (dtype == DType::f64 && on_cpu) {
       attempt(Check::gradient, sample, dtype, [&] { gradient(args); });
       attempt(Check::second, sample, dtype, [&] { second_gradient(args); });
     } else {
@@ -377,7 +399,7 @@ void Verifier::empty_arguments(const Args& args) {
     }
     try {
       const std::vector<Tensor> got = call(emptied);
-      if (!op_.is_dynamic()) meta(emptied);
+      if (!op_.is_dynamic() && options_.device.is_cpu()) meta(emptied);
       for (const Tensor& t : got)
         if (t.defined()) values(t);
     } catch (const Error&) {
@@ -450,8 +472,9 @@ void Verifier::view(const Args& args) const {
 void Verifier::inplace(const Args& args) const {
   const std::vector<Tensor> plain = call(args);
   Args own = args;
-  const Tensor self = dense_copy(std::get<Tensor>(own[0]));
-  own[0] = self;
+  own[0] = dense_copy(std::get<Tensor>(own[0]));
+  own = on_device(own);
+  const Tensor self = std::get<Tensor>(own[0]);
   const bool fits = plain[0].shape() == self.shape() && plain[0].dtype() == self.dtype();
   const uint32_t version = self.version();
   NoGrad guard;
@@ -463,10 +486,11 @@ void Verifier::inplace(const Args& args) const {
     }
     expect(false, "wrote a result ", plain[0], " over ", self, " without an error");
   }
+  DeviceScope scope(options_.device);
   const Tensor got = std::get<Tensor>(op_.inplace_boxed(own)[0]);
   expect(got.storage() == self.storage(), "the in-place form returns other storage");
   expect(got.version() > version, "the in-place form does not count its write: version stays ", version);
-  const Difference d = compare(got, plain[0], {});
+  const Difference d = compare(got.to(Device::cpu()), plain[0], {});
   expect(d.ratio <= 0, "in place, element ", d.index, " is ", d.got, ", otherwise ", d.want);
 }
 

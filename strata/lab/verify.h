@@ -55,6 +55,9 @@ struct OpReport {
 struct VerifyOptions {
   DTypeSet dtypes = static_cast<DTypeSet>(~0u);  ///< only these of the record's dtypes
   int max_failures = 20;                         ///< details kept for one op
+  /// Where the op is called. On another device than the CPU: forward, memory, strided, empty, in place and gradients,
+  /// against the same references, which are computed on the CPU.
+  Device device = Device::cpu();
 };
 
 /// Runs every check on one record. Never throws for what the op does wrong.

@@ -55,7 +55,7 @@ Recorded recorded(const std::vector<Tensor>& results) {
     const Tensor& t = results[i];
     if (!t.defined() || !is_floating(t.dtype()) || !t.requires_grad()) continue;
     r.results.push_back(t);
-    r.weights.push_back(direction(t, 5 + i));
+    r.weights.push_back(direction(t, 5 + i).to(t.device()));
     r.positions.push_back(i);
   }
   return r;
@@ -237,7 +237,26 @@ void Verifier::gradient_in(DType dtype, const Args& args) const {
     const Recorded y = recorded(tensors_of(op_.call_boxed(own)));
     return rule_gradients(y.results, inputs, y.weights);
   };
-  const std::vector<Tensor> got = gradients_of(leaves(args));
+  std::vector<Tensor> got;
+  {
+    DeviceScope scope(options_.device);
+    Args own = on_device(args);
+    if (options_.device.is_cpu()) {
+      own = leaves(args);
+    } else {
+      for (Value& v : own) {
+        if (Tensor* t = std::get_if<Tensor>(&v);
+            t && t->defined() && is_floating(t->dtype()) && !t->impl().wrapped_number)
+          t->set_requires_grad();
+        if (TensorList* l = std::get_if<TensorList>(&v)) {
+          for (Tensor& t : *l)
+            if (is_floating(t.dtype())) t.set_requires_grad();
+        }
+      }
+    }
+    got = gradients_of(own);
+    for (Tensor& t : got) t = t.to(Device::cpu());
+  }
   if (!(op_.dtypes() & dtype_bit(DType::f64)) || schema_has("RngKey")) return;
   Args wide = map(args, [](const Tensor& t) { return is_floating(t.dtype()) ? converted(t, DType::f64) : t; });
   for (Value& v : wide)

@@ -11,12 +11,29 @@ Cost move_cost(const Tensor& x) {
   return {0, 2.0 * static_cast<double>(x.nbytes())};
 }
 
+// One kernel for every device: copy_elements() and fill_elements() look where the tensors are.
+void to_kernel(Tensor& y, const Tensor& x, DType) {
+  copy_elements(y, x);
+}
+void move_kernel(Tensor& y, const Tensor& x, Device) {
+  copy_elements(y, x);
+}
+void clone_kernel(Tensor& y, const Tensor& x) {
+  copy_elements(y, x);
+}
+void copy_kernel(Tensor& y, const Tensor&, const Tensor& src) {
+  copy_elements(y, src);
+}
+void fill_kernel(Tensor& y, const Tensor&, Scalar v) {
+  fill_elements(y, v);
+}
+
 const Op<Tensor(const Tensor&, DType)> to_op{{
     .schema = "to(Tensor x, DType dtype) -> Tensor",
     .doc = "x converted to another dtype, row-major. Floating to integer truncates towards zero; any number but 0 is "
            "true. The gradient is converted back.",
     .infer = [](const Tensor& x, DType dtype) { return like(x).with_dtype(dtype); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, DType) { copy_elements(y, x); }},
+    .kernels = {.everywhere = to_kernel},
     .backward = [](Backward& b, const Tensor& x, DType) { b.set(0, to(b.gy(), x.dtype())); },
     .dtypes = kAllTypes,
     .cost =
@@ -33,11 +50,34 @@ const Op<Tensor(const Tensor&, DType)> to_op{{
         },
 }};
 
+const Op<Tensor(const Tensor&, Device)> to_device_op{{
+    .schema = "to_device(Tensor x, Device device) -> Tensor",
+    .doc = "A row-major copy of x on another device; x.to(device) is x itself when it is there already. A copy to the "
+           "host returns when the bytes have arrived. The gradient is copied back.",
+    .infer =
+        [](const Tensor& x, Device device) {
+          check<DeviceError>(!x.is_meta() || device.is_meta(), "to_device", "a meta tensor has no elements to move to ",
+                             device, ": ", x);
+          TensorMeta m = like(x);
+          m.device = device;
+          return m;
+        },
+    .kernels = {.everywhere = move_kernel},
+    .backward = [](Backward& b, const Tensor& x, Device) { b.set(0, to(b.gy(), x.device())); },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, Device) { return move_cost(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), Device::cpu());
+          s.add(s.tensor({0, 2}), Device::cpu());
+        },
+}};
+
 const Op<Tensor(const Tensor&)> clone_op{{
     .schema = "clone(Tensor x) -> Tensor",
     .doc = "A row-major copy of x with its own storage.",
     .infer = [](const Tensor& x) { return like(x); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x) { copy_elements(y, x); }},
+    .kernels = {.everywhere = clone_kernel},
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy()); },
     .dtypes = kAllTypes,
     .cost = move_cost,
@@ -59,7 +99,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> copy_op{{
           check<ShapeError>(x.shape() == src.shape(), "copy", "cannot copy ", src, " into ", x);
           return like(x);
         },
-    .kernels = {.cpu = [](Tensor& y, const Tensor&, const Tensor& src) { copy_elements(y, src); }},
+    .kernels = {.everywhere = copy_kernel},
     .backward =
         [](Backward& b, const Tensor&, const Tensor& src) {
           if (b.needs(1)) b.set(1, to(b.gy(), src.dtype()));
@@ -81,7 +121,7 @@ const Op<Tensor(const Tensor&, Scalar)> fill_op{{
     .schema = "fill(Tensor x, Scalar value) -> Tensor",
     .doc = "A tensor like x with every element equal to value; x.fill_(value) writes it over x.",
     .infer = [](const Tensor& x, Scalar) { return like(x); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor&, Scalar v) { fill_elements(y, v); }},
+    .kernels = {.everywhere = fill_kernel},
     .backward = [](Backward&, const Tensor&, Scalar) {},
     .inplace = true,
     .dtypes = kAllTypes,
@@ -103,10 +143,7 @@ Tensor to(const Tensor& x, DType dtype) {
 }
 
 Tensor to(const Tensor& x, Device device) {
-  if (x.device() == device) return x;
-  if (device.is_meta()) return empty({x.shape(), x.dtype(), device, std::nullopt});
-  throw DeviceError("to", cat("cannot move a tensor from ", x.device(), " to ", device,
-                              x.is_meta() ? ": a meta tensor has no elements" : ": this build has no such device"));
+  return x.device() == device ? x : to_device_op(x, device);
 }
 
 Tensor contiguous(const Tensor& x) {
@@ -130,12 +167,13 @@ Tensor Tensor::clone() const {
 }
 
 Tensor& Tensor::copy_(const Tensor& src) {
-  if (!t_mode.grad_enabled && shape() == src.shape() && device().is_cpu() && src.device().is_cpu()) {
+  if (!t_mode.grad_enabled && shape() == src.shape() && !is_meta() && !src.is_meta()) {
     copy_elements(*this, src);  // inside kernels and updates: no record to make
     bump_version(*this, "copy_");
     return *this;
   }
-  return copy_op.inplace(*this, src.shape() == shape() ? src : strata::expand(src, shape()));
+  const Tensor here = src.device() == device() || is_meta() ? src : strata::to(src, device());
+  return copy_op.inplace(*this, here.shape() == shape() ? here : strata::expand(here, shape()));
 }
 
 Tensor& Tensor::fill_(Scalar value) {

@@ -7,14 +7,15 @@ namespace strata {
 
 /// `x` converted to `dtype`; `x` itself when it has it already. Floating to integer truncates towards zero.
 Tensor to(const Tensor& x, DType dtype);
-/// `x` on `device`; `x` itself when it is there already. Throws DeviceError for a device this build does not know.
+/// `x` on `device`; `x` itself when it is there already. Throws DeviceError for a device that is not there.
 Tensor to(const Tensor& x, Device device);
 /// `x` in row-major order; `x` itself when it is already.
 Tensor contiguous(const Tensor& x);
 /// A row-major copy with its own storage.
 Tensor clone(const Tensor& x);
 
-/// Copies between tensors of one shape, converting; the kernel behind all of the above. No checks, no autograd.
+/// Copies between tensors of one shape on any devices, converting; the kernel behind all of the above. No checks, no
+/// autograd.
 void copy_elements(const Tensor& dst, const Tensor& src);
 /// Writes `value`, converted, to every element. No checks, no autograd.
 void fill_elements(const Tensor& dst, Scalar value);

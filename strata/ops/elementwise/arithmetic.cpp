@@ -84,7 +84,7 @@ using NumberOp = Op<Tensor(const Tensor&, Scalar)>;
 template <Map F>
 NumberOp::Record with_number(NumberOp::Record r) {
   r.infer = [](const Tensor& x, Scalar) { return like_if(x, kFloats, "arithmetic with a number"); };
-  r.kernels.cpu = [](Tensor& y, const Tensor& x, Scalar v) { map(F, y, {&x}, {{v}}); };
+  r.kernels.everywhere = [](Tensor& y, const Tensor& x, Scalar v) { map(F, y, {&x}, {{v}}); };
   r.inplace = true;
   r.cost = [](const Tensor& x, Scalar) { return map_cost(1, x, x); };
   r.samples = [](Samples& s) {

@@ -36,7 +36,7 @@ const BinaryOp logical_xor_op{comparison<Map::logical_xor>({
 template <Map F>
 UnaryOp::Record test(UnaryOp::Record r) {
   r.infer = [](const Tensor& x) { return like(x).with_dtype(DType::boolean); };
-  if (!r.kernels.cpu) r.kernels.cpu = unary_cpu<F>;
+  if (!r.kernels.everywhere) r.kernels.everywhere = map_unary<F>;
   r.dtypes = kAllTypes;
   r.cost = [](const Tensor& x) { return Cost{0, static_cast<double>(x.nbytes() + x.numel())}; };
   r.samples = [](Samples& s) {
@@ -68,17 +68,17 @@ const UnaryOp logical_not_op{test<Map::logical_not>({
 const UnaryOp isnan_op{test<Map::isnan>({
     .schema = "isnan(Tensor x) -> Tensor",
     .doc = "Whether x is not a number; bool.",
-    .kernels = {.cpu = test_floating<Map::isnan, false>},
+    .kernels = {.everywhere = test_floating<Map::isnan, false>},
 })};
 const UnaryOp isinf_op{test<Map::isinf>({
     .schema = "isinf(Tensor x) -> Tensor",
     .doc = "Whether x is infinite; bool.",
-    .kernels = {.cpu = test_floating<Map::isinf, false>},
+    .kernels = {.everywhere = test_floating<Map::isinf, false>},
 })};
 const UnaryOp isfinite_op{test<Map::isfinite>({
     .schema = "isfinite(Tensor x) -> Tensor",
     .doc = "Whether x is neither NaN nor infinite; bool.",
-    .kernels = {.cpu = test_floating<Map::isfinite, true>},
+    .kernels = {.everywhere = test_floating<Map::isfinite, true>},
 })};
 
 using IscloseOp = Op<Tensor(const Tensor&, const Tensor&, double, double, bool)>;

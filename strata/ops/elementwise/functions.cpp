@@ -329,8 +329,8 @@ const ClampOp clamp_op{{
           check(min.has_value() || max.has_value(), "clamp", "at least one of min and max must be given");
           return like_if(x, kFloats | kInts, "clamp");
         },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, std::optional<Scalar> min,
-                          std::optional<Scalar> max) { map(Map::clamp, y, {&x}, bounds(min, max, x.dtype())); }},
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, std::optional<Scalar> min,
+                                 std::optional<Scalar> max) { map(Map::clamp, y, {&x}, bounds(min, max, x.dtype())); }},
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, std::optional<Scalar> min,
                    std::optional<Scalar> max) { b.set(0, clamp_backward_op(b.gy(), x, min, max)); },

@@ -157,11 +157,11 @@ const Converters& converters();
 void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params = {});
 
 template <Map F>
-void unary_cpu(Tensor& y, const Tensor& x) {
+void map_unary(Tensor& y, const Tensor& x) {
   map(F, y, {&x});
 }
 template <Map F>
-void binary_cpu(Tensor& y, const Tensor& a, const Tensor& b) {
+void map_binary(Tensor& y, const Tensor& a, const Tensor& b) {
   map(F, y, {&a, &b});
 }
 

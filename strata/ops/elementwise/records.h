@@ -98,7 +98,7 @@ inline void samples_compare(Samples& s) {
 template <Map F>
 UnaryOp::Record unary(UnaryOp::Record r, Adapt adapt = Adapt::promote_float) {
   if (!r.infer) r.infer = [](const Tensor& x) { return like(x); };
-  r.kernels.cpu = unary_cpu<F>;
+  r.kernels.everywhere = map_unary<F>;
   r.inplace = true;
   r.adapt = adapt;
   if (!r.cost) r.cost = [](const Tensor& x) { return map_cost(1, x, x); };
@@ -109,7 +109,7 @@ UnaryOp::Record unary(UnaryOp::Record r, Adapt adapt = Adapt::promote_float) {
 template <Map F>
 BinaryOp::Record binary(BinaryOp::Record r, Adapt adapt = Adapt::promote) {
   if (!r.infer) r.infer = [](const Tensor& a, const Tensor&) { return like(a); };
-  r.kernels.cpu = binary_cpu<F>;
+  r.kernels.everywhere = map_binary<F>;
   r.inplace = true;
   r.adapt = adapt;
   if (!r.cost) r.cost = [](const Tensor& a, const Tensor& b) { return map_cost(1, a, a, b); };
@@ -121,7 +121,7 @@ BinaryOp::Record binary(BinaryOp::Record r, Adapt adapt = Adapt::promote) {
 template <Map F>
 BinaryOp::Record comparison(BinaryOp::Record r) {
   r.infer = [](const Tensor& a, const Tensor&) { return like(a).with_dtype(DType::boolean); };
-  r.kernels.cpu = binary_cpu<F>;
+  r.kernels.everywhere = map_binary<F>;
   r.adapt = Adapt::promote;
   r.dtypes = kAllTypes;
   r.cost = [](const Tensor& a, const Tensor& b) {
