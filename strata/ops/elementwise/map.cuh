@@ -73,16 +73,16 @@ class Rows {
  private:
   template <int N, class F, class... T>
   void set(Map m) {
-    ((at(m, dtype_of<T>) = N == 1 ? launch<F, T, T> : two_or_three<N, F, T>()), ...);
+    ((at(m, dtype_of<T>) = kernel<N, F, T>()), ...);
   }
   template <int N, class F, class T>
-  static CudaMap two_or_three() {
-    if constexpr (N == 2) {
+  static CudaMap kernel() {
+    if constexpr (N == 1) {
+      return launch<F, T, T>;
+    } else if constexpr (N == 2) {
       return launch<F, T, T, T>;
-    } else if constexpr (N == 3) {
-      return launch<F, T, T, T, T>;
     } else {
-      return nullptr;
+      return launch<F, T, T, T, T>;
     }
   }
   CudaMap& at(Map m, DType t) { return table_[static_cast<size_t>(m)][static_cast<size_t>(t)]; }
