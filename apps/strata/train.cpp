@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "apps/strata/command.h"
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
+#include "strata/lab/profile.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
 #include "strata/train/trainer.h"
@@ -18,7 +20,7 @@ namespace {
 
 struct Arguments {
   std::string config, data, out, dtype;
-  bool resume = false, quiet = false;
+  bool resume = false, quiet = false, profile = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
 };
@@ -61,6 +63,8 @@ int run(const Arguments& a) {
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
   const StopOnSignal signals;
+  std::optional<lab::OpProfile> profile;
+  if (a.profile) profile.emplace();
   const TrainResult r = train(config, {.out = out,
                                        .resume = a.resume,
                                        .stop_requested = &StopOnSignal::stop_requested,
@@ -69,6 +73,7 @@ int run(const Arguments& a) {
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
   std::fputs(fmt::format("\ncheckpoint {}\nreport {}/report.html\n", r.checkpoint, out).c_str(), stdout);
+  if (profile) std::fputs(profile->table().c_str(), stdout);
   if (r.step < config.steps)
     std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
   return kOk;
@@ -99,6 +104,7 @@ void add_train(CLI::App& app, Body& body) {
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
+  train->add_flag("--profile", a->profile, "At the end, the time spent in each op");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"
