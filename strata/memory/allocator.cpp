@@ -114,6 +114,7 @@ std::atomic<int64_t> g_limit{0};
     if (block.module) modules[*block.module] += block.bytes;
   if (!modules.empty()) {
     std::vector<std::pair<int64_t, std::string>> top;
+    top.reserve(modules.size());
     for (const auto& [name, bytes] : modules) top.emplace_back(bytes, name);
     std::sort(top.rbegin(), top.rend());
     text += " by module:";
