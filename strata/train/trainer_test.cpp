@@ -75,6 +75,19 @@ bool stop_now() {
   return true;
 }
 
+TEST_F(Trainer, ResumesOnlyItsOwnModel) {
+  c_.steps = 2;
+  train_in("run");
+  c_.model.layers = 3;
+  c_.steps = 4;
+  try {
+    train_in("run", /*resume=*/true);
+    FAIL() << "another model took the run's weights";
+  } catch (const ValueError& e) {
+    EXPECT_NE(std::string(e.what()).find("model.layers is 3, but the run in"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(Trainer, LossFalls) {
   c_.steps = 60;
   c_.optim.lr = 5e-3;
