@@ -141,9 +141,9 @@ void rows(DType t, int64_t r, int64_t n) {
   });
 }
 
-// One thread, 64 KiB of each operand.
+// One thread, at most 256 KiB of each operand.
 void arithmetic(DType t) {
-  const int64_t n = 4096, r = 65536 / (n * size_of(t));
+  const int64_t n = 2048, r = 32;
   const int threads = num_threads();
   set_num_threads(1);
   each_row_kernel(t, r, n, [&](const std::string& name, double, auto&& f) {

@@ -10,6 +10,7 @@
 #include "strata/core/node.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/vec/level.h"
@@ -329,6 +330,45 @@ TEST(Gradients, KinksAndTies) {
   sum(pow(h, full({1}, 3.0, DType::bf16))).backward();
   EXPECT_EQ(h.grad().dtype(), DType::bf16);
   EXPECT_EQ(h.grad().item<float>(), 12);
+}
+
+// Every level's exponentials over the whole range of results: normal numbers to the last bits, subnormal ones to their
+// spacing (or 0, at the very end), 0 and infinity beyond.
+TEST(Elementwise, ExponentialsOverTheWholeRangeOnEveryLevel) {
+  struct Function {
+    Map map;
+    double (*exact)(double);
+    double low, high, bound;
+  };
+  const Function functions[] = {{Map::exp, [](double v) { return std::exp(v); }, -104, 89, 3e-7},
+                                {Map::exp2, [](double v) { return std::exp2(v); }, -151, 129, 2e-7}};
+  for (int level = 0; level <= 3; ++level) {
+    set_vec_level(level);
+    if (vec_level() != level) continue;  // this processor ends below
+    for (const Function& f : functions) {
+      std::vector<float> x;
+      for (double v = f.low; v < f.high; v += 0.0371) x.push_back(static_cast<float>(v));
+      for (float v : {-126.f, -125.9999f, -126.0001f, -87.3365f, -87.33f, -87.f, 0.f, 88.72283f, 127.9999f, 3e38f, -3e38f})
+        x.push_back(v);
+      x.push_back(INFINITY);
+      x.push_back(-INFINITY);
+      x.push_back(NAN);
+      std::vector<float> y(x.size());
+      const void* in[] = {x.data()};
+      simd_map(f.map, DType::f32)(y.data(), in, static_cast<int64_t>(x.size()), {});
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = f.exact(x[i]);
+        if (std::isnan(want)) {
+          EXPECT_TRUE(std::isnan(y[i])) << "level " << level;
+        } else if (want > 3.4028234e38) {
+          EXPECT_TRUE(std::isinf(y[i])) << "level " << level << " at " << x[i];
+        } else {
+          EXPECT_NEAR(y[i], want, std::max(want * f.bound, 1.5e-45)) << "level " << level << " at " << x[i];
+        }
+      }
+    }
+  }
+  set_vec_level(-1);
 }
 
 }  // namespace
