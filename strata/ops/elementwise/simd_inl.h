@@ -68,11 +68,17 @@ STRATA_INLINE VF each_lane(VF x, F f) {
   return x;
 }
 STRATA_INLINE bool any_lane(VI mask) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif STRATA_VEC_LEVEL == 1
+  return _mm256_movemask_ps((__m256)mask) != 0;
+#else
   int32_t t[kW];
   __builtin_memcpy(t, &mask, sizeof t);
   int32_t any = 0;
   for (int i = 0; i < kW; ++i) any |= t[i];
   return any != 0;
+#endif
 }
 
 // e^x - 1 for x <= 87, relative error 2e-7: 2^n (e^r - 1) + (2^n - 1) with r = x - n ln2.
@@ -248,7 +254,7 @@ STRATA_INLINE VF sine(VF x) {
   const VF y = (q & 1) != 0 ? cos_r : sin_r;
   VF result = bits<VF>(bits<VI>(y) ^ ((q & 2) << 30));
   const auto hard = !(absolute(x) <= 8000.f);
-  return replace_hard(result, x, hard, kQuarters ? static_cast<float (*)(float)>(std::cos) : std::sin);
+  return replace_hard(result, x, hard, kQuarters ? ::cosf : ::sinf);
 }
 
 namespace brief {
@@ -268,7 +274,7 @@ STRATA_INLINE VF sine(VF x) {
   const VF y = r * polynomial(z, s);
   const VF result = bits<VF>(bits<VI>(y) ^ (bits<VI>(m) << 31));
   const auto hard = !(absolute(x) <= 8000.f);
-  return replace_hard(result, x, hard, kQuarters ? static_cast<float (*)(float)>(std::cos) : std::sin);
+  return replace_hard(result, x, hard, kQuarters ? ::cosf : ::sinf);
 }
 }  // namespace brief
 

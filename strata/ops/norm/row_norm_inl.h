@@ -78,7 +78,7 @@ STRATA_INLINE RowStatistics<Real<X>> row_statistics(const X* x, int64_t n) {
   return s;
 }
 
-// y = x * rstd * weight + bias, with kFused for x that carries few digits in one step.
+// y = (x - mean) * rstd * weight + bias
 template <class T, class A, bool kRms, class X>
 STRATA_INLINE void write_normalised(const RowNorm& c, const X* x, T* y, const RowStatistics<Real<T>>& s, Real<T> rstd,
                                     bool nt) {
@@ -87,7 +87,8 @@ STRATA_INLINE void write_normalised(const RowNorm& c, const X* x, T* y, const Ro
   const A *w = static_cast<const A*>(c.weight), *b = static_cast<const A*>(c.bias);
   const V<T> mean = set1(s.mean), rv = set1(rstd);
   const V<T> shift = set1(kFewDigits ? -(s.mean + s.rest) * rstd : -s.rest * rstd);
-  const auto next = [&](int64_t at) { prefetch2(x + c.n + at); };
+  const int64_t n = c.n;
+  const auto next = [&](int64_t at) { prefetch2(x + n + at); };
   const auto scaled = [&](int64_t at, int64_t k) {
     const V<T> v = load_upto(x + at, k, R(0));
     if constexpr (kRms)
@@ -100,14 +101,14 @@ STRATA_INLINE void write_normalised(const RowNorm& c, const X* x, T* y, const Ro
   const auto weight = [&](int64_t at, int64_t k) { return load_affine<A, T>(w, at, k); };
   const auto bias = [&](int64_t at, int64_t k) { return load_affine<A, T>(b, at, k); };
   if (w && b)
-    write_row(y, c.n, nt, next,
+    write_row(y, n, nt, next,
               [&](int64_t at, int64_t k) { return fma(scaled(at, k), weight(at, k), bias(at, k)); });
   else if (w)
-    write_row(y, c.n, nt, next, [&](int64_t at, int64_t k) { return scaled(at, k) * weight(at, k); });
+    write_row(y, n, nt, next, [&](int64_t at, int64_t k) { return scaled(at, k) * weight(at, k); });
   else if (b)
-    write_row(y, c.n, nt, next, [&](int64_t at, int64_t k) { return scaled(at, k) + bias(at, k); });
+    write_row(y, n, nt, next, [&](int64_t at, int64_t k) { return scaled(at, k) + bias(at, k); });
   else
-    write_row(y, c.n, nt, next, scaled);
+    write_row(y, n, nt, next, scaled);
 }
 
 template <class T, class A, bool kRms>
@@ -181,122 +182,155 @@ static void add_parts(const Real<T>* from, int64_t parts, int64_t width, int64_t
   });
 }
 
+// Some neighbouring rows, and what their backward pass adds to the sums of the weight gradient. (Values, not
+// references to captured variables: the compiler would read those again after every store.)
+template <class T, class A>
+struct BackwardBlock {
+  const T *x, *g, *more;  // of the first row
+  const A* w;
+  T* gx;
+  const Real<T> *mean, *rstd;
+  Real<T>*dw, *db;
+  int64_t n;
+  bool nt, first;  // first: dw and db hold nothing yet
+};
+
+// m1 and m2 of one row: grad_x = rstd * (g w - m1 - xhat m2), each times the rstd it needs.
+template <class T, class A, bool kRms, bool kWeighted>
+STRATA_INLINE Moments<Real<T>> backward_moments(const T* x, const T* g, const A* w, int64_t n, Real<T> mean,
+                                                Real<T> rstd) {
+  using R = Real<T>;
+  constexpr int W = kLanes<T>;
+  const V<T> mv = set1(mean);
+  V<T> s1[2] = {}, s2[2] = {};
+  const auto add = [&](int64_t i, int64_t k, int chain) {
+    V<T> gv = load_upto(g + i, k, 0);
+    if constexpr (kWeighted) gv *= load_affine<A, T>(w, i, k);
+    const V<T> xc = kRms ? load_upto(x + i, k, 0) : load_upto(x + i, k, 0) - mv;
+    if constexpr (!kRms) s1[chain] += gv;
+    s2[chain] = fma(gv, xc, s2[chain]);
+  };
+  int64_t i = 0;
+  for (; i + 2 * W <= n; i += 2 * W) {
+    add(i, W, 0);
+    add(i + W, W, 1);
+  }
+  for (; i < n; i += W) add(i, std::min<int64_t>(W, n - i), 0);
+  const R m1 = kRms ? R(0) : reduce_add(s1[0] + s1[1]) / static_cast<R>(n);
+  const R m2 = reduce_add(s2[0] + s2[1]) * rstd / static_cast<R>(n);
+  return {m1 * rstd, m2 * rstd * rstd};
+}
+
+template <class T, class A, bool kRms, int kRows>
+STRATA_INLINE void backward_block(const BackwardBlock<T, A> c) {
+  constexpr int W = kLanes<T>;
+  V<T> a1[kRows], a2[kRows], mean[kRows], rstd[kRows];
+  for (int j = 0; j < kRows; ++j) {
+    const Real<T> m = kRms ? Real<T>(0) : c.mean[j], r = c.rstd[j];
+    const T *x = c.x + j * c.n, *g = c.g + j * c.n;
+    const Moments<Real<T>> s = c.w ? backward_moments<T, A, kRms, true>(x, g, c.w, c.n, m, r)
+                                   : backward_moments<T, A, kRms, false>(x, g, c.w, c.n, m, r);
+    a1[j] = set1(s.first);
+    a2[j] = set1(s.second);
+    mean[j] = set1(m);
+    rstd[j] = set1(r);
+  }
+  // Columns of `vectors` vectors from i on. All rows are read before any is written: rows often lie a multiple of 4096
+  // bytes apart, and a load waits for an earlier store whose address ends in the same bits.
+  const auto columns = [&](int64_t i, int64_t k, auto vectors) {
+    constexpr int kVectors = decltype(vectors)::value;
+    V<T> sw[kVectors] = {}, sb[kVectors] = {}, v[kRows][kVectors];
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {
+      const V<T> wv = c.w ? load_affine<A, T>(c.w, i + h * W, k) : set1(Real<T>(1));
+#pragma GCC unroll 4
+      for (int j = 0; j < kRows; ++j) {
+        const int64_t at = j * c.n + i + h * W;
+        const V<T> g = load_upto(c.g + at, k, 0);
+        const V<T> xc = kRms ? load_upto(c.x + at, k, 0) : load_upto(c.x + at, k, 0) - mean[j];
+        const V<T> gr = g * rstd[j];
+        v[j][h] = fma(gr, wv, kRms ? -a2[j] * xc : -fma(a2[j], xc, a1[j]));
+        sw[h] = fma(gr, xc, sw[h]);
+        sb[h] += g;
+      }
+    }
+    if (c.more)
+      for (int j = 0; j < kRows; ++j)
+        for (int h = 0; h < kVectors; ++h) v[j][h] += load_upto(c.more + j * c.n + i + h * W, k, 0);
+    if constexpr (kVectors == 2) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kRows; ++j) {  // of the next rows
+        prefetch2(c.g + (j + kRows) * c.n + i);
+        prefetch2(c.x + (j + kRows) * c.n + i);
+      }
+      if (c.nt) {
+#pragma GCC unroll 4
+        for (int j = 0; j < kRows; ++j) stream2(c.gx + j * c.n + i, v[j][0], v[j][1]);
+      } else {
+#pragma GCC unroll 4
+        for (int j = 0; j < kRows; ++j) store2(c.gx + j * c.n + i, v[j][0], v[j][1]);
+      }
+    } else {
+      for (int j = 0; j < kRows; ++j)
+        if (c.nt)
+          stream(c.gx + j * c.n + i, v[j][0]);
+        else
+          store_upto(c.gx + j * c.n + i, v[j][0], k);
+    }
+    if (!c.dw) return;
+#pragma GCC unroll 2
+    for (int h = 0; h < kVectors; ++h) {  // padded to whole vectors; lanes past n hold sums that nobody reads
+      Real<T>*dw = c.dw + i + h * W, *db = c.db + i + h * W;
+      store(dw, c.first ? sw[h] : load(dw) + sw[h]);
+      store(db, c.first ? sb[h] : load(db) + sb[h]);
+    }
+  };
+  int64_t i = 0;
+  for (; i + 2 * W <= c.n; i += 2 * W) columns(i, W, std::integral_constant<int, 2>{});
+  for (; i < c.n; i += W) columns(i, std::min<int64_t>(W, c.n - i), std::integral_constant<int, 1>{});
+}
+
 template <class T, class A, bool kRms>
 static void row_norm_backward_of(const RowNormBackward& c) {
   using R = Real<T>;
   constexpr int W = kLanes<T>;
   constexpr int64_t kBlock = 4;  // rows that share one pass over the sums of the weight gradient
   const int64_t n = c.n, parts = row_parts(c.rows), width = (n + W - 1) / W * W;
-  const T *x0 = static_cast<const T*>(c.x), *g0 = static_cast<const T*>(c.grad_y),
-          *more = static_cast<const T*>(c.grad_sum);
-  const A* w = static_cast<const A*>(c.weight);
-  const R *mean_of = static_cast<const R*>(c.mean), *rstd_of = static_cast<const R*>(c.rstd);
-  T* gx0 = static_cast<T*>(c.grad_x);
   const bool sums = c.grad_weight || c.grad_bias;
-  const bool nt = should_stream(gx0, c.rows, n);
+  const bool nt = should_stream(static_cast<const T*>(c.grad_x), c.rows, n);
   ScratchFrame frame;
   R* partial = sums ? frame.take<R>(parts * 2 * width) : nullptr;
   parallel_for(0, parts, 1, [&](int64_t part_from, int64_t part_to) {
     for (int64_t part = part_from; part < part_to; ++part) {
-      R *dw = sums ? partial + part * 2 * width : nullptr, *db = dw + width;
       const int64_t begin = c.rows * part / parts, end = c.rows * (part + 1) / parts;
-      for (int64_t r0 = begin; r0 < end; r0 += kBlock) {
-        const int64_t block = std::min(kBlock, end - r0);
-        V<T> a1[kBlock], a2[kBlock], mean[kBlock], rstd[kBlock];
-        for (int64_t j = 0; j < block; ++j) {
-          const int64_t r = r0 + j;
-          const T *x = x0 + r * n, *g = g0 + r * n;
-          mean[j] = set1(kRms ? R(0) : mean_of[r]);
-          rstd[j] = set1(rstd_of[r]);
-          V<T> s1[2] = {}, s2[2] = {};
-          const auto scan = [&](auto weighted) {
-            const auto add = [&](int64_t i, int64_t k, int chain) {
-              V<T> gv = load_upto(g + i, k, 0);
-              if constexpr (decltype(weighted)::value) gv *= load_affine<A, T>(w, i, k);
-              const V<T> xc = kRms ? load_upto(x + i, k, 0) : load_upto(x + i, k, 0) - mean[j];
-              if constexpr (!kRms) s1[chain] += gv;
-              s2[chain] = fma(gv, xc, s2[chain]);
-            };
-            int64_t i = 0;
-            for (; i + 2 * W <= n; i += 2 * W) {
-              add(i, W, 0);
-              add(i + W, W, 1);
-            }
-            for (; i < n; i += W) add(i, std::min<int64_t>(W, n - i), 0);
-          };
-          if (w)
-            scan(std::true_type{});
-          else
-            scan(std::false_type{});
-          // grad_x = rstd * (g w - m1 - xhat m2) = rstd * g w - (a1 + (x - mean) * a2)
-          const R m1 = kRms ? R(0) : reduce_add(s1[0] + s1[1]) / static_cast<R>(n);
-          const R m2 = reduce_add(s2[0] + s2[1]) * rstd_of[r] / static_cast<R>(n);
-          a1[j] = set1(m1 * rstd_of[r]);
-          a2[j] = set1(m2 * rstd_of[r] * rstd_of[r]);
+      for (int64_t r = begin; r < end;) {
+        BackwardBlock<T, A> b;
+        b.x = static_cast<const T*>(c.x) + r * n;
+        b.g = static_cast<const T*>(c.grad_y) + r * n;
+        b.more = c.grad_sum ? static_cast<const T*>(c.grad_sum) + r * n : nullptr;
+        b.w = static_cast<const A*>(c.weight);
+        b.gx = static_cast<T*>(c.grad_x) + r * n;
+        b.mean = kRms ? nullptr : static_cast<const R*>(c.mean) + r;
+        b.rstd = static_cast<const R*>(c.rstd) + r;
+        b.dw = sums ? partial + part * 2 * width : nullptr;
+        b.db = sums ? b.dw + width : nullptr;
+        b.n = n;
+        b.nt = nt;
+        b.first = r == begin;
+        if (end - r >= kBlock) {
+          backward_block<T, A, kRms, kBlock>(b);
+          r += kBlock;
+        } else {
+          backward_block<T, A, kRms, 1>(b);
+          ++r;
         }
-        // Vectors columns of one vector each from column i on. All rows are read before any is written: rows often lie
-        // a multiple of 4096 bytes apart, and a load waits for an earlier store whose address ends in the same bits.
-        const auto columns = [&](int64_t i, int64_t k, auto full, auto vectors) {
-          constexpr int kVectors = decltype(vectors)::value;
-          V<T> sw[kVectors] = {}, sb[kVectors] = {}, wv[kVectors], v[kBlock][kVectors];
-#pragma GCC unroll 2
-          for (int h = 0; h < kVectors; ++h) wv[h] = w ? load_affine<A, T>(w, i + h * W, k) : set1(R(1));
-          const auto read = [&](int64_t j) {
-#pragma GCC unroll 2
-            for (int h = 0; h < kVectors; ++h) {
-              const int64_t at = (r0 + j) * n + i + h * W;
-              const V<T> g = load_upto(g0 + at, k, 0);
-              const V<T> xc = kRms ? load_upto(x0 + at, k, 0) : load_upto(x0 + at, k, 0) - mean[j];
-              const V<T> gr = g * rstd[j];
-              v[j][h] = gr * wv[h] - (kRms ? a2[j] * xc : fma(a2[j], xc, a1[j]));
-              if (more) v[j][h] += load_upto(more + at, k, 0);
-              sw[h] = fma(gr, xc, sw[h]);
-              if constexpr (!kRms) sb[h] += g;
-            }
-          };
-          const auto write = [&](int64_t j) {
-            T* to = gx0 + (r0 + j) * n + i;
-            if constexpr (kVectors == 2) {
-              prefetch2(g0 + (r0 + j + kBlock) * n + i);
-              prefetch2(x0 + (r0 + j + kBlock) * n + i);
-              if (nt)
-                stream2(to, v[j][0], v[j][1]);
-              else
-                store2(to, v[j][0], v[j][1]);
-            } else if (nt) {
-              stream(to, v[j][0]);
-            } else {
-              store_upto(to, v[j][0], k);
-            }
-          };
-          if constexpr (decltype(full)::value) {
-#pragma GCC unroll 4
-            for (int64_t j = 0; j < kBlock; ++j) read(j);
-#pragma GCC unroll 4
-            for (int64_t j = 0; j < kBlock; ++j) write(j);
-          } else {
-            for (int64_t j = 0; j < block; ++j) read(j);
-            for (int64_t j = 0; j < block; ++j) write(j);
-          }
-          if (!sums) return;
-          for (int h = 0; h < kVectors; ++h) {  // padded to whole vectors; lanes past n hold sums that nobody reads
-            R *dwi = dw + i + h * W, *dbi = db + i + h * W;
-            store(dwi, r0 == begin ? sw[h] : load(dwi) + sw[h]);
-            if constexpr (!kRms) store(dbi, r0 == begin ? sb[h] : load(dbi) + sb[h]);
-          }
-        };
-        using One = std::integral_constant<int, 1>;
-        int64_t i = 0;
-        if (block == kBlock)
-          for (; i + 2 * W <= n; i += 2 * W) columns(i, W, std::true_type{}, std::integral_constant<int, 2>{});
-        for (; i < n; i += W) columns(i, std::min<int64_t>(W, n - i), std::false_type{}, One{});
       }
     }
     if (nt) stream_fence();
   });
   if (!sums) return;
   add_parts<T>(partial, parts, width, n, static_cast<A*>(c.grad_weight));
-  if constexpr (!kRms) add_parts<T>(partial + width, parts, width, n, static_cast<A*>(c.grad_bias));
+  add_parts<T>(partial + width, parts, width, n, static_cast<A*>(c.grad_bias));
 }
 
 template <class C, class F>
