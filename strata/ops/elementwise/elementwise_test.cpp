@@ -403,8 +403,9 @@ TEST(Elementwise, ExponentialsOverTheWholeRangeOnEveryLevel) {
     for (const Function& f : functions) {
       std::vector<float> x;
       for (double v = f.low; v < f.high; v += 0.0371) x.push_back(static_cast<float>(v));
-      for (float v : {-126.f, -125.9999f, -126.0001f, -87.3365f, -87.33f, -87.f, 0.f, 88.72283f, 127.9999f, 3e38f, -3e38f})
-        x.push_back(v);
+      const float edges[] = {-126.f, -125.9999f, -126.0001f, -87.3365f, -87.33f, -87.f,
+                             0.f,    88.72283f,  127.9999f,  3e38f,     -3e38f};
+      for (float v : edges) x.push_back(v);
       x.push_back(INFINITY);
       x.push_back(-INFINITY);
       x.push_back(NAN);

@@ -218,10 +218,12 @@ STRATA_INLINE VF tanh_of(VF x) {
 }
 STRATA_INLINE Normal normal(VF x) {
   // erfc(t) exp(t^2) as above with 1 / (1 + 0.45 t): 1e-5
-  static constexpr float c[] = {-0.13528284f, 0.290575727f, 0.0913199536f, 0.247466157f, 0.251972947f, 0.253939601f};
+  // Half of it, that is.
+  static constexpr float c[] = {-0.06764142f,  0.145287864f, 0.0456599768f,
+                                0.123733079f, 0.125986479f, 0.126969801f};
   const VF bell = exp2<3>(x * x * (-0.5f * kLog2e));
   const VF w = reciprocal(fma(absolute(x), set1(0.45f * 0.70710678118654752f), set1(1.f)));
-  const VF tail = bell * w * polynomial(w, c) * 0.5f;
+  const VF tail = bell * w * polynomial(w, c);
   return {x < 0.f ? tail : 1.f - tail, bell};
 }
 STRATA_INLINE VF tanh_gelu_gate(VF x) {

@@ -48,7 +48,7 @@ STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
     });
     const float total = reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3]));
     if (total >= 0.5f && total < kLargestSum)
-      return static_cast<float>(static_cast<double>(shift) * 0.693147180559945309 + std::log(static_cast<double>(total)));
+      return static_cast<float>(shift * 0.693147180559945309 + std::log(static_cast<double>(total)));
   }
   const R top = row_max(x, n);
   const V<T> m = set1(top);

@@ -129,8 +129,9 @@ static void softmax_backward_row(bool log, const T* gy, const T* y, T* gx, int64
     if (!log) prefetch2(y + n + j);
   };
   if (log)
-    write_row(gx, n, nt, next,
-              [&](int64_t j, int64_t k) { return load_upto(gy + j, k, 0) - exp_below<T>(load_upto(y + j, k, 0), V<T>{}) * sum; });
+    write_row(gx, n, nt, next, [&](int64_t j, int64_t k) {
+      return load_upto(gy + j, k, 0) - exp_below<T>(load_upto(y + j, k, 0), V<T>{}) * sum;
+    });
   else
     write_row(gx, n, nt, next,
               [&](int64_t j, int64_t k) { return load_upto(y + j, k, 0) * (load_upto(gy + j, k, 0) - sum); });
