@@ -4,11 +4,19 @@
 
 namespace strata::STRATA_VEC_NS {
 
-// e = exp(x - m); the sum of it.
-template <class T>
+// e = exp(x - m); the sum of it. With kQuick, for few digits, x - m is taken in one step with its scaling, rounded by the
+// digits of m: a factor to all of e while m is not huge, else anything.
+template <class T, bool kQuick>
 STRATA_INLINE Real<T> exponentials(const T* x, int64_t n, Real<T> m, Real<T>* e) {
   constexpr int W = kLanes<T>;
-  const V<T> mv = set1(m);
+  constexpr Real<T> kLog2e = Real<T>(1.44269504088896341);
+  const V<T> mv = set1(m), below = set1(-m * kLog2e);
+  const auto value = [&](V<T> v) {
+    if constexpr (kQuick)
+      return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>(fma(v, set1(kLog2e), below));
+    else
+      return exp_below<T>(v, mv);
+  };
   V<T> sum[4] = {};
   int64_t i = 0;
   for (; i + 4 * W <= n; i += 4 * W) {
@@ -16,14 +24,14 @@ STRATA_INLINE Real<T> exponentials(const T* x, int64_t n, Real<T> m, Real<T>* e)
     prefetch2(x + n + i + 2 * W);
 #pragma GCC unroll 4
     for (int c = 0; c < 4; ++c) {
-      const V<T> p = exp_below<T>(load(x + i + c * W), mv);
+      const V<T> p = value(load(x + i + c * W));
       sum[c] += p;
       store(e + i + c * W, p);
     }
   }
   for (; i < n; i += W) {
     const int64_t k = std::min<int64_t>(W, n - i);
-    const V<T> p = exp_below<T>(load_upto(x + i, k, -std::numeric_limits<Real<T>>::infinity()), mv);
+    const V<T> p = value(load_upto(x + i, k, -std::numeric_limits<Real<T>>::infinity()));
     sum[0] += p;
     if (k == W)
       store(e + i, p);
@@ -38,8 +46,9 @@ static void softmax_row(const T* x, T* y, int64_t n, Real<T>* e, bool nt) {
   using R = Real<T>;
   // A shift that is not the maximum costs digits, of which f32 results show the last.
   constexpr bool kGuess = !std::is_same_v<T, R>;
-  R sum = exponentials(x, n, kGuess ? likely_max(x, n) : row_max(x, n), e);
-  if (kGuess && !(sum < kLargestSum)) sum = exponentials(x, n, row_max(x, n), e);
+  R sum = 0;
+  if constexpr (kGuess) sum = exponentials<T, true>(x, n, likely_max(x, n), e);
+  if (!kGuess || !(sum >= R(0.5) && sum < kLargestSum)) sum = exponentials<T, false>(x, n, row_max(x, n), e);
   const V<T> inv = set1(R(1) / sum);
   write_row(y, n, nt, [](int64_t) {}, [&](int64_t i, int64_t k) { return load_upto(e + i, k, 0) * inv; });
 }

@@ -417,7 +417,7 @@ STRATA_INLINE double reduce_max(VD v) {
 
 // ---- exponentials ----------------------------------------------------------------------------------------------
 // 2^x = 2^n * p(x - n), n the integer below x, p the minimax polynomial on [0, 1] of relative error 7.5e-5 (degree 3),
-// 2.6e-6 (4), 7.5e-8 (5) or 1.9e-9 (6). Right for every x: results overflow to infinity and underflow over the
+// 2.9e-6 (4), 8.3e-8 (5) or 1.9e-9 (6); from degree 4 on with p(0) = 1. Right for every x: results overflow to infinity and underflow over the
 // subnormal numbers to 0 as they should, 2^-inf is 0, NaN stays NaN.
 
 #if STRATA_VEC_LEVEL < 2
@@ -444,9 +444,9 @@ STRATA_INLINE VF exp2(VF x) {
   const VF n = (x - 0.5f + magic) - magic, r = x - n;
 #endif
   static constexpr float c3[] = {7.80432001e-2f, 2.26035938e-1f, 6.95848107e-1f, 9.99923587e-1f};
-  static constexpr float c4[] = {1.35373874e-2f, 5.20044714e-2f, 2.41447747e-1f, 6.93002522e-1f, 1.00000262f};
-  static constexpr float c5[] = {1.87802187e-3f, 8.98815133e-3f, 5.58274612e-2f,
-                                 2.40153134e-1f, 6.93153143e-1f, 9.99999940e-1f};
+  static constexpr float c4[] = {1.34266848e-2f, 5.22424765e-2f, 2.41280198e-1f, 6.93044841e-1f, 1.f};
+  static constexpr float c5[] = {1.86713098e-3f, 9.01702791e-3f, 5.57999164e-2f,
+                                 2.40164444e-1f, 6.93151295e-1f, 1.f};
   static constexpr float c6[] = {2.17073932e-4f, 1.24380598e-3f, 9.67903808e-3f, 5.54832295e-2f,
                                  2.40229875e-1f, 6.93147004e-1f, 1.f};
   const float* c = kDegree == 3 ? c3 : kDegree == 4 ? c4 : kDegree == 5 ? c5 : c6;
@@ -500,7 +500,7 @@ STRATA_INLINE V<T> exp_below(V<T> x, V<T> shift) {
   else if constexpr (std::is_same_v<T, float>)
     return exp<false>(x - shift);
   else
-    return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>(fma(x, set1(kLog2e), shift * -kLog2e));
+    return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>((x - shift) * kLog2e);
 }
 STRATA_INLINE float exp_scalar(float x) {
   return std::exp(x);
