@@ -52,10 +52,15 @@ function(strata_room name)
                                                    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(strata_${name} PUBLIC cxx_std_20)
   target_link_libraries(strata_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:strata_flags> ${ARG_PRIVATE_DEPENDS})
-  # Kernels are loops: let the compiler unroll and vectorise them.
+  # Kernels are loops: let the compiler unroll and vectorise them. Every copy of a loop would be a copy of the sanitizers'
+  # checks too, and take minutes to compile.
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_cpu\\.cpp$")
-  set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+  set(options -fno-math-errno -fno-trapping-math)
+  if(NOT STRATA_SANITIZE)
+    list(PREPEND options -O3)
+  endif()
+  set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "${options}")
   install(TARGETS strata_${name} EXPORT Strata_${name})
   install(EXPORT Strata_${name} FILE Strata_${name}.cmake NAMESPACE Strata:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Strata)
   if(STRATA_BUILD_TESTS)

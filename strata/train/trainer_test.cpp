@@ -12,7 +12,6 @@
 #include "strata/io/temp_dir.h"
 #include "strata/models/sampling.h"
 #include "strata/train/run.h"
-#include "strata/train/text_file.h"
 #include "strata/train/train_data.h"
 
 namespace strata {

@@ -102,9 +102,10 @@ struct LogParts {
 STRATA_INLINE LogParts log_parts(VF x) {
   const auto tiny = x < 1.17549435e-38f;
   x = tiny ? x * 8388608.f : x;
-  const VI u = bits<VI>(x);
-  const VI e = (u - 0x3f3504f3) >> 23;
-  const VF f = bits<VF>(u - (e << 23)) - 1.f;
+  // Unsigned, since a negative x, which log_special() sets right, overflows.
+  const VU u = bits<VU>(x);
+  const VI e = bits<VI>(u - 0x3f3504f3u) >> 23;
+  const VF f = bits<VF>(u - (bits<VU>(e) << 23)) - 1.f;
   // (log(1 + f) - f + f^2 / 2) / f^3: 7e-8
   static constexpr float c[] = {0.0697161147f, -0.114797338f, 0.116854199f, -0.124256873f, 0.142490576f,
                                 -0.166678023f, 0.200007157f,  -0.24999997f, 0.333333312f};
