@@ -1,28 +1,54 @@
-// Bytes a second of elementwise functions and reductions on tensors past the caches, beside a plain copy's.
+// Bytes a second of elementwise functions and reductions on tensors past the caches, beside a plain copy's; and what an
+// element costs one thread where everything is in its first-level cache, which is the arithmetic alone.
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
+#include "bench/clock.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-template <class F>
-double best_seconds(F&& call) {
-  double best = 1e30;
-  for (int round = 0; round < 40; ++round) {
-    const auto begin = Clock::now();
-    call();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+// The vectorised kernels, by themselves.
+void arithmetic() {
+  using namespace strata;
+  constexpr int64_t kCount = 2048;
+  const struct {
+    const char* name;
+    Map map;
+    int inputs;
+  } kernels[] = {{"mul", Map::mul, 2},
+                 {"relu", Map::relu, 1},
+                 {"exp", Map::exp, 1},
+                 {"tanh", Map::tanh, 1},
+                 {"sigmoid", Map::sigmoid, 1},
+                 {"silu", Map::silu, 1},
+                 {"gelu", Map::gelu, 1},
+                 {"gelu tanh", Map::gelu_tanh, 1},
+                 {"silu_backward", Map::silu_backward, 2},
+                 {"gelu_backward", Map::gelu_backward, 2},
+                 {"gelu_backward tanh", Map::gelu_tanh_backward, 2},
+                 {"sin", Map::sin, 1},
+                 {"log", Map::log, 1},
+                 {"log1p", Map::log1p, 1}};
+  for (DType t : {DType::f32, DType::bf16}) {
+    const Tensor x = (sin(arange(0, kCount)) * 3).to(t);
+    Tensor y = empty({kCount}, t);
+    const void* in[] = {x.raw_data(), x.raw_data()};
+    MapParams params;
+    for (const auto& k : kernels) {
+      const DenseMap f = simd_map(k.map, t);
+      if (!f) continue;
+      print_cost(std::string(k.name) + " " + std::string(name_of(t)),
+                 best_seconds_of_short([&] { f(y.raw_data(), in, kCount, params); }), kCount);
+    }
   }
-  return best;
 }
 
 }  // namespace
@@ -30,6 +56,7 @@ double best_seconds(F&& call) {
 int main() {
   using namespace strata;
   NoGrad guard;
+  arithmetic();
   const int64_t n = 4096;
   for (DType t : {DType::f32, DType::bf16}) {
     const Tensor x = sin(cumsum(ones({n * n}), 0)).reshape({n, n}).to(t), g = (x * 2).to(t);

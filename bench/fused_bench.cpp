@@ -1,9 +1,9 @@
 // Times the fused kernels on raw memory: attention, softmax, norms, cross entropy. Prints GB/s (least bytes moved) or
-// GFLOP/s, beside the copy bandwidth of this machine measured in the same run.
+// GFLOP/s, beside the copy bandwidth of this machine measured in the same run; and for the row kernels what they cost
+// one thread where everything is in its second-level cache, which is their arithmetic alone.
 // Usage: fused_bench [threads] [filter]
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/clock.h"
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/attention/attention_kernel.h"
@@ -53,21 +54,6 @@ void fill(void* p, DType t, int64_t n) {
   });
 }
 
-template <class F>
-double best_seconds(F&& f) {
-  using clock = std::chrono::steady_clock;
-  f();
-  double best = 1e30, total = 0;
-  for (int i = 0; i < 200 && (i < 5 || total < 0.4); ++i) {
-    const auto t0 = clock::now();
-    f();
-    const double s = std::chrono::duration<double>(clock::now() - t0).count();
-    best = std::min(best, s);
-    total += s;
-  }
-  return best;
-}
-
 void report(const std::string& name, DType t, const std::string& shape, double s, double bytes, double flops) {
   std::printf("%-22s %-5s %-22s %9.3f ms", name.c_str(), std::string(name_of(t)).c_str(), shape.c_str(), s * 1e3);
   if (flops > 0)
@@ -75,12 +61,6 @@ void report(const std::string& name, DType t, const std::string& shape, double s
   else
     std::printf("  %8.1f GB/s  %5.2f of copy\n", bytes / s * 1e-9, bytes / s / g_copy);
   std::fflush(stdout);
-}
-
-template <class F>
-void time_bytes(const std::string& name, DType t, int64_t rows, int64_t n, double bytes, F&& f) {
-  if (name.find(g_filter) == std::string::npos) return;
-  report(name, t, cat("[", rows, ", ", n, "]"), best_seconds(f), bytes, 0);
 }
 
 void measure_copy() {
@@ -94,17 +74,19 @@ void measure_copy() {
               num_threads(), vec_level(), has_amx_bf16());
 }
 
-void rows(DType t, int64_t r, int64_t n) {
+// Calls measure(name, bytes moved, f) with each row kernel on r rows of n elements.
+template <class F>
+void each_row_kernel(DType t, int64_t r, int64_t n, F&& measure) {
   const int64_t size = size_of(t), count = r * n;
   const double b = static_cast<double>(count * size);
   Buffer x(count * size), y(count * size), g(count * size), w(n * size), bias(n * size), gw(n * size), gb(n * size),
       mean(r * 4), rstd(r * 4);
   for (Buffer* p : {&x, &g}) fill(p->p, t, count);
   fill(w.p, t, n);
-  time_bytes("softmax", t, r, n, 2 * b, [&] { softmax_forward_cpu(t, false, x.p, y.p, r, n, 1); });
-  time_bytes("softmax_backward", t, r, n, 3 * b, [&] { softmax_backward_cpu(t, false, g.p, x.p, y.p, r, n, 1); });
-  time_bytes("log_softmax", t, r, n, 2 * b, [&] { softmax_forward_cpu(t, true, x.p, y.p, r, n, 1); });
-  time_bytes("softmax dim 1 of 3", t, r, n, 2 * b, [&] { softmax_forward_cpu(t, false, x.p, y.p, r / 64, 64, n); });
+  measure("softmax", 2 * b, [&] { softmax_forward_cpu(t, false, x.p, y.p, r, n, 1); });
+  measure("softmax_backward", 3 * b, [&] { softmax_backward_cpu(t, false, g.p, x.p, y.p, r, n, 1); });
+  measure("log_softmax", 2 * b, [&] { softmax_forward_cpu(t, true, x.p, y.p, r, n, 1); });
+  measure("softmax dim 1 of 3", 2 * b, [&] { softmax_forward_cpu(t, false, x.p, y.p, r / 64, 64, n); });
   for (bool rms : {false, true}) {
     RowNorm c;
     c.dtype = c.affine = t;
@@ -119,7 +101,7 @@ void rows(DType t, int64_t r, int64_t n) {
     c.rstd = rstd.p;
     const std::string name = rms ? "rms_norm" : "layer_norm";
     row_norm_cpu(c);
-    time_bytes(name, t, r, n, 2 * b, [&] { row_norm_cpu(c); });
+    measure(name, 2 * b, [&] { row_norm_cpu(c); });
     RowNormBackward d;
     d.dtype = d.affine = t;
     d.rms = rms;
@@ -133,7 +115,7 @@ void rows(DType t, int64_t r, int64_t n) {
     d.grad_x = y.p;
     d.grad_weight = gw.p;
     d.grad_bias = rms ? nullptr : gb.p;
-    time_bytes(name + "_backward", t, r, n, 3 * b, [&] { row_norm_backward_cpu(d); });
+    measure(name + "_backward", 3 * b, [&] { row_norm_backward_cpu(d); });
   }
   std::vector<int64_t> target(r);
   for (int64_t i = 0; i < r; ++i) target[i] = i * 7919 % n;
@@ -148,8 +130,27 @@ void rows(DType t, int64_t r, int64_t n) {
   c.grad_loss = w.p;
   c.lse = lse.p;
   c.grad_x = y.p;
-  time_bytes("cross_entropy", t, r, n, b, [&] { cross_entropy_cpu(c); });
-  time_bytes("cross_entropy_backward", t, r, n, 2 * b, [&] { cross_entropy_backward_cpu(c); });
+  measure("cross_entropy", b, [&] { cross_entropy_cpu(c); });
+  measure("cross_entropy_backward", 2 * b, [&] { cross_entropy_backward_cpu(c); });
+}
+
+void rows(DType t, int64_t r, int64_t n) {
+  each_row_kernel(t, r, n, [&](const std::string& name, double bytes, auto&& f) {
+    if (name.find(g_filter) != std::string::npos)
+      report(name, t, cat("[", r, ", ", n, "]"), best_seconds(f), bytes, 0);
+  });
+}
+
+// One thread, at most 256 KiB of each operand.
+void arithmetic(DType t) {
+  const int64_t n = 2048, r = 32;
+  const int threads = num_threads();
+  set_num_threads(1);
+  each_row_kernel(t, r, n, [&](const std::string& name, double, auto&& f) {
+    if (name.find(g_filter) == std::string::npos || name.find("dim 1") != std::string::npos) return;
+    print_cost(cat(name, " ", name_of(t)), best_seconds_of_short(f), static_cast<double>(r * n));
+  });
+  set_num_threads(threads);
 }
 
 void attention(DType t, int64_t batch, int64_t heads, int64_t time, int64_t d) {
@@ -191,7 +192,9 @@ int main(int argc, char** argv) {
   if (argc > 1) set_num_threads(std::max(1, std::atoi(argv[1])));
   if (argc > 2) g_filter = argv[2];
   measure_copy();
+  for (DType t : {DType::f32, DType::bf16}) arithmetic(t);
   for (DType t : {DType::f32, DType::bf16}) {
+    rows(t, 4096, 4096);  // as pytorch/kernels.py
     rows(t, 2048, 256);
     rows(t, 16384, 1024);
     rows(t, 65536, 1024);

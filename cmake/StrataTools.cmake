@@ -64,10 +64,15 @@ function(strata_room name)
   if(STRATA_WITH_CUDA)
     target_compile_definitions(strata_${name} PRIVATE STRATA_WITH_CUDA=1)
   endif()
-  # Kernels are loops: let the compiler unroll and vectorise them.
+  # Kernels are loops: let the compiler unroll and vectorise them. Every copy of a loop would be a copy of the sanitizers'
+  # checks too, and take minutes to compile.
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_cpu\\.cpp$")
-  set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+  set(options -fno-math-errno -fno-trapping-math)
+  if(NOT STRATA_SANITIZE)
+    list(PREPEND options -O3)
+  endif()
+  set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "${options}")
   install(TARGETS strata_${name} EXPORT Strata_${name})
   install(EXPORT Strata_${name} FILE Strata_${name}.cmake NAMESPACE Strata:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Strata)
   if(STRATA_BUILD_TESTS)

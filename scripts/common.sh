@@ -77,6 +77,5 @@ build() {
 run_tests() {
   local preset=$1
   shift
-  ctest --test-dir "$ROOT/build/$preset" --output-on-failure --no-tests=error \
-    -j "$(test_jobs)" "$@"
+  (cd "$ROOT" && ctest --preset "$preset" --no-tests=error -j "$(test_jobs)" "$@")
 }

@@ -37,8 +37,12 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
                             const std::map<std::string, std::string>& state, int keep_last = 0);
 
 /// Reads a checkpoint's directory; only the files named in `only`, where given. Throws IoError where a file is missing,
-/// or its size or checksum is not what state.json says.
-Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string>& only = {});
+/// or its size or checksum is not what state.json says. Right after find_latest_checkpoint or verify_checkpoint,
+/// `verified` saves the reading that the checksums cost.
+Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string>& only = {}, bool verified = false);
+
+/// As load_checkpoint, without the tensors: reads state.json alone.
+Checkpoint load_checkpoint_state(const std::string& dir);
 
 /// Throws IoError where load_checkpoint(dir) would; reads every byte, keeps nothing.
 void verify_checkpoint(const std::string& dir);

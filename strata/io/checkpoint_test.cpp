@@ -75,6 +75,11 @@ TEST(Checkpoint, RoundTrip) {
   const Checkpoint model = load_checkpoint(path, {"model"});
   EXPECT_EQ(model.files.size(), 1u);
   EXPECT_THROW(load_checkpoint(path, {"none"}), IoError);
+  EXPECT_EQ(load_checkpoint(path, {"model"}, true).files.at("model").at("w").data<float>()[3], 1003.0f);
+  const Checkpoint state = load_checkpoint_state(path);
+  EXPECT_EQ(state.step, 1000);
+  EXPECT_EQ(state.state, c.state);
+  EXPECT_TRUE(state.files.empty());
   const auto latest = find_latest_checkpoint(run / "deep/run");
   ASSERT_TRUE(latest);
   EXPECT_EQ(latest->step, 1000);

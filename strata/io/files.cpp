@@ -17,6 +17,14 @@
 
 namespace strata::io {
 namespace fs = std::filesystem;
+namespace {
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+}  // namespace
 
 std::string errno_text(int error) {
   return std::generic_category().message(error);
@@ -124,14 +132,31 @@ WrittenFile write_file(const std::string& path, std::string_view text) {
 }
 
 std::string read_file(const std::string& path, uint64_t limit) {
-  std::error_code error;
-  if (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0 && !error &&
-      ::access(path.c_str(), R_OK) == 0)
-    return {};
-  const MappedFile file(path);
-  check<IoError>(file.size() <= limit, "read_file", "'", path, "' has ", file.size(), " bytes, at most ", limit,
-                 " are allowed here");
-  return std::string(file.text());
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  check<IoError>(file.fd >= 0, "read_file", "cannot open '", path, "': ", errno_text(errno));
+  struct stat st {};
+  check<IoError>(::fstat(file.fd, &st) == 0, "read_file", "cannot stat '", path, "': ", errno_text(errno));
+  check<IoError>(!S_ISDIR(st.st_mode), "read_file", "'", path, "' is a directory, a file is wanted");
+  const auto too_long = [&](uint64_t bytes) {
+    throw IoError("read_file", cat("'", path, "' has ", bytes, " bytes or more, at most ", limit, " are allowed here"));
+  };
+  // What the system says is a hint: files of /proc have no size, others may grow meanwhile.
+  const auto expected = static_cast<uint64_t>(st.st_size);
+  if (expected > limit) too_long(expected);
+  std::string text;
+  constexpr size_t kLeast = size_t{1} << 14;
+  for (size_t used = 0;;) {
+    text.resize(std::max<size_t>({used + kLeast, used + used / 2, expected + 1}));
+    const ssize_t n = ::read(file.fd, text.data() + used, text.size() - used);
+    if (n < 0 && errno == EINTR) continue;
+    check<IoError>(n >= 0, "read_file", "cannot read '", path, "': ", errno_text(errno));
+    used += static_cast<size_t>(n);
+    if (used > limit) too_long(used);
+    if (n == 0) {
+      text.resize(used);
+      return text;
+    }
+  }
 }
 
 void make_directories(const std::string& path) {

@@ -48,8 +48,8 @@ class FileWriter {
 
 /// FileWriter for a text that is in memory.
 WrittenFile write_file(const std::string& path, std::string_view text);
-/// The whole file as a string; an empty file is an empty string. Throws IoError where it is missing, unreadable, not a
-/// regular file, or longer than `limit` bytes.
+/// The whole file as a string; an empty file is an empty string. Files of /proc and pipes are read to their end. Throws
+/// IoError where it is missing, unreadable, a directory, or longer than `limit` bytes.
 std::string read_file(const std::string& path, uint64_t limit = uint64_t{1} << 30);
 
 /// Makes a directory and its parents. Throws IoError naming the path, e.g. where a file stands in the way.

@@ -210,6 +210,11 @@ TEST(ReadFile, EmptyAndLimit) {
   EXPECT_THROW(read_file(dir / "ten", 9), IoError);
   EXPECT_THROW(read_file(dir / "no"), IoError);
   EXPECT_THROW(read_file(dir.path()), IoError);
+  EXPECT_NE(read_file("/proc/self/status").find("VmSize"), std::string::npos);  // a file that says it has 0 bytes
+  const std::string long_text(100000, 'x');
+  write_file(dir / "long", long_text);
+  EXPECT_EQ(read_file(dir / "long"), long_text);
+  EXPECT_THROW(read_file("/dev/zero", 1 << 20), IoError);
 }
 
 TEST(Quote, IsSafeInAMessage) {

@@ -19,6 +19,7 @@ namespace strata::lab {
 ///     std::puts(profile.table().c_str());
 class OpProfile final : public CallObserver {
  public:
+  /// One op's part.
   struct Row {
     const OpBase* op = nullptr;
     int64_t calls = 0;

@@ -50,6 +50,7 @@ double magnitude(const Tensor& t) {
 
 std::vector<std::string> all_bytes(const std::vector<Tensor>& tensors) {
   std::vector<std::string> r;
+  r.reserve(tensors.size());
   for (const Tensor& t : tensors) r.push_back(t.defined() ? bytes(t) : std::string());
   return r;
 }

@@ -138,6 +138,7 @@ std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std
                                    const std::vector<Tensor>& weights, bool create_graph = false) {
   if (results.empty()) {
     std::vector<Tensor> zeros;
+    zeros.reserve(inputs.size());
     for (const Tensor& t : inputs) zeros.push_back(zeros_of(t));
     return zeros;
   }

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "strata/core/error.h"
@@ -38,40 +39,131 @@ constexpr size_t kChunk = size_t{1} << 18;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{1} << 21;
 
-struct SmallPool {
-  struct Block {
-    Block* next;
-  };
-  Block* free[kClasses] = {};
-  std::byte* bump = nullptr;
-  std::byte* end = nullptr;
+struct SmallBlock {
+  SmallBlock* next;
+};
 
-  // Blocks may outlive the thread that made them, so chunks are never returned.
-  void* take(size_t cls) {
-    if (Block* b = free[cls]) {
-      free[cls] = b->next;
-      return b;
-    }
-    const size_t bytes = (cls + 1) * kAlignment;
-    if (static_cast<size_t>(end - bump) < bytes) {
-      bump = static_cast<std::byte*>(std::aligned_alloc(4096, kChunk));
-      if (!bump) {
-        end = nullptr;
-        return nullptr;
-      }
-      end = bump + kChunk;
-    }
-    void* p = bump;
-    bump += bytes;
-    return p;
+struct FreeList {
+  SmallBlock* head = nullptr;
+  size_t count = 0;
+
+  void push(void* p) {
+    SmallBlock* b = static_cast<SmallBlock*>(p);
+    b->next = head;
+    head = b;
+    ++count;
   }
-  void give(void* p, size_t cls) {
-    Block* b = static_cast<Block*>(p);
-    b->next = free[cls];
-    free[cls] = b;
+  void* pop() {
+    SmallBlock* b = head;
+    head = b->next;
+    --count;
+    return b;
   }
 };
-thread_local SmallPool t_small;
+
+// The unused end of a chunk.
+struct Bump {
+  std::byte* begin = nullptr;
+  std::byte* end = nullptr;
+  size_t left() const { return static_cast<size_t>(end - begin); }
+};
+
+// What exited threads, and threads that free what others allocate, leave for everyone. Blocks may outlive the thread
+// that made them, so chunks are never returned to the system.
+struct Depot {
+  std::mutex mutex;
+  std::vector<FreeList> lists[kClasses];
+  std::vector<Bump> bumps;  // each has room for a block of any class
+};
+Depot& depot() {
+  static Depot* d = new Depot;  // outlives every thread and every static tensor
+  return *d;
+}
+
+struct SmallPool {
+  // A list of twice this is halved: freeing a whole graph and building it again seldom meets the depot.
+  static constexpr size_t kKeptBytes = size_t{1} << 19;
+  enum State : char { unwatched, open, closed };
+
+  FreeList free[kClasses];
+  Bump bump;
+  State state = unwatched;  // open: the thread's end will close the pool; closed: it keeps nothing any more
+
+  void* take(size_t cls) { return free[cls].head ? free[cls].pop() : refill(cls); }
+  void give(void* p, size_t cls) {
+    free[cls].push(p);
+    if (free[cls].count * block_bytes(cls) >= 2 * kKeptBytes || state != open) [[unlikely]] settle(cls);
+  }
+  void close();
+
+ private:
+  static size_t block_bytes(size_t cls) { return (cls + 1) * kAlignment; }
+  void watch();
+  void* refill(size_t cls);
+  void settle(size_t cls);
+};
+constinit thread_local SmallPool t_small;
+
+struct CloseAtThreadExit {
+  ~CloseAtThreadExit() { t_small.close(); }
+};
+
+void SmallPool::watch() {
+  if (state != unwatched) return;
+  state = open;
+  static thread_local CloseAtThreadExit at_exit;
+  static_cast<void>(&at_exit);
+}
+
+void* SmallPool::refill(size_t cls) {
+  watch();
+  const size_t bytes = block_bytes(cls);
+  if (bump.left() < bytes) {
+    Depot& d = depot();
+    std::lock_guard lock(d.mutex);
+    if (!d.lists[cls].empty()) {
+      FreeList& list = d.lists[cls].back();
+      void* p = list.pop();
+      if (state == open) free[cls] = std::exchange(list, {});
+      if (!list.head) d.lists[cls].pop_back();
+      return p;
+    }
+    if (!d.bumps.empty()) {
+      bump = d.bumps.back();
+      d.bumps.pop_back();
+    } else {
+      auto* chunk = static_cast<std::byte*>(std::aligned_alloc(4096, kChunk));
+      if (!chunk) return nullptr;
+      bump = {chunk, chunk + kChunk};
+    }
+  }
+  void* p = bump.begin;
+  bump.begin += bytes;
+  if (state == closed) close();
+  return p;
+}
+
+void SmallPool::settle(size_t cls) {
+  watch();
+  // Destructors of an ending thread may run after the pool's own.
+  if (state == closed) return close();
+  if (free[cls].count * block_bytes(cls) < 2 * kKeptBytes) return;
+  FreeList surplus;
+  while (free[cls].count * block_bytes(cls) > kKeptBytes) surplus.push(free[cls].pop());
+  Depot& d = depot();
+  std::lock_guard lock(d.mutex);
+  d.lists[cls].push_back(surplus);
+}
+
+void SmallPool::close() {
+  state = closed;
+  Depot& d = depot();
+  std::lock_guard lock(d.mutex);
+  for (size_t cls = 0; cls < kClasses; ++cls)
+    if (free[cls].head) d.lists[cls].push_back(std::exchange(free[cls], {}));
+  if (bump.left() >= kSmall) d.bumps.push_back(bump);
+  bump = {};
+}
 
 int64_t read_number(const char* path) {
   std::ifstream f(path);

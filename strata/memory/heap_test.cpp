@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
+#include <thread>
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
@@ -64,6 +66,44 @@ TEST(Allocator, CountsByTagAndPeak) {
     EXPECT_GE(now.peak_total, now.live_total);
   }
   EXPECT_EQ(stats(DeviceType::cpu).live_total, before.live_total);
+}
+
+// Small blocks of 256 KB chunks: what a thread took for itself serves others once it is gone, and what it freed for
+// others does not pile up with it.
+TEST(Allocator, SmallBlocksOfEndedThreadsAreReused) {
+  std::set<uintptr_t> chunks;
+  Tensor kept;
+  for (int i = 0; i < 1000; ++i) {
+    Tensor passed = zeros({16});
+    std::thread([&] {
+      thread_local Tensor until_exit = zeros({8});  // freed by a destructor of the ending thread
+      passed = Tensor();
+      const Tensor own = zeros({32});
+      kept = zeros({64});
+      for (const Tensor& t : {until_exit, own, kept}) chunks.insert(reinterpret_cast<uintptr_t>(t.raw_data()) >> 18);
+    }).join();
+    EXPECT_EQ(kept.data<float>()[63], 0.0f);
+  }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // there every tensor is its own malloc
+  EXPECT_LE(chunks.size(), 8u);
+#endif
+}
+
+TEST(Allocator, SurplusOfSmallBlocksGoesToOtherThreads) {
+  // One thread allocates, another frees, many times what the second may keep.
+  std::set<uintptr_t> blocks;
+  for (int round = 0; round < 64; ++round) {
+    std::vector<Tensor> made;
+    std::thread([&] {
+      for (int i = 0; i < 1024; ++i) made.push_back(zeros({1024}));
+    }).join();
+    for (const Tensor& t : made) blocks.insert(reinterpret_cast<uintptr_t>(t.raw_data()));
+  }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(blocks.size(), 4096u);
+#else
+  EXPECT_GE(blocks.size(), 1u);
+#endif
 }
 
 TEST(Allocator, MetaTensorsAreCountedWithoutMemory) {

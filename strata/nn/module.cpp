@@ -82,6 +82,7 @@ std::string some_of(const std::vector<std::string>& names) {
 template <class Entries>
 std::string names_of(const Entries& entries) {
   std::vector<std::string> names;
+  names.reserve(entries.size());
   for (const auto& e : entries) names.push_back(e.first);
   return names.empty() ? "it has none" : "it has " + some_of(names);
 }
@@ -129,7 +130,7 @@ Tensor Module::new_parameter(std::string name, const Shape& shape) {
 
 Tensor Module::register_buffer(std::string name, const Tensor& value, bool persistent) {
   state_->check_name(name);
-  if (value.defined()) state_->buffers.push_back({std::move(name), {value, persistent}});
+  if (value.defined()) state_->buffers.emplace_back(std::move(name), State::Buffer{value, persistent});
   return value;
 }
 

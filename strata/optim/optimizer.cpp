@@ -199,7 +199,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
     }
   }
   if (used != state.size()) {
-    for (const auto& [key, t] : state) {
+    for (const auto& entry : state) {
+      const std::string& key = entry.first;
       const bool known = std::any_of(params_.begin(), params_.end(), [&](const Param& p) {
         const std::vector<StateSpec> spec = state_spec(p);
         return std::any_of(spec.begin(), spec.end(),

@@ -12,7 +12,8 @@
 #include <fmt/format.h>
 
 #include "strata/core/error.h"
-#include "strata/train/text_file.h"
+#include "strata/io/files.h"
+#include "strata/text/utf8.h"
 
 // toml++ asserts things about its input that some malformed texts break (and, without assertions, lets the compiler
 // assume them). Here a failed assertion refuses the text, in every kind of build.
@@ -202,7 +203,7 @@ std::optional<T> number_from(std::string_view text) {
 
 // A text as typed in a shell, or in TOML's double quotes with its escapes.
 std::string text_value(const std::string& origin, const ConfigKey& key, std::string_view value) {
-  if (valid_utf8(value) != value) fail(origin, fmt::format("{} = {} is not UTF-8", key.name, quoted(value)));
+  if (text::valid_utf8(value) != value) fail(origin, fmt::format("{} = {} is not UTF-8", key.name, quoted(value)));
   if (!value.starts_with('"')) return std::string(value);
   try {
     const toml::table t = toml::parse(fmt::format("v = {}", value));
@@ -312,7 +313,7 @@ void check_lines(std::string_view text, std::string_view source) {
   for (size_t i = 0; i < text.size();) {
     const std::string_view rest = text.substr(i);
     const char c = rest[0];
-    const size_t n = utf8_length(rest);
+    const size_t n = text::utf8_length(rest);
     if (n == 0) refuse("not UTF-8");
     if (n > 1 && quote.empty() && !comment) refuse("characters other than ASCII belong in quotes");
     if (c == '.' && ++dots > kMaxDotsPerLine) refuse("too many dots in one line");
@@ -387,7 +388,7 @@ TrainConfig parse_config(std::string_view toml, std::string_view source, const s
 
 TrainConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
   if (path.empty()) return parse_config("", "config", overrides);
-  const std::string text = read_text_file(path, kMaxBytes + 1);
+  const std::string text = io::read_file(path, kMaxBytes);
   return parse_config(text, path, overrides);
 }
 

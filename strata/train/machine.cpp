@@ -16,8 +16,8 @@
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/io/files.h"
 #include "strata/train/build_info.h"
-#include "strata/train/text_file.h"
 
 namespace strata {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 // A file of /proc, /sys or /etc; empty where it is not there.
 std::string system_file(const std::string& path) {
   try {
-    return read_text_file(path, 4 << 20);
+    return io::read_file(path, 4 << 20);
   } catch (const IoError&) {
     return "";
   }

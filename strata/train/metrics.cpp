@@ -12,10 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
-#include "strata/train/text_file.h"
+#include "strata/io/files.h"
 
 namespace strata {
 namespace {
+
+// A log has a line for each step: no length is too long.
+constexpr uint64_t kMaxLog = ~uint64_t{0};
 
 constexpr struct {
   const char* name;
@@ -74,7 +77,7 @@ std::string to_json(const StepMetrics& m) {
 MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : path_(path) {
   off_t keep = 0;
   if (resume_step > 0 && ::access(path.c_str(), F_OK) == 0) {
-    for_each_line(read_text_file(path), path, [&](const StepMetrics& m, size_t end) {
+    for_each_line(io::read_file(path, kMaxLog), path, [&](const StepMetrics& m, size_t end) {
       if (m.step > resume_step) return false;
       keep = static_cast<off_t>(end);
       return true;
@@ -116,7 +119,7 @@ std::vector<StepMetrics> parse_metrics(std::string_view text, std::string_view s
 }
 
 std::vector<StepMetrics> read_metrics(const std::string& path) {
-  return parse_metrics(read_text_file(path), path);
+  return parse_metrics(io::read_file(path, kMaxLog), path);
 }
 
 }  // namespace strata

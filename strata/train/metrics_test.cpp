@@ -10,7 +10,6 @@
 
 #include "strata/core/error.h"
 #include "strata/train/progress.h"
-#include "strata/train/text_file.h"
 
 namespace strata {
 namespace {
@@ -107,23 +106,6 @@ TEST_F(MetricsTest, DiskFullAndBadPathsAreErrors) {
   EXPECT_THROW(MetricsWriter("/nonexistent/metrics.jsonl"), IoError);
   EXPECT_THROW(MetricsWriter{folder_}, IoError);
   EXPECT_THROW(read_metrics(folder_), IoError);
-}
-
-TEST_F(MetricsTest, TextFilesAreReplacedWholeOrNotAtAll) {
-  write_text_file(path_, "one");
-  write_text_file(path_, "two");
-  EXPECT_EQ(read_text_file(path_), "two");
-  EXPECT_EQ(read_text_file(path_, 2), "tw");
-  EXPECT_THROW(write_text_file(folder_ + "/none/x", "x"), IoError);
-  EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
-}
-
-TEST(Utf8, OnlyInvalidBytesAreReplaced) {
-  EXPECT_EQ(valid_utf8("aé€😀\n"), "aé€😀\n");
-  EXPECT_EQ(valid_utf8("a\xff\x62"), "a\xef\xbf\xbd\x62");
-  EXPECT_EQ(valid_utf8("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");                  // cut short
-  EXPECT_EQ(valid_utf8("\xc0\x80"), "\xef\xbf\xbd\xef\xbf\xbd");                  // overlong
-  EXPECT_EQ(valid_utf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");  // surrogate
 }
 
 TEST(Progress, Numbers) {

@@ -7,9 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "strata/io/files.h"
+#include "strata/text/utf8.h"
 #include "strata/train/progress.h"
 #include "strata/train/report_page.h"
-#include "strata/train/text_file.h"
 
 namespace strata {
 namespace {
@@ -18,7 +19,7 @@ constexpr size_t kMaxPoints = 2000;
 
 // Text as HTML shows it, whatever its bytes.
 std::string escaped(std::string_view raw) {
-  const std::string text = valid_utf8(raw);
+  const std::string text = text::valid_utf8(raw);
   std::string s;
   s.reserve(text.size());
   for (const char c : text) {
@@ -195,7 +196,7 @@ std::string report_html(const ReportInput& in) {
 }
 
 void write_report(const std::string& path, const ReportInput& input) {
-  write_text_file(path, report_html(input));
+  io::write_file(path, report_html(input));
 }
 
 }  // namespace strata

@@ -104,7 +104,7 @@ footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top
     <section class="panel"><h2>Machine</h2>{{machine}}</section>
   </div>
 </div>
-<footer>Strata {{version}}</footer>
+<footer>Settings in bold are not the default. Strata {{version}}</footer>
 </main>
 <noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
 <script id="data" type="application/json">{{data}}</script>

@@ -147,9 +147,9 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
                    bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: " + bad.front());
     if (warnings) warnings->insert(warnings->end(), bad.begin(), bad.end());
     run.path = found->path;
+    run.verified = true;
   }
-  // No tensor file is named so: only state.json is read.
-  const io::Checkpoint c = io::load_checkpoint(run.path, {kModelFile});
+  const io::Checkpoint c = io::load_checkpoint_state(run.path);
   RunState& s = run.state;
   s.config = parse_config(entry(c, run.path, "config"), run.path + ": config");
   s.tokenizer = entry(c, run.path, "tokenizer");
@@ -165,7 +165,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
   std::vector<std::string> files{kModelFile};
   if (optimizer) files.push_back(kOptimizerFile);
-  const io::Checkpoint c = io::load_checkpoint(run.path, files);
+  const io::Checkpoint c = io::load_checkpoint(run.path, files, run.verified);
   const auto tensors = [&](const char* file) -> const io::TensorMap& {
     const auto it = c.files.find(file);
     check<IoError>(it != c.files.end(), run.path, "the checkpoint has no ", file, ".safetensors");

@@ -46,6 +46,7 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
 struct FoundRun {
   std::string path;  ///< of the checkpoint
   RunState state;
+  bool verified = false;  ///< its checksums were computed while looking for it
 };
 
 /// The newest whole checkpoint: of a run's folder, or `path` itself where it is a checkpoint. Damaged ones that were

@@ -125,9 +125,12 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
 
 void Run::resume_from(const FoundRun& found) {
   const RunState& s = found.state;
-  ModelConfig before = s.config.model;
-  check(before == config_.model, "train", "the settings of [model] differ from those of the run in '", options_.out,
-        "': a run goes on with its own");
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.name.starts_with("model.")) continue;
+    const std::string now = value_text(config_, key), then = value_text(s.config, key);
+    check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
+          " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
+  }
   load_run(found, *model_, optimizer_.get());
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);

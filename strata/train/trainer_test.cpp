@@ -12,7 +12,6 @@
 #include "strata/io/temp_dir.h"
 #include "strata/models/sampling.h"
 #include "strata/train/run.h"
-#include "strata/train/text_file.h"
 #include "strata/train/train_data.h"
 
 namespace strata {
@@ -73,6 +72,19 @@ class Trainer : public testing::Test {
 
 bool stop_now() {
   return true;
+}
+
+TEST_F(Trainer, ResumesOnlyItsOwnModel) {
+  c_.steps = 2;
+  train_in("run");
+  c_.model.layers = 3;
+  c_.steps = 4;
+  try {
+    train_in("run", /*resume=*/true);
+    FAIL() << "another model took the run's weights";
+  } catch (const ValueError& e) {
+    EXPECT_NE(std::string(e.what()).find("model.layers is 3, but the run in"), std::string::npos) << e.what();
+  }
 }
 
 TEST_F(Trainer, LossFalls) {

@@ -175,7 +175,6 @@ Pair reference(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
 }
 
 // ---- the gradient with ordinary ops, which is differentiated for gradients of gradients
-// ------------------------------
 
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   const int64_t b = x.shape()[0], kv = x.shape()[1], t = x.shape()[2], d = x.shape()[3];

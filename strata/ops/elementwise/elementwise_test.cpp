@@ -10,6 +10,7 @@
 #include "strata/core/node.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/vec/level.h"
@@ -257,6 +258,61 @@ TEST(Bf16, RoundsOnceToNearestEven) {
   set_vec_level(-1);
 }
 
+TEST(Bf16, FunctionsRoundAlmostAsTheExactResultOnEveryLevel) {
+  // Every number, a function of its own arithmetic: at most 0.54 units in the last place of bf16 (0.5 would be exact).
+  struct Function {
+    const char* name;
+    Tensor (*f)(const Tensor&);
+    double (*want)(double);
+  };
+  const Function functions[] = {{"exp", exp, std::exp},
+                                {"exp2", exp2, std::exp2},
+                                {"tanh", tanh, std::tanh},
+                                {"sigmoid", sigmoid, sigmoid_of},
+                                {"sin", sin, std::sin},
+                                {"cos", cos, std::cos},
+                                {"log", log, std::log},
+                                {"sqrt", sqrt, std::sqrt},
+                                {"abs", abs, std::fabs},
+                                {"silu", silu, [](double v) { return v * sigmoid_of(v); }},
+                                {"gelu", [](const Tensor& x) { return gelu(x); }, gelu_of},
+                                {"gelu tanh", [](const Tensor& x) { return gelu(x, "tanh"); }, [](double v) {
+                                   const double u = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+                                   return v / (1 + std::exp(-2 * u));
+                                 }}};
+  std::vector<BFloat16> all(65536);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    std::memcpy(static_cast<void*>(&all[i]), &bits, 2);
+  }
+  const Tensor x = vec<BFloat16>(all);
+  for (int level = 0; level <= 3; ++level) {
+    set_vec_level(level);
+    if (vec_level() != level) continue;
+    for (const Function& f : functions) {
+      const std::vector<BFloat16> y = f.f(x).to_vector<BFloat16>();
+      double worst = 0, at = 0;
+      for (size_t i = 0; i < all.size(); ++i) {
+        const double v = static_cast<float>(all[i]), want = f.want(v), got = static_cast<float>(y[i]);
+        if (std::isnan(want)) {
+          EXPECT_TRUE(std::isnan(got) || std::isinf(v)) << f.name << "(" << v << ") on level " << level;
+          continue;
+        }
+        // Results below the normal numbers may be 0; factors of gelu are, before its product is.
+        if (std::fabs(want) < 3e-36) {
+          EXPECT_LT(std::fabs(got), 3.1e-36) << f.name << "(" << v << ") on level " << level;
+          continue;
+        }
+        if (std::fabs(want) > 3.38e38) continue;  // rounds to infinity, or almost
+        const double unit = std::ldexp(1.0, std::ilogb(want) - 7), error = std::fabs(got - want) / unit;
+        if (!(error <= worst)) worst = error, at = v;
+      }
+      EXPECT_LE(worst, 0.54) << f.name << "(" << at << ") on level " << level;
+    }
+  }
+  set_vec_level(-1);
+}
+
 TEST(Layouts, StridedBroadcastAndLargeRunsAgree) {
   const int64_t n = 3000;
   const Tensor x = cumsum(ones({n * 7}), 0).reshape({n, 7}) * 0.001, row = x.select(0, 5), column = x.narrow(1, 2, 1);
@@ -329,6 +385,46 @@ TEST(Gradients, KinksAndTies) {
   sum(pow(h, full({1}, 3.0, DType::bf16))).backward();
   EXPECT_EQ(h.grad().dtype(), DType::bf16);
   EXPECT_EQ(h.grad().item<float>(), 12);
+}
+
+// Every level's exponentials over the whole range of results: normal numbers to the last bits, subnormal ones to their
+// spacing (or 0, at the very end), 0 and infinity beyond.
+TEST(Elementwise, ExponentialsOverTheWholeRangeOnEveryLevel) {
+  struct Function {
+    Map map;
+    double (*exact)(double);
+    double low, high, bound;
+  };
+  const Function functions[] = {{Map::exp, [](double v) { return std::exp(v); }, -104, 89, 3e-7},
+                                {Map::exp2, [](double v) { return std::exp2(v); }, -151, 129, 2e-7}};
+  for (int level = 0; level <= 3; ++level) {
+    set_vec_level(level);
+    if (vec_level() != level) continue;  // this processor ends below
+    for (const Function& f : functions) {
+      std::vector<float> x;
+      for (double v = f.low; v < f.high; v += 0.0371) x.push_back(static_cast<float>(v));
+      const float edges[] = {-126.f, -125.9999f, -126.0001f, -87.3365f, -87.33f, -87.f,
+                             0.f,    88.72283f,  127.9999f,  3e38f,     -3e38f};
+      for (float v : edges) x.push_back(v);
+      x.push_back(INFINITY);
+      x.push_back(-INFINITY);
+      x.push_back(NAN);
+      std::vector<float> y(x.size());
+      const void* in[] = {x.data()};
+      simd_map(f.map, DType::f32)(y.data(), in, static_cast<int64_t>(x.size()), {});
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = f.exact(x[i]);
+        if (std::isnan(want)) {
+          EXPECT_TRUE(std::isnan(y[i])) << "level " << level;
+        } else if (want > 3.4028234e38) {
+          EXPECT_TRUE(std::isinf(y[i])) << "level " << level << " at " << x[i];
+        } else {
+          EXPECT_NEAR(y[i], want, std::max(want * f.bound, 1.5e-45)) << "level " << level << " at " << x[i];
+        }
+      }
+    }
+  }
+  set_vec_level(-1);
 }
 
 }  // namespace

@@ -24,10 +24,19 @@ STRATA_INLINE VF square_root(VF x) {
 }
 // Towards zero; floats from 2^23 on, infinities and NaN are whole already.
 STRATA_INLINE VF truncated(VF x) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+#else
   const VF whole = with_sign_of(__builtin_convertvector(__builtin_convertvector(x, VI), VF), x);
   return absolute(x) < 8388608.f ? whole : x;
+#endif
 }
 STRATA_INLINE VF nearest(VF x) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif STRATA_VEC_LEVEL == 1
+  return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
   // Adding 2^23 leaves no bits for a fraction, and rounds halves to even.
   const VF big = set1(8388608.f);
   VF t = absolute(x);
@@ -38,9 +47,14 @@ STRATA_INLINE VF nearest(VF x) {
   t = (t + big) - big;
 #endif
   return absolute(x) < big ? with_sign_of(t, x) : x;
+#endif
 }
 STRATA_INLINE VF power_of_two(VF n) {  // n whole, -126 <= n <= 127
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_scalef_ps(set1(1.f), n);
+#else
   return bits<VF>((__builtin_convertvector(n, VI) + 127) << 23);
+#endif
 }
 template <int N>
 STRATA_INLINE VF polynomial(VF x, const float (&c)[N]) {
@@ -54,11 +68,17 @@ STRATA_INLINE VF each_lane(VF x, F f) {
   return x;
 }
 STRATA_INLINE bool any_lane(VI mask) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif STRATA_VEC_LEVEL == 1
+  return _mm256_movemask_ps((__m256)mask) != 0;
+#else
   int32_t t[kW];
   __builtin_memcpy(t, &mask, sizeof t);
   int32_t any = 0;
   for (int i = 0; i < kW; ++i) any |= t[i];
   return any != 0;
+#endif
 }
 
 // e^x - 1 for x <= 87, relative error 2e-7: 2^n (e^r - 1) + (2^n - 1) with r = x - n ln2.
@@ -82,9 +102,10 @@ struct LogParts {
 STRATA_INLINE LogParts log_parts(VF x) {
   const auto tiny = x < 1.17549435e-38f;
   x = tiny ? x * 8388608.f : x;
-  const VI u = bits<VI>(x);
-  const VI e = (u - 0x3f3504f3) >> 23;
-  const VF f = bits<VF>(u - (e << 23)) - 1.f;
+  // Unsigned, since a negative x, which log_special() sets right, overflows.
+  const VU u = bits<VU>(x);
+  const VI e = bits<VI>(u - 0x3f3504f3u) >> 23;
+  const VF f = bits<VF>(u - (bits<VU>(e) << 23)) - 1.f;
   // (log(1 + f) - f + f^2 / 2) / f^3: 7e-8
   static constexpr float c[] = {0.0697161147f, -0.114797338f, 0.116854199f, -0.124256873f, 0.142490576f,
                                 -0.166678023f, 0.200007157f,  -0.24999997f, 0.333333312f};
@@ -182,31 +203,44 @@ STRATA_INLINE VF reciprocal(VF x) {
   return 1.f / x;
 #endif
 }
+constexpr float kLog2e = 1.44269504088896341f;
 STRATA_INLINE VF exp_of(VF x) {
-  return exp2<4>(x * 1.44269504088896341f);
+  return exp2<3>(x * kLog2e);
 }
 STRATA_INLINE VF sigmoid_of(VF x) {
-  return reciprocal(1.f + exp_of(-x));
+  return reciprocal(1.f + exp2<3>(x * -kLog2e));
 }
+// x P(x^2) / Q(x^2) for |x| <= 4, from where on every result rounds to 1: 1.4e-5
 STRATA_INLINE VF tanh_of(VF x) {
-  const VF a = absolute(x);
-  const VF m = expm1_below(a > 10.f ? set1(20.f) : a + a);
-  return x != x ? x : with_sign_of(m * reciprocal(m + 2.f), x);
+  x = min(set1(4.f), max(set1(-4.f), x));
+  const VF z = x * x;
+  static constexpr float p[] = {7.70080253e-4f, 0.105319321f, 0.99998647f}, q[] = {0.0137488292f, 0.438551635f, 1.f};
+  return x * polynomial(z, p) * reciprocal(polynomial(z, q));
 }
 STRATA_INLINE Normal normal(VF x) {
   // erfc(t) exp(t^2) as above with 1 / (1 + 0.45 t): 1e-5
-  static constexpr float c[] = {-0.13528284f, 0.290575727f, 0.0913199536f, 0.247466157f, 0.251972947f, 0.253939601f};
-  const VF bell = exp_of(x * x * -0.5f);
+  // Half of it, that is.
+  static constexpr float c[] = {-0.06764142f,  0.145287864f, 0.0456599768f,
+                                0.123733079f, 0.125986479f, 0.126969801f};
+  const VF bell = exp2<3>(x * x * (-0.5f * kLog2e));
   const VF w = reciprocal(fma(absolute(x), set1(0.45f * 0.70710678118654752f), set1(1.f)));
-  const VF tail = bell * w * polynomial(w, c) * 0.5f;
+  const VF tail = bell * w * polynomial(w, c);
   return {x < 0.f ? tail : 1.f - tail, bell};
 }
 STRATA_INLINE VF tanh_gelu_gate(VF x) {
-  const VF u = x * fma(x * x, set1(-2.f * 0.7978845608f * 0.044715f), set1(-2.f * 0.7978845608f));
-  return reciprocal(1.f + exp_of(u));
+  constexpr float kScale = -2.f * 0.7978845608f * kLog2e;
+  return reciprocal(1.f + exp2<3>(x * fma(x * x, set1(kScale * 0.044715f), set1(kScale))));
 }
 }  // namespace brief
 
+// The lanes of `hard` one by one through the library's function.
+template <class M>
+STRATA_INLINE VF replace_hard(VF y, VF x, M hard, float (*f)(float)) {
+  if (any_lane(hard)) [[unlikely]]
+    for (int i = 0; i < kW; ++i)
+      if (hard[i]) y[i] = f(x[i]);
+  return y;
+}
 // sin(x + quarter turns * pi/2): reduced to [-pi/4, pi/4] in three steps; lane by lane where x is too large for that.
 template <int kQuarters>
 STRATA_INLINE VF sine(VF x) {
@@ -223,11 +257,29 @@ STRATA_INLINE VF sine(VF x) {
   const VF y = (q & 1) != 0 ? cos_r : sin_r;
   VF result = bits<VF>(bits<VI>(y) ^ ((q & 2) << 30));
   const auto hard = !(absolute(x) <= 8000.f);
-  if (any_lane(hard)) [[unlikely]]
-    for (int i = 0; i < kW; ++i)
-      if (hard[i]) result[i] = kQuarters ? std::cos(x[i]) : std::sin(x[i]);
-  return result;
+  return replace_hard(result, x, hard, kQuarters ? ::cosf : ::sinf);
 }
+
+namespace brief {
+// (-1)^n sin(x - n pi), reduced to [-pi/2, pi/2]; for the cosine n is a half less.
+template <int kQuarters>
+STRATA_INLINE VF sine(VF x) {
+  const VF magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to an integer, whose parity is in the last bit
+  const VF turns = kQuarters ? fma(x, set1(0.318309886f), set1(0.5f)) : x * 0.318309886f;
+  const VF m = turns + magic;
+  const VF n = kQuarters ? (m - magic) - 0.5f : m - magic;
+  VF r = fma(n, set1(-3.140625f), x);
+  r = fma(n, set1(-9.67502593994140625e-4f), r);
+  r = fma(n, set1(-1.509957990978376e-7f), r);
+  const VF z = r * r;
+  // sin(r) / r in z, |r| <= pi/2: 1e-6
+  static constexpr float s[] = {-1.84881384e-4f, 8.3118994e-3f, -0.16665554f, 0.999999046f};
+  const VF y = r * polynomial(z, s);
+  const VF result = bits<VF>(bits<VI>(y) ^ (bits<VI>(m) << 31));
+  const auto hard = !(absolute(x) <= 8000.f);
+  return replace_hard(result, x, hard, kQuarters ? ::cosf : ::sinf);
+}
+}  // namespace brief
 
 // Derivatives, from what the functions themselves compute.
 STRATA_INLINE VF gelu_slope(VF x, Normal d) {
@@ -276,15 +328,24 @@ STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const T* const* in,
     return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f), load_n(in[2], k, 1.f));
 }
 
+// The first vector, or the one `ahead` elements on.
+template <class F, int N, class T>
+STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const T* const* in, const int64_t* ahead) {
+  const T* p[N];
+  for (int k = 0; k < N; ++k) p[k] = in[k] + ahead[k];
+  return vec_at<F, N>(f, c, p);
+}
+
 template <class F, int N, class T>
 static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
   const F f{};
   const VecConstants c(params);
   const T* in[3];
-  int64_t step[3];
+  int64_t step[3], vector[3];
   for (int k = 0; k < N; ++k) {
     in[k] = static_cast<const T*>(inputs[k]);
     step[k] = params.step[k];
+    vector[k] = kW * step[k];
   }
   const auto advance = [&](int64_t by) {
     for (int k = 0; k < N; ++k) in[k] += by * step[k];
@@ -299,10 +360,17 @@ static void vec_map(void* out, const void* const* inputs, int64_t n, const MapPa
       store_upto(y + i, vec_some<F, N>(f, c, in, k), k);
       advance(k);
     }
-    for (; i + kW <= n; i += kW, advance(kW)) stream(y + i, vec_at<F, N>(f, c, in));
+    for (; i + 2 * kW <= n; i += 2 * kW, advance(2 * kW)) {
+      const VF a = vec_at<F, N>(f, c, in), b = vec_at<F, N>(f, c, in, vector);
+      stream2(y + i, a, b);
+    }
     stream_fence();
   }
 #endif
+  for (; i + 2 * kW <= n; i += 2 * kW, advance(2 * kW)) {
+    const VF a = vec_at<F, N>(f, c, in), b = vec_at<F, N>(f, c, in, vector);
+    store2(y + i, a, b);
+  }
   for (; i + kW <= n; i += kW, advance(kW)) store(y + i, vec_at<F, N>(f, c, in));
   if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, n - i), n - i);
 }
@@ -347,16 +415,17 @@ struct VecTable {
 static void vec_unary_rows(VecTable& t) {
   using C = const VecConstants&;
   t.hot<1>(Map::neg, [](VF x) { return -x; });
-  t.row<1>(Map::abs, [](VF x) { return absolute(x); });
+  t.hot<1>(Map::abs, [](VF x) { return absolute(x); });
   t.hot<1>(Map::square, [](VF x) { return x * x; });
   t.row<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
-  t.row<1>(Map::sqrt, [](VF x) { return square_root(x); });
+  t.hot<1>(Map::sqrt, [](VF x) { return square_root(x); });
   t.row<1>(Map::rsqrt, [](VF x) { return 1.f / square_root(x); });
   t.hot<1>(
-      Map::exp, [](VF x) { return exp(x); }, [](VF x) { return brief::exp_of(x > 100.f ? set1(100.f) : x); });
-  t.row<1>(Map::exp2, [](VF x) { return x > 128.f ? set1(std::numeric_limits<float>::infinity()) : exp2(x); });
+      Map::exp, [](VF x) { return exp(x); }, [](VF x) { return brief::exp_of(x); });
+  t.hot<1>(
+      Map::exp2, [](VF x) { return exp2<6>(x); }, [](VF x) { return exp2<3>(x); });
   t.row<1>(Map::expm1, [](VF x) { return x > 80.f ? exp(x) : expm1_below(x); });
-  t.row<1>(Map::log, [](VF x) { return log_of(x); });
+  t.hot<1>(Map::log, [](VF x) { return log_of(x); });
   t.row<1>(Map::log2, [](VF x) {
     const LogParts l = log_parts(x);
     return log_special(x, fma(l.log_fraction, set1(1.44269504088896341f), l.exponent));
@@ -368,8 +437,10 @@ static void vec_unary_rows(VecTable& t) {
     return log_special(x, fma(l.exponent, set1(0.301025390625f), low));
   });
   t.row<1>(Map::log1p, [](VF x) { return log1p_of(x); });
-  t.row<1>(Map::sin, [](VF x) { return sine<0>(x); });
-  t.row<1>(Map::cos, [](VF x) { return sine<1>(x); });
+  t.hot<1>(
+      Map::sin, [](VF x) { return sine<0>(x); }, [](VF x) { return brief::sine<0>(x); });
+  t.hot<1>(
+      Map::cos, [](VF x) { return sine<1>(x); }, [](VF x) { return brief::sine<1>(x); });
   t.hot<1>(
       Map::tanh, [](VF x) { return tanh_of(x); }, [](VF x) { return brief::tanh_of(x); });
   t.row<1>(Map::erf, [](VF x) { return erf_of(x); });
@@ -389,7 +460,7 @@ static void vec_unary_rows(VecTable& t) {
   t.hot<1>(Map::rsub_scalar, [](VF x, C c) { return c.a - x; });
   t.hot<1>(Map::mul_scalar, [](VF x, C c) { return x * c.a; });
   t.hot<1>(Map::div_scalar, [](VF x, C c) { return x / c.a; });
-  t.row<1>(Map::clamp, [](VF x, C c) {
+  t.hot<1>(Map::clamp, [](VF x, C c) {
     const VF low = x < c.a ? c.a : x;
     return low > c.b ? c.b : low;
   });
@@ -401,7 +472,7 @@ static void vec_unary_rows(VecTable& t) {
     return v > c.b ? x : softplus_of(v) / c.a;
   });
   t.hot<1>(Map::relu, [](VF x) { return x < 0.f ? VF{} : x; });
-  t.row<1>(Map::leaky_relu, [](VF x, C c) { return x > 0.f ? x : x * c.a; });
+  t.hot<1>(Map::leaky_relu, [](VF x, C c) { return x > 0.f ? x : x * c.a; });
   t.row<1>(Map::elu, [](VF x, C c) { return x > 0.f ? x * c.b : c.a * c.b * expm1_below(x > 0.f ? VF{} : x); });
   t.row<1>(Map::hardtanh, [](VF x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
   t.row<1>(Map::mish, [](VF x) {
@@ -423,8 +494,8 @@ static void vec_binary_rows(VecTable& t) {
   t.hot<2>(Map::sub, [](VF a, VF b, C c) { return fma(-c.a, b, a); });
   t.hot<2>(Map::mul, [](VF a, VF b) { return a * b; });
   t.hot<2>(Map::div, [](VF a, VF b) { return a / b; });
-  t.row<2>(Map::maximum, [](VF a, VF b) { return a != a ? a : (a > b ? a : b); });
-  t.row<2>(Map::minimum, [](VF a, VF b) { return a != a ? a : (a < b ? a : b); });
+  t.hot<2>(Map::maximum, [](VF a, VF b) { return a != a ? a : (a > b ? a : b); });
+  t.hot<2>(Map::minimum, [](VF a, VF b) { return a != a ? a : (a < b ? a : b); });
   t.hot<2>(Map::sigmoid_backward, [](VF g, VF y) { return g * y * (1.f - y); });
   t.hot<2>(Map::tanh_backward, [](VF g, VF y) { return g * (1.f - y * y); });
   t.hot<2>(Map::relu_backward, [](VF g, VF y) { return y > 0.f ? g : VF{}; });

@@ -58,7 +58,6 @@ static void cross_entropy_of(const CrossEntropyCall& c) {
 template <class T>
 static void cross_entropy_backward_of(const CrossEntropyCall& c) {
   using R = Real<T>;
-  constexpr int W = kLanes<T>;
   const int64_t n = c.classes;
   const T* x0 = static_cast<const T*>(c.x);
   const R *lse = static_cast<const R*>(c.lse), *gy = static_cast<const R*>(c.grad_loss);
@@ -77,13 +76,11 @@ static void cross_entropy_backward_of(const CrossEntropyCall& c) {
       }
       const R g = gy[c.reduction == Reduction::none ? r : 0] / static_cast<R>(divisor);
       const V<T> gv = set1(g), l = set1(lse[r]), even = set1(each);
-      const auto value = [&](V<T> v) { return (exp_below<T>(v - l) - even) * gv; };
-      if (nt) {
-        for (int64_t i = 0; i < n; i += W) stream(gx + i, value(load(x + i)));
-        stream_fence();
-      } else {
-        for_vectors<T>(n, [&](int64_t i, int64_t k) { store_upto(gx + i, value(load_upto(x + i, k, 0)), k); });
-      }
+      const V<T> shift = even * -gv;
+      write_row(
+          gx, n, nt, [](int64_t) {},
+          [&](int64_t i, int64_t k) { return fma(exp_below<T>(load_upto(x + i, k, 0), l), gv, shift); });
+      if (nt) stream_fence();
       put(gx[t], (exp_scalar(get(x[t]) - lse[r]) - each - (1 - smoothing)) * g);
     }
   });

@@ -101,6 +101,19 @@ TEST(Norm, LargeMeanLosesNoDigits) {
   EXPECT_LT(largest_difference(layer_norm(x, {512}), layer_norm(x.to(DType::f64), {512})), 1e-5);
 }
 
+TEST(Norm, TheFirstValueMayBeFarFromTheOthers) {
+  for (float first : {1e4f, -300.f, 1000.f}) {
+    Tensor x = numbers({16, 512}, DType::f32, 1000);
+    for (int64_t r = 0; r < 16; ++r) x.data<float>()[r * 512] = first;
+    const Tensor want = layer_norm(x.to(DType::f64), {512});
+    for (int level = 0; level <= 3; ++level) {
+      Level at(level);
+      if (vec_level() != level) continue;
+      EXPECT_LT(largest_difference(layer_norm(x, {512}), want), 1e-5) << "level " << level << ", first " << first;
+    }
+  }
+}
+
 TEST(Norm, BitsDoNotDependOnTheNumberOfThreads) {
   const int before = num_threads();
   const auto layer = [](const TensorList& t) { return layer_norm(t[0], {48}, t[1], t[2]); };

@@ -25,14 +25,35 @@ STRATA_INLINE Real<T> row_max(const T* x, int64_t n) {
   return reduce_max(max(max(m[0], m[1]), max(m[2], m[3])));
 }
 
-// max + log(sum of exp(x - max))
+// The largest of the first elements: exponentials may be taken below it without first finding the whole row's maximum,
+// as long as their sum stays below kLargestSum (the maximum then lies at most 28 above); else that is found.
+template <class T>
+STRATA_INLINE Real<T> likely_max(const T* x, int64_t n) {
+  return row_max(x, std::min<int64_t>(n, 8 * kLanes<T>));
+}
+constexpr float kLargestSum = 1e12f;
+
+// log(sum of exp(x))
 template <class T>
 STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
   using R = Real<T>;
+  constexpr R kLowest = -std::numeric_limits<R>::infinity();
+  if constexpr (!std::is_same_v<T, double>) {
+    constexpr float kLog2e = 1.44269504088896341f;
+    const float shift = likely_max(x, n) * kLog2e;
+    const VF below = set1(-shift);
+    VF sum[4] = {};
+    scan4(x, n, kLowest, [&](int c, VF v) {
+      sum[c] += exp2<std::is_same_v<T, float> ? 5 : 4>(fma(v, set1(kLog2e), below));
+    });
+    const float total = reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    if (total >= 0.5f && total < kLargestSum)
+      return static_cast<float>(shift * 0.693147180559945309 + std::log(static_cast<double>(total)));
+  }
   const R top = row_max(x, n);
   const V<T> m = set1(top);
   V<T> sum[4] = {};
-  scan4(x, n, -std::numeric_limits<R>::infinity(), [&](int c, V<T> v) { sum[c] += exp_below<T>(v - m); });
+  scan4(x, n, kLowest, [&](int c, V<T> v) { sum[c] += exp(v - m); });
   return top + std::log(reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])));
 }
 

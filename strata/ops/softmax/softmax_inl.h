@@ -4,39 +4,61 @@
 
 namespace strata::STRATA_VEC_NS {
 
+// e = exp(x - m); the sum of it. With kQuick, for few digits, x - m is taken in one step with its scaling, rounded by the
+// digits of m: a factor to all of e while m is not huge, else anything.
+template <class T, bool kQuick>
+STRATA_INLINE Real<T> exponentials(const T* x, int64_t n, Real<T> m, Real<T>* e) {
+  constexpr int W = kLanes<T>;
+  constexpr Real<T> kLog2e = Real<T>(1.44269504088896341);
+  const V<T> mv = set1(m), below = set1(-m * kLog2e);
+  const auto value = [&](V<T> v) {
+    if constexpr (kQuick)
+      return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>(fma(v, set1(kLog2e), below));
+    else
+      return exp_below<T>(v, mv);
+  };
+  V<T> sum[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * W <= n; i += 4 * W) {
+    prefetch2(x + n + i);  // of the next row
+    prefetch2(x + n + i + 2 * W);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      const V<T> p = value(load(x + i + c * W));
+      sum[c] += p;
+      store(e + i + c * W, p);
+    }
+  }
+  for (; i < n; i += W) {
+    const int64_t k = std::min<int64_t>(W, n - i);
+    const V<T> p = value(load_upto(x + i, k, -std::numeric_limits<Real<T>>::infinity()));
+    sum[0] += p;
+    if (k == W)
+      store(e + i, p);
+    else
+      store_n(e + i, p, k);
+  }
+  return reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
 template <class T>
 static void softmax_row(const T* x, T* y, int64_t n, Real<T>* e, bool nt) {
   using R = Real<T>;
-  const V<T> m = set1(row_max(x, n));
-  V<T> sum[4] = {};
-  int64_t i = 0;
-  scan4(x, n, -std::numeric_limits<R>::infinity(), [&](int c, V<T> v) {
-    const V<T> p = exp_below<T>(v - m);
-    sum[c] += p;
-    if (i + kLanes<T> <= n)
-      store(e + i, p);
-    else
-      store_n(e + i, p, n - i);
-    i += kLanes<T>;
-  });
-  const V<T> inv = set1(R(1) / reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])));
-  if (nt) {
-    for (i = 0; i < n; i += kLanes<T>) stream(y + i, load(e + i) * inv);
-  } else {
-    for_vectors<T>(n, [&](int64_t j, int64_t k) {
-      store_upto(y + j, (k == kLanes<T> ? load(e + j) : load_n(e + j, k, R(0))) * inv, k);
-    });
-  }
+  // A shift that is not the maximum costs digits, of which f32 results show the last.
+  constexpr bool kGuess = !std::is_same_v<T, R>;
+  R sum = 0;
+  if constexpr (kGuess) sum = exponentials<T, true>(x, n, likely_max(x, n), e);
+  if (!kGuess || !(sum >= R(0.5) && sum < kLargestSum)) sum = exponentials<T, false>(x, n, row_max(x, n), e);
+  const V<T> inv = set1(R(1) / sum);
+  write_row(y, n, nt, [](int64_t) {}, [&](int64_t i, int64_t k) { return load_upto(e + i, k, 0) * inv; });
 }
 
 template <class T>
 static void log_softmax_row(const T* x, T* y, int64_t n, bool nt) {
   const V<T> lse = set1(row_logsumexp(x, n));
-  if (nt) {
-    for (int64_t i = 0; i < n; i += kLanes<T>) stream(y + i, load(x + i) - lse);
-  } else {
-    for_vectors<T>(n, [&](int64_t i, int64_t k) { store_upto(y + i, load_upto(x + i, k, 0) - lse, k); });
-  }
+  write_row(
+      y, n, nt, [&](int64_t i) { prefetch2(x + n + i); },
+      [&](int64_t i, int64_t k) { return load_upto(x + i, k, 0) - lse; });
 }
 
 template <class T>
@@ -83,8 +105,8 @@ static void softmax_columns(bool log, const T* x, T* y, int64_t n, int64_t strid
   for (int64_t i = 0; i < n; ++i)
     for_vectors<T>(k, [&](int64_t j, int64_t) {
       R* at = e + i * width + j;
-      const V<T> v = load(at) - load(top + j), p = exp_below<T>(v);
-      store(at, log ? v : p);
+      const V<T> v = load(at), m = load(top + j), p = exp_below<T>(v, m);
+      store(at, log ? v - m : p);
       store(sum + j, load(sum + j) + p);
     });
   for (int64_t j = 0; j < k; ++j) sum[j] = log ? std::log(sum[j]) : R(1) / sum[j];
@@ -111,14 +133,17 @@ static void softmax_backward_row(bool log, const T* gy, const T* y, T* gx, int64
     acc[0] = log ? acc[0] + g : fma(g, load_upto(y + i, k, 0), acc[0]);
   }
   const V<T> sum = set1(reduce_add((acc[0] + acc[1]) + (acc[2] + acc[3])));
-  const auto value = [&](V<T> g, V<T> v) { return log ? g - exp(v) * sum : v * (g - sum); };
-  if (nt) {
-    for (i = 0; i < n; i += W) stream(gx + i, value(load(gy + i), load(y + i)));
-  } else {
-    for_vectors<T>(n, [&](int64_t j, int64_t k) {
-      store_upto(gx + j, value(load_upto(gy + j, k, 0), load_upto(y + j, k, 0)), k);
+  const auto next = [&](int64_t j) {
+    prefetch2(gy + n + j);
+    if (!log) prefetch2(y + n + j);
+  };
+  if (log)
+    write_row(gx, n, nt, next, [&](int64_t j, int64_t k) {
+      return load_upto(gy + j, k, 0) - exp_below<T>(load_upto(y + j, k, 0), V<T>{}) * sum;
     });
-  }
+  else
+    write_row(gx, n, nt, next,
+              [&](int64_t j, int64_t k) { return load_upto(y + j, k, 0) * (load_upto(gy + j, k, 0) - sum); });
 }
 
 template <class T>
@@ -133,7 +158,7 @@ static void softmax_backward_columns(bool log, const T* gy, const T* y, T* gx, i
   for (int64_t i = 0; i < n; ++i)
     for_vectors<T>(k, [&](int64_t j, int64_t m) {
       const V<T> g = load_upto(gy + i * stride + j, m, 0), v = load_upto(y + i * stride + j, m, 0), s = load(sum + j);
-      store_upto(gx + i * stride + j, log ? g - exp(v) * s : v * (g - s), m);
+      store_upto(gx + i * stride + j, log ? g - exp_below<T>(v, V<T>{}) * s : v * (g - s), m);
     });
 }
 

@@ -112,5 +112,51 @@ TEST(SoftmaxKernel, InfinityAndNan) {
   }
 }
 
+// Rows whose first elements say nothing about their maximum, which the kernels guess from these.
+template <class T>
+void check_late_maximum(double bound) {
+  const float inf = std::numeric_limits<float>::infinity();
+  constexpr int64_t n = 700;
+  for (int level = 0; level <= 3; ++level) {
+    Level at(level);
+    if (vec_level() != level) continue;
+    for (float start : {-inf, -3e38f, -200.f, -40.f, -20.f, 0.f}) {
+      std::vector<T> x(n, T(start)), y(n), log_y(n);
+      for (int64_t i = 600; i < n; ++i) x[static_cast<size_t>(i)] = T(static_cast<float>(i % 7));
+      softmax_forward_cpu(dtype_of<T>, false, x.data(), y.data(), 1, n, 1);
+      softmax_forward_cpu(dtype_of<T>, true, x.data(), log_y.data(), 1, n, 1);
+      double sum = 0;
+      for (const T& v : x) sum += std::exp(value_of(v));
+      for (size_t i = 0; i < n; ++i) {
+        const double want = std::exp(value_of(x[i])) / sum, want_log = value_of(x[i]) - std::log(sum);
+        EXPECT_NEAR(value_of(y[i]), want, bound * want + 1e-9) << "level " << level << ", first " << start << ", " << i;
+        if (std::isinf(want_log))
+          EXPECT_EQ(value_of(log_y[i]), want_log);
+        else
+          EXPECT_NEAR(value_of(log_y[i]), want_log, bound * std::abs(want_log)) << "level " << level << " " << start;
+      }
+    }
+  }
+}
+TEST(SoftmaxKernel, TheMaximumMayComeLate) {
+  check_late_maximum<float>(2e-6);
+  check_late_maximum<BFloat16>(4.1e-3);
+}
+
+TEST(SoftmaxKernel, RowsOfMaskedElementsAreUniform) {
+  for (int level = 0; level <= 3; ++level) {
+    Level at(level);
+    if (vec_level() != level) continue;
+    for (float masked : {-3.4028235e38f, -1e30f}) {
+      std::vector<float> x(200, masked), y(200);
+      softmax_forward_cpu(DType::f32, false, x.data(), y.data(), 1, 200, 1);
+      for (float v : y) EXPECT_NEAR(v, 1.0 / 200, 1e-8);
+      std::vector<BFloat16> xb(200, BFloat16(-1e30f)), yb(200);
+      softmax_forward_cpu(DType::bf16, false, xb.data(), yb.data(), 1, 200, 1);
+      for (BFloat16 v : yb) EXPECT_NEAR(static_cast<float>(v), 1.0 / 200, 2e-5);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata

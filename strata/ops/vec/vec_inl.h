@@ -184,6 +184,20 @@ STRATA_INLINE void store(Half* p, VF v) {
 #endif
 }
 
+// Stores two vectors side by side: one instruction rounds both to bf16, for less than two single ones.
+template <class T>
+STRATA_INLINE void store2(T* p, V<T> a, V<T> b) {
+#if STRATA_VEC_LEVEL >= 3
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const __m512bh h = _mm512_cvtne2ps_pbh(b, a);
+    __builtin_memcpy(static_cast<void*>(p), &h, sizeof h);
+    return;
+  }
+#endif
+  store(p, a);
+  store(p + kLanes<T>, b);
+}
+
 // The first n < lanes elements; the other lanes get `fill`.
 template <class T>
 STRATA_INLINE V<T> load_n(const T* p, int64_t n, Real<T> fill) {
@@ -241,6 +255,20 @@ STRATA_INLINE void stream(T* p, V<T> v) {
   store(p, v);
 #endif
 }
+// Two vectors side by side; p is aligned to 64 bytes, so that 2-byte elements fill whole lines.
+template <class T>
+STRATA_INLINE void stream2(T* p, V<T> a, V<T> b) {
+#if STRATA_VEC_LEVEL >= 2
+  if constexpr (sizeof(T) == 2) {
+    alignas(64) T t[2 * kW];
+    store2(t, a, b);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(p), _mm512_load_si512(t));
+    return;
+  }
+#endif
+  stream(p, a);
+  stream(p + kLanes<T>, b);
+}
 STRATA_INLINE void stream_fence() {
 #if STRATA_VEC_LEVEL >= 2
   _mm_sfence();
@@ -250,8 +278,8 @@ STRATA_INLINE void stream_fence() {
 template <class T>
 STRATA_INLINE bool should_stream(const T* p, int64_t rows, int64_t n) {
   constexpr int64_t kBytes = int64_t{32} << 20;
-  return STRATA_VEC_LEVEL >= 2 && rows * n * static_cast<int64_t>(sizeof(T)) >= kBytes && n % kLanes<T> == 0 &&
-         reinterpret_cast<uintptr_t>(p) % 64 == 0;
+  return STRATA_VEC_LEVEL >= 2 && rows * n * static_cast<int64_t>(sizeof(T)) >= kBytes &&
+         n * static_cast<int64_t>(sizeof(T)) % 64 == 0 && reinterpret_cast<uintptr_t>(p) % 64 == 0;
 }
 
 // Element i of p as the arithmetic type, and back.
@@ -316,6 +344,40 @@ STRATA_INLINE V<T> keep_first(V<T> v, int64_t n, Real<T> fill) {
 #endif
 }
 
+// Fetches what two vectors from p on take into the second-level cache; p may lie past the end of its array.
+template <class T>
+STRATA_INLINE void prefetch2(const T* p) {
+  __builtin_prefetch(p, 0, 2);
+  if constexpr (2 * kLanes<T> * sizeof(T) > 64) __builtin_prefetch(p + kLanes<T>, 0, 2);
+}
+
+// y[i...] = value(i, lanes used) for a row of n elements, around the caches with `nt` (see should_stream). before(i) is
+// called once for every two vectors: a place to prefetch the next row, whose reading would else wait for the whole of
+// this row's arithmetic.
+template <class T, class Before, class F>
+STRATA_INLINE void write_row(T* y, int64_t n, bool nt, Before&& before, F&& value) {
+  constexpr int64_t W = kLanes<T>;
+  int64_t i = 0;
+  if (nt) {
+    for (; i + 2 * W <= n; i += 2 * W) {
+      before(i);
+      const V<T> a = value(i, W), b = value(i + W, W);
+      stream2(y + i, a, b);
+    }
+    if (i < n) stream(y + i, value(i, W));
+    return;
+  }
+  for (; i + 2 * W <= n; i += 2 * W) {
+    before(i);
+    const V<T> a = value(i, W), b = value(i + W, W);
+    store2(y + i, a, b);
+  }
+  for (; i < n; i += W) {
+    const int64_t k = std::min<int64_t>(W, n - i);
+    store_upto(y + i, value(i, k), k);
+  }
+}
+
 // ---- reductions over lanes: a fixed tree, equal on every level of one width -------------------------------------
 
 STRATA_INLINE float reduce_add(VF v) {
@@ -354,44 +416,47 @@ STRATA_INLINE double reduce_max(VD v) {
 }
 
 // ---- exponentials ----------------------------------------------------------------------------------------------
-// 2^x = 2^n * p(x - n), n the nearest integer, p the minimax polynomial of relative error 7e-8 (degree 5) or 2.6e-6
-// (degree 4) on [-1/2, 1/2]. Results below the smallest normal number may be 0; 2^-inf is 0; NaN stays NaN.
+// 2^x = 2^n * p(x - n), n the integer below x, p the minimax polynomial on [0, 1] of relative error 7.5e-5 (degree 3),
+// 2.9e-6 (4), 8.3e-8 (5) or 1.9e-9 (6); from degree 4 on with p(0) = 1. Right for every x: results overflow to infinity and underflow over the
+// subnormal numbers to 0 as they should, 2^-inf is 0, NaN stays NaN.
+
+#if STRATA_VEC_LEVEL < 2
+// p * 2^n for whole n in [-252, 254], in two steps, since 2^n alone may be no normal number.
+STRATA_INLINE VF scale_by_power(VF p, VF n) {
+  const VI e = __builtin_convertvector(n, VI), half = e >> 1;
+  return p * bits<VF>((half + 127) << 23) * bits<VF>((e - half + 127) << 23);
+}
+STRATA_INLINE VF clamp_to(VF x, float low, float high) {  // NaN stays
+  x = x < low ? set1(low) : x;
+  return x > high ? set1(high) : x;
+}
+#endif
 
 template <int kDegree = 5>
 STRATA_INLINE VF exp2(VF x) {
-  static_assert(kDegree == 4 || kDegree == 5);
+  static_assert(kDegree >= 3 && kDegree <= 6);
 #if STRATA_VEC_LEVEL >= 2
-  x = _mm512_max_ps(set1(-160.f), x);
-  const VF n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  // 0 where x is infinite, which leaves the result to the scaling; that rounds its operand down by itself.
+  const VF r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
-  const VF low = set1(-126.f), high = set1(128.f);
-  const VF x0 = x;
-  x = x < low ? low : x;
-  x = x > high ? high : x;
+  x = clamp_to(x, -160.f, 130.f);
   const VF magic = set1(12582912.f);  // 1.5 * 2^23: adding it rounds to an integer
-  const VF n = (x + magic) - magic;
+  const VF n = (x - 0.5f + magic) - magic, r = x - n;
 #endif
-  const VF r = x - n;
-  VF p;
-  if constexpr (kDegree == 5) {
-    p = fma(set1(1.327647217e-3f), r, set1(9.675541331e-3f));
-    p = fma(p, r, set1(5.550713273e-2f));
-    p = fma(p, r, set1(2.402211972e-1f));
-    p = fma(p, r, set1(6.931469671e-1f));
-    p = fma(p, r, set1(1.000000072f));
-  } else {
-    p = fma(set1(9.570102015e-3f), r, set1(5.591786031e-2f));
-    p = fma(p, r, set1(2.402474482e-1f));
-    p = fma(p, r, set1(6.931218147e-1f));
-    p = fma(p, r, set1(9.999992614e-1f));
-  }
+  static constexpr float c3[] = {7.80432001e-2f, 2.26035938e-1f, 6.95848107e-1f, 9.99923587e-1f};
+  static constexpr float c4[] = {1.34266848e-2f, 5.22424765e-2f, 2.41280198e-1f, 6.93044841e-1f, 1.f};
+  static constexpr float c5[] = {1.86713098e-3f, 9.01702791e-3f, 5.57999164e-2f,
+                                 2.40164444e-1f, 6.93151295e-1f, 1.f};
+  static constexpr float c6[] = {2.17073932e-4f, 1.24380598e-3f, 9.67903808e-3f, 5.54832295e-2f,
+                                 2.40229875e-1f, 6.93147004e-1f, 1.f};
+  const float* c = kDegree == 3 ? c3 : kDegree == 4 ? c4 : kDegree == 5 ? c5 : c6;
+  VF p = set1(c[0]);
+#pragma GCC unroll 6
+  for (int i = 1; i <= kDegree; ++i) p = fma(p, r, set1(c[i]));
 #if STRATA_VEC_LEVEL >= 2
-  return _mm512_scalef_ps(p, n);
+  return _mm512_scalef_ps(p, x);
 #else
-  // n = 128 does not fit one exponent: scale by 2^(n-1), then by 2.
-  const VI e = __builtin_convertvector(n, VI);
-  const VF y = p * bits<VF>((e + 126) << 23) * 2.f;
-  return x0 < low ? VF{} : (x0 >= high ? set1(std::numeric_limits<float>::infinity()) : y);
+  return scale_by_power(p, n);
 #endif
 }
 
@@ -401,12 +466,10 @@ STRATA_INLINE VF exp(VF x) {
   const VF log2e = set1(1.44269504088896341f);
 #if STRATA_VEC_LEVEL >= 2
   x = _mm512_max_ps(set1(-110.f), x);
+  if constexpr (kAnySign) x = _mm512_min_ps(set1(89.f), x);
   const VF n = _mm512_roundscale_ps(x * log2e, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
-  const VF low = set1(-87.f), high = set1(88.7228394f);
-  const VF x0 = x;
-  x = x < low ? low : x;
-  if constexpr (kAnySign) x = x > high ? high : x;
+  x = clamp_to(x, -110.f, 89.f);
   const VF magic = set1(12582912.f);
   const VF n = (x * log2e + magic) - magic;
 #endif
@@ -419,32 +482,25 @@ STRATA_INLINE VF exp(VF x) {
   p = fma(p, r, set1(4.9999992078951533e-1f));
   p = fma(p * r, r, r + 1.f);
 #if STRATA_VEC_LEVEL >= 2
-  VF y = _mm512_scalef_ps(p, n);
-  // +inf: r is NaN there, the result must be inf.
-  if constexpr (kAnySign)
-    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, set1(88.7228394f), _CMP_GT_OQ),
-                           set1(std::numeric_limits<float>::infinity()));
-  return y;
+  return _mm512_scalef_ps(p, n);
 #else
-  const VI e = __builtin_convertvector(n, VI);
-  VF y = p * bits<VF>((e + 126) << 23) * 2.f;
-  if constexpr (kAnySign) y = x0 > high ? set1(std::numeric_limits<float>::infinity()) : y;
-  return x0 < low ? VF{} : y;
+  return scale_by_power(p, n);
 #endif
 }
 STRATA_INLINE VD exp(VD x) {
   for (int i = 0; i < kLanes<double>; ++i) x[i] = std::exp(x[i]);
   return x;
 }
-// e^x for x <= 0 (or NaN), as exactly as results or sums of elements of type T can show.
+// e^(x - shift), at most about 1, as exactly as results of type T can show.
 template <class T>
-STRATA_INLINE V<T> exp_below(V<T> x) {
+STRATA_INLINE V<T> exp_below(V<T> x, V<T> shift) {
+  constexpr float kLog2e = 1.44269504088896341f;
   if constexpr (std::is_same_v<T, double>)
-    return exp(x);
+    return exp(x - shift);
   else if constexpr (std::is_same_v<T, float>)
-    return exp<false>(x);
+    return exp<false>(x - shift);
   else
-    return exp2<4>(x * 1.44269504088896341f);
+    return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>((x - shift) * kLog2e);
 }
 STRATA_INLINE float exp_scalar(float x) {
   return std::exp(x);
