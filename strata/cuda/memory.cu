@@ -20,9 +20,9 @@ using memory::Heap;
 using memory::Stats;
 using memory::Tag;
 
-constexpr int64_t kUnit = 512;                 // blocks are multiples of this, as cudaMalloc's alignment is
-constexpr int64_t kChunk = int64_t{32} << 20;  // physical memory is mapped in pieces of this size
-constexpr int64_t kQuick = 64 << 10;           // blocks up to here are kept in lists by size when given back
+constexpr int64_t kUnit = 512;        // blocks are multiples of this, as cudaMalloc's alignment is
+constexpr int64_t kChunk = 2 << 20;   // physical memory is mapped in pieces of this size, the least that the card takes
+constexpr int64_t kQuick = 64 << 10;  // blocks up to here are kept in lists by size when given back
 constexpr size_t kQuickClasses = kQuick / kUnit;
 
 int64_t rounded(size_t nbytes) {
@@ -85,23 +85,34 @@ struct DeviceMemory {
   bool map(StreamHeap& h, int64_t offset, int64_t bytes) {
     const CUmemAllocationProp prop{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    for (int64_t c = offset / kChunk; c <= (offset + bytes - 1) / kChunk; ++c) {
-      CUmemGenericAllocationHandle& handle = h.chunks[static_cast<size_t>(c)];
-      if (handle != 0) continue;
-      if (mapped + kChunk > limit()) return false;
-      const CUresult e = driver().mem_create(&handle, kChunk, &prop, 0);
-      if (e == CUDA_ERROR_OUT_OF_MEMORY) {
-        handle = 0;
-        return false;
+    const CUmemAccessDesc access{.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const int64_t last = (offset + bytes - 1) / kChunk;
+    const auto at = [&](int64_t chunk) { return h.base + static_cast<CUdeviceptr>(chunk * kChunk); };
+    bool enough = true;
+    for (int64_t c = offset / kChunk; c <= last && enough;) {
+      // A run of chunks that lack memory gets access at once.
+      const int64_t begin = c;
+      for (; c <= last && h.chunks[static_cast<size_t>(c)] == 0; ++c) {
+        CUmemGenericAllocationHandle handle = 0;
+        const CUresult e =
+            mapped + kChunk > limit() ? CUDA_ERROR_OUT_OF_MEMORY : driver().mem_create(&handle, kChunk, &prop, 0);
+        if (e == CUDA_ERROR_OUT_OF_MEMORY) {
+          enough = false;
+          break;
+        }
+        check_driver(e, "allocate", "cuMemCreate");
+        check_driver(driver().mem_map(at(c), kChunk, 0, handle, 0), "allocate", "cuMemMap");
+        h.chunks[static_cast<size_t>(c)] = handle;
+        mapped += kChunk;
       }
-      check_driver(e, "allocate", "cuMemCreate");
-      const CUdeviceptr at = h.base + static_cast<CUdeviceptr>(c * kChunk);
-      CUmemAccessDesc access{.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-      check_driver(driver().mem_map(at, kChunk, 0, handle, 0), "allocate", "cuMemMap");
-      check_driver(driver().mem_set_access(at, kChunk, &access, 1), "allocate", "cuMemSetAccess");
-      mapped += kChunk;
+      if (c > begin) {
+        check_driver(driver().mem_set_access(at(begin), static_cast<size_t>((c - begin) * kChunk), &access, 1),
+                     "allocate", "cuMemSetAccess");
+      } else {
+        ++c;
+      }
     }
-    return true;
+    return enough;
   }
 
   void flush_quick(StreamHeap& h) {

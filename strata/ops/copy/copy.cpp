@@ -15,7 +15,7 @@ Cost move_cost(const Tensor& x) {
 void to_kernel(Tensor& y, const Tensor& x, DType) {
   copy_elements(y, x);
 }
-void move_kernel(Tensor& y, const Tensor& x, Device) {
+void move_kernel(Tensor& y, const Tensor& x, Device, Device) {
   copy_elements(y, x);
 }
 void clone_kernel(Tensor& y, const Tensor& x) {
@@ -50,12 +50,13 @@ const Op<Tensor(const Tensor&, DType)> to_op{{
         },
 }};
 
-const Op<Tensor(const Tensor&, Device)> to_device_op{{
-    .schema = "to_device(Tensor x, Device device) -> Tensor",
-    .doc = "A row-major copy of x on another device; x.to(device) is x itself when it is there already. A copy to the "
+const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
+    .schema = "to_device(Tensor x, Device device, Device source=cpu) -> Tensor",
+    .doc = "A row-major copy of x, which is on `source`, on another device; x.to(device) is x itself when it is there "
+           "already. A copy to the "
            "host returns when the bytes have arrived. The gradient is copied back.",
     .infer =
-        [](const Tensor& x, Device device) {
+        [](const Tensor& x, Device device, Device) {
           check<DeviceError>(!x.is_meta() || device.is_meta(), "to_device", "a meta tensor has no elements to move to ",
                              device, ": ", x);
           TensorMeta m = like(x);
@@ -63,9 +64,9 @@ const Op<Tensor(const Tensor&, Device)> to_device_op{{
           return m;
         },
     .kernels = {.everywhere = move_kernel},
-    .backward = [](Backward& b, const Tensor& x, Device) { b.set(0, to(b.gy(), x.device())); },
+    .backward = [](Backward& b, const Tensor&, Device, Device source) { b.set(0, to(b.gy(), source)); },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, Device) { return move_cost(x); },
+    .cost = [](const Tensor& x, Device, Device) { return move_cost(x); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), Device::cpu());
@@ -143,7 +144,7 @@ Tensor to(const Tensor& x, DType dtype) {
 }
 
 Tensor to(const Tensor& x, Device device) {
-  return x.device() == device ? x : to_device_op(x, device);
+  return x.device() == device ? x : to_device_op(x, device, x.device());
 }
 
 Tensor contiguous(const Tensor& x) {

@@ -125,7 +125,7 @@ const PairOneNumber leaky_relu_backward_op{{
     .schema = "leaky_relu_backward(Tensor g, Tensor x, float negative_slope) -> Tensor",
     .doc = "g where x > 0, else negative_slope * g: the gradient of leaky_relu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like(g); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double slope) {
                       map(Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
                     }},
@@ -152,7 +152,7 @@ const TwoNumbers elu_op{{
            "constants of "
            "arXiv:1706.02515.",
     .infer = [](const Tensor& x, double, double) { return like(x); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, double alpha, double scale) {
                       map(Map::elu, y, {&x}, {{alpha, scale}});
                     }},
@@ -174,7 +174,7 @@ const PairOneNumber elu_backward_op{{
     .schema = "elu_backward(Tensor g, Tensor x, float alpha) -> Tensor",
     .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like(g); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
                       map(Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
                     }},
@@ -200,7 +200,7 @@ const TwoNumbers hardtanh_op{{
           check(min <= max, "hardtanh", "min ", min, " is above max ", max);
           return like(x);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, double min, double max) {
                       map(Map::hardtanh, y, {&x}, {{min, max}});
                     }},
@@ -222,7 +222,7 @@ const PairTwoNumbers hardtanh_backward_op{{
     .schema = "hardtanh_backward(Tensor g, Tensor x, float min, float max) -> Tensor",
     .doc = "g where min < x < max, else 0: the gradient of hardtanh.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like(g); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
                       map(Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
                     }},
@@ -274,7 +274,7 @@ const TwoNumbers softplus_op{{
     .schema = "softplus(Tensor x, float beta=1, float threshold=20) -> Tensor",
     .doc = "log(1 + exp(beta * x)) / beta, or x where beta * x > threshold (the difference is then below rounding).",
     .infer = [](const Tensor& x, double, double) { return like(x); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, double beta, double threshold) {
                       map(Map::softplus, y, {&x}, {{beta, threshold}});
                     }},
@@ -297,7 +297,7 @@ const PairTwoNumbers softplus_backward_op{{
     .schema = "softplus_backward(Tensor g, Tensor x, float beta, float threshold) -> Tensor",
     .doc = "g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like(g); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
                       map(Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
                     }},
@@ -385,7 +385,7 @@ const GeluOp gelu_op{{
           is_tanh_form(approximate);
           return like(x);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const std::string& approximate) {
                       map(is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
                     }},
@@ -419,7 +419,7 @@ const GeluBackwardOp gelu_backward_op{{
           is_tanh_form(approximate);
           return like(g);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
                       map(is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});
                     }},

@@ -18,7 +18,7 @@ const ScaledOp add_op{{
     .example = "Tensor y = add(full({2}, 1.0), full({2}, 2.0), 10); assert(y.to_vector<float>() == "
                "std::vector<float>({21, 21}));",
     .infer = [](const Tensor& a, const Tensor&, Scalar) { return like(a); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
                       map(Map::add, y, {&a, &b}, {{alpha}});
                     }},
@@ -42,7 +42,7 @@ const ScaledOp sub_op{{
     .schema = "sub(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
     .doc = "a - alpha * b. Integers wrap around; DTypeError for two bool tensors (use logical_xor).",
     .infer = [](const Tensor& a, const Tensor&, Scalar) { return like_if(a, kNumbers, "sub"); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
                       map(Map::sub, y, {&a, &b}, {{alpha}});
                     }},

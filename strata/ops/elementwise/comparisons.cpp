@@ -92,7 +92,7 @@ const IscloseOp isclose_op{{
           check(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol, " must not be negative");
           return like(a).with_dtype(DType::boolean);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
                       const MapParams p{{rtol, atol, equal_nan}};
                       if (is_floating(a.dtype())) return map(Map::isclose, y, {&a, &b}, p);
@@ -192,7 +192,7 @@ const WhereOp where_op{{
                             condition);
           return like(a);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& c, const Tensor& a, const Tensor& b) {
                       // Nothing is computed, so 16-bit floats need no conversion.
                       if (!is_reduced_floating(a.dtype())) return map(Map::where, y, {&c, &a, &b});

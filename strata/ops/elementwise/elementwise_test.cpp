@@ -276,7 +276,8 @@ TEST(Bf16, FunctionsRoundAlmostAsTheExactResultOnEveryLevel) {
                                 {"abs", abs, std::fabs},
                                 {"silu", silu, [](double v) { return v * sigmoid_of(v); }},
                                 {"gelu", [](const Tensor& x) { return gelu(x); }, gelu_of},
-                                {"gelu tanh", [](const Tensor& x) { return gelu(x, "tanh"); }, [](double v) {
+                                {"gelu tanh", [](const Tensor& x) { return gelu(x, "tanh"); },
+                                 [](double v) {
                                    const double u = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
                                    return v / (1 + std::exp(-2 * u));
                                  }}};

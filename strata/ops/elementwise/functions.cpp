@@ -351,7 +351,7 @@ const ClampBackwardOp clamp_backward_op{{
     .schema = "clamp_backward(Tensor g, Tensor x, Scalar? min=None, Scalar? max=None) -> Tensor",
     .doc = "g where min <= x <= max, else 0: the gradient of clamp.",
     .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>, std::optional<Scalar>) { return like(g); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, std::optional<Scalar> min,
                        std::optional<Scalar> max) {
                       map(Map::clamp_backward, y, {&g, &x}, bounds(min, max, x.dtype()));
@@ -379,7 +379,7 @@ const NanToNumOp nan_to_num_op{{
         "NaN replaced by nan, infinities by posinf and neginf, or by the dtype's largest finite numbers. The gradient "
         "passes where x is finite. Integers stay.",
     .infer = [](const Tensor& x, double, std::optional<double>, std::optional<double>) { return like(x); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, double nan, std::optional<double> posinf,
                        std::optional<double> neginf) {
                       const double most = x.dtype() == DType::f64    ? 1.7976931348623157e308

@@ -45,7 +45,7 @@ const PowScalarOp pow_scalar_op{{
                 e.to_double(), ") are not integers; convert to a floating dtype");
           return like_if(x, kNumbers, "pow");
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, Scalar e) {
                       const double p = is_floating(x.dtype()) ? e.to_double() : NAN;
                       if (p == 2)
@@ -89,7 +89,7 @@ const ScalarPowOp scalar_pow_op{{
     .schema = "scalar_pow(Scalar base, Tensor x) -> Tensor",
     .doc = "A fixed base to the power x; pow(base, x).",
     .infer = [](Scalar, const Tensor& x) { return like(x); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Scalar base, const Tensor& x) {
                       if (base.to_double() == 2)
                         map(Map::exp2, y, {&x});
@@ -253,7 +253,7 @@ const TernaryOp lerp_op{{
     .schema = "lerp(Tensor a, Tensor b, Tensor weight) -> Tensor",
     .doc = "a + weight * (b - a), exact at weight 0 and 1.",
     .infer = [](const Tensor& a, const Tensor&, const Tensor&) { return like_if(a, kFloats, "lerp"); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& a, const Tensor& b, const Tensor& w) {
                       map(Map::lerp, y, {&a, &b, &w});
                     }},
@@ -274,7 +274,7 @@ const ScaledTernaryOp addcmul_op{{
     .schema = "addcmul(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
     .doc = "x + value * a * b.",
     .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kNumbers, "addcmul"); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
                       map(Map::addcmul, y, {&x, &a, &b}, {{v}});
                     }},
@@ -301,7 +301,7 @@ const ScaledTernaryOp addcdiv_op{{
     .schema = "addcdiv(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
     .doc = "x + value * a / b. DTypeError for integers.",
     .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kFloats, "addcdiv"); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
                       map(Map::addcdiv, y, {&x, &a, &b}, {{v}});
                     }},

@@ -15,7 +15,7 @@ const Op<Tensor(const Shape&, Scalar, DType, Device)> full_op{{
         [](const Shape& shape, Scalar, DType dtype, Device device) {
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu = [](Tensor& y, const Shape&, Scalar value, DType, Device) { fill_elements(y, value); }},
+    .kernels = {.everywhere = [](Tensor& y, const Shape&, Scalar value, DType, Device) { fill_elements(y, value); }},
     .dtypes = kAllTypes,
     .cost =
         [](const Shape& shape, Scalar, DType dtype, Device) {
