@@ -7,7 +7,9 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/map_cuda.h"
+#include "strata/ops/norm/norm_kernel.h"
 #include "strata/ops/reduce/kernels.h"
+#include "strata/ops/softmax/softmax_kernel.h"
 
 namespace strata::cuda {
 namespace {
@@ -147,5 +149,23 @@ void pick_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
 }
 void put_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
   cuda::refuse("put_along");
+}
+void softmax_forward_cuda(DType, bool, const void*, void*, int64_t, int64_t, int64_t) {
+  cuda::refuse("softmax");
+}
+void softmax_backward_cuda(DType, bool, const void*, const void*, void*, int64_t, int64_t, int64_t) {
+  cuda::refuse("softmax_backward");
+}
+void row_norm_cuda(const RowNorm&) {
+  cuda::refuse("norm");
+}
+void row_norm_backward_cuda(const RowNormBackward&) {
+  cuda::refuse("norm_backward");
+}
+void channel_norm_cuda(const ChannelNorm&) {
+  cuda::refuse("norm");
+}
+void channel_norm_backward_cuda(const ChannelNormBackward&) {
+  cuda::refuse("norm_backward");
 }
 }  // namespace strata
