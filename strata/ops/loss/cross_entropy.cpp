@@ -83,7 +83,7 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
                             "gloss and lse must be ", statistic_dtype(x.dtype()));
           return like(x);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& gx, const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse,
                        int64_t ignore_index, const std::string& reduction, double smoothing) {
                       const Tensor xc = x.contiguous(), tc = target.contiguous(), lc = lse.contiguous(),
@@ -92,7 +92,7 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
                       c.lse = lc.raw_data();
                       c.grad_loss = gc.raw_data();
                       c.grad_x = gx.raw_data();
-                      cross_entropy_backward_cpu(c);
+                      x.device().is_cuda() ? cross_entropy_backward_cuda(c) : cross_entropy_backward_cpu(c);
                     }},
     .composed =
         [](const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse, int64_t ignore_index,
@@ -138,14 +138,14 @@ const Op<ForwardSignature> cross_entropy_op{{
           const TensorMeta rows{target.shape(), statistic_dtype(x.dtype()), x.device(), std::nullopt};
           return std::array<TensorMeta, 2>{none ? rows : rows.with_shape({}), rows};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& loss, Tensor& lse, const Tensor& x, const Tensor& target, int64_t ignore_index,
                        const std::string& reduction, double smoothing) {
                       const Tensor xc = x.contiguous(), tc = target.contiguous();
                       CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
                       c.loss = loss.raw_data();
                       c.lse = lse.raw_data();
-                      cross_entropy_cpu(c);
+                      x.device().is_cuda() ? cross_entropy_cuda(c) : cross_entropy_cpu(c);
                     }},
     .saves = "x target lse",
     .backward =
