@@ -77,5 +77,5 @@ build() {
 run_tests() {
   local preset=$1
   shift
-  (cd "$ROOT" && OMP_WAIT_POLICY=passive ctest --preset "$preset" --no-tests=error -j "$(test_jobs)" "$@")
+  (cd "$ROOT" && ctest --preset "$preset" --no-tests=error -j "$(test_jobs)" "$@")
 }
