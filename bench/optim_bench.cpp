@@ -74,7 +74,8 @@ int main(int argc, char** argv) {
   int64_t n = 0;
   for (const auto& p : make_params(wanted, DType::f32)) n += p.second.numel();
   const double limit = baseline_gb_s(n);
-  std::printf("%lld parameters, %d threads; four plain arrays: %.2f GB/s\n", static_cast<long long>(n), num_threads(), limit);
+  std::printf("%lld parameters, %d threads; four plain arrays: %.2f GB/s\n", static_cast<long long>(n), num_threads(),
+              limit);
   {
     AdamW opt(make_params(wanted, DType::f32));
     row("adamw", opt, n, 28, limit);

@@ -11,9 +11,10 @@
 using namespace strata;
 
 int main(int argc, char** argv) {
-  const std::string text = argc > 1 ? io::read_file(argv[1])
-                                    : "The sea is calm tonight. The tide is full, the moon lies fair upon the straits; on the "
-                                      "coast the light gleams and is gone.\n";
+  const std::string text =
+      argc > 1 ? io::read_file(argv[1])
+               : "The sea is calm tonight. The tide is full, the moon lies fair upon the straits; on the "
+                 "coast the light gleams and is gone.\n";
   const text::ByteTokenizer tokenizer;
   const std::vector<int32_t> ids = tokenizer.encode(text);
   const Tensor tokens = from_span<int32_t>(ids, {static_cast<int64_t>(ids.size())}).to(DType::i64);

@@ -45,7 +45,8 @@ int main(int argc, char** argv) {
   const char* data = std::getenv("STRATA_DATA_DIR");
   const char* source = std::getenv("STRATA_SOURCE_DIR");
   const std::string folder = argc > 1 ? argv[1] : data ? data : std::string(source ? source : ".") + "/../shared/data";
-  const std::string image_file = find_file(folder, "t10k-images-idx3-ubyte"), label_file = find_file(folder, "t10k-labels-idx1-ubyte");
+  const std::string image_file = find_file(folder, "t10k-images-idx3-ubyte"),
+                    label_file = find_file(folder, "t10k-labels-idx1-ubyte");
   if (image_file.empty() || label_file.empty()) {
     std::printf("skipped: no digits in %s (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte)\n", folder.c_str());
     return argc > 1 ? 1 : 0;
@@ -53,7 +54,8 @@ int main(int argc, char** argv) {
   const Tensor images = data::read_idx(image_file).to(DType::f32).unsqueeze(1) / 255.0;
   const Tensor labels = data::read_idx(label_file).to(DType::i64);
   const Tensor test_images = images.narrow(0, 9000, 1000), test_labels = labels.narrow(0, 9000, 1000);
-  const auto train = std::make_shared<data::TensorDataset>(TensorList{images.narrow(0, 0, 9000), labels.narrow(0, 0, 9000)});
+  const auto train =
+      std::make_shared<data::TensorDataset>(TensorList{images.narrow(0, 0, 9000), labels.narrow(0, 0, 9000)});
 
   manual_seed(1);
   Net net;
@@ -74,8 +76,8 @@ int main(int argc, char** argv) {
       total += loss.item();
     }
     reached = accuracy(net, test_images, test_labels);
-    std::printf("epoch %d  loss %.4f  held-out accuracy %.2f %%\n", epoch, total / static_cast<double>(loader.batches_per_epoch()),
-                100 * reached);
+    std::printf("epoch %d  loss %.4f  held-out accuracy %.2f %%\n", epoch,
+                total / static_cast<double>(loader.batches_per_epoch()), 100 * reached);
     std::fflush(stdout);
   }
   return reached >= 0.97 ? 0 : 1;

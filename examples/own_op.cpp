@@ -34,7 +34,10 @@ const Op<Tensor(const Tensor&)> squared_relu_op{{
     .kernels = {.cpu = squared_relu_cpu},
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * relu(x) * 2.0); },
-    .cost = [](const Tensor& x) { return Cost{2.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x) {
+          return Cost{2.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}));
@@ -42,7 +45,9 @@ const Op<Tensor(const Tensor&)> squared_relu_op{{
         },
     .reference = [](const Tensor& x) { return square(relu(x)); },
 }};
-Tensor squared_relu(const Tensor& x) { return squared_relu_op(x); }
+Tensor squared_relu(const Tensor& x) {
+  return squared_relu_op(x);
+}
 
 struct Net : nn::Module {
   nn::Linear hidden = register_module("hidden", nn::Linear(1, 32));

@@ -77,6 +77,6 @@ build() {
 run_tests() {
   local preset=$1
   shift
-  OMP_WAIT_POLICY=passive ctest --test-dir "$ROOT/build/$preset" --output-on-failure --no-tests=error \
+  ctest --test-dir "$ROOT/build/$preset" --output-on-failure --no-tests=error \
     -j "$(test_jobs)" "$@"
 }

@@ -39,8 +39,6 @@ class Child {
     if (pid_ != 0) return;
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    // A spinning thread pool would steal the time of the tests beside this one.
-    ::setenv("OMP_WAIT_POLICY", "passive", 1);
     std::vector<char*> argv{const_cast<char*>(STRATA_CLI)};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);

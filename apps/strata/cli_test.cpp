@@ -40,7 +40,8 @@ TEST(Cli, OpsListsAndTells) {
     EXPECT_NE(list.output.find(word), std::string::npos) << word;
   const Result one = strata("ops softmax");
   EXPECT_EQ(one.status, 0);
-  for (const char* word : {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes", "Gradient", "Cost", "Example"})
+  for (const char* word :
+       {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes", "Gradient", "Cost", "Example"})
     EXPECT_NE(one.output.find(word), std::string::npos) << word << "\n" << one.output;
   const Result unknown = strata("ops sofmax");
   EXPECT_EQ(unknown.status, 2);

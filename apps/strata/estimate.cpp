@@ -50,10 +50,13 @@ void add_estimate(CLI::App& app, Body& body) {
   CLI::App* estimate = app.add_subcommand("estimate", "The memory that training will take, from a dry run");
   auto a = std::make_shared<Arguments>();
   estimate->add_option("config", a->config, "Settings (TOML), as for strata train");
-  estimate->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64")->type_name("KEY=VALUE")->expected(1, -1);
+  estimate->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64")
+      ->type_name("KEY=VALUE")
+      ->expected(1, -1);
   estimate->footer(
       "Runs one step with shapes only: nothing is allocated and nothing computed, so that a model of any size is\n"
-      "answered at once. Activations are gone when all gradients are there: the peak is less than the sum of the lines.");
+      "answered at once. Activations are gone when all gradients are there: the peak is less than the sum of the "
+      "lines.");
   estimate->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

@@ -14,8 +14,18 @@ namespace {
 
 // The most memory that was resident while a few steps were trained.
 int64_t peak_of_training(const std::string& folder, const std::vector<std::string>& settings) {
-  std::vector<std::string> arguments{"train", "--data", folder + "/text.txt", "--out", folder + "/run", "--steps", "4", "--quiet",
-                                     "--set", "train.sample_tokens=0", "train.eval_every=0", "train.threads=2"};
+  std::vector<std::string> arguments{"train",
+                                     "--data",
+                                     folder + "/text.txt",
+                                     "--out",
+                                     folder + "/run",
+                                     "--steps",
+                                     "4",
+                                     "--quiet",
+                                     "--set",
+                                     "train.sample_tokens=0",
+                                     "train.eval_every=0",
+                                     "train.threads=2"};
   arguments.insert(arguments.end(), settings.begin(), settings.end());
   std::filesystem::remove_all(folder + "/run");
   Child child(arguments);
@@ -31,8 +41,8 @@ TEST(Estimate, WithinFivePercentOfThePeakResidentGrowth) {
   std::string text;
   while (text.size() < 100000) text += "a line of text that is as good as any other\n";
   io::write_file(dir / "text.txt", text);
-  const std::vector<std::string> smallest{"model.layers=1", "model.dim=16",    "model.heads=2",
-                                          "model.context=16", "train.batch=1"};
+  const std::vector<std::string> smallest{"model.layers=1", "model.dim=16", "model.heads=2", "model.context=16",
+                                          "train.batch=1"};
   const int64_t program = peak_of_training(dir.path(), smallest);
   for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
            {"model.layers=4", "model.dim=256"},
@@ -40,12 +50,14 @@ TEST(Estimate, WithinFivePercentOfThePeakResidentGrowth) {
            {"model.family=llama", "model.dim=384", "model.heads=8", "model.kv_heads=4", "train.dtype=bf16"}}) {
     const double growth = static_cast<double>(peak_of_training(dir.path(), settings) - program);
     const double estimate = static_cast<double>(estimate_memory(parse_config("", "test", settings)).peak);
-    EXPECT_NEAR(estimate / growth, 1, 0.05) << settings[0] << " " << settings[1] << ": " << estimate << " and " << growth;
+    EXPECT_NEAR(estimate / growth, 1, 0.05)
+        << settings[0] << " " << settings[1] << ": " << estimate << " and " << growth;
   }
 }
 
 TEST(Estimate, Parts) {
-  const MemoryEstimate e = estimate_memory(parse_config("", "test", {"model.layers=2", "model.dim=64", "model.heads=4"}));
+  const MemoryEstimate e =
+      estimate_memory(parse_config("", "test", {"model.layers=2", "model.dim=64", "model.heads=4"}));
   const int64_t block = 64 * 192 + 192 + 64 * 64 + 64 + 2 * 64 * 256 + 256 + 64 + 4 * 64;
   EXPECT_EQ(e.parameter_count, 2 * block + 256 * 64 + 256 * 64 + 2 * 64);
   const auto near = [&](int64_t bytes, int64_t times) {

@@ -43,7 +43,8 @@ int run(const Arguments& a) {
 void add_generate(CLI::App& app, Body& body) {
   CLI::App* generate = app.add_subcommand("generate", "Let a trained model continue a text");
   auto a = std::make_shared<Arguments>();
-  generate->add_option("--checkpoint", a->checkpoint, "Folder of a run (its newest checkpoint is taken) or of a checkpoint")
+  generate
+      ->add_option("--checkpoint", a->checkpoint, "Folder of a run (its newest checkpoint is taken) or of a checkpoint")
       ->required()
       ->type_name("DIR");
   generate->add_option("--prompt", a->prompt, "The text to continue")->type_name("TEXT");
@@ -51,7 +52,9 @@ void add_generate(CLI::App& app, Body& body) {
       ->type_name("N")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  generate->add_option("--temperature", a->sample.temperature, "Above 1 more varied, below 1 more likely text; 0 always the likeliest token")
+  generate
+      ->add_option("--temperature", a->sample.temperature,
+                   "Above 1 more varied, below 1 more likely text; 0 always the likeliest token")
       ->type_name("T")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1000.0));
@@ -63,9 +66,14 @@ void add_generate(CLI::App& app, Body& body) {
       ->type_name("P")
       ->capture_default_str()
       ->check(CLI::Range(1e-6, 1.0));
-  generate->add_option("--seed", a->sample.seed, "The same seed writes the same text")->type_name("N")->capture_default_str();
-  generate->add_option("--threads", a->threads, "Threads; 0 takes every core")->type_name("N")->check(CLI::Range(0, 4096));
-  generate->footer("  strata generate --checkpoint runs/quickstart --prompt 'Tensor ' --tokens 200 --temperature 0.7 --seed 1");
+  generate->add_option("--seed", a->sample.seed, "The same seed writes the same text")
+      ->type_name("N")
+      ->capture_default_str();
+  generate->add_option("--threads", a->threads, "Threads; 0 takes every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4096));
+  generate->footer(
+      "  strata generate --checkpoint runs/quickstart --prompt 'Tensor ' --tokens 200 --temperature 0.7 --seed 1");
   generate->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

@@ -69,7 +69,8 @@ int run_bench(const Options& o) {
   if (!o.no_limits) {
     const Peaks p = measure_peaks(0.3);
     options.limits = {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
-    std::fputs(fmt::format("Limits, {} threads: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in f32, {:.0f} in bf16\n\n",
+    std::fputs(fmt::format("Limits, {} threads: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in "
+                           "f32, {:.0f} in bf16\n\n",
                            num_threads(), options.limits.gb_s, p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops)
                    .c_str(),
                stdout);
@@ -101,22 +102,22 @@ void add_lab(CLI::App& app, Body& body) {
   };
 
   CLI::App* verify = lab->add_subcommand(
-      "verify", "Run every record's samples against its reference: forward, gradient, second gradient, strided and empty\n"
-                "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
+      "verify",
+      "Run every record's samples against its reference: forward, gradient, second gradient, strided and empty\n"
+      "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
   common(verify, "Only these, e.g. f32,bf16; otherwise every dtype of the record");
-  verify->callback([&body, o] {
-    body = [o] { return run_verify(*o); };
-  });
+  verify->callback([&body, o] { body = [o] { return run_verify(*o); }; });
 
-  CLI::App* bench = lab->add_subcommand("bench", "Time forward and backward; give GFLOP/s, GB/s and the fraction of the measured limit");
+  CLI::App* bench = lab->add_subcommand(
+      "bench", "Time forward and backward; give GFLOP/s, GB/s and the fraction of the measured limit");
   common(bench, "These, e.g. f32,bf16, or all; f32 otherwise");
-  bench->add_option("--seconds", o->seconds, "Time for each measurement")->check(CLI::Range(1e-3, 60.0))->capture_default_str();
+  bench->add_option("--seconds", o->seconds, "Time for each measurement")
+      ->check(CLI::Range(1e-3, 60.0))
+      ->capture_default_str();
   bench->add_option("--threads", o->threads, "Threads to use")->check(CLI::Range(1, 4096));
   bench->add_flag("--no-backward", o->no_backward, "Forward only");
   bench->add_flag("--no-limits", o->no_limits, "Do not measure the machine's limits first");
-  bench->callback([&body, o] {
-    body = [o] { return run_bench(*o); };
-  });
+  bench->callback([&body, o] { body = [o] { return run_bench(*o); }; });
 }
 
 }  // namespace strata::cli

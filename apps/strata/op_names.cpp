@@ -50,7 +50,8 @@ std::vector<const OpBase*> find_ops(const std::vector<std::string>& names) {
     const auto* nearest = *std::min_element(all.begin(), all.end(), [&](auto* a, auto* b) {
       return distance(a->name(), name) < distance(b->name(), name);
     });
-    throw UsageError(fmt::format("there is no op or family '{}' (did you mean '{}'? strata ops lists all)", name, nearest->name()));
+    throw UsageError(
+        fmt::format("there is no op or family '{}' (did you mean '{}'? strata ops lists all)", name, nearest->name()));
   }
   std::vector<const OpBase*> ops;
   for (const OpBase* op : all)
@@ -80,7 +81,8 @@ void write_file(const std::string& path, const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), f) == text.size();
   const int error = errno;
   const bool closed = std::fclose(f) == 0;
-  if (!written || !closed) throw IoError("write", cat("cannot write ", path, ": ", std::strerror(written ? errno : error)));
+  if (!written || !closed)
+    throw IoError("write", cat("cannot write ", path, ": ", std::strerror(written ? errno : error)));
 }
 
 }  // namespace strata::cli

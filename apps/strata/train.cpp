@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "apps/strata/command.h"
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
+#include "strata/lab/profile.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
 #include "strata/train/trainer.h"
@@ -18,7 +20,7 @@ namespace {
 
 struct Arguments {
   std::string config, data, out, dtype;
-  bool resume = false, quiet = false;
+  bool resume = false, quiet = false, profile = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
 };
@@ -61,6 +63,8 @@ int run(const Arguments& a) {
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
   const StopOnSignal signals;
+  std::optional<lab::OpProfile> profile;
+  if (a.profile) profile.emplace();
   const TrainResult r = train(config, {.out = out,
                                        .resume = a.resume,
                                        .stop_requested = &StopOnSignal::stop_requested,
@@ -69,7 +73,9 @@ int run(const Arguments& a) {
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
   std::fputs(fmt::format("\ncheckpoint {}\nreport {}/report.html\n", r.checkpoint, out).c_str(), stdout);
-  if (r.step < config.steps) std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
+  if (profile) std::fputs(profile->table().c_str(), stdout);
+  if (r.step < config.steps)
+    std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
   return kOk;
 }
 
@@ -80,9 +86,11 @@ void add_train(CLI::App& app, Body& body) {
   auto a = std::make_shared<Arguments>();
   train->add_option("config", a->config, "Settings (TOML); the defaults below hold where it is silent");
   train->add_option("--data", a->data, "Text file, or folder of text files, to train on")->type_name("PATH");
-  train->add_option("--out", a->out, "Folder for the run [runs/NAME, NAME being the configuration's]")->type_name("DIR");
-  train->add_flag("--resume", a->resume,
-                  "Go on from the newest checkpoint in --out, to the exact sample; its settings hold unless others are given");
+  train->add_option("--out", a->out, "Folder for the run [runs/NAME, NAME being the configuration's]")
+      ->type_name("DIR");
+  train->add_flag(
+      "--resume", a->resume,
+      "Go on from the newest checkpoint in --out, to the exact sample; its settings hold unless others are given");
   train->add_option("--steps", a->steps, "Optimizer steps, earlier parts of the run included")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -92,11 +100,16 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--dtype", a->dtype, "f32, or bf16 autocast with f32 weights")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "bf16"}));
-  train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")->type_name("KEY=VALUE")->expected(1, -1);
+  train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")
+      ->type_name("KEY=VALUE")
+      ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
+  train->add_flag("--profile", a->profile, "At the end, the time spent in each op");
   train->footer([] {
-    return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one page).\n"
-           "Ctrl-C saves and stops; once more stops at once. A killed run goes on with --resume as if nothing had been.\n\n"
+    return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
+           "page).\n"
+           "Ctrl-C saves and stops; once more stops at once. A killed run goes on with --resume as if nothing had "
+           "been.\n\n"
            "  strata train --data book.txt --out runs/book --set model.layers=6 train.lr=1e-3\n"
            "  strata train --resume --out runs/book --steps 5000\n"
            "  strata generate --checkpoint runs/book --prompt 'Once'\n\n"

@@ -23,8 +23,9 @@ class TrainCommand : public testing::Test {
     std::string text;
     for (int i = 0; i < 500; ++i) text += "line " + std::to_string(i % 37) + " of a small text\n";
     io::write_file(dir_ / "text.txt", text);
-    io::write_file(dir_ / "tiny.toml", "[model]\nlayers = 1\ndim = 16\nheads = 2\ncontext = 16\n[train]\nbatch = 2\nsteps = 4\n"
-                                       "sample_tokens = 8\nthreads = 1\nwarmup = 2\n");
+    io::write_file(dir_ / "tiny.toml",
+                   "[model]\nlayers = 1\ndim = 16\nheads = 2\ncontext = 16\n[train]\nbatch = 2\nsteps = 4\n"
+                   "sample_tokens = 8\nthreads = 1\nwarmup = 2\n");
   }
   std::string tiny() const { return "train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.txt") + " "; }
   io::TempDir dir_;
@@ -133,9 +134,20 @@ TEST_F(TrainCommand, InterruptSavesAndStops) {
 TEST_F(TrainCommand, KilledAndResumedIsTheSameToTheBit) {
   constexpr int kKills = 20, kSteps = 400;
   const auto arguments = [&](const std::string& out) {
-    return std::vector<std::string>{
-        "train", dir_ / "tiny.toml", "--data", dir_ / "text.txt", "--out", out, "--resume", "--steps", std::to_string(kSteps),
-        "--set", "model.dropout=0.1", "train.save_every=3", "train.eval_every=50", "train.sample_tokens=0"};
+    return std::vector<std::string>{"train",
+                                    dir_ / "tiny.toml",
+                                    "--data",
+                                    dir_ / "text.txt",
+                                    "--out",
+                                    out,
+                                    "--resume",
+                                    "--steps",
+                                    std::to_string(kSteps),
+                                    "--set",
+                                    "model.dropout=0.1",
+                                    "train.save_every=3",
+                                    "train.eval_every=50",
+                                    "train.sample_tokens=0"};
   };
   const std::string unbroken = dir_ / "unbroken", killed = dir_ / "killed";
   ASSERT_EQ(Child(arguments(unbroken)).wait(), 0);

@@ -123,8 +123,8 @@ def train_text(path, steps, seed, lr):
         for g in opt.param_groups:
             g["lr"] = lr * scale
         step(*batch(train, c["batch"]))
-    # The whole validation part in consecutive windows.
-    with torch.no_grad():
+    # The whole validation part in consecutive windows, under autocast as `strata train` evaluates.
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         losses = []
         for begin in range(0, len(val) - c["context"] - 1, c["context"] * 16):
             starts = [s for s in range(begin, begin + c["context"] * 16, c["context"]) if s + c["context"] + 1 <= len(val)]

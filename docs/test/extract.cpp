@@ -1,6 +1,5 @@
-// Writes the examples of the documentation as tests: extract_examples RECORDS.cpp GUIDE.cpp page.md...
-//
-// Each record's example becomes one test. In the pages, a ```cpp block counts whose first line is
+// Writes the examples of the documentation as tests: extract_examples OUT.cpp page.md..., or the records' examples
+// without a page. Each record's example becomes one test. In the pages, a ```cpp block counts whose first line is
 //   // run                 a test of its own
 //   // run: declarations   put before the page's tests, at namespace scope
 // and every block with a main(), which becomes a test that calls it. assert(...) in an example is the test's check.
@@ -105,7 +104,7 @@ std::vector<Block> blocks(const std::string& path) {
   return found;
 }
 
-std::string guide(const std::vector<std::string>& pages) {
+std::string examples(const std::vector<std::string>& pages) {
   std::string head, body;
   for (const std::string& page : pages) {
     const std::string name = identifier(page);
@@ -129,14 +128,15 @@ std::string guide(const std::vector<std::string>& pages) {
         text.replace(text.find("int main() {"), 12, "int example_main() {");
         text.insert(text.rfind('}'), "return 0; ");
         declarations += where + text;
-        tests += "\nTEST(Guide_" + name + ", main) { EXPECT_EQ(example_main(), 0); }\n";
+        tests += "\nTEST(Page_" + name + ", main) { EXPECT_EQ(example_main(), 0); }\n";
       } else if (b.declarations) {
         declarations += where + text;
       } else {
-        tests += "\nTEST(Guide_" + name + ", line" + std::to_string(b.line) + ") {\n" + where + text + "}\n";
+        tests += "\nTEST(Page_" + name + ", line" + std::to_string(b.line) + ") {\n" + where + text + "}\n";
       }
     }
-    if (!tests.empty() || !declarations.empty()) body += "\nnamespace example_" + name + " {\n" + declarations + tests + "}\n";
+    if (!tests.empty() || !declarations.empty())
+      body += "\nnamespace example_" + name + " {\n" + declarations + tests + "}\n";
   }
   return kHead + head + body;
 }
@@ -145,9 +145,8 @@ std::string guide(const std::vector<std::string>& pages) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 3) throw std::runtime_error("usage: extract_examples RECORDS.cpp GUIDE.cpp page.md...");
-    write(argv[1], records());
-    write(argv[2], guide({argv + 3, argv + argc}));
+    if (argc < 2) throw std::runtime_error("usage: extract_examples OUT.cpp [page.md...]");
+    write(argv[1], argc == 2 ? records() : examples({argv + 2, argv + argc}));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "extract_examples: %s\n", e.what());

@@ -41,19 +41,22 @@ TEST(Reference, PageSaysAllThatTheRecordDoes) {
   const OpBase* op = OpBase::find("softmax");
   ASSERT_NE(op, nullptr);
   const std::string text = page(*op);
-  for (const std::string_view piece : {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes     floating", "Gradient   yes",
-                                       "operations and at least", "Example"})
+  for (const std::string_view piece : {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes     floating",
+                                       "Gradient   yes", "operations and at least", "Example"})
     EXPECT_NE(text.find(piece), std::string::npos) << piece << "\n" << text;
 }
 
-// A header with functions of tensors that is not a family's inside (kernels, loops, the losses' last step) is for users.
+// A header with functions of tensors that is not a family's inside (kernels, loops, the losses' last step) is for
+// users.
 TEST(Umbrella, IncludesEveryOpHeader) {
   const std::string umbrella = read(source_dir() / "strata/strata.h");
   ASSERT_FALSE(umbrella.empty());
   int found = 0;
   for (const auto& entry : fs::recursive_directory_iterator(source_dir() / "strata/ops")) {
     const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".h") || name.ends_with("_inl.h") || name.find("kernel") != std::string::npos || name == "reduction.h") continue;
+    if (!name.ends_with(".h") || name.ends_with("_inl.h") || name.find("kernel") != std::string::npos ||
+        name == "reduction.h")
+      continue;
     if (read(entry.path()).find("\nTensor ") == std::string::npos) continue;
     const std::string header = fs::relative(entry.path(), source_dir()).string();
     EXPECT_NE(umbrella.find('"' + header + '"'), std::string::npos) << header;

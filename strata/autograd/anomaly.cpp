@@ -25,8 +25,12 @@ bool has_nan(const Tensor& t) {
 
 }  // namespace
 
-AnomalyScope::AnomalyScope() : scope_(watch_) { ++t_depth; }
-AnomalyScope::~AnomalyScope() { --t_depth; }
+AnomalyScope::AnomalyScope() : scope_(watch_) {
+  ++t_depth;
+}
+AnomalyScope::~AnomalyScope() {
+  --t_depth;
+}
 
 void AnomalyScope::Watch::after(const OpBase& op, std::span<const Tensor> results) {
   for (size_t i = 0; i < results.size(); ++i) {
@@ -35,14 +39,18 @@ void AnomalyScope::Watch::after(const OpBase& op, std::span<const Tensor> result
     const bool bad = has_nan(results[i]);
     t_mode = outer;
     if (bad && t_running)
-      throw AutogradError(t_running->name(), cat("its backward made a NaN: result ", i, " (", results[i], ") of ", op.name()));
-    if (bad)
-      throw AutogradError(op.name(), cat("result ", i, " (", results[i], ") of the forward op holds a NaN"));
+      throw AutogradError(t_running->name(),
+                          cat("its backward made a NaN: result ", i, " (", results[i], ") of ", op.name()));
+    if (bad) throw AutogradError(op.name(), cat("result ", i, " (", results[i], ") of the forward op holds a NaN"));
   }
 }
 
-anomaly::BackwardOf::BackwardOf(const Node& node) : previous_(t_running) { t_running = &node; }
-anomaly::BackwardOf::~BackwardOf() { t_running = previous_; }
+anomaly::BackwardOf::BackwardOf(const Node& node) : previous_(t_running) {
+  t_running = &node;
+}
+anomaly::BackwardOf::~BackwardOf() {
+  t_running = previous_;
+}
 
 void anomaly::check_gradients(const Node& node, const Grads& grads) {
   if (t_depth == 0) return;
@@ -52,7 +60,8 @@ void anomaly::check_gradients(const Node& node, const Grads& grads) {
     const bool bad = has_nan(grads[i]);
     t_mode = outer;
     if (bad)
-      throw AutogradError(node.name(), cat("its backward made a NaN in the gradient of input ", i, " (", grads[i], ")"));
+      throw AutogradError(node.name(),
+                          cat("its backward made a NaN in the gradient of input ", i, " (", grads[i], ")"));
   }
 }
 

@@ -2,7 +2,7 @@
 // Anomaly mode: stops at the first NaN and names the forward op behind it.
 
 #include "strata/core/node.h"
-#include "strata/core/op.h"
+#include "strata/core/op_base.h"
 
 namespace strata {
 
@@ -34,6 +34,6 @@ class BackwardOf {
  private:
   const Node* previous_;
 };
-}
+}  // namespace anomaly
 
 }  // namespace strata

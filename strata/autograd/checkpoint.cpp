@@ -36,7 +36,9 @@ struct CheckpointFrame::Refill final : SavedTensorHooks {
 };
 
 CheckpointFrame::CheckpointFrame()
-    : random_(default_generator().state()), device_(default_device()), autocast_dtype_(autocast_dtype()),
+    : random_(default_generator().state()),
+      device_(default_device()),
+      autocast_dtype_(autocast_dtype()),
       autocast_(autocast_enabled()) {}
 
 std::shared_ptr<void> CheckpointFrame::pack(const Tensor& t) {

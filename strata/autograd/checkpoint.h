@@ -9,7 +9,7 @@
 #include "strata/core/device.h"
 #include "strata/core/dtype.h"
 #include "strata/core/node.h"
-#include "strata/core/op.h"
+#include "strata/core/op_call.h"
 #include "strata/core/rng.h"
 
 namespace strata {

@@ -197,7 +197,8 @@ TEST(Checkpoint, AFunctionThatChangesIsAnError) {
     sum(y).backward();
     FAIL() << "no error";
   } catch (const AutogradError& e) {
-    EXPECT_NE(std::string(e.what()).find("checkpoint: the function saved 2 tensors in the forward pass and 0"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("checkpoint: the function saved 2 tensors in the forward pass and 0"),
+              std::string::npos)
         << e.what();
   }
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/error_test_util.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -13,23 +14,17 @@
 namespace strata {
 namespace {
 
-Tensor vec(std::vector<double> v) { return from_span<double>(v, {static_cast<int64_t>(v.size())}); }
-Tensor leaf(std::vector<double> v) { return vec(std::move(v)).set_requires_grad(); }
+Tensor vec(std::vector<double> v) {
+  return from_span<double>(v, {static_cast<int64_t>(v.size())});
+}
+Tensor leaf(std::vector<double> v) {
+  return vec(std::move(v)).set_requires_grad();
+}
 std::vector<double> list(const Tensor& t) {
   const Tensor c = contiguous(t.detach());
   return {c.data<double>(), c.data<double>() + c.numel()};
 }
 using Doubles = std::vector<double>;
-
-template <class E, class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Engine, DiamondsRunEachNodeOnce) {
   Tensor x = leaf({2, 3});
@@ -97,7 +92,10 @@ TEST(Engine, GradOfSeveralOutputsAndInputs) {
   EXPECT_EQ(list(g[1]), Doubles({10 * 1 + 2 * 3 * 1, 100 * 2 + 2 * 8 * 2}));
   EXPECT_EQ(list(g[2]), Doubles({10 + 6, 100 + 16}));
   EXPECT_FALSE(x.grad().defined());  // nothing is accumulated
-  EXPECT_NE(message<AutogradError>([&] { grad({sum(y)}, {x, unused}, {}, false, true); }).find("input 1"), std::string::npos);
+  EXPECT_NE(message<AutogradError>([&] {
+              grad({sum(y)}, {x, unused}, {}, false, true);
+            }).find("input 1"),
+            std::string::npos);
   const TensorList some = grad({sum(y)}, {unused, x}, {}, false, false, true);
   EXPECT_FALSE(some[0].defined());
   EXPECT_EQ(list(some[1]), Doubles({3, 4}));
@@ -177,6 +175,7 @@ TEST(Engine, ExpandedGradientsAreNotKeptAsViews) {
 
 TEST(Engine, IndependentModelsOnSeveralThreads) {
   std::vector<std::thread> team;
+  team.reserve(8);
   std::vector<double> results(8);
   for (int t = 0; t < 8; ++t) {
     team.emplace_back([&results, t] {
@@ -250,7 +249,7 @@ TEST(InPlace, ReadingAViewAfterItsBaseWasWritten) {
 TEST(InPlace, SecondDerivativeThroughAWrite) {
   Tensor x = leaf({2, 3});
   Tensor y = x * x;
-  y.slice(0, 0, 1).mul_(full({}, 5.0, DType::f64));  // 5 x^2, x^2
+  y.slice(0, 0, 1).mul_(full({}, 5.0, DType::f64));       // 5 x^2, x^2
   const Tensor g = grad({sum(y * y)}, {x}, {}, true)[0];  // 100 x^3, 4 x^3
   EXPECT_EQ(list(g), Doubles({800, 108}));
   EXPECT_EQ(list(grad({sum(g)}, {x})[0]), Doubles({1200, 108}));

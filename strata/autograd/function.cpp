@@ -23,8 +23,9 @@ void FunctionNode::begin(FunctionCtx& ctx, const TensorList& inputs) {
 
 void FunctionNode::record(FunctionCtx& ctx, const TensorList& inputs, const std::vector<Tensor*>& results) {
   for (size_t i = 0; i < inputs.size(); ++i)
-    check<AutogradError>(!ctx.needs_[i] || inputs[i].version() == versions_[i], name_, "forward wrote in place to input ",
-                         i, " (", inputs[i], "), which wants a gradient; write to a clone");
+    check<AutogradError>(!ctx.needs_[i] || inputs[i].version() == versions_[i], name_,
+                         "forward wrote in place to input ", i, " (", inputs[i],
+                         "), which wants a gradient; write to a clone");
   if (std::none_of(ctx.needs_.begin(), ctx.needs_.end(), [](bool b) { return b; })) return;
 
   num_results = static_cast<uint32_t>(results.size());
@@ -65,12 +66,13 @@ void FunctionNode::apply(Grads& gy, Grads& gx) {
     }
   }
   TensorList grads = call_backward(gy);
-  check<AutogradError>(grads.size() == gx.size(), name_, "backward returned ", grads.size(), " gradients for ", gx.size(),
-                       " tensor inputs; return an undefined tensor for an input without a gradient");
+  check<AutogradError>(grads.size() == gx.size(), name_, "backward returned ", grads.size(), " gradients for ",
+                       gx.size(), " tensor inputs; return an undefined tensor for an input without a gradient");
   for (size_t i = 0; i < gx.size(); ++i) {
     if (!edges[i].node || !grads[i].defined()) continue;
     check<ShapeError>(grads[i].shape() == input_metas_[i].shape, name_, "backward returned ", grads[i],
-                      " as the gradient of input ", i, ", which is ", input_metas_[i].shape, ' ', input_metas_[i].dtype);
+                      " as the gradient of input ", i, ", which is ", input_metas_[i].shape, ' ',
+                      input_metas_[i].dtype);
     gx[i] = to(grads[i], input_metas_[i].dtype);
   }
 }

@@ -92,11 +92,17 @@ class FunctionNodeOf final : public FunctionNode {
   }
 };
 
-inline void list_inputs(TensorList& all, const Tensor& t) { all.push_back(t); }
-inline void list_inputs(TensorList& all, const TensorList& l) { all.insert(all.end(), l.begin(), l.end()); }
+inline void list_inputs(TensorList& all, const Tensor& t) {
+  all.push_back(t);
+}
+inline void list_inputs(TensorList& all, const TensorList& l) {
+  all.insert(all.end(), l.begin(), l.end());
+}
 template <class T>
 void list_inputs(TensorList&, const T&) {}
-inline void list_results(std::vector<Tensor*>& all, Tensor& t) { all.push_back(&t); }
+inline void list_results(std::vector<Tensor*>& all, Tensor& t) {
+  all.push_back(&t);
+}
 inline void list_results(std::vector<Tensor*>& all, TensorList& l) {
   for (Tensor& t : l) all.push_back(&t);
 }
@@ -124,8 +130,10 @@ void list_results(std::vector<Tensor*>& all, std::tuple<T...>& ts) {
 /// A wrong number of gradients is an AutogradError, a wrong shape a ShapeError, both naming the function.
 template <class Derived>
 struct Function {
+  /// The context that forward() and backward() get; hide it with your own to keep more than tensors.
   using Ctx = FunctionCtx;
 
+  /// Calls forward() and records it: what users of the function write.
   template <class... A>
   static auto apply(const A&... args) {
     TensorList inputs;

@@ -62,7 +62,8 @@ void require_f64(const TensorList& inputs, std::string_view op) {
 
 class Checker {
  public:
-  Checker(detail::TensorFnRef fn, const TensorList& inputs, const GradcheckOptions& options) : fn_(fn), options_(options) {
+  Checker(detail::TensorFnRef fn, const TensorList& inputs, const GradcheckOptions& options)
+      : fn_(fn), options_(options) {
     for (const Tensor& x : inputs) inputs_.push_back(x.defined() ? fresh_leaf(x) : Tensor());
   }
 
@@ -73,7 +74,8 @@ class Checker {
       outputs = fn_.call(fn_.fn, inputs_);
     }
     for (size_t i = 0; i < outputs.size(); ++i)
-      weights_.push_back(outputs[i].defined() && is_floating(outputs[i].dtype()) ? weights_for(outputs[i], i + 1) : Tensor());
+      weights_.push_back(outputs[i].defined() && is_floating(outputs[i].dtype()) ? weights_for(outputs[i], i + 1)
+                                                                                 : Tensor());
     if (const double a = weighted(outputs), b = evaluate(); !(a == b) && !(std::isnan(a) && std::isnan(b))) {
       result_.ok = false;
       result_.report = cat("the function is not deterministic: the weighted sum of its outputs is ", number(a),
@@ -145,7 +147,8 @@ class Checker {
       const bool wrong = !(error <= bound);  // also when either is NaN
       wrong_ += wrong;
       // The worst of the wrong ones, if there are any; a NaN is worse than any number.
-      const bool worse = wrong != !result_.ok ? wrong : !(error <= result_.worst_error) && !std::isnan(result_.worst_error);
+      const bool worse =
+          wrong != !result_.ok ? wrong : !(error <= result_.worst_error) && !std::isnan(result_.worst_error);
       if (wrong) result_.ok = false;
       if (!worse) continue;
       result_.worst_error = error;
@@ -208,7 +211,8 @@ GradcheckResult detail::gradgradcheck(TensorFnRef fn, const TensorList& inputs, 
   };
   GradcheckResult r = gradcheck(tensor_fn_ref(gradients), all, options);
   if (!r.ok)
-    r.report = cat("second derivatives (inputs 0 to ", leaves.size() - 1, " are the function's, then come the gradients of its outputs): ", r.report);
+    r.report = cat("second derivatives (inputs 0 to ", leaves.size() - 1,
+                   " are the function's, then come the gradients of its outputs): ", r.report);
   return r;
 }
 

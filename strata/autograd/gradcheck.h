@@ -8,6 +8,7 @@
 
 namespace strata {
 
+/// How close is close enough.
 struct GradcheckOptions {
   double eps = 1e-6;   ///< the step of the differences
   double atol = 1e-5;  ///< |analytic - numerical| <= atol + rtol * max(|analytic|, |numerical|)

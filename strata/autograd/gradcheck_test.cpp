@@ -15,8 +15,12 @@ namespace strata {
 namespace {
 
 // x^3, with a right rule, a rule that is wrong for negative x only, one whose own gradient is wrong, and none.
-void cube_kernel(Tensor& y, const Tensor& x) { copy_elements(y, x * x * x); }
-TensorMeta cube_infer(const Tensor& x) { return like(x); }
+void cube_kernel(Tensor& y, const Tensor& x) {
+  copy_elements(y, x * x * x);
+}
+TensorMeta cube_infer(const Tensor& x) {
+  return like(x);
+}
 const Op<Tensor(const Tensor&)> cube{{
     .schema = "test_cube(Tensor x) -> Tensor",
     .doc = "x cubed.",
@@ -79,7 +83,8 @@ TEST(Gradcheck, CatchesAWrongGradientAndNamesTheWorstElement) {
   x.data<double>()[4] = -1.5;
   x.data<double>()[2] = -0.5;
   x.set_requires_grad();
-  const GradcheckResult r = gradcheck([](const TensorList& in) { return in[0] + cube_wrong(in[1]); }, {input({2, 3}), x});
+  const GradcheckResult r =
+      gradcheck([](const TensorList& in) { return in[0] + cube_wrong(in[1]); }, {input({2, 3}), x});
   EXPECT_FALSE(r);
   EXPECT_NE(r.report.find("2 of 12 gradients differ"), std::string::npos) << r.report;
   EXPECT_NE(r.report.find("input 1 at [1, 1]"), std::string::npos) << r.report;

@@ -15,7 +15,9 @@ namespace {
 Tensor leaf(std::vector<double> v) {
   return from_span<double>(v, {static_cast<int64_t>(v.size())}).set_requires_grad();
 }
-double first(const Tensor& t) { return *t.data<double>(); }
+double first(const Tensor& t) {
+  return *t.data<double>();
+}
 
 TEST(Hooks, SeeAndReplaceInOrder) {
   Tensor x = leaf({3});

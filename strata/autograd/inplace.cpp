@@ -13,8 +13,13 @@ namespace {
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& base, const Tensor& view, Ref<Node> write)
-      : base_shape_(base.shape()), base_strides_(base.strides()), base_offset_(base.storage_offset()),
-        shape_(view.shape()), strides_(view.strides()), offset_(view.storage_offset()), write_(std::move(write)) {
+      : base_shape_(base.shape()),
+        base_strides_(base.strides()),
+        base_offset_(base.storage_offset()),
+        shape_(view.shape()),
+        strides_(view.strides()),
+        offset_(view.storage_offset()),
+        write_(std::move(write)) {
     edges.push_back(gradient_edge(base));
     // The write's first edge led to the view's old history, which is the base's: it is fed through slot 0.
     for (size_t i = 1; i < write_->edges.size(); ++i) edges.push_back(write_->edges[i]);
@@ -29,7 +34,8 @@ class CopySlices final : public Node {
     write_->apply(in, out);
     if (edges[0].node) {
       const Strides dense = contiguous_strides(base_shape_);
-      Tensor rest = g + neg(as_strided_backward(part, base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in()));
+      Tensor rest =
+          g + neg(as_strided_backward(part, base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in()));
       if (view_wanted_ && out[0].defined())
         rest = rest + as_strided_backward(out[0], base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in());
       gx[0] = rest;
@@ -57,7 +63,9 @@ class CopySlices final : public Node {
 class BaseView final : public Node {
  public:
   BaseView(const Tensor& base, const Tensor& view)
-      : base_shape_(base.shape()), shape_(view.shape()), strides_(view.strides()),
+      : base_shape_(base.shape()),
+        shape_(view.shape()),
+        strides_(view.strides()),
         offset_(view.storage_offset() - base.storage_offset()) {
     edges.push_back(gradient_edge(base));
   }
@@ -91,8 +99,8 @@ void rebase_history(Tensor& t, const Ref<Node>& node) {
     return;
   }
   const Tensor base(t.impl().view_base);
-  check<AutogradError>(base.is_contiguous(), node->name(), "writing in place through a view needs a row-major base; the base has strides ",
-                       base.strides());
+  check<AutogradError>(base.is_contiguous(), node->name(),
+                       "writing in place through a view needs a row-major base; the base has strides ", base.strides());
   Ref<Node> slices(new CopySlices(base, t, node));
   set_history(base, slices, 0);
   detail::refresh_view(t);

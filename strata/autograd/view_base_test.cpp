@@ -29,7 +29,7 @@ TEST(ViewBase, WriteIntoAViewOfAPlainTensorGivesItAHistory) {
 TEST(ViewBase, ViewsMadeBeforeTheWriteSeeIt) {
   Tensor w = ones({2}).set_requires_grad();
   Tensor x = zeros({2, 2});
-  const Tensor other = x.t();       // shows the written row as a column
+  const Tensor other = x.t();  // shows the written row as a column
   const Tensor untouched = x[1];
   x[0].add_(w * 3.0);
   EXPECT_TRUE(other.requires_grad());

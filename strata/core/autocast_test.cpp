@@ -31,7 +31,9 @@ const auto& full32 = pair_op<Autocast::full>("test_full(Tensor a, Tensor b) -> T
 const auto& promoted = pair_op<Autocast::promote>("test_promote(Tensor a, Tensor b) -> Tensor");
 const auto& kept = pair_op<Autocast::keep>("test_keep(Tensor a, Tensor b) -> Tensor");
 
-Tensor of(DType dtype) { return ones({4}, dtype); }
+Tensor of(DType dtype) {
+  return ones({4}, dtype);
+}
 
 TEST(Autocast, PoliciesCastTheArguments) {
   EXPECT_EQ(low(of(DType::f32), of(DType::f32)).dtype(), DType::f32);  // off
@@ -47,7 +49,7 @@ TEST(Autocast, PoliciesCastTheArguments) {
     EXPECT_EQ(low(of(DType::i64), of(DType::i64)).dtype(), DType::i64);
     EXPECT_EQ(low(of(DType::f32), Tensor(of(DType::f32))).dtype(), narrow);
   }
-  EXPECT_THROW(AutocastScope(DType::f32), DTypeError);
+  EXPECT_THROW(AutocastScope{DType::f32}, DTypeError);
 }
 
 TEST(Autocast, ScopesNestAndEnd) {

@@ -13,7 +13,9 @@
 namespace strata {
 namespace {
 
-Tensor vec(std::vector<float> v) { return from_span<float>(v, {static_cast<int64_t>(v.size())}); }
+Tensor vec(std::vector<float> v) {
+  return from_span<float>(v, {static_cast<int64_t>(v.size())});
+}
 
 TEST(CallPath, AddsAndBroadcasts) {
   const Tensor y = vec({1, 2, 3}).reshape({3, 1}) + vec({10, 20});
@@ -124,6 +126,11 @@ TEST(CallPath, EverySchemaParses) {
     EXPECT_NO_THROW(op->schema()) << op->schema_text();
     EXPECT_FALSE(op->doc().empty()) << op->name();
   }
+}
+
+TEST(CallPath, RecordWithoutResultsIsRefused) {
+  static const Op<Tensor(const Tensor&)> unfinished{{.schema = "unfinished(Tensor x) -> Tensor", .doc = ""}};
+  EXPECT_THROW(unfinished(vec({1})), ValueError);
 }
 
 }  // namespace

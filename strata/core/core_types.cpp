@@ -18,17 +18,18 @@ DType parse_dtype(std::string_view text) {
     DType type;
   };
   static constexpr Alias aliases[] = {
-      {"uint8", DType::u8},   {"U8", DType::u8},      {"int8", DType::i8},   {"I8", DType::i8},
-      {"int16", DType::i16},  {"I16", DType::i16},    {"int32", DType::i32}, {"I32", DType::i32},
-      {"int64", DType::i64},  {"I64", DType::i64},    {"float16", DType::f16}, {"half", DType::f16},
-      {"F16", DType::f16},    {"bfloat16", DType::bf16}, {"BF16", DType::bf16}, {"float32", DType::f32},
-      {"float", DType::f32},  {"F32", DType::f32},    {"float64", DType::f64}, {"double", DType::f64},
-      {"F64", DType::f64},    {"BOOL", DType::boolean}, {"boolean", DType::boolean}};
+      {"uint8", DType::u8},  {"U8", DType::u8},         {"int8", DType::i8},        {"I8", DType::i8},
+      {"int16", DType::i16}, {"I16", DType::i16},       {"int32", DType::i32},      {"I32", DType::i32},
+      {"int64", DType::i64}, {"I64", DType::i64},       {"float16", DType::f16},    {"half", DType::f16},
+      {"F16", DType::f16},   {"bfloat16", DType::bf16}, {"BF16", DType::bf16},      {"float32", DType::f32},
+      {"float", DType::f32}, {"F32", DType::f32},       {"float64", DType::f64},    {"double", DType::f64},
+      {"F64", DType::f64},   {"BOOL", DType::boolean},  {"boolean", DType::boolean}};
   for (DType t : kAllDTypes)
     if (text == name_of(t)) return t;
   for (const Alias& a : aliases)
     if (text == a.name) return a.type;
-  throw ValueError("parse_dtype", cat("'", text, "' is not a dtype; use one of f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool"));
+  throw ValueError("parse_dtype",
+                   cat("'", text, "' is not a dtype; use one of f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool"));
 }
 
 DType promote_types(DType a, DType b) {
@@ -94,7 +95,8 @@ void append_text(std::string& s, double v) {
 int64_t wrap_dim(int64_t dim, int64_t rank, std::string_view op) {
   const int64_t n = rank == 0 ? 1 : rank;
   if (dim < -n || dim >= n) [[unlikely]]
-    throw IndexError(op, cat("dim ", dim, " is out of range for a tensor with ", rank, " dimensions (allowed: ", -n, " to ", n - 1, ")"));
+    throw IndexError(op, cat("dim ", dim, " is out of range for a tensor with ", rank, " dimensions (allowed: ", -n,
+                             " to ", n - 1, ")"));
   return dim < 0 ? dim + n : dim;
 }
 

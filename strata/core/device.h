@@ -7,13 +7,17 @@
 
 namespace strata {
 
+/// Kinds of memory.
 enum class DeviceType : uint8_t { cpu, cuda, meta };
+/// How many there are.
 inline constexpr int kNumDeviceTypes = 3;
 
+/// A kind of memory and, for cuda, which card. `Device::cpu()`, `Device::cuda(0)`, `Device::meta()`.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int8_t index = 0;
 
+  /// @name The devices by name, and questions about them
   static constexpr Device cpu() { return {DeviceType::cpu, 0}; }
   static constexpr Device cuda(int index = 0) { return {DeviceType::cuda, static_cast<int8_t>(index)}; }
   static constexpr Device meta() { return {DeviceType::meta, 0}; }

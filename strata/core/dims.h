@@ -16,6 +16,7 @@ inline constexpr int kMaxDims = 8;
 /// Throws ShapeError: a list of `n` sizes exceeds kMaxDims.
 [[noreturn]] void throw_too_many_dims(int64_t n);
 
+/// Up to kMaxDims numbers with a vector's interface. Longer lists throw ShapeError; indices are not checked.
 class Dims {
  public:
   Dims() = default;
@@ -26,6 +27,7 @@ class Dims {
     std::copy(v.begin(), v.end(), d_);
   }
   Dims(const std::vector<int64_t>& v) : Dims(std::span<const int64_t>(v)) {}
+  /// `n` times `value`.
   static Dims filled(int n, int64_t value) {
     Dims r;
     if (n > kMaxDims) throw_too_many_dims(n);
@@ -78,7 +80,9 @@ class Dims {
   int n_ = 0;
 };
 
+/// Sizes, one for each dimension.
 using Shape = Dims;
+/// Elements from one index to the next, for each dimension.
 using Strides = Dims;
 
 /// "[2, 3, 4]".

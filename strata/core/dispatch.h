@@ -9,7 +9,8 @@ namespace strata {
 /// Calls f.template operator()<T>() with the element type of `t`; throws DTypeError naming `op` when the set
 /// does not hold it. `dispatch_floats(t, "op", [&]<class T>() { ... })`.
 #define STRATA_DISPATCH_CASE(TYPE, CPP) \
-  case DType::TYPE: return f.template operator()<CPP>();
+  case DType::TYPE:                     \
+    return f.template operator()<CPP>();
 
 /// f32 and f64.
 template <class F>
@@ -17,7 +18,8 @@ decltype(auto) dispatch_wide_floats(DType t, std::string_view op, F&& f) {
   switch (t) {
     STRATA_DISPATCH_CASE(f32, float)
     STRATA_DISPATCH_CASE(f64, double)
-    default: throw DTypeError(op, cat("does not take ", t));
+    default:
+      throw DTypeError(op, cat("does not take ", t));
   }
 }
 /// f16, bf16, f32, f64.
@@ -28,7 +30,8 @@ decltype(auto) dispatch_floats(DType t, std::string_view op, F&& f) {
     STRATA_DISPATCH_CASE(bf16, BFloat16)
     STRATA_DISPATCH_CASE(f32, float)
     STRATA_DISPATCH_CASE(f64, double)
-    default: throw DTypeError(op, cat("needs a floating dtype, got ", t));
+    default:
+      throw DTypeError(op, cat("needs a floating dtype, got ", t));
   }
 }
 /// u8, i8, i16, i32, i64.
@@ -40,7 +43,8 @@ decltype(auto) dispatch_ints(DType t, std::string_view op, F&& f) {
     STRATA_DISPATCH_CASE(i16, int16_t)
     STRATA_DISPATCH_CASE(i32, int32_t)
     STRATA_DISPATCH_CASE(i64, int64_t)
-    default: throw DTypeError(op, cat("needs an integer dtype, got ", t));
+    default:
+      throw DTypeError(op, cat("needs an integer dtype, got ", t));
   }
 }
 /// Every dtype.
@@ -64,10 +68,14 @@ decltype(auto) dispatch_all(DType t, std::string_view op, F&& f) {
 template <class F>
 decltype(auto) dispatch_bytes(DType t, F&& f) {
   switch (size_of(t)) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    default: return f.template operator()<uint64_t>();
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
   }
 }
 #undef STRATA_DISPATCH_CASE
@@ -75,7 +83,7 @@ decltype(auto) dispatch_bytes(DType t, F&& f) {
 /// The type that arithmetic on T is done in: float for Half and BFloat16, else T.
 template <class T>
 struct ComputeType {
-  using type = T;
+  using type = T;  ///< but float for Half and BFloat16
 };
 template <>
 struct ComputeType<Half> {

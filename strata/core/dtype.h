@@ -11,6 +11,7 @@ namespace strata {
 /// Element type of a tensor. The order is part of the promotion table; do not reorder.
 enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, bf16, f32, f64, boolean };
 
+/// How many there are, and all of them in order.
 inline constexpr int kNumDTypes = 10;
 inline constexpr DType kAllDTypes[kNumDTypes] = {DType::u8,  DType::i8,   DType::i16, DType::i32, DType::i64,
                                                  DType::f16, DType::bf16, DType::f32, DType::f64, DType::boolean};
@@ -95,29 +96,51 @@ inline Half::operator float() const {
 
 /// Maps a C++ element type to its DType: dtype_of<float> == DType::f32.
 template <class T>
-inline constexpr DType dtype_of = [] { static_assert(sizeof(T) == 0, "not a tensor element type"); return DType::f32; }();
-template <> inline constexpr DType dtype_of<uint8_t> = DType::u8;
-template <> inline constexpr DType dtype_of<int8_t> = DType::i8;
-template <> inline constexpr DType dtype_of<int16_t> = DType::i16;
-template <> inline constexpr DType dtype_of<int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<int64_t> = DType::i64;
-template <> inline constexpr DType dtype_of<Half> = DType::f16;
-template <> inline constexpr DType dtype_of<BFloat16> = DType::bf16;
-template <> inline constexpr DType dtype_of<float> = DType::f32;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "not a tensor element type");
+  return DType::f32;
+}();
+template <>
+inline constexpr DType dtype_of<uint8_t> = DType::u8;
+template <>
+inline constexpr DType dtype_of<int8_t> = DType::i8;
+template <>
+inline constexpr DType dtype_of<int16_t> = DType::i16;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<Half> = DType::f16;
+template <>
+inline constexpr DType dtype_of<BFloat16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
 
 /// Bytes of one element.
 constexpr int64_t size_of(DType t) {
   constexpr int64_t sizes[kNumDTypes] = {1, 1, 2, 4, 8, 2, 2, 4, 8, 1};
   return sizes[static_cast<int>(t)];
 }
-constexpr bool is_floating(DType t) { return t >= DType::f16 && t <= DType::f64; }
+constexpr bool is_floating(DType t) {
+  return t >= DType::f16 && t <= DType::f64;
+}
 constexpr bool is_integral(DType t, bool include_bool = false) {
   return t <= DType::i64 || (include_bool && t == DType::boolean);
 }
 /// f16 and bf16: types whose arithmetic is done in f32.
-constexpr bool is_reduced_floating(DType t) { return t == DType::f16 || t == DType::bf16; }
+constexpr bool is_reduced_floating(DType t) {
+  return t == DType::f16 || t == DType::bf16;
+}
+
+/// The type that sums and statistics over elements of a floating type are kept in: f64 for f64, else f32.
+constexpr DType statistic_dtype(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
 /// Short name: "f32", "bf16", "bool".
 std::string_view name_of(DType t);

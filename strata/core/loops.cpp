@@ -9,7 +9,8 @@ namespace {
 constexpr int kMaxOperands = 8;
 }
 
-void run_strided(const Shape& shape, int count, const Tensor* const* tensors, int64_t grain, InnerLoop inner, void* ctx) {
+void run_strided(const Shape& shape, int count, const Tensor* const* tensors, int64_t grain, InnerLoop inner,
+                 void* ctx) {
   const int64_t total = shape.product();
   if (total == 0) return;
   char* base[kMaxOperands];

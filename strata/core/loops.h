@@ -9,7 +9,8 @@
 namespace strata {
 namespace detail {
 using InnerLoop = void (*)(void* ctx, char** pointers, const int64_t* byte_strides, int64_t n);
-void run_strided(const Shape& shape, int count, const Tensor* const* tensors, int64_t grain, InnerLoop inner, void* ctx);
+void run_strided(const Shape& shape, int count, const Tensor* const* tensors, int64_t grain, InnerLoop inner,
+                 void* ctx);
 }  // namespace detail
 
 /// Elements below which a loop is not worth a second thread.
@@ -22,8 +23,7 @@ template <size_t N, class Inner>
 void for_each_strided(const Shape& shape, const std::array<const Tensor*, N>& tensors, int64_t grain, Inner inner) {
   detail::run_strided(
       shape, static_cast<int>(N), tensors.data(), grain,
-      [](void* ctx, char** p, const int64_t* s, int64_t n) { (*static_cast<Inner*>(ctx))(p, s, n); },
-      &inner);
+      [](void* ctx, char** p, const int64_t* s, int64_t n) { (*static_cast<Inner*>(ctx))(p, s, n); }, &inner);
 }
 
 }  // namespace strata

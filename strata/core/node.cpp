@@ -25,12 +25,14 @@ class AccumulateGrad final : public Node {
 
   static void accumulate(const Tensor& leaf, Tensor g) {
     if (!g.defined()) return;
-    check<ShapeError>(g.shape() == leaf.shape(), "backward", "the gradient ", g, " does not have the shape of its leaf ", leaf);
+    check<ShapeError>(g.shape() == leaf.shape(), "backward", "the gradient ", g,
+                      " does not have the shape of its leaf ", leaf);
     AutogradMeta& m = autograd_meta(leaf);
     memory::TagScope tag(memory::Tag::gradient);
     if (!m.grad.defined()) {
       // Take the buffer over when nobody else can see it; a view of something larger would keep all of it alive.
-      const bool sole = g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
+      const bool sole =
+          g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
       if (sole && !grad_enabled()) {
         Storage& storage = *g.storage();
         memory::retag(storage.device, storage.owner, storage.nbytes, storage.tag, memory::Tag::gradient);
@@ -54,7 +56,9 @@ class AccumulateGrad final : public Node {
 }  // namespace
 
 Node::Node() : sequence(g_sequence.fetch_add(1, std::memory_order_relaxed)) {}
-Node::~Node() { delete hooks; }
+Node::~Node() {
+  delete hooks;
+}
 
 // A node's edges own older nodes. Collecting them in a list instead of recursing keeps the stack flat.
 void ref_dispose(Node* n) {
@@ -93,10 +97,13 @@ bool Tensor::base_has_history() const {
   return base.requires_grad && base.autograd && base.autograd->grad_fn;
 }
 
-bool Tensor::is_leaf() const { return !grad_fn(); }
+bool Tensor::is_leaf() const {
+  return !grad_fn();
+}
 
 Tensor& Tensor::set_requires_grad(bool value) {
-  if (value) check<DTypeError>(is_floating(dtype()), "set_requires_grad", "only floating tensors have gradients, got ", *this);
+  if (value)
+    check<DTypeError>(is_floating(dtype()), "set_requires_grad", "only floating tensors have gradients, got ", *this);
   check<AutogradError>(is_leaf() || value, "set_requires_grad", "this tensor is the result of ",
                        is_leaf() ? std::string_view() : grad_fn()->name(), "; use detach() to leave the tape");
   impl().requires_grad = value || !is_leaf();
@@ -110,8 +117,7 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(const Tensor& g) {
-  if (g.defined())
-    check<ShapeError>(g.shape() == shape(), "set_grad", "the gradient is ", g, ", the tensor ", *this);
+  if (g.defined()) check<ShapeError>(g.shape() == shape(), "set_grad", "the gradient is ", g, ", the tensor ", *this);
   autograd_meta(*this).grad = g;
 }
 
@@ -156,7 +162,9 @@ void add_post_accumulate_hook(const Tensor& t, std::shared_ptr<TensorHook> hook)
   autograd_meta(t).post_hooks.add(0, std::move(hook));
 }
 
-Tensor Tensor::detach() const { return alias(*this, shape(), strides(), storage_offset()); }
+Tensor Tensor::detach() const {
+  return alias(*this, shape(), strides(), storage_offset());
+}
 
 Edge gradient_edge(const Tensor& t) {
   if (!t.requires_grad()) return {};
@@ -186,7 +194,9 @@ void bump_version(const Tensor& t, std::string_view op) {
 SavedTensorHooksScope::SavedTensorHooksScope(std::shared_ptr<SavedTensorHooks> hooks) : previous_(std::move(t_hooks)) {
   t_hooks = std::move(hooks);
 }
-SavedTensorHooksScope::~SavedTensorHooksScope() { t_hooks = std::move(previous_); }
+SavedTensorHooksScope::~SavedTensorHooksScope() {
+  t_hooks = std::move(previous_);
+}
 
 void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
   if (!t.defined()) return;
@@ -214,7 +224,9 @@ void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
   tensor_ = is_result ? t.detach() : t;
 }
 
-SavedTensor::SavedTensor(const Tensor& t, bool keep) { hold(t, keep, false); }
+SavedTensor::SavedTensor(const Tensor& t, bool keep) {
+  hold(t, keep, false);
+}
 
 SavedTensor SavedTensor::result(const Tensor& t, bool keep) {
   SavedTensor s;
@@ -260,4 +272,3 @@ void SavedTensor::overwritten_by(std::string_view) {
 }
 
 }  // namespace strata
-

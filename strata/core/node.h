@@ -18,6 +18,7 @@ enum Unusual : uint32_t {
   kObserved = 2,  ///< a CallObserver wants to see calls (profiler, anomaly mode, tracing)
 };
 
+/// Whether calls are recorded, and which unusual conditions hold.
 struct ThreadMode {
   bool grad_enabled = true;
   uint32_t unusual = 0;
@@ -45,7 +46,9 @@ class GradMode {
  private:
   bool previous_;
 };
-inline bool grad_enabled() { return t_mode.grad_enabled; }
+inline bool grad_enabled() {
+  return t_mode.grad_enabled;
+}
 
 // ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -68,6 +71,7 @@ struct TensorHook {
 
 /// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index.
 struct TensorHooks {
+  /// A hook and the result of the node whose gradient it wants.
   struct Entry {
     uint32_t index;
     std::shared_ptr<TensorHook> hook;
@@ -91,8 +95,8 @@ class Node : public RefCounted {
   /// Drops saved tensors; a second backward is then an error.
   virtual void release() {}
 
-  std::vector<Edge> edges;     ///< one for each tensor input; node is nullptr where no gradient is wanted
-  uint64_t sequence;           ///< creation order: the engine runs the newest first
+  std::vector<Edge> edges;  ///< one for each tensor input; node is nullptr where no gradient is wanted
+  uint64_t sequence;        ///< creation order: the engine runs the newest first
   uint32_t num_results = 1;
   TensorHooks* hooks = nullptr;  ///< owned; hooks on the gradients of the results, made when needed
 };
@@ -100,14 +104,14 @@ void ref_dispose(Node* n);
 
 /// A tensor's part in the tape.
 struct AutogradMeta {
-  Ref<Node> grad_fn;           ///< nullptr for a leaf
-  uint32_t result_index = 0;   ///< which of grad_fn's results this is
+  Ref<Node> grad_fn;          ///< nullptr for a leaf
+  uint32_t result_index = 0;  ///< which of grad_fn's results this is
   Tensor grad;
-  Node* accumulator = nullptr; ///< a leaf's node while some graph holds it (not owned)
+  Node* accumulator = nullptr;       ///< a leaf's node while some graph holds it (not owned)
   std::shared_ptr<Tensor> retained;  ///< a non-leaf's gradient, once retain_grad() asked for it
-  uint32_t view_version = 0;   ///< for a view: the storage's version that grad_fn speaks of
-  TensorHooks hooks;       ///< a leaf's hooks on its gradient
-  TensorHooks post_hooks;  ///< run after a leaf's grad was accumulated
+  uint32_t view_version = 0;         ///< for a view: the storage's version that grad_fn speaks of
+  TensorHooks hooks;                 ///< a leaf's hooks on its gradient
+  TensorHooks post_hooks;            ///< run after a leaf's grad was accumulated
 };
 /// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
@@ -125,7 +129,7 @@ namespace detail {
 Tensor add_tensors(const Tensor& a, const Tensor& b);
 /// Gives a view whose base was written in place since a grad_fn that starts at the base's new history.
 void refresh_view(const Tensor& view);
-}
+}  // namespace detail
 /// Counts a write to `t`'s storage by `op`.
 void bump_version(const Tensor& t, std::string_view op);
 

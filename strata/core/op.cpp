@@ -106,7 +106,8 @@ class SchemaParser {
     return std::string(text_.substr(begin, pos_ - begin));
   }
   std::string type() {
-    static constexpr std::string_view known[] = {"Tensor", "Scalar", "int", "float", "bool", "str", "DType", "Device", "RngKey"};
+    static constexpr std::string_view known[] = {"Tensor", "Scalar", "int",    "float", "bool",
+                                                 "str",    "DType",  "Device", "RngKey"};
     std::string t = word();
     if (std::find(std::begin(known), std::end(known), t) == std::end(known)) fail("a type (Tensor, int, float, ...)");
     if (accept('[')) {
@@ -175,7 +176,9 @@ class SchemaParser {
 
 }  // namespace
 
-Schema parse_schema(std::string_view text) { return SchemaParser(text).parse(); }
+Schema parse_schema(std::string_view text) {
+  return SchemaParser(text).parse();
+}
 
 // ---- observers ----
 
@@ -204,7 +207,9 @@ void notify_after(const OpBase& op, std::span<const Tensor> results) {
 void throw_mixed_devices(std::string_view op, Device a, Device b) {
   throw DeviceError(op, cat("arguments are on ", a, " and ", b, "; move them to one device with .to(device)"));
 }
-void throw_no_kernel(std::string_view op, Device d) { throw DeviceError(op, cat("has no kernel for ", d)); }
+void throw_no_kernel(std::string_view op, Device d) {
+  throw DeviceError(op, cat("has no kernel for ", d));
+}
 void throw_bad_inplace(std::string_view op, const Tensor& self, const TensorMeta& wanted) {
   throw ShapeError(op, cat("cannot write a result ", wanted.shape, " ", wanted.dtype, " into a tensor ", self));
 }
@@ -212,12 +217,17 @@ void throw_no_backward(std::string_view op) {
   throw AutogradError(op, "has no in-place gradient; use the form that is not in place");
 }
 
+void throw_no_results(std::string_view op) {
+  throw ValueError(op, "the record says nothing of its results: it needs infer and kernels, view, dynamic or composed");
+}
+
 void check_inplace_target(std::string_view op, const Tensor& self) {
   if (!grad_enabled()) return;
   const TensorImpl* base = self.impl().view_base.get();
   check<AutogradError>(!base || !base->requires_grad || (base->autograd && base->autograd->grad_fn), op,
                        "cannot write in place to a view of a leaf that requires a gradient; use NoGrad for an update");
-  check<AutogradError>(!self.requires_grad() || !self.is_leaf(), op, "cannot write in place to a leaf that requires a gradient; ",
+  check<AutogradError>(!self.requires_grad() || !self.is_leaf(), op,
+                       "cannot write in place to a leaf that requires a gradient; ",
                        "use NoGrad for an update, or the form that is not in place");
 }
 
@@ -233,7 +243,8 @@ void Adapter::see(const Tensor& t) {
   if (!t.impl().wrapped_number || index == 0) device_ = t.device();
   if (pinned_) {
     const Shape both = broadcast_shapes(shape_, t.shape(), op_);
-    check<ShapeError>(both == shape_, op_, "cannot write in place to shape ", shape_, ": the arguments broadcast to ", both);
+    check<ShapeError>(both == shape_, op_, "cannot write in place to shape ", shape_, ": the arguments broadcast to ",
+                      both);
   } else {
     shape_ = index == 0 ? t.shape() : broadcast_shapes(shape_, t.shape(), op_);
   }
@@ -251,7 +262,8 @@ void Adapter::see(const Tensor& t) {
   if (mode_ == Adapt::promote_float && !is_floating(wanted)) wanted = default_dtype();
   if (pinned_) {
     const auto category = [](DType d) { return d == DType::boolean ? 0 : is_floating(d) ? 2 : 1; };
-    check<DTypeError>(category(wanted) <= category(dtype_), op_, "a result of ", wanted, " cannot be written in place to ", dtype_);
+    check<DTypeError>(category(wanted) <= category(dtype_), op_, "a result of ", wanted,
+                      " cannot be written in place to ", dtype_);
   } else {
     dtype_ = wanted;
   }
@@ -342,18 +354,26 @@ AutocastScope::AutocastScope(DType dtype, bool enabled)
   check<DTypeError>(is_reduced_floating(dtype), "AutocastScope", "the low precision is bf16 or f16, got ", dtype);
   t_autocast.dtype = dtype;
   ++t_autocast.depth;
-  if (enabled) t_mode.unusual |= kAutocast;
-  else t_mode.unusual &= ~kAutocast;
+  if (enabled)
+    t_mode.unusual |= kAutocast;
+  else
+    t_mode.unusual &= ~kAutocast;
 }
 AutocastScope::~AutocastScope() {
   t_autocast.dtype = previous_dtype_;
-  if (previous_enabled_) t_mode.unusual |= kAutocast;
-  else t_mode.unusual &= ~kAutocast;
+  if (previous_enabled_)
+    t_mode.unusual |= kAutocast;
+  else
+    t_mode.unusual &= ~kAutocast;
   if (--t_autocast.depth == 0) t_autocast.cache.clear();
 }
 
-bool autocast_enabled() { return (t_mode.unusual & kAutocast) != 0; }
-DType autocast_dtype() { return t_autocast.dtype; }
+bool autocast_enabled() {
+  return (t_mode.unusual & kAutocast) != 0;
+}
+DType autocast_dtype() {
+  return t_autocast.dtype;
+}
 
 namespace detail {
 Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
@@ -366,7 +386,8 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
     uint32_t mode;
     ~Restore() { t_mode.unusual = mode; }
   } restore{unusual};
-  const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf() && grad_enabled();
+  const bool parameter =
+      policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf() && grad_enabled();
   if (!parameter) return t.to(target);
   auto& entry = t_autocast.cache[&t.impl()];
   if (!entry.first.defined()) entry = {t, t.to(target)};

@@ -2,8 +2,6 @@
 // The op record: everything the engine knows about an operation, and the call path from a typed function to a kernel.
 // docs/design/op_record.md explains it with a complete example.
 
-#include <array>
-#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -11,315 +9,22 @@
 #include <utility>
 #include <vector>
 
-#include "strata/core/node.h"
-#include "strata/core/tensor.h"
-#include "strata/core/value.h"
+#include "strata/core/op_base.h"
+#include "strata/core/op_call.h"
 
 namespace strata {
-
-class OpBase;
-class Samples;
-
-/// Which precision an op runs in under autocast.
-enum class Autocast : uint8_t {
-  keep,     ///< arguments as they come
-  low,      ///< floating arguments cast to the autocast dtype: matrix products, convolutions, attention
-  full,     ///< cast to f32: losses, powers, large sums
-  promote,  ///< cast to the widest floating type among the arguments
-};
-
-/// What happens to tensor arguments before `infer`, by ordinary ops with gradients of their own (`to`, `expand`), so
-/// that neither kernels nor gradient rules see differing shapes or dtypes. Undefined tensors are left alone.
-enum class Adapt : uint8_t {
-  none,
-  broadcast,             ///< all broadcast to one shape; dtypes as they come
-  promote,               ///< broadcast, and cast to the common dtype (PyTorch's promotion)
-  promote_float,         ///< the same, integers becoming the default floating dtype
-  promote_but_first,     ///< broadcast all, promote all but the first: where(condition, a, b)
-};
-
-/// Sets of dtypes, for a record's `dtypes` field.
-using DTypeSet = uint16_t;
-constexpr DTypeSet dtype_bit(DType t) { return static_cast<DTypeSet>(1u << static_cast<int>(t)); }
-inline constexpr DTypeSet kFloats = dtype_bit(DType::f16) | dtype_bit(DType::bf16) | dtype_bit(DType::f32) | dtype_bit(DType::f64);
-inline constexpr DTypeSet kInts = dtype_bit(DType::u8) | dtype_bit(DType::i8) | dtype_bit(DType::i16) | dtype_bit(DType::i32) | dtype_bit(DType::i64);
-inline constexpr DTypeSet kBool = dtype_bit(DType::boolean);
-inline constexpr DTypeSet kAllTypes = kFloats | kInts | kBool;
-
-/// A rule's view of one recorded call: the gradients of its results, its saved results, and where to put the
-/// gradients of its inputs. Inputs are counted over the tensor arguments, lists flattened.
-class Backward {
- public:
-  Backward(Grads& gy, Grads& gx, const std::vector<Edge>& edges, std::span<const Tensor> results)
-      : gy_(gy), gx_(gx), edges_(edges), results_(results) {}
-  /// Gradient of result `i`; undefined when nothing flowed into it.
-  const Tensor& gy(int i = 0) const { return gy_[static_cast<size_t>(i)]; }
-  bool has_gy(int i = 0) const { return gy_[static_cast<size_t>(i)].defined(); }
-  /// Result `i` of the forward call. Its elements may be read only when the record saves it.
-  const Tensor& y(int i = 0) const { return results_[static_cast<size_t>(i)]; }
-  /// Whether input `i` wants a gradient: skip the work when not.
-  bool needs(int i) const { return static_cast<bool>(edges_[static_cast<size_t>(i)].node); }
-  int num_inputs() const { return static_cast<int>(edges_.size()); }
-  void set(int i, Tensor grad) { gx_[static_cast<size_t>(i)] = std::move(grad); }
-
- private:
-  Grads& gy_;
-  Grads& gx_;
-  const std::vector<Edge>& edges_;
-  std::span<const Tensor> results_;
-};
-
-/// Sees calls on the thread that installed it: profilers, anomaly mode, tracing.
-struct CallObserver {
-  virtual ~CallObserver() = default;
-  virtual void before(const OpBase& op) {}
-  /// Called with the tensor results, after the kernel and before recording.
-  virtual void after(const OpBase& op, std::span<const Tensor> results) {}
-};
-/// Installs `observer` on this thread while one lives; the caller keeps it alive. Scopes nest.
-class ObserverScope {
- public:
-  explicit ObserverScope(CallObserver& observer);
-  ~ObserverScope();
-  ObserverScope(const ObserverScope&) = delete;
-};
-
-/// The part of a record that does not depend on the op's signature; the registry holds these.
-class OpBase {
- public:
-  OpBase(const OpBase&) = delete;
-  virtual ~OpBase() = default;
-
-  std::string_view name() const { return name_; }
-  std::string_view schema_text() const { return schema_; }
-  const Schema& schema() const;  ///< parsed on first use
-  std::string_view doc() const { return doc_; }
-  std::string_view example() const { return example_; }
-  /// The family folder, from the record's file: "softmax".
-  std::string_view family() const;
-  std::string_view file() const { return file_; }
-  Autocast autocast() const { return autocast_; }
-  Adapt adapt() const { return adapt_; }
-  DTypeSet dtypes() const { return dtypes_; }
-  double tolerance() const { return tolerance_; }
-  std::string_view tolerance_reason() const { return tolerance_reason_; }
-
-  virtual bool is_view() const = 0;
-  virtual bool is_dynamic() const = 0;  ///< the result's size depends on values
-  virtual bool is_composed() const = 0; ///< only a composition of other ops, no kernel of its own
-  virtual bool has_kernel(DeviceType device) const = 0;
-  virtual bool has_backward() const = 0;  ///< a rule or a composed form
-  virtual bool has_reference() const = 0;
-  virtual bool has_composed() const = 0;
-  virtual bool can_inplace() const = 0;
-
-  /// Calls the op like its C++ function: same checks, kernel and gradient. Missing trailing arguments take the
-  /// schema's defaults. Throws ValueError naming op and argument when a value has the wrong type.
-  virtual std::vector<Value> call_boxed(std::span<const Value> args) const = 0;
-  /// Calls the in-place form: the result overwrites the first argument and is returned. Throws ValueError when the
-  /// record has no such form.
-  virtual std::vector<Value> inplace_boxed(std::span<const Value> args) const = 0;
-  /// The record's slow double-precision version, else the composed form. Throws ValueError when it has neither.
-  virtual std::vector<Value> reference_boxed(std::span<const Value> args) const = 0;
-  virtual Cost cost_boxed(std::span<const Value> args) const = 0;
-  /// Fills `s` with the record's valid and invalid inputs.
-  virtual void samples(Samples& s) const = 0;
-  virtual bool has_samples() const = 0;
-
-  /// Every record linked into the program, in order of name.
-  static std::vector<const OpBase*> all();
-  /// nullptr when there is none of that name.
-  static const OpBase* find(std::string_view name);
-
- protected:
-  OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file);
-  std::string_view name_, schema_, doc_, example_, file_;
-  Autocast autocast_ = Autocast::keep;
-  Adapt adapt_ = Adapt::none;
-  DTypeSet dtypes_ = kFloats;
-  double tolerance_ = 0;
-  std::string_view tolerance_reason_;
-
- private:
-  friend struct Registry;
-  OpBase* next_ = nullptr;
-  mutable const Schema* parsed_ = nullptr;
-};
-
-namespace detail {
-
-/// Result types and what `infer` returns for them.
-template <class R>
-struct ResultTraits;
-template <>
-struct ResultTraits<Tensor> {
-  using Metas = TensorMeta;
-  static constexpr int count = 1;
-};
-template <class... T>
-struct ResultTraits<std::tuple<T...>> {
-  using Metas = std::array<TensorMeta, sizeof...(T)>;
-  static constexpr int count = sizeof...(T);
-};
-template <>
-struct ResultTraits<TensorList> {
-  using Metas = std::vector<TensorMeta>;
-  static constexpr int count = -1;
-};
-
-template <class R, class... A>
-struct KernelType;
-template <class... A>
-struct KernelType<Tensor, A...> {
-  using type = void (*)(Tensor&, A...);
-};
-template <class... T, class... A>
-struct KernelType<std::tuple<T...>, A...> {
-  using type = void (*)(T&..., A...);
-};
-template <class... A>
-struct KernelType<TensorList, A...> {
-  using type = void (*)(TensorList&, A...);
-};
-
-inline void visit_tensors(const Tensor& t, auto&& f) { f(t); }
-inline void visit_tensors(const TensorList& l, auto&& f) {
-  for (const Tensor& t : l) f(t);
-}
-template <class... T>
-void visit_tensors(const std::tuple<T...>& ts, auto&& f) {
-  std::apply([&](const T&... t) { (f(t), ...); }, ts);
-}
-template <class T>
-  requires(!std::is_same_v<T, Tensor> && !std::is_same_v<T, TensorList>)
-void visit_tensors(const T&, auto&&) {}
-
-template <class T>
-inline constexpr bool is_tensor_arg = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
-template <class... A>
-inline constexpr bool first_is_tensor = false;
-template <class First, class... Rest>
-inline constexpr bool first_is_tensor<First, Rest...> = is_tensor_arg<First>;
-template <class T>
-inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, TensorList>;
-
-[[noreturn]] void throw_mixed_devices(std::string_view op, Device a, Device b);
-[[noreturn]] void throw_no_kernel(std::string_view op, Device d);
-[[noreturn]] void throw_bad_inplace(std::string_view op, const Tensor& self, const TensorMeta& wanted);
-[[noreturn]] void throw_no_backward(std::string_view op);
-void check_inplace_target(std::string_view op, const Tensor& self);
-void check_boxed_count(const OpBase& op, size_t given);
-Value boxed_default(const OpBase& op, size_t index);
-[[noreturn]] void throw_boxed_type(const OpBase& op, size_t index, std::string_view wanted);
-/// What a node keeps. Bit i of `mask`: the i-th argument; bit 32+i: the i-th result. `when[i]` is the argument that must
-/// want a gradient for argument i to be kept, or -1.
-struct SavePlan {
-  uint64_t mask = 0;
-  int8_t when[32];
-  bool keeps_arg(size_t i, uint64_t wanting) const {
-    return (mask >> i & 1) && (when[i] < 0 || (wanting >> when[i] & 1));
-  }
-  bool keeps_result(int i) const { return mask >> (32 + (i < 31 ? i : 31)) & 1; }
-};
-/// Parses a record's `saves`. Throws ValueError for a name not in the schema.
-SavePlan parse_saves(std::string_view schema, std::string_view saves);
-/// Casts a floating tensor for autocast; parameters' casts are cached for the scope.
-Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest);
-void notify_before(const OpBase& op);
-void notify_after(const OpBase& op, std::span<const Tensor> results);
-
-/// Works out the common shape and dtype of the tensor arguments of one call.
-class Adapter {
- public:
-  Adapter(std::string_view op, Adapt mode) : op_(op), mode_(mode) {}
-  /// Fixes the target to an in-place call's first argument.
-  void pin(const Tensor& self);
-  void see(const Tensor& t);
-  Tensor apply(const Tensor& t);
-
- private:
-  bool promotes(int index) const { return mode_ >= Adapt::promote && !(mode_ == Adapt::promote_but_first && index == 0); }
-  std::string_view op_;
-  Adapt mode_;
-  int seen_ = 0, applied_ = 0;
-  Shape shape_;
-  Tensor widest_;   // a tensor that stands for the promotion of those seen so far
-  DType dtype_ = DType::boolean;
-  Device device_;
-  bool pinned_ = false;
-};
-/// Whether the arguments need no adapting: the fast check of every call of an elementwise op.
-struct AlreadyAlike {
-  Adapt mode;
-  const Tensor* first = nullptr;
-  const Tensor* typed = nullptr;
-  int index = 0;
-  bool ok = true;
-  void see(const Tensor& t) {
-    if (!t.defined()) return;
-    if (!first) {
-      first = &t;
-    } else {
-      ok = ok && t.shape() == first->shape();
-    }
-    if (mode >= Adapt::promote && !(mode == Adapt::promote_but_first && index == 0)) {
-      if (!typed) {
-        typed = &t;
-        ok = ok && !t.impl().wrapped_number && !(mode == Adapt::promote_float && !is_floating(t.dtype()));
-      } else {
-        ok = ok && t.dtype() == typed->dtype() && !t.impl().wrapped_number;
-      }
-    }
-    ++index;
-  }
-};
-
-/// How an argument is kept in a node.
-template <class T>
-struct SavedArg {
-  std::remove_cvref_t<T> value;
-  SavedArg(const std::remove_cvref_t<T>& v, bool) : value(v) {}
-  const std::remove_cvref_t<T>& get(const Ref<Node>&, std::string_view) const { return value; }
-  void reset() {}
-};
-template <>
-struct SavedArg<Tensor> {
-  SavedTensor saved;
-  SavedArg(const Tensor& t, bool keep) : saved(t, keep) {}
-  Tensor get(const Ref<Node>& owner, std::string_view op) const { return saved.get(owner, op); }
-  void reset() { saved.reset(); }
-};
-template <>
-struct SavedArg<TensorList> {
-  std::vector<SavedTensor> saved;
-  SavedArg(const TensorList& l, bool keep) {
-    saved.reserve(l.size());
-    for (const Tensor& t : l) saved.emplace_back(t, keep);
-  }
-  TensorList get(const Ref<Node>& owner, std::string_view op) const {
-    TensorList r;
-    r.reserve(saved.size());
-    for (const SavedTensor& s : saved) r.push_back(s.get(owner, op));
-    return r;
-  }
-  void reset() {
-    for (SavedTensor& s : saved) s.reset();
-  }
-};
-
-// Boxing: how each argument type leaves a Value. `ok` is false when the Value holds another type.
-template <class T>
-struct Unbox;
-
-}  // namespace detail
 
 template <class Signature>
 class Op;
 
+/// One operation of C++ signature R(A...), R being Tensor, a tuple of Tensors or a TensorList: a static object, made
+/// from a Record, that registers itself and is called like a function.
 template <class R, class... A>
 class Op<R(A...)> final : public OpBase {
  public:
+  /// What `infer` returns: a TensorMeta for each result.
   using Metas = typename detail::ResultTraits<R>::Metas;
+  /// A function of the results, to be written into, and the arguments.
   using Kernel = typename detail::KernelType<R, A...>::type;
 
   /// A kernel for each device; it writes into results that are already allocated. It never allocates a result.
@@ -330,25 +35,25 @@ class Op<R(A...)> final : public OpBase {
 
   /// What a record says. One of `infer`+`kernels`, `view`, `dynamic` or `composed` says how results come about.
   struct Record {
-    std::string_view schema;   ///< "softmax(Tensor x, int dim) -> Tensor"
-    std::string_view doc;      ///< one paragraph: meaning, shapes, errors, source of the formula
-    std::string_view example = {};  ///< C++ statements, compiled and run by the tests
-    Metas (*infer)(A...) = nullptr;       ///< checks the arguments, says what the results are
+    std::string_view schema;         ///< "softmax(Tensor x, int dim) -> Tensor"
+    std::string_view doc;            ///< one paragraph: meaning, shapes, errors, source of the formula
+    std::string_view example = {};   ///< C++ statements, compiled and run by the tests
+    Metas (*infer)(A...) = nullptr;  ///< checks the arguments, says what the results are
     Kernels kernels = {};
-    R (*view)(A...) = nullptr;            ///< returns a tensor that shares the first argument's storage
-    R (*dynamic)(A...) = nullptr;         ///< for results whose size depends on values
-    R (*composed)(A...) = nullptr;        ///< the same function written with other ops
+    R (*view)(A...) = nullptr;      ///< returns a tensor that shares the first argument's storage
+    R (*dynamic)(A...) = nullptr;   ///< for results whose size depends on values
+    R (*composed)(A...) = nullptr;  ///< the same function written with other ops
     /// Arguments and results whose elements `backward` reads: "x result". "a:b" keeps a only when b wants a gradient.
     std::string_view saves = {};
     void (*backward)(Backward&, A...) = nullptr;
-    bool inplace = false;                 ///< the kernel may write over its first argument
+    bool inplace = false;  ///< the kernel may write over its first argument
     Adapt adapt = Adapt::none;
     Autocast autocast = Autocast::keep;
-    DTypeSet dtypes = kFloats;            ///< what the samples are tried with
+    DTypeSet dtypes = kFloats;  ///< what the samples are tried with
     Cost (*cost)(A...) = nullptr;
     void (*samples)(Samples&) = nullptr;
-    R (*reference)(A...) = nullptr;       ///< slow and obviously right, called with f64 tensors
-    double tolerance = 0;                 ///< widens the verification's bound by this factor; 0 and 1 mean no widening
+    R (*reference)(A...) = nullptr;  ///< slow and obviously right, called with f64 tensors
+    double tolerance = 0;            ///< widens the verification's bound by this factor; 0 and 1 mean no widening
     std::string_view tolerance_reason = {};
   };
 
@@ -363,15 +68,14 @@ class Op<R(A...)> final : public OpBase {
 
   /// The call path: infer, allocate, kernel, record.
   R operator()(A... args) const {
-    if (t_mode.unusual) [[unlikely]] return call_unusual(args...);
+    if (t_mode.unusual) [[unlikely]]
+      return call_unusual(args...);
     if (r_.adapt != Adapt::none && !alike(args...)) return call_adapted(args...);
     return call(args...);
   }
 
   /// Runs the kernel into `result`, which must be what infer says. Not recorded: an error while a gradient is wanted.
-  void out(Tensor& result, A... args) const
-    requires std::is_same_v<R, Tensor>
-  {
+  void out(Tensor& result, A... args) const requires std::is_same_v<R, Tensor> {
     const TensorMeta m = r_.infer(args...);
     if (result.shape() != m.shape || result.dtype() != m.dtype) detail::throw_bad_inplace(name_, result, m);
     if (wants_grad(args...) || (grad_enabled() && result.requires_grad()))
@@ -382,17 +86,17 @@ class Op<R(A...)> final : public OpBase {
 
   /// Writes the result over the first argument, records it, and returns it.
   template <class... Rest>
-  Tensor& inplace(Tensor& self, Rest&&... rest) const
-    requires std::is_same_v<R, Tensor>
-  {
+  Tensor& inplace(Tensor& self, Rest&&... rest) const requires std::is_same_v<R, Tensor> {
     const bool observed = t_mode.unusual & kObserved;
-    if (observed) [[unlikely]] detail::notify_before(*this);
+    if (observed) [[unlikely]]
+      detail::notify_before(*this);
     if (r_.adapt != Adapt::none && !alike(self, rest...)) {
       inplace_adapted(self, self, std::forward<Rest>(rest)...);
     } else {
       inplace_impl(self, self, std::forward<Rest>(rest)...);
     }
-    if (observed) [[unlikely]] detail::notify_after(*this, {&self, 1});
+    if (observed) [[unlikely]]
+      detail::notify_after(*this, {&self, 1});
     return self;
   }
 
@@ -471,7 +175,8 @@ class Op<R(A...)> final : public OpBase {
    private:
     using Args = std::tuple<detail::SavedArg<std::remove_cvref_t<A>>...>;
     template <size_t... I>
-    static Args make_args(const Op& op, uint64_t wanting, std::index_sequence<I...>, const std::remove_cvref_t<A>&... args) {
+    static Args make_args(const Op& op, uint64_t wanting, std::index_sequence<I...>,
+                          const std::remove_cvref_t<A>&... args) {
       return Args(detail::SavedArg<std::remove_cvref_t<A>>(args, op.saves_.keeps_arg(I, wanting))...);
     }
     const Op& op_;
@@ -535,6 +240,8 @@ class Op<R(A...)> final : public OpBase {
       NoGrad guard;
       return r_.dynamic(args...);
     }
+    if (!r_.infer) [[unlikely]]
+      detail::throw_no_results(name_);
     check_devices(args...);
     const Metas metas = r_.infer(args...);
     if constexpr (std::is_same_v<R, Tensor>) {
@@ -552,7 +259,8 @@ class Op<R(A...)> final : public OpBase {
         R results{empty(metas[I])...};
         run(metas[0].device, std::get<I>(results)..., args...);
         return results;
-      }(std::make_index_sequence<std::tuple_size_v<R>>());
+      }
+      (std::make_index_sequence<std::tuple_size_v<R>>());
     }
   }
 
@@ -588,9 +296,11 @@ class Op<R(A...)> final : public OpBase {
       } else {
         [&]<size_t... J>(std::index_sequence<J...>) {
           (std::get<J>(refs).copy_(std::get<J>(got)), ...);
-        }(std::make_index_sequence<n>());
+        }
+        (std::make_index_sequence<n>());
       }
-    }(std::index_sequence_for<A...>());
+    }
+    (std::index_sequence_for<A...>());
   }
 
   void check_devices(A... args) const {
@@ -621,10 +331,9 @@ class Op<R(A...)> final : public OpBase {
         ...);
     Ref<Node> node(new OpNode(*this, wanting, args...));
     node->edges.reserve(inputs);
-    (detail::visit_tensors(args,
-                           [&](const Tensor& t) {
-                             node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge());
-                           }),
+    (detail::visit_tensors(
+         args,
+         [&](const Tensor& t) { node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge()); }),
      ...);
     return node;
   }
@@ -645,7 +354,11 @@ class Op<R(A...)> final : public OpBase {
   // A view remembers its base, so that writing through it reaches the base's history (or gives it one).
   static void note_views(R& result, A... args) {
     const Tensor* base = nullptr;
-    (detail::visit_tensors(args, [&](const Tensor& t) { if (!base) base = &t; }), ...);
+    (detail::visit_tensors(args,
+                           [&](const Tensor& t) {
+                             if (!base) base = &t;
+                           }),
+     ...);
     detail::visit_tensors(result, [&](const Tensor& t) {
       if (t.same_as(*base) || !is_floating(t.dtype())) return;
       TensorImpl& v = t.impl();
@@ -715,7 +428,8 @@ class Op<R(A...)> final : public OpBase {
     for (size_t i = all.size(); i < sizeof...(A); ++i) all.push_back(detail::boxed_default(*this, i));
     return [&]<size_t... I>(std::index_sequence<I...>) {
       return f(detail::Unbox<std::remove_cvref_t<A>>::get(*this, I, all[I])...);
-    }(std::index_sequence_for<A...>());
+    }
+    (std::index_sequence_for<A...>());
   }
   template <class F>
   std::vector<Value> boxed(F&& f, std::span<const Value> given) const {
@@ -733,49 +447,4 @@ class Op<R(A...)> final : public OpBase {
   detail::SavePlan saves_;
 };
 
-namespace detail {
-
-template <class T>
-struct Unbox {
-  static T get(const OpBase& op, size_t i, const Value& v) {
-    if (const T* p = std::get_if<T>(&v)) return *p;
-    throw_boxed_type(op, i, {});
-  }
-};
-template <>
-struct Unbox<Tensor> {
-  static Tensor get(const OpBase& op, size_t i, const Value& v) {
-    if (const Tensor* p = std::get_if<Tensor>(&v)) return *p;
-    if (std::holds_alternative<std::monostate>(v)) return {};
-    throw_boxed_type(op, i, {});
-  }
-};
-template <>
-struct Unbox<double> {
-  static double get(const OpBase& op, size_t i, const Value& v) {
-    if (const double* p = std::get_if<double>(&v)) return *p;
-    if (const int64_t* p = std::get_if<int64_t>(&v)) return static_cast<double>(*p);
-    if (const Scalar* p = std::get_if<Scalar>(&v)) return p->to_double();
-    throw_boxed_type(op, i, {});
-  }
-};
-template <>
-struct Unbox<Scalar> {
-  static Scalar get(const OpBase& op, size_t i, const Value& v) {
-    if (const Scalar* p = std::get_if<Scalar>(&v)) return *p;
-    if (const int64_t* p = std::get_if<int64_t>(&v)) return *p;
-    if (const double* p = std::get_if<double>(&v)) return *p;
-    if (const bool* p = std::get_if<bool>(&v)) return *p;
-    throw_boxed_type(op, i, {});
-  }
-};
-template <class T>
-struct Unbox<std::optional<T>> {
-  static std::optional<T> get(const OpBase& op, size_t i, const Value& v) {
-    if (std::holds_alternative<std::monostate>(v)) return std::nullopt;
-    return Unbox<T>::get(op, i, v);
-  }
-};
-
-}  // namespace detail
 }  // namespace strata

@@ -1,12 +1,13 @@
 #pragma once
-// Data-parallel loops on the process's one thread pool (OpenMP's, shared with oneDNN).
+// Data-parallel loops on the process's one pool of threads.
 
 #include <cstdint>
 #include <type_traits>
 
 namespace strata {
 
-/// Threads that a parallel loop may use.
+/// Threads that a parallel loop may use: the environment's STRATA_NUM_THREADS or OMP_NUM_THREADS, else one for each
+/// processor that this process may run on.
 int num_threads();
 /// Sets it for the whole process; n >= 1. Results of Strata's ops do not depend on it.
 void set_num_threads(int n);
@@ -18,7 +19,9 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, void (*body)(void*,
 }
 
 /// Splits [begin, end) into contiguous chunks of at least `grain` items and runs body(chunk_begin, chunk_end) on
-/// several threads; runs inline when one chunk suffices. An exception from a chunk is rethrown on the caller.
+/// several threads; runs inline when one chunk suffices or another thread's loop has the pool. Chunks go to whichever
+/// thread is free, so bodies must not depend on who runs them or on where they are cut. An exception from a chunk is
+/// rethrown on the caller.
 template <class Body>
 inline void parallel_for(int64_t begin, int64_t end, int64_t grain, Body&& body) {
   if (end - begin <= grain || end <= begin) {
@@ -26,7 +29,8 @@ inline void parallel_for(int64_t begin, int64_t end, int64_t grain, Body&& body)
     return;
   }
   detail::parallel_run(
-      begin, end, grain, [](void* ctx, int64_t b, int64_t e) { (*static_cast<std::remove_reference_t<Body>*>(ctx))(b, e); },
+      begin, end, grain,
+      [](void* ctx, int64_t b, int64_t e) { (*static_cast<std::remove_reference_t<Body>*>(ctx))(b, e); },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 

@@ -23,7 +23,9 @@ constexpr int kLineWidth = 80;
 // Reads the element at a position in elements from the first, as double or as integer.
 class Reader {
  public:
-  explicit Reader(const Tensor& t) : p_(t.numel() ? t.raw_data() : nullptr), dtype_(t.dtype()) {}
+  // An empty tensor may have no bytes; it has no position to read either.
+  explicit Reader(const Tensor& t)
+      : p_(t.numel() ? t.raw_data() : static_cast<const void*>(&dtype_)), dtype_(t.dtype()) {}
   double number(int64_t at) const {
     return dispatch_all(dtype_, "to_string", [&]<class T>() {
       return static_cast<double>(static_cast<compute_t<T>>(static_cast<const T*>(p_)[at]));

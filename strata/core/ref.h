@@ -27,13 +27,12 @@ class Ref {
   Ref(const Ref& o) : p_(o.p_) { acquire(); }
   Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(const Ref<U>& o) : p_(o.get()) { acquire(); }
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& o) : p_(o.get()) { acquire(); }
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(Ref<U>&& o) noexcept : p_(o.release()) {}
+  requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& o)
+  noexcept : p_(o.release()) {}
   ~Ref() { drop(); }
-  Ref& operator=(const Ref& o) {
+  Ref& operator=(const Ref& o) {  // NOLINT(bugprone-unhandled-self-assignment): swapping with a copy handles it
     Ref(o).swap(*this);
     return *this;
   }
@@ -61,6 +60,7 @@ class Ref {
   T* p_ = nullptr;
 };
 
+/// A new T.
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));

@@ -9,7 +9,9 @@ RngKey Generator::next(uint64_t blocks) {
   return key;
 }
 
-void Generator::set_seed(uint64_t seed) { set_state({seed, 0}); }
+void Generator::set_seed(uint64_t seed) {
+  set_state({seed, 0});
+}
 
 RngKey Generator::state() const {
   std::lock_guard lock(mutex_);
@@ -26,6 +28,8 @@ Generator& default_generator() {
   return g;
 }
 
-void manual_seed(uint64_t seed) { default_generator().set_seed(seed); }
+void manual_seed(uint64_t seed) {
+  default_generator().set_seed(seed);
+}
 
 }  // namespace strata

@@ -35,7 +35,9 @@ inline std::array<uint32_t, 4> philox(RngKey key, uint64_t block) {
 }
 
 /// Uniform in [0, 1) with 24 bits, from one 32-bit number.
-inline float uniform_f32(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+inline float uniform_f32(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
 /// Uniform in [0, 1) with 53 bits, from two 32-bit numbers.
 inline double uniform_f64(uint32_t hi, uint32_t lo) {
   return static_cast<double>(((static_cast<uint64_t>(hi) << 32) | lo) >> 11) * 0x1p-53;

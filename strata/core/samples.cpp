@@ -61,7 +61,8 @@ Tensor Samples::distinct(const Shape& shape, double gap) {
   std::iota(order.begin(), order.end(), 0);
   for (int64_t i = n - 1; i > 0; --i)
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(unit(key, i) * static_cast<double>(i + 1))]);
-  const double middle = static_cast<double>(n / 2);
+  const int64_t below = n / 2;
+  const double middle = static_cast<double>(below);
   const bool integral = !is_floating(dtype_);
   return generate(shape, dtype_, [&](int64_t i) {
     const double rank = static_cast<double>(order[static_cast<size_t>(i)]);

@@ -20,10 +20,12 @@ struct Sample {
   bool differentiable = true;  ///< false where the function has a kink, so finite differences would lie
   bool benchmark = false;      ///< large enough for `strata lab bench`
 
+  /// Says what the sample is about, for reports.
   Sample& named(std::string text) {
     label = std::move(text);
     return *this;
   }
+  /// Leaves it out of the gradient checks.
   Sample& not_differentiable() {
     differentiable = false;
     return *this;

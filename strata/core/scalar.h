@@ -9,13 +9,13 @@
 
 namespace strata {
 
+/// A bool, an integer or a floating number; ops take it where a plain number may stand.
 class Scalar {
  public:
   Scalar() : Scalar(int64_t{0}) {}
   Scalar(bool v) : kind_(DType::boolean), i_(v) {}
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Scalar(T v) : kind_(DType::i64), i_(static_cast<int64_t>(v)) {}
+  requires(!std::same_as<T, bool>) Scalar(T v) : kind_(DType::i64), i_(static_cast<int64_t>(v)) {}
   template <std::floating_point T>
   Scalar(T v) : kind_(DType::f64), d_(static_cast<double>(v)) {}
   Scalar(Half v) : Scalar(static_cast<float>(v)) {}
@@ -28,9 +28,12 @@ class Scalar {
   bool to_bool() const { return kind_ == DType::f64 ? d_ != 0 : i_ != 0; }
   template <class T>
   T to() const {
-    if constexpr (std::same_as<T, bool>) return to_bool();
-    else if constexpr (std::integral<T>) return static_cast<T>(to_int());
-    else return static_cast<T>(static_cast<std::conditional_t<std::same_as<T, double>, double, float>>(to_double()));
+    if constexpr (std::same_as<T, bool>)
+      return to_bool();
+    else if constexpr (std::integral<T>)
+      return static_cast<T>(to_int());
+    else
+      return static_cast<T>(static_cast<std::conditional_t<std::same_as<T, double>, double, float>>(to_double()));
   }
 
  private:

@@ -12,15 +12,16 @@
 
 namespace strata {
 
+/// The bytes; tensors that show them share one Storage.
 struct Storage : RefCounted {
   std::byte* data = nullptr;  ///< nullptr on the meta device
   size_t nbytes = 0;
   Device device;
   memory::Tag tag = memory::Tag::activation;
-  std::atomic<uint32_t> version{0};      ///< writes so far by in-place ops
-  std::string_view last_writer;          ///< the op that wrote last, for error texts
-  void (*release)(void*) = nullptr;      ///< for borrowed memory: called with `owner` at the end
-  void* owner = nullptr;                 ///< or the allocator's block
+  std::atomic<uint32_t> version{0};  ///< writes so far by in-place ops
+  std::string_view last_writer;      ///< the op that wrote last, for error texts
+  void (*release)(void*) = nullptr;  ///< for borrowed memory: called with `owner` at the end
+  void* owner = nullptr;             ///< or the allocator's block
 
   /// Allocates from memory::allocate with the thread's current tag.
   static Ref<Storage> create(Device device, size_t nbytes);

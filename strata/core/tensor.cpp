@@ -28,7 +28,8 @@ int64_t checked_numel(const Shape& shape, DType dtype) {
   for (int64_t s : shape) {
     check<ShapeError>(s >= 0, "Tensor", "sizes must not be negative, got ", shape);
     zero = zero || s == 0;
-    check<ShapeError>(zero || !__builtin_mul_overflow(n, s, &n), "Tensor", "a tensor of shape ", shape, " does not fit in 64 bits");
+    check<ShapeError>(zero || !__builtin_mul_overflow(n, s, &n), "Tensor", "a tensor of shape ", shape,
+                      " does not fit in 64 bits");
   }
   return zero ? 0 : n / size_of(dtype);
 }
@@ -39,7 +40,9 @@ void ref_dispose(TensorImpl* t) {
   delete t;
 }
 
-int64_t Tensor::size(int64_t d) const { return get().shape[wrap_dim(d, dim(), "size")]; }
+int64_t Tensor::size(int64_t d) const {
+  return get().shape[wrap_dim(d, dim(), "size")];
+}
 
 void Tensor::throw_undefined() {
   throw ValueError("Tensor", "an undefined tensor was used (an optional argument that was not given?)");
@@ -48,7 +51,8 @@ void Tensor::throw_no_data() const {
   throw DeviceError("data", cat("a tensor on ", device(), " has no bytes on the host: ", *this));
 }
 void Tensor::throw_dtype(DType wanted) const {
-  throw DTypeError("data", cat("asked for ", wanted, " elements of a tensor ", *this, "; convert with .to(DType::", wanted, ")"));
+  throw DTypeError(
+      "data", cat("asked for ", wanted, " elements of a tensor ", *this, "; convert with .to(DType::", wanted, ")"));
 }
 
 std::string describe(const Tensor& t) {
@@ -125,9 +129,15 @@ Tensor wrap_number(Scalar value, Device device) {
   t.impl().wrapped_number = true;
   if (device.is_cpu()) {
     switch (value.kind()) {
-      case DType::f64: *t.data<double>() = value.to_double(); break;
-      case DType::i64: *t.data<int64_t>() = value.to_int(); break;
-      default: *t.data<bool>() = value.to_bool(); break;
+      case DType::f64:
+        *t.data<double>() = value.to_double();
+        break;
+      case DType::i64:
+        *t.data<int64_t>() = value.to_int();
+        break;
+      default:
+        *t.data<bool>() = value.to_bool();
+        break;
     }
   }
   return t;
@@ -149,8 +159,12 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op) {
 namespace {
 // PyTorch's three ranks: a tensor with dims decides before a 0-dim one, that before a number; a lower rank counts only
 // when its category (bool < integer < floating) is higher.
-int promotion_rank(const Tensor& t) { return t.impl().wrapped_number ? 0 : t.dim() == 0 ? 1 : 2; }
-int category(DType t) { return t == DType::boolean ? 0 : is_floating(t) ? 2 : 1; }
+int promotion_rank(const Tensor& t) {
+  return t.impl().wrapped_number ? 0 : t.dim() == 0 ? 1 : 2;
+}
+int category(DType t) {
+  return t == DType::boolean ? 0 : is_floating(t) ? 2 : 1;
+}
 DType promoted_kind(const Tensor& t) {
   if (t.impl().wrapped_number && t.dtype() == DType::f64) return default_dtype();
   return t.dtype();
@@ -158,7 +172,8 @@ DType promoted_kind(const Tensor& t) {
 }  // namespace
 
 DType result_type(const Tensor& a, const Tensor& b) {
-  if (a.dtype() == b.dtype() && !a.impl().wrapped_number && !b.impl().wrapped_number) [[likely]] return a.dtype();
+  if (a.dtype() == b.dtype() && !a.impl().wrapped_number && !b.impl().wrapped_number) [[likely]]
+    return a.dtype();
   const int ra = promotion_rank(a), rb = promotion_rank(b);
   const DType ta = promoted_kind(a), tb = promoted_kind(b);
   if (ra == rb) return promote_types(ta, tb);
@@ -166,14 +181,22 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return category(low) > category(high) ? low : high;
 }
 
-DType default_dtype() { return g_default_dtype.load(std::memory_order_relaxed); }
+DType default_dtype() {
+  return g_default_dtype.load(std::memory_order_relaxed);
+}
 void set_default_dtype(DType dtype) {
   check<DTypeError>(is_floating(dtype), "set_default_dtype", "needs a floating dtype, got ", dtype);
   g_default_dtype.store(dtype);
 }
-Device default_device() { return t_device; }
-DeviceScope::DeviceScope(Device device) : previous_(t_device) { t_device = device; }
-DeviceScope::~DeviceScope() { t_device = previous_; }
+Device default_device() {
+  return t_device;
+}
+DeviceScope::DeviceScope(Device device) : previous_(t_device) {
+  t_device = device;
+}
+DeviceScope::~DeviceScope() {
+  t_device = previous_;
+}
 
 namespace {
 template <class T>
@@ -186,16 +209,26 @@ Scalar Tensor::item_scalar() const {
   check<ShapeError>(numel() == 1, "item", "needs a tensor with one element, got ", *this);
   const void* p = raw_data();
   switch (dtype()) {
-    case DType::u8: return load_scalar<uint8_t>(p);
-    case DType::i8: return load_scalar<int8_t>(p);
-    case DType::i16: return load_scalar<int16_t>(p);
-    case DType::i32: return load_scalar<int32_t>(p);
-    case DType::i64: return load_scalar<int64_t>(p);
-    case DType::f16: return load_scalar<Half>(p);
-    case DType::bf16: return load_scalar<BFloat16>(p);
-    case DType::f32: return load_scalar<float>(p);
-    case DType::f64: return load_scalar<double>(p);
-    case DType::boolean: return load_scalar<bool>(p);
+    case DType::u8:
+      return load_scalar<uint8_t>(p);
+    case DType::i8:
+      return load_scalar<int8_t>(p);
+    case DType::i16:
+      return load_scalar<int16_t>(p);
+    case DType::i32:
+      return load_scalar<int32_t>(p);
+    case DType::i64:
+      return load_scalar<int64_t>(p);
+    case DType::f16:
+      return load_scalar<Half>(p);
+    case DType::bf16:
+      return load_scalar<BFloat16>(p);
+    case DType::f32:
+      return load_scalar<float>(p);
+    case DType::f64:
+      return load_scalar<double>(p);
+    case DType::boolean:
+      return load_scalar<bool>(p);
   }
   return {};
 }

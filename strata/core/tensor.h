@@ -31,18 +31,20 @@ struct TensorMeta {
   /// Strides in elements when the result should not be row-major; else empty.
   std::optional<Strides> strides;
 
+  /// The same with another shape (row-major), or another dtype.
   TensorMeta with_shape(const Shape& s) const { return {s, dtype, device, std::nullopt}; }
   TensorMeta with_dtype(DType t) const { return {shape, t, device, strides}; }
 };
 
 struct TensorImpl;
-void ref_dispose(TensorImpl* t);
+void ref_dispose(TensorImpl* t);  ///< what the last Ref calls
 
+/// What a Tensor points to. For the engine: programs use Tensor.
 struct TensorImpl : RefCounted {
   Ref<Storage> storage;
   Shape shape;
-  Strides strides;      // in elements
-  int64_t offset = 0;   // in elements, into the storage
+  Strides strides;     // in elements
+  int64_t offset = 0;  // in elements, into the storage
   int64_t numel = 0;
   DType dtype = DType::f32;
   Device device;
@@ -54,6 +56,7 @@ struct TensorImpl : RefCounted {
   AutogradMeta* autograd = nullptr;  // owned; nullptr while nothing needs it
 };
 
+/// A handle to elements of one dtype on one device, under a shape and strides. See docs/guide/tensor.md.
 class Tensor {
  public:
   /// An undefined tensor: what optional arguments that were not given are.
@@ -94,12 +97,15 @@ class Tensor {
   /// First element, untyped. Throws DeviceError for a meta tensor.
   void* raw_data() const {
     const TensorImpl& t = get();
-    if (!t.storage->data && t.numel != 0) [[unlikely]] throw_no_data();
+    if (!t.storage->data && t.numel != 0) [[unlikely]]
+      throw_no_data();
     return t.storage->data + t.offset * size_of(t.dtype);
   }
   /// The only element, converted to T. Throws ShapeError unless numel() is 1.
   template <class T = double>
-  T item() const { return item_scalar().to<T>(); }
+  T item() const {
+    return item_scalar().to<T>();
+  }
   Scalar item_scalar() const;
   /// All elements in row-major order, converted to T.
   template <class T>
@@ -130,13 +136,13 @@ class Tensor {
 
   /// @name Views (no bytes move)
   /// @{
-  Tensor view(const Shape& shape) const;      ///< throws ShapeError if the strides do not allow it
-  Tensor reshape(const Shape& shape) const;   ///< a view where possible, else a copy; one size may be -1
+  Tensor view(const Shape& shape) const;     ///< throws ShapeError if the strides do not allow it
+  Tensor reshape(const Shape& shape) const;  ///< a view where possible, else a copy; one size may be -1
   Tensor flatten(int64_t start = 0, int64_t end = -1) const;
   Tensor transpose(int64_t a, int64_t b) const;
   Tensor t() const;  ///< transpose of a matrix
   Tensor permute(const Dims& dims) const;
-  Tensor expand(const Shape& shape) const;    ///< -1 keeps a size
+  Tensor expand(const Shape& shape) const;  ///< -1 keeps a size
   Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor select(int64_t dim, int64_t index) const;
@@ -195,13 +201,14 @@ class Tensor {
   Tensor min() const;
   /// @}
 
-  TensorImpl& impl() const { return *impl_.get(); }
+  TensorImpl& impl() const { return *impl_; }
   const Ref<TensorImpl>& ref() const { return impl_; }
 
  private:
   const TensorImpl& get() const {
-    if (!impl_) [[unlikely]] throw_undefined();
-    return *impl_.get();
+    if (!impl_) [[unlikely]]
+      throw_undefined();
+    return *impl_;
   }
   bool base_has_history() const;  // a write through another view of the base made it a non-leaf
   [[noreturn]] static void throw_undefined();
@@ -211,14 +218,19 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+/// Several tensors: an argument or result of some ops.
 using TensorList = std::vector<Tensor>;
 
 /// "[2, 3] f32", for error texts.
 std::string describe(const Tensor& t);
-inline void append_text(std::string& s, const Tensor& t) { s += describe(t); }
+inline void append_text(std::string& s, const Tensor& t) {
+  s += describe(t);
+}
 
 /// Same shape, dtype and device as `x`, row-major: the commonest `infer`.
-inline TensorMeta like(const Tensor& x) { return x.meta(); }
+inline TensorMeta like(const Tensor& x) {
+  return x.meta();
+}
 
 /// An uninitialised tensor with its own storage.
 Tensor empty(const TensorMeta& meta);

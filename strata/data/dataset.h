@@ -39,6 +39,7 @@ class TensorDataset final : public Dataset {
   int64_t size_ = 0;
 };
 
+/// How a TokenDataset cuts its tokens.
 struct TokenDatasetOptions {
   /// Tokens per sample, T.
   int64_t context = 256;

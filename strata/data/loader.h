@@ -10,6 +10,7 @@
 
 namespace strata::data {
 
+/// Which batches a DataLoader makes, in which order.
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
@@ -23,6 +24,7 @@ struct DataLoaderOptions {
   int64_t prefetch = 2;
 };
 
+/// Draws batches from a data set.
 /// \code
 ///   DataLoader loader(dataset, {.batch_size = 32, .shuffle = true});
 ///   for (int epoch = 0; epoch < 3; ++epoch)

@@ -14,6 +14,7 @@
 
 namespace strata::data {
 
+/// Token ids in a file, mapped into memory.
 class TokenFile {
  public:
   /// Opens and validates. Throws IoError naming the file and the field that is wrong.
@@ -40,6 +41,7 @@ class TokenFile {
   uint64_t source_ = 0;
 };
 
+/// How texts become tokens.
 struct TokenFileOptions {
   /// Name of a special token put after each text, e.g. "<|endoftext|>"; empty for none.
   std::string separator;

@@ -21,6 +21,7 @@ namespace strata::io {
 /// Tensors by file: {"model": {...}, "optimizer": {...}} become model.safetensors and optimizer.safetensors.
 using TensorFiles = std::map<std::string, TensorMap>;
 
+/// All that a checkpoint holds.
 struct Checkpoint {
   int64_t step = 0;
   TensorFiles files;
@@ -45,6 +46,7 @@ void verify_checkpoint(const std::string& dir);
 /// Paths of all complete checkpoint directories (by name), lowest step first.
 std::vector<std::string> list_checkpoints(const std::string& run_dir);
 
+/// A checkpoint's directory and step.
 struct FoundCheckpoint {
   std::string path;
   int64_t step = 0;

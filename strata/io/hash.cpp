@@ -8,10 +8,10 @@
 namespace strata::io {
 
 uint64_t xxh64(std::span<const std::byte> bytes) {
-  return XXH64(bytes.data(), bytes.size(), 0);
+  return XXH64(bytes.empty() ? "" : static_cast<const void*>(bytes.data()), bytes.size(), 0);
 }
 uint64_t xxh64(std::string_view text) {
-  return XXH64(text.data(), text.size(), 0);
+  return xxh64(std::as_bytes(std::span(text)));
 }
 
 struct Hasher::State {

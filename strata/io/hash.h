@@ -21,6 +21,7 @@ class Hasher {
   ~Hasher();
   Hasher(Hasher&&) noexcept;
   Hasher& operator=(Hasher&&) noexcept;
+  /// Appends to what is hashed.
   void update(const void* data, size_t bytes);
   void update(std::string_view text) { update(text.data(), text.size()); }
   /// Hashes the number itself, so that ("ab", "c") and ("a", "bc") differ when lengths are fed in between.

@@ -32,6 +32,7 @@ struct SafetensorsEntry {
   std::span<const std::byte> bytes;
 };
 
+/// What a file says of itself.
 struct SafetensorsHeader {
   /// In the order of their bytes.
   std::vector<SafetensorsEntry> entries;

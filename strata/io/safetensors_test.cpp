@@ -71,11 +71,11 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 }
 
 TEST(Safetensors, ReadsAHandWrittenFile) {
-  const std::string file = with_length(
-      R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},"__metadata__":{"k":"v"},)"
-      R"("a":{"shape":[1,2],"data_offsets":[0,8],"dtype":"F32"},"z":)"
-      R"({"dtype":"I64","shape":[0,3],"data_offsets":[8,8]}}  )",
-      std::string("\0\0\x80\x3f\0\0\0\x40\x07\x09", 10));
+  const std::string file =
+      with_length(R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},"__metadata__":{"k":"v"},)"
+                  R"("a":{"shape":[1,2],"data_offsets":[0,8],"dtype":"F32"},"z":)"
+                  R"({"dtype":"I64","shape":[0,3],"data_offsets":[8,8]}}  )",
+                  std::string("\0\0\x80\x3f\0\0\0\x40\x07\x09", 10));
   const SafetensorsHeader header = parse_safetensors(bytes_of(file), "f");
   ASSERT_EQ(header.entries.size(), 3u);
   EXPECT_EQ(header.entries[0].name, "a");
@@ -97,9 +97,8 @@ TEST(Safetensors, WritesTheFormat) {
   const uint8_t y[1] = {7};
   const WrittenFile written =
       save_safetensors(dir / "f", {{"y", DType::u8, Shape{1}, y}, {"x", DType::f32, Shape{2}, x}}, {{"k", "\"v\""}});
-  std::string header =
-      R"({"__metadata__":{"k":"\"v\""},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-      R"("y":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})";
+  std::string header = R"({"__metadata__":{"k":"\"v\""},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                       R"("y":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const std::string expected = with_length(header, std::string("\0\0\x80\x3f\0\0\0\x40\x07", 9));
   EXPECT_EQ(read_file(dir / "f"), expected);
@@ -130,7 +129,9 @@ TEST(Safetensors, RoundTripsEveryDtypeAndShape) {
   EXPECT_EQ(all.size(), tensors.size());
 }
 
-std::vector<float> floats(const Tensor& t) { return {t.data<float>(), t.data<float>() + t.numel()}; }
+std::vector<float> floats(const Tensor& t) {
+  return {t.data<float>(), t.data<float>() + t.numel()};
+}
 
 TEST(Safetensors, WritesViewsRowMajor) {
   TempDir dir;

@@ -36,7 +36,8 @@ Timing time(double seconds, F&& run) {
   const int group = std::clamp(static_cast<int>(2e-5 / std::max(once, 1e-9)), 1, 1000);
   std::vector<double> times;
   const auto begin = Clock::now();
-  while (times.size() < 5 || (times.size() < 10000 && std::chrono::duration<double>(Clock::now() - begin).count() < seconds)) {
+  while (times.size() < 5 ||
+         (times.size() < 10000 && std::chrono::duration<double>(Clock::now() - begin).count() < seconds)) {
     const auto t = Clock::now();
     for (int i = 0; i < group; ++i) run();
     times.push_back(std::chrono::duration<double>(Clock::now() - t).count() / group);
@@ -53,7 +54,8 @@ bool runs(const OpBase& op, const Args& args) {
     Args dry = map(args, [](const Tensor& t) { return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt}); });
     double bytes_needed = 0;
     if (!op.is_dynamic())
-      visit(op.call_boxed(dry), [&](const Tensor& t) { bytes_needed += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+      visit(op.call_boxed(dry),
+            [&](const Tensor& t) { bytes_needed += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
     if (bytes_needed > 1e9) return false;
   } catch (const Error&) {
     return false;
@@ -118,14 +120,16 @@ Cost backward_cost(const TensorList& gradients, const TensorList& weights, const
   for (const Tensor& g : gradients) {
     if (!g.defined()) continue;
     const Storage* s = g.storage().get();
-    const bool passed_on = std::any_of(weights.begin(), weights.end(), [&](const Tensor& w) { return w.storage().get() == s; });
+    const bool passed_on =
+        std::any_of(weights.begin(), weights.end(), [&](const Tensor& w) { return w.storage().get() == s; });
     if (passed_on || std::find(fresh.begin(), fresh.end(), s) != fresh.end()) continue;
     fresh.push_back(s);
     moved += static_cast<double>(s->nbytes);
   }
   if (fresh.empty()) return {};
   for (const Tensor& w : weights) moved += static_cast<double>(w.nbytes());
-  if (forward.flops > 0) visit(args, [&](const Tensor& t) { moved += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+  if (forward.flops > 0)
+    visit(args, [&](const Tensor& t) { moved += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
   return {2 * forward.flops, moved};
 }
 
@@ -199,12 +203,13 @@ std::string table(const std::vector<BenchResult>& results) {
     name = std::max(name, r.op.size());
     arguments = std::max(arguments, std::min<size_t>(r.arguments.size(), 56));
   }
-  std::string text = fmt::format("{:<{}}  {:<{}}  {:<5}  {:<8}  {:>10}  {:>9}  {:>8}  {:>8}\n", "op", name, "arguments", arguments, "dtype",
-                                 "pass", "time", "GFLOP/s", "GB/s", "of limit");
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:<5}  {:<8}  {:>10}  {:>9}  {:>8}  {:>8}\n", "op", name, "arguments",
+                                 arguments, "dtype", "pass", "time", "GFLOP/s", "GB/s", "of limit");
   for (const BenchResult& r : results) {
-    text += fmt::format("{:<{}}  {:<{}}  {:<5}  {:<8}  {:>10}  {:>9}  {:>8}  {:>8}\n", r.op, name, shortened(r.arguments, 56), arguments,
-                        name_of(r.dtype), r.backward ? "backward" : "forward", duration(r.seconds),
-                        r.gflops > 0 ? fmt::format("{:.1f}", r.gflops) : "-", r.gb_s > 0 ? fmt::format("{:.1f}", r.gb_s) : "-",
+    text += fmt::format("{:<{}}  {:<{}}  {:<5}  {:<8}  {:>10}  {:>9}  {:>8}  {:>8}\n", r.op, name,
+                        shortened(r.arguments, 56), arguments, name_of(r.dtype), r.backward ? "backward" : "forward",
+                        duration(r.seconds), r.gflops > 0 ? fmt::format("{:.1f}", r.gflops) : "-",
+                        r.gb_s > 0 ? fmt::format("{:.1f}", r.gb_s) : "-",
                         r.fraction > 0 ? fmt::format("{:.0f}% {}", 100 * r.fraction, r.memory_bound ? "m" : "c") : "-");
   }
   text += "\nof limit: the least time that memory (m) or arithmetic (c) allows on this machine, over the time taken.\n";
@@ -213,7 +218,10 @@ std::string table(const std::vector<BenchResult>& results) {
 
 std::string to_json(const std::vector<BenchResult>& results, const Limits& limits) {
   nlohmann::ordered_json j;
-  j["limits"] = {{"gb_s", limits.gb_s}, {"gflops", limits.gflops}, {"matmul_f32", limits.matmul_f32}, {"matmul_bf16", limits.matmul_bf16}};
+  j["limits"] = {{"gb_s", limits.gb_s},
+                 {"gflops", limits.gflops},
+                 {"matmul_f32", limits.matmul_f32},
+                 {"matmul_bf16", limits.matmul_bf16}};
   j["results"] = nlohmann::ordered_json::array();
   for (const BenchResult& r : results) {
     j["results"].push_back({{"op", r.op},

@@ -10,9 +10,9 @@ namespace strata::lab {
 
 /// What the machine was measured to do at most. 0 where it is not known: fractions are then not given.
 struct Limits {
-  double gb_s = 0;             ///< memory, 1e9 bytes/s
-  double gflops = 0;           ///< f32 multiply-adds
-  double matmul_f32 = 0;       ///< GFLOP/s of a matrix product
+  double gb_s = 0;        ///< memory, 1e9 bytes/s
+  double gflops = 0;      ///< f32 multiply-adds
+  double matmul_f32 = 0;  ///< GFLOP/s of a matrix product
   double matmul_bf16 = 0;
 };
 
@@ -22,15 +22,16 @@ struct BenchResult {
   std::string arguments;
   DType dtype = DType::f32;
   bool backward = false;
-  double seconds = 0;    ///< median of the repetitions
+  double seconds = 0;  ///< median of the repetitions
   int repetitions = 0;
-  double gflops = 0;     ///< from the record's cost; 0 where it has none
+  double gflops = 0;  ///< from the record's cost; 0 where it has none
   double gb_s = 0;
   /// The least time that the limits allow, divided by the time taken. Above 1 where the data stay in a cache.
   double fraction = 0;
   bool memory_bound = false;  ///< which of the two limits is the nearer
 };
 
+/// What is timed, for how long, and beside which limits.
 struct BenchOptions {
   DTypeSet dtypes = dtype_bit(DType::f32);
   double seconds = 0.2;  ///< for each op, direction and set of arguments

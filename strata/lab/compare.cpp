@@ -81,20 +81,29 @@ std::string bytes(const Tensor& t) {
 
 double epsilon(DType t) {
   switch (t) {
-    case DType::f64: return 0x1p-52;
-    case DType::f32: return 0x1p-23;
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    default: return 0;
+    case DType::f64:
+      return 0x1p-52;
+    case DType::f32:
+      return 0x1p-23;
+    case DType::f16:
+      return 0x1p-10;
+    case DType::bf16:
+      return 0x1p-7;
+    default:
+      return 0;
   }
 }
 
 double largest(DType t) {
   switch (t) {
-    case DType::f64: return std::numeric_limits<double>::max();
-    case DType::f32: return std::numeric_limits<float>::max();
-    case DType::f16: return 65504;
-    default: return 0x1.fep127;
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f32:
+      return std::numeric_limits<float>::max();
+    case DType::f16:
+      return 65504;
+    default:
+      return 0x1.fep127;
   }
 }
 
@@ -229,7 +238,8 @@ std::vector<Value> enlarged(std::span<const Value> args, double elements) {
       ++rank;
     }
     // Every tensor must stay within the limit.
-    if (rank > 0) factor = std::min(factor, std::pow(elements / static_cast<double>(std::max<int64_t>(t.numel(), 1)), 1.0 / rank));
+    if (rank > 0)
+      factor = std::min(factor, std::pow(elements / static_cast<double>(std::max<int64_t>(t.numel(), 1)), 1.0 / rank));
   });
   const auto grown = [&](int64_t n) {
     if (n <= 1 || std::find(sizes.begin(), sizes.end(), n) == sizes.end()) return n;

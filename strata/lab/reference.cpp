@@ -174,7 +174,8 @@ std::string page(const OpBase& op) {
   const Schema& schema = op.schema();
   if (!schema.args.empty()) text += "\nArguments\n";
   for (const SchemaArg& a : schema.args)
-    text += fmt::format("  {:<16} {:<9}{}\n", a.name, a.type, a.default_value ? "  default " + text_of(*a.default_value) : "");
+    text += fmt::format("  {:<16} {:<9}{}\n", a.name, a.type,
+                        a.default_value ? "  default " + text_of(*a.default_value) : "");
   text += "\nResults\n";
   for (const SchemaArg& r : schema.results) text += fmt::format("  {:<16} {}\n", r.name.empty() ? "-" : r.name, r.type);
   const auto row = [&](std::string_view label, const std::string& value) {
@@ -185,7 +186,8 @@ std::string page(const OpBase& op) {
   row("Gradient", gradient_text(op));
   row("Kind", kind_text(op));
   row("Cost", cost_text(op));
-  if (op.tolerance() > 1) row("Tolerance", fmt::format("{} times the usual: {}", op.tolerance(), op.tolerance_reason()));
+  if (op.tolerance() > 1)
+    row("Tolerance", fmt::format("{} times the usual: {}", op.tolerance(), op.tolerance_reason()));
   row("Family", fmt::format("{0} (strata/ops/{0}/)", op.family()));
   if (!op.example().empty()) text += "\nExample\n" + statements(op.example(), "  ");
   return text;
@@ -197,14 +199,18 @@ std::vector<std::pair<std::string, std::string>> reference(const std::vector<con
   std::string index = fmt::format(
       "# Reference of the operations\n\n"
       "Generated from the op records by `strata ops --markdown docs/reference`; do not edit. {} ops in {} families.\n"
-      "`strata ops NAME` prints the same in a terminal, `strata lab verify NAME` checks it, `strata lab bench NAME` times it.\n",
+      "`strata ops NAME` prints the same in a terminal, `strata lab verify NAME` checks it, `strata lab bench NAME` "
+      "times it.\n",
       ops.size(), families.size());
   for (const auto& [family, members] : families) {
     index += fmt::format("\n## [{0}]({0}.md)\n", family);
     std::string names;
-    for (const OpBase* op : members) names += fmt::format("{}[{}]({}.md#{})", names.empty() ? "" : ", ", op->name(), family, op->name());
+    for (const OpBase* op : members)
+      names += fmt::format("{}[{}]({}.md#{})", names.empty() ? "" : ", ", op->name(), family, op->name());
     index += wrapped(names, 118, "");
-    std::string page = fmt::format("# {}\n\nGenerated from the op records; do not edit. Header of the family: `strata/ops/{}/`.\n", family, family);
+    std::string page =
+        fmt::format("# {}\n\nGenerated from the op records; do not edit. Header of the family: `strata/ops/{}/`.\n",
+                    family, family);
     for (const OpBase* op : members) {
       page += fmt::format("\n## {}\n\n```\n{}```\n\n{}\n", op->name(), wrapped(op->schema_text(), 118, ""),
                           wrapped(markdown_escaped(op->doc()), 118, ""));
@@ -216,7 +222,8 @@ std::vector<std::pair<std::string, std::string>> reference(const std::vector<con
       row("Gradient", gradient_text(*op));
       row("Kind", kind_text(*op));
       row("Cost", cost_text(*op));
-      if (op->tolerance() > 1) row("Tolerance", fmt::format("{} times the usual: {}", op->tolerance(), op->tolerance_reason()));
+      if (op->tolerance() > 1)
+        row("Tolerance", fmt::format("{} times the usual: {}", op->tolerance(), op->tolerance_reason()));
       if (!op->example().empty()) page += "\n```cpp\n" + statements(op->example(), "") + "```\n";
     }
     files.emplace_back(fmt::format("{}.md", family), std::move(page));

@@ -59,7 +59,8 @@ class Verifier {
   Reference reference(const Args& args, DType dtype) const;
   Args reference_args(const Args& args, DType dtype, bool integers_too) const;
   Tolerance tolerance(const Tensor& result, const Args& args) const;
-  void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args, double widen = 1);
+  void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args,
+                    double widen = 1);
   void forward(const Args& args, const Reference& want);
   void memory(const Args& args);
   void strided(const Args& args, const Reference& want);

@@ -57,8 +57,9 @@ std::vector<std::string> all_bytes(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::string_view name_of(Check c) {
-  static constexpr std::string_view names[kNumChecks] = {"samples", "forward", "memory",  "strided",  "empty",  "meta",   "boxed",
-                                                         "view",    "inplace", "gradient", "second", "threads", "invalid"};
+  static constexpr std::string_view names[kNumChecks] = {"samples", "forward", "memory", "strided", "empty",
+                                                         "meta",    "boxed",   "view",   "inplace", "gradient",
+                                                         "second",  "threads", "invalid"};
   return names[static_cast<int>(c)];
 }
 
@@ -81,7 +82,8 @@ std::vector<Tensor> Verifier::call(const Args& args) const {
 
 bool Verifier::schema_has(std::string_view type) const {
   const auto& args = op_.schema().args;
-  return std::any_of(args.begin(), args.end(), [&](const SchemaArg& a) { return std::string_view(a.type).starts_with(type); });
+  return std::any_of(args.begin(), args.end(),
+                     [&](const SchemaArg& a) { return std::string_view(a.type).starts_with(type); });
 }
 
 OpReport Verifier::run() {
@@ -138,7 +140,8 @@ void Verifier::valid_sample(const Sample& sample, DType dtype) {
   if (op_.is_view()) attempt(Check::view, sample, dtype, [&] { view(args); });
   if (op_.can_inplace()) {
     attempt(Check::inplace, sample, dtype, [&] { inplace(args); });
-    if (dtype == DType::f64 && op_.has_backward()) attempt(Check::inplace, sample, dtype, [&] { inplace_gradient(args); });
+    if (dtype == DType::f64 && op_.has_backward())
+      attempt(Check::inplace, sample, dtype, [&] { inplace_gradient(args); });
   }
   if (op_.has_backward() && is_floating(dtype) && sample.differentiable) {
     if (dtype == DType::f64) {
@@ -261,7 +264,8 @@ Tolerance Verifier::tolerance(const Tensor& result, const Args& args) const {
   return {widen * coarsest, widen * kUnits * epsilon(computed) * length * scale + between};
 }
 
-void Verifier::expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args, double widen) {
+void Verifier::expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args,
+                            double widen) {
   expect(got.size() == want.size(), got.size(), " results, the reference has ", want.size());
   for (size_t i = 0; i < got.size(); ++i) {
     expect(got[i].shape() == want[i].shape(), "result ", i, " is ", got[i], ", the reference's is ", want[i]);
@@ -269,8 +273,8 @@ void Verifier::expect_close(const std::vector<Tensor>& got, const std::vector<Te
     t.absolute *= widen;
     const Difference d = compare(got[i], want[i], t);
     if (d.index >= 0) report_.worst = std::max(report_.worst, d.ratio);
-    expect(d.ratio <= 1, "result ", i, " ", got[i], ", element ", d.index, ": got ", d.got, ", the reference (", report_.reference,
-           ") says ", d.want, "; off by ", std::abs(d.got - d.want), ", allowed ", d.bound);
+    expect(d.ratio <= 1, "result ", i, " ", got[i], ", element ", d.index, ": got ", d.got, ", the reference (",
+           report_.reference, ") says ", d.want, "; off by ", std::abs(d.got - d.want), ", allowed ", d.bound);
   }
 }
 
@@ -287,7 +291,8 @@ void Verifier::forward(const Args& args, const Reference& want) {
 
 void Verifier::memory(const Args& args) {
   std::vector<std::string> first;
-  // NaN in every floating dtype, then small numbers: what a kernel does not write, or reads without having written, differs.
+  // NaN in every floating dtype, then small numbers: what a kernel does not write, or reads without having written,
+  // differs.
   for (const int pattern : {0xff, 0x2a}) {
     memory::PoisonScope poison(static_cast<uint8_t>(pattern));
     const std::vector<Tensor> got = call(args);
@@ -295,7 +300,8 @@ void Verifier::memory(const Args& args) {
       if (!is_result_fresh(got[i], args)) continue;
       const Storage& s = *got[i].storage();
       for (size_t at = s.nbytes; s.nbytes > 0 && at < memory::block_size(s.nbytes); ++at)
-        expect(static_cast<uint8_t>(s.data[at]) == pattern, "the kernel wrote ", at - s.nbytes, " bytes past the end of result ", i);
+        expect(static_cast<uint8_t>(s.data[at]) == pattern, "the kernel wrote ", at - s.nbytes,
+               " bytes past the end of result ", i);
     }
     if (first.empty()) {
       first = all_bytes(got);
@@ -304,8 +310,10 @@ void Verifier::memory(const Args& args) {
     const std::vector<std::string> second = all_bytes(got);
     for (size_t i = 0; i < first.size(); ++i) {
       if (first[i] == second[i]) continue;
-      const auto at = static_cast<int64_t>(std::mismatch(first[i].begin(), first[i].end(), second[i].begin()).first - first[i].begin());
-      expect(false, "result ", i, " ", got[i], " depends on what was in memory before, from element ", at / size_of(got[i].dtype()),
+      const auto at = static_cast<int64_t>(std::mismatch(first[i].begin(), first[i].end(), second[i].begin()).first -
+                                           first[i].begin());
+      expect(false, "result ", i, " ", got[i], " depends on what was in memory before, from element ",
+             at / size_of(got[i].dtype()),
              " on: the kernel leaves elements unwritten, or reads workspace that it did not fill");
     }
   }
@@ -314,7 +322,9 @@ void Verifier::memory(const Args& args) {
 void Verifier::strided(const Args& args, const Reference& want) {
   // A view of one's own strides has no meaning over other strides.
   const auto& schema = op_.schema().args;
-  if (op_.is_view() && std::any_of(schema.begin(), schema.end(), [](const SchemaArg& a) { return a.name == "strides"; })) return;
+  if (op_.is_view() &&
+      std::any_of(schema.begin(), schema.end(), [](const SchemaArg& a) { return a.name == "strides"; }))
+    return;
   if (op_.is_view()) return strided_views(args);
   expect_close(call(map(args, reversed_storage)), want.results, args);
   expect_close(call(map(args, every_second)), want.results, args);
@@ -413,17 +423,18 @@ void Verifier::boxed(const Args& args) const {
   NoGrad guard;
   const std::vector<Value> results = op_.call_boxed(args);
   const Schema& schema = op_.schema();
-  expect(results.size() == schema.results.size(), "the schema promises ", schema.results.size(), " results, the call gives ",
-         results.size());
+  expect(results.size() == schema.results.size(), "the schema promises ", schema.results.size(),
+         " results, the call gives ", results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const bool list = schema.results[i].type == "Tensor[]";
-    expect(list ? std::holds_alternative<TensorList>(results[i]) : std::holds_alternative<Tensor>(results[i]), "result ", i,
-           " is not of the schema's type ", schema.results[i].type);
+    expect(list ? std::holds_alternative<TensorList>(results[i]) : std::holds_alternative<Tensor>(results[i]),
+           "result ", i, " is not of the schema's type ", schema.results[i].type);
   }
   // All arguments spelled out, then those that equal their default left out.
   Args full = args;
   for (size_t i = full.size(); i < schema.args.size(); ++i) {
-    expect(schema.args[i].default_value || schema.args[i].type.ends_with('?'), "the sample lacks argument '", schema.args[i].name, "'");
+    expect(schema.args[i].default_value || schema.args[i].type.ends_with('?'), "the sample lacks argument '",
+           schema.args[i].name, "'");
     full.push_back(schema.args[i].default_value.value_or(std::monostate()));
   }
   expect(all_bytes(tensors_of(op_.call_boxed(full))) == all_bytes(tensors_of(results)),
@@ -500,6 +511,8 @@ void Verifier::threads() {
   }
 }
 
-OpReport verify(const OpBase& op, const VerifyOptions& options) { return Verifier(op, options).run(); }
+OpReport verify(const OpBase& op, const VerifyOptions& options) {
+  return Verifier(op, options).run();
+}
 
 }  // namespace strata::lab

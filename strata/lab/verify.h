@@ -41,15 +41,17 @@ struct Failure {
 /// All that was found out about one record.
 struct OpReport {
   std::string op, family;
-  std::string reference;  ///< what the forward results were compared with: "record", "composed", "own f64" or "own"; for floating dtypes, where it has any
+  std::string reference;  ///< what the forward results were compared with: "record", "composed", "own f64" or "own";
+                          ///< for floating dtypes, where it has any
   std::array<int, kNumChecks> passed{}, failed{};
-  int samples = 0;        ///< summed over the dtypes
-  double worst = 0;       ///< largest forward error in units of its bound
+  int samples = 0;   ///< summed over the dtypes
+  double worst = 0;  ///< largest forward error in units of its bound
   double seconds = 0;
   std::vector<Failure> failures;
   bool ok() const { return failures.empty(); }
 };
 
+/// What verify() tries.
 struct VerifyOptions {
   DTypeSet dtypes = static_cast<DTypeSet>(~0u);  ///< only these of the record's dtypes
   int max_failures = 20;                         ///< details kept for one op

@@ -128,8 +128,8 @@ void check_differences(const Function& f, Value&& value, std::string_view what) 
     for (size_t i = 0; i < u.size(); ++i) expected += rule[i] * u[i];
     const double numeric = (up - down) / (2 * kStep), error = std::abs(numeric - expected);
     const double allowed = bound * std::sqrt(static_cast<double>(u.size()));
-    expect(error <= allowed, what, " with respect to input ", k, " ", x, ", along a random direction: the rule says ", expected,
-           ", differences say ", numeric, "; off by ", error, ", allowed ", allowed);
+    expect(error <= allowed, what, " with respect to input ", k, " ", x, ", along a random direction: the rule says ",
+           expected, ", differences say ", numeric, "; off by ", error, ", allowed ", allowed);
   }
 }
 
@@ -144,8 +144,8 @@ std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std
   std::vector<Tensor> g = grad(results, inputs, weights, create_graph, false, true);
   for (size_t i = 0; i < g.size(); ++i) {
     if (!g[i].defined()) g[i] = zeros_of(inputs[i]);
-    expect(g[i].shape() == inputs[i].shape() && g[i].dtype() == inputs[i].dtype(), "the gradient of input ", i, " ", inputs[i],
-           " is ", g[i]);
+    expect(g[i].shape() == inputs[i].shape() && g[i].dtype() == inputs[i].dtype(), "the gradient of input ", i, " ",
+           inputs[i], " is ", g[i]);
   }
   return g;
 }
@@ -159,7 +159,8 @@ void Verifier::gradient(const Args& args) const {
   const std::vector<Tensor> results = tensors_of(op_.call_boxed(own));
   const Recorded y = recorded(results);
   for (const Tensor& t : results)
-    expect(!t.defined() || !is_floating(t.dtype()) || !y.results.empty(), "an input wants a gradient, but no result is recorded");
+    expect(!t.defined() || !is_floating(t.dtype()) || !y.results.empty(),
+           "an input wants a gradient, but no result is recorded");
   if (y.results.empty()) return;
   Function f{inputs, rule_gradients(y.results, inputs, y.weights), 1};
   for (const Tensor& t : y.results) {
@@ -187,8 +188,8 @@ void Verifier::gradient(const Args& args) const {
     const Recorded one = recorded(tensors_of(op_.call_boxed(alone)));
     const Tensor g = rule_gradients(one.results, wanting(alone), one.weights)[0];
     const Difference d = compare(g, f.gradients[k], {1e-10, 1e-10 * std::max(1.0, largest_of(g))});
-    expect(d.ratio <= 1, "gradient with respect to input ", k, " when it alone wants one: element ", d.index, " is ", d.got,
-           ", when all do ", d.want);
+    expect(d.ratio <= 1, "gradient with respect to input ", k, " when it alone wants one: element ", d.index, " is ",
+           d.got, ", when all do ", d.want);
     ++k;
   }
 }
@@ -248,8 +249,8 @@ void Verifier::gradient_in(DType dtype, const Args& args) const {
     const double scale = std::max(1.0, largest_of(want[i])) * std::max(1.0, op_.tolerance());
     const double terms = std::sqrt(static_cast<double>(std::max<int64_t>(1, want[i].numel())));
     const Difference d = compare(got[i], want[i], {16 * epsilon(dtype), 16 * epsilon(dtype) * scale * terms});
-    expect(d.ratio <= 1, "gradient with respect to input ", i, " in ", dtype, ", element ", d.index, ": ", d.got, ", in f64 ",
-           d.want, "; allowed ", d.bound);
+    expect(d.ratio <= 1, "gradient with respect to input ", i, " in ", dtype, ", element ", d.index, ": ", d.got,
+           ", in f64 ", d.want, "; allowed ", d.bound);
   }
 }
 
@@ -273,7 +274,8 @@ void Verifier::inplace_gradient(const Args& args) const {
   }
   for (size_t i = 0; i < got.size(); ++i) {
     const Difference d = compare(got[i], want[i], {1e-10, 1e-10 * std::max(1.0, largest_of(want[i]))});
-    expect(d.ratio <= 1, "in place, the gradient of input ", i, ", element ", d.index, " is ", d.got, ", otherwise ", d.want);
+    expect(d.ratio <= 1, "in place, the gradient of input ", i, ", element ", d.index, " is ", d.got, ", otherwise ",
+           d.want);
   }
 }
 

@@ -11,16 +11,20 @@
 namespace strata::lab {
 namespace {
 
-Tensor meta_of(const Tensor& t) { return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt}); }
+Tensor meta_of(const Tensor& t) {
+  return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt});
+}
 
 // Values of the same type that are unlikely to make sense.
 std::vector<Value> absurd(const Value& v) {
   constexpr int64_t most = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   if (std::holds_alternative<int64_t>(v)) return {int64_t{-1}, int64_t{0}, int64_t{63}, most, least, least + 1};
   if (std::holds_alternative<double>(v)) return {-1.0, 0.0, 1e300, double(INFINITY), double(NAN)};
-  if (std::holds_alternative<Scalar>(v)) return {Scalar(0), Scalar(most), Scalar(least), Scalar(double(NAN)), Scalar(true)};
+  if (std::holds_alternative<Scalar>(v))
+    return {Scalar(0), Scalar(most), Scalar(least), Scalar(double(NAN)), Scalar(true)};
   if (const Dims* d = std::get_if<Dims>(&v)) {
-    std::vector<Value> r{Dims(), Dims{-1}, Dims{0}, Dims{0, 0}, Dims{most, most}, Dims{least}, Dims::filled(kMaxDims, 7)};
+    std::vector<Value> r{
+        Dims(), Dims{-1}, Dims{0}, Dims{0, 0}, Dims{most, most}, Dims{least}, Dims::filled(kMaxDims, 7)};
     if (!d->empty()) {
       Dims longer = *d, shifted = *d;
       if (longer.size() < kMaxDims) longer.push_back(1);
@@ -42,7 +46,8 @@ void Verifier::refused_sample(const InvalidSample& sample, DType dtype) {
     const std::string text = e.what();
     attempt(Check::invalid, shown, dtype, [&] {
       expect(std::type_index(typeid(e)) == sample.error, "threw another class of error than the sample says: ", text);
-      expect(text.find(sample.message) != std::string::npos, "the error does not contain '", sample.message, "': ", text);
+      expect(text.find(sample.message) != std::string::npos, "the error does not contain '", sample.message,
+             "': ", text);
       expect(!e.op().empty(), "the error does not name an op: ", text);
     });
     return;
@@ -64,11 +69,13 @@ void Verifier::absurd_arguments(const Sample& sample) const {
       try {
         NoGrad guard;
         DeviceScope device(Device::meta());
-        visit(op_.call_boxed(args), [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+        visit(op_.call_boxed(args),
+              [&](const Tensor& t) { size += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
       } catch (const Error&) {
         continue;
       } catch (const std::exception& e) {
-        expect(false, "argument ", i, " = ", text_of(value), " (dry run) threw something else than an Error: ", e.what());
+        expect(false, "argument ", i, " = ", text_of(value),
+               " (dry run) threw something else than an Error: ", e.what());
       }
       if (size > 1e6) continue;
       args = sample.args;
@@ -105,7 +112,8 @@ void Verifier::wrong_types(const Args& args) const {
   for (size_t i = 0; i < args.size(); ++i) {
     Args bad = args;
     bad[i] = std::string("no such thing");
-    if (!std::holds_alternative<std::string>(args[i])) refused(bad, cat("a string for argument '", op_.schema().args[i].name, "'"));
+    if (!std::holds_alternative<std::string>(args[i]))
+      refused(bad, cat("a string for argument '", op_.schema().args[i].name, "'"));
     if (!std::holds_alternative<Tensor>(args[i]) || !std::get<Tensor>(args[i]).defined()) continue;
     if (op_.schema().args[i].type == "Tensor") {
       bad[i] = std::monostate();

@@ -61,7 +61,8 @@ std::string to_json(const std::vector<OpReport>& reports) {
     }
     o["failures"] = nlohmann::ordered_json::array();
     for (const Failure& f : r.failures) {
-      o["failures"].push_back({{"check", name_of(f.check)}, {"dtype", name_of(f.dtype)}, {"sample", f.sample}, {"message", f.message}});
+      o["failures"].push_back(
+          {{"check", name_of(f.check)}, {"dtype", name_of(f.dtype)}, {"sample", f.sample}, {"message", f.message}});
     }
     list.push_back(std::move(o));
   }

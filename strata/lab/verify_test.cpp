@@ -17,14 +17,25 @@
 namespace strata::lab {
 namespace {
 
-// ---- records that are wrong, each in one way -------------------------------------------------------------------------
+// ---- records that are wrong, each in one way
+// -------------------------------------------------------------------------
 
-void one_sample(Samples& s) { s.add(s.tensor({3, 5})); }
+void one_sample(Samples& s) {
+  s.add(s.tensor({3, 5}));
+}
 
-void double_elements(Tensor& y, const Tensor& x) { copy_elements(y, x * 2); }
-Tensor twice(const Tensor& x) { return x * 2; }
-void twice_rule(Backward& b, const Tensor&) { b.set(0, b.gy() * 2); }
-TensorMeta same(const Tensor& x) { return like(x); }
+void double_elements(Tensor& y, const Tensor& x) {
+  copy_elements(y, x * 2);
+}
+Tensor twice(const Tensor& x) {
+  return x * 2;
+}
+void twice_rule(Backward& b, const Tensor&) {
+  b.set(0, b.gy() * 2);
+}
+TensorMeta same(const Tensor& x) {
+  return like(x);
+}
 
 using Unary = Op<Tensor(const Tensor&)>;
 
@@ -102,7 +113,9 @@ const Unary overwrites_op(wrong("test_overwrites_input(Tensor x) -> Tensor", [](
   };
 }));
 const Unary strides_op(wrong("test_ignores_strides(Tensor x) -> Tensor", [](Unary::Record& r) {
-  r.kernels.cpu = [](Tensor& y, const Tensor& x) { copy_elements(y, alias(x, x.shape(), contiguous_strides(x.shape()), 0) * 2); };
+  r.kernels.cpu = [](Tensor& y, const Tensor& x) {
+    copy_elements(y, alias(x, x.shape(), contiguous_strides(x.shape()), 0) * 2);
+  };
 }));
 const Unary empty_op(wrong("test_cannot_be_empty(Tensor x) -> Tensor", [](Unary::Record& r) {
   r.kernels.cpu = [](Tensor& y, const Tensor& x) {
@@ -153,7 +166,10 @@ const Unary threads_op(wrong("test_depends_on_threads(Tensor x) -> Tensor", [](U
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)> alone_op{{
     .schema = "test_forgets_second_input(Tensor a, Tensor b) -> (Tensor p, Tensor q)",
     .doc = "a b and b, but the rule serves b only when a wants a gradient, too.",
-    .infer = [](const Tensor& a, const Tensor& b) { return std::array<TensorMeta, 2>{like(a), like(b)}; },
+    .infer =
+        [](const Tensor& a, const Tensor& b) {
+          return std::array<TensorMeta, 2>{like(a), like(b)};
+        },
     .kernels = {.cpu =
                     [](Tensor& p, Tensor& q, const Tensor& a, const Tensor& b) {
                       copy_elements(p, a * b);
@@ -166,10 +182,15 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)> alone_op{{
           g.set(0, g.gy(0) * b);
           if (g.needs(1)) g.set(1, g.gy(0) * a + g.gy(1));
         },
-    .samples = [](Samples& s) { s.add(s.tensor({2, 3}), s.tensor({2, 3})); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), s.tensor({2, 3}));
+        },
 }};
 
-bool is_test_op(const OpBase& op) { return op.name().starts_with("test_"); }
+bool is_test_op(const OpBase& op) {
+  return op.name().starts_with("test_");
+}
 
 OpReport report(const char* name) {
   const OpBase* op = OpBase::find(name);
@@ -199,30 +220,68 @@ TEST(VerifyCatches, NothingInACorrectRecord) {
   const OpReport r = report("test_correct");
   EXPECT_TRUE(r.ok()) << table({r});
   EXPECT_EQ(r.reference, "record");
-  for (const Check c : {Check::samples, Check::forward, Check::memory, Check::strided, Check::empty, Check::meta, Check::boxed,
-                        Check::gradient, Check::second, Check::threads, Check::invalid})
+  for (const Check c : {Check::samples, Check::forward, Check::memory, Check::strided, Check::empty, Check::meta,
+                        Check::boxed, Check::gradient, Check::second, Check::threads, Check::invalid})
     EXPECT_GT(r.passed[static_cast<size_t>(c)], 0) << name_of(c);
   EXPECT_LE(r.worst, 1);
 }
-TEST(VerifyCatches, WrongKernel) { expect_caught("test_wrong_kernel", Check::forward); }
-TEST(VerifyCatches, WrongLastDigits) { expect_caught("test_wrong_last_digits", Check::forward); }
-TEST(VerifyCatches, WrongGradient) { expect_caught("test_wrong_gradient", Check::gradient); }
-TEST(VerifyCatches, WrongSecondGradient) { expect_only("test_wrong_second_gradient", Check::second); }
-TEST(VerifyCatches, RuleThatReadsWhatIsNotSaved) { expect_caught("test_reads_unsaved", Check::gradient); }
-TEST(VerifyCatches, GradientOfOneInputOnly) { expect_caught("test_forgets_second_input", Check::gradient); }
-TEST(VerifyCatches, WrongInferredShape) { expect_caught("test_wrong_infer", Check::meta); }
-TEST(VerifyCatches, WrongInferredDtype) { expect_caught("test_wrong_infer_dtype", Check::meta); }
-TEST(VerifyCatches, UnwrittenElements) { expect_caught("test_leaves_unwritten", Check::memory); }
-TEST(VerifyCatches, WritesPastTheEnd) { expect_caught("test_writes_past_the_end", Check::memory); }
-TEST(VerifyCatches, OverwrittenInput) { expect_caught("test_overwrites_input", Check::forward); }
-TEST(VerifyCatches, IgnoredStrides) { expect_only("test_ignores_strides", Check::strided); }
-TEST(VerifyCatches, EmptyInput) { expect_only("test_cannot_be_empty", Check::empty); }
-TEST(VerifyCatches, RefusalThatIsNone) { expect_only("test_accepts_anything", Check::invalid); }
-TEST(VerifyCatches, WrongClassOfError) { expect_only("test_wrong_error", Check::invalid); }
-TEST(VerifyCatches, MissingSamples) { expect_only("test_no_samples", Check::samples); }
-TEST(VerifyCatches, ViewThatCopies) { expect_only("test_view_copies", Check::view); }
-TEST(VerifyCatches, WrongInPlace) { expect_only("test_wrong_in_place", Check::inplace); }
-TEST(VerifyCatches, ThreadCount) { expect_only("test_depends_on_threads", Check::threads); }
+TEST(VerifyCatches, WrongKernel) {
+  expect_caught("test_wrong_kernel", Check::forward);
+}
+TEST(VerifyCatches, WrongLastDigits) {
+  expect_caught("test_wrong_last_digits", Check::forward);
+}
+TEST(VerifyCatches, WrongGradient) {
+  expect_caught("test_wrong_gradient", Check::gradient);
+}
+TEST(VerifyCatches, WrongSecondGradient) {
+  expect_only("test_wrong_second_gradient", Check::second);
+}
+TEST(VerifyCatches, RuleThatReadsWhatIsNotSaved) {
+  expect_caught("test_reads_unsaved", Check::gradient);
+}
+TEST(VerifyCatches, GradientOfOneInputOnly) {
+  expect_caught("test_forgets_second_input", Check::gradient);
+}
+TEST(VerifyCatches, WrongInferredShape) {
+  expect_caught("test_wrong_infer", Check::meta);
+}
+TEST(VerifyCatches, WrongInferredDtype) {
+  expect_caught("test_wrong_infer_dtype", Check::meta);
+}
+TEST(VerifyCatches, UnwrittenElements) {
+  expect_caught("test_leaves_unwritten", Check::memory);
+}
+TEST(VerifyCatches, WritesPastTheEnd) {
+  expect_caught("test_writes_past_the_end", Check::memory);
+}
+TEST(VerifyCatches, OverwrittenInput) {
+  expect_caught("test_overwrites_input", Check::forward);
+}
+TEST(VerifyCatches, IgnoredStrides) {
+  expect_only("test_ignores_strides", Check::strided);
+}
+TEST(VerifyCatches, EmptyInput) {
+  expect_only("test_cannot_be_empty", Check::empty);
+}
+TEST(VerifyCatches, RefusalThatIsNone) {
+  expect_only("test_accepts_anything", Check::invalid);
+}
+TEST(VerifyCatches, WrongClassOfError) {
+  expect_only("test_wrong_error", Check::invalid);
+}
+TEST(VerifyCatches, MissingSamples) {
+  expect_only("test_no_samples", Check::samples);
+}
+TEST(VerifyCatches, ViewThatCopies) {
+  expect_only("test_view_copies", Check::view);
+}
+TEST(VerifyCatches, WrongInPlace) {
+  expect_only("test_wrong_in_place", Check::inplace);
+}
+TEST(VerifyCatches, ThreadCount) {
+  expect_only("test_depends_on_threads", Check::threads);
+}
 
 TEST(Verify, ReportsAsJsonAndTable) {
   const std::vector<OpReport> reports{report("test_wrong_kernel"), report("test_correct")};
@@ -247,12 +306,14 @@ TEST(Verify, DtypeFilter) {
 }
 
 TEST(Verify, BoxedCallsAreTypedCalls) {
-  const Tensor a = from_span<float>(std::vector<float>{1, 2, 3}, {3}), b = from_span<float>(std::vector<float>{4, 5, 6}, {3});
+  const Tensor a = from_span<float>(std::vector<float>{1, 2, 3}, {3}),
+               b = from_span<float>(std::vector<float>{4, 5, 6}, {3});
   const auto boxed = OpBase::find("add")->call_boxed(std::vector<Value>{a, b, Scalar(2)});
   EXPECT_EQ(std::memcmp(std::get<Tensor>(boxed[0]).data<float>(), add(a, b, 2).data<float>(), 12), 0);
 }
 
-// ---- all ops ---------------------------------------------------------------------------------------------------------
+// ---- all ops
+// ---------------------------------------------------------------------------------------------------------
 
 class EveryOp : public ::testing::TestWithParam<const OpBase*> {};
 

@@ -117,11 +117,13 @@ std::atomic<int64_t> g_limit{0};
     for (const auto& [name, bytes] : modules) top.emplace_back(bytes, name);
     std::sort(top.rbegin(), top.rend());
     text += " by module:";
-    for (size_t i = 0; i < std::min<size_t>(top.size(), 5); ++i) text += cat(" ", top[i].second, " ", megabytes(top[i].first), ";");
+    for (size_t i = 0; i < std::min<size_t>(top.size(), 5); ++i)
+      text += cat(" ", top[i].second, " ", megabytes(top[i].first), ";");
   }
   const bool activations = p.s.live[static_cast<int>(Tag::activation)] * 2 > p.s.live_total;
-  text += activations ? " Cheapest fix: a smaller batch with gradient accumulation, or checkpoint() around the largest modules."
-                      : " Cheapest fix: an optimizer with less state (SGD, Lion, Adafactor) or a smaller model.";
+  text += activations
+              ? " Cheapest fix: a smaller batch with gradient accumulation, or checkpoint() around the largest modules."
+              : " Cheapest fix: an optimizer with less state (SGD, Lion, Adafactor) or a smaller model.";
   throw MemoryError("allocate", text);
 }
 
@@ -144,7 +146,8 @@ std::atomic<int> g_poison{-1};
 
 void* poisoned(void* block, int64_t bytes) {
   const int pattern = g_poison.load(std::memory_order_relaxed);
-  if (pattern >= 0) [[unlikely]] std::memset(block, pattern, static_cast<size_t>(bytes));
+  if (pattern >= 0) [[unlikely]]
+    std::memset(block, pattern, static_cast<size_t>(bytes));
   return block;
 }
 
@@ -165,13 +168,20 @@ void count(Pool& p, int64_t bytes, Tag tag) {
 }  // namespace
 
 std::string_view name_of(Tag tag) {
-  constexpr std::string_view names[kNumTags] = {"parameter", "gradient", "optimizer", "activation", "data", "workspace"};
+  constexpr std::string_view names[kNumTags] = {"parameter",  "gradient", "optimizer",
+                                                "activation", "data",     "workspace"};
   return names[static_cast<int>(tag)];
 }
 
-Tag current_tag() { return t_tag; }
-TagScope::TagScope(Tag tag) : previous_(t_tag) { t_tag = tag; }
-TagScope::~TagScope() { t_tag = previous_; }
+Tag current_tag() {
+  return t_tag;
+}
+TagScope::TagScope(Tag tag) : previous_(t_tag) {
+  t_tag = tag;
+}
+TagScope::~TagScope() {
+  t_tag = previous_;
+}
 
 ModuleScope::ModuleScope(std::string_view name) : previous_(t_module) {
   static std::mutex mutex;
@@ -181,7 +191,9 @@ ModuleScope::ModuleScope(std::string_view name) : previous_(t_module) {
   if (it == names->end()) it = names->emplace(name).first;
   t_module = &*it;
 }
-ModuleScope::~ModuleScope() { t_module = previous_; }
+ModuleScope::~ModuleScope() {
+  t_module = previous_;
+}
 
 void* allocate(Device device, size_t nbytes, Tag tag) {
   if (nbytes == 0) return nullptr;
@@ -225,7 +237,8 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
 
 void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   if (nbytes == 0) return;
-  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return t_small.give(block, (nbytes - 1) / kAlignment);
+  if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC)
+    return t_small.give(block, (nbytes - 1) / kAlignment);
   Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   const int64_t bytes = rounded(nbytes);
@@ -239,9 +252,13 @@ void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
 }
 
 PoisonScope::PoisonScope(uint8_t pattern) : previous_(g_poison.exchange(pattern)) {}
-PoisonScope::~PoisonScope() { g_poison.store(previous_); }
+PoisonScope::~PoisonScope() {
+  g_poison.store(previous_);
+}
 
-size_t block_size(size_t nbytes) { return static_cast<size_t>(rounded(nbytes)); }
+size_t block_size(size_t nbytes) {
+  return static_cast<size_t>(rounded(nbytes));
+}
 
 Stats stats(DeviceType device) {
   Pool& p = pool(device);
@@ -266,7 +283,8 @@ void release_cached() {
   Pool& p = pool(DeviceType::cpu);
   std::lock_guard lock(p.mutex);
   if (!p.base) return;
-  for (const auto& [offset, bytes] : p.heap.holes()) madvise(p.base + offset, static_cast<size_t>(bytes), MADV_DONTNEED);
+  for (const auto& [offset, bytes] : p.heap.holes())
+    madvise(p.base + offset, static_cast<size_t>(bytes), MADV_DONTNEED);
 }
 
 void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {

@@ -21,7 +21,8 @@ std::string_view name_of(Tag tag);
 inline constexpr size_t kAlignment = 64;
 
 /// Uninitialised memory of at least `nbytes` on `device` (nullptr for 0 bytes), attributed to `tag` and to the thread's
-/// current module. On the meta device: a token that must not be read through. Throws MemoryError, naming what was asked, the limit and who holds what.
+/// current module. On the meta device: a token that must not be read through. Throws MemoryError, naming what was
+/// asked, the limit and who holds what.
 void* allocate(Device device, size_t nbytes, Tag tag);
 /// Gives back what allocate() returned for the same arguments. Any thread may call it.
 void deallocate(Device device, void* data, size_t nbytes, Tag tag);
@@ -71,7 +72,7 @@ struct Stats {
   int64_t peak[kNumTags] = {};  ///< each tag's bytes at the moment of the total's peak
   int64_t live_total = 0;
   int64_t peak_total = 0;
-  int64_t reserved = 0;       ///< extent of the heap, cached holes included: what stays resident
+  int64_t reserved = 0;  ///< extent of the heap, cached holes included: what stays resident
   int64_t peak_reserved = 0;
 };
 Stats stats(DeviceType device);

@@ -37,17 +37,21 @@ nn::Residual run_blocks(const Blocks& blocks, const Tensor& x, ModelCache* cache
 
 LanguageModel::LanguageModel(std::string_view kind, const ModelConfig& config)
     : Module(kind),
-      token_embedding(register_module("token_embedding", nn::Embedding(std::max<int64_t>(config.vocab, 1), config.dim))),
+      token_embedding(
+          register_module("token_embedding", nn::Embedding(std::max<int64_t>(config.vocab, 1), config.dim))),
       config_(config) {
-  check(config.vocab > 0, "make_model", "model.vocab is ", config.vocab, ": it must be set, or come from the tokenizer");
+  check(config.vocab > 0, "make_model", "model.vocab is ", config.vocab,
+        ": it must be set, or come from the tokenizer");
 }
 
 void LanguageModel::initialise() {
   const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers));
   for (const auto& [name, p] : named_parameters()) {
     const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight");
-    if (p.dim() >= 2) nn::init::normal_(p, 0, writes_residual ? residual_std : 0.02);
-    else if (name.ends_with("bias")) nn::init::zeros_(p);
+    if (p.dim() >= 2)
+      nn::init::normal_(p, 0, writes_residual ? residual_std : 0.02);
+    else if (name.ends_with("bias"))
+      nn::init::zeros_(p);
   }
 }
 
@@ -74,7 +78,9 @@ Tensor LanguageModel::logits(const Tensor& x) const {
   return linear(x, head_);
 }
 
-Tensor LanguageModel::forward(const Tensor& tokens) const { return logits(hidden(tokens, nullptr)); }
+Tensor LanguageModel::forward(const Tensor& tokens) const {
+  return logits(hidden(tokens, nullptr));
+}
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);

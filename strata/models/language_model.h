@@ -50,7 +50,8 @@ class LanguageModel : public nn::Module {
   virtual Tensor hidden(const Tensor& tokens, ModelCache* cache) const = 0;
   /// The token vectors of checked `tokens`, in the autocast precision where that is on.
   Tensor embed(const Tensor& tokens, const ModelCache* cache) const;
-  /// GPT-2's initialisation: N(0, 0.02), the layers that write to the residual stream divided by sqrt(2 layers), biases 0.
+  /// GPT-2's initialisation: N(0, 0.02), the layers that write to the residual stream divided by sqrt(2 layers), biases
+  /// 0.
   void initialise();
   /// Makes the output layer: its own, or the token embedding's weight.
   void make_head();

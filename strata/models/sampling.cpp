@@ -62,12 +62,14 @@ int64_t sample_token(std::span<const float> logits, const SampleOptions& options
   return order[weights.size() - 1];
 }
 
-TokenSampler::TokenSampler(std::shared_ptr<LanguageModel> model, std::vector<int32_t> prompt, const SampleOptions& options)
+TokenSampler::TokenSampler(std::shared_ptr<LanguageModel> model, std::vector<int32_t> prompt,
+                           const SampleOptions& options)
     : model_(std::move(model)), tokens_(std::move(prompt)), options_(options) {
   check_options(options_);
   check(!tokens_.empty(), kOp, "the prompt is empty");
   for (const int32_t t : tokens_)
-    check<IndexError>(t >= 0 && t < model_->vocab(), kOp, "token ", t, " is not in the vocabulary of ", model_->vocab());
+    check<IndexError>(t >= 0 && t < model_->vocab(), kOp, "token ", t, " is not in the vocabulary of ",
+                      model_->vocab());
   model_->eval();
 }
 

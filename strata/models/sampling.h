@@ -10,11 +10,12 @@
 
 namespace strata {
 
+/// How the next token is chosen from the logits.
 struct SampleOptions {
   double temperature = 1.0;  ///< logits are divided by it; 0 takes the likeliest token
   int64_t top_k = 0;         ///< only the k likeliest tokens; 0 for all
-  double top_p = 1.0;        ///< only the likeliest tokens that together have this probability (Holtzman et al., 1904.09751)
-  uint64_t seed = 0;         ///< the same seed, prompt and model give the same text
+  double top_p = 1.0;  ///< only the likeliest tokens that together have this probability (Holtzman et al., 1904.09751)
+  uint64_t seed = 0;   ///< the same seed, prompt and model give the same text
 };
 
 /// A token drawn from `logits` under the options; `draw` is the number of tokens drawn before. Throws ValueError for no
@@ -30,7 +31,8 @@ int64_t sample_token(std::span<const float> logits, const SampleOptions& options
 /// start of a new one. The model is put into evaluation mode.
 class TokenSampler {
  public:
-  /// Of a prompt longer than the context, its end is read. Throws ValueError for an empty prompt or options out of range.
+  /// Of a prompt longer than the context, its end is read. Throws ValueError for an empty prompt or options out of
+  /// range.
   TokenSampler(std::shared_ptr<LanguageModel> model, std::vector<int32_t> prompt, const SampleOptions& options = {});
   int32_t next();
 

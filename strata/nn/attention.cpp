@@ -18,7 +18,9 @@ int64_t checked_head_size(std::string_view op, int64_t dim, int64_t heads) {
 Tensor split_heads(const Tensor& x, int64_t heads) {
   return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
 }
-Tensor join_heads(const Tensor& x) { return x.transpose(1, 2).flatten(2); }
+Tensor join_heads(const Tensor& x) {
+  return x.transpose(1, 2).flatten(2);
+}
 
 }  // namespace
 
@@ -83,7 +85,7 @@ SelfAttention::SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOpti
 }
 
 Tensor SelfAttention::rotate(const Tensor& x, int64_t offset) const {
-  const DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType dtype = statistic_dtype(x.dtype());
   Tensor cosines, sines;
   {
     NoGrad guard;
@@ -109,8 +111,8 @@ Tensor SelfAttention::forward(const Tensor& x, KvCache* cache) const {
     k = turned.narrow(1, heads_, kv_heads_);
   }
   if (cache) {
-    check(offset + time <= cache->k.size(2), "SelfAttention", "the cache has room for ", cache->k.size(2), " positions, ",
-          offset, " are filled and ", time, " more came");
+    check(offset + time <= cache->k.size(2), "SelfAttention", "the cache has room for ", cache->k.size(2),
+          " positions, ", offset, " are filled and ", time, " more came");
     NoGrad guard;
     cache->k.narrow(2, offset, time).copy_(k);
     cache->v.narrow(2, offset, time).copy_(v);

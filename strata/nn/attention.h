@@ -7,6 +7,7 @@
 
 namespace strata::nn {
 
+/// Of MultiheadAttention; the defaults are PyTorch's.
 struct MultiheadAttentionOptions {
   double dropout = 0;  ///< on the attention weights
   bool bias = true;
@@ -45,6 +46,7 @@ struct KvCache {
   static KvCache create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, DType dtype);
 };
 
+/// Of SelfAttention.
 struct SelfAttentionOptions {
   int64_t kv_heads = 0;  ///< a divisor of heads; 0 takes heads
   bool bias = true;

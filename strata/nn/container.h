@@ -17,8 +17,7 @@ class Sequential : public Module {
  public:
   /// Any modules with `Tensor forward(const Tensor&)`.
   template <class... M>
-    requires(std::derived_from<M, Module> && ...)
-  explicit Sequential(M... modules) : Module("Sequential") {
+  requires(std::derived_from<M, Module>&&...) explicit Sequential(M... modules) : Module("Sequential") {
     (push_back(std::move(modules)), ...);
   }
   template <std::derived_from<Module> M>

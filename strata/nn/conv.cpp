@@ -10,16 +10,17 @@ namespace strata::nn {
 
 Conv::Conv(std::string_view kind, int spatial, bool transposed, int64_t in, int64_t out, const Dims& kernel,
            const ConvOptions& options)
-    : Module(kind, cat(in, ", ", out, ", kernel_size=", kernel, ", stride=", options.stride, ", padding=",
-                       options.padding)),
+    : Module(kind,
+             cat(in, ", ", out, ", kernel_size=", kernel, ", stride=", options.stride, ", padding=", options.padding)),
       spatial_(spatial),
       transposed_(transposed),
       options_(options) {
-  check(in > 0 && out > 0 && options.groups > 0, kind, "channels and groups are at least 1, got ", in, ", ", out, " and ",
-        options.groups);
-  check(in % options.groups == 0 && out % options.groups == 0, kind, options.groups, " groups do not divide ", in, " and ",
-        out, " channels");
-  check(kernel.size() == 1 || kernel.size() == spatial, kind, "kernel_size has one entry or ", spatial, ", got ", kernel);
+  check(in > 0 && out > 0 && options.groups > 0, kind, "channels and groups are at least 1, got ", in, ", ", out,
+        " and ", options.groups);
+  check(in % options.groups == 0 && out % options.groups == 0, kind, options.groups, " groups do not divide ", in,
+        " and ", out, " channels");
+  check(kernel.size() == 1 || kernel.size() == spatial, kind, "kernel_size has one entry or ", spatial, ", got ",
+        kernel);
   Shape shape = transposed ? Shape{in, out / options.groups} : Shape{out, in / options.groups};
   for (int i = 0; i < spatial; ++i) {
     const int64_t k = kernel[kernel.size() == 1 ? 0 : i];
@@ -53,17 +54,23 @@ MaxPool2d::MaxPool2d(int64_t kernel_size, int64_t stride, int64_t padding)
       kernel_(kernel_size),
       stride_(stride > 0 ? stride : kernel_size),
       padding_(padding) {}
-Tensor MaxPool2d::forward(const Tensor& x) const { return max_pool2d(x, {kernel_}, {stride_}, {padding_}); }
+Tensor MaxPool2d::forward(const Tensor& x) const {
+  return max_pool2d(x, {kernel_}, {stride_}, {padding_});
+}
 
 AvgPool2d::AvgPool2d(int64_t kernel_size, int64_t stride, int64_t padding)
     : Module("AvgPool2d", cat("kernel_size=", kernel_size)),
       kernel_(kernel_size),
       stride_(stride > 0 ? stride : kernel_size),
       padding_(padding) {}
-Tensor AvgPool2d::forward(const Tensor& x) const { return avg_pool2d(x, {kernel_}, {stride_}, {padding_}); }
+Tensor AvgPool2d::forward(const Tensor& x) const {
+  return avg_pool2d(x, {kernel_}, {stride_}, {padding_});
+}
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Dims& output_size)
     : Module("AdaptiveAvgPool2d", strata::to_string(output_size)), size_(output_size) {}
-Tensor AdaptiveAvgPool2d::forward(const Tensor& x) const { return adaptive_avg_pool2d(x, size_); }
+Tensor AdaptiveAvgPool2d::forward(const Tensor& x) const {
+  return adaptive_avg_pool2d(x, size_);
+}
 
 }  // namespace strata::nn

@@ -19,6 +19,7 @@ struct ConvOptions {
 /// kernel ..]) and bias [out], uniform in +- 1 / sqrt(fan_in).
 class Conv : public Module {
  public:
+  /// Draws the parameters again.
   void reset_parameters();
   Tensor operator()(const Tensor& x) const { return forward(x); }
   Tensor forward(const Tensor& x) const;
@@ -36,11 +37,13 @@ class Conv : public Module {
   ConvOptions options_;
 };
 
+/// [N, C, L] -> [N, out, L'] (cross-correlation, as everywhere in the field).
 class Conv1d : public Conv {
  public:
   Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
       : Conv("Conv1d", 1, false, in_channels, out_channels, {kernel_size}, options) {}
 };
+/// [N, C, H, W] -> [N, out, H', W'].
 class Conv2d : public Conv {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options = {})
@@ -48,11 +51,13 @@ class Conv2d : public Conv {
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
       : Conv2d(in_channels, out_channels, Dims{kernel_size}, options) {}
 };
+/// The gradient of Conv1d as a layer: [N, C, L] -> [N, out, L'], upsampling by its stride.
 class ConvTranspose1d : public Conv {
  public:
   ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvOptions& options = {})
       : Conv("ConvTranspose1d", 1, true, in_channels, out_channels, {kernel_size}, options) {}
 };
+/// The same for [N, C, H, W].
 class ConvTranspose2d : public Conv {
  public:
   ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options = {})

@@ -7,7 +7,9 @@
 
 namespace strata::nn::init {
 namespace {
-double leaky_gain(double a) { return std::sqrt(2 / (1 + a * a)); }
+double leaky_gain(double a) {
+  return std::sqrt(2 / (1 + a * a));
+}
 }  // namespace
 
 Tensor uniform_(Tensor t, double low, double high, Generator& generator) {
@@ -55,7 +57,8 @@ Tensor kaiming_uniform_(Tensor t, double a, Generator& generator) {
 }
 
 Tensor kaiming_normal_(Tensor t, double a, Generator& generator) {
-  return init::normal_(t, 0, leaky_gain(a) / std::sqrt(static_cast<double>(std::max<int64_t>(1, fans(t).first))), generator);
+  return init::normal_(t, 0, leaky_gain(a) / std::sqrt(static_cast<double>(std::max<int64_t>(1, fans(t).first))),
+                       generator);
 }
 
 }  // namespace strata::nn::init

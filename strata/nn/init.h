@@ -10,14 +10,19 @@
 
 namespace strata::nn::init {
 
+/// Uniform in [low, high); normal with the given mean and standard deviation.
 Tensor uniform_(Tensor t, double low = 0, double high = 1, Generator& generator = default_generator());
 Tensor normal_(Tensor t, double mean = 0, double std = 1, Generator& generator = default_generator());
 /// Normal, drawn again where it falls outside [low, high].
 Tensor trunc_normal_(Tensor t, double mean = 0, double std = 1, double low = -2, double high = 2,
                      Generator& generator = default_generator());
 Tensor constant_(Tensor t, double value);
-inline Tensor zeros_(Tensor t) { return constant_(t, 0); }
-inline Tensor ones_(Tensor t) { return constant_(t, 1); }
+inline Tensor zeros_(Tensor t) {
+  return constant_(t, 0);
+}
+inline Tensor ones_(Tensor t) {
+  return constant_(t, 1);
+}
 
 /// (fan_in, fan_out) of a weight [out, in, kernel ...]: connections per output and per input. Throws ShapeError below
 /// two dimensions.

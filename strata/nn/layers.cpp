@@ -12,8 +12,10 @@
 namespace strata::nn {
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
-    : Module("Linear", cat("in_features=", in_features, ", out_features=", out_features, with_bias ? "" : ", bias=false")) {
-  check(in_features >= 0 && out_features >= 0, "Linear", "sizes are at least 0, got ", in_features, " and ", out_features);
+    : Module("Linear",
+             cat("in_features=", in_features, ", out_features=", out_features, with_bias ? "" : ", bias=false")) {
+  check(in_features >= 0 && out_features >= 0, "Linear", "sizes are at least 0, got ", in_features, " and ",
+        out_features);
   weight = new_parameter("weight", {out_features, in_features});
   if (with_bias) bias = new_parameter("bias", {out_features});
   reset_parameters();
@@ -25,15 +27,17 @@ void Linear::reset_parameters() {
   if (bias.defined()) init::uniform_(bias, -bound, bound);
 }
 
-Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias); }
+Tensor Linear::forward(const Tensor& x) const {
+  return linear(x, weight, bias);
+}
 
 Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, std::optional<int64_t> padding_index)
     : Module("Embedding", cat(num_embeddings, ", ", embedding_dim)) {
   check(num_embeddings > 0 && embedding_dim > 0, "Embedding", "sizes are at least 1, got ", num_embeddings, " and ",
         embedding_dim);
   if (padding_index) {
-    check<IndexError>(*padding_index >= -num_embeddings && *padding_index < num_embeddings, "Embedding", "padding_index ",
-                      *padding_index, " is not in [", -num_embeddings, ", ", num_embeddings, ")");
+    check<IndexError>(*padding_index >= -num_embeddings && *padding_index < num_embeddings, "Embedding",
+                      "padding_index ", *padding_index, " is not in [", -num_embeddings, ", ", num_embeddings, ")");
     padding_index_ = *padding_index < 0 ? *padding_index + num_embeddings : *padding_index;
   }
   weight = new_parameter("weight", {num_embeddings, embedding_dim});
@@ -46,26 +50,36 @@ void Embedding::reset_parameters() {
   if (padding_index_ && !weight.is_meta()) weight.select(0, *padding_index_).zero_();
 }
 
-Tensor Embedding::forward(const Tensor& indices) const { return embedding(indices, weight, padding_index_); }
+Tensor Embedding::forward(const Tensor& indices) const {
+  return embedding(indices, weight, padding_index_);
+}
 
 Dropout::Dropout(double p) : Module("Dropout", cat("p=", p)), p_(p) {
   check(p >= 0 && p <= 1, "Dropout", "p is a probability, got ", p);
 }
 
-Tensor Dropout::forward(const Tensor& x) const { return is_training() && p_ > 0 ? dropout(x, p_) : x; }
+Tensor Dropout::forward(const Tensor& x) const {
+  return is_training() && p_ > 0 ? dropout(x, p_) : x;
+}
 
 Flatten::Flatten(int64_t start_dim, int64_t end_dim)
     : Module("Flatten", cat(start_dim, ", ", end_dim)), start_(start_dim), end_(end_dim) {}
 
-Tensor ReLU::forward(const Tensor& x) const { return relu(x); }
+Tensor ReLU::forward(const Tensor& x) const {
+  return relu(x);
+}
 
 GELU::GELU(std::string approximate) : Module("GELU", approximate), approximate_(std::move(approximate)) {
-  check(approximate_ == "none" || approximate_ == "tanh", "GELU", "approximate is 'none' or 'tanh', got '", approximate_,
-        "'");
+  check(approximate_ == "none" || approximate_ == "tanh", "GELU", "approximate is 'none' or 'tanh', got '",
+        approximate_, "'");
 }
-Tensor GELU::forward(const Tensor& x) const { return gelu(x, approximate_); }
+Tensor GELU::forward(const Tensor& x) const {
+  return gelu(x, approximate_);
+}
 
-Tensor SiLU::forward(const Tensor& x) const { return silu(x); }
+Tensor SiLU::forward(const Tensor& x) const {
+  return silu(x);
+}
 
 Softmax::Softmax(int64_t dim) : Module("Softmax", cat("dim=", dim)), dim_(dim) {}
 

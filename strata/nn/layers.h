@@ -59,6 +59,7 @@ class Flatten : public Module {
   int64_t start_, end_;
 };
 
+/// Returns what it gets: a place for a layer that may be there or not.
 class Identity : public Module {
  public:
   Identity() : Module("Identity") {}
@@ -68,6 +69,7 @@ class Identity : public Module {
 
 /// @name Activations
 /// @{
+/// max(x, 0).
 class ReLU : public Module {
  public:
   ReLU() : Module("ReLU") {}
@@ -84,24 +86,28 @@ class GELU : public Module {
  private:
   std::string approximate_;
 };
+/// x sigmoid(x).
 class SiLU : public Module {
  public:
   SiLU() : Module("SiLU") {}
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
 };
+/// tanh(x).
 class Tanh : public Module {
  public:
   Tanh() : Module("Tanh") {}
   Tensor forward(const Tensor& x) const { return x.tanh(); }
   Tensor operator()(const Tensor& x) const { return forward(x); }
 };
+/// 1 / (1 + exp(-x)).
 class Sigmoid : public Module {
  public:
   Sigmoid() : Module("Sigmoid") {}
   Tensor forward(const Tensor& x) const { return x.sigmoid(); }
   Tensor operator()(const Tensor& x) const { return forward(x); }
 };
+/// exp(x) over its sum along `dim`.
 class Softmax : public Module {
  public:
   explicit Softmax(int64_t dim);

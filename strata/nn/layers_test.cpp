@@ -117,7 +117,8 @@ TEST(Layers, ConvolutionsAgainstMatrixProducts) {
   const Conv1d c(3, 4, 3, {.stride = {2}, .padding = {1}});
   const Tensor x = randn({2, 3, 9});
   const Tensor columns = pad(x, {1, 1}).unfold(2, 3, 2);  // [2, 3, 5, 3]
-  expect_close(c(x), columns.transpose(1, 2).flatten(2).matmul(c.weight.flatten(1).t()).transpose(1, 2) + c.bias.view({4, 1}));
+  expect_close(
+      c(x), columns.transpose(1, 2).flatten(2).matmul(c.weight.flatten(1).t()).transpose(1, 2) + c.bias.view({4, 1}));
   expect_gradients(c, c(x));
   EXPECT_EQ(Conv2d(4, 6, 3, {.stride = {2}, .groups = 2})(randn({1, 4, 9, 9})).shape(), Shape({1, 6, 4, 4}));
   // A transposed convolution is the gradient of a convolution.
@@ -181,7 +182,8 @@ TEST(Layers, CacheGivesWhatOnePassGives) {
     const SelfAttention a(16, 4, options);
     const Tensor x = randn({2, 9, 16});
     KvCache cache = KvCache::create(2, 2, 9, 4, DType::f32);
-    const Tensor first = a(x.narrow(1, 0, 5), &cache), second = a(x.narrow(1, 5, 1), &cache), third = a(x.narrow(1, 6, 3), &cache);
+    const Tensor first = a(x.narrow(1, 0, 5), &cache), second = a(x.narrow(1, 5, 1), &cache),
+                 third = a(x.narrow(1, 6, 3), &cache);
     expect_close(cat({first, second, third}, 1), a(x));
     EXPECT_EQ(cache.length, 9);
     EXPECT_THROW(a(x.narrow(1, 0, 1), &cache), ValueError);
@@ -247,7 +249,8 @@ TEST(Layers, RecurrentLayersAndDirections) {
 
   const GRU gru(3, 4, {.batch_first = true});
   const Tensor whole = gru(x.transpose(0, 1)).output;
-  const RnnOutput begin = gru(x.narrow(0, 0, 2).transpose(0, 1)), rest = gru(x.narrow(0, 2, 3).transpose(0, 1), begin.hidden);
+  const RnnOutput begin = gru(x.narrow(0, 0, 2).transpose(0, 1)),
+                  rest = gru(x.narrow(0, 2, 3).transpose(0, 1), begin.hidden);
   expect_close(cat({begin.output, rest.output}, 1), whole);
   EXPECT_THROW(gru(randn({5, 2, 4})), ShapeError);
   EXPECT_THROW(gru(x, randn({1, 9, 4})), ShapeError);

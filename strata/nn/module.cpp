@@ -22,7 +22,8 @@ struct Module::State {
 
   void check_name(const std::string& name) const {
     const std::string op = kind + ".register";
-    check(!name.empty() && name.find('.') == std::string::npos, op, "a name is not empty and has no dot, got '", name, "'");
+    check(!name.empty() && name.find('.') == std::string::npos, op, "a name is not empty and has no dot, got '", name,
+          "'");
     const auto same = [&](const auto& entry) { return entry.first == name; };
     check(std::ranges::none_of(parameters, same) && std::ranges::none_of(buffers, same) &&
               std::ranges::none_of(children, same),
@@ -137,7 +138,9 @@ void Module::adopt(std::string name, const Module& child) {
   state_->children.emplace_back(std::move(name), child.state_);
 }
 
-void Module::set_detail(std::string detail) { state_->detail = std::move(detail); }
+void Module::set_detail(std::string detail) {
+  state_->detail = std::move(detail);
+}
 
 NamedTensors Module::named_parameters(std::string_view prefix) const {
   NamedTensors all;
@@ -240,7 +243,9 @@ void Module::train(bool on) {
   state_->visit([on](State& s, const std::string&) { s.training = on; });
 }
 
-bool Module::is_training() const { return state_->training; }
+bool Module::is_training() const {
+  return state_->training;
+}
 
 void Module::to(DType dtype) {
   check<DTypeError>(is_floating(dtype), state_->kind + ".to", "parameters are floating, got ", dtype);
@@ -268,7 +273,9 @@ void Module::requires_grad(bool value) {
   for (Tensor t : parameters()) t.set_requires_grad(value);
 }
 
-const std::string& Module::kind() const { return state_->kind; }
+const std::string& Module::kind() const {
+  return state_->kind;
+}
 
 Tensor Module::parameter(std::string_view name) const {
   for (const auto& [n, t] : state_->parameters)

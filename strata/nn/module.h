@@ -38,6 +38,7 @@ struct LoadReport {
   std::vector<std::string> unexpected;  ///< in the dictionary, not in the module
 };
 
+/// Base of every layer and network; see the top of this file.
 class Module {
  public:
   /// `kind` is the type's name for printing and apply(); `detail` follows it in to_string().

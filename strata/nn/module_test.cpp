@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
 #include "strata/memory/allocator.h"
@@ -34,23 +35,13 @@ std::vector<std::string> names(const NamedTensors& tensors) {
   return all;
 }
 
-template <class E, class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(Module, NamesInOrderOfRegistration) {
   const Net net;
-  EXPECT_EQ(names(net.named_parameters()), (std::vector<std::string>{"scale", "a.weight", "a.bias", "norm.weight",
-                                                                    "norm.bias", "b.weight"}));
+  EXPECT_EQ(names(net.named_parameters()),
+            (std::vector<std::string>{"scale", "a.weight", "a.bias", "norm.weight", "norm.bias", "b.weight"}));
   EXPECT_EQ(names(net.named_parameters("net")).front(), "net.scale");
-  EXPECT_EQ(names(net.named_buffers()), (std::vector<std::string>{"table", "norm.running_mean", "norm.running_var",
-                                                                 "norm.num_batches_tracked"}));
+  EXPECT_EQ(names(net.named_buffers()),
+            (std::vector<std::string>{"table", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}));
   EXPECT_EQ(net.num_parameters(), 1 + 12 + 4 + 4 + 4 + 8);
   std::vector<std::string> modules;
   for (const auto& [name, m] : net.named_modules()) modules.push_back(name + ":" + m.kind());

@@ -14,14 +14,18 @@ LayerNorm::LayerNorm(const Shape& normalized_shape, double eps, bool elementwise
   if (with_bias) bias = init::zeros_(new_parameter("bias", shape_));
 }
 
-Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, shape_, weight, bias, eps_); }
+Tensor LayerNorm::forward(const Tensor& x) const {
+  return layer_norm(x, shape_, weight, bias, eps_);
+}
 
 RMSNorm::RMSNorm(const Shape& normalized_shape, double eps, bool elementwise_affine)
     : Module("RMSNorm", cat(normalized_shape, ", eps=", eps)), shape_(normalized_shape), eps_(eps) {
   if (elementwise_affine) weight = init::ones_(new_parameter("weight", shape_));
 }
 
-Tensor RMSNorm::forward(const Tensor& x) const { return rms_norm(x, shape_, weight, eps_); }
+Tensor RMSNorm::forward(const Tensor& x) const {
+  return rms_norm(x, shape_, weight, eps_);
+}
 
 GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, double eps, bool affine)
     : Module("GroupNorm", cat(num_groups, ", ", num_channels, ", eps=", eps)), groups_(num_groups), eps_(eps) {
@@ -32,7 +36,9 @@ GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, double eps, bool 
   bias = init::zeros_(new_parameter("bias", {num_channels}));
 }
 
-Tensor GroupNorm::forward(const Tensor& x) const { return group_norm(x, groups_, weight, bias, eps_); }
+Tensor GroupNorm::forward(const Tensor& x) const {
+  return group_norm(x, groups_, weight, bias, eps_);
+}
 
 BatchNorm::BatchNorm(std::string_view kind, int64_t min_rank, int64_t max_rank, int64_t features,
                      const BatchNormOptions& options)

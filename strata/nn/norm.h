@@ -8,7 +8,8 @@ namespace strata::nn {
 /// Normalises the last dimensions to mean 0 and variance 1, then weight and bias of shape `normalized_shape`.
 class LayerNorm : public Module {
  public:
-  explicit LayerNorm(const Shape& normalized_shape, double eps = 1e-5, bool elementwise_affine = true, bool bias = true);
+  explicit LayerNorm(const Shape& normalized_shape, double eps = 1e-5, bool elementwise_affine = true,
+                     bool bias = true);
   explicit LayerNorm(int64_t dim, double eps = 1e-5) : LayerNorm(Shape{dim}, eps) {}
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
@@ -52,6 +53,7 @@ class GroupNorm : public Module {
   double eps_;
 };
 
+/// Of BatchNorm1d and BatchNorm2d; the defaults are PyTorch's.
 struct BatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;  ///< weight of the newest batch in the running statistics
@@ -70,7 +72,8 @@ class BatchNorm : public Module {
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
-  BatchNorm(std::string_view kind, int64_t min_rank, int64_t max_rank, int64_t features, const BatchNormOptions& options);
+  BatchNorm(std::string_view kind, int64_t min_rank, int64_t max_rank, int64_t features,
+            const BatchNormOptions& options);
 
  private:
   int64_t min_rank_, max_rank_;

@@ -6,8 +6,8 @@
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/shape/shape.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/shape/shape.h"
 
 namespace strata::nn {
 

@@ -8,6 +8,7 @@
 
 namespace strata::nn {
 
+/// Of RNN, LSTM and GRU; the defaults are PyTorch's.
 struct RnnOptions {
   int64_t num_layers = 1;
   bool bias = true;
@@ -30,6 +31,7 @@ struct LstmOutput {
 /// weight_hh_l [gates hidden, hidden], bias_ih_l, bias_hh_l [gates hidden], uniform in +- 1 / sqrt(hidden).
 class RecurrentBase : public Module {
  public:
+  /// Draws the parameters again.
   void reset_parameters();
   int64_t hidden_size() const { return hidden_; }
 
@@ -61,7 +63,8 @@ class RNN : public RecurrentBase {
   RnnOutput operator()(const Tensor& x, const Tensor& hidden = {}) const { return forward(x, hidden); }
 };
 
-/// Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997).
+/// Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber
+/// 1997).
 class LSTM : public RecurrentBase {
  public:
   LSTM(int64_t input_size, int64_t hidden_size, const RnnOptions& options = {})

@@ -23,18 +23,22 @@ GptMlp::GptMlp(int64_t dim, int64_t ffn_dim)
       up(register_module("up", Linear(dim, ffn_dim))),
       down(register_module("down", Linear(ffn_dim, dim))) {}
 
-Tensor GptMlp::forward(const Tensor& x) const { return down(gelu(up(x), "tanh")); }
+Tensor GptMlp::forward(const Tensor& x) const {
+  return down(gelu(up(x), "tanh"));
+}
 
 LlamaMlp::LlamaMlp(int64_t dim, int64_t ffn_dim)
     : Module("LlamaMlp"),
       gate_up(register_module("gate_up", Linear(dim, 2 * ffn_dim, false))),
       down(register_module("down", Linear(ffn_dim, dim, false))) {}
 
-Tensor LlamaMlp::forward(const Tensor& x) const { return down(swiglu(gate_up(x))); }
+Tensor LlamaMlp::forward(const Tensor& x) const {
+  return down(swiglu(gate_up(x)));
+}
 
 template <class Norm, class Mlp>
-DecoderBlock<Norm, Mlp>::DecoderBlock(std::string_view kind, const BlockOptions& o, const SelfAttentionOptions& attention,
-                                      int64_t ffn_dim)
+DecoderBlock<Norm, Mlp>::DecoderBlock(std::string_view kind, const BlockOptions& o,
+                                      const SelfAttentionOptions& attention, int64_t ffn_dim)
     : Module(kind),
       norm1(register_module("norm1", Norm(o.dim, o.norm_eps))),
       attn(register_module("attn", SelfAttention(o.dim, o.heads, attention))),
@@ -59,7 +63,8 @@ template class DecoderBlock<LayerNorm, GptMlp>;
 template class DecoderBlock<RMSNorm, LlamaMlp>;
 
 GptBlock::GptBlock(const BlockOptions& o)
-    : DecoderBlock("GptBlock", o, {.kv_heads = o.kv_heads, .dropout = o.dropout}, o.ffn_dim > 0 ? o.ffn_dim : 4 * o.dim) {}
+    : DecoderBlock("GptBlock", o, {.kv_heads = o.kv_heads, .dropout = o.dropout},
+                   o.ffn_dim > 0 ? o.ffn_dim : 4 * o.dim) {}
 
 LlamaBlock::LlamaBlock(const BlockOptions& o)
     : DecoderBlock("LlamaBlock", o,

@@ -9,6 +9,7 @@
 
 namespace strata::nn {
 
+/// Sizes of a decoder block.
 struct BlockOptions {
   int64_t dim = 0;
   int64_t heads = 0;
@@ -19,8 +20,8 @@ struct BlockOptions {
   double rope_base = 10000;  ///< Llama only
 };
 
-/// The residual stream between two halves of blocks, before it is added up: x = stream + branch. The addition is left to
-/// the norm that follows, which does both in one pass.
+/// The residual stream between two halves of blocks, before it is added up: x = stream + branch. The addition is left
+/// to the norm that follows, which does both in one pass.
 struct Residual {
   Tensor branch;
   Tensor stream;  ///< undefined at the start: x = branch
@@ -63,11 +64,13 @@ class DecoderBlock : public Module {
   DecoderBlock(std::string_view kind, const BlockOptions& o, const SelfAttentionOptions& attention, int64_t ffn_dim);
 };
 
+/// GPT-2's block: LayerNorm, biases, GELU.
 class GptBlock : public DecoderBlock<LayerNorm, GptMlp> {
  public:
   explicit GptBlock(const BlockOptions& options);
 };
 
+/// Llama's block: RMSNorm, rotary positions, grouped-query attention, SwiGLU, no biases.
 class LlamaBlock : public DecoderBlock<RMSNorm, LlamaMlp> {
  public:
   explicit LlamaBlock(const BlockOptions& options);

@@ -3,14 +3,15 @@
 
 namespace strata::optim {
 
+/// Of Adafactor.
 struct AdafactorOptions {
-  double lr = 1e-2;               ///< the relative step is min(lr, 1 / sqrt(t)) times the parameter's scale
-  double beta2_decay = 0.8;       ///< beta2 of update t is 1 - t^-beta2_decay
-  double eps1 = 1e-30;            ///< added to the squared gradients
-  double eps2 = 1e-3;             ///< least scale of a parameter
-  double clip_threshold = 1;      ///< largest root mean square of an update
-  double weight_decay = 0;        ///< decoupled
-  void validate() const;          ///< throws ValueError
+  double lr = 1e-2;           ///< the relative step is min(lr, 1 / sqrt(t)) times the parameter's scale
+  double beta2_decay = 0.8;   ///< beta2 of update t is 1 - t^-beta2_decay
+  double eps1 = 1e-30;        ///< added to the squared gradients
+  double eps2 = 1e-3;         ///< least scale of a parameter
+  double clip_threshold = 1;  ///< largest root mean square of an update
+  double weight_decay = 0;    ///< decoupled
+  void validate() const;      ///< throws ValueError
 };
 
 /// Adafactor (Shazeer & Stern, 2018, algorithms 4 and 5 with the relative step of section 8). For tensors of two or

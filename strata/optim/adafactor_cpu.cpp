@@ -19,9 +19,9 @@ constexpr int64_t kRun = 256;
 struct TensorUpdate {
   virtual ~TensorUpdate() = default;
   virtual int64_t blocks() const = 0;
-  virtual void add_moments(int64_t block) = 0;    // running second moments of rows, sums of columns, squares of p
+  virtual void add_moments(int64_t block) = 0;  // running second moments of rows, sums of columns, squares of p
   virtual void finish_moments() = 0;
-  virtual void measure_update(int64_t block) = 0; // squares of the unscaled update
+  virtual void measure_update(int64_t block) = 0;  // squares of the unscaled update
   virtual void finish_measure() = 0;
   virtual void apply(int64_t block) = 0;
 };
@@ -48,8 +48,13 @@ template <class T, class G>
 class Update final : public TensorUpdate {
  public:
   explicit Update(const AdafactorJob& j)
-      : j_(j), p_(static_cast<T*>(j.param)), g_(static_cast<const G*>(j.grad)), v_(static_cast<T*>(j.variance)),
-        col_(static_cast<T*>(j.columns)), scale_(static_cast<T>(j.grad_scale)), numel_(j.batch * j.rows * j.cols) {
+      : j_(j),
+        p_(static_cast<T*>(j.param)),
+        g_(static_cast<const G*>(j.grad)),
+        v_(static_cast<T*>(j.variance)),
+        col_(static_cast<T*>(j.columns)),
+        scale_(static_cast<T>(j.grad_scale)),
+        numel_(j.batch * j.rows * j.cols) {
     rows_per_block_ = std::max({int64_t{1}, kBlock / j.cols, (j.rows + kMaxBlocks - 1) / kMaxBlocks});
     blocks_per_matrix_ = (j.rows + rows_per_block_ - 1) / rows_per_block_;
     blocks_ = col_ ? j.batch * blocks_per_matrix_ : (numel_ + kBlock - 1) / kBlock;
@@ -213,7 +218,8 @@ void run_adafactor(std::span<const AdafactorJob> jobs) {
   }
   const auto pass = [&](void (TensorUpdate::*f)(int64_t)) {
     parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) (blocks[static_cast<size_t>(i)].update->*f)(blocks[static_cast<size_t>(i)].index);
+      for (int64_t i = begin; i < end; ++i)
+        (blocks[static_cast<size_t>(i)].update->*f)(blocks[static_cast<size_t>(i)].index);
     });
   };
   const auto finish = [&](void (TensorUpdate::*f)()) {

@@ -8,8 +8,8 @@
 
 namespace strata::optim {
 
-/// One tensor as `batch` matrices of rows x cols. Without `columns`, `variance` has an element for each of the tensor's;
-/// with it, `variance` has batch x rows means over columns and `columns` batch x cols means over rows.
+/// One tensor as `batch` matrices of rows x cols. Without `columns`, `variance` has an element for each of the
+/// tensor's; with it, `variance` has batch x rows means over columns and `columns` batch x cols means over rows.
 struct AdafactorJob {
   void* param = nullptr;
   const void* grad = nullptr;

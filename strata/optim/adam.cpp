@@ -30,10 +30,14 @@ void set_adam_constants(Slab& s, const AdamOptions& o, double lr, bool decoupled
 }
 
 std::vector<Optimizer::StateSpec> Adam::state_spec(const Param& p) const {
-  return {{"step", {}, DType::i64}, {"exp_avg", p.tensor.shape(), p.tensor.dtype()}, {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
+  return {{"step", {}, DType::i64},
+          {"exp_avg", p.tensor.shape(), p.tensor.dtype()},
+          {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
 }
 std::vector<Optimizer::StateSpec> AdamW::state_spec(const Param& p) const {
-  return {{"step", {}, DType::i64}, {"exp_avg", p.tensor.shape(), p.tensor.dtype()}, {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
+  return {{"step", {}, DType::i64},
+          {"exp_avg", p.tensor.shape(), p.tensor.dtype()},
+          {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
 }
 
 void Adam::update(const std::vector<Param*>& active, double grad_scale) {

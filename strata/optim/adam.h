@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Adam; the defaults are PyTorch's.
 struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -11,6 +12,7 @@ struct AdamOptions {
   double weight_decay = 0;  ///< Adam: added to the gradient (L2); AdamW: p -= lr weight_decay p
   void validate() const;    ///< throws ValueError
 };
+/// Of AdamW; the defaults are PyTorch's.
 struct AdamWOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -27,7 +29,8 @@ struct AdamWOptions {
 class Adam final : public OptimizerOf<AdamOptions> {
  public:
   explicit Adam(const std::vector<Group>& groups) : OptimizerOf("adam", groups) {}
-  explicit Adam(const NamedTensors& params, const AdamOptions& options = {}) : Adam(std::vector<Group>{{params, options}}) {}
+  explicit Adam(const NamedTensors& params, const AdamOptions& options = {})
+      : Adam(std::vector<Group>{{params, options}}) {}
   explicit Adam(const TensorList& params, const AdamOptions& options = {}) : Adam(number_params(params), options) {}
 
  protected:
@@ -42,7 +45,8 @@ class Adam final : public OptimizerOf<AdamOptions> {
 class AdamW final : public OptimizerOf<AdamWOptions> {
  public:
   explicit AdamW(const std::vector<Group>& groups) : OptimizerOf("adamw", groups) {}
-  explicit AdamW(const NamedTensors& params, const AdamWOptions& options = {}) : AdamW(std::vector<Group>{{params, options}}) {}
+  explicit AdamW(const NamedTensors& params, const AdamWOptions& options = {})
+      : AdamW(std::vector<Group>{{params, options}}) {}
   explicit AdamW(const TensorList& params, const AdamWOptions& options = {}) : AdamW(number_params(params), options) {}
 
  protected:

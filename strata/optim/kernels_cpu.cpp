@@ -175,10 +175,14 @@ void change_bf16_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
 
 void run(Rule rule, const Slab& s, int64_t begin, int64_t end) {
   switch (rule) {
-    case Rule::adam: return update_any<AdamRule>(s, begin, end);
-    case Rule::lion: return update_any<LionRule>(s, begin, end);
-    case Rule::sgd: return update_any<SgdRule>(s, begin, end);
-    case Rule::sgd_momentum: return update_any<SgdMomentumRule>(s, begin, end);
+    case Rule::adam:
+      return update_any<AdamRule>(s, begin, end);
+    case Rule::lion:
+      return update_any<LionRule>(s, begin, end);
+    case Rule::sgd:
+      return update_any<SgdRule>(s, begin, end);
+    case Rule::sgd_momentum:
+      return update_any<SgdMomentumRule>(s, begin, end);
     case Rule::scale_grad:
     case Rule::clamp_grad:
       if (s.grad_dtype == DType::bf16) return change_bf16_grad(rule, s, begin, end);

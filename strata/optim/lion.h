@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Lion.
 struct LionOptions {
   double lr = 1e-4;  ///< 3 to 10 times less than AdamW's
   double beta1 = 0.9;
@@ -16,7 +17,8 @@ struct LionOptions {
 class Lion final : public OptimizerOf<LionOptions> {
  public:
   explicit Lion(const std::vector<Group>& groups) : OptimizerOf("lion", groups) {}
-  explicit Lion(const NamedTensors& params, const LionOptions& options = {}) : Lion(std::vector<Group>{{params, options}}) {}
+  explicit Lion(const NamedTensors& params, const LionOptions& options = {})
+      : Lion(std::vector<Group>{{params, options}}) {}
   explicit Lion(const TensorList& params, const LionOptions& options = {}) : Lion(number_params(params), options) {}
 
  protected:

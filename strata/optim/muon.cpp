@@ -54,7 +54,8 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     const double rate = lr(p->group);
     if (!orthogonal(*p)) {
       adam.push_back(slab_of(*p, 1));
-      set_adam_constants(adam.back(), {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, step_count(*p), grad_scale);
+      set_adam_constants(adam.back(), {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, step_count(*p),
+                         grad_scale);
       continue;
     }
     if (p->tensor.numel() == 0) continue;
@@ -64,7 +65,8 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     buffer.mul_(Scalar(o.momentum)).add_(g);
     const Tensor direction = o.nesterov ? add(g, buffer, o.momentum) : buffer;
     const double rows = static_cast<double>(p->tensor.size(0)), cols = static_cast<double>(p->tensor.size(1));
-    const double scale = o.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, cols)) : std::sqrt(std::max(1.0, rows / cols));
+    const double scale =
+        o.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, cols)) : std::sqrt(std::max(1.0, rows / cols));
     Tensor target = p->tensor.detach();
     target.mul_(Scalar(1 - rate * o.weight_decay)).add_(newton_schulz(direction, o.ns_steps, o.eps), -rate * scale);
   }
@@ -76,9 +78,9 @@ std::vector<ParamGroup<MuonOptions>> muon_groups(const NamedTensors& params, con
   lookup.options.use_adamw = vectors.options.use_adamw = true;
   vectors.options.weight_decay = 0;
   for (const auto& p : params) {
-    const bool named = std::ranges::any_of(std::initializer_list<std::string_view>{"emb", "wte", "wpe", "head"}, [&](std::string_view word) {
-      return p.first.find(word) != std::string::npos;
-    });
+    const bool named =
+        std::ranges::any_of(std::initializer_list<std::string_view>{"emb", "wte", "wpe", "head"},
+                            [&](std::string_view word) { return p.first.find(word) != std::string::npos; });
     (p.second.dim() < 2 ? vectors : named || p.second.dim() > 2 ? lookup : hidden).params.push_back(p);
   }
   return {hidden, lookup, vectors};

@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of Muon.
 struct MuonOptions {
   double lr = 1e-3;
   double momentum = 0.95;
@@ -31,7 +32,8 @@ struct MuonOptions {
 class Muon final : public OptimizerOf<MuonOptions> {
  public:
   explicit Muon(const std::vector<Group>& groups) : OptimizerOf("muon", groups) {}
-  explicit Muon(const NamedTensors& params, const MuonOptions& options = {}) : Muon(std::vector<Group>{{params, options}}) {}
+  explicit Muon(const NamedTensors& params, const MuonOptions& options = {})
+      : Muon(std::vector<Group>{{params, options}}) {}
   explicit Muon(const TensorList& params, const MuonOptions& options = {}) : Muon(number_params(params), options) {}
 
  protected:

@@ -14,7 +14,8 @@ namespace {
 
 // A gradient as the kernels read it: row-major, of the parameter's dtype or bf16 beside f32.
 Tensor readable_grad(const Tensor& grad, const Tensor& param, std::string_view op) {
-  check<ShapeError>(grad.shape() == param.shape(), op, "the gradient ", grad, " does not have the shape of its parameter ", param);
+  check<ShapeError>(grad.shape() == param.shape(), op, "the gradient ", grad,
+                    " does not have the shape of its parameter ", param);
   const bool as_is = grad.dtype() == param.dtype() || (grad.dtype() == DType::bf16 && param.dtype() == DType::f32);
   return contiguous(as_is ? grad.detach() : to(grad.detach(), param.dtype()));
 }
@@ -30,8 +31,10 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
       if (g.dtype() == DType::f16) g = to(g, DType::f32);
       g = contiguous(g);
     }
-    check<ShapeError>(g.is_contiguous(), op, "needs row-major gradients; one of shape ", g.shape(), " has strides ", g.strides());
-    check<DTypeError>(is_floating(g.dtype()) && g.dtype() != DType::f16, op, "takes f32, f64 and bf16 gradients, got ", g);
+    check<ShapeError>(g.is_contiguous(), op, "needs row-major gradients; one of shape ", g.shape(), " has strides ",
+                      g.strides());
+    check<DTypeError>(is_floating(g.dtype()) && g.dtype() != DType::f16, op, "takes f32, f64 and bf16 gradients, got ",
+                      g);
     keep.push_back(g);
     slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype()});
   }
@@ -50,7 +53,9 @@ void change_grads(Rule rule, std::vector<Slab>& slabs, const TensorList& grads, 
 }
 
 // Slightly below max_norm / norm, as in PyTorch, so that rounding does not end above the limit.
-double clip_scale(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
+double clip_scale(double norm, double max_norm) {
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
 
 }  // namespace
 
@@ -72,7 +77,8 @@ void Optimizer::add_params(const NamedTensors& params, size_t group) {
     check<DTypeError>(t.dtype() == DType::f32 || t.dtype() == DType::f64, name_, "parameter '", name, "' is ", t,
                       "; keep parameters in f32 and compute in low precision with AutocastScope");
     check<AutogradError>(t.is_leaf(), name_, "parameter '", name, "' is the result of an op, not a leaf");
-    check<ShapeError>(t.is_contiguous(), name_, "parameter '", name, "' must be row-major; it has strides ", t.strides());
+    check<ShapeError>(t.is_contiguous(), name_, "parameter '", name, "' must be row-major; it has strides ",
+                      t.strides());
     for (const Param& p : params_) {
       check(p.name != name, name_, "two parameters are named '", name, "'");
       check(!p.tensor.same_as(t), name_, "parameter '", name, "' is given twice, before as '", p.name, "'");
@@ -82,9 +88,13 @@ void Optimizer::add_params(const NamedTensors& params, size_t group) {
 }
 
 Slab Optimizer::slab_of(const Param& p, size_t first_state) {
-  Slab s{.param = p.tensor.raw_data(), .grad = p.grad.raw_data(), .numel = p.tensor.numel(), .dtype = p.tensor.dtype(),
+  Slab s{.param = p.tensor.raw_data(),
+         .grad = p.grad.raw_data(),
+         .numel = p.tensor.numel(),
+         .dtype = p.tensor.dtype(),
          .grad_dtype = p.grad.dtype()};
-  for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i) s.state[i - first_state] = p.state[i].raw_data();
+  for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i)
+    s.state[i - first_state] = p.state[i].raw_data();
   return s;
 }
 
@@ -172,13 +182,16 @@ void Optimizer::load_state_dict(const StateDict& state) {
       const std::string key = cat(p.name, '.', spec[i].key);
       const auto it = state.find(key);
       if (it == state.end()) {
-        check(loaded[k].empty(), name_, "the state has no '", key, "' although it has '", p.name, '.', spec[0].key, "'");
+        check(loaded[k].empty(), name_, "the state has no '", key, "' although it has '", p.name, '.', spec[0].key,
+              "'");
         for (size_t j = i + 1; j < spec.size(); ++j)
           check(!state.contains(cat(p.name, '.', spec[j].key)), name_, "the state has no '", key, "'");
         break;
       }
-      check<ShapeError>(it->second.shape() == spec[i].shape, name_, "'", key, "' is ", it->second, ", wanted is ", spec[i].shape);
-      check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ", spec[i].dtype);
+      check<ShapeError>(it->second.shape() == spec[i].shape, name_, "'", key, "' is ", it->second, ", wanted is ",
+                        spec[i].shape);
+      check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
+                        spec[i].dtype);
       Tensor copy = empty({spec[i].shape, spec[i].dtype, p.tensor.device(), std::nullopt});
       if (!copy.is_meta()) copy_elements(copy, it->second);
       loaded[k].push_back(std::move(copy));
@@ -189,7 +202,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
     for (const auto& [key, t] : state) {
       const bool known = std::any_of(params_.begin(), params_.end(), [&](const Param& p) {
         const std::vector<StateSpec> spec = state_spec(p);
-        return std::any_of(spec.begin(), spec.end(), [&](const StateSpec& s) { return cat(p.name, '.', s.key) == key; });
+        return std::any_of(spec.begin(), spec.end(),
+                           [&](const StateSpec& s) { return cat(p.name, '.', s.key) == key; });
       });
       check(known, name_, "the state has '", key, "', which belongs to no parameter of this optimizer");
     }

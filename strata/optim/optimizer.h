@@ -35,6 +35,7 @@ NamedTensors number_params(const TensorList& params);
 /// weight decay.
 std::pair<NamedTensors, NamedTensors> split_by_rank(const NamedTensors& params);
 
+/// What every optimizer does; make one of its kinds (SGD, Adam, AdamW, Lion, Adafactor, Muon).
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -105,6 +106,7 @@ class Optimizer {
 template <class Options>
 class OptimizerOf : public Optimizer {
  public:
+  /// Parameters with their own options.
   using Group = ParamGroup<Options>;
 
   void set_lr(double lr) override {

@@ -23,7 +23,8 @@ TEST(Optimizer, GroupsHaveTheirOwnOptions) {
   Tensor w = leaf(ones({4, 3})), b = leaf(ones({3})), unused = leaf(ones({5}));
   const auto [matrices, vectors] = split_by_rank({{"w", w}, {"b", b}, {"unused", unused}});
   ASSERT_EQ(matrices.size(), 1u);
-  AdamW opt({{matrices, AdamWOptions{0.1, 0.9, 0.999, 1e-8, 0.5}}, {vectors, AdamWOptions{0.1, 0.9, 0.999, 1e-8, 0}, 2.0}});
+  AdamW opt(
+      {{matrices, AdamWOptions{0.1, 0.9, 0.999, 1e-8, 0.5}}, {vectors, AdamWOptions{0.1, 0.9, 0.999, 1e-8, 0}, 2.0}});
   w.set_grad(zeros({4, 3}));
   b.set_grad(zeros({3}));
   opt.step();

@@ -30,10 +30,14 @@ double Schedule::operator()(int64_t step) const {
   const double begin = static_cast<double>(warmup), end = static_cast<double>(total);
   if (kind != Kind::one_cycle && step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   switch (kind) {
-    case Kind::constant: return lr;
-    case Kind::linear: return lr + (last - lr) * progress(step, begin, end);
-    case Kind::cosine: return half_cosine(lr, last, progress(step, begin, end));
-    case Kind::wsd: return lr + (last - lr) * progress(step, end - static_cast<double>(decay), end);
+    case Kind::constant:
+      return lr;
+    case Kind::linear:
+      return lr + (last - lr) * progress(step, begin, end);
+    case Kind::cosine:
+      return half_cosine(lr, last, progress(step, begin, end));
+    case Kind::wsd:
+      return lr + (last - lr) * progress(step, end - static_cast<double>(decay), end);
     case Kind::one_cycle: {
       const double first = lr / div_factor, peak = pct_start * end - 1;
       if (static_cast<double>(step) <= peak) return half_cosine(first, lr, progress(step, 0, peak));

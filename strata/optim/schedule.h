@@ -12,6 +12,7 @@ namespace strata::optim {
 ///     Schedule s = Schedule::cosine(3e-4, 1000, 100, 0.1);
 ///     optimizer.set_lr(s(step));
 struct Schedule {
+  /// The shape of the curve after the warm-up.
   enum class Kind : uint8_t {
     constant,   ///< lr
     linear,     ///< from lr down to lr * min_ratio at `total`, in a straight line
@@ -36,6 +37,7 @@ struct Schedule {
   /// Throws ValueError naming the field that is out of range.
   void validate() const;
 
+  /// @name One of each kind, checked by validate()
   static Schedule constant(double lr, int64_t warmup = 0);
   static Schedule linear(double lr, int64_t total, int64_t warmup = 0, double min_ratio = 0);
   static Schedule cosine(double lr, int64_t total, int64_t warmup = 0, double min_ratio = 0);

@@ -9,8 +9,8 @@ void SGDOptions::validate() const {
   check(lr >= 0, "SGD", "lr must not be negative, got ", lr);
   check(momentum >= 0, "SGD", "momentum must not be negative, got ", momentum);
   check(weight_decay >= 0, "SGD", "weight_decay must not be negative, got ", weight_decay);
-  check(!nesterov || (momentum > 0 && dampening == 0), "SGD", "nesterov needs momentum > 0 and dampening 0, got momentum ",
-        momentum, " and dampening ", dampening);
+  check(!nesterov || (momentum > 0 && dampening == 0), "SGD",
+        "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
 }
 
 std::vector<Optimizer::StateSpec> SGD::state_spec(const Param& p) const {

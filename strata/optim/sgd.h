@@ -3,6 +3,7 @@
 
 namespace strata::optim {
 
+/// Of SGD; the defaults are PyTorch's.
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
@@ -18,7 +19,8 @@ struct SGDOptions {
 class SGD final : public OptimizerOf<SGDOptions> {
  public:
   explicit SGD(const std::vector<Group>& groups) : OptimizerOf("sgd", groups) {}
-  explicit SGD(const NamedTensors& params, const SGDOptions& options = {}) : SGD(std::vector<Group>{{params, options}}) {}
+  explicit SGD(const NamedTensors& params, const SGDOptions& options = {})
+      : SGD(std::vector<Group>{{params, options}}) {}
   explicit SGD(const TensorList& params, const SGDOptions& options = {}) : SGD(number_params(params), options) {}
 
  protected:

@@ -45,6 +45,7 @@ class BpeTokenizer final : public Tokenizer {
   std::unique_ptr<const Ranks> ranks_;
 };
 
+/// How train_bpe learns.
 struct BpeTrainOptions {
   /// Of the result: 256 bytes + merges + special tokens. Fewer come out where the text has no more pairs to merge.
   int64_t vocab_size = 8192;

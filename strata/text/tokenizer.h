@@ -16,6 +16,7 @@ namespace strata::text {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
+  /// How many ids there are.
   virtual int64_t vocab_size() const = 0;
   /// decode(encode(text)) == text, for any bytes. Text that spells a special token is ordinary text here.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;

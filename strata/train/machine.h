@@ -25,6 +25,7 @@ struct MachineInfo {
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name and version in use
 };
 
+/// Looks at this machine, build and process.
 MachineInfo machine_info();
 
 /// The machine as (label, text) rows, for a table.
@@ -35,8 +36,8 @@ struct Peaks {
   double read_gb_s = 0;           ///< reading memory, GB/s (1e9 bytes)
   double triad_gb_s = 0;          ///< a = b + s c over arrays far larger than the caches, counting the three arrays
   double fma_gflops = 0;          ///< f32 multiply-adds in registers, two operations each
-  double matmul_f32_gflops = 0;   ///< oneDNN, [2048, 2048] x [2048, 2048]
-  double matmul_bf16_gflops = 0;  ///< the same from bf16 to bf16; 0 where the processor has no bf16 product
+  double matmul_f32_gflops = 0;   ///< products of [512, 512] matrices, one on each thread
+  double matmul_bf16_gflops = 0;  ///< the same from bf16
 };
 
 /// Measures the peaks, best of several repetitions, each quantity for about `seconds`. Takes about 0.8 GB of memory

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <unistd.h>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "strata/core/parallel.h"
+#include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/train/machine.h"
 #include "strata/train/peaks_inl.h"
 
@@ -37,63 +37,57 @@ void measure_bandwidth(Peaks& peaks, double seconds) {
   const int64_t n = std::clamp<int64_t>(free_bytes / 8 / 3, 4 << 20, 256 << 20) / static_cast<int64_t>(sizeof(float));
   // Not a vector: the threads that use the pages should be the ones that touch them first.
   const std::unique_ptr<float[]> a(new float[n]), b(new float[n]), c(new float[n]);
-  const int64_t grain = (n + num_threads() - 1) / num_threads();
-  parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {
+  // One slice for each thread.
+  const int64_t threads = num_threads();
+  const auto for_slices = [&](auto&& slice) {
+    parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) slice(t, n * t / threads, n * (t + 1) / threads);
+    });
+  };
+  for_slices([&](int64_t, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) a[i] = 0, b[i] = 1, c[i] = 2;
   });
   const auto bytes = static_cast<double>(n * static_cast<int64_t>(sizeof(float)));
   peaks.triad_gb_s = 1e-9 * best_rate(3 * bytes, seconds, [&] {
-                       parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {
+                       for_slices([&](int64_t, int64_t begin, int64_t end) {
                          detail::triad(a.get() + begin, b.get() + begin, c.get() + begin, end - begin);
                        });
                      });
-  std::vector<float> sums(static_cast<size_t>(num_threads()) * 16);  // a cache line apart
+  std::vector<float> sums(static_cast<size_t>(threads) * 16);  // a cache line apart
   peaks.read_gb_s = 1e-9 * best_rate(bytes, seconds, [&] {
-                      parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {
-                        sums[static_cast<size_t>(begin / grain) * 16 % sums.size()] =
-                            detail::sum(b.get() + begin, end - begin);
+                      for_slices([&](int64_t t, int64_t begin, int64_t end) {
+                        sums[static_cast<size_t>(t) * 16] = detail::sum(b.get() + begin, end - begin);
                       });
                     });
 }
 
-// Numbers from 1 to 2 with all bits busy: zeros would let the processor clock higher than real work does.
-void fill(dnnl::memory& m, dnnl::memory::data_type type) {
-  const size_t bytes = m.get_desc().get_size();
+// Each thread multiplies matrices of its own, small enough for its cache: what the processor can do, not what sharing
+// one product out costs.
+double measure_matmul(DType type, double seconds) {
+  constexpr int64_t n = 512;
+  const int threads = num_threads();
+  // Numbers from 1 to 2 with all bits busy: zeros would let the processor clock higher than real work does.
+  std::vector<char> operand(static_cast<size_t>(n * n * size_of(type)));
   uint32_t state = 1;
-  if (type == dnnl::memory::data_type::f32) {
-    auto* p = static_cast<uint32_t*>(m.get_data_handle());
-    for (size_t i = 0; i < bytes / 4; ++i) p[i] = 0x3f800000u | ((state = state * 1664525u + 1013904223u) >> 9);
-  } else {
-    auto* p = static_cast<uint16_t*>(m.get_data_handle());
-    for (size_t i = 0; i < bytes / 2; ++i)
-      p[i] = static_cast<uint16_t>(0x3f80u | ((state = state * 1664525u + 1013904223u) >> 25));
+  for (int64_t i = 0; i < n * n; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const uint32_t bits = 0x3f800000u | state >> 9;
+    const char* from = reinterpret_cast<const char*>(&bits) + (type == DType::f32 ? 0 : 2);
+    std::copy_n(from, size_of(type), operand.data() + i * size_of(type));
   }
-}
-
-double measure_matmul(dnnl::memory::data_type type, double seconds) {
-  constexpr int64_t n = 2048;
-  using dnnl::memory;
-  try {
-    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    dnnl::stream stream(engine);
-    const memory::desc md({n, n}, type, memory::format_tag::ab);
-#if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc pd(engine, md, md, md);
-#else
-    const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(md, md, md), engine);
-#endif
-    const dnnl::matmul matmul(pd);
-    memory a(md, engine), b(md, engine), c(md, engine);
-    fill(a, type);
-    fill(b, type);
-    return 1e-9 * best_rate(2.0 * n * n * n, seconds, [&] {
-             matmul.execute(stream, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
-             stream.wait();
+  std::vector<std::vector<float>> results(static_cast<size_t>(threads), std::vector<float>(n * n));
+  constexpr int kTimes = 8;
+  return 1e-9 * best_rate(2.0 * n * n * n * threads * kTimes, seconds, [&] {
+           parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+             for (int64_t i = begin; i < end; ++i) {
+               cpu::Gemm g;
+               g.in = type, g.m = g.n = g.k = n;
+               g.a = g.b = operand.data(), g.a_row = g.b_row = n, g.a_col = g.b_col = 1;
+               g.c = results[static_cast<size_t>(i)].data(), g.c_row = n;
+               for (int time = 0; time < kTimes; ++time) cpu::gemm(g);
+             }
            });
-  } catch (const dnnl::error& e) {
-    if (e.status == dnnl_unimplemented) return 0;  // no bf16 on this processor
-    throw;
-  }
+         });
 }
 
 }  // namespace
@@ -109,8 +103,8 @@ Peaks measure_peaks(double seconds) {
                          for (int64_t i = begin; i < end; ++i) sink[static_cast<size_t>(i)] = detail::fma_loop(kRounds);
                        });
                      });
-  peaks.matmul_f32_gflops = measure_matmul(dnnl::memory::data_type::f32, seconds);
-  peaks.matmul_bf16_gflops = measure_matmul(dnnl::memory::data_type::bf16, seconds);
+  peaks.matmul_f32_gflops = measure_matmul(DType::f32, seconds);
+  peaks.matmul_bf16_gflops = measure_matmul(DType::bf16, seconds);
   return peaks;
 }
 

@@ -110,7 +110,8 @@ optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {
   s.lr = c.lr;
   s.total = steps;
   s.warmup = std::min(c.warmup, steps);
-  s.decay = std::min(steps - s.warmup, static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(steps))));
+  s.decay =
+      std::min(steps - s.warmup, static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(steps))));
   s.min_ratio = c.min_lr;
   s.validate();
   return s;
@@ -130,7 +131,9 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
                              keep_last);
 }
 
-bool has_run(const std::string& out) { return !io::list_checkpoints(out).empty(); }
+bool has_run(const std::string& out) {
+  return !io::list_checkpoints(out).empty();
+}
 
 FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   FoundRun run{.path = path, .state = {}};
@@ -140,7 +143,8 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
     check<IoError>(S_ISDIR(s.st_mode), path, "a file; wanted the folder of a run or of a checkpoint");
     std::vector<std::string> bad;
     const auto found = io::find_latest_checkpoint(path, &bad);
-    check<IoError>(found.has_value(), path, bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: " + bad.front());
+    check<IoError>(found.has_value(), path,
+                   bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: " + bad.front());
     if (warnings) warnings->insert(warnings->end(), bad.begin(), bad.end());
     run.path = found->path;
   }

@@ -37,7 +37,8 @@ struct RunState {
   data::SamplerState sampler;  ///< of the training data
 };
 
-/// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is intact.
+/// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is
+/// intact.
 std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,
                      const optim::Optimizer& optimizer, int keep_last);
 

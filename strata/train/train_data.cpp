@@ -51,8 +51,10 @@ std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
-  if (tokenizer_json.empty()) d.tokenizer = make_tokenizer(config.data, config.model.vocab);
-  else d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
+  if (tokenizer_json.empty())
+    d.tokenizer = make_tokenizer(config.data, config.model.vocab);
+  else
+    d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
   const std::string folder = out + "/data";
   io::make_directories(folder);
   const auto open = [&](const std::string& source, const char* name) {
@@ -76,7 +78,8 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
   return d;
 }
 
-std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch, int64_t batches) {
+std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch,
+                                                          int64_t batches) {
   const int64_t wanted = std::min(data.size(), batch * batches);
   std::vector<std::vector<data::Sample>> all;
   for (int64_t i = 0; i < wanted; ++i) {

@@ -20,7 +20,8 @@ struct TrainData {
   int64_t valid_tokens = 0;
 };
 
-/// The tokenizer that the settings name; for byte pairs it is learned from the training text. Throws IoError, ValueError.
+/// The tokenizer that the settings name; for byte pairs it is learned from the training text. Throws IoError,
+/// ValueError.
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab);
 
 /// Tokenises (or finds tokenised) the text of `config` under `out`, and splits it. `tokenizer_json` is a resumed run's
@@ -30,6 +31,7 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
 
 /// The validation batches: `batches` of `batch` windows, spread evenly over the data, the same each time. Fewer where
 /// the data has fewer.
-std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch, int64_t batches);
+std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch,
+                                                          int64_t batches);
 
 }  // namespace strata

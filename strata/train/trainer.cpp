@@ -26,7 +26,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
 
 std::string last_part(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -91,28 +93,28 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
 
   data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
   if (config_.model.vocab == 0) config_.model.vocab = data_.tokenizer->vocab_size();
-  check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ", data_.tokenizer->vocab_size(),
-        " tokens, model.vocab is ", config_.model.vocab);
+  check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ",
+        data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
 
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = make_model(config_.model);
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
   schedule_ = make_schedule(config_.optim, config_.steps);
-  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
-                                                       .shuffle = true,
-                                                       .seed = static_cast<uint64_t>(config_.seed),
-                                                       .repeat = true});
+  loader_.emplace(
+      data_.train,
+      data::DataLoaderOptions{
+          .batch_size = config_.batch, .shuffle = true, .seed = static_cast<uint64_t>(config_.seed), .repeat = true});
   if (found) resume_from(*found);
   metrics_.emplace(options_.out + "/metrics.jsonl", step_);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note(w);
-  note(fmt::format("{} with {} parameters, {} training tokens{}, {} threads", config_.model.family,
-                   format_count(static_cast<double>(model_->num_parameters())),
-                   format_count(static_cast<double>(data_.train_tokens)),
-                   data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens)))
-                               : "",
-                   num_threads()));
+  note(fmt::format(
+      "{} with {} parameters, {} training tokens{}, {} threads", config_.model.family,
+      format_count(static_cast<double>(model_->num_parameters())),
+      format_count(static_cast<double>(data_.train_tokens)),
+      data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
+      num_threads()));
   if (found) {
     note(fmt::format("going on after step {} from {}", step_, found->path));
     progress_->resume(step_, elapsed_before_);
@@ -220,7 +222,8 @@ std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
-  TokenSampler sampler(model_, prompt, {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
+  TokenSampler sampler(model_, prompt,
+                       {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
   std::vector<int32_t> written;
   for (int64_t i = 0; i < config_.sample_tokens; ++i) written.push_back(sampler.next());
   model_->train();
@@ -270,7 +273,8 @@ TrainResult Run::run() {
     metrics_->write(last_);
     if (progress_) progress_->update(last_);
     if (!std::isnan(last_.valid_loss)) note(fmt::format("step {}: validation loss {:.4f}", step_, last_.valid_loss));
-    if (options_.stop_requested && options_.stop_requested()) status = fmt::format("stopped at step {}", step_);
+    if (options_.stop_requested && options_.stop_requested())
+      status = fmt::format("stopped at step {}", step_);
     else if (config_.max_seconds > 0 && elapsed() >= config_.max_seconds && !last)
       status = fmt::format("stopped at step {} after {}", step_, format_duration(elapsed()));
     if (status.empty() && !last && config_.save_every > 0 && step_ % config_.save_every == 0) {
@@ -287,6 +291,8 @@ TrainResult Run::run() {
 
 }  // namespace
 
-TrainResult train(const TrainConfig& config, const TrainOptions& options) { return Run(config, options).run(); }
+TrainResult train(const TrainConfig& config, const TrainOptions& options) {
+  return Run(config, options).run();
+}
 
 }  // namespace strata

@@ -19,20 +19,23 @@ struct TrainOptions {
   std::FILE* log = stderr;  ///< the progress line and notes; nullptr for none
 };
 
+/// How a run ended.
 struct TrainResult {
-  int64_t step = 0;  ///< steps done, earlier parts of the run included
-  StepMetrics last;  ///< of the last step done now; step 0 where there was none
-  double valid_loss = 0;  ///< the last one measured now; NaN for none
-  std::string status;     ///< "finished", "stopped at step 120", ...
+  int64_t step = 0;        ///< steps done, earlier parts of the run included
+  StepMetrics last;        ///< of the last step done now; step 0 where there was none
+  double valid_loss = 0;   ///< the last one measured now; NaN for none
+  std::string status;      ///< "finished", "stopped at step 120", ...
   std::string checkpoint;  ///< the newest one
 };
 
 /// The loss or the gradient became NaN or infinite. The text names the step and the op that first produced it.
-class DivergedError : public Error { using Error::Error; };
+class DivergedError : public Error {
+  using Error::Error;
+};
 
-/// Trains. A run that was stopped or killed and goes on with `resume` computes the same weights, bit for bit, as one that
-/// never stopped (on the same machine and build). The result does not depend on the number of threads. Throws IoError
-/// (text, folder, full disk), ValueError (settings), DivergedError; the newest checkpoint is then intact.
+/// Trains. A run that was stopped or killed and goes on with `resume` computes the same weights, bit for bit, as one
+/// that never stopped (on the same machine and build). The result does not depend on the number of threads. Throws
+/// IoError (text, folder, full disk), ValueError (settings), DivergedError; the newest checkpoint is then intact.
 TrainResult train(const TrainConfig& config, const TrainOptions& options);
 
 }  // namespace strata

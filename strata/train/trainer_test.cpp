@@ -71,7 +71,9 @@ class Trainer : public testing::Test {
   TrainConfig c_;
 };
 
-bool stop_now() { return true; }
+bool stop_now() {
+  return true;
+}
 
 TEST_F(Trainer, LossFalls) {
   c_.steps = 60;

@@ -30,10 +30,6 @@ struct Plain {
   }
 };
 
-DType statistic_dtype(DType t) {
-  return t == DType::f64 ? DType::f64 : DType::f32;
-}
-
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a,
                   std::string_view op) {
   check<DTypeError>(is_floating(q.dtype()), op, "needs a floating dtype, got ", q.dtype());

@@ -14,10 +14,6 @@ namespace {
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-DType statistic_dtype(DType t) {
-  return t == DType::f64 ? DType::f64 : DType::f32;
-}
-
 int64_t head_size(const Tensor& qkv, int64_t heads, int64_t kv_heads, std::string_view op) {
   check<DTypeError>(is_floating(qkv.dtype()), op, "needs a floating dtype, got ", qkv.dtype());
   check(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads, " must be a multiple of kv_heads ",

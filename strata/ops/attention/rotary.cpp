@@ -15,10 +15,6 @@
 namespace strata {
 namespace {
 
-DType table_dtype(DType t) {
-  return t == DType::f64 ? DType::f64 : DType::f32;
-}
-
 // x's sizes without the last two, padded with ones to three.
 Shape outer_sizes(const Tensor& x) {
   Shape s;
@@ -54,8 +50,8 @@ TensorMeta infer(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   check<ShapeError>(
       cos.dim() == 2 && cos.shape() == sin.shape() && cos.shape()[0] == time && 2 * cos.shape()[1] <= size, "rotary",
       "cos is ", cos, ", sin is ", sin, ", wanted [", time, ", P] with 2 P <= ", size, " for x ", x);
-  check<DTypeError>(cos.dtype() == table_dtype(x.dtype()) && sin.dtype() == cos.dtype(), "rotary", "cos is ",
-                    cos.dtype(), ", sin is ", sin.dtype(), ", wanted ", table_dtype(x.dtype()), " for x of ",
+  check<DTypeError>(cos.dtype() == statistic_dtype(x.dtype()) && sin.dtype() == cos.dtype(), "rotary", "cos is ",
+                    cos.dtype(), ", sin is ", sin.dtype(), ", wanted ", statistic_dtype(x.dtype()), " for x of ",
                     x.dtype());
   return {x.shape(), x.dtype(), x.device(), dense_like(x)};
 }
@@ -118,7 +114,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary
         },
     .samples =
         [](Samples& s) {
-          const DType t = table_dtype(s.dtype());
+          const DType t = statistic_dtype(s.dtype());
           s.add(s.tensor({2, 3, 5, 8}), s.tensor({5, 4}, t), s.tensor({5, 4}, t));
           s.add(s.tensor({2, 5, 8}), s.tensor({5, 4}, t), s.tensor({5, 4}, t), true).named("interleaved");
           s.add(s.tensor({5, 48}), s.tensor({5, 20}, t), s.tensor({5, 20}, t), false, true)

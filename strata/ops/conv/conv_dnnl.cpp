@@ -1,8 +1,10 @@
 // Convolutions through oneDNN. It picks the memory layouts that its kernels like; ours are reordered into and out of
 // them.
 
+#include <algorithm>
 #include <new>
 
+#include "strata/core/parallel.h"
 #include "strata/ops/conv/conv_kernels.h"
 #include "strata/ops/matmul/dnnl_inl.h"
 
@@ -13,7 +15,6 @@ using dnnl::memory;
 struct Key {
   ConvKind kind;
   ConvSizes s;
-  int64_t threads;
   int32_t t, result;
   int64_t bias;
 };
@@ -155,19 +156,15 @@ char* workspace(size_t bytes) {
   }
   return buffer.get();
 }
-}  // namespace
 
-bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
-                 const void* bias, void* out) {
-  if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
-  if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
-  // Sums over the batch in an order that the number of threads would decide: one thread.
-  const Key key{
-      kind,           s, dnnl_threads(kind == ConvKind::weight), static_cast<int32_t>(t), static_cast<int32_t>(result),
-      bias != nullptr};
+// On the calling thread. With `ask` it only says whether oneDNN has a kernel.
+bool run(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
+         const void* bias, void* out, bool ask) {
+  dnnl_on_this_thread();
+  const Key key{kind, s, static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
   thread_local DnnlCache<Key, ConvOp> cache;
   ConvOp& op = cache.get(key, [&](ConvOp& fresh) { make(key, fresh); });
-  if (!op) return false;
+  if (!op || ask) return static_cast<bool>(op);
   const void* ours[4] = {first, second, out, bias};
   const auto round_up = [](size_t n) { return (n + 63) / 64 * 64; };
   size_t total = 0;
@@ -188,6 +185,45 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
     op.main.run({theirs[0], theirs[1], theirs[2]});
   }
   if (op.ports[2].reordered) op.ports[2].reorder.run({theirs[2], ours[2]});
+  return true;
+}
+}  // namespace
+
+bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
+                 const void* bias, void* out) {
+  if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
+  if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
+  if (kind == ConvKind::weight) return run(kind, s, t, result, first, second, bias, out, false);
+  // Parts depend on the sizes alone, so that the number of threads changes no bit: images, and within the one image of
+  // an inference blocks of output channels.
+  constexpr int64_t kMostParts = 32, kChannels = 32;
+  const bool forward = kind == ConvKind::forward,
+             by_channels = forward && s.n == 1 && s.groups == 1 && s.oc > kChannels;
+  const int64_t whole = by_channels ? s.oc : s.n;
+  const int64_t work = s.n * s.oc * s.oh * s.ow * (s.ic / s.groups) * s.kh * s.kw;
+  const int64_t wanted = std::clamp<int64_t>(work >> 20, 1, kMostParts);
+  const int64_t step = std::max(by_channels ? kChannels : 1, (whole + wanted - 1) / wanted);
+  const auto part_of = [&](int64_t size) {
+    ConvSizes part = s;
+    (by_channels ? part.oc : part.n) = size;
+    return part;
+  };
+  for (int64_t size : {std::min(step, whole), whole % step}) {
+    if (size > 0 && !run(kind, part_of(size), t, result, first, second, bias, out, true)) return false;
+  }
+  const int64_t in_image = s.ic * s.ih * s.iw, out_image = s.oc * s.oh * s.ow;
+  // Elements from one image or channel to the next.
+  const int64_t x_step = by_channels ? 0 : forward ? in_image : out_image;
+  const int64_t w_step = by_channels ? s.ic * s.kh * s.kw : 0;
+  const int64_t out_step = by_channels ? s.oh * s.ow : forward ? out_image : in_image;
+  const auto at = [&](const void* p, int64_t i) { return static_cast<const char*>(p) + i * size_of(t); };
+  parallel_for(0, (whole + step - 1) / step, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * step; i < std::min(whole, end * step); i += step) {
+      run(kind, part_of(std::min(step, whole - i)), t, result, at(first, i * x_step), at(second, i * w_step),
+          bias != nullptr && by_channels ? at(bias, i) : bias, static_cast<char*>(out) + i * out_step * size_of(result),
+          false);
+    }
+  });
   return true;
 }
 

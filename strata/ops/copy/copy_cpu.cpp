@@ -63,13 +63,14 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
 void fill_elements(const Tensor& dst, Scalar value) {
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
     const T v = static_cast<T>(value.to<T>());
-    for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain, [v](char** p, const int64_t* s, int64_t n) {
-      if (s[0] == sizeof(T)) {
-        std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
-      } else {
-        for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * s[0]) = v;
-      }
-    });
+    for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain,
+                     [v](char** p, const int64_t* s, int64_t n) {
+                       if (s[0] == sizeof(T)) {
+                         std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
+                       } else {
+                         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * s[0]) = v;
+                       }
+                     });
   });
 }
 

@@ -31,7 +31,9 @@ void generate(Tensor& y, std::string_view op, F f) {
   });
 }
 
-bool integral(Scalar s) { return s.kind() != DType::f64; }
+bool integral(Scalar s) {
+  return s.kind() != DType::f64;
+}
 
 int64_t arange_length(Scalar start, Scalar end, Scalar step) {
   check(std::isfinite(start.to_double()) && std::isfinite(end.to_double()) && std::isfinite(step.to_double()), "arange",
@@ -52,37 +54,44 @@ DType range_dtype(std::initializer_list<Scalar> bounds) {
   return std::all_of(bounds.begin(), bounds.end(), integral) ? DType::i64 : default_dtype();
 }
 
-Cost write_cost(double n, DType dtype) { return {n, n * static_cast<double>(size_of(dtype))}; }
+Cost write_cost(double n, DType dtype) {
+  return {n, n * static_cast<double>(size_of(dtype))};
+}
 
 const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
     .schema = "arange(Scalar start, Scalar end, Scalar step=1, DType dtype=i64, Device device=cpu) -> Tensor",
-    .doc = "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D. ValueError when step is 0 or "
-           "leads away from end.",
+    .doc =
+        "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D. ValueError when step is 0 or "
+        "leads away from end.",
     .example = "assert(arange(1, 7, 2).to_vector<int64_t>() == std::vector<int64_t>({1, 3, 5}));",
-    .infer = [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
-      return TensorMeta{{arange_length(start, end, step)}, dtype, device, std::nullopt};
-    },
-    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, Scalar step, DType, Device) {
-      if (integral(start) && integral(end) && integral(step)) {
-        generate(y, "arange", [a = static_cast<uint64_t>(start.to_int()), s = static_cast<uint64_t>(step.to_int())](int64_t i) {
-          return static_cast<int64_t>(a + static_cast<uint64_t>(i) * s);
-        });
-      } else {
-        generate(y, "arange", [a = start.to_double(), s = step.to_double()](int64_t i) { return a + static_cast<double>(i) * s; });
-      }
-    }},
+    .infer =
+        [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
+          return TensorMeta{{arange_length(start, end, step)}, dtype, device, std::nullopt};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, Scalar start, Scalar end, Scalar step, DType, Device) {
+                      if (integral(start) && integral(end) && integral(step)) {
+                        generate(y, "arange",
+                                 [a = static_cast<uint64_t>(start.to_int()), s = static_cast<uint64_t>(step.to_int())](
+                                     int64_t i) { return static_cast<int64_t>(a + static_cast<uint64_t>(i) * s); });
+                      } else {
+                        generate(y, "arange", [a = start.to_double(), s = step.to_double()](int64_t i) {
+                          return a + static_cast<double>(i) * s;
+                        });
+                      }
+                    }},
     .dtypes = kFloats | kInts,
-    .cost = [](Scalar start, Scalar end, Scalar step, DType dtype, Device) {
-      return write_cost(static_cast<double>(arange_length(start, end, step)), dtype);
-    },
-    .samples = [](Samples& s) {
-      s.add(Scalar(0), Scalar(7), Scalar(1), s.dtype(), Device::cpu());
-      s.add(Scalar(9), Scalar(1), Scalar(-3), s.dtype(), Device::cpu());
-      s.add(Scalar(0.5), Scalar(3.0), Scalar(0.75), s.dtype(), Device::cpu());
-      s.add(Scalar(2), Scalar(2), Scalar(1), s.dtype(), Device::cpu());
-      s.invalid<ValueError>("must not be 0", Scalar(0), Scalar(1), Scalar(0), s.dtype(), Device::cpu());
-      s.invalid<ValueError>("leads away", Scalar(0), Scalar(3), Scalar(-1), s.dtype(), Device::cpu());
-    },
+    .cost = [](Scalar start, Scalar end, Scalar step, DType dtype,
+               Device) { return write_cost(static_cast<double>(arange_length(start, end, step)), dtype); },
+    .samples =
+        [](Samples& s) {
+          s.add(Scalar(0), Scalar(7), Scalar(1), s.dtype(), Device::cpu());
+          s.add(Scalar(9), Scalar(1), Scalar(-3), s.dtype(), Device::cpu());
+          s.add(Scalar(0.5), Scalar(3.0), Scalar(0.75), s.dtype(), Device::cpu());
+          s.add(Scalar(2), Scalar(2), Scalar(1), s.dtype(), Device::cpu());
+          s.invalid<ValueError>("must not be 0", Scalar(0), Scalar(1), Scalar(0), s.dtype(), Device::cpu());
+          s.invalid<ValueError>("leads away", Scalar(0), Scalar(3), Scalar(-1), s.dtype(), Device::cpu());
+        },
 }};
 
 // Counting from both ends keeps the last value exact.
@@ -95,69 +104,79 @@ void fill_linspace(Tensor& y, std::string_view op, Scalar start, Scalar end, int
   });
 }
 
-void check_steps(int64_t steps, std::string_view op) { check(steps >= 0, op, "steps must not be negative, got ", steps); }
+void check_steps(int64_t steps, std::string_view op) {
+  check(steps >= 0, op, "steps must not be negative, got ", steps);
+}
 
 const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
     .schema = "linspace(Scalar start, Scalar end, int steps, DType dtype=f32, Device device=cpu) -> Tensor",
     .doc = "steps values at equal distances from start to end, both included. Integer dtypes truncate.",
     .example = "assert(linspace(0, 1, 3).to_vector<float>() == std::vector<float>({0, 0.5f, 1}));",
-    .infer = [](Scalar, Scalar, int64_t steps, DType dtype, Device device) {
-      check_steps(steps, "linspace");
-      return TensorMeta{{steps}, dtype, device, std::nullopt};
-    },
-    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType, Device) {
-      fill_linspace(y, "linspace", start, end, steps, [](double v) { return v; });
-    }},
-    .cost = [](Scalar, Scalar, int64_t steps, DType dtype, Device) { return write_cost(static_cast<double>(steps), dtype); },
-    .samples = [](Samples& s) {
-      s.add(Scalar(0), Scalar(1), 5, s.dtype(), Device::cpu());
-      s.add(Scalar(2.5), Scalar(-1), 4, s.dtype(), Device::cpu());
-      s.add(Scalar(3), Scalar(8), 1, s.dtype(), Device::cpu());
-      s.add(Scalar(3), Scalar(8), 0, s.dtype(), Device::cpu());
-      s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, s.dtype(), Device::cpu());
-    },
+    .infer =
+        [](Scalar, Scalar, int64_t steps, DType dtype, Device device) {
+          check_steps(steps, "linspace");
+          return TensorMeta{{steps}, dtype, device, std::nullopt};
+        },
+    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType,
+                          Device) { fill_linspace(y, "linspace", start, end, steps, [](double v) { return v; }); }},
+    .cost = [](Scalar, Scalar, int64_t steps, DType dtype,
+               Device) { return write_cost(static_cast<double>(steps), dtype); },
+    .samples =
+        [](Samples& s) {
+          s.add(Scalar(0), Scalar(1), 5, s.dtype(), Device::cpu());
+          s.add(Scalar(2.5), Scalar(-1), 4, s.dtype(), Device::cpu());
+          s.add(Scalar(3), Scalar(8), 1, s.dtype(), Device::cpu());
+          s.add(Scalar(3), Scalar(8), 0, s.dtype(), Device::cpu());
+          s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, s.dtype(), Device::cpu());
+        },
 }};
 
 const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
-    .schema = "logspace(Scalar start, Scalar end, int steps, float base=10, DType dtype=f32, Device device=cpu) -> Tensor",
+    .schema =
+        "logspace(Scalar start, Scalar end, int steps, float base=10, DType dtype=f32, Device device=cpu) -> Tensor",
     .doc = "base^v for steps values v at equal distances from start to end, both included.",
-    .infer = [](Scalar, Scalar, int64_t steps, double, DType dtype, Device device) {
-      check_steps(steps, "logspace");
-      return TensorMeta{{steps}, dtype, device, std::nullopt};
-    },
-    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType, Device) {
-      fill_linspace(y, "logspace", start, end, steps, [base](double v) { return std::pow(base, v); });
-    }},
-    .cost = [](Scalar, Scalar, int64_t steps, double, DType dtype, Device) {
-      return write_cost(static_cast<double>(steps), dtype);
-    },
-    .samples = [](Samples& s) {
-      s.add(Scalar(0), Scalar(2), 5, 10.0, s.dtype(), Device::cpu());
-      s.add(Scalar(1), Scalar(-3), 3, 2.0, s.dtype(), Device::cpu());
-      s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, 10.0, s.dtype(), Device::cpu());
-    },
+    .infer =
+        [](Scalar, Scalar, int64_t steps, double, DType dtype, Device device) {
+          check_steps(steps, "logspace");
+          return TensorMeta{{steps}, dtype, device, std::nullopt};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType, Device) {
+                      fill_linspace(y, "logspace", start, end, steps, [base](double v) { return std::pow(base, v); });
+                    }},
+    .cost = [](Scalar, Scalar, int64_t steps, double, DType dtype,
+               Device) { return write_cost(static_cast<double>(steps), dtype); },
+    .samples =
+        [](Samples& s) {
+          s.add(Scalar(0), Scalar(2), 5, 10.0, s.dtype(), Device::cpu());
+          s.add(Scalar(1), Scalar(-3), 3, 2.0, s.dtype(), Device::cpu());
+          s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, 10.0, s.dtype(), Device::cpu());
+        },
 }};
 
 const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
     .schema = "eye(int n, int m, DType dtype=f32, Device device=cpu) -> Tensor",
     .doc = "[n, m] with ones on the main diagonal and zeros elsewhere.",
-    .infer = [](int64_t n, int64_t m, DType dtype, Device device) {
-      check<ShapeError>(n >= 0 && m >= 0, "eye", "sizes must not be negative, got ", n, " and ", m);
-      return TensorMeta{{n, m}, dtype, device, std::nullopt};
-    },
-    .kernels = {.cpu = [](Tensor& y, int64_t n, int64_t m, DType, Device) {
-      fill_elements(y, 0);
-      const int64_t k = std::min(n, m);
-      fill_elements(alias(y, {k}, {y.strides()[0] + y.strides()[1]}, y.storage_offset()), 1);
-    }},
+    .infer =
+        [](int64_t n, int64_t m, DType dtype, Device device) {
+          check<ShapeError>(n >= 0 && m >= 0, "eye", "sizes must not be negative, got ", n, " and ", m);
+          return TensorMeta{{n, m}, dtype, device, std::nullopt};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, int64_t n, int64_t m, DType, Device) {
+                      fill_elements(y, 0);
+                      const int64_t k = std::min(n, m);
+                      fill_elements(alias(y, {k}, {y.strides()[0] + y.strides()[1]}, y.storage_offset()), 1);
+                    }},
     .dtypes = kAllTypes,
     .cost = [](int64_t n, int64_t m, DType dtype, Device) { return write_cost(static_cast<double>(n * m), dtype); },
-    .samples = [](Samples& s) {
-      s.add(3, 3, s.dtype(), Device::cpu());
-      s.add(2, 5, s.dtype(), Device::cpu());
-      s.add(4, 0, s.dtype(), Device::cpu());
-      s.invalid<ShapeError>("negative", -1, 2, s.dtype(), Device::cpu());
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(3, 3, s.dtype(), Device::cpu());
+          s.add(2, 5, s.dtype(), Device::cpu());
+          s.add(4, 0, s.dtype(), Device::cpu());
+          s.invalid<ShapeError>("negative", -1, 2, s.dtype(), Device::cpu());
+        },
 }};
 
 // A triangle's part of the matrix: row i holds the columns before (lower) or from (upper) edge(i).
@@ -173,50 +192,61 @@ struct Triangle {
   int64_t last_row() const { return lower ? rows : std::clamp<int64_t>(cols - shift, 0, rows); }
   __int128 count() const {
     const __int128 ramp = std::clamp<int64_t>(-shift, 0, rows), full = std::clamp<int64_t>(cols - shift, 0, rows);
-    const __int128 below = (full - ramp) * (ramp + full - 1 + 2 * static_cast<__int128>(shift)) / 2 + (rows - full) * static_cast<__int128>(cols);
+    const __int128 below = (full - ramp) * (ramp + full - 1 + 2 * static_cast<__int128>(shift)) / 2 +
+                           (rows - full) * static_cast<__int128>(cols);
     return lower ? below : static_cast<__int128>(rows) * cols - below;
   }
 };
 
 const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
     .schema = "triangle_indices(bool lower, int rows, int cols, int offset=0, Device device=cpu) -> Tensor",
-    .doc = "[2, k] i64: rows and columns of the elements of a [rows, cols] matrix on and below (lower) or on and above the "
+    .doc = "[2, k] i64: rows and columns of the elements of a [rows, cols] matrix on and below (lower) or on and above "
+           "the "
            "offset-th diagonal, in row-major order: tril_indices and triu_indices.",
-    .infer = [](bool lower, int64_t rows, int64_t cols, int64_t offset, Device device) {
-      check<ShapeError>(rows >= 0 && cols >= 0, "triangle_indices", "sizes must not be negative, got ", rows, " and ", cols);
-      check<ShapeError>(rows < int64_t{1} << 62 && cols < int64_t{1} << 62, "triangle_indices", "sizes ", rows, " and ", cols, " are too large");
-      const __int128 n = Triangle(lower, rows, cols, offset).count();
-      check<ShapeError>(n < int64_t{1} << 60, "triangle_indices", "the triangle of a [", rows, ", ", cols, "] matrix is too large");
-      return TensorMeta{{2, static_cast<int64_t>(n)}, DType::i64, device, std::nullopt};
-    },
-    .kernels = {.cpu = [](Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
-      int64_t* row = y.data<int64_t>();
-      int64_t* col = row + y.shape()[1];
-      const Triangle t(lower, rows, cols, offset);
-      if (y.numel() == 0) return;
-      for (int64_t i = t.first_row(); i < t.last_row(); ++i) {
-        for (int64_t j = lower ? 0 : t.edge(i), last = lower ? t.edge(i) : cols; j < last; ++j) {
-          *row++ = i;
-          *col++ = j;
-        }
-      }
-    }},
+    .infer =
+        [](bool lower, int64_t rows, int64_t cols, int64_t offset, Device device) {
+          check<ShapeError>(rows >= 0 && cols >= 0, "triangle_indices", "sizes must not be negative, got ", rows,
+                            " and ", cols);
+          check<ShapeError>(rows < int64_t{1} << 62 && cols < int64_t{1} << 62, "triangle_indices", "sizes ", rows,
+                            " and ", cols, " are too large");
+          const __int128 n = Triangle(lower, rows, cols, offset).count();
+          check<ShapeError>(n < int64_t{1} << 60, "triangle_indices", "the triangle of a [", rows, ", ", cols,
+                            "] matrix is too large");
+          return TensorMeta{{2, static_cast<int64_t>(n)}, DType::i64, device, std::nullopt};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
+                      int64_t* row = y.data<int64_t>();
+                      int64_t* col = row + y.shape()[1];
+                      const Triangle t(lower, rows, cols, offset);
+                      if (y.numel() == 0) return;
+                      for (int64_t i = t.first_row(); i < t.last_row(); ++i) {
+                        for (int64_t j = lower ? 0 : t.edge(i), last = lower ? t.edge(i) : cols; j < last; ++j) {
+                          *row++ = i;
+                          *col++ = j;
+                        }
+                      }
+                    }},
     .dtypes = dtype_bit(DType::i64),
-    .cost = [](bool, int64_t rows, int64_t cols, int64_t, Device) {
-      return Cost{0, 8.0 * static_cast<double>(rows) * static_cast<double>(cols)};
-    },
-    .samples = [](Samples& s) {
-      s.add(true, 3, 4, 0, Device::cpu());
-      s.add(true, 3, 4, -1, Device::cpu());
-      s.add(false, 4, 3, 1, Device::cpu());
-      s.add(false, 0, 3, 0, Device::cpu());
-      s.invalid<ShapeError>("negative", true, -1, 2, 0, Device::cpu());
-    },
+    .cost =
+        [](bool, int64_t rows, int64_t cols, int64_t, Device) {
+          return Cost{0, 8.0 * static_cast<double>(rows) * static_cast<double>(cols)};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(true, 3, 4, 0, Device::cpu());
+          s.add(true, 3, 4, -1, Device::cpu());
+          s.add(false, 4, 3, 1, Device::cpu());
+          s.add(false, 0, 3, 0, Device::cpu());
+          s.invalid<ShapeError>("negative", true, -1, 2, 0, Device::cpu());
+        },
 }};
 
 }  // namespace
 
-Tensor arange(Scalar end, std::optional<DType> dtype) { return arange(0, end, 1, dtype); }
+Tensor arange(Scalar end, std::optional<DType> dtype) {
+  return arange(0, end, 1, dtype);
+}
 Tensor arange(Scalar start, Scalar end, Scalar step, std::optional<DType> dtype) {
   return arange_op(start, end, step, dtype.value_or(range_dtype({start, end, step})), default_device());
 }

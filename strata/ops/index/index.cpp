@@ -19,7 +19,8 @@ Tensor zeros_as(const Tensor& g, const Shape& shape) {
 }
 
 void check_index_dtype(const Tensor& index, std::string_view op) {
-  check<DTypeError>(index.dtype() == DType::i64 || index.dtype() == DType::i32, op, "index must be i64 or i32, got ", index);
+  check<DTypeError>(index.dtype() == DType::i64 || index.dtype() == DType::i32, op, "index must be i64 or i32, got ",
+                    index);
 }
 
 Cost move_cost(const Tensor& x, const Tensor& index) {
@@ -32,131 +33,154 @@ Cost move_cost(const Tensor& x, const Tensor& index) {
 void check_element_index(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op) {
   dim = wrap_dim(dim, x.dim(), op);
   check_index_dtype(index, op);
-  check<ShapeError>(index.dim() == x.dim(), op, "index is ", index, ", x is ", x, ": both must have the same number of dimensions");
+  check<ShapeError>(index.dim() == x.dim(), op, "index is ", index, ", x is ", x,
+                    ": both must have the same number of dimensions");
   for (int64_t d = 0; d < x.dim(); ++d)
     check<ShapeError>(d == dim || index.shape()[d] <= x.shape()[d], op, "index is ", index, ", x is ", x,
                       ": index must not be longer in dimension ", d);
 }
 
 void check_source(const Tensor& x, const Tensor& index, const Tensor& src, std::string_view op) {
-  check<ShapeError>(src.shape() == index.shape(), op, "src is ", src, ", index is ", index, ": they must have one shape");
+  check<ShapeError>(src.shape() == index.shape(), op, "src is ", src, ", index is ", index,
+                    ": they must have one shape");
   check<DTypeError>(src.dtype() == x.dtype(), op, "src is ", src, ", x is ", x, ": they must have one dtype");
 }
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
     .schema = "gather(Tensor x, int dim, Tensor index) -> Tensor",
-    .doc = "result[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. The result has the shape of index, which may be "
+    .doc = "result[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. The result has the shape of index, which "
+           "may be "
            "shorter than x in the other dimensions.",
-    .example = "Tensor x = arange(6).view({2, 3}); Tensor y = gather(x, 1, full({2, 1}, 2)); assert(y.to_vector<int64_t>() == std::vector<int64_t>({2, 5}));",
-    .infer = [](const Tensor& x, int64_t dim, const Tensor& index) {
-      check_element_index(x, dim, index, "gather");
-      return like(x).with_shape(index.shape());
-    },
+    .example = "Tensor x = arange(6).view({2, 3}); Tensor y = gather(x, 1, full({2, 1}, 2)); "
+               "assert(y.to_vector<int64_t>() == std::vector<int64_t>({2, 5}));",
+    .infer =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          check_element_index(x, dim, index, "gather");
+          return like(x).with_shape(index.shape());
+        },
     .kernels = {.cpu = gather_cpu},
     .saves = "index",
-    .backward = [](Backward& b, const Tensor& x, int64_t dim, const Tensor& index) {
-      b.set(0, scatter_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy()));
-    },
+    .backward = [](Backward& b, const Tensor& x, int64_t dim,
+                   const Tensor& index) { b.set(0, scatter_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor& index) { return move_cost(x, index); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), 0, s.integers({5, 3}, 0, 4));
-      s.add(s.tensor({4, 3}), -1, s.integers({4, 2}, 0, 3, DType::i32));
-      s.add(s.tensor({2, 3, 4}), 1, s.integers({2, 5, 2}, 0, 3));
-      s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4));
-      s.add(s.tensor({}), 0, s.integers({}, 0, 1));
-      s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0, s.integers({1, 3}, 4, 5));
-      s.invalid<ShapeError>("longer in dimension 1", s.tensor({4, 3}), 0, s.integers({1, 4}, 0, 1));
-      s.invalid<ShapeError>("same number", s.tensor({4, 3}), 0, s.integers({3}, 0, 1));
-      s.invalid<DTypeError>("i64 or i32", s.tensor({4}), 0, s.tensor({2}, DType::f32));
-      if (s.benchmarking()) s.bench(s.tensor({4096, 1024}), 0, s.integers({4096, 1024}, 0, 4096));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, s.integers({5, 3}, 0, 4));
+          s.add(s.tensor({4, 3}), -1, s.integers({4, 2}, 0, 3, DType::i32));
+          s.add(s.tensor({2, 3, 4}), 1, s.integers({2, 5, 2}, 0, 3));
+          s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4));
+          s.add(s.tensor({}), 0, s.integers({}, 0, 1));
+          s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0,
+                                s.integers({1, 3}, 4, 5));
+          s.invalid<ShapeError>("longer in dimension 1", s.tensor({4, 3}), 0, s.integers({1, 4}, 0, 1));
+          s.invalid<ShapeError>("same number", s.tensor({4, 3}), 0, s.integers({3}, 0, 1));
+          s.invalid<DTypeError>("i64 or i32", s.tensor({4}), 0, s.tensor({2}, DType::f32));
+          if (s.benchmarking()) s.bench(s.tensor({4096, 1024}), 0, s.integers({4096, 1024}, 0, 4096));
+        },
 }};
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_op{{
     .schema = "scatter(Tensor x, int dim, Tensor index, Tensor src) -> Tensor",
-    .doc = "x with x[index[i][j][k]][j][k] replaced by src[i][j][k] for dim 0, and so on; src has the shape of index. Where an "
+    .doc = "x with x[index[i][j][k]][j][k] replaced by src[i][j][k] for dim 0, and so on; src has the shape of index. "
+           "Where an "
            "index comes twice the later element wins, and the gradient supposes that none does.",
-    .example = "Tensor y = scatter(zeros({3}), 0, full({1}, 1), ones({1})); assert(y.to_vector<float>() == std::vector<float>({0, 1, 0}));",
-    .infer = [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-      check_element_index(x, dim, index, "scatter");
-      check_source(x, index, src, "scatter");
-      return like(x);
-    },
+    .example = "Tensor y = scatter(zeros({3}), 0, full({1}, 1), ones({1})); assert(y.to_vector<float>() == "
+               "std::vector<float>({0, 1, 0}));",
+    .infer =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+          check_element_index(x, dim, index, "scatter");
+          check_source(x, index, src, "scatter");
+          return like(x);
+        },
     .kernels = {.cpu = scatter_cpu},
     .saves = "index",
-    .backward = [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
-      if (b.needs(0)) b.set(0, scatter(b.gy(), dim, index, Scalar(0)));
-      if (b.needs(2)) b.set(2, gather(b.gy(), dim, index));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
+          if (b.needs(0)) b.set(0, scatter(b.gy(), dim, index, Scalar(0)));
+          if (b.needs(2)) b.set(2, gather(b.gy(), dim, index));
+        },
     .inplace = true,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t, const Tensor& index, const Tensor&) {
-      return Cost{0, move_cost(x, index).bytes + 2.0 * static_cast<double>(x.nbytes())};
-    },
-    .samples = [](Samples& s) {
-      const Tensor rows = from_span<int64_t>(std::vector<int64_t>{2, 0, 1, 1, 3, 0}, {2, 3});
-      s.add(s.tensor({4, 3}), 0, rows, s.tensor({2, 3}));
-      s.add(s.tensor({3, 5}), 1, from_span<int64_t>(std::vector<int64_t>{4, 1, 0, 2}, {2, 2}), s.tensor({2, 2}));
-      s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4), s.tensor({0, 3}));
-      s.invalid<IndexError>("index 3 is out of range for dimension 0 with size 3", s.tensor({3, 3}), 0, rows, s.tensor({2, 3}));
-      s.invalid<ShapeError>("one shape", s.tensor({4, 3}), 0, rows, s.tensor({2, 2}));
-    },
+    .cost =
+        [](const Tensor& x, int64_t, const Tensor& index, const Tensor&) {
+          return Cost{0, move_cost(x, index).bytes + 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          const Tensor rows = from_span<int64_t>(std::vector<int64_t>{2, 0, 1, 1, 3, 0}, {2, 3});
+          s.add(s.tensor({4, 3}), 0, rows, s.tensor({2, 3}));
+          s.add(s.tensor({3, 5}), 1, from_span<int64_t>(std::vector<int64_t>{4, 1, 0, 2}, {2, 2}), s.tensor({2, 2}));
+          s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4), s.tensor({0, 3}));
+          s.invalid<IndexError>("index 3 is out of range for dimension 0 with size 3", s.tensor({3, 3}), 0, rows,
+                                s.tensor({2, 3}));
+          s.invalid<ShapeError>("one shape", s.tensor({4, 3}), 0, rows, s.tensor({2, 2}));
+        },
 }};
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_add_op{{
     .schema = "scatter_add(Tensor x, int dim, Tensor index, Tensor src) -> Tensor",
-    .doc = "x with src[i][j][k] added to x[index[i][j][k]][j][k] for dim 0, and so on; src has the shape of index. Elements "
+    .doc = "x with src[i][j][k] added to x[index[i][j][k]][j][k] for dim 0, and so on; src has the shape of index. "
+           "Elements "
            "with one target are added in order (bf16 and f16 in f32), so the sum does not depend on threads.",
-    .infer = [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-      check_element_index(x, dim, index, "scatter_add");
-      check_source(x, index, src, "scatter_add");
-      return like(x);
-    },
+    .infer =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+          check_element_index(x, dim, index, "scatter_add");
+          check_source(x, index, src, "scatter_add");
+          return like(x);
+        },
     .kernels = {.cpu = scatter_add_cpu},
     .saves = "index",
-    .backward = [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
-      if (b.needs(0)) b.set(0, b.gy());
-      if (b.needs(2)) b.set(2, gather(b.gy(), dim, index));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
+          if (b.needs(0)) b.set(0, b.gy());
+          if (b.needs(2)) b.set(2, gather(b.gy(), dim, index));
+        },
     .inplace = true,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t, const Tensor& index, const Tensor&) {
-      return Cost{static_cast<double>(index.numel()), move_cost(x, index).bytes + 2.0 * static_cast<double>(x.nbytes())};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), 0, s.integers({7, 3}, 0, 4), s.tensor({7, 3}));
-      s.add(s.tensor({3, 5}), -1, s.integers({2, 6}, 0, 5, DType::i32), s.tensor({2, 6}));
-      s.add(s.tensor({2, 3, 4}), 1, s.integers({1, 5, 2}, 0, 3), s.tensor({1, 5, 2}));
-      s.invalid<IndexError>("out of range for dimension 0", s.tensor({4}), 0, s.integers({2}, -2, 0), s.tensor({2}));
-      s.invalid<ShapeError>("one shape", s.tensor({4}), 0, s.integers({2}, 0, 4), s.tensor({3}));
-    },
+    .cost =
+        [](const Tensor& x, int64_t, const Tensor& index, const Tensor&) {
+          return Cost{static_cast<double>(index.numel()),
+                      move_cost(x, index).bytes + 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, s.integers({7, 3}, 0, 4), s.tensor({7, 3}));
+          s.add(s.tensor({3, 5}), -1, s.integers({2, 6}, 0, 5, DType::i32), s.tensor({2, 6}));
+          s.add(s.tensor({2, 3, 4}), 1, s.integers({1, 5, 2}, 0, 3), s.tensor({1, 5, 2}));
+          s.invalid<IndexError>("out of range for dimension 0", s.tensor({4}), 0, s.integers({2}, -2, 0),
+                                s.tensor({2}));
+          s.invalid<ShapeError>("one shape", s.tensor({4}), 0, s.integers({2}, 0, 4), s.tensor({3}));
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_along_dim_op{{
     .schema = "take_along_dim(Tensor x, Tensor index, int? dim=None) -> Tensor",
-    .doc = "gather with x and index broadcast against each other in the other dimensions; without dim on the flattened x.",
-    .composed = [](const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
-      if (!dim) return gather(reshape(x, {x.numel()}), 0, reshape(index, {index.numel()}));
-      check<ShapeError>(x.dim() == index.dim(), "take_along_dim", "x is ", x, ", index is ", index,
-                        ": both must have the same number of dimensions");
-      const int64_t d = wrap_dim(*dim, x.dim(), "take_along_dim");
-      if (x.dim() == 0) return gather(x, d, index);
-      Shape sx = x.shape(), si = index.shape();
-      sx[d] = si[d] = 1;
-      Shape both = broadcast_shapes(sx, si, "take_along_dim");
-      both[d] = x.shape()[d];
-      const Tensor wide = expand(x, both);
-      both[d] = index.shape()[d];
-      return gather(wide, d, expand(index, both));
-    },
+    .doc =
+        "gather with x and index broadcast against each other in the other dimensions; without dim on the flattened x.",
+    .composed =
+        [](const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
+          if (!dim) return gather(reshape(x, {x.numel()}), 0, reshape(index, {index.numel()}));
+          check<ShapeError>(x.dim() == index.dim(), "take_along_dim", "x is ", x, ", index is ", index,
+                            ": both must have the same number of dimensions");
+          const int64_t d = wrap_dim(*dim, x.dim(), "take_along_dim");
+          if (x.dim() == 0) return gather(x, d, index);
+          Shape sx = x.shape(), si = index.shape();
+          sx[d] = si[d] = 1;
+          Shape both = broadcast_shapes(sx, si, "take_along_dim");
+          both[d] = x.shape()[d];
+          const Tensor wide = expand(x, both);
+          both[d] = index.shape()[d];
+          return gather(wide, d, expand(index, both));
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), s.integers({1, 3}, 0, 4), 0);
-      s.add(s.tensor({1, 4}), s.integers({3, 2}, 0, 4), -1);
-      s.add(s.tensor({2, 3}), s.integers({4}, 0, 6));
-      s.invalid<ShapeError>("same number", s.tensor({2, 3}), s.integers({2}, 0, 1), 0);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), s.integers({1, 3}, 0, 4), 0);
+          s.add(s.tensor({1, 4}), s.integers({3, 2}, 0, 4), -1);
+          s.add(s.tensor({2, 3}), s.integers({4}, 0, 6));
+          s.invalid<ShapeError>("same number", s.tensor({2, 3}), s.integers({2}, 0, 1), 0);
+        },
 }};
 
 // ---- an index for each slice ----
@@ -171,74 +195,86 @@ void check_slice_index(const Tensor& x, int64_t dim, const Tensor& index, std::s
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
     .schema = "index_select(Tensor x, int dim, Tensor index) -> Tensor",
     .doc = "The slices of x along dim that the 1-D index names.",
-    .example = "Tensor y = index_select(arange(4), 0, full({2}, 3)); assert(y.to_vector<int64_t>() == std::vector<int64_t>({3, 3}));",
-    .infer = [](const Tensor& x, int64_t dim, const Tensor& index) {
-      check_slice_index(x, dim, index, "index_select");
-      TensorMeta m = like(x);
-      m.shape[wrap_dim(dim, x.dim(), "index_select")] = index.numel();
-      return m;
-    },
+    .example = "Tensor y = index_select(arange(4), 0, full({2}, 3)); assert(y.to_vector<int64_t>() == "
+               "std::vector<int64_t>({3, 3}));",
+    .infer =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          check_slice_index(x, dim, index, "index_select");
+          TensorMeta m = like(x);
+          m.shape[wrap_dim(dim, x.dim(), "index_select")] = index.numel();
+          return m;
+        },
     .kernels = {.cpu = index_select_cpu},
     .saves = "index",
-    .backward = [](Backward& b, const Tensor& x, int64_t dim, const Tensor& index) {
-      b.set(0, index_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy()));
-    },
+    .backward = [](Backward& b, const Tensor& x, int64_t dim,
+                   const Tensor& index) { b.set(0, index_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t dim, const Tensor& index) {
-      const double slice = static_cast<double>(x.nbytes()) / static_cast<double>(std::max<int64_t>(1, x.size(dim)));
-      return Cost{0, 2 * slice * static_cast<double>(index.numel())};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), 0, s.integers({6}, 0, 4));
-      s.add(s.tensor({2, 4, 3}), 1, s.integers({2}, 0, 4, DType::i32));
-      s.add(s.tensor({4, 3}), -1, s.integers({}, 0, 3));
-      s.add(s.tensor({4, 3}), 0, s.integers({0}, 0, 4));
-      s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0, s.integers({1}, 4, 5));
-      s.invalid<ShapeError>("1-D", s.tensor({4, 3}), 0, s.integers({1, 1}, 0, 1));
-      s.invalid<ShapeError>("0-dim", s.tensor({}), 0, s.integers({1}, 0, 1));
-      if (s.benchmarking()) s.bench(s.tensor({50000, 256}), 0, s.integers({8192}, 0, 50000));
-    },
-    .reference = [](const Tensor& x, int64_t dim, const Tensor& index) {
-      const Tensor i64 = contiguous(to(index, DType::i64));
-      TensorList rows;
-      for (int64_t i = 0; i < i64.numel(); ++i) rows.push_back(select(x, dim, i64.data<int64_t>()[i]));
-      if (rows.empty()) return slice(x, dim, 0, 0);
-      return stack(rows, wrap_dim(dim, x.dim(), "index_select"));
-    },
+    .cost =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          const double slice = static_cast<double>(x.nbytes()) / static_cast<double>(std::max<int64_t>(1, x.size(dim)));
+          return Cost{0, 2 * slice * static_cast<double>(index.numel())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, s.integers({6}, 0, 4));
+          s.add(s.tensor({2, 4, 3}), 1, s.integers({2}, 0, 4, DType::i32));
+          s.add(s.tensor({4, 3}), -1, s.integers({}, 0, 3));
+          s.add(s.tensor({4, 3}), 0, s.integers({0}, 0, 4));
+          s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0,
+                                s.integers({1}, 4, 5));
+          s.invalid<ShapeError>("1-D", s.tensor({4, 3}), 0, s.integers({1, 1}, 0, 1));
+          s.invalid<ShapeError>("0-dim", s.tensor({}), 0, s.integers({1}, 0, 1));
+          if (s.benchmarking()) s.bench(s.tensor({50000, 256}), 0, s.integers({8192}, 0, 50000));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          const Tensor i64 = contiguous(to(index, DType::i64));
+          TensorList rows;
+          for (int64_t i = 0; i < i64.numel(); ++i) rows.push_back(select(x, dim, i64.data<int64_t>()[i]));
+          if (rows.empty()) return slice(x, dim, 0, 0);
+          return stack(rows, wrap_dim(dim, x.dim(), "index_select"));
+        },
 }};
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> index_add_op{{
     .schema = "index_add(Tensor x, int dim, Tensor index, Tensor source, Scalar alpha=1) -> Tensor",
     .doc = "x with alpha * (slice i of source) added to its slice index[i] along dim, in order (bf16 and f16 in f32).",
-    .infer = [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar) {
-      check_slice_index(x, dim, index, "index_add");
-      Shape wanted = x.shape();
-      wanted[wrap_dim(dim, x.dim(), "index_add")] = index.numel();
-      check<ShapeError>(source.shape() == wanted, "index_add", "source is ", source, ", wanted shape ", wanted);
-      check<DTypeError>(source.dtype() == x.dtype(), "index_add", "source is ", source, ", x is ", x, ": they must have one dtype");
-      return like(x);
-    },
+    .infer =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar) {
+          check_slice_index(x, dim, index, "index_add");
+          Shape wanted = x.shape();
+          wanted[wrap_dim(dim, x.dim(), "index_add")] = index.numel();
+          check<ShapeError>(source.shape() == wanted, "index_add", "source is ", source, ", wanted shape ", wanted);
+          check<DTypeError>(source.dtype() == x.dtype(), "index_add", "source is ", source, ", x is ", x,
+                            ": they must have one dtype");
+          return like(x);
+        },
     .kernels = {.cpu = index_add_cpu},
     .saves = "index",
-    .backward = [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&, Scalar alpha) {
-      if (b.needs(0)) b.set(0, b.gy());
-      if (!b.needs(2)) return;
-      const Tensor g = index_select(b.gy(), dim, index);
-      b.set(2, alpha.to_double() == 1 ? g : g * alpha);
-    },
+    .backward =
+        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&, Scalar alpha) {
+          if (b.needs(0)) b.set(0, b.gy());
+          if (!b.needs(2)) return;
+          const Tensor g = index_select(b.gy(), dim, index);
+          b.set(2, alpha.to_double() == 1 ? g : g * alpha);
+        },
     .inplace = true,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor& source, Scalar) {
-      return Cost{static_cast<double>(source.numel()), 2.0 * static_cast<double>(x.nbytes()) + 3.0 * static_cast<double>(source.nbytes())};
-    },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({4, 3}), 0, s.integers({6}, 0, 4), s.tensor({6, 3}));
-      s.add(s.tensor({2, 4, 3}), 1, s.integers({5}, 0, 4), s.tensor({2, 5, 3}), Scalar(2));
-      s.add(s.tensor({4, 3}), -1, s.integers({2}, 0, 3, DType::i32), s.tensor({4, 2}));
-      s.invalid<ShapeError>("wanted shape", s.tensor({4, 3}), 0, s.integers({2}, 0, 4), s.tensor({3, 3}));
-      s.invalid<IndexError>("out of range for dimension 0 with size 4", s.tensor({4}), 0, s.integers({1}, 5, 6), s.tensor({1}));
-      if (s.benchmarking()) s.bench(s.tensor({5000, 256}), 0, s.integers({8192}, 0, 5000), s.tensor({8192, 256}));
-    },
+    .cost =
+        [](const Tensor& x, int64_t, const Tensor&, const Tensor& source, Scalar) {
+          return Cost{static_cast<double>(source.numel()),
+                      2.0 * static_cast<double>(x.nbytes()) + 3.0 * static_cast<double>(source.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, s.integers({6}, 0, 4), s.tensor({6, 3}));
+          s.add(s.tensor({2, 4, 3}), 1, s.integers({5}, 0, 4), s.tensor({2, 5, 3}), Scalar(2));
+          s.add(s.tensor({4, 3}), -1, s.integers({2}, 0, 3, DType::i32), s.tensor({4, 2}));
+          s.invalid<ShapeError>("wanted shape", s.tensor({4, 3}), 0, s.integers({2}, 0, 4), s.tensor({3, 3}));
+          s.invalid<IndexError>("out of range for dimension 0 with size 4", s.tensor({4}), 0, s.integers({1}, 5, 6),
+                                s.tensor({1}));
+          if (s.benchmarking()) s.bench(s.tensor({5000, 256}), 0, s.integers({8192}, 0, 5000), s.tensor({8192, 256}));
+        },
 }};
 
 // ---- masks ----
@@ -250,154 +286,189 @@ void check_mask(const Tensor& mask, std::string_view op) {
 const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
     .schema = "masked_fill(Tensor x, Tensor mask, Scalar value) -> Tensor",
     .doc = "x with value where the bool mask is true; x and mask broadcast.",
-    .example = "Tensor y = masked_fill(ones({2}), full({2}, true), 3); assert(y.to_vector<float>() == std::vector<float>({3, 3}));",
-    .infer = [](const Tensor& x, const Tensor& mask, Scalar) {
-      check_mask(mask, "masked_fill");
-      return like(x);
-    },
+    .example = "Tensor y = masked_fill(ones({2}), full({2}, true), 3); assert(y.to_vector<float>() == "
+               "std::vector<float>({3, 3}));",
+    .infer =
+        [](const Tensor& x, const Tensor& mask, Scalar) {
+          check_mask(mask, "masked_fill");
+          return like(x);
+        },
     .kernels = {.cpu = masked_fill_cpu},
     .saves = "mask",
     .backward = [](Backward& b, const Tensor&, const Tensor& mask, Scalar) { b.set(0, masked_fill(b.gy(), mask, 0)); },
     .inplace = true,
     .adapt = Adapt::broadcast,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, const Tensor& mask, Scalar) { return Cost{0, static_cast<double>(2 * x.nbytes() + mask.nbytes())}; },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}), s.boolean({3, 5}), Scalar(2));
-      s.add(s.tensor({2, 3, 3}), s.boolean({3, 3}), Scalar(1));
-      s.add(s.tensor({3}), s.boolean({2, 1}), Scalar(0));
-      s.add(s.tensor({0}), s.boolean({1}), Scalar(0));
-      s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2), Scalar(1));
-      s.invalid<ShapeError>("do not broadcast", s.tensor({3}), s.boolean({2}), Scalar(1));
-      if (s.benchmarking()) s.bench(s.tensor({4096, 1024}), s.boolean({4096, 1024}), Scalar(1));
-    },
+    .cost =
+        [](const Tensor& x, const Tensor& mask, Scalar) {
+          return Cost{0, static_cast<double>(2 * x.nbytes() + mask.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.boolean({3, 5}), Scalar(2));
+          s.add(s.tensor({2, 3, 3}), s.boolean({3, 3}), Scalar(1));
+          s.add(s.tensor({3}), s.boolean({2, 1}), Scalar(0));
+          s.add(s.tensor({0}), s.boolean({1}), Scalar(0));
+          s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2), Scalar(1));
+          s.invalid<ShapeError>("do not broadcast", s.tensor({3}), s.boolean({2}), Scalar(1));
+          if (s.benchmarking()) s.bench(s.tensor({4096, 1024}), s.boolean({4096, 1024}), Scalar(1));
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
     .schema = "masked_select(Tensor x, Tensor mask) -> Tensor",
     .doc = "The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast.",
-    .dynamic = [](const Tensor& x, const Tensor& mask) {
-      check_mask(mask, "masked_select");
-      Tensor y = empty(like(x).with_shape({count_nonzero(mask)}));
-      masked_select_into(y, x, mask);
-      return y;
-    },
+    .dynamic =
+        [](const Tensor& x, const Tensor& mask) {
+          check_mask(mask, "masked_select");
+          Tensor y = empty(like(x).with_shape({count_nonzero(mask)}));
+          masked_select_into(y, x, mask);
+          return y;
+        },
     .saves = "mask",
-    .backward = [](Backward& b, const Tensor& x, const Tensor& mask) {
-      b.set(0, masked_scatter(zeros_as(b.gy(), x.shape()), mask, b.gy()));
-    },
+    .backward = [](Backward& b, const Tensor& x,
+                   const Tensor& mask) { b.set(0, masked_scatter(zeros_as(b.gy(), x.shape()), mask, b.gy())); },
     .adapt = Adapt::broadcast,
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, const Tensor& mask) { return Cost{0, static_cast<double>(2 * x.nbytes() + mask.nbytes())}; },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}), s.boolean({3, 5}));
-      s.add(s.tensor({3, 5}), s.boolean({5}));
-      s.add(s.tensor({0, 5}), s.boolean({5}));
-      s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2));
-    },
+    .cost =
+        [](const Tensor& x, const Tensor& mask) {
+          return Cost{0, static_cast<double>(2 * x.nbytes() + mask.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.boolean({3, 5}));
+          s.add(s.tensor({3, 5}), s.boolean({5}));
+          s.add(s.tensor({0, 5}), s.boolean({5}));
+          s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2));
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{{
     .schema = "masked_scatter(Tensor x, Tensor mask, Tensor source) -> Tensor",
-    .doc = "x with the elements where the bool mask (of x's shape) is true replaced by those of source, in row-major order. "
+    .doc = "x with the elements where the bool mask (of x's shape) is true replaced by those of source, in row-major "
+           "order. "
            "ShapeError when source has too few.",
-    .infer = [](const Tensor& x, const Tensor& mask, const Tensor& source) {
-      check_mask(mask, "masked_scatter");
-      check<ShapeError>(mask.shape() == x.shape(), "masked_scatter", "the mask is ", mask, ", x is ", x);
-      check<DTypeError>(source.dtype() == x.dtype(), "masked_scatter", "source is ", source, ", x is ", x);
-      return like(x);
-    },
+    .infer =
+        [](const Tensor& x, const Tensor& mask, const Tensor& source) {
+          check_mask(mask, "masked_scatter");
+          check<ShapeError>(mask.shape() == x.shape(), "masked_scatter", "the mask is ", mask, ", x is ", x);
+          check<DTypeError>(source.dtype() == x.dtype(), "masked_scatter", "source is ", source, ", x is ", x);
+          return like(x);
+        },
     .kernels = {.cpu = masked_scatter_cpu},
     .saves = "mask",
-    .backward = [](Backward& b, const Tensor&, const Tensor& mask, const Tensor& source) {
-      if (b.needs(0)) b.set(0, masked_fill(b.gy(), mask, 0));
-      if (!b.needs(2)) return;
-      const Tensor used = masked_select(b.gy(), mask);
-      const Tensor rest = zeros_as(b.gy(), {source.numel() - used.numel()});
-      b.set(2, reshape(cat({used, rest}), source.shape()));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& mask, const Tensor& source) {
+          if (b.needs(0)) b.set(0, masked_fill(b.gy(), mask, 0));
+          if (!b.needs(2)) return;
+          const Tensor used = masked_select(b.gy(), mask);
+          const Tensor rest = zeros_as(b.gy(), {source.numel() - used.numel()});
+          b.set(2, reshape(cat({used, rest}), source.shape()));
+        },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, const Tensor& mask, const Tensor&) { return Cost{0, static_cast<double>(3 * x.nbytes() + mask.nbytes())}; },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 5}), s.boolean({3, 5}), s.tensor({16}));
-      s.add(s.tensor({4}), s.boolean({4}), s.tensor({2, 2}));
-      s.invalid<ShapeError>("has 1 elements", s.tensor({3}), s.integers({3}, 1, 2, DType::boolean), s.tensor({1}));
-      s.invalid<ShapeError>("the mask is", s.tensor({3}), s.boolean({2}), s.tensor({3}));
-    },
+    .cost =
+        [](const Tensor& x, const Tensor& mask, const Tensor&) {
+          return Cost{0, static_cast<double>(3 * x.nbytes() + mask.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.boolean({3, 5}), s.tensor({16}));
+          s.add(s.tensor({4}), s.boolean({4}), s.tensor({2, 2}));
+          s.invalid<ShapeError>("has 1 elements", s.tensor({3}), s.integers({3}, 1, 2, DType::boolean), s.tensor({1}));
+          s.invalid<ShapeError>("the mask is", s.tensor({3}), s.boolean({2}), s.tensor({3}));
+        },
 }};
 
 const Op<Tensor(const Tensor&)> nonzero_op{{
     .schema = "nonzero(Tensor x) -> Tensor",
     .doc = "Positions of the elements that are not 0: [count, x.dim()] i64, in row-major order.",
     .example = "assert(nonzero(arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 2}));",
-    .dynamic = [](const Tensor& x) {
-      Tensor y = empty({{count_nonzero(x), x.dim()}, DType::i64, x.device(), std::nullopt});
-      nonzero_into(y, x);
-      return y;
-    },
+    .dynamic =
+        [](const Tensor& x) {
+          Tensor y = empty({{count_nonzero(x), x.dim()}, DType::i64, x.device(), std::nullopt});
+          nonzero_into(y, x);
+          return y;
+        },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x) { return Cost{0, static_cast<double>(x.nbytes())}; },
-    .samples = [](Samples& s) {
-      s.add(s.integers({3, 5}, 0, 2, s.dtype()));
-      s.add(s.integers({}, 0, 2, s.dtype()));
-      s.add(s.tensor({0, 3}));
-    },
+    .cost =
+        [](const Tensor& x) {
+          return Cost{0, static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({3, 5}, 0, 2, s.dtype()));
+          s.add(s.integers({}, 0, 2, s.dtype()));
+          s.add(s.tensor({0, 3}));
+        },
 }};
 
 // ---- classes and counts ----
 
 const Op<Tensor(const Tensor&, int64_t)> one_hot_op{{
     .schema = "one_hot(Tensor x, int num_classes) -> Tensor",
-    .doc = "[..., num_classes] i64 with a 1 at the place that each element of x names, zeros elsewhere. The function one_hot "
+    .doc = "[..., num_classes] i64 with a 1 at the place that each element of x names, zeros elsewhere. The function "
+           "one_hot "
            "works num_classes out when it is -1.",
     .example = "assert(one_hot(arange(2), 3).to_vector<int64_t>() == std::vector<int64_t>({1, 0, 0, 0, 1, 0}));",
-    .infer = [](const Tensor& x, int64_t num_classes) {
-      check<DTypeError>(is_integral(x.dtype()), "one_hot", "needs integers, got ", x);
-      check(num_classes >= 0, "one_hot", "num_classes must not be negative, got ", num_classes);
-      Shape shape = x.shape();
-      shape.push_back(num_classes);
-      return TensorMeta{shape, DType::i64, x.device(), std::nullopt};
-    },
+    .infer =
+        [](const Tensor& x, int64_t num_classes) {
+          check<DTypeError>(is_integral(x.dtype()), "one_hot", "needs integers, got ", x);
+          check(num_classes >= 0, "one_hot", "num_classes must not be negative, got ", num_classes);
+          Shape shape = x.shape();
+          shape.push_back(num_classes);
+          return TensorMeta{shape, DType::i64, x.device(), std::nullopt};
+        },
     .kernels = {.cpu = one_hot_cpu},
     .dtypes = kInts,
-    .cost = [](const Tensor& x, int64_t num_classes) { return Cost{0, 8.0 * static_cast<double>(x.numel() * num_classes)}; },
-    .samples = [](Samples& s) {
-      s.add(s.integers({2, 3}, 0, 4, s.dtype()), 4);
-      s.add(s.integers({0}, 0, 4, s.dtype()), 2);
-      s.invalid<IndexError>("class 4", s.integers({2}, 4, 5, s.dtype()), 4);
-      s.invalid<DTypeError>("integers", s.tensor({2}, DType::f32), 4);
-    },
+    .cost =
+        [](const Tensor& x, int64_t num_classes) {
+          return Cost{0, 8.0 * static_cast<double>(x.numel() * num_classes)};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({2, 3}, 0, 4, s.dtype()), 4);
+          s.add(s.integers({0}, 0, 4, s.dtype()), 2);
+          s.invalid<IndexError>("class 4", s.integers({2}, 4, 5, s.dtype()), 4);
+          s.invalid<DTypeError>("integers", s.tensor({2}, DType::f32), 4);
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
     .schema = "bincount(Tensor x, Tensor? weights=None, int minlength=0) -> Tensor",
-    .doc = "How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64), or with weights the sum of those (f32 for f32, "
+    .doc = "How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64), or with weights the sum of those (f32 "
+           "for f32, "
            "else f64). At least minlength bins. Not differentiable.",
-    .dynamic = [](const Tensor& x, const Tensor& weights, int64_t minlength) {
-      check<DTypeError>(is_integral(x.dtype()), "bincount", "needs integers, got ", x);
-      check<ShapeError>(x.dim() == 1, "bincount", "needs a 1-D tensor, got ", x);
-      check<ShapeError>(!weights.defined() || weights.shape() == x.shape(), "bincount", "weights do not have the shape of x: ", weights,
-                        " and ", x);
-      check(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
-      return bincount_cpu(x, weights, minlength);
-    },
+    .dynamic =
+        [](const Tensor& x, const Tensor& weights, int64_t minlength) {
+          check<DTypeError>(is_integral(x.dtype()), "bincount", "needs integers, got ", x);
+          check<ShapeError>(x.dim() == 1, "bincount", "needs a 1-D tensor, got ", x);
+          check<ShapeError>(!weights.defined() || weights.shape() == x.shape(), "bincount",
+                            "weights do not have the shape of x: ", weights, " and ", x);
+          check(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
+          return bincount_cpu(x, weights, minlength);
+        },
     .dtypes = kInts,
-    .cost = [](const Tensor& x, const Tensor&, int64_t) { return Cost{static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
-    .samples = [](Samples& s) {
-      s.add(s.integers({20}, 0, 6, s.dtype()));
-      s.add(s.integers({20}, 0, 6, s.dtype()), s.tensor({20}, DType::f32), 9).not_differentiable();
-      s.add(s.integers({0}, 0, 6, s.dtype()));
-      s.invalid<ValueError>("negative", s.integers({3}, -3, -1), std::nullopt, 0);
-      s.invalid<ShapeError>("1-D", s.integers({3, 2}, 0, 3), std::nullopt, 0);
-      s.invalid<ShapeError>("weights", s.integers({3}, 0, 3), s.tensor({2}, DType::f32), 0);
-    },
+    .cost =
+        [](const Tensor& x, const Tensor&, int64_t) {
+          return Cost{static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({20}, 0, 6, s.dtype()));
+          s.add(s.integers({20}, 0, 6, s.dtype()), s.tensor({20}, DType::f32), 9).not_differentiable();
+          s.add(s.integers({0}, 0, 6, s.dtype()));
+          s.invalid<ValueError>("negative", s.integers({3}, -3, -1), std::nullopt, 0);
+          s.invalid<ShapeError>("1-D", s.integers({3, 2}, 0, 3), std::nullopt, 0);
+          s.invalid<ShapeError>("weights", s.integers({3}, 0, 3), s.tensor({2}, DType::f32), 0);
+        },
 }};
 
 // src cut to the index's shape (scatter takes a larger one) and in x's dtype.
 Tensor cut_source(const Tensor& x, const Tensor& index, const Tensor& src, std::string_view op) {
   Tensor s = to(src, x.dtype());
   if (s.shape() == index.shape()) return s;
-  check<ShapeError>(s.dim() == index.dim(), op, "src is ", src, ", index is ", index, ": both must have the same number of dimensions");
+  check<ShapeError>(s.dim() == index.dim(), op, "src is ", src, ", index is ", index,
+                    ": both must have the same number of dimensions");
   for (int64_t d = 0; d < s.dim(); ++d) {
     check<ShapeError>(s.shape()[d] >= index.shape()[d], op, "src is ", src, ", index is ", index,
                       ": src must not be shorter in dimension ", d);
@@ -408,7 +479,9 @@ Tensor cut_source(const Tensor& x, const Tensor& index, const Tensor& src, std::
 
 }  // namespace
 
-Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) { return gather_op(x, dim, index); }
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
+  return gather_op(x, dim, index);
+}
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   return scatter_op(x, dim, index, cut_source(x, index, src, "scatter"));
 }
@@ -420,18 +493,30 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   return scatter_add_op(x, dim, index, cut_source(x, index, src, "scatter_add"));
 }
-Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim) { return take_along_dim_op(x, index, dim); }
-Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) { return index_select_op(x, dim, index); }
+Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
+  return take_along_dim_op(x, index, dim);
+}
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
+  return index_select_op(x, dim, index);
+}
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   return index_add_op(x, dim, index, to(source, x.dtype()), alpha);
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) { return masked_fill_op(x, mask, value); }
-Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value) { return masked_fill_op.inplace(x, mask, value); }
-Tensor masked_select(const Tensor& x, const Tensor& mask) { return masked_select_op(x, mask); }
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
+  return masked_fill_op(x, mask, value);
+}
+Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value) {
+  return masked_fill_op.inplace(x, mask, value);
+}
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  return masked_select_op(x, mask);
+}
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
   return masked_scatter_op(x, expand(mask, x.shape()), to(source, x.dtype()));
 }
-Tensor nonzero(const Tensor& x) { return nonzero_op(x); }
+Tensor nonzero(const Tensor& x) {
+  return nonzero_op(x);
+}
 Tensor one_hot(const Tensor& x, int64_t num_classes) {
   if (num_classes == -1) {
     check<DTypeError>(is_integral(x.dtype()), "one_hot", "needs integers, got ", x);
@@ -441,6 +526,8 @@ Tensor one_hot(const Tensor& x, int64_t num_classes) {
   }
   return one_hot_op(x, num_classes);
 }
-Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) { return bincount_op(x, weights, minlength); }
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
+  return bincount_op(x, weights, minlength);
+}
 
 }  // namespace strata

@@ -108,17 +108,18 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
   dispatch_bytes(x.dtype(), [&]<class T>() {
     const T* from = static_cast<const T*>(x.raw_data());
     T* to = static_cast<T*>(y.raw_data());
-    parallel_for(0, static_cast<int64_t>(at.pre.size()) * n, std::max<int64_t>(1, kGrain / width), [&](int64_t b, int64_t e) {
-      for (int64_t row = b; row < e; ++row) {
-        const T* src = from + at.pre[static_cast<size_t>(row / n)] + at.at[static_cast<size_t>(row % n)];
-        T* dst = to + row * width;
-        if (at.run) {
-          std::memcpy(dst, src, static_cast<size_t>(width) * sizeof(T));
-        } else {
-          for (int64_t i = 0; i < width; ++i) dst[i] = src[at.post[static_cast<size_t>(i)]];
-        }
-      }
-    });
+    parallel_for(0, static_cast<int64_t>(at.pre.size()) * n, std::max<int64_t>(1, kGrain / width),
+                 [&](int64_t b, int64_t e) {
+                   for (int64_t row = b; row < e; ++row) {
+                     const T* src = from + at.pre[static_cast<size_t>(row / n)] + at.at[static_cast<size_t>(row % n)];
+                     T* dst = to + row * width;
+                     if (at.run) {
+                       std::memcpy(dst, src, static_cast<size_t>(width) * sizeof(T));
+                     } else {
+                       for (int64_t i = 0; i < width; ++i) dst[i] = src[at.post[static_cast<size_t>(i)]];
+                     }
+                   }
+                 });
   });
 }
 
@@ -126,7 +127,8 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
 // each goes through the named places in order.
 template <class F>
 void for_columns(size_t pre, size_t named, size_t post, F f) {
-  const int64_t width = static_cast<int64_t>(post), grain = std::max<int64_t>(16, kGrain / std::max<int64_t>(1, static_cast<int64_t>(named)));
+  const int64_t width = static_cast<int64_t>(post),
+                grain = std::max<int64_t>(16, kGrain / std::max<int64_t>(1, static_cast<int64_t>(named)));
   parallel_for(0, static_cast<int64_t>(pre) * width, grain, [&](int64_t b, int64_t e) {
     while (b < e) {
       const int64_t p = b / width, first = b % width, last = std::min(width, first + e - b);
@@ -217,7 +219,8 @@ void index_put_cpu(Tensor& y, const Tensor& x, const TensorList& indices, const 
   accumulate_into(y, x, value, [&](Tensor& sum, const Tensor& dense) {
     const Places at = places(sum, indices, plan, "index_put");
     if (at.count() == 0) return;
-    dispatch_sums(sum.dtype(), "index_put", [&]<class T>() { write_places<T, true>(sum, at, dense, static_cast<T>(1)); });
+    dispatch_sums(sum.dtype(), "index_put",
+                  [&]<class T>() { write_places<T, true>(sum, at, dense, static_cast<T>(1)); });
   });
 }
 
@@ -287,8 +290,10 @@ void write_lines(Tensor& y, const Lines& l, const Tensor& src) {
       const T* s = from + (p * l.length + k) * width;
       for (int64_t i = first; i < last; ++i) {
         T& d = base[index[i] * l.stride + (l.run ? i : l.post[static_cast<size_t>(i)])];
-        if constexpr (add) d = static_cast<T>(d + s[i]);
-        else d = s[i];
+        if constexpr (add)
+          d = static_cast<T>(d + s[i]);
+        else
+          d = s[i];
       }
     }
   });
@@ -304,14 +309,16 @@ void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   dispatch_bytes(x.dtype(), [&]<class T>() {
     const T* from = static_cast<const T*>(x.raw_data());
     T* to = static_cast<T*>(y.raw_data());
-    parallel_for(0, static_cast<int64_t>(l.pre.size()) * l.length, std::max<int64_t>(1, kGrain / width), [&](int64_t b, int64_t e) {
-      for (int64_t row = b; row < e; ++row) {
-        const T* base = from + l.pre[static_cast<size_t>(row / l.length)];
-        const int64_t* at = l.row(0, row);
-        T* dst = to + row * width;
-        for (int64_t i = 0; i < width; ++i) dst[i] = base[at[i] * l.stride + (l.run ? i : l.post[static_cast<size_t>(i)])];
-      }
-    });
+    parallel_for(0, static_cast<int64_t>(l.pre.size()) * l.length, std::max<int64_t>(1, kGrain / width),
+                 [&](int64_t b, int64_t e) {
+                   for (int64_t row = b; row < e; ++row) {
+                     const T* base = from + l.pre[static_cast<size_t>(row / l.length)];
+                     const int64_t* at = l.row(0, row);
+                     T* dst = to + row * width;
+                     for (int64_t i = 0; i < width; ++i)
+                       dst[i] = base[at[i] * l.stride + (l.run ? i : l.post[static_cast<size_t>(i)])];
+                   }
+                 });
   });
 }
 
@@ -341,18 +348,19 @@ void masked_fill_cpu(Tensor& y, const Tensor& x, const Tensor& mask, Scalar valu
     fill_elements(one, value);
     T v;
     std::memcpy(&v, one.raw_data(), sizeof(T));
-    for_each_strided(y.shape(), std::array<const Tensor*, 3>{&y, &x, &mask}, kGrain, [v](char** p, const int64_t* s, int64_t n) {
-      constexpr int64_t size = sizeof(T);
-      if (s[0] == size && s[1] == size && s[2] == 1) {
-        T* o = reinterpret_cast<T*>(p[0]);
-        const T* a = reinterpret_cast<const T*>(p[1]);
-        const uint8_t* m = reinterpret_cast<const uint8_t*>(p[2]);
-        for (int64_t i = 0; i < n; ++i) o[i] = m[i] ? v : a[i];
-        return;
-      }
-      for (int64_t i = 0; i < n; ++i)
-        *reinterpret_cast<T*>(p[0] + i * s[0]) = p[2][i * s[2]] ? v : *reinterpret_cast<const T*>(p[1] + i * s[1]);
-    });
+    for_each_strided(
+        y.shape(), std::array<const Tensor*, 3>{&y, &x, &mask}, kGrain, [v](char** p, const int64_t* s, int64_t n) {
+          constexpr int64_t size = sizeof(T);
+          if (s[0] == size && s[1] == size && s[2] == 1) {
+            T* o = reinterpret_cast<T*>(p[0]);
+            const T* a = reinterpret_cast<const T*>(p[1]);
+            const uint8_t* m = reinterpret_cast<const uint8_t*>(p[2]);
+            for (int64_t i = 0; i < n; ++i) o[i] = m[i] ? v : a[i];
+            return;
+          }
+          for (int64_t i = 0; i < n; ++i)
+            *reinterpret_cast<T*>(p[0] + i * s[0]) = p[2][i * s[2]] ? v : *reinterpret_cast<const T*>(p[1] + i * s[1]);
+        });
   });
 }
 
@@ -360,8 +368,8 @@ void masked_scatter_cpu(Tensor& y, const Tensor& x, const Tensor& mask, const Te
   const Tensor m = contiguous(mask), in = contiguous(source);
   const bool* on = m.data<bool>();
   const int64_t wanted = std::count(on, on + m.numel(), true);
-  check<ShapeError>(source.numel() >= wanted, "masked_scatter", "the mask is true at ", wanted, " places, source ", source, " has ",
-                    source.numel(), " elements");
+  check<ShapeError>(source.numel() >= wanted, "masked_scatter", "the mask is true at ", wanted, " places, source ",
+                    source, " has ", source.numel(), " elements");
   Tensor dense = y.is_contiguous() ? y : empty(like(y));
   start_from(dense, x);
   dispatch_bytes(y.dtype(), [&]<class T>() {
@@ -411,8 +419,8 @@ void one_hot_cpu(Tensor& y, const Tensor& x, int64_t num_classes) {
   int64_t* o = y.data<int64_t>();
   std::fill_n(o, y.numel(), 0);
   for (int64_t i = 0; i < dense.numel(); ++i) {
-    check<IndexError>(p[i] >= 0 && p[i] < num_classes, "one_hot", "class ", p[i], " at element ", i, " is out of range for ",
-                      num_classes, " classes");
+    check<IndexError>(p[i] >= 0 && p[i] < num_classes, "one_hot", "class ", p[i], " at element ", i,
+                      " is out of range for ", num_classes, " classes");
     o[i * num_classes + p[i]] = 1;
   }
 }

@@ -5,9 +5,9 @@ namespace strata {
 
 /// How the dimensions of x that index tensors name take part in a result: [pre..., indices..., post...].
 struct IndexPlan {
-  Shape shape;                ///< of the indexed elements
-  Shape broadcast;            ///< of the index tensors together
-  Dims indexed, pre, post;    ///< dimensions of x
+  Shape shape;              ///< of the indexed elements
+  Shape broadcast;          ///< of the index tensors together
+  Dims indexed, pre, post;  ///< dimensions of x
 };
 /// Checks dtypes and shapes and lays out the result. Throws DTypeError, ShapeError, IndexError naming `op`.
 IndexPlan plan_index(const Tensor& x, const TensorList& indices, std::string_view op);

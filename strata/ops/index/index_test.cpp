@@ -15,8 +15,12 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor ints(const Ints& v) { return from_span<int64_t>(v, {static_cast<int64_t>(v.size())}); }
-Tensor cube() { return arange(24).view({2, 3, 4}); }
+Tensor ints(const Ints& v) {
+  return from_span<int64_t>(v, {static_cast<int64_t>(v.size())});
+}
+Tensor cube() {
+  return arange(24).view({2, 3, 4});
+}
 
 TEST(Index, BasicIndexingMakesViews) {
   const Tensor x = cube();

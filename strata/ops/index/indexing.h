@@ -28,6 +28,7 @@ struct Slice {
 /// replaced by its shape, all such tensors broadcasting against each other) or a bool mask (over as many dimensions as
 /// it has; equal to the tensors that nonzero gives).
 struct TensorIndex {
+  /// Which of them it is.
   enum class Kind : uint8_t { none, ellipsis, integer, slice, tensor };
 
   TensorIndex(NoneIndex) : kind(Kind::none) {}

@@ -17,10 +17,6 @@ namespace {
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-DType loss_dtype(DType t) {
-  return t == DType::f64 ? DType::f64 : DType::f32;
-}
-
 void check_inputs(const Tensor& x, const Tensor& target, double smoothing, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs floating logits, got ", x.dtype());
   check<DTypeError>(target.dtype() == DType::i64, op, "needs i64 targets (class indices), got ", target.dtype());
@@ -83,8 +79,8 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
           const bool none = parse_reduction(reduction, op) == Reduction::none;
           check<ShapeError>(none ? gloss.shape() == target.shape() : gloss.numel() == 1, op, "gloss is ", gloss);
           check<ShapeError>(lse.shape() == target.shape(), op, "lse is ", lse, ", target is ", target);
-          check<DTypeError>(gloss.dtype() == loss_dtype(x.dtype()) && lse.dtype() == gloss.dtype(), op,
-                            "gloss and lse must be ", loss_dtype(x.dtype()));
+          check<DTypeError>(gloss.dtype() == statistic_dtype(x.dtype()) && lse.dtype() == gloss.dtype(), op,
+                            "gloss and lse must be ", statistic_dtype(x.dtype()));
           return like(x);
         },
     .kernels = {.cpu =
@@ -111,7 +107,7 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
         },
     .samples =
         [](Samples& s) {
-          const DType t = loss_dtype(s.dtype());
+          const DType t = statistic_dtype(s.dtype());
           s.add(s.tensor({}, t), s.tensor({4, 7}), s.integers({4}, 0, 7), s.uniform({4}, 2, 4, t), -100, "mean", 0.0);
           s.add(s.tensor({4}, t), s.tensor({4, 40}), s.integers({4}, 0, 40), s.uniform({4}, 3, 5, t), 3, "none", 0.1);
         },
@@ -139,7 +135,7 @@ const Op<ForwardSignature> cross_entropy_op{{
         [](const Tensor& x, const Tensor& target, int64_t, const std::string& reduction, double smoothing) {
           check_inputs(x, target, smoothing, "cross_entropy");
           const bool none = parse_reduction(reduction, "cross_entropy") == Reduction::none;
-          const TensorMeta rows{target.shape(), loss_dtype(x.dtype()), x.device(), std::nullopt};
+          const TensorMeta rows{target.shape(), statistic_dtype(x.dtype()), x.device(), std::nullopt};
           return std::array<TensorMeta, 2>{none ? rows : rows.with_shape({}), rows};
         },
     .kernels = {.cpu =

@@ -12,7 +12,6 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "strata/core/dtype.h"
-#include "strata/core/parallel.h"
 
 namespace strata::cpu::detail {
 
@@ -47,13 +46,11 @@ inline void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm alg, float alpha
 #endif
 }
 
-/// Tells OpenMP how many threads oneDNN may use for primitives made and run from here, and returns it: one inside a
-/// parallel loop or where `serial`. Primitives hold on to the number they were made with, and a barrier inside would
-/// wait for threads that a nested region never gets, so call this before both.
-inline int dnnl_threads(bool serial = false) {
-  const int n = serial || in_parallel_region() ? 1 : num_threads();
-  if (omp_get_max_threads() != n) omp_set_num_threads(n);
-  return n;
+/// Makes oneDNN compute on the calling thread alone, for primitives made and run from here: its OpenMP team would
+/// compete with the pool of parallel.h, whose loops call it side by side instead. Call this before both.
+inline void dnnl_on_this_thread() {
+  thread_local const bool once = (omp_set_num_threads(1), true);
+  static_cast<void>(once);
 }
 
 /// A primitive with its memory objects, whose addresses are set before each run.

@@ -113,26 +113,46 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
   return copy;
 }
 
-// oneDNN shares long sums over a column-major A out to its threads, so that results would depend on their number: from
-// K = 2048 on, and anyhow where B is column-major too. Such a sum is handed over in pieces, or A is copied.
-bool multiply_onednn(Gemm g) {
-  constexpr int64_t kPiece = 1024;
-  if (g.a_col == 1 || g.m == 1 || g.k < kPiece) return detail::gemm_onednn(g);
-  Scratch copy;
-  if (g.out != DType::f32 || g.b_col != 1) {
-    copy =
-        make_plain(g.batch.product(), g.m, g.k, g.in, g.a, g.a_row, g.a_col, g.batch.empty() ? nullptr : &g.a_batch[0]);
-    return detail::gemm_onednn(g);
+// Part of C: rows and columns from (i, j) of the products from `batch` on.
+Gemm part_of(const Gemm& g, int64_t batch, int64_t batches, int64_t i, int64_t rows, int64_t j, int64_t cols) {
+  Gemm p = g;
+  int64_t a = i * g.a_row, b = j * g.b_col, c = i * g.c_row + j;
+  if (!g.batch.empty()) {
+    a += batch * g.a_batch[0], b += batch * g.b_batch[0], c += batch * g.c_batch[0];
+    p.batch[0] = batches;
   }
-  for (int64_t l = 0; l < g.k; l += kPiece) {
-    Gemm piece = g;
-    piece.k = std::min(kPiece, g.k - l);
-    piece.a = static_cast<const char*>(g.a) + l * g.a_col * size_of(g.in);
-    piece.b = static_cast<const char*>(g.b) + l * g.b_row * size_of(g.in);
-    if (l > 0) piece.beta = 1;
-    if (l + kPiece < g.k) piece.bias = nullptr, piece.epilogue = Epilogue::none;
-    if (!detail::gemm_onednn(piece)) return false;
+  p.m = rows, p.n = cols;
+  p.a = static_cast<const char*>(g.a) + a * size_of(g.in);
+  p.b = static_cast<const char*>(g.b) + b * size_of(g.in);
+  p.c = static_cast<char*>(g.c) + c * size_of(g.out);
+  if (g.bias != nullptr) p.bias = static_cast<const char*>(g.bias) + j * size_of(g.bias_dtype);
+  return p;
+}
+
+// oneDNN on one thread for each part of the result, the parts side by side. They depend on the sizes alone, so that
+// the order of summation, and with it every bit, is the same for any number of threads.
+bool multiply_onednn(const Gemm& g) {
+  if (!detail::gemm_onednn(g, true)) return false;
+  // Each part packs its operands again: no more parts than threads commonly want, unless they are large.
+  const int64_t batch = g.batch.product(), work = batch * g.m * g.n * g.k;
+  const int64_t wanted = std::max(std::min<int64_t>(16, work >> 21), std::min<int64_t>(64, work >> 25));
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t batches = ceil_div(batch, std::clamp<int64_t>(wanted, 1, batch));
+  int64_t rows = g.m, cols = g.n;
+  // Blocks near a square read the least; whole multiples of the kernels' blocks of 64 waste nothing at the edges.
+  while (ceil_div(batch, batches) * ceil_div(g.m, rows) * ceil_div(g.n, cols) < wanted && std::max(rows, cols) > 64) {
+    int64_t& side = rows >= cols ? rows : cols;
+    side = ceil_div(ceil_div(side, 2), 64) * 64;
   }
+  const int64_t in_m = ceil_div(g.m, rows), in_n = ceil_div(g.n, cols), parts = ceil_div(batch, batches) * in_m * in_n;
+  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t i = p % in_m * rows, j = p / in_m % in_n * cols, b = p / (in_m * in_n) * batches;
+      const Gemm part =
+          part_of(g, b, std::min(batches, batch - b), i, std::min(rows, g.m - i), j, std::min(cols, g.n - j));
+      if (!detail::gemm_onednn(part)) detail::gemm_blocked(part);
+    }
+  });
   return true;
 }
 
@@ -145,11 +165,8 @@ bool is_large(const Gemm& g) {
 bool multiply_each(const Gemm& g) {
   if (g.in != DType::bf16 || g.batch.size() != 1 || g.aux != nullptr) return false;
   const auto product = [&](int64_t i) {
-    Gemm one = g;
+    Gemm one = part_of(g, i, 1, 0, g.m, 0, g.n);
     one.batch = one.a_batch = one.b_batch = one.c_batch = {};
-    one.a = static_cast<const char*>(g.a) + i * g.a_batch[0] * size_of(g.in);
-    one.b = static_cast<const char*>(g.b) + i * g.b_batch[0] * size_of(g.in);
-    one.c = static_cast<char*>(g.c) + i * g.c_batch[0] * size_of(g.out);
     return detail::gemm_bf16(one, true) || detail::gemm_bf16(one, false);
   };
   // Decided by dtypes: the first product tells for all.

@@ -51,9 +51,9 @@ namespace detail {
 void gemm_blocked(const Gemm& g);
 /// C = epilogue(alpha * sum + beta * C + bias) for a finished [m, n] sum of A B in f32 (f64 for f64); ignores g.batch.
 void gemm_finish(const Gemm& g, const void* sum);
-/// oneDNN's kernel. False, with nothing done, where oneDNN lacks one. g.batch has at most one dim and A, B are
-/// row- or column-major without overlap, C row-major.
-bool gemm_onednn(const Gemm& g);
+/// oneDNN's kernel, on the calling thread. False, with nothing done, where oneDNN lacks one. g.batch has at most one
+/// dim and A, B are row- or column-major without overlap, C row-major. With `ask` it only says whether there is one.
+bool gemm_onednn(const Gemm& g, bool ask = false);
 /// Our own kernel for bf16 inputs, with AMX tiles or AVX512-BF16 dot products. False, with nothing done, where the
 /// processor lacks them, or for a batch or exact GELU. Wants the same layouts as gemm_onednn.
 bool gemm_bf16(const Gemm& g, bool amx);

@@ -16,15 +16,6 @@ namespace {
 
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
-DType statistic_dtype(DType t) {
-  return t == DType::f64 ? DType::f64 : DType::f32;
-}
-void* data_or_null(const Tensor& t) {
-  return t.defined() ? t.raw_data() : nullptr;
-}
-Tensor packed(const Tensor& t) {
-  return t.defined() ? t.contiguous() : t;
-}
 DType affine_dtype(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return weight.defined() ? weight.dtype() : bias.defined() ? bias.dtype() : x.dtype();
 }

@@ -4,9 +4,17 @@
 
 #include <cstdint>
 
-#include "strata/core/dtype.h"
+#include "strata/core/tensor.h"
 
 namespace strata {
+
+/// What a kernel is given of an optional tensor: its elements in row-major order, or nullptr.
+inline Tensor packed(const Tensor& t) {
+  return t.defined() ? t.contiguous() : t;
+}
+inline void* data_or_null(const Tensor& t) {
+  return t.defined() ? t.raw_data() : nullptr;
+}
 
 /// Normalisation of each of `rows` rows of n values: y = (x - mean) * rstd * weight + bias, the variance taken with
 /// divisor n; with `rms` mean is 0 (and not stored): y = x / sqrt(mean(x^2) + eps) * weight. Where residual is given,

@@ -13,17 +13,6 @@
 namespace strata {
 namespace {
 
-DType statistic_dtype(DType t) {
-  return t == DType::f64 ? DType::f64 : DType::f32;
-}
-
-void* data_or_null(const Tensor& t) {
-  return t.defined() ? t.raw_data() : nullptr;
-}
-Tensor packed(const Tensor& t) {
-  return t.defined() ? t.contiguous() : t;
-}
-
 struct Rows {
   int64_t rows = 1, n = 1;
 };

@@ -40,7 +40,7 @@ std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const D
 std::tuple<Tensor, Tensor> adaptive_max_pool(const Tensor& x, const Dims& output_size);
 /// Adds y's elements into zeros of spatial size `size`, each at its position in the plane; the gradient of max_pool.
 Tensor plane_scatter(const Tensor& y, const Tensor& positions, const Dims& size);
-/// x's elements at `positions` in each plane; the gradient of plane_scatter.
+/// x [.., n]'s elements at `positions` [.., m] of each plane, planes flattened; the gradient of plane_scatter.
 Tensor plane_gather(const Tensor& x, const Tensor& positions);
 Tensor avg_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
                 bool count_include_pad);

@@ -12,8 +12,8 @@
 namespace strata {
 namespace {
 
-constexpr int64_t kChunk = 1024;       // elements drawn at once
-constexpr int64_t kRandomGrain = 8;    // chunks below which a second thread does not pay
+constexpr int64_t kChunk = 1024;     // elements drawn at once
+constexpr int64_t kRandomGrain = 8;  // chunks below which a second thread does not pay
 
 // The 32-bit numbers of blocks [first, first + blocks), in order. Eight blocks run side by side so that the compiler
 // vectorises the rounds.
@@ -89,7 +89,7 @@ T below(C v, C high, T low) {
 // Inverse of the standard normal distribution function: P. J. Acklam's rational approximation, then one step of
 // Halley's method, which brings it to double precision.
 double inverse_normal(double p) {
-  constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+  constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
                           1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
   constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02, 6.680131188771972e+01,
                           -1.328068155288572e+01};
@@ -169,7 +169,8 @@ void normal_cpu(Tensor& out, const Shape&, double mean, double std, RngKey key, 
   });
 }
 
-void trunc_normal_cpu(Tensor& out, const Shape&, double mean, double std, double low, double high, RngKey key, DType, Device) {
+void trunc_normal_cpu(Tensor& out, const Shape&, double mean, double std, double low, double high, RngKey key, DType,
+                      Device) {
   const auto distribution = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
   const double from = distribution((low - mean) / std), to = distribution((high - mean) / std);
   into_dense(out, [&](Tensor& y) {
@@ -177,7 +178,8 @@ void trunc_normal_cpu(Tensor& out, const Shape&, double mean, double std, double
       T* p = y.data<T>();
       for_chunks<2>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {
-          const double u = std::clamp(from + (to - from) * uniform_f64(bits[2 * i], bits[2 * i + 1]), 1e-300, 1 - 1e-16);
+          const double u =
+              std::clamp(from + (to - from) * uniform_f64(bits[2 * i], bits[2 * i + 1]), 1e-300, 1 - 1e-16);
           const double v = std::clamp(mean + std * inverse_normal(u), low, high);
           p[begin + i] = static_cast<T>(static_cast<compute_t<T>>(v));
         }
@@ -196,7 +198,8 @@ void randint_cpu(Tensor& out, int64_t low, int64_t high, const Shape&, RngKey ke
           const uint64_t r = static_cast<uint64_t>(bits[2 * i]) << 32 | bits[2 * i + 1];
           // The high half of r * range: its bias is at most range / 2^64.
           const uint64_t v = static_cast<uint64_t>(static_cast<unsigned __int128>(r) * range >> 64);
-          p[begin + i] = static_cast<T>(static_cast<compute_t<T>>(static_cast<int64_t>(static_cast<uint64_t>(low) + v)));
+          p[begin + i] =
+              static_cast<T>(static_cast<compute_t<T>>(static_cast<int64_t>(static_cast<uint64_t>(low) + v)));
         }
       });
     });
@@ -254,8 +257,8 @@ void multinomial_cpu(Tensor& y, const Tensor& weights, int64_t num_samples, bool
         }
         continue;
       }
-      check(num_samples <= positive, "multinomial", num_samples, " samples without replacement from row ", row, " with ",
-            positive, " positive weights");
+      check(num_samples <= positive, "multinomial", num_samples, " samples without replacement from row ", row,
+            " with ", positive, " positive weights");
       // The smallest of exponential variables with these rates: the order in which they ring is a draw without
       // replacement.
       for (int64_t j = 0; j < n; ++j)

@@ -42,7 +42,9 @@ TEST(Random, ElementsAreThoseOfTheirCounterBlock) {
   g.next(5);
   const std::vector<float> v = rand({101}, DType::f32, g).to_vector<float>();
   for (int64_t i = 0; i < 101; ++i)
-    EXPECT_EQ(v[static_cast<size_t>(i)], uniform_f32(philox({7, 5}, static_cast<uint64_t>(i / 4))[static_cast<size_t>(i % 4)])) << i;
+    EXPECT_EQ(v[static_cast<size_t>(i)],
+              uniform_f32(philox({7, 5}, static_cast<uint64_t>(i / 4))[static_cast<size_t>(i % 4)]))
+        << i;
   EXPECT_EQ(g.state().offset, 5 + random_blocks(101, DType::f32));
 }
 

@@ -41,7 +41,7 @@ double count_of(const Tensor& x, const Dims& dims) {
 }
 // A buffer with y's elements in the type that sums accumulate in.
 Tensor accumulator(const Tensor& y) {
-  return empty(like(y).with_dtype(y.dtype() == DType::f64 ? DType::f64 : DType::f32));
+  return empty(like(y).with_dtype(statistic_dtype(y.dtype())));
 }
 
 void samples_reduce(Samples& s) {
@@ -297,7 +297,7 @@ const ReduceOp logsumexp_op{{
                     [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
                       const uint32_t mask = dim_mask(dims, x.dim(), "logsumexp");
                       reduce(Reduction::max, y, x, mask);
-                      const DType wide = y.dtype() == DType::f64 ? DType::f64 : DType::f32;
+                      const DType wide = statistic_dtype(y.dtype());
                       const Tensor largest = y.to(wide), shift = where(isinf(largest), 0, largest),
                                    total = accumulator(y);
                       reduce(Reduction::sum_exp, total, x, mask, shift);

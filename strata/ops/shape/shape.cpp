@@ -13,15 +13,17 @@
 namespace strata {
 namespace {
 
-Cost move_cost(const Tensor& x) { return {0, 2.0 * static_cast<double>(x.nbytes())}; }
+Cost move_cost(const Tensor& x) {
+  return {0, 2.0 * static_cast<double>(x.nbytes())};
+}
 
 // ---- repeating ----
 
 // size * n, an error rather than an overflow.
 int64_t times(int64_t size, int64_t n, std::string_view op) {
   int64_t r = 0;
-  check<ShapeError>(!__builtin_mul_overflow(size, n, &r) && r < int64_t{1} << 60, op, "a dimension of ", size, " repeated ", n,
-                    " times is too large");
+  check<ShapeError>(!__builtin_mul_overflow(size, n, &r) && r < int64_t{1} << 60, op, "a dimension of ", size,
+                    " repeated ", n, " times is too large");
   return r;
 }
 
@@ -36,7 +38,8 @@ Tensor repeat_dim(const Tensor& x, int64_t d, int64_t n) {
 }
 
 Tensor repeat_composed(const Tensor& x, const Dims& repeats) {
-  check<ShapeError>(repeats.size() >= x.dim(), "repeat", "repeats ", repeats, " has fewer entries than ", x, " dimensions");
+  check<ShapeError>(repeats.size() >= x.dim(), "repeat", "repeats ", repeats, " has fewer entries than ", x,
+                    " dimensions");
   Shape shape = x.shape();
   while (shape.size() < repeats.size()) shape.insert(0, 1);
   Tensor y = reshape(x, shape);
@@ -49,92 +52,102 @@ Tensor repeat_composed(const Tensor& x, const Dims& repeats) {
 
 const Op<Tensor(const Tensor&, const Dims&)> repeat_op{{
     .schema = "repeat(Tensor x, int[] repeats) -> Tensor",
-    .doc = "x as often as repeats says along each dimension; new leading dimensions where repeats is longer than x's shape.",
-    .example = "assert(repeat(arange(2), {2, 2}).to_vector<int64_t>() == std::vector<int64_t>({0, 1, 0, 1, 0, 1, 0, 1}));",
+    .doc = "x as often as repeats says along each dimension; new leading dimensions where repeats is longer than x's "
+           "shape.",
+    .example =
+        "assert(repeat(arange(2), {2, 2}).to_vector<int64_t>() == std::vector<int64_t>({0, 1, 0, 1, 0, 1, 0, 1}));",
     .composed = repeat_composed,
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), Dims{2, 3});
-      s.add(s.tensor({3}), Dims{2, 1, 2});
-      s.add(s.tensor({2, 3}), Dims{0, 1});
-      s.add(s.tensor({}), Dims{3});
-      s.invalid<ShapeError>("fewer", s.tensor({2, 3}), Dims{2});
-      s.invalid<ShapeError>("negative", s.tensor({3}), Dims{-1});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), Dims{2, 3});
+          s.add(s.tensor({3}), Dims{2, 1, 2});
+          s.add(s.tensor({2, 3}), Dims{0, 1});
+          s.add(s.tensor({}), Dims{3});
+          s.invalid<ShapeError>("fewer", s.tensor({2, 3}), Dims{2});
+          s.invalid<ShapeError>("negative", s.tensor({3}), Dims{-1});
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> tile_op{{
     .schema = "tile(Tensor x, int[] repeats) -> Tensor",
     .doc = "repeat, with ones added in front of a repeats that is shorter than x's shape.",
-    .composed = [](const Tensor& x, const Dims& repeats) {
-      Dims r = repeats;
-      while (r.size() < x.dim()) r.insert(0, 1);
-      return repeat(x, r);
-    },
+    .composed =
+        [](const Tensor& x, const Dims& repeats) {
+          Dims r = repeats;
+          while (r.size() < x.dim()) r.insert(0, 1);
+          return repeat(x, r);
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), Dims{2});
-      s.add(s.tensor({3}), Dims{2, 2});
-      s.invalid<ShapeError>("negative", s.tensor({3}), Dims{-1});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), Dims{2});
+          s.add(s.tensor({3}), Dims{2, 2});
+          s.invalid<ShapeError>("negative", s.tensor({3}), Dims{-1});
+        },
 }};
 
 const Op<Tensor(const Tensor&, int64_t, std::optional<int64_t>)> repeat_interleave_op{{
     .schema = "repeat_interleave(Tensor x, int repeats, int? dim=None) -> Tensor",
-    .doc = "Each element along dim (of the flattened x without one) repeats times in a row. The function of this name also "
+    .doc = "Each element along dim (of the flattened x without one) repeats times in a row. The function of this name "
+           "also "
            "takes a tensor of counts.",
     .example = "assert(repeat_interleave(arange(2), 2).to_vector<int64_t>() == std::vector<int64_t>({0, 0, 1, 1}));",
-    .composed = [](const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
-      check(repeats >= 0, "repeat_interleave", "repeats must not be negative, got ", repeats);
-      if (!dim || x.dim() == 0) {
-        const Tensor flat = reshape(x, {x.numel(), 1});
-        return reshape(expand(flat, {x.numel(), repeats}), {times(x.numel(), repeats, "repeat_interleave")});
-      }
-      const int64_t d = wrap_dim(*dim, x.dim(), "repeat_interleave");
-      int64_t outer = 1, inner = 1;
-      for (int i = 0; i <= d; ++i) outer *= x.shape()[i];
-      for (int i = static_cast<int>(d) + 1; i < x.dim(); ++i) inner *= x.shape()[i];
-      Shape shape = x.shape();
-      shape[d] = times(shape[d], repeats, "repeat_interleave");
-      times(x.numel(), repeats, "repeat_interleave");
-      return reshape(expand(reshape(x, {outer, 1, inner}), {outer, repeats, inner}), shape);
-    },
+    .composed =
+        [](const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+          check(repeats >= 0, "repeat_interleave", "repeats must not be negative, got ", repeats);
+          if (!dim || x.dim() == 0) {
+            const Tensor flat = reshape(x, {x.numel(), 1});
+            return reshape(expand(flat, {x.numel(), repeats}), {times(x.numel(), repeats, "repeat_interleave")});
+          }
+          const int64_t d = wrap_dim(*dim, x.dim(), "repeat_interleave");
+          int64_t outer = 1, inner = 1;
+          for (int i = 0; i <= d; ++i) outer *= x.shape()[i];
+          for (int i = static_cast<int>(d) + 1; i < x.dim(); ++i) inner *= x.shape()[i];
+          Shape shape = x.shape();
+          shape[d] = times(shape[d], repeats, "repeat_interleave");
+          times(x.numel(), repeats, "repeat_interleave");
+          return reshape(expand(reshape(x, {outer, 1, inner}), {outer, repeats, inner}), shape);
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), 2);
-      s.add(s.tensor({2, 3}), 3, 0);
-      s.add(s.tensor({2, 3, 2}), 2, -2);
-      s.add(s.tensor({2, 3}), 0, 1);
-      s.invalid<ValueError>("negative", s.tensor({3}), -1);
-      s.invalid<IndexError>("out of range", s.tensor({3}), 2, 1);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), 2);
+          s.add(s.tensor({2, 3}), 3, 0);
+          s.add(s.tensor({2, 3, 2}), 2, -2);
+          s.add(s.tensor({2, 3}), 0, 1);
+          s.invalid<ValueError>("negative", s.tensor({3}), -1);
+          s.invalid<IndexError>("out of range", s.tensor({3}), 2, 1);
+        },
 }};
 
 const Op<Tensor(const Tensor&)> repeat_index_op{{
     .schema = "repeat_index(Tensor repeats) -> Tensor",
     .doc = "0 repeats[0] times, then 1 repeats[1] times, and so on: the index that repeat_interleave selects with.",
-    .dynamic = [](const Tensor& repeats) {
-      check<ShapeError>(repeats.dim() == 1, "repeat_index", "repeats must be 1-D, got ", repeats);
-      check<DTypeError>(is_integral(repeats.dtype()), "repeat_index", "repeats must be integers, got ", repeats);
-      const Tensor dense = contiguous(to(repeats, DType::i64));
-      const std::span<const int64_t> counts(dense.data<int64_t>(), static_cast<size_t>(dense.numel()));
-      int64_t total = 0;
-      for (int64_t n : counts) {
-        check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
-        total += n;
-      }
-      Tensor y = empty({{total}, DType::i64, repeats.device(), std::nullopt});
-      int64_t* p = y.data<int64_t>();
-      for (size_t i = 0; i < counts.size(); ++i) p = std::fill_n(p, counts[i], static_cast<int64_t>(i));
-      return y;
-    },
+    .dynamic =
+        [](const Tensor& repeats) {
+          check<ShapeError>(repeats.dim() == 1, "repeat_index", "repeats must be 1-D, got ", repeats);
+          check<DTypeError>(is_integral(repeats.dtype()), "repeat_index", "repeats must be integers, got ", repeats);
+          const Tensor dense = contiguous(to(repeats, DType::i64));
+          const std::span<const int64_t> counts(dense.data<int64_t>(), static_cast<size_t>(dense.numel()));
+          int64_t total = 0;
+          for (int64_t n : counts) {
+            check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
+            total += n;
+          }
+          Tensor y = empty({{total}, DType::i64, repeats.device(), std::nullopt});
+          int64_t* p = y.data<int64_t>();
+          for (size_t i = 0; i < counts.size(); ++i) p = std::fill_n(p, counts[i], static_cast<int64_t>(i));
+          return y;
+        },
     .dtypes = kInts,
-    .samples = [](Samples& s) {
-      s.add(s.integers({4}, 0, 3, s.dtype()));
-      s.add(s.integers({0}, 0, 3, s.dtype()));
-      s.invalid<ShapeError>("1-D", s.integers({2, 2}, 0, 3));
-      s.invalid<ValueError>("negative", s.integers({2}, -3, -1));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({4}, 0, 3, s.dtype()));
+          s.add(s.integers({0}, 0, 3, s.dtype()));
+          s.invalid<ShapeError>("1-D", s.integers({2, 2}, 0, 3));
+          s.invalid<ValueError>("negative", s.integers({2}, -3, -1));
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Shape&)> broadcast_to_op{{
@@ -142,42 +155,47 @@ const Op<Tensor(const Tensor&, const Shape&)> broadcast_to_op{{
     .doc = "x broadcast to shape, as a view: another name of expand.",
     .composed = [](const Tensor& x, const Shape& shape) { return expand(x, shape); },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3, 1}), Shape{2, 3, 4});
-      s.invalid<ShapeError>("does not expand", s.tensor({2, 3}), Shape{4, 3});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 1}), Shape{2, 3, 4});
+          s.invalid<ShapeError>("does not expand", s.tensor({2, 3}), Shape{4, 3});
+        },
 }};
 
 const Op<TensorList(const TensorList&, const std::string&)> meshgrid_op{{
     .schema = "meshgrid(Tensor[] tensors, str indexing=\"ij\") -> Tensor[]",
-    .doc = "1-D tensors as coordinates of a grid: each as a view of the shape of all. With indexing \"xy\" the first two "
-           "dimensions are exchanged.",
-    .composed = [](const TensorList& tensors, const std::string& indexing) {
-      check(indexing == "ij" || indexing == "xy", "meshgrid", "indexing must be \"ij\" or \"xy\", got \"", indexing, "\"");
-      Shape shape;
-      for (const Tensor& t : tensors) {
-        check<ShapeError>(t.dim() <= 1, "meshgrid", "needs 1-D tensors, got ", t);
-        shape.push_back(t.numel());
-      }
-      const int n = shape.size();
-      TensorList grids;
-      for (int i = 0; i < n; ++i) {
-        Shape column = Shape::filled(n, 1);
-        column[i] = shape[i];
-        Tensor g = expand(reshape(tensors[static_cast<size_t>(i)], column), shape);
-        grids.push_back(indexing == "xy" && n > 1 ? transpose(g, 0, 1) : g);
-      }
-      return grids;
-    },
+    .doc =
+        "1-D tensors as coordinates of a grid: each as a view of the shape of all. With indexing \"xy\" the first two "
+        "dimensions are exchanged.",
+    .composed =
+        [](const TensorList& tensors, const std::string& indexing) {
+          check(indexing == "ij" || indexing == "xy", "meshgrid", "indexing must be \"ij\" or \"xy\", got \"", indexing,
+                "\"");
+          Shape shape;
+          for (const Tensor& t : tensors) {
+            check<ShapeError>(t.dim() <= 1, "meshgrid", "needs 1-D tensors, got ", t);
+            shape.push_back(t.numel());
+          }
+          const int n = shape.size();
+          TensorList grids;
+          for (int i = 0; i < n; ++i) {
+            Shape column = Shape::filled(n, 1);
+            column[i] = shape[i];
+            Tensor g = expand(reshape(tensors[static_cast<size_t>(i)], column), shape);
+            grids.push_back(indexing == "xy" && n > 1 ? transpose(g, 0, 1) : g);
+          }
+          return grids;
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(TensorList{s.tensor({3})});
-      // Each result belongs to one input alone: a gradient check of one input would find the others unrecorded.
-      s.add(TensorList{s.tensor({2}), s.tensor({3})}).not_differentiable();
-      s.add(TensorList{s.tensor({2}), s.tensor({3}), s.tensor({})}, "xy").not_differentiable();
-      s.invalid<ValueError>("indexing", TensorList{s.tensor({2})}, "ji");
-      s.invalid<ShapeError>("1-D", TensorList{s.tensor({2, 2})});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(TensorList{s.tensor({3})});
+          // Each result belongs to one input alone: a gradient check of one input would find the others unrecorded.
+          s.add(TensorList{s.tensor({2}), s.tensor({3})}).not_differentiable();
+          s.add(TensorList{s.tensor({2}), s.tensor({3}), s.tensor({})}, "xy").not_differentiable();
+          s.invalid<ValueError>("indexing", TensorList{s.tensor({2})}, "ji");
+          s.invalid<ShapeError>("1-D", TensorList{s.tensor({2, 2})});
+        },
 }};
 
 // ---- padding ----
@@ -198,38 +216,47 @@ Shape padded_shape(const Tensor& x, const Dims& pads, std::string_view op) {
 
 const Op<Tensor(const Tensor&, const Dims&, Scalar)> constant_pad_op{{
     .schema = "constant_pad(Tensor x, int[] pads, Scalar value=0) -> Tensor",
-    .doc = "x with `value` around it: pads holds (before, after) for the last dimension, then for the one before it, and so "
+    .doc = "x with `value` around it: pads holds (before, after) for the last dimension, then for the one before it, "
+           "and so "
            "on. A negative number crops.",
-    .infer = [](const Tensor& x, const Dims& pads, Scalar) { return like(x).with_shape(padded_shape(x, pads, "constant_pad")); },
+    .infer = [](const Tensor& x, const Dims& pads,
+                Scalar) { return like(x).with_shape(padded_shape(x, pads, "constant_pad")); },
     .kernels = {.cpu = constant_pad_cpu},
-    .backward = [](Backward& b, const Tensor&, const Dims& pads, Scalar) {
-      Dims back = pads;
-      for (int64_t& n : back) n = -n;
-      b.set(0, pad(b.gy(), back));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Dims& pads, Scalar) {
+          Dims back = pads;
+          for (int64_t& n : back) n = -n;
+          b.set(0, pad(b.gy(), back));
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&, Scalar) { return move_cost(x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), Dims{1, 2}, Scalar(3));
-      s.add(s.tensor({2, 3}), Dims{-1, 2, 1, -1});
-      s.add(s.tensor({0, 2}), Dims{0, 0, 1, 1}, Scalar(1));
-      s.invalid<ShapeError>("pair", s.tensor({3}), Dims{1});
-      s.invalid<ShapeError>("crop", s.tensor({3}), Dims{-2, -2});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), Dims{1, 2}, Scalar(3));
+          s.add(s.tensor({2, 3}), Dims{-1, 2, 1, -1});
+          s.add(s.tensor({0, 2}), Dims{0, 0, 1, 1}, Scalar(1));
+          s.invalid<ShapeError>("pair", s.tensor({3}), Dims{1});
+          s.invalid<ShapeError>("crop", s.tensor({3}), Dims{-2, -2});
+        },
 }};
 
 // Which element each place of a padded dimension shows.
 Tensor pad_index(const std::string& mode, int64_t size, int64_t before, int64_t after, int64_t dim, const Tensor& x) {
   check<ShapeError>(size > 0, "pad", "mode ", mode, " needs elements to repeat in dimension ", dim, " of ", x);
-  check<ShapeError>(mode != "reflect" || std::max(before, after) < size, "pad", "mode reflect needs pads below the size ", size,
-                    " of dimension ", dim, ", got ", before, " and ", after);
-  check<ShapeError>(mode != "circular" || std::max(before, after) <= size, "pad", "mode circular needs pads of at most the size ",
-                    size, " of dimension ", dim, ", got ", before, " and ", after);
+  check<ShapeError>(mode != "reflect" || std::max(before, after) < size, "pad",
+                    "mode reflect needs pads below the size ", size, " of dimension ", dim, ", got ", before, " and ",
+                    after);
+  check<ShapeError>(mode != "circular" || std::max(before, after) <= size, "pad",
+                    "mode circular needs pads of at most the size ", size, " of dimension ", dim, ", got ", before,
+                    " and ", after);
   std::vector<int64_t> from;
   for (int64_t i = -before; i < size + after; ++i) {
-    if (mode == "reflect") from.push_back(i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i);
-    else if (mode == "replicate") from.push_back(std::clamp<int64_t>(i, 0, size - 1));
-    else from.push_back(i < 0 ? i + size : i >= size ? i - size : i);
+    if (mode == "reflect")
+      from.push_back(i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i);
+    else if (mode == "replicate")
+      from.push_back(std::clamp<int64_t>(i, 0, size - 1));
+    else
+      from.push_back(i < 0 ? i + size : i >= size ? i - size : i);
   }
   const Tensor index = from_span<int64_t>(from, {static_cast<int64_t>(from.size())});
   return to(index, x.device());
@@ -237,132 +264,145 @@ Tensor pad_index(const std::string& mode, int64_t size, int64_t before, int64_t 
 
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{{
     .schema = "pad(Tensor x, int[] pads, str mode=\"constant\", Scalar value=0) -> Tensor",
-    .doc = "Pads or (with negative numbers) crops. pads holds (before, after) for the last dimension, then for the one before "
+    .doc = "Pads or (with negative numbers) crops. pads holds (before, after) for the last dimension, then for the one "
+           "before "
            "it, and so on. Modes: constant (with value), reflect (without the edge), replicate (the edge), circular.",
-    .example = "assert(pad(arange(3), {2, 1}, \"reflect\").to_vector<int64_t>() == std::vector<int64_t>({2, 1, 0, 1, 2, 1}));",
-    .composed = [](const Tensor& x, const Dims& pads, const std::string& mode, Scalar value) {
-      if (mode == "constant") return constant_pad_op(x, pads, value);
-      check(mode == "reflect" || mode == "replicate" || mode == "circular", "pad",
-            "mode must be constant, reflect, replicate or circular, got \"", mode, "\"");
-      padded_shape(x, pads, "pad");
-      Tensor y = x;
-      for (int i = 0; i < pads.size() / 2; ++i) {
-        const int64_t d = x.dim() - 1 - i;
-        if (pads[2 * i] == 0 && pads[2 * i + 1] == 0) continue;
-        y = index_select(y, d, pad_index(mode, x.shape()[d], pads[2 * i], pads[2 * i + 1], d, x));
-      }
-      return y;
-    },
+    .example =
+        "assert(pad(arange(3), {2, 1}, \"reflect\").to_vector<int64_t>() == std::vector<int64_t>({2, 1, 0, 1, 2, 1}));",
+    .composed =
+        [](const Tensor& x, const Dims& pads, const std::string& mode, Scalar value) {
+          if (mode == "constant") return constant_pad_op(x, pads, value);
+          check(mode == "reflect" || mode == "replicate" || mode == "circular", "pad",
+                "mode must be constant, reflect, replicate or circular, got \"", mode, "\"");
+          padded_shape(x, pads, "pad");
+          Tensor y = x;
+          for (int i = 0; i < pads.size() / 2; ++i) {
+            const int64_t d = x.dim() - 1 - i;
+            if (pads[2 * i] == 0 && pads[2 * i + 1] == 0) continue;
+            y = index_select(y, d, pad_index(mode, x.shape()[d], pads[2 * i], pads[2 * i + 1], d, x));
+          }
+          return y;
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&, const std::string&, Scalar) { return move_cost(x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), Dims{1, 2});
-      s.add(s.tensor({2, 3}), Dims{2, 1, 1, 0}, "reflect");
-      s.add(s.tensor({2, 3}), Dims{2, 4, 1, 1}, "replicate");
-      s.add(s.tensor({2, 3}), Dims{3, 1, -1, 2}, "circular");
-      s.invalid<ValueError>("mode", s.tensor({3}), Dims{1, 1}, "mirror");
-      s.invalid<ShapeError>("reflect", s.tensor({3}), Dims{3, 0}, "reflect");
-      s.invalid<ShapeError>("elements to repeat", s.tensor({0}), Dims{1, 0}, "replicate");
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), Dims{1, 2});
+          s.add(s.tensor({2, 3}), Dims{2, 1, 1, 0}, "reflect");
+          s.add(s.tensor({2, 3}), Dims{2, 4, 1, 1}, "replicate");
+          s.add(s.tensor({2, 3}), Dims{3, 1, -1, 2}, "circular");
+          s.invalid<ValueError>("mode", s.tensor({3}), Dims{1, 1}, "mirror");
+          s.invalid<ShapeError>("reflect", s.tensor({3}), Dims{3, 0}, "reflect");
+          s.invalid<ShapeError>("elements to repeat", s.tensor({0}), Dims{1, 0}, "replicate");
+        },
 }};
 
 // ---- order ----
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
     .schema = "roll(Tensor x, int[] shifts, int[] dims=[]) -> Tensor",
-    .doc = "Elements moved by shifts[i] places along dims[i]; those beyond the end come back at the start. Without dims the "
+    .doc = "Elements moved by shifts[i] places along dims[i]; those beyond the end come back at the start. Without "
+           "dims the "
            "flattened x is rolled.",
     .example = "assert(roll(arange(4), {1}).to_vector<int64_t>() == std::vector<int64_t>({3, 0, 1, 2}));",
-    .composed = [](const Tensor& x, const Dims& shifts, const Dims& dims) {
-      if (dims.empty()) {
-        check(shifts.size() == 1, "roll", "without dims one shift is wanted, got ", shifts);
-        return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.shape());
-      }
-      check(shifts.size() == dims.size(), "roll", "shifts ", shifts, " and dims ", dims, " differ in length");
-      Tensor y = x;
-      for (int i = 0; i < dims.size(); ++i) {
-        const int64_t d = wrap_dim(dims[i], x.dim(), "roll"), n = x.dim() == 0 ? 1 : x.shape()[d];
-        const int64_t shift = n == 0 ? 0 : (shifts[i] % n + n) % n;
-        if (shift != 0) y = cat({slice(y, d, n - shift, n), slice(y, d, 0, n - shift)}, d);
-      }
-      return y.same_as(x) ? clone(x) : y;
-    },
+    .composed =
+        [](const Tensor& x, const Dims& shifts, const Dims& dims) {
+          if (dims.empty()) {
+            check(shifts.size() == 1, "roll", "without dims one shift is wanted, got ", shifts);
+            return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.shape());
+          }
+          check(shifts.size() == dims.size(), "roll", "shifts ", shifts, " and dims ", dims, " differ in length");
+          Tensor y = x;
+          for (int i = 0; i < dims.size(); ++i) {
+            const int64_t d = wrap_dim(dims[i], x.dim(), "roll"), n = x.dim() == 0 ? 1 : x.shape()[d];
+            const int64_t shift = n == 0 ? 0 : (shifts[i] % n + n) % n;
+            if (shift != 0) y = cat({slice(y, d, n - shift, n), slice(y, d, 0, n - shift)}, d);
+          }
+          return y.same_as(x) ? clone(x) : y;
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&, const Dims&) { return move_cost(x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), Dims{1});
-      s.add(s.tensor({2, 3}), Dims{-1, 4}, Dims{0, 1});
-      s.add(s.tensor({0, 3}), Dims{1}, Dims{0});
-      s.invalid<ValueError>("differ in length", s.tensor({3}), Dims{1, 2}, Dims{0});
-      s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1}, Dims{1});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), Dims{1});
+          s.add(s.tensor({2, 3}), Dims{-1, 4}, Dims{0, 1});
+          s.add(s.tensor({0, 3}), Dims{1}, Dims{0});
+          s.invalid<ValueError>("differ in length", s.tensor({3}), Dims{1, 2}, Dims{0});
+          s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1}, Dims{1});
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> flip_op{{
     .schema = "flip(Tensor x, int[] dims) -> Tensor",
     .doc = "The order along each of dims reversed (a copy).",
-    .infer = [](const Tensor& x, const Dims& dims) {
-      unsigned seen = 0;
-      for (int64_t d : dims) {
-        const int64_t w = wrap_dim(d, x.dim(), "flip");
-        check(!(seen >> w & 1), "flip", "dims ", dims, " lists dimension ", w, " twice");
-        seen |= 1u << w;
-      }
-      return like(x);
-    },
+    .infer =
+        [](const Tensor& x, const Dims& dims) {
+          unsigned seen = 0;
+          for (int64_t d : dims) {
+            const int64_t w = wrap_dim(d, x.dim(), "flip");
+            check(!(seen >> w & 1), "flip", "dims ", dims, " lists dimension ", w, " twice");
+            seen |= 1u << w;
+          }
+          return like(x);
+        },
     .kernels = {.cpu = flip_cpu},
     .backward = [](Backward& b, const Tensor&, const Dims& dims) { b.set(0, flip(b.gy(), dims)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return move_cost(x); },
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3}), Dims{0, -1});
-      s.add(s.tensor({2, 3, 2}), Dims{1});
-      s.add(s.tensor({0, 3}), Dims{0});
-      s.add(s.tensor({}), Dims{0});
-      s.invalid<ValueError>("twice", s.tensor({2, 3}), Dims{1, -1});
-      s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
-    },
-    .reference = [](const Tensor& x, const Dims& dims) {
-      Tensor y = clone(x);
-      for (int64_t d : dims) {
-        if (x.dim() == 0) break;
-        const Tensor before = clone(y);
-        for (int64_t i = 0; i < x.size(d); ++i) select(y, d, i).copy_(select(before, d, x.size(d) - 1 - i));
-      }
-      return y;
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), Dims{0, -1});
+          s.add(s.tensor({2, 3, 2}), Dims{1});
+          s.add(s.tensor({0, 3}), Dims{0});
+          s.add(s.tensor({}), Dims{0});
+          s.invalid<ValueError>("twice", s.tensor({2, 3}), Dims{1, -1});
+          s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& dims) {
+          Tensor y = clone(x);
+          for (int64_t d : dims) {
+            if (x.dim() == 0) break;
+            const Tensor before = clone(y);
+            for (int64_t i = 0; i < x.size(d); ++i) select(y, d, i).copy_(select(before, d, x.size(d) - 1 - i));
+          }
+          return y;
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&)> movedim_op{{
     .schema = "movedim(Tensor x, int[] source, int[] destination) -> Tensor",
     .doc = "Dimension source[i] moved to place destination[i], the others in their order, as a view.",
-    .composed = [](const Tensor& x, const Dims& source, const Dims& destination) {
-      check(source.size() == destination.size(), "movedim", "source ", source, " and destination ", destination, " differ in length");
-      const int n = static_cast<int>(x.dim());
-      Dims order = Dims::filled(n, -1);
-      unsigned moved = 0;
-      for (int i = 0; i < source.size(); ++i) {
-        const int64_t from = wrap_dim(source[i], n, "movedim"), to = wrap_dim(destination[i], n, "movedim");
-        check(!(moved >> from & 1), "movedim", "source ", source, " lists dimension ", from, " twice");
-        if (n == 0) continue;
-        check(order[to] < 0, "movedim", "destination ", destination, " lists place ", to, " twice");
-        moved |= 1u << from;
-        order[to] = from;
-      }
-      for (int64_t d = 0, place = 0; d < n; ++d) {
-        if (moved >> d & 1) continue;
-        while (order[place] >= 0) ++place;
-        order[place] = d;
-      }
-      return permute(x, order);
-    },
+    .composed =
+        [](const Tensor& x, const Dims& source, const Dims& destination) {
+          check(source.size() == destination.size(), "movedim", "source ", source, " and destination ", destination,
+                " differ in length");
+          const int n = static_cast<int>(x.dim());
+          Dims order = Dims::filled(n, -1);
+          unsigned moved = 0;
+          for (int i = 0; i < source.size(); ++i) {
+            const int64_t from = wrap_dim(source[i], n, "movedim"), to = wrap_dim(destination[i], n, "movedim");
+            check(!(moved >> from & 1), "movedim", "source ", source, " lists dimension ", from, " twice");
+            if (n == 0) continue;
+            check(order[to] < 0, "movedim", "destination ", destination, " lists place ", to, " twice");
+            moved |= 1u << from;
+            order[to] = from;
+          }
+          for (int64_t d = 0, place = 0; d < n; ++d) {
+            if (moved >> d & 1) continue;
+            while (order[place] >= 0) ++place;
+            order[place] = d;
+          }
+          return permute(x, order);
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({2, 3, 4}), Dims{0}, Dims{-1});
-      s.add(s.tensor({2, 3, 4}), Dims{2, 0}, Dims{0, 1});
-      s.invalid<ValueError>("differ in length", s.tensor({2, 3}), Dims{0}, Dims{0, 1});
-      s.invalid<ValueError>("twice", s.tensor({2, 3}), Dims{0, 0}, Dims{0, 1});
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 4}), Dims{0}, Dims{-1});
+          s.add(s.tensor({2, 3, 4}), Dims{2, 0}, Dims{0, 1});
+          s.invalid<ValueError>("differ in length", s.tensor({2, 3}), Dims{0}, Dims{0, 1});
+          s.invalid<ValueError>("twice", s.tensor({2, 3}), Dims{0, 0}, Dims{0, 1});
+        },
 }};
 
 // ---- triangles and diagonals ----
@@ -405,47 +445,56 @@ const Op<Tensor(const Tensor&, int64_t)> triu_op{{
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diag_embed_op{{
     .schema = "diag_embed(Tensor x, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     .doc = "Zero matrices over dimensions dim1 and dim2 of the result with the last dimension of x on their diagonals.",
-    .composed = [](const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
-      check<ShapeError>(x.dim() >= 1, "diag_embed", "needs at least one dimension, got ", x);
-      dim1 = wrap_dim(dim1, x.dim() + 1, "diag_embed");
-      dim2 = wrap_dim(dim2, x.dim() + 1, "diag_embed");
-      check(dim1 != dim2, "diag_embed", "dim1 and dim2 are both ", dim1);
-      check<ShapeError>(offset < int64_t{1} << 60 && offset > -(int64_t{1} << 60), "diag_embed", "offset ", offset, " is too large");
-      const int64_t n = x.shape().back() + (offset < 0 ? -offset : offset);
-      Shape shape = x.shape();
-      shape.resize(shape.size() - 1);
-      for (int64_t d : {std::min(dim1, dim2), std::max(dim1, dim2)}) shape.insert(d, n);
-      return diagonal_backward(x, shape, offset, dim1, dim2);
-    },
+    .composed =
+        [](const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+          check<ShapeError>(x.dim() >= 1, "diag_embed", "needs at least one dimension, got ", x);
+          dim1 = wrap_dim(dim1, x.dim() + 1, "diag_embed");
+          dim2 = wrap_dim(dim2, x.dim() + 1, "diag_embed");
+          check(dim1 != dim2, "diag_embed", "dim1 and dim2 are both ", dim1);
+          check<ShapeError>(offset < int64_t{1} << 60 && offset > -(int64_t{1} << 60), "diag_embed", "offset ", offset,
+                            " is too large");
+          const int64_t n = x.shape().back() + (offset < 0 ? -offset : offset);
+          Shape shape = x.shape();
+          shape.resize(shape.size() - 1);
+          for (int64_t d : {std::min(dim1, dim2), std::max(dim1, dim2)}) shape.insert(d, n);
+          return diagonal_backward(x, shape, offset, dim1, dim2);
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3}));
-      s.add(s.tensor({2, 3}), 1, 0, 2);
-      s.add(s.tensor({2, 3}), -2);
-      s.invalid<ShapeError>("one dimension", s.tensor({}));
-      s.invalid<ValueError>("both", s.tensor({3}), 0, 1, 1);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3}));
+          s.add(s.tensor({2, 3}), 1, 0, 2);
+          s.add(s.tensor({2, 3}), -2);
+          s.invalid<ShapeError>("one dimension", s.tensor({}));
+          s.invalid<ValueError>("both", s.tensor({3}), 0, 1, 1);
+        },
 }};
 
 const Op<Tensor(const Tensor&, int64_t)> diag_op{{
     .schema = "diag(Tensor x, int diagonal=0) -> Tensor",
     .doc = "A matrix with a 1-D x on its diagonal, or the diagonal (a view) of a 2-D x.",
-    .composed = [](const Tensor& x, int64_t diagonal) {
-      check<ShapeError>(x.dim() == 1 || x.dim() == 2, "diag", "needs one or two dimensions, got ", x);
-      return x.dim() == 1 ? diag_embed(x, diagonal) : strata::diagonal(x, diagonal);
-    },
+    .composed =
+        [](const Tensor& x, int64_t diagonal) {
+          check<ShapeError>(x.dim() == 1 || x.dim() == 2, "diag", "needs one or two dimensions, got ", x);
+          return x.dim() == 1 ? diag_embed(x, diagonal) : strata::diagonal(x, diagonal);
+        },
     .dtypes = kAllTypes,
-    .samples = [](Samples& s) {
-      s.add(s.tensor({3}), 1);
-      s.add(s.tensor({3, 4}), -1);
-      s.invalid<ShapeError>("one or two", s.tensor({2, 2, 2}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3}), 1);
+          s.add(s.tensor({3, 4}), -1);
+          s.invalid<ShapeError>("one or two", s.tensor({2, 2, 2}));
+        },
 }};
 
 }  // namespace
 
-Tensor repeat(const Tensor& x, const Dims& repeats) { return repeat_op(x, repeats); }
-Tensor tile(const Tensor& x, const Dims& repeats) { return tile_op(x, repeats); }
+Tensor repeat(const Tensor& x, const Dims& repeats) {
+  return repeat_op(x, repeats);
+}
+Tensor tile(const Tensor& x, const Dims& repeats) {
+  return tile_op(x, repeats);
+}
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
   return repeat_interleave_op(x, repeats, dim);
 }
@@ -453,21 +502,39 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   const Tensor from = dim && x.dim() > 0 ? x : reshape(x, {x.numel()});
   const int64_t d = dim && x.dim() > 0 ? wrap_dim(*dim, x.dim(), "repeat_interleave") : 0;
   const int64_t n = from.shape()[d];
-  check<ShapeError>(repeats.dim() <= 1 && (repeats.numel() == n || repeats.numel() == 1), "repeat_interleave", "repeats is ",
-                    repeats, ", wanted one count for each of ", n, " elements, or a single one");
+  check<ShapeError>(repeats.dim() <= 1 && (repeats.numel() == n || repeats.numel() == 1), "repeat_interleave",
+                    "repeats is ", repeats, ", wanted one count for each of ", n, " elements, or a single one");
   return index_select(from, d, repeat_index_op(expand(reshape(repeats, {repeats.numel()}), {n})));
 }
-Tensor broadcast_to(const Tensor& x, const Shape& shape) { return broadcast_to_op(x, shape); }
-TensorList meshgrid(const TensorList& tensors, std::string_view indexing) { return meshgrid_op(tensors, std::string(indexing)); }
+Tensor broadcast_to(const Tensor& x, const Shape& shape) {
+  return broadcast_to_op(x, shape);
+}
+TensorList meshgrid(const TensorList& tensors, std::string_view indexing) {
+  return meshgrid_op(tensors, std::string(indexing));
+}
 Tensor pad(const Tensor& x, const Dims& pads, std::string_view mode, Scalar value) {
   return pad_op(x, pads, std::string(mode), value);
 }
-Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) { return roll_op(x, shifts, dims); }
-Tensor flip(const Tensor& x, const Dims& dims) { return flip_op(x, dims); }
-Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) { return movedim_op(x, source, destination); }
-Tensor tril(const Tensor& x, int64_t diagonal) { return tril_op(x, diagonal); }
-Tensor triu(const Tensor& x, int64_t diagonal) { return triu_op(x, diagonal); }
-Tensor diag(const Tensor& x, int64_t diagonal) { return diag_op(x, diagonal); }
-Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) { return diag_embed_op(x, offset, dim1, dim2); }
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  return roll_op(x, shifts, dims);
+}
+Tensor flip(const Tensor& x, const Dims& dims) {
+  return flip_op(x, dims);
+}
+Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
+  return movedim_op(x, source, destination);
+}
+Tensor tril(const Tensor& x, int64_t diagonal) {
+  return tril_op(x, diagonal);
+}
+Tensor triu(const Tensor& x, int64_t diagonal) {
+  return triu_op(x, diagonal);
+}
+Tensor diag(const Tensor& x, int64_t diagonal) {
+  return diag_op(x, diagonal);
+}
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  return diag_embed_op(x, offset, dim1, dim2);
+}
 
 }  // namespace strata

@@ -54,13 +54,18 @@ void triangle(Tensor& y, const Tensor& x, int64_t diagonal, bool lower) {
       const int64_t keep_begin = lower ? 0 : edge, keep_end = lower ? edge : cols;
       char* row = to + r * cols * size;
       std::memset(row + zero_begin * size, 0, static_cast<size_t>((zero_end - zero_begin) * size));
-      std::memcpy(row + keep_begin * size, from + (r * cols + keep_begin) * size, static_cast<size_t>((keep_end - keep_begin) * size));
+      std::memcpy(row + keep_begin * size, from + (r * cols + keep_begin) * size,
+                  static_cast<size_t>((keep_end - keep_begin) * size));
     }
   });
 }
 }  // namespace
 
-void tril_cpu(Tensor& y, const Tensor& x, int64_t diagonal) { triangle(y, x, diagonal, true); }
-void triu_cpu(Tensor& y, const Tensor& x, int64_t diagonal) { triangle(y, x, diagonal, false); }
+void tril_cpu(Tensor& y, const Tensor& x, int64_t diagonal) {
+  triangle(y, x, diagonal, true);
+}
+void triu_cpu(Tensor& y, const Tensor& x, int64_t diagonal) {
+  triangle(y, x, diagonal, false);
+}
 
 }  // namespace strata

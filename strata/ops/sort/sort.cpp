@@ -15,7 +15,9 @@ namespace {
 using Pair = std::tuple<Tensor, Tensor>;
 using Metas = std::array<TensorMeta, 2>;
 
-Metas value_and_place(const TensorMeta& m) { return {m, m.with_dtype(DType::i64)}; }
+Metas value_and_place(const TensorMeta& m) {
+  return {m, m.with_dtype(DType::i64)};
+}
 
 Cost sort_cost(const Tensor& x, double comparisons) {
   return {static_cast<double>(x.numel()) * comparisons, static_cast<double>(2 * x.nbytes() + 8 * x.numel())};
@@ -33,158 +35,189 @@ Tensor put_back(const Tensor& g, const Tensor& x, int64_t dim, const Tensor& pla
 
 const Op<Pair(const Tensor&, int64_t, bool)> sort_op{{
     .schema = "sort(Tensor x, int dim=-1, bool descending=false) -> (Tensor values, Tensor indices)",
-    .doc = "The elements of each row along dim in order, and where they came from (i64). Stable; NaN counts as the largest.",
+    .doc = "The elements of each row along dim in order, and where they came from (i64). Stable; NaN counts as the "
+           "largest.",
     .example = "auto [v, i] = sort(from_span<float>(std::vector<float>{3, 1, 2}, {3})); "
                "assert(i.to_vector<int64_t>() == std::vector<int64_t>({1, 2, 0}));",
-    .infer = [](const Tensor& x, int64_t dim, bool) {
-      wrap_dim(dim, x.dim(), "sort");
-      return value_and_place(like(x));
-    },
+    .infer =
+        [](const Tensor& x, int64_t dim, bool) {
+          wrap_dim(dim, x.dim(), "sort");
+          return value_and_place(like(x));
+        },
     .kernels = {.cpu = sort_cpu},
     .saves = "indices",
     .backward = [](Backward& b, const Tensor& x, int64_t dim, bool) { b.set(0, put_back(b.gy(0), x, dim, b.y(1))); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t dim, bool) { return sort_cost(x, log_length(x, dim)); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({3, 5}));
-      s.add(s.distinct({4, 3}), 0, true);
-      s.add(s.tensor({2, 3, 4}), 1).not_differentiable();
-      s.add(s.tensor({0, 3}), 0);
-      s.add(s.tensor({}));
-      s.invalid<IndexError>("out of range", s.tensor({3}), 1);
-      if (s.benchmarking()) s.bench(s.tensor({256, 4096}));
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({3, 5}));
+          s.add(s.distinct({4, 3}), 0, true);
+          s.add(s.tensor({2, 3, 4}), 1).not_differentiable();
+          s.add(s.tensor({0, 3}), 0);
+          s.add(s.tensor({}));
+          s.invalid<IndexError>("out of range", s.tensor({3}), 1);
+          if (s.benchmarking()) s.bench(s.tensor({256, 4096}));
+        },
 }};
 
 const Op<Tensor(const Tensor&, int64_t, bool)> argsort_op{{
     .schema = "argsort(Tensor x, int dim=-1, bool descending=false) -> Tensor",
     .doc = "Where the elements of each row along dim, in order, come from (i64). Stable; NaN counts as the largest.",
-    .composed = [](const Tensor& x, int64_t dim, bool descending) {
-      NoGrad guard;
-      return std::get<1>(sort(x, dim, descending));
-    },
+    .composed =
+        [](const Tensor& x, int64_t dim, bool descending) {
+          NoGrad guard;
+          return std::get<1>(sort(x, dim, descending));
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t dim, bool) { return sort_cost(x, log_length(x, dim)); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({3, 5})).not_differentiable();
-      s.add(s.tensor({4, 3}), 0, true).not_differentiable();
-      s.invalid<IndexError>("out of range", s.tensor({3}), 1);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({3, 5})).not_differentiable();
+          s.add(s.tensor({4, 3}), 0, true).not_differentiable();
+          s.invalid<IndexError>("out of range", s.tensor({3}), 1);
+        },
 }};
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool)> topk_op{{
     .schema = "topk(Tensor x, int k, int dim=-1, bool largest=true) -> (Tensor values, Tensor indices)",
-    .doc = "The k largest (or smallest) elements along dim, best first, and where they came from (i64). Of equal elements the "
+    .doc = "The k largest (or smallest) elements along dim, best first, and where they came from (i64). Of equal "
+           "elements the "
            "earlier comes first; NaN counts as the largest.",
     .example = "auto [v, i] = topk(arange(5), 2); assert(v.to_vector<int64_t>() == std::vector<int64_t>({4, 3}));",
-    .infer = [](const Tensor& x, int64_t k, int64_t dim, bool) {
-      dim = wrap_dim(dim, x.dim(), "topk");
-      const int64_t n = x.dim() == 0 ? 1 : x.shape()[dim];
-      check(k >= 0 && k <= n, "topk", "k must be between 0 and the size ", n, " of dimension ", dim, ", got ", k);
-      check(x.dim() > 0 || k == 1, "topk", "k must be 1 for a 0-dim tensor, got ", k);
-      TensorMeta m = like(x);
-      if (x.dim() > 0) m.shape[dim] = k;
-      return value_and_place(m);
-    },
+    .infer =
+        [](const Tensor& x, int64_t k, int64_t dim, bool) {
+          dim = wrap_dim(dim, x.dim(), "topk");
+          const int64_t n = x.dim() == 0 ? 1 : x.shape()[dim];
+          check(k >= 0 && k <= n, "topk", "k must be between 0 and the size ", n, " of dimension ", dim, ", got ", k);
+          check(x.dim() > 0 || k == 1, "topk", "k must be 1 for a 0-dim tensor, got ", k);
+          TensorMeta m = like(x);
+          if (x.dim() > 0) m.shape[dim] = k;
+          return value_and_place(m);
+        },
     .kernels = {.cpu = topk_cpu},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor& x, int64_t, int64_t dim, bool) { b.set(0, put_back(b.gy(0), x, dim, b.y(1))); },
+    .backward = [](Backward& b, const Tensor& x, int64_t, int64_t dim,
+                   bool) { b.set(0, put_back(b.gy(0), x, dim, b.y(1))); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, int64_t, bool) { return sort_cost(x, 2); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({3, 5}), 2);
-      s.add(s.distinct({5, 3}), 3, 0, false);
-      s.add(s.distinct({100}), 1);
-      s.add(s.tensor({2, 3}), 0);
-      s.add(s.tensor({}), 1);
-      s.invalid<ValueError>("between 0 and the size 3", s.tensor({3}), 4);
-      s.invalid<IndexError>("out of range", s.tensor({3}), 1, 1);
-      if (s.benchmarking()) s.bench(s.tensor({64, 50000}), 50);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({3, 5}), 2);
+          s.add(s.distinct({5, 3}), 3, 0, false);
+          s.add(s.distinct({100}), 1);
+          s.add(s.tensor({2, 3}), 0);
+          s.add(s.tensor({}), 1);
+          s.invalid<ValueError>("between 0 and the size 3", s.tensor({3}), 4);
+          s.invalid<IndexError>("out of range", s.tensor({3}), 1, 1);
+          if (s.benchmarking()) s.bench(s.tensor({64, 50000}), 50);
+        },
 }};
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
     .schema = "kthvalue(Tensor x, int k, int dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
-    .doc = "The k-th smallest element along dim (1 for the smallest) and where it came from (i64). NaN counts as the largest.",
-    .infer = [](const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
-      dim = wrap_dim(dim, x.dim(), "kthvalue");
-      const int64_t n = x.dim() == 0 ? 1 : x.shape()[dim];
-      check(k >= 1 && k <= n, "kthvalue", "k must be between 1 and the size ", n, " of dimension ", dim, ", got ", k);
-      TensorMeta m = like(x);
-      if (x.dim() > 0 && keepdim) m.shape[dim] = 1;
-      if (x.dim() > 0 && !keepdim) m.shape.erase(dim);
-      return value_and_place(m);
-    },
+    .doc = "The k-th smallest element along dim (1 for the smallest) and where it came from (i64). NaN counts as the "
+           "largest.",
+    .infer =
+        [](const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+          dim = wrap_dim(dim, x.dim(), "kthvalue");
+          const int64_t n = x.dim() == 0 ? 1 : x.shape()[dim];
+          check(k >= 1 && k <= n, "kthvalue", "k must be between 1 and the size ", n, " of dimension ", dim, ", got ",
+                k);
+          TensorMeta m = like(x);
+          if (x.dim() > 0 && keepdim) m.shape[dim] = 1;
+          if (x.dim() > 0 && !keepdim) m.shape.erase(dim);
+          return value_and_place(m);
+        },
     .kernels = {.cpu = kthvalue_cpu},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor& x, int64_t, int64_t dim, bool keepdim) {
-      const bool kept = keepdim || x.dim() == 0;
-      b.set(0, put_back(kept ? b.gy(0) : unsqueeze(b.gy(0), wrap_dim(dim, x.dim(), "kthvalue")), x, dim,
-                        kept ? b.y(1) : unsqueeze(b.y(1), wrap_dim(dim, x.dim(), "kthvalue"))));
-    },
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t, int64_t dim, bool keepdim) {
+          const bool kept = keepdim || x.dim() == 0;
+          b.set(0, put_back(kept ? b.gy(0) : unsqueeze(b.gy(0), wrap_dim(dim, x.dim(), "kthvalue")), x, dim,
+                            kept ? b.y(1) : unsqueeze(b.y(1), wrap_dim(dim, x.dim(), "kthvalue"))));
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, int64_t, bool) { return sort_cost(x, 2); },
-    .samples = [](Samples& s) {
-      s.add(s.distinct({3, 5}), 2);
-      s.add(s.distinct({5, 3}), 5, 0, true);
-      s.add(s.distinct({2, 3, 4}), 1, 1);
-      s.invalid<ValueError>("between 1 and the size 3", s.tensor({3}), 0);
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({3, 5}), 2);
+          s.add(s.distinct({5, 3}), 5, 0, true);
+          s.add(s.distinct({2, 3, 4}), 1, 1);
+          s.invalid<ValueError>("between 1 and the size 3", s.tensor({3}), 0);
+        },
 }};
 
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_op{{
-    .schema = "unique(Tensor x, bool return_inverse=false, bool return_counts=false) -> (Tensor values, Tensor inverse, Tensor counts)",
-    .doc = "The different values of x in ascending order, 1-D; where each element of x is among them (x's shape); how often each "
+    .schema = "unique(Tensor x, bool return_inverse=false, bool return_counts=false) -> (Tensor values, Tensor "
+              "inverse, Tensor counts)",
+    .doc = "The different values of x in ascending order, 1-D; where each element of x is among them (x's shape); how "
+           "often each "
            "occurs. What was not asked for is an empty tensor. Every NaN counts as different. Not differentiable.",
     .example = "assert(unique(full({3}, 2)).values.to_vector<int64_t>() == std::vector<int64_t>({2}));",
     .dynamic = unique_cpu,
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, bool, bool) { return sort_cost(x, std::log2(2.0 + static_cast<double>(x.numel()))); },
-    .samples = [](Samples& s) {
-      s.add(s.integers({4, 5}, 0, 4, s.dtype()), true, true).not_differentiable();
-      s.add(s.integers({7}, 0, 3, s.dtype())).not_differentiable();
-      s.add(s.tensor({0}), true, true).not_differentiable();
-    },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({4, 5}, 0, 4, s.dtype()), true, true).not_differentiable();
+          s.add(s.integers({7}, 0, 3, s.dtype())).not_differentiable();
+          s.add(s.tensor({0}), true, true).not_differentiable();
+        },
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&, bool)> searchsorted_op{{
     .schema = "searchsorted(Tensor sorted, Tensor values, bool right=false) -> Tensor",
-    .doc = "For each value the number of elements of sorted (ascending along its last dimension) that are below it, or with "
+    .doc = "For each value the number of elements of sorted (ascending along its last dimension) that are below it, or "
+           "with "
            "right not above it (i64). sorted is 1-D, or agrees with values in all dimensions but the last. One dtype.",
     .example = "assert(searchsorted(arange(5), full({1}, 2)).item() == 2);",
-    .infer = [](const Tensor& sorted, const Tensor& values, bool) {
-      check<ShapeError>(sorted.dim() >= 1, "searchsorted", "sorted needs a dimension, got ", sorted);
-      check<DTypeError>(sorted.dtype() == values.dtype(), "searchsorted", "values are ", values, ", sorted is ", sorted,
-                        ": they must have one dtype");
-      bool fits = sorted.dim() == 1 || sorted.dim() == values.dim();
-      for (int d = 0; fits && sorted.dim() > 1 && d + 1 < sorted.dim(); ++d) fits = sorted.shape()[d] == values.shape()[d];
-      check<ShapeError>(fits, "searchsorted", "values are ", values, ", sorted is ", sorted,
-                        ": they must agree in all dimensions but the last, or sorted be 1-D");
-      return like(values).with_dtype(DType::i64);
-    },
+    .infer =
+        [](const Tensor& sorted, const Tensor& values, bool) {
+          check<ShapeError>(sorted.dim() >= 1, "searchsorted", "sorted needs a dimension, got ", sorted);
+          check<DTypeError>(sorted.dtype() == values.dtype(), "searchsorted", "values are ", values, ", sorted is ",
+                            sorted, ": they must have one dtype");
+          bool fits = sorted.dim() == 1 || sorted.dim() == values.dim();
+          for (int d = 0; fits && sorted.dim() > 1 && d + 1 < sorted.dim(); ++d)
+            fits = sorted.shape()[d] == values.shape()[d];
+          check<ShapeError>(fits, "searchsorted", "values are ", values, ", sorted is ", sorted,
+                            ": they must agree in all dimensions but the last, or sorted be 1-D");
+          return like(values).with_dtype(DType::i64);
+        },
     .kernels = {.cpu = searchsorted_cpu},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& sorted, const Tensor& values, bool) { return sort_cost(values, log_length(sorted, -1)); },
-    .samples = [](Samples& s) {
-      const auto ascending = [&](const Shape& shape) { return std::get<0>(sort(s.tensor(shape))); };
-      s.add(ascending({7}), s.tensor({2, 3})).not_differentiable();
-      s.add(ascending({2, 5}), s.tensor({2, 3}), true).not_differentiable();
-      s.add(ascending({0}), s.tensor({3})).not_differentiable();
-      s.invalid<ShapeError>("must agree", ascending({2, 5}), s.tensor({3, 3}));
-      s.invalid<ShapeError>("needs a dimension", s.tensor({}), s.tensor({3}));
-    },
+    .samples =
+        [](Samples& s) {
+          const auto ascending = [&](const Shape& shape) { return std::get<0>(sort(s.tensor(shape))); };
+          s.add(ascending({7}), s.tensor({2, 3})).not_differentiable();
+          s.add(ascending({2, 5}), s.tensor({2, 3}), true).not_differentiable();
+          s.add(ascending({0}), s.tensor({3})).not_differentiable();
+          s.invalid<ShapeError>("must agree", ascending({2, 5}), s.tensor({3, 3}));
+          s.invalid<ShapeError>("needs a dimension", s.tensor({}), s.tensor({3}));
+        },
 }};
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) { return sort_op(x, dim, descending); }
-Tensor argsort(const Tensor& x, int64_t dim, bool descending) { return argsort_op(x, dim, descending); }
-std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) { return topk_op(x, k, dim, largest); }
-std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) { return kthvalue_op(x, k, dim, keepdim); }
+std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
+  return sort_op(x, dim, descending);
+}
+Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
+  return argsort_op(x, dim, descending);
+}
+std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+  return topk_op(x, k, dim, largest);
+}
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  return kthvalue_op(x, k, dim, keepdim);
+}
 UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
   const auto [values, inverse, counts] = unique_op(x, return_inverse, return_counts);
   return {values, inverse, counts};
 }
-Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) { return searchsorted_op(sorted, values, right); }
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+  return searchsorted_op(sorted, values, right);
+}
 
 }  // namespace strata

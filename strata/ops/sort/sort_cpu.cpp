@@ -41,9 +41,12 @@ struct Descending {
 template <class F>
 void dispatch_keys(DType t, std::string_view op, F&& f) {
   dispatch_all(t, op, [&]<class T>() {
-    if constexpr (std::is_same_v<T, double>) f.template operator()<T, double>();
-    else if constexpr (std::is_same_v<compute_t<T>, float>) f.template operator()<T, float>();
-    else f.template operator()<T, int64_t>();
+    if constexpr (std::is_same_v<T, double>)
+      f.template operator()<T, double>();
+    else if constexpr (std::is_same_v<compute_t<T>, float>)
+      f.template operator()<T, float>();
+    else
+      f.template operator()<T, int64_t>();
   });
 }
 
@@ -60,8 +63,8 @@ Rows rows_of(const Tensor& x, int64_t dim) {
 
 // Takes each row's items through `order`, then writes the first `take` of them from item `skip` on.
 template <class Order>
-void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, int64_t skip, int64_t take, std::string_view op,
-                Order order) {
+void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, int64_t skip, int64_t take,
+                std::string_view op, Order order) {
   dim = wrap_dim(dim, x.dim(), op);
   const Rows rows = rows_of(x, dim);
   if (rows.count == 0 || take == 0) return;
@@ -104,8 +107,10 @@ void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, i
 void sort_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending) {
   const int64_t n = x.dim() == 0 ? 1 : x.size(dim);
   write_rows(values, indices, x, dim, 0, n, "sort", [descending]<class K>(std::vector<Item<K>>& items) {
-    if (descending) std::sort(items.begin(), items.end(), Descending<K>());
-    else std::sort(items.begin(), items.end(), Ascending<K>());
+    if (descending)
+      std::sort(items.begin(), items.end(), Descending<K>());
+    else
+      std::sort(items.begin(), items.end(), Ascending<K>());
   });
 }
 
@@ -116,12 +121,15 @@ void topk_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64
       if (k * 64 <= static_cast<int64_t>(items.size())) {
         std::partial_sort(items.begin(), items.begin() + k, items.end(), before);
       } else {
-        if (k < static_cast<int64_t>(items.size())) std::nth_element(items.begin(), items.begin() + (k - 1), items.end(), before);
+        if (k < static_cast<int64_t>(items.size()))
+          std::nth_element(items.begin(), items.begin() + (k - 1), items.end(), before);
         std::sort(items.begin(), items.begin() + k, before);
       }
     };
-    if (largest) best(Descending<K>());
-    else best(Ascending<K>());
+    if (largest)
+      best(Descending<K>());
+    else
+      best(Ascending<K>());
   });
 }
 
@@ -170,8 +178,9 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
       for (int64_t i = b; i < e; ++i) {
         const T* row = table + (m == 0 ? 0 : i / m) * n;
         const K key = static_cast<K>(in[i]);
-        const T* at = right ? std::upper_bound(row, row + n, key, [](K k, const T& t) { return below(k, static_cast<K>(t)); })
-                            : std::lower_bound(row, row + n, key, [](const T& t, K k) { return below(static_cast<K>(t), k); });
+        const T* at =
+            right ? std::upper_bound(row, row + n, key, [](K k, const T& t) { return below(k, static_cast<K>(t)); })
+                  : std::lower_bound(row, row + n, key, [](const T& t, K k) { return below(static_cast<K>(t), k); });
         out[i] = at - row;
       }
     });

@@ -54,7 +54,8 @@ TEST(Sort, UniqueWithInverseAndCounts) {
 }
 
 TEST(Sort, SearchsortedByRows) {
-  const Tensor sorted = from_span<float>(Floats{1, 3, 5, 2, 4, 6}, {2, 3}), values = from_span<float>(Floats{3, 9, 2, 1}, {2, 2});
+  const Tensor sorted = from_span<float>(Floats{1, 3, 5, 2, 4, 6}, {2, 3}),
+               values = from_span<float>(Floats{3, 9, 2, 1}, {2, 2});
   EXPECT_EQ(searchsorted(sorted, values).to_vector<int64_t>(), Ints({1, 3, 0, 0}));
   EXPECT_EQ(searchsorted(sorted, values, true).to_vector<int64_t>(), Ints({2, 3, 1, 0}));
 }

@@ -28,7 +28,6 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/vec/level.h"
 
-
 #define STRATA_VEC_LEVEL 0
 #define STRATA_VEC_NS level0
 #include "strata/ops/vec/vec_inl.h"
@@ -57,8 +56,8 @@
 #endif
 
 #if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
+                             apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
@@ -76,8 +75,8 @@
 #endif
 
 #if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), \
+                             apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,prefer-vector-width=512")
@@ -95,10 +94,10 @@
 #endif
 
 // The copy of `fn` for this processor; all copies have one type.
-#define STRATA_VEC_CALL(fn)                                         \
-  (::strata::vec_level() == 3   ? &::strata::level3::fn             \
-   : ::strata::vec_level() == 2 ? &::strata::level2::fn             \
-   : ::strata::vec_level() == 1 ? &::strata::level1::fn             \
+#define STRATA_VEC_CALL(fn)                             \
+  (::strata::vec_level() == 3   ? &::strata::level3::fn \
+   : ::strata::vec_level() == 2 ? &::strata::level2::fn \
+   : ::strata::vec_level() == 1 ? &::strata::level1::fn \
                                 : &::strata::level0::fn)
 #else
 #define STRATA_VEC_CALL(fn) (&::strata::level0::fn)

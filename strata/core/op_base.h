@@ -1,0 +1,149 @@
+#pragma once
+// The op record without its types: what every op says of itself, policies, what a gradient rule sees, and the registry.
+
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "strata/core/node.h"
+#include "strata/core/tensor.h"
+#include "strata/core/value.h"
+
+namespace strata {
+
+class OpBase;
+class Samples;
+
+/// Which precision an op runs in under autocast.
+enum class Autocast : uint8_t {
+  keep,     ///< arguments as they come
+  low,      ///< floating arguments cast to the autocast dtype: matrix products, convolutions, attention
+  full,     ///< cast to f32: losses, powers, large sums
+  promote,  ///< cast to the widest floating type among the arguments
+};
+
+/// What happens to tensor arguments before `infer`, by ordinary ops with gradients of their own (`to`, `expand`), so
+/// that neither kernels nor gradient rules see differing shapes or dtypes. Undefined tensors are left alone.
+enum class Adapt : uint8_t {
+  none,
+  broadcast,          ///< all broadcast to one shape; dtypes as they come
+  promote,            ///< broadcast, and cast to the common dtype (PyTorch's promotion)
+  promote_float,      ///< the same, integers becoming the default floating dtype
+  promote_but_first,  ///< broadcast all, promote all but the first: where(condition, a, b)
+};
+
+/// Sets of dtypes, for a record's `dtypes` field.
+using DTypeSet = uint16_t;
+constexpr DTypeSet dtype_bit(DType t) {
+  return static_cast<DTypeSet>(1u << static_cast<int>(t));
+}
+inline constexpr DTypeSet kFloats =
+    dtype_bit(DType::f16) | dtype_bit(DType::bf16) | dtype_bit(DType::f32) | dtype_bit(DType::f64);
+inline constexpr DTypeSet kInts =
+    dtype_bit(DType::u8) | dtype_bit(DType::i8) | dtype_bit(DType::i16) | dtype_bit(DType::i32) | dtype_bit(DType::i64);
+inline constexpr DTypeSet kBool = dtype_bit(DType::boolean);
+inline constexpr DTypeSet kAllTypes = kFloats | kInts | kBool;
+
+/// A rule's view of one recorded call: the gradients of its results, its saved results, and where to put the
+/// gradients of its inputs. Inputs are counted over the tensor arguments, lists flattened.
+class Backward {
+ public:
+  Backward(Grads& gy, Grads& gx, const std::vector<Edge>& edges, std::span<const Tensor> results)
+      : gy_(gy), gx_(gx), edges_(edges), results_(results) {}
+  /// Gradient of result `i`; undefined when nothing flowed into it.
+  const Tensor& gy(int i = 0) const { return gy_[static_cast<size_t>(i)]; }
+  bool has_gy(int i = 0) const { return gy_[static_cast<size_t>(i)].defined(); }
+  /// Result `i` of the forward call. Its elements may be read only when the record saves it.
+  const Tensor& y(int i = 0) const { return results_[static_cast<size_t>(i)]; }
+  /// Whether input `i` wants a gradient: skip the work when not.
+  bool needs(int i) const { return static_cast<bool>(edges_[static_cast<size_t>(i)].node); }
+  int num_inputs() const { return static_cast<int>(edges_.size()); }
+  void set(int i, Tensor grad) { gx_[static_cast<size_t>(i)] = std::move(grad); }
+
+ private:
+  Grads& gy_;
+  Grads& gx_;
+  const std::vector<Edge>& edges_;
+  std::span<const Tensor> results_;
+};
+
+/// Sees calls on the thread that installed it: profilers, anomaly mode, tracing.
+struct CallObserver {
+  virtual ~CallObserver() = default;
+  /// Called on the calling thread, before the op infers anything and after its results are there.
+  virtual void before(const OpBase& op) {}
+  /// Called with the tensor results, after the kernel and before recording.
+  virtual void after(const OpBase& op, std::span<const Tensor> results) {}
+};
+/// Installs `observer` on this thread while one lives; the caller keeps it alive. Scopes nest.
+class ObserverScope {
+ public:
+  explicit ObserverScope(CallObserver& observer);
+  ~ObserverScope();
+  ObserverScope(const ObserverScope&) = delete;
+};
+
+/// The part of a record that does not depend on the op's signature; the registry holds these.
+class OpBase {
+ public:
+  OpBase(const OpBase&) = delete;
+  virtual ~OpBase() = default;
+
+  std::string_view name() const { return name_; }
+  std::string_view schema_text() const { return schema_; }
+  const Schema& schema() const;  ///< parsed on first use
+  std::string_view doc() const { return doc_; }
+  std::string_view example() const { return example_; }
+  /// The family folder, from the record's file: "softmax".
+  std::string_view family() const;
+  std::string_view file() const { return file_; }
+  Autocast autocast() const { return autocast_; }
+  Adapt adapt() const { return adapt_; }
+  DTypeSet dtypes() const { return dtypes_; }
+  double tolerance() const { return tolerance_; }
+  std::string_view tolerance_reason() const { return tolerance_reason_; }
+
+  virtual bool is_view() const = 0;
+  virtual bool is_dynamic() const = 0;   ///< the result's size depends on values
+  virtual bool is_composed() const = 0;  ///< only a composition of other ops, no kernel of its own
+  virtual bool has_kernel(DeviceType device) const = 0;
+  virtual bool has_backward() const = 0;  ///< a rule or a composed form
+  virtual bool has_reference() const = 0;
+  virtual bool has_composed() const = 0;
+  virtual bool can_inplace() const = 0;
+
+  /// Calls the op like its C++ function: same checks, kernel and gradient. Missing trailing arguments take the
+  /// schema's defaults. Throws ValueError naming op and argument when a value has the wrong type.
+  virtual std::vector<Value> call_boxed(std::span<const Value> args) const = 0;
+  /// Calls the in-place form: the result overwrites the first argument and is returned. Throws ValueError when the
+  /// record has no such form.
+  virtual std::vector<Value> inplace_boxed(std::span<const Value> args) const = 0;
+  /// The record's slow double-precision version, else the composed form. Throws ValueError when it has neither.
+  virtual std::vector<Value> reference_boxed(std::span<const Value> args) const = 0;
+  virtual Cost cost_boxed(std::span<const Value> args) const = 0;
+  /// Fills `s` with the record's valid and invalid inputs.
+  virtual void samples(Samples& s) const = 0;
+  virtual bool has_samples() const = 0;
+
+  /// Every record linked into the program, in order of name.
+  static std::vector<const OpBase*> all();
+  /// nullptr when there is none of that name.
+  static const OpBase* find(std::string_view name);
+
+ protected:
+  OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file);
+  std::string_view name_, schema_, doc_, example_, file_;
+  Autocast autocast_ = Autocast::keep;
+  Adapt adapt_ = Adapt::none;
+  DTypeSet dtypes_ = kFloats;
+  double tolerance_ = 0;
+  std::string_view tolerance_reason_;
+
+ private:
+  friend struct Registry;
+  OpBase* next_ = nullptr;
+  mutable const Schema* parsed_ = nullptr;
+};
+
+}  // namespace strata

@@ -1,0 +1,223 @@
+#pragma once
+// What the call path of Op is made of: results' types, adapting, what a node keeps, values in and out of boxes.
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "strata/core/op_base.h"
+
+namespace strata::detail {
+
+/// Result types and what `infer` returns for them.
+template <class R>
+struct ResultTraits;
+template <>
+struct ResultTraits<Tensor> {
+  using Metas = TensorMeta;
+  static constexpr int count = 1;
+};
+template <class... T>
+struct ResultTraits<std::tuple<T...>> {
+  using Metas = std::array<TensorMeta, sizeof...(T)>;
+  static constexpr int count = sizeof...(T);
+};
+template <>
+struct ResultTraits<TensorList> {
+  using Metas = std::vector<TensorMeta>;
+  static constexpr int count = -1;
+};
+
+template <class R, class... A>
+struct KernelType;
+template <class... A>
+struct KernelType<Tensor, A...> {
+  using type = void (*)(Tensor&, A...);
+};
+template <class... T, class... A>
+struct KernelType<std::tuple<T...>, A...> {
+  using type = void (*)(T&..., A...);
+};
+template <class... A>
+struct KernelType<TensorList, A...> {
+  using type = void (*)(TensorList&, A...);
+};
+
+inline void visit_tensors(const Tensor& t, auto&& f) {
+  f(t);
+}
+inline void visit_tensors(const TensorList& l, auto&& f) {
+  for (const Tensor& t : l) f(t);
+}
+template <class... T>
+void visit_tensors(const std::tuple<T...>& ts, auto&& f) {
+  std::apply([&](const T&... t) { (f(t), ...); }, ts);
+}
+template <class T>
+requires(!std::is_same_v<T, Tensor> && !std::is_same_v<T, TensorList>) void visit_tensors(const T&, auto&&) {}
+
+template <class T>
+inline constexpr bool is_tensor_arg = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+template <class... A>
+inline constexpr bool first_is_tensor = false;
+template <class First, class... Rest>
+inline constexpr bool first_is_tensor<First, Rest...> = is_tensor_arg<First>;
+template <class T>
+inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, TensorList>;
+
+[[noreturn]] void throw_mixed_devices(std::string_view op, Device a, Device b);
+[[noreturn]] void throw_no_kernel(std::string_view op, Device d);
+[[noreturn]] void throw_bad_inplace(std::string_view op, const Tensor& self, const TensorMeta& wanted);
+[[noreturn]] void throw_no_backward(std::string_view op);
+[[noreturn]] void throw_no_results(std::string_view op);
+void check_inplace_target(std::string_view op, const Tensor& self);
+void check_boxed_count(const OpBase& op, size_t given);
+Value boxed_default(const OpBase& op, size_t index);
+[[noreturn]] void throw_boxed_type(const OpBase& op, size_t index, std::string_view wanted);
+/// What a node keeps. Bit i of `mask`: the i-th argument; bit 32+i: the i-th result. `when[i]` is the argument that
+/// must want a gradient for argument i to be kept, or -1.
+struct SavePlan {
+  uint64_t mask = 0;
+  int8_t when[32];
+  bool keeps_arg(size_t i, uint64_t wanting) const {
+    return (mask >> i & 1) && (when[i] < 0 || (wanting >> when[i] & 1));
+  }
+  bool keeps_result(int i) const { return mask >> (32 + (i < 31 ? i : 31)) & 1; }
+};
+/// Parses a record's `saves`. Throws ValueError for a name not in the schema.
+SavePlan parse_saves(std::string_view schema, std::string_view saves);
+/// Casts a floating tensor for autocast; parameters' casts are cached for the scope.
+Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest);
+void notify_before(const OpBase& op);
+void notify_after(const OpBase& op, std::span<const Tensor> results);
+
+/// Works out the common shape and dtype of the tensor arguments of one call.
+class Adapter {
+ public:
+  Adapter(std::string_view op, Adapt mode) : op_(op), mode_(mode) {}
+  /// Fixes the target to an in-place call's first argument.
+  void pin(const Tensor& self);
+  void see(const Tensor& t);
+  Tensor apply(const Tensor& t);
+
+ private:
+  bool promotes(int index) const {
+    return mode_ >= Adapt::promote && !(mode_ == Adapt::promote_but_first && index == 0);
+  }
+  std::string_view op_;
+  Adapt mode_;
+  int seen_ = 0, applied_ = 0;
+  Shape shape_;
+  Tensor widest_;  // a tensor that stands for the promotion of those seen so far
+  DType dtype_ = DType::boolean;
+  Device device_;
+  bool pinned_ = false;
+};
+/// Whether the arguments need no adapting: the fast check of every call of an elementwise op.
+struct AlreadyAlike {
+  Adapt mode;
+  const Tensor* first = nullptr;
+  const Tensor* typed = nullptr;
+  int index = 0;
+  bool ok = true;
+  void see(const Tensor& t) {
+    if (!t.defined()) return;
+    if (!first) {
+      first = &t;
+    } else {
+      ok = ok && t.shape() == first->shape();
+    }
+    if (mode >= Adapt::promote && !(mode == Adapt::promote_but_first && index == 0)) {
+      if (!typed) {
+        typed = &t;
+        ok = ok && !t.impl().wrapped_number && !(mode == Adapt::promote_float && !is_floating(t.dtype()));
+      } else {
+        ok = ok && t.dtype() == typed->dtype() && !t.impl().wrapped_number;
+      }
+    }
+    ++index;
+  }
+};
+
+/// How an argument is kept in a node.
+template <class T>
+struct SavedArg {
+  std::remove_cvref_t<T> value;
+  SavedArg(const std::remove_cvref_t<T>& v, bool) : value(v) {}
+  const std::remove_cvref_t<T>& get(const Ref<Node>&, std::string_view) const { return value; }
+  void reset() {}
+};
+template <>
+struct SavedArg<Tensor> {
+  SavedTensor saved;
+  SavedArg(const Tensor& t, bool keep) : saved(t, keep) {}
+  Tensor get(const Ref<Node>& owner, std::string_view op) const { return saved.get(owner, op); }
+  void reset() { saved.reset(); }
+};
+template <>
+struct SavedArg<TensorList> {
+  std::vector<SavedTensor> saved;
+  SavedArg(const TensorList& l, bool keep) {
+    saved.reserve(l.size());
+    for (const Tensor& t : l) saved.emplace_back(t, keep);
+  }
+  TensorList get(const Ref<Node>& owner, std::string_view op) const {
+    TensorList r;
+    r.reserve(saved.size());
+    for (const SavedTensor& s : saved) r.push_back(s.get(owner, op));
+    return r;
+  }
+  void reset() {
+    for (SavedTensor& s : saved) s.reset();
+  }
+};
+
+/// An argument out of a Value. Throws ValueError when the Value holds another type.
+template <class T>
+struct Unbox {
+  static T get(const OpBase& op, size_t i, const Value& v) {
+    if (const T* p = std::get_if<T>(&v)) return *p;
+    throw_boxed_type(op, i, {});
+  }
+};
+template <>
+struct Unbox<Tensor> {
+  static Tensor get(const OpBase& op, size_t i, const Value& v) {
+    if (const Tensor* p = std::get_if<Tensor>(&v)) return *p;
+    if (std::holds_alternative<std::monostate>(v)) return {};
+    throw_boxed_type(op, i, {});
+  }
+};
+template <>
+struct Unbox<double> {
+  static double get(const OpBase& op, size_t i, const Value& v) {
+    if (const double* p = std::get_if<double>(&v)) return *p;
+    if (const int64_t* p = std::get_if<int64_t>(&v)) return static_cast<double>(*p);
+    if (const Scalar* p = std::get_if<Scalar>(&v)) return p->to_double();
+    throw_boxed_type(op, i, {});
+  }
+};
+template <>
+struct Unbox<Scalar> {
+  static Scalar get(const OpBase& op, size_t i, const Value& v) {
+    if (const Scalar* p = std::get_if<Scalar>(&v)) return *p;
+    if (const int64_t* p = std::get_if<int64_t>(&v)) return *p;
+    if (const double* p = std::get_if<double>(&v)) return *p;
+    if (const bool* p = std::get_if<bool>(&v)) return *p;
+    throw_boxed_type(op, i, {});
+  }
+};
+template <class T>
+struct Unbox<std::optional<T>> {
+  static std::optional<T> get(const OpBase& op, size_t i, const Value& v) {
+    if (std::holds_alternative<std::monostate>(v)) return std::nullopt;
+    return Unbox<T>::get(op, i, v);
+  }
+};
+
+}  // namespace strata::detail

@@ -1,0 +1,56 @@
+#include "strata/lab/profile.h"
+
+#include <gtest/gtest.h>
+
+#include "strata/strata.h"
+
+namespace strata::lab {
+namespace {
+
+int64_t calls(const OpProfile& p, std::string_view name) {
+  for (const OpProfile::Row& r : p.rows()) {
+    if (r.op->name() == name) return r.calls;
+  }
+  return 0;
+}
+
+TEST(OpProfile, CountsForwardAndBackwardAndSumsToTheWhole) {
+  Tensor x = rand({64, 64});
+  x.set_requires_grad(true);
+  OpProfile profile;
+  for (int i = 0; i < 3; ++i) backward({sum(matmul(x, x))});
+  EXPECT_EQ(calls(profile, "sum"), 3);
+  EXPECT_EQ(calls(profile, "matmul"), 9);  // one forward and two backward each
+  double seconds = 0;
+  for (const OpProfile::Row& r : profile.rows()) {
+    EXPECT_GE(r.seconds, 0) << r.op->name();
+    seconds += r.seconds;
+  }
+  EXPECT_GT(seconds, 0);
+  EXPECT_LE(seconds, profile.elapsed());
+  const std::string table = profile.table();
+  EXPECT_NE(table.find("matmul"), std::string::npos) << table;
+  EXPECT_NE(table.find("outside"), std::string::npos) << table;
+}
+
+TEST(OpProfile, ACallThatThrowsLeavesNothingOpen) {
+  OpProfile profile;
+  EXPECT_THROW(matmul(rand({2, 3}), rand({2, 3})), ShapeError);
+  add(rand({2}), rand({2}));
+  EXPECT_EQ(calls(profile, "add"), 1);
+  EXPECT_EQ(calls(profile, "matmul"), 0);
+}
+
+TEST(OpProfile, EndsWithItsScope) {
+  int64_t before = 0;
+  {
+    OpProfile profile;
+    add(rand({2}), rand({2}));
+    before = calls(profile, "add");
+  }
+  add(rand({2}), rand({2}));
+  EXPECT_EQ(before, 1);
+}
+
+}  // namespace
+}  // namespace strata::lab
