@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "strata/core/error.h"
