@@ -219,7 +219,7 @@ std::atomic<int64_t> g_limit{0};
   throw MemoryError("allocate", text);
 }
 
-void reserve_range(Pool& p) {
+[[maybe_unused]] void reserve_range(Pool& p) {
   for (int64_t bytes = int64_t{1} << 42; bytes >= (int64_t{1} << 30); bytes /= 2) {
     void* m = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
