@@ -235,7 +235,7 @@ int64_t offset_of(const Pool& p, Device device, void* block) {
   throw MemoryError("allocate", text);
 }
 
-void reserve_range(Pool& p) {
+[[maybe_unused]] void reserve_range(Pool& p) {
   for (int64_t bytes = int64_t{1} << 42; bytes >= (int64_t{1} << 30); bytes /= 2) {
     void* m = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -37,6 +37,8 @@ Dims spatial_of(const Tensor& t) {
 
 // Spatial size of y for x's; ShapeError where the window does not fit.
 Dims output_sizes(std::string_view op, const Dims& input, const Dims& kernel, const Geometry& g) {
+  check_spatial(op, input);
+  check_spatial(op, kernel);
   Dims r;
   for (int i = 0; i < input.size(); ++i) {
     const int64_t room = input[i] + 2 * g.padding[i] - extent(kernel[i], g.dilation[i]);
@@ -60,8 +62,9 @@ TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, c
   check_operands(op, x, "x", w, "weight");
   const Geometry g{stride, padding, dilation, groups};
   check_geometry(op, g, x.dim() - 2);
-  check<ShapeError>(w.shape()[0] % groups == 0 && x.shape()[1] == w.shape()[1] * groups, op, "x is ", x,
-                    " and weight is ", w, " with ", groups, " groups, wants x [n, ", w.shape()[1] * groups,
+  const int64_t channels = x.shape()[1];
+  check<ShapeError>(w.shape()[0] % groups == 0 && channels % groups == 0 && channels / groups == w.shape()[1], op, "x is ",
+                    x, " and weight is ", w, " with ", groups, " groups, wants x [n, ", groups, " times ", w.shape()[1],
                     ", ..] and a multiple of ", groups, " output channels");
   check_bias(op, bias, x, w.shape()[0]);
   return like(x).with_shape(
