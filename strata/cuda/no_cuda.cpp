@@ -7,6 +7,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/map_cuda.h"
+#include "strata/ops/reduce/kernels.h"
 
 namespace strata::cuda {
 namespace {
@@ -131,5 +132,20 @@ void map_cuda(Map, Tensor&, std::initializer_list<const Tensor*>, const MapParam
 }
 void fill_elements_cuda(const Tensor&, Scalar) {
   cuda::refuse("fill");
+}
+void reduce_cuda(Reduction, const Tensor&, const Tensor&, uint32_t, const Tensor&, double) {
+  cuda::refuse("reduce");
+}
+void reduce_index_cuda(bool, const Tensor&, const Tensor&, const Tensor&, uint32_t) {
+  cuda::refuse("reduce");
+}
+void scan_cuda(Reduction, const Tensor&, const Tensor&, const Tensor&, int64_t, bool) {
+  cuda::refuse("scan");
+}
+void pick_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
+  cuda::refuse("pick_along");
+}
+void put_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
+  cuda::refuse("put_along");
 }
 }  // namespace strata

@@ -1,0 +1,108 @@
+// Sums, products, extremes and logic on a CUDA device.
+
+#include "strata/ops/reduce/reduce.cuh"
+#include "strata/ops/reduce/reduce_cuda.h"
+
+namespace strata {
+namespace {
+using namespace cuda::reduce_detail;
+
+template <class T>
+struct SumOf {
+  using Acc = Wide<T>;
+  using Shift = Acc;
+  void* y;
+  Acc divisor;
+  bool wide;  // y has the type of Acc
+  __device__ Acc init() const { return 0; }
+  __device__ void step(Acc& a, compute_t<T> v, Shift, int64_t) const { a = plus(a, static_cast<Acc>(v)); }
+  __device__ Acc combine(Acc a, Acc b) const { return plus(a, b); }
+  __device__ void write(int64_t i, Acc a) const {
+    if constexpr (std::is_floating_point_v<Acc>) a /= divisor;
+    if (wide)
+      static_cast<Acc*>(y)[i] = a;
+    else
+      static_cast<T*>(y)[i] = cuda::narrow<T>(a);
+  }
+};
+template <class T>
+struct ProductOf {
+  using Acc = Wide<T>;
+  using Shift = Acc;
+  using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
+  Out* y;
+  __device__ Acc init() const { return 1; }
+  __device__ void step(Acc& a, compute_t<T> v, Shift, int64_t) const { a = times(a, static_cast<Acc>(v)); }
+  __device__ Acc combine(Acc a, Acc b) const { return times(a, b); }
+  __device__ void write(int64_t i, Acc a) const { y[i] = cuda::narrow<Out>(a); }
+};
+template <class T, bool kLargest>
+struct ExtremeOf {
+  using Acc = compute_t<T>;
+  using Shift = Acc;
+  T* y;
+  __device__ Acc init() const { return worst<Acc, kLargest>(); }
+  __device__ void step(Acc& a, Acc v, Shift, int64_t) const { a = better_of<Acc, kLargest>(a, v); }
+  __device__ Acc combine(Acc a, Acc b) const { return better_of<Acc, kLargest>(a, b); }
+  __device__ void write(int64_t i, Acc a) const { y[i] = cuda::narrow<T>(a); }
+};
+// any, all and the count of bool, which are the largest, the smallest and the sum of bytes 0 and 1, but for no elements.
+template <bool kAll>
+struct Logic {
+  using Acc = int;
+  using Shift = int;
+  uint8_t* y;
+  __device__ Acc init() const { return kAll; }
+  __device__ void step(Acc& a, uint8_t v, Shift, int64_t) const { a = combine(a, v); }
+  __device__ Acc combine(Acc a, Acc b) const { return kAll ? a & b : a | b; }
+  __device__ void write(int64_t i, Acc a) const { y[i] = static_cast<uint8_t>(a); }
+};
+
+// bool has u8's representation, and sums, products and extremes of it are those of u8.
+template <class F>
+void dispatch_numbers(DType t, F&& f) {
+  if (is_floating(t))
+    dispatch_floats(t, "reduce", f);
+  else
+    dispatch_ints(t == DType::boolean ? DType::u8 : t, "reduce", f);
+}
+
+template <class T>
+void sum_of(const Tensor& y, const ReduceLayout& l, Wide<T> divisor) {
+  const bool wide = y.dtype() != l.data.dtype() || std::is_integral_v<T> || sizeof(T) == sizeof(Wide<T>);
+  reduce_with<SumOf<T>, T>({y.raw_data(), divisor, wide}, l);
+}
+}  // namespace
+
+void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
+  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
+  uint8_t* const bytes = static_cast<uint8_t*>(y.raw_data());
+  switch (what) {
+    case Reduction::any:
+      return reduce_with<Logic<false>, uint8_t>({bytes}, l);
+    case Reduction::all:
+      return reduce_with<Logic<true>, uint8_t>({bytes}, l);
+    case Reduction::count:
+      return sum_of<uint8_t>(y, l, 1);
+    case Reduction::sum:
+      return dispatch_numbers(x.dtype(), [&]<class T>() { sum_of<T>(y, l, 1); });
+    case Reduction::mean:
+      return dispatch_floats(x.dtype(), "mean", [&]<class T>() { sum_of<T>(y, l, static_cast<Wide<T>>(l.n)); });
+    case Reduction::prod:
+      return dispatch_numbers(x.dtype(), [&]<class T>() {
+        reduce_with<ProductOf<T>, T>({static_cast<typename ProductOf<T>::Out*>(y.raw_data())}, l);
+      });
+    case Reduction::max:
+      return dispatch_numbers(x.dtype(), [&]<class T>() {
+        reduce_with<ExtremeOf<T, true>, T>({static_cast<T*>(y.raw_data())}, l);
+      });
+    case Reduction::min:
+      return dispatch_numbers(x.dtype(), [&]<class T>() {
+        reduce_with<ExtremeOf<T, false>, T>({static_cast<T*>(y.raw_data())}, l);
+      });
+    default:
+      return reduce_floating_cuda(what, y, l, shift, p);
+  }
+}
+
+}  // namespace strata
