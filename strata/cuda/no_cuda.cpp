@@ -2,6 +2,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
+#include "strata/cuda/blas.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
@@ -118,6 +119,14 @@ void copy_bytes(void*, Device, const void*, Device, size_t) {
 }
 void fill_bytes(Device, void*, uint8_t, size_t) {
   refuse("fill");
+}
+
+void gemm(const cpu::Gemm&, Device) {
+  refuse("matmul");
+}
+void set_allow_tf32(bool) {}
+bool allow_tf32() {
+  return false;
 }
 
 }  // namespace strata::cuda

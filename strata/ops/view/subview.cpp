@@ -18,7 +18,11 @@ int64_t clamp_position(int64_t p, int64_t size) {
 }
 
 void zero(Tensor& t) {
-  std::fill_n(static_cast<char*>(t.raw_data()), t.nbytes(), 0);
+  if (t.device().is_cpu()) {
+    std::fill_n(static_cast<char*>(t.raw_data()), t.nbytes(), 0);
+  } else {
+    fill_elements(t, 0);
+  }
 }
 
 Tensor slice_view(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -163,7 +167,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)
     .doc = "Zeros of the given shape with g in the place that slice took: the gradient of slice.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t,
                 int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t start, int64_t end,
                        int64_t step) {
                       zero(y);
@@ -212,7 +216,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_
     .schema = "select_backward(Tensor g, int[] shape, int dim, int index) -> Tensor",
     .doc = "Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t index) {
                       zero(y);
                       select_view(y, dim, index).copy_(g);
@@ -250,7 +254,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagona
     .schema = "diagonal_backward(Tensor g, int[] shape, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     .doc = "Zeros of the given shape with g on a diagonal: the gradient of diagonal.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t offset, int64_t dim1, int64_t dim2) {
                       zero(y);
                       diagonal_view(y, offset, dim1, dim2).copy_(g);
@@ -287,7 +291,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
     .schema = "unfold_backward(Tensor g, int[] shape, int dim, int size, int step) -> Tensor",
     .doc = "Adds windows back into a tensor of the given shape: the gradient of unfold.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t size, int64_t step) {
                       zero(y);
                       // One position of all windows at a time: within it no element is met twice unless step is 0.
@@ -353,7 +357,7 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
               check<ShapeError>(g.shape() == shape, "as_strided_backward", "g is ", g, ", the view was ", shape);
               return like(g).with_shape(base);
             },
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& y, const Tensor& g, const Shape& base, const Strides& base_strides,
                            int64_t base_offset, const Shape& shape, const Strides& strides, int64_t offset) {
                           // A buffer laid out as the storage was: add there, then read the base's elements out of it.
