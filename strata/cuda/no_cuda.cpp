@@ -5,8 +5,12 @@
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
+#include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/attention/rotary_kernel.h"
 #include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/dropout/dropout_kernel.h"
 #include "strata/ops/elementwise/map_cuda.h"
+#include "strata/ops/factory/ranges_kernels.h"
 
 namespace strata::cuda {
 namespace {
@@ -131,5 +135,23 @@ void map_cuda(Map, Tensor&, std::initializer_list<const Tensor*>, const MapParam
 }
 void fill_elements_cuda(const Tensor&, Scalar) {
   cuda::refuse("fill");
+}
+void attention_forward_cuda(const AttentionCall&) {
+  cuda::refuse("scaled_dot_product_attention");
+}
+void attention_backward_cuda(const AttentionCall&, const Tensor&) {
+  cuda::refuse("scaled_dot_product_attention_backward");
+}
+void rotary_cuda(const RotaryCall&) {
+  cuda::refuse("rotary");
+}
+void dropout_cuda(DType, const void*, void*, int64_t, float, double, RngKey) {
+  cuda::refuse("dropout");
+}
+void range_cuda(Tensor&, const RangeNumbers&) {
+  cuda::refuse("range");
+}
+void triangle_indices_cuda(Tensor&, const Triangle&) {
+  cuda::refuse("triangle_indices");
 }
 }  // namespace strata
