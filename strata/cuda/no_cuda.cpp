@@ -12,7 +12,9 @@
 #include "strata/ops/dropout/dropout_kernel.h"
 #include "strata/ops/elementwise/map_cuda.h"
 #include "strata/ops/factory/ranges_kernels.h"
+#include "strata/ops/norm/norm_kernel.h"
 #include "strata/ops/reduce/kernels.h"
+#include "strata/ops/softmax/softmax_kernel.h"
 
 namespace strata::cuda {
 namespace {
@@ -178,5 +180,23 @@ void range_cuda(Tensor&, const RangeNumbers&) {
 }
 void triangle_indices_cuda(Tensor&, const Triangle&) {
   cuda::refuse("triangle_indices");
+}
+void softmax_forward_cuda(DType, bool, const void*, void*, int64_t, int64_t, int64_t) {
+  cuda::refuse("softmax");
+}
+void softmax_backward_cuda(DType, bool, const void*, const void*, void*, int64_t, int64_t, int64_t) {
+  cuda::refuse("softmax_backward");
+}
+void row_norm_cuda(const RowNorm&) {
+  cuda::refuse("norm");
+}
+void row_norm_backward_cuda(const RowNormBackward&) {
+  cuda::refuse("norm_backward");
+}
+void channel_norm_cuda(const ChannelNorm&) {
+  cuda::refuse("norm");
+}
+void channel_norm_backward_cuda(const ChannelNormBackward&) {
+  cuda::refuse("norm_backward");
 }
 }  // namespace strata
