@@ -2,11 +2,16 @@
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
+#include "strata/cuda/blas.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
+#include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/attention/rotary_kernel.h"
 #include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/dropout/dropout_kernel.h"
 #include "strata/ops/elementwise/map_cuda.h"
+#include "strata/ops/factory/ranges_kernels.h"
 #include "strata/ops/norm/norm_kernel.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/softmax/softmax_kernel.h"
@@ -122,6 +127,14 @@ void fill_bytes(Device, void*, uint8_t, size_t) {
   refuse("fill");
 }
 
+void gemm(const cpu::Gemm&, Device) {
+  refuse("matmul");
+}
+void set_allow_tf32(bool) {}
+bool allow_tf32() {
+  return false;
+}
+
 }  // namespace strata::cuda
 
 // Kernels that other kernels call by device.
@@ -149,6 +162,24 @@ void pick_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
 }
 void put_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
   cuda::refuse("put_along");
+}
+void attention_forward_cuda(const AttentionCall&) {
+  cuda::refuse("scaled_dot_product_attention");
+}
+void attention_backward_cuda(const AttentionCall&, const Tensor&) {
+  cuda::refuse("scaled_dot_product_attention_backward");
+}
+void rotary_cuda(const RotaryCall&) {
+  cuda::refuse("rotary");
+}
+void dropout_cuda(DType, const void*, void*, int64_t, float, double, RngKey) {
+  cuda::refuse("dropout");
+}
+void range_cuda(Tensor&, const RangeNumbers&) {
+  cuda::refuse("range");
+}
+void triangle_indices_cuda(Tensor&, const Triangle&) {
+  cuda::refuse("triangle_indices");
 }
 void softmax_forward_cuda(DType, bool, const void*, void*, int64_t, int64_t, int64_t) {
   cuda::refuse("softmax");

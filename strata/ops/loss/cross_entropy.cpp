@@ -47,6 +47,7 @@ Tensor row_scale(const Tensor& gloss, const Tensor& target, int64_t ignore_index
   for (int64_t v : t) count += v != ignore_index;
   const double each = parse_reduction(reduction, "cross_entropy") == Reduction::mean ? 1 / count : 1;
   std::vector<double> used;
+  used.reserve(t.size());
   for (int64_t v : t) used.push_back(v != ignore_index ? each : 0);
   const Tensor u = from_span<double>(used, {static_cast<int64_t>(t.size()), 1}).to(gloss.dtype()).to(gloss.device());
   return u * (gloss.dim() == 1 ? gloss.unsqueeze(1) : gloss);

@@ -230,7 +230,8 @@ Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, in
   };
   if (!rms && b.has_gy(mean_at)) put(b.gy(mean_at) * inv);
   if (b.has_gy(rstd_at)) {
-    const Tensor rstd = b.y(rstd_at), d = rms ? x : add(x, b.y(mean_at), -1);
+    const Tensor& rstd = b.y(rstd_at);
+    const Tensor d = rms ? x : add(x, b.y(mean_at), -1);
     put(d * (b.gy(rstd_at) * rstd * rstd * rstd * -inv));
   }
   return gx;
