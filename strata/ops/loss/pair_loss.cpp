@@ -328,14 +328,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
 // [N, C]: -1 at each target that counts, over the number of these for the mean.
 Tensor nll_slopes(const Tensor& target, int64_t classes, int64_t ignore_index, const std::string& reduction,
                   const Tensor& like_this) {
-  const std::vector<int64_t> t = target.to_vector<int64_t>();
-  double count = 0;
-  for (int64_t v : t) count += v != ignore_index;
-  std::vector<double> w(t.size() * static_cast<size_t>(classes));
-  for (size_t i = 0; i < t.size(); ++i)
-    if (t[i] != ignore_index)
-      w[i * static_cast<size_t>(classes) + static_cast<size_t>(t[i])] = reduction == "mean" ? -1 / count : -1;
-  return from_span<double>(w, {static_cast<int64_t>(t.size()), classes}).to(like_this.dtype()).to(like_this.device());
+  const DType dtype = like_this.dtype();
+  return -(detail::at_targets(target, classes, dtype) *
+           detail::row_shares(target, ignore_index, reduction == "mean", dtype));
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_loss_op{{

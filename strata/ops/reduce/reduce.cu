@@ -72,9 +72,42 @@ void sum_of(const Tensor& y, const ReduceLayout& l, Wide<T> divisor) {
   const bool wide = y.dtype() != l.data.dtype() || std::is_integral_v<T> || sizeof(T) == sizeof(Wide<T>);
   reduce_with<SumOf<T>, T>({y.raw_data(), divisor, wide}, l);
 }
+
+// The last run of neighbouring reduced dims, where there is more than one run: with it reduced first, a row-major
+// tensor needs no copy. 0 otherwise.
+uint32_t last_run(const Tensor& x, uint32_t mask) {
+  if (!x.is_contiguous() || x.numel() == 0) return 0;
+  uint32_t run = 0;
+  bool ended = false;
+  for (int i = x.dim() - 1; i >= 0; --i) {
+    if (x.shape()[i] == 1) continue;
+    const bool reduced = mask >> i & 1;
+    if (reduced && ended) return run;
+    if (reduced) run |= 1u << i;
+    ended = ended || (!reduced && run != 0);
+  }
+  return 0;
+}
+// The first of two steps of a sum, mean or extreme: x with its last run reduced, sums and means in their own type.
+Tensor reduced_first(Reduction what, const Tensor& x, uint32_t run) {
+  const bool extreme = what == Reduction::max || what == Reduction::min;
+  const DType type = extreme ? x.dtype() : is_floating(x.dtype()) ? statistic_dtype(x.dtype()) : DType::i64;
+  const Tensor r = empty({reduced_shape(x.shape(), run, true), type, x.device(), std::nullopt});
+  reduce_cuda(what, r, x, run, {}, 0);
+  return r;
+}
 }  // namespace
 
 void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
+  if (what == Reduction::sum || what == Reduction::mean || what == Reduction::max || what == Reduction::min) {
+    if (const uint32_t run = last_run(x, mask)) {
+      const Tensor rest = reduced_first(what, x, run);
+      if (rest.dtype() == y.dtype()) return reduce_cuda(what, y, rest, mask, {}, 0);
+      const Tensor wide = empty({y.shape(), rest.dtype(), y.device(), std::nullopt});
+      reduce_cuda(what, wide, rest, mask, {}, 0);
+      return copy_elements(y, wide);
+    }
+  }
   const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
   uint8_t* const bytes = static_cast<uint8_t*>(y.raw_data());
   switch (what) {

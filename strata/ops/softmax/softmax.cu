@@ -45,22 +45,27 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_rows(bool log, const 
   });
 }
 
+// Vectors of each of two rows that a thread may hold.
+template <int V>
+constexpr int kHeldTwice = V == 1 ? 8 : 4;
+
 template <class T, int V, bool kHold>
 __global__ void __launch_bounds__(kMostRowThreads)
     backward_rows(bool log, const T* gy, const T* y, T* gx, int64_t rows, int64_t n) {
   using C = compute_t<T>;
+  constexpr int kMost = kHeldTwice<V>;
   __shared__ C shared[kMostRowThreads / kWarp];
   const int64_t r = this_row(), m = r < rows ? n : 0;
-  const RowOf<T, V, kHold> g_row(gy + r * n, m), y_row(y + r * n, m);
+  const RowOf<T, V, kHold, kMost> g_row(gy + r * n, m), y_row(y + r * n, m);
   C sum = 0;
-  for_row<V, kHold>(m, [&](int64_t i, int k) {
+  for_row<V, kHold, kMost>(m, [&](int64_t i, int k) {
     const auto g = g_row.at(i, k), v = y_row.at(i, k);
 #pragma unroll
     for (int j = 0; j < V; ++j) sum += log ? widen(g.v[j]) : widen(g.v[j]) * widen(v.v[j]);
   });
   sum = row_reduce(sum, Sum(), shared);
   T* to = gx + r * n;
-  for_row<V, kHold>(m, [&](int64_t i, int k) {
+  for_row<V, kHold, kMost>(m, [&](int64_t i, int k) {
     const auto g = g_row.at(i, k), v = y_row.at(i, k);
     Vec<T, V> e;
 #pragma unroll
@@ -152,7 +157,9 @@ void softmax_backward_cuda(DType t, bool log, const void* gy, const void* y, voi
           log, g, p, to, outer * inner, n, inner);
       return;
     }
-    const RowLaunch l = row_launch<T>(outer, n, aligned16(gy) && aligned16(y) && aligned16(gx));
+    const bool aligned = aligned16(gy) && aligned16(y) && aligned16(gx);
+    const int held = aligned && n % kVec<T> == 0 ? kHeldTwice<kVec<T>> : kHeldTwice<1>;
+    const RowLaunch l = row_launch<T>(outer, n, aligned, 4, held);
     dispatch_rows<T>(l, [&](auto v, auto held) {
       backward_rows<T, decltype(v)::value, decltype(held)::value>
           <<<l.blocks, l.threads, 0, stream()>>>(log, g, p, to, outer, n);
