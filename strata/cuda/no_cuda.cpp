@@ -8,6 +8,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/map_cuda.h"
+#include "strata/ops/embedding/embedding_kernel.h"
 
 namespace strata::cuda {
 namespace {
@@ -140,5 +141,11 @@ void map_cuda(Map, Tensor&, std::initializer_list<const Tensor*>, const MapParam
 }
 void fill_elements_cuda(const Tensor&, Scalar) {
   cuda::refuse("fill");
+}
+void swiglu_cuda(const SwigluCall&) {
+  cuda::refuse("swiglu");
+}
+void swiglu_backward_cuda(const SwigluCall&) {
+  cuda::refuse("swiglu");
 }
 }  // namespace strata
