@@ -9,6 +9,7 @@
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/map_cuda.h"
 #include "strata/ops/embedding/embedding_kernel.h"
+#include "strata/ops/index/index_kernels.h"
 
 namespace strata::cuda {
 namespace {
@@ -141,6 +142,18 @@ void map_cuda(Map, Tensor&, std::initializer_list<const Tensor*>, const MapParam
 }
 void fill_elements_cuda(const Tensor&, Scalar) {
   cuda::refuse("fill");
+}
+int64_t count_nonzero_cuda(const Tensor&) {
+  cuda::refuse("nonzero");
+}
+void masked_select_into_cuda(Tensor&, const Tensor&, const Tensor&) {
+  cuda::refuse("masked_select");
+}
+void nonzero_into_cuda(Tensor&, const Tensor&) {
+  cuda::refuse("nonzero");
+}
+Tensor bincount_cuda(const Tensor&, const Tensor&, int64_t) {
+  cuda::refuse("bincount");
 }
 void swiglu_cuda(const SwigluCall&) {
   cuda::refuse("swiglu");

@@ -144,7 +144,7 @@ SortedIndex sort_index(const Tensor& index, int64_t limit) {
   auto* from = static_cast<int64_t*>(positions.raw_data());
   positions_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(from, n);
   int bits = 1;
-  while (bits < 64 && (static_cast<uint64_t>(limit > 0 ? limit - 1 : 0) >> bits) != 0) ++bits;
+  while (bits < 64 && (static_cast<uint64_t>(limit == kAnyValue ? -1 : std::max<int64_t>(limit - 1, 0)) >> bits) != 0) ++bits;
   size_t bytes = 0;
   const auto sort = [&](void* workspace) {
     check_cuda(cub::DeviceRadixSort::SortPairs(workspace, bytes, static_cast<const uint64_t*>(index.raw_data()),

@@ -19,7 +19,8 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
 struct SortedIndex {
   Tensor keys, order;  ///< i64: the index, and where it stood
 };
-/// Sorts an index (i64, dense) of values below `limit`.
+/// Sorts an index (i64, dense) of values in [0, limit); with kAnyValue of any, negative ones last.
+inline constexpr int64_t kAnyValue = INT64_MIN;
 SortedIndex sort_index(const Tensor& index, int64_t limit);
 
 /// y += alpha * source [pre, n, width] at the named rows, in the order of the positions, rounded once. Row `skip` is
