@@ -16,8 +16,8 @@ using Pair = std::tuple<Tensor, Tensor>;
 
 int64_t head_size(const Tensor& qkv, int64_t heads, int64_t kv_heads, std::string_view op) {
   check<DTypeError>(is_floating(qkv.dtype()), op, "needs a floating dtype, got ", qkv.dtype());
-  check(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads, " must be a multiple of kv_heads ",
-        kv_heads);
+  check(heads >= 1 && heads <= INT32_MAX && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads,
+        " must be a multiple of kv_heads ", kv_heads, " and below 2^31");
   check<ShapeError>(qkv.dim() == 3 && qkv.shape()[2] % (heads + 2 * kv_heads) == 0, op, "qkv is ", qkv,
                     ", wanted [B, T, (heads + 2 * kv_heads) * D] with heads ", heads, " and kv_heads ", kv_heads);
   return qkv.shape()[2] / (heads + 2 * kv_heads);
