@@ -74,7 +74,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                                 ", wanted ", wanted);
               check<DTypeError>(gout.dtype() == qkv.dtype() && out.dtype() == qkv.dtype(), op,
                                 "gout, out and qkv differ in dtype");
-              check(window >= 0, op, "window must not be negative, got ", window);
+              check(window >= 0 && window <= INT32_MAX, op, "window must not be negative and be below 2^31, got ",
+                    window);
               const Shape rows{qkv.shape()[0], heads, qkv.shape()[1]};
               for (const Tensor* t : {&lse, &glse})
                 check<ShapeError>(
@@ -146,7 +147,8 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .infer =
         [](const Tensor& qkv, int64_t heads, int64_t kv_heads, bool, std::optional<double>, int64_t window) {
           const int64_t d = head_size(qkv, heads, kv_heads, "packed_attention");
-          check(window >= 0, "packed_attention", "window must not be negative, got ", window);
+          check(window >= 0 && window <= INT32_MAX, "packed_attention",
+                "window must not be negative and be below 2^31, got ", window);
           const int64_t b = qkv.shape()[0], t = qkv.shape()[1];
           return std::array<TensorMeta, 2>{
               like(qkv).with_shape({b, t, heads * d}),
