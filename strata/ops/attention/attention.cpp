@@ -55,7 +55,9 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
     }
     check<ShapeError>(fits, op, "attn_mask is ", mask, ", which does not broadcast to ", full);
   }
-  check(a.window >= 0, op, "window must not be negative, got ", a.window);
+  check(a.window >= 0 && a.window <= INT32_MAX, op, "window must not be negative and be below 2^31, got ", a.window);
+  check(a.query_offset >= -INT32_MAX && a.query_offset <= INT32_MAX, op, "query_offset must be within +-2^31, got ",
+        a.query_offset);
   check(a.dropout_p >= 0 && a.dropout_p < 1, op, "dropout_p must be in [0, 1), got ", a.dropout_p);
 }
 

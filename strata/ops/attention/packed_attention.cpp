@@ -16,8 +16,8 @@ using Pair = std::tuple<Tensor, Tensor>;
 
 int64_t head_size(const Tensor& qkv, int64_t heads, int64_t kv_heads, std::string_view op) {
   check<DTypeError>(is_floating(qkv.dtype()), op, "needs a floating dtype, got ", qkv.dtype());
-  check(heads >= 1 && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads, " must be a multiple of kv_heads ",
-        kv_heads);
+  check(heads >= 1 && heads <= INT32_MAX && kv_heads >= 1 && heads % kv_heads == 0, op, "heads ", heads,
+        " must be a multiple of kv_heads ", kv_heads, " and below 2^31");
   check<ShapeError>(qkv.dim() == 3 && qkv.shape()[2] % (heads + 2 * kv_heads) == 0, op, "qkv is ", qkv,
                     ", wanted [B, T, (heads + 2 * kv_heads) * D] with heads ", heads, " and kv_heads ", kv_heads);
   return qkv.shape()[2] / (heads + 2 * kv_heads);
@@ -74,7 +74,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                                 ", wanted ", wanted);
               check<DTypeError>(gout.dtype() == qkv.dtype() && out.dtype() == qkv.dtype(), op,
                                 "gout, out and qkv differ in dtype");
-              check(window >= 0, op, "window must not be negative, got ", window);
+              check(window >= 0 && window <= INT32_MAX, op, "window must not be negative and be below 2^31, got ",
+                    window);
               const Shape rows{qkv.shape()[0], heads, qkv.shape()[1]};
               for (const Tensor* t : {&lse, &glse})
                 check<ShapeError>(
@@ -146,7 +147,8 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .infer =
         [](const Tensor& qkv, int64_t heads, int64_t kv_heads, bool, std::optional<double>, int64_t window) {
           const int64_t d = head_size(qkv, heads, kv_heads, "packed_attention");
-          check(window >= 0, "packed_attention", "window must not be negative, got ", window);
+          check(window >= 0 && window <= INT32_MAX, "packed_attention",
+                "window must not be negative and be below 2^31, got ", window);
           const int64_t b = qkv.shape()[0], t = qkv.shape()[1];
           return std::array<TensorMeta, 2>{
               like(qkv).with_shape({b, t, heads * d}),
