@@ -38,11 +38,12 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
     else
       return read(i);
   };
+  // Held rows are loaded before anything is stored, so that all loads are under way at once.
+  if constexpr (kHold) for_row<V, true>(n, [&](int64_t i, int k) { kept.v[k] = read(i); });
   C sum = 0;
-  if (kHold || !c.rms || c.sum != nullptr)
+  if (!c.rms || c.sum != nullptr)
     for_row<V, kHold>(n, [&](int64_t i, int k) {
-      const Vec<C, V> v = read(i);
-      if constexpr (kHold) kept.v[k] = v;
+      const Vec<C, V> v = at(i, k);
 #pragma unroll
       for (int j = 0; j < V; ++j) sum += v.v[j];
       if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + r * c.n + i, v);
