@@ -11,7 +11,9 @@
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/dropout/dropout_kernel.h"
 #include "strata/ops/elementwise/map_cuda.h"
+#include "strata/ops/embedding/embedding_kernel.h"
 #include "strata/ops/factory/ranges_kernels.h"
+#include "strata/ops/index/index_kernels.h"
 #include "strata/ops/norm/norm_kernel.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/softmax/softmax_kernel.h"
@@ -198,5 +200,23 @@ void channel_norm_cuda(const ChannelNorm&) {
 }
 void channel_norm_backward_cuda(const ChannelNormBackward&) {
   cuda::refuse("norm_backward");
+}
+int64_t count_nonzero_cuda(const Tensor&) {
+  cuda::refuse("nonzero");
+}
+void masked_select_into_cuda(Tensor&, const Tensor&, const Tensor&) {
+  cuda::refuse("masked_select");
+}
+void nonzero_into_cuda(Tensor&, const Tensor&) {
+  cuda::refuse("nonzero");
+}
+Tensor bincount_cuda(const Tensor&, const Tensor&, int64_t) {
+  cuda::refuse("bincount");
+}
+void swiglu_cuda(const SwigluCall&) {
+  cuda::refuse("swiglu");
+}
+void swiglu_backward_cuda(const SwigluCall&) {
+  cuda::refuse("swiglu");
 }
 }  // namespace strata

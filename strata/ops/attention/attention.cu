@@ -1,4 +1,5 @@
-// Attention on a CUDA device with ordinary arithmetic: every dtype, head size, mask and option. Tiles of 32 rows by 32
+// Attention on a CUDA device with ordinary arithmetic, for what the tensor-core kernels do not take: every dtype, head
+// size, mask and option. Tiles of 32 rows by 32
 // columns, in the order of FlashAttention-2 (Dao, arXiv:2307.08691). A warp owns four rows of a tile, a lane one
 // column. Gradients have one kernel for all three: each result's rows stay with their block, which computes weights
 // again for every tile that it passes; so nothing is added across blocks, and results are the same every time.
@@ -278,6 +279,7 @@ using namespace attention_cuda;
 
 void attention_forward_cuda(const AttentionCall& c) {
   if (c.batch * c.heads * c.tq == 0) return;
+  if (fits_mma(c, false)) return forward_mma(c);
   dispatch_columns(c.dtype, c.dv, [&]<class T, int N>() {
     const int64_t tiles = tiles_of(c.tq), parts = std::max<int64_t>(1, (c.dv + kTile * N - 1) / (kTile * N));
     forward_kernel<T, N><<<cuda::blocks_for(c.batch * c.heads * tiles * parts, 1), kThreads, 0, cuda::stream()>>>(
@@ -297,6 +299,10 @@ void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
       row_terms_kernel<T><<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(
           c, RowTerms<C>{p, p + rows});
     });
+  if (fits_mma(c, true)) {
+    float* p = static_cast<float*>(terms.raw_data());
+    return backward_mma(c, RowTerms<float>{p, p + rows});
+  }
   queue_gradient<Gradient::query>(c, terms);
   queue_gradient<Gradient::key>(c, terms);
   queue_gradient<Gradient::value>(c, terms);

@@ -86,8 +86,71 @@ struct RowTerms {
   C* lse2;
 };
 
-/// The tensor-core kernels, for bf16 and f16: false where they do not take the call.
-bool forward_mma(const AttentionCall& c);
-bool backward_mma(const AttentionCall& c, RowTerms<float> terms);
+/// Two ends, both included, of what a row of a tile sees of the other side.
+struct Seen {
+  int first, last;
+};
+/// Keys that query i sees, masks aside.
+__device__ __forceinline__ Seen seen_keys(const AttentionCall& c, int64_t i) {
+  int64_t first = 0, last = c.tk - 1;
+  if (c.causal) last = min(last, i + c.offset);
+  if (c.window > 0) first = max(first, i + c.offset - c.window + 1), last = min(last, i + c.offset + c.window - 1);
+  return {static_cast<int>(min(first, c.tk)), static_cast<int>(max(last, int64_t{-1}))};
+}
+/// Queries that see key j.
+__device__ __forceinline__ Seen seen_queries(const AttentionCall& c, int64_t j) {
+  int64_t first = 0, last = c.tq - 1;
+  if (c.causal) first = max(first, j - c.offset);
+  if (c.window > 0) first = max(first, j - c.offset - c.window + 1), last = min(last, j - c.offset + c.window - 1);
+  return {static_cast<int>(min(first, c.tq)), static_cast<int>(max(last, int64_t{-1}))};
+}
+
+/// 2^x, as the hardware gives it.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Whether the tensor-core kernels take a call: bf16 or f16, one of their head sizes, no mask, no dropout, and rows
+/// that 16-byte copies can read.
+inline bool fits_mma(const AttentionCall& c, bool backward) {
+  const bool size = c.d == 32 || c.d == 64 || c.d == 80 || c.d == 96 || c.d == 128 || c.d == 256;
+  const auto aligned = [&](const AttentionView& v, int64_t heads, int64_t time) {
+    return cuda::aligned16(v.data) && (c.batch == 1 || v.batch % 8 == 0) && (heads == 1 || v.head % 8 == 0) &&
+           (time == 1 || v.time % 8 == 0);
+  };
+  return (c.dtype == DType::bf16 || c.dtype == DType::f16) && size && c.dv == c.d && !c.mask && c.dropout == 0 &&
+         c.scale > 0 && c.scale < 1e6 && c.tq > 0 && c.tk > 0 && c.tq < (1 << 30) && c.tk < (1 << 30) &&
+         aligned(c.q, c.heads, c.tq) && aligned(c.k, c.kv_heads, c.tk) && aligned(c.v, c.kv_heads, c.tk) &&
+         aligned(c.out, c.heads, c.tq) &&
+         (!backward || (aligned(c.grad_out, c.heads, c.tq) && aligned(c.grad_q, c.heads, c.tq) &&
+                        aligned(c.grad_k, c.kv_heads, c.tk) && aligned(c.grad_v, c.kv_heads, c.tk)));
+}
+/// Calls f.operator()<T, D>() for a call that fits.
+template <class F>
+void dispatch_mma(const AttentionCall& c, F&& f) {
+  const auto with_size = [&]<class T>() {
+    switch (c.d) {
+      case 32:
+        return f.template operator()<T, 32>();
+      case 64:
+        return f.template operator()<T, 64>();
+      case 80:
+        return f.template operator()<T, 80>();
+      case 96:
+        return f.template operator()<T, 96>();
+      case 128:
+        return f.template operator()<T, 128>();
+      default:
+        return f.template operator()<T, 256>();
+    }
+  };
+  c.dtype == DType::bf16 ? with_size.template operator()<BFloat16>() : with_size.template operator()<Half>();
+}
+
+/// The tensor-core kernels, for calls that fit.
+void forward_mma(const AttentionCall& c);
+void backward_mma(const AttentionCall& c, RowTerms<float> terms);
 
 }  // namespace strata::attention_cuda

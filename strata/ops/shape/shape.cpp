@@ -128,17 +128,17 @@ const Op<Tensor(const Tensor&)> repeat_index_op{{
         [](const Tensor& repeats) {
           check<ShapeError>(repeats.dim() == 1, "repeat_index", "repeats must be 1-D, got ", repeats);
           check<DTypeError>(is_integral(repeats.dtype()), "repeat_index", "repeats must be integers, got ", repeats);
-          const Tensor dense = contiguous(to(repeats, DType::i64));
+          const Tensor dense = to(contiguous(to(repeats, DType::i64)), Device::cpu());
           const std::span<const int64_t> counts(dense.data<int64_t>(), static_cast<size_t>(dense.numel()));
           int64_t total = 0;
           for (int64_t n : counts) {
             check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
             total += n;
           }
-          Tensor y = empty({{total}, DType::i64, repeats.device(), std::nullopt});
+          Tensor y = empty({{total}, DType::i64, Device::cpu(), std::nullopt});
           int64_t* p = y.data<int64_t>();
           for (size_t i = 0; i < counts.size(); ++i) p = std::fill_n(p, counts[i], static_cast<int64_t>(i));
-          return y;
+          return to(y, repeats.device());
         },
     .dtypes = kInts,
     .samples =
