@@ -21,7 +21,7 @@ void expect_alike(const std::function<Tensor(const std::vector<Tensor>&)>& f, co
     SCOPED_TRACE(cat(what, " ", type, " ", shapes[0]));
     std::vector<Tensor> host, card;
     for (const Shape& s : shapes) {
-      host.push_back(randn(s).to(type));
+      host.push_back((randn(s) + 1).to(type));  // not around 0, where sums would cancel
       card.push_back(host.back().to(Device::cuda()));
     }
     for (Tensor& t : host) t.set_requires_grad();
