@@ -1,7 +1,7 @@
 #pragma once
 // What the CUDA kernels of the norms share.
 
-#include "strata/cuda/rows.cuh"
+#include "strata/cuda/row_loops.cuh"
 
 namespace strata::cuda {
 

@@ -39,8 +39,8 @@ struct IndexOf {
     if (b.index < 0) return a;
     const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
     const bool same = nan_a == nan_b && (nan_a || a.value == b.value);
-    const bool take_b = same ? b.index < a.index
-                             : nan_b || (!nan_a && (kLargest ? b.value > a.value : b.value < a.value));
+    const bool take_b =
+        same ? b.index < a.index : nan_b || (!nan_a && (kLargest ? b.value > a.value : b.value < a.value));
     return take_b ? b : a;
   }
   __device__ void write(int64_t i, Acc a) const {

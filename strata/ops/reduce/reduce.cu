@@ -46,7 +46,8 @@ struct ExtremeOf {
   __device__ Acc combine(Acc a, Acc b) const { return better_of<Acc, kLargest>(a, b); }
   __device__ void write(int64_t i, Acc a) const { y[i] = cuda::narrow<T>(a); }
 };
-// any, all and the count of bool, which are the largest, the smallest and the sum of bytes 0 and 1, but for no elements.
+// any, all and the count of bool, which are the largest, the smallest and the sum of bytes 0 and 1, but for no
+// elements.
 template <bool kAll>
 struct Logic {
   using Acc = int;
@@ -126,13 +127,11 @@ void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask
         reduce_with<ProductOf<T>, T>({static_cast<typename ProductOf<T>::Out*>(y.raw_data())}, l);
       });
     case Reduction::max:
-      return dispatch_numbers(x.dtype(), [&]<class T>() {
-        reduce_with<ExtremeOf<T, true>, T>({static_cast<T*>(y.raw_data())}, l);
-      });
+      return dispatch_numbers(
+          x.dtype(), [&]<class T>() { reduce_with<ExtremeOf<T, true>, T>({static_cast<T*>(y.raw_data())}, l); });
     case Reduction::min:
-      return dispatch_numbers(x.dtype(), [&]<class T>() {
-        reduce_with<ExtremeOf<T, false>, T>({static_cast<T*>(y.raw_data())}, l);
-      });
+      return dispatch_numbers(
+          x.dtype(), [&]<class T>() { reduce_with<ExtremeOf<T, false>, T>({static_cast<T*>(y.raw_data())}, l); });
     default:
       return reduce_floating_cuda(what, y, l, shift, p);
   }

@@ -40,9 +40,9 @@ constexpr int kAhead = 4;      // loads under way in each thread
 
 // `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
 template <class R, class T>
-__global__ void __launch_bounds__(kThreads) rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t length,
-                                                        int lanes, bool vectors, const typename R::Shift* shift,
-                                                        typename R::Acc* partial) {
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t length, int lanes, bool vectors,
+                const typename R::Shift* shift, typename R::Acc* partial) {
   using Acc = typename R::Acc;
   __shared__ Acc shared[kThreads / kWarp];
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
@@ -212,8 +212,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     partial = make_partial(groups);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(groups));
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-      columns_kernel<R, T, N><<<grid, kThreads, 0, stream()>>>(r, x, l.outer, l.n, l.inner, length,
-                                                               static_cast<int>(across), s, partial);
+      columns_kernel<R, T, N>
+          <<<grid, kThreads, 0, stream()>>>(r, x, l.outer, l.n, l.inner, length, static_cast<int>(across), s, partial);
     };
     if (wide)
       launch(std::integral_constant<int, kColumns>());
@@ -222,9 +222,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   }
   if (groups == 1) return;
   const int64_t across = std::min<int64_t>(kWarp, power_above(results));
-  groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(r, partial, results,
-                                                                          static_cast<int>(groups),
-                                                                          static_cast<int>(across));
+  groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(
+      r, partial, results, static_cast<int>(groups), static_cast<int>(across));
 }
 
 // ---- reducers ----

@@ -102,8 +102,7 @@ struct RowOf {
   Vec<T, V> kept[kHold ? kMost : 1];
 
   __device__ __forceinline__ RowOf(const T* row, int64_t n) : p(row) {
-    if constexpr (kHold)
-      for_row<V, true, kMost>(n, [&](int64_t i, int k) { kept[k] = load_vec<V>(p + i); });
+    if constexpr (kHold) for_row<V, true, kMost>(n, [&](int64_t i, int k) { kept[k] = load_vec<V>(p + i); });
   }
   __device__ __forceinline__ Vec<T, V> at(int64_t i, int k) const {
     if constexpr (kHold)
