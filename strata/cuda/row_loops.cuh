@@ -126,19 +126,23 @@ __device__ __forceinline__ Vec<C, V> load_wide(const A* p) {
   return r;
 }
 
+/// Calls f(V), the elements of an access, as a constant.
+template <class T, class F>
+void by_vectors(const RowLaunch& l, F&& f) {
+  if (l.vectors)
+    f(std::integral_constant<int, kVec<T>>());
+  else
+    f(std::integral_constant<int, 1>());
+}
 /// Calls f(V, held) with these as constants.
 template <class T, class F>
 void dispatch_rows(const RowLaunch& l, F&& f) {
-  const auto by_hold = [&](auto v) {
+  by_vectors<T>(l, [&](auto v) {
     if (l.held)
       f(v, std::true_type());
     else
       f(v, std::false_type());
-  };
-  if (l.vectors)
-    by_hold(std::integral_constant<int, kVec<T>>());
-  else
-    by_hold(std::integral_constant<int, 1>());
+  });
 }
 
 // ---- sums of exponentials ----

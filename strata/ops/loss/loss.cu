@@ -127,14 +127,6 @@ __global__ void __launch_bounds__(kMostRowThreads)
   });
 }
 
-template <class T, class F>
-void by_vectors(const RowLaunch& l, F&& f) {
-  if (l.vectors)
-    f(std::integral_constant<int, kVec<T>>());
-  else
-    f(std::integral_constant<int, 1>());
-}
-
 // ---- negative log-likelihood ----
 
 template <class T, class Out>

@@ -165,21 +165,6 @@ __global__ void __launch_bounds__(kMostRowThreads)
   });
 }
 
-template <class Call, class F>
-void dispatch_types(const Call& c, F&& f) {
-  dispatch_floats(c.dtype, "norm", [&]<class T>() {
-    if constexpr (!std::is_same_v<T, compute_t<T>>)
-      if (c.affine == DType::f32) return f.template operator()<T, float>();
-    f.template operator()<T, T>();
-  });
-}
-template <class T, class F>
-void by_vectors(const RowLaunch& l, F&& f) {
-  if (l.vectors)
-    f(std::integral_constant<int, kVec<T>>());
-  else
-    f(std::integral_constant<int, 1>());
-}
 }  // namespace
 
 void channel_norm_cuda(const ChannelNorm& c) {

@@ -211,16 +211,6 @@ __global__ void __launch_bounds__(kWarp* kDown)
   if (to != nullptr) to[i < n ? i : i - n] = narrow<A>(s);
 }
 
-// T and the type of the weights.
-template <class Call, class F>
-void dispatch_types(const Call& c, F&& f) {
-  dispatch_floats(c.dtype, "norm", [&]<class T>() {
-    if constexpr (!std::is_same_v<T, compute_t<T>>)
-      if (c.affine == DType::f32) return f.template operator()<T, float>();
-    f.template operator()<T, T>();
-  });
-}
-
 template <class... P>
 bool all_aligned(const P*... p) {
   return (aligned16(p) && ...);

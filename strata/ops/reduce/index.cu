@@ -6,14 +6,6 @@ namespace strata {
 namespace {
 using namespace cuda::reduce_detail;
 
-template <class F>
-void dispatch_numbers(DType t, F&& f) {
-  if (is_floating(t))
-    dispatch_floats(t, "reduce", f);
-  else
-    dispatch_ints(t == DType::boolean ? DType::u8 : t, "reduce", f);
-}
-
 // A value and where it stands; -1: nowhere yet. Padded to whole words for shuffles.
 template <class C>
 struct Placed {

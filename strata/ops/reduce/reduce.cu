@@ -59,15 +59,6 @@ struct Logic {
   __device__ void write(int64_t i, Acc a) const { y[i] = static_cast<uint8_t>(a); }
 };
 
-// bool has u8's representation, and sums, products and extremes of it are those of u8.
-template <class F>
-void dispatch_numbers(DType t, F&& f) {
-  if (is_floating(t))
-    dispatch_floats(t, "reduce", f);
-  else
-    dispatch_ints(t == DType::boolean ? DType::u8 : t, "reduce", f);
-}
-
 template <class T>
 void sum_of(const Tensor& y, const ReduceLayout& l, Wide<T> divisor) {
   const bool wide = y.dtype() != l.data.dtype() || std::is_integral_v<T> || sizeof(T) == sizeof(Wide<T>);
