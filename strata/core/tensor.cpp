@@ -1,8 +1,10 @@
 #include "strata/core/tensor.h"
 
 #include <atomic>
+#include <cstring>
 
 #include "strata/core/node.h"
+#include "strata/cuda/memory.h"
 
 namespace strata {
 namespace {
@@ -127,18 +129,23 @@ template Tensor from_span(std::span<const bool>, const Shape&);
 Tensor wrap_number(Scalar value, Device device) {
   Tensor t = empty({{}, value.kind(), device, std::nullopt});
   t.impl().wrapped_number = true;
-  if (device.is_cpu()) {
-    switch (value.kind()) {
-      case DType::f64:
-        *t.data<double>() = value.to_double();
-        break;
-      case DType::i64:
-        *t.data<int64_t>() = value.to_int();
-        break;
-      default:
-        *t.data<bool>() = value.to_bool();
-        break;
-    }
+  if (device.is_meta()) return t;
+  const auto put = [&](const auto& v) {
+    if (device.is_cpu())
+      std::memcpy(t.raw_data(), &v, sizeof v);
+    else
+      cuda::copy_bytes(t.raw_data(), device, &v, Device::cpu(), sizeof v);
+  };
+  switch (value.kind()) {
+    case DType::f64:
+      put(value.to_double());
+      break;
+    case DType::i64:
+      put(value.to_int());
+      break;
+    default:
+      put(value.to_bool());
+      break;
   }
   return t;
 }

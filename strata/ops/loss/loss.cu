@@ -1,6 +1,6 @@
 // The losses on a CUDA device. Sums over rows and pairs are f64, in two stages of fixed order.
 
-#include "strata/cuda/rows.cuh"
+#include "strata/cuda/row_loops.cuh"
 #include "strata/ops/loss/loss_kernel.h"
 
 namespace strata {
@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(kMostRowThreads) total_kernel(const CrossEntro
   }
   t = block_total(t);
   if (threadIdx.x == 0)
-    *loss = narrow<Out>(static_cast<compute_t<Out>>(
-        c.reduction == Reduction::mean ? t.sum / static_cast<double>(t.count) : t.sum));
+    *loss = narrow<Out>(
+        static_cast<compute_t<Out>>(c.reduction == Reduction::mean ? t.sum / static_cast<double>(t.count) : t.sum));
 }
 
 // One block: 1 over the number of rows that count.
@@ -125,14 +125,6 @@ __global__ void __launch_bounds__(kMostRowThreads)
     }
     store_vec(static_cast<T*>(c.grad_x) + r * n + i, to);
   });
-}
-
-template <class T, class F>
-void by_vectors(const RowLaunch& l, F&& f) {
-  if (l.vectors)
-    f(std::integral_constant<int, kVec<T>>());
-  else
-    f(std::integral_constant<int, 1>());
 }
 
 // ---- negative log-likelihood ----
@@ -179,7 +171,8 @@ struct Value {
 
 // The losses themselves, or the blocks' sums.
 template <int V, class T, class F>
-__global__ void __launch_bounds__(kThreads) pairs_kernel(F f, const T* x, const T* t, int64_t n, T* loss, double* sums) {
+__global__ void __launch_bounds__(kThreads)
+    pairs_kernel(F f, const T* x, const T* t, int64_t n, T* loss, double* sums) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
   double sum = 0;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {

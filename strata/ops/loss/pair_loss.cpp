@@ -303,7 +303,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
     .infer = [](const Tensor& x, const Tensor& t, const std::string& r,
                 bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
-                          bool log_target) { run_pair<PairLoss::kl_div>(y, x, t, r, log_target); }},
+                                 bool log_target) { run_pair<PairLoss::kl_div>(y, x, t, r, log_target); }},
     .saves = "x target",
     .backward = [](Backward& b, const Tensor& x, const Tensor& t, const std::string& r,
                    bool log_target) { pair_rule<PairLoss::kl_div>(b, x, t, r, log_target); },

@@ -32,8 +32,8 @@ struct Sets {
 
 // {mean, sum of squared differences from it} of each row.
 template <class T, int V>
-__global__ void __launch_bounds__(kMostRowThreads) moments_kernel(const T* x, int64_t rows, int64_t n,
-                                                                  PairOf<compute_t<T>>* out) {
+__global__ void __launch_bounds__(kMostRowThreads)
+    moments_kernel(const T* x, int64_t rows, int64_t n, PairOf<compute_t<T>>* out) {
   using C = compute_t<T>;
   __shared__ C shared[kMostRowThreads / kWarp];
   const int64_t r = this_row(), m = r < rows ? n : 0;
@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(kMostRowThreads) moments_kernel(const T* x, in
 
 // Parts of n elements each: M2 is the sum of the parts' and of n (their mean - the mean)^2 (Chan et al.).
 template <class C>
-__global__ void __launch_bounds__(kWarp) statistics_kernel(Sets sets, const PairOf<C>* parts, double eps, C* mean, C* rstd) {
+__global__ void __launch_bounds__(kWarp)
+    statistics_kernel(Sets sets, const PairOf<C>* parts, double eps, C* mean, C* rstd) {
   const int64_t s = blockIdx.x, size = sets.size();
   C sum = 0, squares = 0;
   for (int64_t e = threadIdx.x; e < size; e += kWarp) sum += parts[sets.row(s, e)].a;
@@ -91,8 +92,8 @@ __global__ void __launch_bounds__(kMostRowThreads) normalise_kernel(Sets sets, c
 
 // {sum of g, sum of g (x - mean)} of each row.
 template <class T, int V>
-__global__ void __launch_bounds__(kMostRowThreads) sums_kernel(Sets sets, const T* x, const T* g,
-                                                               const compute_t<T>* mean, PairOf<compute_t<T>>* out) {
+__global__ void __launch_bounds__(kMostRowThreads)
+    sums_kernel(Sets sets, const T* x, const T* g, const compute_t<T>* mean, PairOf<compute_t<T>>* out) {
   using C = compute_t<T>;
   __shared__ PairOf<C> shared[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < sets.batch * sets.channels ? sets.inner : 0, first = r * sets.inner;
@@ -164,21 +165,6 @@ __global__ void __launch_bounds__(kMostRowThreads)
   });
 }
 
-template <class Call, class F>
-void dispatch_types(const Call& c, F&& f) {
-  dispatch_floats(c.dtype, "norm", [&]<class T>() {
-    if constexpr (!std::is_same_v<T, compute_t<T>>)
-      if (c.affine == DType::f32) return f.template operator()<T, float>();
-    f.template operator()<T, T>();
-  });
-}
-template <class T, class F>
-void by_vectors(const RowLaunch& l, F&& f) {
-  if (l.vectors)
-    f(std::integral_constant<int, kVec<T>>());
-  else
-    f(std::integral_constant<int, 1>());
-}
 }  // namespace
 
 void channel_norm_cuda(const ChannelNorm& c) {
@@ -190,8 +176,8 @@ void channel_norm_cuda(const ChannelNorm& c) {
     const Tensor workspace = make_workspace<C>(2 * sets.rows());
     auto* parts = static_cast<PairOf<C>*>(workspace.raw_data());
     by_vectors<T>(l, [&](auto v) {
-      moments_kernel<T, decltype(v)::value><<<l.blocks, l.threads, 0, stream()>>>(static_cast<const T*>(c.x), l.rows,
-                                                                                  l.n, parts);
+      moments_kernel<T, decltype(v)::value>
+          <<<l.blocks, l.threads, 0, stream()>>>(static_cast<const T*>(c.x), l.rows, l.n, parts);
       statistics_kernel<C><<<static_cast<unsigned>(sets.count()), kWarp, 0, stream()>>>(
           sets, parts, c.eps, static_cast<C*>(c.mean), static_cast<C*>(c.rstd));
       normalise_kernel<T, A, decltype(v)::value><<<l.blocks, l.threads, 0, stream()>>>(sets, c);

@@ -1,7 +1,7 @@
 #pragma once
 // What the CUDA kernels of the norms share.
 
-#include "strata/cuda/rows.cuh"
+#include "strata/cuda/row_loops.cuh"
 
 namespace strata::cuda {
 
@@ -34,6 +34,16 @@ inline int current_device() {
 template <class C>
 Tensor make_workspace(int64_t count) {
   return empty({Shape{count}, dtype_of<C>, Device::cuda(current_device()), std::nullopt});
+}
+
+/// Calls f with the element type of a call and that of its weights.
+template <class Call, class F>
+void dispatch_types(const Call& c, F&& f) {
+  dispatch_floats(c.dtype, "norm", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, compute_t<T>>)
+      if (c.affine == DType::f32) return f.template operator()<T, float>();
+    f.template operator()<T, T>();
+  });
 }
 
 }  // namespace strata::cuda

@@ -1,8 +1,8 @@
 // Layer norm and RMS norm on a CUDA device: one pass over memory where a row fits in its threads' registers.
 
-#include "strata/cuda/rows.cuh"
-#include "strata/ops/norm/norm_kernel.h"
+#include "strata/cuda/row_loops.cuh"
 #include "strata/ops/norm/norm_cuda.cuh"
+#include "strata/ops/norm/norm_kernel.h"
 
 namespace strata {
 namespace {
@@ -38,11 +38,12 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
     else
       return read(i);
   };
+  // Held rows are loaded before anything is stored, so that all loads are under way at once.
+  if constexpr (kHold) for_row<V, true>(n, [&](int64_t i, int k) { kept.v[k] = read(i); });
   C sum = 0;
-  if (kHold || !c.rms || c.sum != nullptr)
+  if (!c.rms || c.sum != nullptr)
     for_row<V, kHold>(n, [&](int64_t i, int k) {
-      const Vec<C, V> v = read(i);
-      if constexpr (kHold) kept.v[k] = v;
+      const Vec<C, V> v = at(i, k);
 #pragma unroll
       for (int j = 0; j < V; ++j) sum += v.v[j];
       if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + r * c.n + i, v);
@@ -180,7 +181,8 @@ __global__ void __launch_bounds__(kWarp* kDown)
   PairOf<C> s{0, 0};
   if (i < c.n)
     for (int64_t r = begin + threadIdx.y; r < end; r += kDown) {
-      const C g = widen(static_cast<const T*>(c.grad_y)[r * c.n + i]), x = widen(static_cast<const T*>(c.x)[r * c.n + i]);
+      const C g = widen(static_cast<const T*>(c.grad_y)[r * c.n + i]),
+              x = widen(static_cast<const T*>(c.x)[r * c.n + i]);
       s.a += g * static_cast<const C*>(c.rstd)[r] * (c.rms ? x : x - static_cast<const C*>(c.mean)[r]);
       s.b += g;
     }
@@ -209,16 +211,6 @@ __global__ void __launch_bounds__(kWarp* kDown)
   if (to != nullptr) to[i < n ? i : i - n] = narrow<A>(s);
 }
 
-// T and the type of the weights.
-template <class Call, class F>
-void dispatch_types(const Call& c, F&& f) {
-  dispatch_floats(c.dtype, "norm", [&]<class T>() {
-    if constexpr (!std::is_same_v<T, compute_t<T>>)
-      if (c.affine == DType::f32) return f.template operator()<T, float>();
-    f.template operator()<T, T>();
-  });
-}
-
 template <class... P>
 bool all_aligned(const P*... p) {
   return (aligned16(p) && ...);
@@ -228,8 +220,7 @@ bool all_aligned(const P*... p) {
 void row_norm_cuda(const RowNorm& c) {
   if (c.rows * c.n == 0) return;
   dispatch_types(c, [&]<class T, class A>() {
-    const RowLaunch l =
-        row_launch<T>(c.rows, c.n, all_aligned(c.x, c.weight, c.bias, c.residual, c.y, c.sum));
+    const RowLaunch l = row_launch<T>(c.rows, c.n, all_aligned(c.x, c.weight, c.bias, c.residual, c.y, c.sum));
     dispatch_rows<T>(l, [&](auto v, auto held) {
       forward_kernel<T, A, decltype(v)::value, decltype(held)::value><<<l.blocks, l.threads, 0, stream()>>>(c);
     });
@@ -251,26 +242,24 @@ void row_norm_backward_cuda(const RowNormBackward& c) {
     RowLaunch l = row_launch<T>(c.rows, c.n, aligned, 2, 2);
     const bool two = l.held;
     if (!two) l = row_launch<T>(c.rows, c.n, aligned, 2, 4);
-    const int card = current_device();
-    const int64_t most = int64_t{6} * properties(card).multiprocessors * 128 / (l.threads.x * l.threads.y);
-    int64_t parts = l.held ? std::min<int64_t>(l.blocks, std::max<int64_t>(1, most)) : 0;
-    const int64_t length = std::max<int64_t>((c.rows + 63) / 64, 4 * kDown);
-    if (!l.held) parts = (c.rows + length - 1) / length;
+    using Kernel = void (*)(RowNormBackward, C*);
+    const auto pick = [&]<int V>(std::integral_constant<int, V>) -> Kernel {
+      return two ? backward_kernel<T, A, V, 2> : l.held ? backward_kernel<T, A, V, 4> : backward_kernel<T, A, V, 0>;
+    };
+    const Kernel kernel =
+        l.vectors ? pick(std::integral_constant<int, kVec<T>>()) : pick(std::integral_constant<int, 1>());
+    // As many blocks as the card runs at once share the rows evenly.
+    int at_once = 1;
+    check_cuda(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once, kernel, static_cast<int>(l.threads.x * l.threads.y), 0),
+        "norm_backward", "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    const int64_t most = int64_t{std::max(at_once, 1)} * properties(current_device()).multiprocessors;
+    const int64_t length = std::max<int64_t>((c.rows + 63) / 64, 4 * kDown);  // rows of a block of weight_kernel
+    const int64_t parts = l.held ? std::min<int64_t>(l.blocks, most) : (c.rows + length - 1) / length;
     const Tensor workspace = sums ? make_workspace<C>(parts * 2 * c.n) : Tensor();
     C* partial = sums ? static_cast<C*>(workspace.raw_data()) : nullptr;
     const auto blocks = static_cast<unsigned>(l.held ? parts : l.blocks);
-    const auto launch = [&]<int V>(std::integral_constant<int, V>) {
-      if (two)
-        backward_kernel<T, A, V, 2><<<blocks, l.threads, 0, stream()>>>(c, partial);
-      else if (l.held)
-        backward_kernel<T, A, V, 4><<<blocks, l.threads, 0, stream()>>>(c, partial);
-      else
-        backward_kernel<T, A, V, 0><<<blocks, l.threads, 0, stream()>>>(c, nullptr);
-    };
-    if (l.vectors)
-      launch(std::integral_constant<int, kVec<T>>());
-    else
-      launch(std::integral_constant<int, 1>());
+    kernel<<<blocks, l.threads, 0, stream()>>>(c, partial);
     if (!sums) return;
     if (!l.held)
       weight_kernel<T><<<dim3(blocks_for(c.n, kWarp), static_cast<unsigned>(parts)), dim3(kWarp, kDown), 0, stream()>>>(

@@ -125,7 +125,8 @@ const AlongOp pick_along_op{{
         },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Tensor& indices, const Shape&, int64_t dim) {
-                      if (y.device().is_cuda()) return pick_along_cuda(y, x, indices, wrap_dim(dim, x.dim(), "pick_along"));
+                      if (y.device().is_cuda())
+                        return pick_along_cuda(y, x, indices, wrap_dim(dim, x.dim(), "pick_along"));
                       const Tensor from = contiguous(x);
                       dispatch_bytes(x.dtype(), [&]<class T>() {
                         const T* p = static_cast<const T*>(from.raw_data());
@@ -161,7 +162,8 @@ const AlongOp put_along_op{{
         },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& indices, const Shape&, int64_t dim) {
-                      if (y.device().is_cuda()) return put_along_cuda(y, g, indices, wrap_dim(dim, y.dim(), "put_along"));
+                      if (y.device().is_cuda())
+                        return put_along_cuda(y, g, indices, wrap_dim(dim, y.dim(), "put_along"));
                       y.zero_();
                       const Tensor from = contiguous(g);
                       dispatch_floats(g.dtype(), "put_along", [&]<class T>() {
@@ -203,7 +205,7 @@ PairOp::Record extreme_at(std::string_view schema, std::string_view doc) {
             return std::array<TensorMeta, 2>{m, m.with_dtype(DType::i64)};
           },
       .kernels = {.everywhere = [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim,
-                            bool) { reduce_index(Largest, values, indices, x, one_dim(x, dim, "max")); }},
+                                   bool) { reduce_index(Largest, values, indices, x, one_dim(x, dim, "max")); }},
       .saves = "indices",
       .backward =
           [](Backward& b, const Tensor& x, int64_t dim, bool) {
@@ -244,7 +246,7 @@ ArgOp::Record position(std::string_view schema, std::string_view doc) {
             return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim)).with_dtype(DType::i64);
           },
       .kernels = {.everywhere = [](Tensor& y, const Tensor& x, std::optional<int64_t> dim,
-                            bool) { reduce_index(Largest, {}, y, x, dim ? one_dim(x, *dim, "argmax") : ~0u); }},
+                                   bool) { reduce_index(Largest, {}, y, x, dim ? one_dim(x, *dim, "argmax") : ~0u); }},
       .dtypes = kAllTypes,
       .cost = [](const Tensor& x, std::optional<int64_t>, bool) { return read_cost(x); },
       .samples =
@@ -287,8 +289,10 @@ const ScanOp cumsum_op{{
     .doc = "Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64.",
     .example = "assert(cumsum(ones({3}), 0).to_vector<float>() == std::vector<float>({1, 2, 3}));",
     .infer = [](const Tensor& x, int64_t dim, bool) { return infer_scan(x, dim, "cumsum"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, int64_t dim,
-                          bool reverse) { scan(Reduction::sum, y, {}, x, wrap_dim(dim, x.dim(), "cumsum"), reverse); }},
+    .kernels = {.everywhere =
+                    [](Tensor& y, const Tensor& x, int64_t dim, bool reverse) {
+                      scan(Reduction::sum, y, {}, x, wrap_dim(dim, x.dim(), "cumsum"), reverse);
+                    }},
     .backward = [](Backward& b, const Tensor&, int64_t dim,
                    bool reverse) { b.set(0, cumsum_op(b.gy(), dim, !reverse)); },
     .autocast = Autocast::full,
@@ -322,7 +326,7 @@ const CumprodOp cumprod_op{{
     .doc = "Products of the elements up to each along dim. Integers and bool in i64.",
     .infer = [](const Tensor& x, int64_t dim) { return infer_scan(x, dim, "cumprod"); },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x,
-                          int64_t dim) { scan(Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod")); }},
+                                 int64_t dim) { scan(Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod")); }},
     .composed = product_of_shifts,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,

@@ -6,14 +6,6 @@ namespace strata {
 namespace {
 using namespace cuda::reduce_detail;
 
-template <class F>
-void dispatch_numbers(DType t, F&& f) {
-  if (is_floating(t))
-    dispatch_floats(t, "reduce", f);
-  else
-    dispatch_ints(t == DType::boolean ? DType::u8 : t, "reduce", f);
-}
-
 // A value and where it stands; -1: nowhere yet. Padded to whole words for shuffles.
 template <class C>
 struct Placed {
@@ -39,8 +31,8 @@ struct IndexOf {
     if (b.index < 0) return a;
     const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
     const bool same = nan_a == nan_b && (nan_a || a.value == b.value);
-    const bool take_b = same ? b.index < a.index
-                             : nan_b || (!nan_a && (kLargest ? b.value > a.value : b.value < a.value));
+    const bool take_b =
+        same ? b.index < a.index : nan_b || (!nan_a && (kLargest ? b.value > a.value : b.value < a.value));
     return take_b ? b : a;
   }
   __device__ void write(int64_t i, Acc a) const {
@@ -116,31 +108,43 @@ __global__ void __launch_bounds__(kThreads) scan_lines(R r, const T* x, Lines l)
   }
 }
 
-// One block a row of neighbouring elements: each warp scans its lanes, then takes in what the warps before it hold.
+// One block a row of neighbouring elements. Each thread scans a few, each warp its threads' totals; then every thread
+// takes in what lies before its elements.
 template <class R, class T>
 __global__ void __launch_bounds__(kThreads) scan_rows(R r, const T* x, Lines l) {
   using Acc = typename R::Acc;
-  constexpr int kWarps = kThreads / cuda::kWarp;
+  constexpr int kWarps = kThreads / cuda::kWarp, kItems = 8;
   __shared__ Acc totals[kWarps];
   const int lane = threadIdx.x % cuda::kWarp, warp = threadIdx.x / cuda::kWarp;
   const int64_t base = static_cast<int64_t>(blockIdx.x) * l.n;
+  const auto place = [&](int64_t k) { return base + (l.reverse ? l.n - 1 - k : k); };
   Acc carry = r.init();
-  for (int64_t from = 0; from < l.n; from += kThreads) {
-    const int64_t k = from + threadIdx.x, i = base + (l.reverse ? l.n - 1 - k : k);
-    Acc a = k < l.n ? r.of(cuda::widen(x[i]), k) : r.init();
+  for (int64_t from = 0; from < l.n; from += kThreads * kItems) {
+    const int64_t first = from + threadIdx.x * kItems;
+    Acc a[kItems];
+#pragma unroll
+    for (int j = 0; j < kItems; ++j)
+      a[j] = first + j < l.n ? r.of(cuda::widen(x[place(first + j)]), first + j) : r.init();
+#pragma unroll
+    for (int j = 1; j < kItems; ++j) a[j] = r.combine(a[j - 1], a[j]);
+    Acc total = a[kItems - 1];
 #pragma unroll
     for (int o = 1; o < cuda::kWarp; o *= 2) {
-      const Acc before = shuffle_up(a, o);
-      if (lane >= o) a = r.combine(before, a);
+      const Acc earlier = shuffle_up(total, o);
+      if (lane >= o) total = r.combine(earlier, total);
     }
-    if (lane == cuda::kWarp - 1) totals[warp] = a;
+    const Acc earlier = shuffle_up(total, 1);
+    if (lane == cuda::kWarp - 1) totals[warp] = total;
     __syncthreads();
     Acc before = carry;
     for (int w = 0; w < kWarps; ++w) {
       if (w < warp) before = r.combine(before, totals[w]);
       carry = r.combine(carry, totals[w]);
     }
-    if (k < l.n) r.write(i, r.combine(before, a));
+    if (lane > 0) before = r.combine(before, earlier);
+#pragma unroll
+    for (int j = 0; j < kItems; ++j)
+      if (first + j < l.n) r.write(place(first + j), r.combine(before, a[j]));
     __syncthreads();
   }
 }

@@ -46,7 +46,8 @@ struct ExtremeOf {
   __device__ Acc combine(Acc a, Acc b) const { return better_of<Acc, kLargest>(a, b); }
   __device__ void write(int64_t i, Acc a) const { y[i] = cuda::narrow<T>(a); }
 };
-// any, all and the count of bool, which are the largest, the smallest and the sum of bytes 0 and 1, but for no elements.
+// any, all and the count of bool, which are the largest, the smallest and the sum of bytes 0 and 1, but for no
+// elements.
 template <bool kAll>
 struct Logic {
   using Acc = int;
@@ -57,15 +58,6 @@ struct Logic {
   __device__ Acc combine(Acc a, Acc b) const { return kAll ? a & b : a | b; }
   __device__ void write(int64_t i, Acc a) const { y[i] = static_cast<uint8_t>(a); }
 };
-
-// bool has u8's representation, and sums, products and extremes of it are those of u8.
-template <class F>
-void dispatch_numbers(DType t, F&& f) {
-  if (is_floating(t))
-    dispatch_floats(t, "reduce", f);
-  else
-    dispatch_ints(t == DType::boolean ? DType::u8 : t, "reduce", f);
-}
 
 template <class T>
 void sum_of(const Tensor& y, const ReduceLayout& l, Wide<T> divisor) {
@@ -126,13 +118,11 @@ void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask
         reduce_with<ProductOf<T>, T>({static_cast<typename ProductOf<T>::Out*>(y.raw_data())}, l);
       });
     case Reduction::max:
-      return dispatch_numbers(x.dtype(), [&]<class T>() {
-        reduce_with<ExtremeOf<T, true>, T>({static_cast<T*>(y.raw_data())}, l);
-      });
+      return dispatch_numbers(
+          x.dtype(), [&]<class T>() { reduce_with<ExtremeOf<T, true>, T>({static_cast<T*>(y.raw_data())}, l); });
     case Reduction::min:
-      return dispatch_numbers(x.dtype(), [&]<class T>() {
-        reduce_with<ExtremeOf<T, false>, T>({static_cast<T*>(y.raw_data())}, l);
-      });
+      return dispatch_numbers(
+          x.dtype(), [&]<class T>() { reduce_with<ExtremeOf<T, false>, T>({static_cast<T*>(y.raw_data())}, l); });
     default:
       return reduce_floating_cuda(what, y, l, shift, p);
   }

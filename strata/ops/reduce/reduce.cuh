@@ -8,30 +8,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
-#include "strata/cuda/kernel.cuh"
+#include "strata/cuda/row_loops.cuh"
 #include "strata/ops/reduce/layout.h"
 
 namespace strata::cuda {
-
-/// The value of the lane whose number differs by `o`; any type of whole words.
-template <class T>
-__device__ __forceinline__ T shuffle_xor(const T& v, int o) {
-  if constexpr (std::is_arithmetic_v<T>) {
-    return static_cast<T>(__shfl_xor_sync(0xffffffffu, v, o));
-  } else {
-    constexpr int kWords = sizeof(T) / 4;
-    static_assert(sizeof(T) % 4 == 0);
-    uint32_t words[kWords];
-    memcpy(words, &v, sizeof(T));
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) words[k] = __shfl_xor_sync(0xffffffffu, words[k], o);
-    T r;
-    memcpy(&r, words, sizeof(T));
-    return r;
-  }
-}
 
 namespace reduce_detail {
 constexpr int kThreads = 256;
@@ -40,9 +21,9 @@ constexpr int kAhead = 4;      // loads under way in each thread
 
 // `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
 template <class R, class T>
-__global__ void __launch_bounds__(kThreads) rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t length,
-                                                        int lanes, bool vectors, const typename R::Shift* shift,
-                                                        typename R::Acc* partial) {
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t length, int lanes, bool vectors,
+                const typename R::Shift* shift, typename R::Acc* partial) {
   using Acc = typename R::Acc;
   __shared__ Acc shared[kThreads / kWarp];
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
@@ -77,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(R r, const T* x, int64_t
   else
     sweep(std::integral_constant<int, 1>());
   Acc total = r.combine(r.combine(a[0], a[1]), r.combine(a[2], a[3]));
-  for (int o = (lanes < kWarp ? lanes : kWarp) / 2; o > 0; o /= 2) total = r.combine(total, shuffle_xor(total, o));
+  for (int o = (lanes < kWarp ? lanes : kWarp) / 2; o > 0; o /= 2) total = r.combine(total, lane_xor(total, o));
   if (lanes > kWarp) {
     if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = total;
     __syncthreads();
@@ -212,8 +193,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     partial = make_partial(groups);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(groups));
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-      columns_kernel<R, T, N><<<grid, kThreads, 0, stream()>>>(r, x, l.outer, l.n, l.inner, length,
-                                                               static_cast<int>(across), s, partial);
+      columns_kernel<R, T, N>
+          <<<grid, kThreads, 0, stream()>>>(r, x, l.outer, l.n, l.inner, length, static_cast<int>(across), s, partial);
     };
     if (wide)
       launch(std::integral_constant<int, kColumns>());
@@ -222,9 +203,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   }
   if (groups == 1) return;
   const int64_t across = std::min<int64_t>(kWarp, power_above(results));
-  groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(r, partial, results,
-                                                                          static_cast<int>(groups),
-                                                                          static_cast<int>(across));
+  groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(
+      r, partial, results, static_cast<int>(groups), static_cast<int>(across));
 }
 
 // ---- reducers ----
@@ -261,6 +241,15 @@ template <class C, bool kLargest>
 __device__ __forceinline__ C better_of(C a, C b) {
   const bool better = kLargest ? b > a : b < a;  // false where a is NaN
   return better || b != b ? b : a;
+}
+
+/// Calls f with the element type: bool has u8's representation, and sums, products and extremes of it are those of u8.
+template <class F>
+void dispatch_numbers(DType t, F&& f) {
+  if (is_floating(t))
+    dispatch_floats(t, "reduce", f);
+  else
+    dispatch_ints(t == DType::boolean ? DType::u8 : t, "reduce", f);
 }
 
 }  // namespace reduce_detail

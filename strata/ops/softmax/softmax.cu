@@ -1,6 +1,6 @@
 // Softmax on a CUDA device, over rows and over columns.
 
-#include "strata/cuda/rows.cuh"
+#include "strata/cuda/row_loops.cuh"
 #include "strata/ops/softmax/softmax_kernel.h"
 
 namespace strata {

@@ -102,8 +102,7 @@ struct RowOf {
   Vec<T, V> kept[kHold ? kMost : 1];
 
   __device__ __forceinline__ RowOf(const T* row, int64_t n) : p(row) {
-    if constexpr (kHold)
-      for_row<V, true, kMost>(n, [&](int64_t i, int k) { kept[k] = load_vec<V>(p + i); });
+    if constexpr (kHold) for_row<V, true, kMost>(n, [&](int64_t i, int k) { kept[k] = load_vec<V>(p + i); });
   }
   __device__ __forceinline__ Vec<T, V> at(int64_t i, int k) const {
     if constexpr (kHold)
@@ -127,19 +126,23 @@ __device__ __forceinline__ Vec<C, V> load_wide(const A* p) {
   return r;
 }
 
+/// Calls f(V), the elements of an access, as a constant.
+template <class T, class F>
+void by_vectors(const RowLaunch& l, F&& f) {
+  if (l.vectors)
+    f(std::integral_constant<int, kVec<T>>());
+  else
+    f(std::integral_constant<int, 1>());
+}
 /// Calls f(V, held) with these as constants.
 template <class T, class F>
 void dispatch_rows(const RowLaunch& l, F&& f) {
-  const auto by_hold = [&](auto v) {
+  by_vectors<T>(l, [&](auto v) {
     if (l.held)
       f(v, std::true_type());
     else
       f(v, std::false_type());
-  };
-  if (l.vectors)
-    by_hold(std::integral_constant<int, kVec<T>>());
-  else
-    by_hold(std::integral_constant<int, 1>());
+  });
 }
 
 // ---- sums of exponentials ----
