@@ -125,6 +125,7 @@ class Choices {
 };
 
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
+// g.bias is aligned to 16 bytes.
 bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
   const CublasLt& lt = cublas_lt();
   const bool batched = !g.batch.empty();
@@ -140,7 +141,7 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
   Gemm rest = g;
   rest.alpha = 1, rest.beta = 0;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const bool bias = g.bias != nullptr && g.bias_dtype == g.out && !wide && aligned16(g.bias);
+  const bool bias = g.bias != nullptr && g.bias_dtype == g.out && !wide;
   const bool aux = g.aux != nullptr && g.in == DType::bf16 && g.out == DType::bf16 && g.n % 8 == 0 &&
                    g.c_row % 8 == 0 && aligned16(g.aux) && aligned16(g.c);
   if (aux && g.epilogue == Epilogue::gelu_tanh && (bias || g.bias == nullptr)) {
@@ -271,6 +272,14 @@ void gemm(const Gemm& given, Device device) {
   if (g.m > 1 && g.c_row < g.n) return gemm_own(g);
   g.c_col = 1;
   if (g.m == 1) g.c_row = g.n;
+
+  // The library wants an aligned bias, and adding it later would round twice.
+  Tensor aligned_bias;
+  if (g.bias != nullptr && !aligned16(g.bias)) {
+    aligned_bias = empty({{g.n}, g.bias_dtype, device, std::nullopt});
+    copy_matrices(g.bias_dtype, g.bias, 0, 0, 1, aligned_bias.raw_data(), 1, 1, g.n);
+    g.bias = aligned_bias.raw_data();
+  }
 
   // The longest batch dim goes to the library, the others are a loop.
   int inner = -1;
