@@ -17,7 +17,7 @@ struct RngKey {
 };
 
 /// The four 32-bit numbers of counter block `key.offset + block` under `key.seed`.
-inline std::array<uint32_t, 4> philox(RngKey key, uint64_t block) {
+constexpr std::array<uint32_t, 4> philox(RngKey key, uint64_t block) {
   const uint64_t counter = key.offset + block;
   uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0, c3 = 0;
   uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
@@ -35,11 +35,11 @@ inline std::array<uint32_t, 4> philox(RngKey key, uint64_t block) {
 }
 
 /// Uniform in [0, 1) with 24 bits, from one 32-bit number.
-inline float uniform_f32(uint32_t bits) {
+constexpr float uniform_f32(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 /// Uniform in [0, 1) with 53 bits, from two 32-bit numbers.
-inline double uniform_f64(uint32_t hi, uint32_t lo) {
+constexpr double uniform_f64(uint32_t hi, uint32_t lo) {
   return static_cast<double>(((static_cast<uint64_t>(hi) << 32) | lo) >> 11) * 0x1p-53;
 }
 

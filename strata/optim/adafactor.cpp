@@ -4,6 +4,10 @@
 #include <cmath>
 
 #include "strata/core/error.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/optim/adafactor_kernels.h"
 
 namespace strata::optim {
@@ -24,6 +28,32 @@ std::vector<Optimizer::StateSpec> Adafactor::state_spec(const Param& p) const {
   col.erase(shape.size() - 2);
   return {{"step", {}, DType::i64}, {"row_var", row, p.tensor.dtype()}, {"col_var", col, p.tensor.dtype()}};
 }
+
+namespace {
+
+// The same update with ordinary ops, for devices without fused loops; nothing waits for the device.
+void update_with_ops(const AdafactorJob& job, Tensor param, const Tensor& grad, std::vector<Tensor>& state) {
+  memory::TagScope tag(memory::Tag::workspace);
+  const Scalar keep(job.keep), rest(1 - job.keep);
+  const Tensor g = to(grad, param.dtype()) * Scalar(job.grad_scale), squares = g * g;
+  const Tensor param_rms = mean(param * param).sqrt();
+  const auto blend = [&](Tensor& v, const Tensor& now) { v.mul_(keep).add_((now + Scalar(job.eps1)) * rest); };
+  Tensor u;
+  if (!job.columns) {
+    blend(state[1], squares);
+    u = g / state[1].sqrt();
+  } else {
+    blend(state[1], mean(squares, {-1}));
+    blend(state[2], mean(squares, {-2}));
+    const Tensor rows = (mean(state[1], {-1}, true) / state[1]).sqrt();
+    u = g * rows.unsqueeze(-1) * rsqrt(state[2]).unsqueeze(-2);
+  }
+  const Tensor excess = (mean(u * u).sqrt() * Scalar(1 / job.clip_threshold)).clamp(1.0, std::nullopt);
+  const Tensor step = param_rms.clamp(job.eps2, std::nullopt) * Scalar(job.rate) / excess;
+  param.mul_(Scalar(job.decay)).add_(u * step, -1);
+}
+
+}  // namespace
 
 void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
   std::vector<AdafactorJob> jobs;
@@ -52,7 +82,11 @@ void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
     const double rate = std::min(o.lr, 1 / std::sqrt(t)) * (o.lr > 0 ? lr(p->group) / o.lr : 0);
     job.rate = rate;
     job.decay = 1 - lr(p->group) * o.weight_decay;
-    jobs.push_back(job);
+    if (p->tensor.device().is_cpu()) {
+      jobs.push_back(job);
+    } else {
+      update_with_ops(job, p->tensor.detach(), p->grad, p->state);
+    }
   }
   run_adafactor(jobs);
 }

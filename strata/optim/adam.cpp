@@ -46,7 +46,7 @@ void Adam::update(const std::vector<Param*>& active, double grad_scale) {
     slabs.push_back(slab_of(*p, 1));
     set_adam_constants(slabs.back(), options_of(*p), lr(p->group), false, step_count(*p), grad_scale);
   }
-  run_rule(Rule::adam, slabs);
+  run(Rule::adam, slabs);
 }
 void AdamW::update(const std::vector<Param*>& active, double grad_scale) {
   std::vector<Slab> slabs;
@@ -54,7 +54,7 @@ void AdamW::update(const std::vector<Param*>& active, double grad_scale) {
     slabs.push_back(slab_of(*p, 1));
     set_adam_constants(slabs.back(), options_of(*p), lr(p->group), true, step_count(*p), grad_scale);
   }
-  run_rule(Rule::adam, slabs);
+  run(Rule::adam, slabs);
 }
 
 }  // namespace strata::optim

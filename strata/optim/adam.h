@@ -36,6 +36,7 @@ class Adam final : public OptimizerOf<AdamOptions> {
  protected:
   std::vector<StateSpec> state_spec(const Param& p) const override;
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool fused() const override { return true; }
 };
 
 /// Adam with decoupled weight decay (Loshchilov & Hutter, 2019). Same state as Adam.
@@ -52,6 +53,7 @@ class AdamW final : public OptimizerOf<AdamWOptions> {
  protected:
   std::vector<StateSpec> state_spec(const Param& p) const override;
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool fused() const override { return true; }
 };
 
 }  // namespace strata::optim

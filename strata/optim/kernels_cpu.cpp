@@ -261,7 +261,7 @@ std::vector<Chunk> chunks_of(std::span<const Slab> slabs) {
 
 }  // namespace
 
-void run_rule(Rule rule, std::span<const Slab> slabs) {
+void run_rule_cpu(Rule rule, std::span<const Slab> slabs) {
   const std::vector<Chunk> chunks = chunks_of(slabs);
   parallel_for(0, static_cast<int64_t>(chunks.size()), 2, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -272,7 +272,7 @@ void run_rule(Rule rule, std::span<const Slab> slabs) {
   });
 }
 
-double sum_of_squares(std::span<const Slab> slabs) {
+double sum_of_squares_cpu(std::span<const Slab> slabs) {
   const std::vector<Chunk> chunks = chunks_of(slabs);
   std::vector<double> parts(chunks.size());
   parallel_for(0, static_cast<int64_t>(chunks.size()), 4, [&](int64_t begin, int64_t end) {

@@ -27,7 +27,7 @@ void Lion::update(const std::vector<Param*>& active, double grad_scale) {
     const double k[] = {grad_scale, o.beta1, 1 - o.beta1, o.beta2, 1 - o.beta2, rate, 1 - rate * o.weight_decay};
     std::copy(std::begin(k), std::end(k), slabs.back().k);
   }
-  run_rule(Rule::lion, slabs);
+  run(Rule::lion, slabs);
 }
 
 }  // namespace strata::optim

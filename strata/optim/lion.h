@@ -24,6 +24,7 @@ class Lion final : public OptimizerOf<LionOptions> {
  protected:
   std::vector<StateSpec> state_spec(const Param& p) const override;
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool fused() const override { return true; }
 };
 
 }  // namespace strata::optim

@@ -10,6 +10,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/optim/kernels.h"
 
 namespace strata::optim {
@@ -29,8 +30,12 @@ Tensor newton_schulz(const Tensor& x, int steps, double eps) {
   // The smaller of the two Gram matrices: a tall matrix is worked on transposed.
   const bool tall = x.size(0) > x.size(1);
   Tensor y = contiguous(tall ? x.detach().t() : x.detach());
-  const Slab norm{.grad = y.raw_data(), .numel = y.numel(), .grad_dtype = y.dtype()};
-  y = y * Scalar(1 / std::max(std::sqrt(sum_of_squares({&norm, 1})), eps));
+  if (y.device().is_cpu()) {
+    const Slab norm{.grad = y.raw_data(), .numel = y.numel(), .grad_dtype = y.dtype()};
+    y = y * Scalar(1 / std::max(std::sqrt(sum_of_squares({&norm, 1})), eps));
+  } else {  // without waiting for the device
+    y = y / sum(y * y).sqrt().clamp(eps, std::nullopt);
+  }
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   for (int i = 0; i < steps; ++i) {
     const Tensor gram = matmul(y, y.t());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -20,7 +21,7 @@ Tensor readable_grad(const Tensor& grad, const Tensor& param, std::string_view o
   return contiguous(as_is ? grad.detach() : to(grad.detach(), param.dtype()));
 }
 
-// The gradients of `params` on the host as slabs; `keep` holds what they point into.
+// The gradients of `params` as slabs; `keep` holds what they point into.
 std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::string_view op, TensorList& keep) {
   std::vector<Slab> slabs;
   for (const Tensor& p : params) {
@@ -36,25 +37,38 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
     check<DTypeError>(is_floating(g.dtype()) && g.dtype() != DType::f16, op, "takes f32, f64 and bf16 gradients, got ",
                       g);
     keep.push_back(g);
-    slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype()});
+    slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
   }
   return slabs;
 }
 
 // Runs a rule that writes to gradients.
 void change_grads(Rule rule, std::vector<Slab>& slabs, const TensorList& grads, double scale, double limit,
-                  std::string_view op) {
+                  std::string_view op, DeviceClip clip = {}) {
   for (Slab& s : slabs) {
     s.k[0] = scale;
     s.k[1] = limit;
   }
-  run_rule(rule, slabs);
+  run_rule(rule, slabs, clip);
   for (const Tensor& g : grads) bump_version(g, op);
 }
 
 // Slightly below max_norm / norm, as in PyTorch, so that rounding does not end above the limit.
 double clip_scale(double norm, double max_norm) {
   return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+// The CUDA device that holds all of them, if one does.
+std::optional<Device> only_device(const std::vector<Slab>& slabs) {
+  if (slabs.empty() || !slabs[0].device.is_cuda()) return {};
+  for (const Slab& s : slabs)
+    if (!(s.device == slabs[0].device)) return {};
+  return slabs[0].device;
+}
+
+// Step counts stay on the host, which computes with them.
+Device state_device(std::string_view key, const Tensor& param) {
+  return key == "step" && param.device().is_cuda() ? Device::cpu() : param.device();
 }
 
 }  // namespace
@@ -92,7 +106,8 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
          .grad = p.grad.raw_data(),
          .numel = p.tensor.numel(),
          .dtype = p.tensor.dtype(),
-         .grad_dtype = p.grad.dtype()};
+         .grad_dtype = p.grad.dtype(),
+         .device = p.tensor.device()};
   for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i)
     s.state[i - first_state] = p.state[i].raw_data();
   return s;
@@ -116,7 +131,7 @@ void Optimizer::step(double grad_scale) {
       memory::TagScope tag(memory::Tag::optimizer);
       p->state.clear();
       for (const StateSpec& s : spec) {
-        p->state.push_back(empty({s.shape, s.dtype, p->tensor.device(), std::nullopt}));
+        p->state.push_back(empty({s.shape, s.dtype, state_device(s.key, p->tensor), std::nullopt}));
         if (!dry) fill_elements(p->state.back(), 0);
       }
     }
@@ -134,9 +149,41 @@ double Optimizer::step_clipped(double max_norm) {
   check(max_norm > 0, name_, "max_norm must be positive, got ", max_norm);
   TensorList tensors;
   for (const Param& p : params_) tensors.push_back(p.tensor);
-  const double norm = grad_norm(tensors);
+  NoGrad guard;
+  TensorList keep;
+  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep);
+  if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
+  const double norm = std::sqrt(sum_of_squares(grads));
   if (std::isfinite(norm)) step(clip_scale(norm, max_norm));
   return norm;
+}
+
+// The device scales by the norm that it finds, or leaves everything as it is where that is not finite; the host asks for
+// the norm when all is queued.
+double Optimizer::step_clipped_on_device(double max_norm, const std::vector<Slab>& grads) {
+  std::vector<bool> fresh;
+  for (const Param& p : params_) fresh.push_back(p.state.empty());
+  const Tensor sum = sum_of_squares_cuda(grads, grads[0].device);
+  clip_sum_ = static_cast<const double*>(sum.raw_data());
+  clip_norm_ = max_norm;
+  step();
+  clip_sum_ = nullptr;
+  const double norm = std::sqrt(sum.item<double>());
+  if (std::isfinite(norm)) return norm;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    Param& p = params_[i];
+    if (!p.tensor.grad().defined() || p.state.empty()) continue;
+    if (fresh[i]) {
+      p.state.clear();
+    } else if (state_spec(p)[0].key == "step") {
+      --*p.state[0].data<int64_t>();
+    }
+  }
+  return norm;
+}
+
+void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) const {
+  run_rule(rule, slabs, {clip_sum_, clip_norm_});
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -192,7 +239,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
                         spec[i].shape);
       check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
                         spec[i].dtype);
-      Tensor copy = empty({spec[i].shape, spec[i].dtype, p.tensor.device(), std::nullopt});
+      Tensor copy = empty({spec[i].shape, spec[i].dtype, state_device(spec[i].key, p.tensor), std::nullopt});
       if (!copy.is_meta()) copy_elements(copy, it->second);
       loaded[k].push_back(std::move(copy));
       ++used;
@@ -229,6 +276,12 @@ double clip_grad_norm(const TensorList& params, double max_norm) {
   NoGrad guard;
   TensorList keep;
   std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_norm", keep);
+  if (const auto device = only_device(slabs)) {
+    const Tensor sum = sum_of_squares_cuda(slabs, *device);
+    change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm",
+                 {static_cast<const double*>(sum.raw_data()), max_norm});
+    return std::sqrt(sum.item<double>());
+  }
   const double norm = std::sqrt(sum_of_squares(slabs));
   const double scale = clip_scale(norm, max_norm);
   if (std::isfinite(norm) && scale < 1) change_grads(Rule::scale_grad, slabs, keep, scale, 0, "clip_grad_norm");

@@ -14,6 +14,7 @@
 namespace strata::optim {
 
 struct Slab;
+enum class Rule : uint8_t;
 
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -96,8 +97,16 @@ class Optimizer {
   static int64_t step_count(const Param& p) { return *p.state[0].data<int64_t>(); }
   /// `p` for the fused loops, its states from `first_state` on.
   static Slab slab_of(const Param& p, size_t first_state = 0);
+  /// Whether update() only runs fused loops through run(), which can leave the clipping to the device.
+  virtual bool fused() const { return false; }
+  /// A rule over tensors of update(), with step_clipped()'s clipping.
+  void run(Rule rule, const std::vector<Slab>& slabs) const;
 
  private:
+  double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
+
+  const double* clip_sum_ = nullptr;  // during step_clipped_on_device()
+  double clip_norm_ = 0;
   std::string_view name_;
   std::vector<Param> params_;
 };

@@ -35,8 +35,8 @@ void SGD::update(const std::vector<Param*>& active, double grad_scale) {
     s.k[5] = o.nesterov;
     heavy.push_back(s);
   }
-  run_rule(Rule::sgd, plain);
-  run_rule(Rule::sgd_momentum, heavy);
+  run(Rule::sgd, plain);
+  run(Rule::sgd_momentum, heavy);
 }
 
 }  // namespace strata::optim

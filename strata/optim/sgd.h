@@ -26,6 +26,7 @@ class SGD final : public OptimizerOf<SGDOptions> {
  protected:
   std::vector<StateSpec> state_spec(const Param& p) const override;
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool fused() const override { return true; }
 };
 
 }  // namespace strata::optim

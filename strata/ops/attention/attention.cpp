@@ -109,7 +109,7 @@ void forward_kernel(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, 
   AttentionCall c = describe_call(qd, kd, vd, mask, a);
   c.out = view_of(out);
   c.lse = lse.raw_data();
-  attention_forward_cpu(c);
+  q.device().is_cuda() ? attention_forward_cuda(c) : attention_forward_cpu(c);
 }
 
 void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
@@ -125,7 +125,7 @@ void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, con
   c.grad_q = view_of(gq);
   c.grad_k = view_of(gk);
   c.grad_v = view_of(gv);
-  attention_backward_cpu(c);
+  q.device().is_cuda() ? attention_backward_cuda(c, q) : attention_backward_cpu(c);
 }
 
 // ---- reference ---------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ const Op<BackwardSignature> attention_backward_op{{
                                            heads_inside(k, k.shape()[1], k.shape()[2], k.shape()[3]),
                                            heads_inside(v, v.shape()[1], v.shape()[2], v.shape()[3])};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
                        const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
                        bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
@@ -366,7 +366,7 @@ const Op<ForwardSignature> attention_op{{
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
                                                       statistic_dtype(q.dtype()), q.device(), std::nullopt}};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                        bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
                        std::optional<RngKey> key) {

@@ -6,6 +6,7 @@
 
 #include "strata/core/dtype.h"
 #include "strata/core/rng.h"
+#include "strata/core/tensor.h"
 
 namespace strata {
 
@@ -50,5 +51,8 @@ struct AttentionCall {
 void attention_forward_cpu(const AttentionCall& c);
 /// Fills grad_q, grad_k and grad_v from q, k, v, out, lse and grad_out. The same bits for any number of threads.
 void attention_backward_cpu(const AttentionCall& c);
+/// The same on the current CUDA device, which is like_this's. The same bits every time.
+void attention_forward_cuda(const AttentionCall& c);
+void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this);
 
 }  // namespace strata

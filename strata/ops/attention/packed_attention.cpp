@@ -82,7 +82,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                     op, "lse and glse must be ", rows, " ", statistic_dtype(qkv.dtype()), ", got ", *t);
               return like(qkv);
             },
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& g, const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out,
                            const Tensor& lse, int64_t heads, int64_t kv_heads, bool is_causal,
                            std::optional<double> scale, int64_t window) {
@@ -96,7 +96,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                           c.grad_q = part(g, 0, c.d);
                           c.grad_k = part(g, heads, c.d);
                           c.grad_v = part(g, heads + kv_heads, c.d);
-                          attention_backward_cpu(c);
+                          qkv.device().is_cuda() ? attention_backward_cuda(c, qkv) : attention_backward_cpu(c);
                         }},
         .composed =
             [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse,
@@ -152,14 +152,14 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
               like(qkv).with_shape({b, t, heads * d}),
               TensorMeta{Shape{b, heads, t}, statistic_dtype(qkv.dtype()), qkv.device(), std::nullopt}};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& out, Tensor& lse, const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal,
                        std::optional<double> scale, int64_t window) {
                       const Tensor x = dense(qkv);
                       AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
                       c.out = part(out, 0, c.d);
                       c.lse = lse.raw_data();
-                      attention_forward_cpu(c);
+                      qkv.device().is_cuda() ? attention_forward_cuda(c) : attention_forward_cpu(c);
                     }},
     .saves = "qkv out lse",
     .backward =

@@ -75,7 +75,7 @@ void kernel(Tensor& y, const Tensor& x, const Tensor& cos, const Tensor& sin, bo
   c.cos = cc.raw_data();
   c.sin = sc.raw_data();
   c.y = y.raw_data();
-  rotary_cpu(c);
+  x.device().is_cuda() ? rotary_cuda(c) : rotary_cpu(c);
 }
 
 // The two halves of the pairs of x, each [..., T, P].
@@ -96,7 +96,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary
     .example = "auto [c, s] = rotary_tables(4, 8); Tensor y = rotary(ones({2, 4, 8}), c, s); assert(y.shape() == "
                "Shape({2, 4, 8}));",
     .infer = [](const Tensor& x, const Tensor& cos, const Tensor& sin, bool, bool) { return infer(x, cos, sin); },
-    .kernels = {.cpu = kernel},
+    .kernels = {.everywhere = kernel},
     .saves = "x cos sin",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved, bool inverse) {

@@ -20,5 +20,7 @@ struct RotaryCall {
   void* y = nullptr;
 };
 void rotary_cpu(const RotaryCall& c);
+/// The same on the current CUDA device.
+void rotary_cuda(const RotaryCall& c);
 
 }  // namespace strata

@@ -10,5 +10,7 @@ namespace strata {
 
 /// y[i] = x[i] * scale where number i of the key's stream is not below p, else 0; contiguous.
 void dropout_cpu(DType t, const void* x, void* y, int64_t n, float p, double scale, RngKey key);
+/// The same on the current CUDA device; drops the same elements.
+void dropout_cuda(DType t, const void* x, void* y, int64_t n, float p, double scale, RngKey key);
 
 }  // namespace strata

@@ -28,6 +28,7 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
   if (padding < 0) return g;
   const std::vector<int64_t> at = indices.to_vector<int64_t>();
   std::vector<double> keep;
+  keep.reserve(at.size());
   for (int64_t i : at) keep.push_back(i != padding ? 1 : 0);
   Shape s = indices.shape();
   s.push_back(1);

@@ -8,6 +8,7 @@
 #include "strata/core/parallel.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/ranges_kernels.h"
 
 namespace strata {
 namespace {
@@ -16,19 +17,31 @@ constexpr int64_t kRangeGrain = 32768;
 
 // Writes y[i] = f(i), computed in double or int64, to a row-major y.
 template <class F>
-void generate(Tensor& y, std::string_view op, F f) {
-  if (!y.is_contiguous()) {
-    Tensor dense = empty(like(y));
-    generate(dense, op, f);
-    copy_elements(y, dense);
-    return;
-  }
-  dispatch_all(y.dtype(), op, [&]<class T>() {
+void generate(Tensor& y, F f) {
+  dispatch_all(y.dtype(), "range", [&]<class T>() {
     T* p = y.data<T>();
     parallel_for(0, y.numel(), kRangeGrain, [&](int64_t b, int64_t e) {
       for (int64_t i = b; i < e; ++i) p[i] = static_cast<T>(static_cast<compute_t<T>>(f(i)));
     });
   });
+}
+
+void fill_range(Tensor& y, const RangeNumbers& r) {
+  if (y.device().is_cuda()) return range_cuda(y, r);
+  if (!y.is_contiguous()) {
+    Tensor dense = empty(like(y));
+    fill_range(dense, r);
+    copy_elements(y, dense);
+    return;
+  }
+  if (r.integral)
+    return generate(y, [=](int64_t i) { return static_cast<int64_t>(r.first_int + static_cast<uint64_t>(i) * r.step_int); });
+  const auto value = [=](int64_t i) {
+    return i < r.turn ? r.first + r.step * static_cast<double>(i)
+                      : r.last - r.step * static_cast<double>(r.size - 1 - i);
+  };
+  if (r.power) return generate(y, [=](int64_t i) { return std::pow(r.base, value(i)); });
+  generate(y, value);
 }
 
 bool integral(Scalar s) {
@@ -68,17 +81,17 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
         [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
           return TensorMeta{{arange_length(start, end, step)}, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Scalar start, Scalar end, Scalar step, DType, Device) {
-                      if (integral(start) && integral(end) && integral(step)) {
-                        generate(y, "arange",
-                                 [a = static_cast<uint64_t>(start.to_int()), s = static_cast<uint64_t>(step.to_int())](
-                                     int64_t i) { return static_cast<int64_t>(a + static_cast<uint64_t>(i) * s); });
-                      } else {
-                        generate(y, "arange", [a = start.to_double(), s = step.to_double()](int64_t i) {
-                          return a + static_cast<double>(i) * s;
-                        });
+                      RangeNumbers r;
+                      r.integral = integral(start) && integral(end) && integral(step);
+                      if (r.integral) {
+                        r.first_int = static_cast<uint64_t>(start.to_int());
+                        r.step_int = static_cast<uint64_t>(step.to_int());
                       }
+                      r.first = start.to_double();
+                      r.step = step.to_double();
+                      fill_range(y, r);
                     }},
     .dtypes = kFloats | kInts,
     .cost = [](Scalar start, Scalar end, Scalar step, DType dtype,
@@ -95,13 +108,14 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
 }};
 
 // Counting from both ends keeps the last value exact.
-template <class F>
-void fill_linspace(Tensor& y, std::string_view op, Scalar start, Scalar end, int64_t steps, F f) {
-  const double a = start.to_double(), b = end.to_double();
-  const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
-  generate(y, op, [=](int64_t i) {
-    return f(i < (steps + 1) / 2 ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - 1 - i));
-  });
+RangeNumbers from_both_ends(Scalar start, Scalar end, int64_t steps) {
+  RangeNumbers r;
+  r.first = start.to_double();
+  r.last = end.to_double();
+  r.step = steps > 1 ? (r.last - r.first) / static_cast<double>(steps - 1) : 0;
+  r.size = steps;
+  r.turn = (steps + 1) / 2;
+  return r;
 }
 
 void check_steps(int64_t steps, std::string_view op) {
@@ -117,8 +131,8 @@ const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
           check_steps(steps, "linspace");
           return TensorMeta{{steps}, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType,
-                          Device) { fill_linspace(y, "linspace", start, end, steps, [](double v) { return v; }); }},
+    .kernels = {.everywhere = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType,
+                                 Device) { fill_range(y, from_both_ends(start, end, steps)); }},
     .cost = [](Scalar, Scalar, int64_t steps, DType dtype,
                Device) { return write_cost(static_cast<double>(steps), dtype); },
     .samples =
@@ -140,9 +154,12 @@ const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
           check_steps(steps, "logspace");
           return TensorMeta{{steps}, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType, Device) {
-                      fill_linspace(y, "logspace", start, end, steps, [base](double v) { return std::pow(base, v); });
+                      RangeNumbers r = from_both_ends(start, end, steps);
+                      r.power = true;
+                      r.base = base;
+                      fill_range(y, r);
                     }},
     .cost = [](Scalar, Scalar, int64_t steps, double, DType dtype,
                Device) { return write_cost(static_cast<double>(steps), dtype); },
@@ -162,7 +179,7 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
           check<ShapeError>(n >= 0 && m >= 0, "eye", "sizes must not be negative, got ", n, " and ", m);
           return TensorMeta{{n, m}, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, int64_t n, int64_t m, DType, Device) {
                       fill_elements(y, 0);
                       const int64_t k = std::min(n, m);
@@ -178,25 +195,6 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
           s.invalid<ShapeError>("negative", -1, 2, s.dtype(), Device::cpu());
         },
 }};
-
-// A triangle's part of the matrix: row i holds the columns before (lower) or from (upper) edge(i).
-struct Triangle {
-  bool lower;
-  int64_t rows, cols, shift;  // edge(i) = i + shift, within [0, cols]
-
-  Triangle(bool is_lower, int64_t r, int64_t c, int64_t offset)
-      : lower(is_lower), rows(r), cols(c), shift(std::clamp<int64_t>(offset, -r, c) + (is_lower ? 1 : 0)) {}
-  int64_t edge(int64_t i) const { return std::clamp<int64_t>(i + shift, 0, cols); }
-  // The rows that hold any element.
-  int64_t first_row() const { return lower ? std::clamp<int64_t>(-shift, 0, rows) : 0; }
-  int64_t last_row() const { return lower ? rows : std::clamp<int64_t>(cols - shift, 0, rows); }
-  __int128 count() const {
-    const __int128 ramp = std::clamp<int64_t>(-shift, 0, rows), full = std::clamp<int64_t>(cols - shift, 0, rows);
-    const __int128 below = (full - ramp) * (ramp + full - 1 + 2 * static_cast<__int128>(shift)) / 2 +
-                           (rows - full) * static_cast<__int128>(cols);
-    return lower ? below : static_cast<__int128>(rows) * cols - below;
-  }
-};
 
 const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
     .schema = "triangle_indices(bool lower, int rows, int cols, int offset=0, Device device=cpu) -> Tensor",
@@ -214,11 +212,12 @@ const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
                             "] matrix is too large");
           return TensorMeta{{2, static_cast<int64_t>(n)}, DType::i64, device, std::nullopt};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
+                      const Triangle t(lower, rows, cols, offset);
+                      if (y.device().is_cuda()) return triangle_indices_cuda(y, t);
                       int64_t* row = y.data<int64_t>();
                       int64_t* col = row + y.shape()[1];
-                      const Triangle t(lower, rows, cols, offset);
                       if (y.numel() == 0) return;
                       for (int64_t i = t.first_row(); i < t.last_row(); ++i) {
                         for (int64_t j = lower ? 0 : t.edge(i), last = lower ? t.edge(i) : cols; j < last; ++j) {

@@ -40,8 +40,8 @@ TensorMeta with_last(const Tensor& x, int64_t last) {
 }
 
 double product(const Tensor& x, const Tensor& weight) {
-  return 2.0 * static_cast<double>(x.numel() / std::max<int64_t>(1, x.shape().back())) *
-         static_cast<double>(weight.numel());
+  const int64_t rows = x.numel() / std::max<int64_t>(1, x.shape().back());
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(weight.numel());
 }
 
 // GELU's and its derivative's operations for one element, as counted for the cost.

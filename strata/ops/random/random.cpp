@@ -29,7 +29,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> uniform_op
           check(low <= high, "uniform", "low must not exceed high, got ", low, " and ", high);
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu = uniform_cpu},
+    .kernels = {.cpu = uniform_cpu, .cuda = STRATA_CUDA_KERNEL(uniform_cuda)},
     .cost = [](const Shape& shape, double, double, RngKey, DType dtype, Device) { return draw_cost(shape, dtype, 25); },
     .samples =
         [](Samples& s) {
@@ -55,7 +55,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> normal_op{
           check(std >= 0, "normal", "the standard deviation must not be negative, got ", std);
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu = normal_cpu},
+    .kernels = {.cpu = normal_cpu, .cuda = STRATA_CUDA_KERNEL(normal_cuda)},
     .cost = [](const Shape& shape, double, double, RngKey, DType dtype, Device) { return draw_cost(shape, dtype, 60); },
     .samples =
         [](Samples& s) {
@@ -80,7 +80,7 @@ const Op<Tensor(const Shape&, double, double, double, double, RngKey, DType, Dev
           check(low < high, "trunc_normal", "low must be below high, got ", low, " and ", high);
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu = trunc_normal_cpu},
+    .kernels = {.cpu = trunc_normal_cpu, .cuda = STRATA_CUDA_KERNEL(trunc_normal_cuda)},
     .cost = [](const Shape& shape, double, double, double, double, RngKey, DType dtype,
                Device) { return draw_cost(shape, dtype, 150); },
     .samples =
@@ -100,7 +100,7 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
           check(low < high, "randint", "low must be below high, got ", low, " and ", high);
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
-    .kernels = {.cpu = randint_cpu},
+    .kernels = {.cpu = randint_cpu, .cuda = STRATA_CUDA_KERNEL(randint_cuda)},
     .dtypes = kAllTypes,
     .cost = [](int64_t, int64_t, const Shape& shape, RngKey, DType dtype,
                Device) { return draw_cost(shape, dtype, 50); },
@@ -114,13 +114,14 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
 
 const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
     .schema = "bernoulli(Tensor p, RngKey key) -> Tensor",
-    .doc = "1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0.",
+    .doc = "1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0. On a CUDA device the "
+           "values of p are not checked.",
     .infer =
         [](const Tensor& p, RngKey) {
           check_floating(p.dtype(), "bernoulli");
           return like(p);
         },
-    .kernels = {.cpu = bernoulli_cpu},
+    .kernels = {.cpu = bernoulli_cpu, .cuda = STRATA_CUDA_KERNEL(bernoulli_cuda)},
     .cost =
         [](const Tensor& p, RngKey) {
           return Cost{25.0 * static_cast<double>(p.numel()), 2.0 * static_cast<double>(p.nbytes())};
@@ -139,7 +140,7 @@ const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
     .doc = "Indices drawn with probabilities proportional to weights ([n] or [rows, n]): [num_samples] or [rows, "
            "num_samples] i64. ValueError for negative, infinite or all-zero weights, and when without replacement more "
            "are "
-           "asked for than have a positive weight.",
+           "asked for than have a positive weight; on a CUDA device the values of weights are not checked.",
     .example = "Tensor w = from_span<float>(std::vector<float>{0, 1, 0}, {3}); assert(multinomial(w, 1).item() == 1);",
     .infer =
         [](const Tensor& weights, int64_t num_samples, bool replacement, RngKey) {
@@ -155,7 +156,7 @@ const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
           shape[shape.size() - 1] = num_samples;
           return TensorMeta{shape, DType::i64, weights.device(), std::nullopt};
         },
-    .kernels = {.cpu = multinomial_cpu},
+    .kernels = {.cpu = multinomial_cpu, .cuda = STRATA_CUDA_KERNEL(multinomial_cuda)},
     .cost =
         [](const Tensor& weights, int64_t, bool, RngKey) {
           return Cost{30.0 * static_cast<double>(weights.numel()), static_cast<double>(weights.nbytes())};
@@ -178,7 +179,7 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
           check(n >= 0, "randperm", "n must not be negative, got ", n);
           return TensorMeta{{n}, DType::i64, device, std::nullopt};
         },
-    .kernels = {.cpu = randperm_cpu},
+    .kernels = {.cpu = randperm_cpu, .cuda = STRATA_CUDA_KERNEL(randperm_cuda)},
     .dtypes = dtype_bit(DType::i64),
     .cost =
         [](int64_t n, RngKey, Device) {

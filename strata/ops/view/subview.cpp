@@ -3,6 +3,7 @@
 #include "strata/ops/view/view.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
@@ -33,8 +34,9 @@ Tensor slice_view(const Tensor& x, int64_t dim, int64_t start, int64_t end, int6
   end = std::max(clamp_position(end, size), start);
   Shape shape = x.shape();
   Strides strides = x.strides();
-  shape[dim] = (end - start + step - 1) / step;
-  strides[dim] *= step;
+  const int64_t n = end > start ? (end - start - 1) / step + 1 : 0;
+  shape[dim] = n;
+  if (n > 1) strides[dim] *= step;  // with one element there is no step, which may be too large to multiply
   return alias(x, shape, strides, x.storage_offset() + start * x.strides()[dim]);
 }
 
@@ -87,8 +89,9 @@ Tensor unfold_view(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
     return alias(x, shape, strides, x.storage_offset());
   }
   const int64_t stride = strides[dim];
-  shape[dim] = (length - size) / step + 1;
-  strides[dim] = stride * step;
+  const int64_t n = (length - size) / step + 1;
+  shape[dim] = n;
+  if (n > 1) strides[dim] = stride * step;
   shape.push_back(size);
   strides.push_back(stride);
   return alias(x, shape, strides, x.storage_offset());
@@ -153,6 +156,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
           s.add(s.tensor({5, 3}), 0, 1, 4);
           s.add(s.tensor({5, 7}), 1, -6, 100, 2);
           s.add(s.tensor({5, 3}), 0, 4, 2);
+          s.add(s.tensor({5, 3}), 0, 1, 4, std::numeric_limits<int64_t>::max()).named("one step past the end");
           s.invalid<ValueError>("step", s.tensor({5}), 0, 0, 5, 0);
           s.invalid<IndexError>("out of range", s.tensor({5}), 1, 0, 5);
         },
@@ -277,6 +281,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
     .samples =
         [](Samples& s) {
           s.add(s.tensor({7}), 0, 3, 2);
+          s.add(s.tensor({7}), 0, 3, std::numeric_limits<int64_t>::max()).named("one window");
           s.add(s.tensor({2, 5}), 1, 2, 1);
           s.invalid<ValueError>("does not fit", s.tensor({3}), 0, 4, 1);
         },

@@ -1,0 +1,156 @@
+#pragma once
+// What the CUDA attention kernels share: which keys a query sees, masks, dropout, rows of a call's operands.
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/ops/attention/attention_kernel.h"
+
+namespace strata::attention_cuda {
+
+constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
+
+/// Keys that some of the queries [q0, q1) see, masks aside.
+__device__ __forceinline__ void visible_keys(const AttentionCall& c, int64_t q0, int64_t q1, int64_t& begin,
+                                             int64_t& end) {
+  begin = 0, end = c.tk;
+  if (c.causal) end = min(end, q1 + c.offset);
+  if (c.window > 0) {
+    begin = max(int64_t{0}, q0 + c.offset - c.window + 1);
+    end = min(end, q1 - 1 + c.offset + c.window);
+  }
+}
+/// Queries that see some of the keys [k0, k1), masks aside.
+__device__ __forceinline__ void visible_queries(const AttentionCall& c, int64_t k0, int64_t k1, int64_t& begin,
+                                                int64_t& end) {
+  begin = 0, end = c.tq;
+  if (c.causal) begin = max(begin, k0 - c.offset);
+  if (c.window > 0) {
+    begin = max(begin, k0 - c.offset - c.window + 1);
+    end = min(end, k1 - 1 - c.offset + c.window);
+  }
+}
+/// Whether query i sees key j, masks aside; false where either does not exist.
+__device__ __forceinline__ bool sees(const AttentionCall& c, int64_t i, int64_t j) {
+  const int64_t at = i + c.offset;
+  return i < c.tq && j < c.tk && (!c.causal || j <= at) && (c.window == 0 || (at - j < c.window && j - at < c.window));
+}
+
+/// What the mask adds to a score of an existing query and key, in units of log2(e).
+template <class C>
+__device__ C bias(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64_t j) {
+  const int64_t at = b * c.mask_stride[0] + h * c.mask_stride[1] + i * c.mask_stride[2] + j * c.mask_stride[3];
+  const C hidden = -static_cast<C>(INFINITY);
+  C v = 0;
+  switch (c.mask_dtype) {
+    case DType::boolean:
+      return static_cast<const bool*>(c.mask)[at] ? C(0) : hidden;
+    case DType::f32:
+      v = static_cast<C>(static_cast<const float*>(c.mask)[at]);
+      break;
+    case DType::f64:
+      v = static_cast<C>(static_cast<const double*>(c.mask)[at]);
+      break;
+    case DType::bf16:
+      v = static_cast<C>(cuda::widen(static_cast<const BFloat16*>(c.mask)[at]));
+      break;
+    default:
+      v = static_cast<C>(cuda::widen(static_cast<const Half*>(c.mask)[at]));
+      break;
+  }
+  // A finite bias stays finite in the other unit.
+  constexpr C lowest = sizeof(C) == 8 ? C(-1.2e308) : C(-2.2e38);
+  return v > hidden ? (v < lowest ? lowest : v) * C(kLog2e) : v;
+}
+
+/// What a weight is multiplied by under dropout.
+template <class C>
+__device__ __forceinline__ C kept(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64_t j) {
+  const uint64_t index = static_cast<uint64_t>(((b * c.heads + h) * c.tq + i) * c.tk + j);
+  const auto four = philox(c.key, index / 4);
+  uint32_t bits = four[0];
+#pragma unroll
+  for (uint32_t k = 1; k < 4; ++k) bits = index % 4 == k ? four[k] : bits;
+  return uniform_f32(bits) < static_cast<float>(c.dropout) ? C(0) : static_cast<C>(1 / (1 - c.dropout));
+}
+
+/// Row 0 of a head of an operand.
+template <class T>
+__device__ __forceinline__ T* head_of(const AttentionView& v, int64_t b, int64_t h) {
+  return static_cast<T*>(v.data) + b * v.batch + h * v.head;
+}
+
+/// Terms of the gradient for each query, [batch, heads, tq] of C: delta = sum(out grad_out) - grad_lse, and lse in
+/// base 2, +inf for queries that see nothing.
+template <class C>
+struct RowTerms {
+  C* delta;
+  C* lse2;
+};
+
+/// Two ends, both included, of what a row of a tile sees of the other side.
+struct Seen {
+  int first, last;
+};
+/// Keys that query i sees, masks aside.
+__device__ __forceinline__ Seen seen_keys(const AttentionCall& c, int64_t i) {
+  int64_t first = 0, last = c.tk - 1;
+  if (c.causal) last = min(last, i + c.offset);
+  if (c.window > 0) first = max(first, i + c.offset - c.window + 1), last = min(last, i + c.offset + c.window - 1);
+  return {static_cast<int>(min(first, c.tk)), static_cast<int>(max(last, int64_t{-1}))};
+}
+/// Queries that see key j.
+__device__ __forceinline__ Seen seen_queries(const AttentionCall& c, int64_t j) {
+  int64_t first = 0, last = c.tq - 1;
+  if (c.causal) first = max(first, j - c.offset);
+  if (c.window > 0) first = max(first, j - c.offset - c.window + 1), last = min(last, j - c.offset + c.window - 1);
+  return {static_cast<int>(min(first, c.tq)), static_cast<int>(max(last, int64_t{-1}))};
+}
+
+/// 2^x, as the hardware gives it.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Whether the tensor-core kernels take a call: bf16 or f16, one of their head sizes, no mask, no dropout, and rows
+/// that 16-byte copies can read.
+inline bool fits_mma(const AttentionCall& c, bool backward) {
+  const bool size = c.d == 32 || c.d == 64 || c.d == 80 || c.d == 96 || c.d == 128 || c.d == 256;
+  const auto aligned = [&](const AttentionView& v, int64_t heads, int64_t time) {
+    return cuda::aligned16(v.data) && (c.batch == 1 || v.batch % 8 == 0) && (heads == 1 || v.head % 8 == 0) &&
+           (time == 1 || v.time % 8 == 0);
+  };
+  return (c.dtype == DType::bf16 || c.dtype == DType::f16) && size && c.dv == c.d && !c.mask && c.dropout == 0 &&
+         c.scale > 0 && c.scale < 1e6 && c.tq > 0 && c.tk > 0 && c.tq < (1 << 30) && c.tk < (1 << 30) &&
+         aligned(c.q, c.heads, c.tq) && aligned(c.k, c.kv_heads, c.tk) && aligned(c.v, c.kv_heads, c.tk) &&
+         aligned(c.out, c.heads, c.tq) &&
+         (!backward || (aligned(c.grad_out, c.heads, c.tq) && aligned(c.grad_q, c.heads, c.tq) &&
+                        aligned(c.grad_k, c.kv_heads, c.tk) && aligned(c.grad_v, c.kv_heads, c.tk)));
+}
+/// Calls f.operator()<T, D>() for a call that fits.
+template <class F>
+void dispatch_mma(const AttentionCall& c, F&& f) {
+  const auto with_size = [&]<class T>() {
+    switch (c.d) {
+      case 32:
+        return f.template operator()<T, 32>();
+      case 64:
+        return f.template operator()<T, 64>();
+      case 80:
+        return f.template operator()<T, 80>();
+      case 96:
+        return f.template operator()<T, 96>();
+      case 128:
+        return f.template operator()<T, 128>();
+      default:
+        return f.template operator()<T, 256>();
+    }
+  };
+  c.dtype == DType::bf16 ? with_size.template operator()<BFloat16>() : with_size.template operator()<Half>();
+}
+
+/// The tensor-core kernels, for calls that fit.
+void forward_mma(const AttentionCall& c);
+void backward_mma(const AttentionCall& c, RowTerms<float> terms);
+
+}  // namespace strata::attention_cuda

@@ -1,0 +1,211 @@
+// Gradients of attention on tensor cores. A block has 128 rows, queries or keys, a warp 16 of them, and passes over
+// tiles of the other side, keys or queries; it computes the weights of its rows by those columns again and adds up the
+// gradients of its rows alone, so that sums always have one order.
+
+#include "strata/ops/attention/attention.cuh"
+#include "strata/ops/attention/mma.cuh"
+
+namespace strata::attention_cuda {
+namespace {
+
+constexpr int kWarps = 8, kThreads = 32 * kWarps, kRows = 16 * kWarps;
+
+// What a kernel computes: the gradient of queries, of keys, of values, or of the last two together.
+enum class Of { query, key, value, key_and_value };
+
+template <int D, Of kOf>
+inline constexpr int kColumns = D <= 64 || (kOf == Of::query && D <= 128) ? 64 : 32;
+template <int D, Of kOf>
+inline constexpr int kSharedBytes = (2 * kRows + 4 * kColumns<D, kOf>)*TileShape<D>::kPitch * 2 +
+                                    4 * kColumns<D, kOf> * 4;
+
+__device__ __forceinline__ void copy_float_async(float* to, const float* from) {
+  const uint32_t a = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(a), "l"(from) : "memory");
+}
+
+// sum += w tile, for a warp's 16 rows of w.
+template <class T, int D, int BC>
+__device__ __forceinline__ void add_products(float (&sum)[D / 8][4], const float (&w)[BC / 8][4],
+                                             const uint16_t* tile) {
+#pragma unroll
+  for (int j = 0; j < BC; j += 16) {
+    const float(&lo)[4] = w[j / 8], (&hi)[4] = w[j / 8 + 1];
+    const uint32_t wa[4] = {pack<T>(lo[0], lo[1]), pack<T>(lo[2], lo[3]), pack<T>(hi[0], hi[1]), pack<T>(hi[2], hi[3])};
+#pragma unroll
+    for (int d = 0; d < D / 8; d += 2) {
+      uint32_t b[4];
+      load_b_columns<D>(b, tile, j, d);
+      mma<T>(sum[d], wa, b[0], b[1]);
+      mma<T>(sum[d + 1], wa, b[2], b[3]);
+    }
+  }
+}
+
+// Writes a warp's 16 rows; this thread has `row` and row + 8.
+template <class T, int D>
+__device__ __forceinline__ void write(const AttentionView& view, int64_t b, int64_t head, int64_t row, int64_t time,
+                                      float scale, const float (&sum)[D / 8][4]) {
+  T* const out = head_of<T>(view, b, head);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int64_t i = row + 8 * r;
+    if (i >= time) continue;
+#pragma unroll
+    for (int d = 0; d < D / 8; ++d)
+      *reinterpret_cast<uint32_t*>(out + i * view.time + 8 * d + 2 * (threadIdx.x % 4)) =
+          pack<T>(sum[d][2 * r] * scale, sum[d][2 * r + 1] * scale);
+  }
+}
+
+// With rows of queries: s = q k^T, dp = grad_out v^T, grad_q = ds k. With rows of keys, all transposed: s = k q^T,
+// dp = v grad_out^T, grad_k = ds q, grad_v = p grad_out. p = exp2(s factor - lse2), ds = p (dp - delta).
+template <class T, int D, Of kOf>
+__global__ void __launch_bounds__(kThreads, 1)
+    backward_mma_kernel(const __grid_constant__ AttentionCall c, const RowTerms<float> terms) {
+  constexpr bool kOfQuery = kOf == Of::query, kScores = kOf != Of::value, kValues = kOf == Of::value ||
+                                                                                   kOf == Of::key_and_value;
+  constexpr int BC = kColumns<D, kOf>, kTile = BC * TileShape<D>::kPitch, kSteps = D / 16;
+  extern __shared__ __align__(128) uint16_t shared[];
+  uint16_t* const r1 = shared;                                // rows of q or k
+  uint16_t* const r2 = r1 + kRows * TileShape<D>::kPitch;     // rows of grad_out or v
+  uint16_t* const c1 = r2 + kRows * TileShape<D>::kPitch;     // two tiles of k or q
+  uint16_t* const c2 = c1 + 2 * kTile;                        // two tiles of v or grad_out
+  float* const terms_of_columns = reinterpret_cast<float*>(c2 + 2 * kTile);  // twice BC lse2, BC delta
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+  const int64_t heads = kOfQuery ? c.heads : c.kv_heads, all = c.batch * heads, group = c.heads / c.kv_heads;
+  const int64_t time = kOfQuery ? c.tq : c.tk, other = kOfQuery ? c.tk : c.tq;
+  const int64_t tiles = (time + kRows - 1) / kRows;
+  // Under a causal mask the last queries see the most keys, and the first keys are seen by the most queries.
+  const int64_t tile = kOfQuery ? tiles - 1 - blockIdx.x / all : blockIdx.x / all;
+  const int64_t b = blockIdx.x % all / heads, head = blockIdx.x % all % heads, hk = kOfQuery ? head / group : head;
+  const int64_t row0 = tile * kRows;
+
+  int64_t begin, end;
+  if constexpr (kOfQuery) {
+    visible_keys(c, row0, min(row0 + kRows, time), begin, end);
+  } else {
+    visible_queries(c, row0, min(row0 + kRows, time), begin, end);
+  }
+  const int64_t per_head = end > begin ? (end - begin + BC - 1) / BC : 0, n = (kOfQuery ? 1 : group) * per_head;
+
+  const auto copy_columns = [&](int64_t it) {
+    const int64_t h = kOfQuery ? hk : hk * group + it / per_head, first = begin + it % per_head * BC;
+    const AttentionView &x = kOfQuery ? c.k : c.q, &y = kOfQuery ? c.v : c.grad_out;
+    const int64_t buffer = it & 1;
+    copy_tile<BC, D, kThreads>(c1 + buffer * kTile, head_of<const T>(x, b, h), x.time, first, other);
+    if constexpr (kScores || kValues)
+      copy_tile<BC, D, kThreads>(c2 + buffer * kTile, head_of<const T>(y, b, h), y.time, first, other);
+    if constexpr (!kOfQuery) {
+      // Terms of queries past the last are those of the last: they are masked.
+      if (threadIdx.x < BC) {
+        const int64_t at = (b * c.heads + h) * c.tq + min(first + threadIdx.x, c.tq - 1);
+        float* const to = terms_of_columns + buffer * 2 * BC + threadIdx.x;
+        copy_float_async(to, terms.lse2 + at);
+        copy_float_async(to + BC, terms.delta + at);
+      }
+    }
+    commit_copies();
+  };
+  {
+    const AttentionView &x = kOfQuery ? c.q : c.k, &y = kOfQuery ? c.grad_out : c.v;
+    copy_tile<kRows, D, kThreads>(r1, head_of<const T>(x, b, head), x.time, row0, time);
+    if constexpr (kScores) copy_tile<kRows, D, kThreads>(r2, head_of<const T>(y, b, head), y.time, row0, time);
+  }
+  if (n > 0) copy_columns(0);
+
+  const int64_t row = row0 + 16 * warp + lane / 4;  // and row + 8
+  const int64_t warp_first = row0 + 16 * warp, warp_last = warp_first + 15;
+  const auto seen_by = [&](int64_t i) { return kOfQuery ? seen_keys(c, i) : seen_queries(c, i); };
+  const Seen seen[2] = {seen_by(row), seen_by(row + 8)};
+  const int all_first = seen_by(warp_last).first, all_last = seen_by(warp_first).last;
+  const float factor = static_cast<float>(c.scale * kLog2e);
+  float row_lse2[2] = {}, row_delta[2] = {};
+  if constexpr (kOfQuery) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int64_t at = (b * c.heads + head) * c.tq + min(row + 8 * r, c.tq - 1);
+      row_lse2[r] = terms.lse2[at];
+      row_delta[r] = terms.delta[at];
+    }
+  }
+  float score_sum[kScores ? D / 8 : 1][4] = {}, value_sum[kValues ? D / 8 : 1][4] = {};
+
+  for (int64_t it = 0; it < n; ++it) {
+    wait_copies<0>();
+    __syncthreads();
+    if (it + 1 < n) copy_columns(it + 1);
+    const int first = static_cast<int>(begin + it % per_head * BC);
+    const uint16_t* const x = c1 + (it & 1) * kTile;
+    const uint16_t* const y = c2 + (it & 1) * kTile;
+    const float* const lse2 = terms_of_columns + (it & 1) * 2 * BC;
+    const float* const delta = lse2 + BC;
+
+    float s[BC / 8][4] = {}, dp[BC / 8][4] = {};
+#pragma unroll
+    for (int d = 0; d < kSteps; ++d) {
+      uint32_t a[4], a2[4];
+      load_a<D>(a, r1, 16 * warp, d);
+      if constexpr (kScores) load_a<D>(a2, r2, 16 * warp, d);
+#pragma unroll
+      for (int j = 0; j < BC; j += 16) {
+        uint32_t bx[4];
+        load_b_rows<D>(bx, x, j, d);
+        mma<T>(s[j / 8], a, bx[0], bx[1]);
+        mma<T>(s[j / 8 + 1], a, bx[2], bx[3]);
+        if constexpr (kScores) {
+          load_b_rows<D>(bx, y, j, d);
+          mma<T>(dp[j / 8], a2, bx[0], bx[1]);
+          mma<T>(dp[j / 8 + 1], a2, bx[2], bx[3]);
+        }
+      }
+    }
+
+    const bool edge = first < all_first || first + BC - 1 > all_last;
+#pragma unroll
+    for (int j = 0; j < BC / 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int at = 8 * j + 2 * (lane % 4) + e % 2;
+        float p = fast_exp2(fmaf(s[j][e], factor, -(kOfQuery ? row_lse2[e / 2] : lse2[at])));
+        if (edge && (first + at < seen[e / 2].first || first + at > seen[e / 2].last)) p = 0;
+        s[j][e] = p;
+        if constexpr (kScores) dp[j][e] = p * (dp[j][e] - (kOfQuery ? row_delta[e / 2] : delta[at]));
+      }
+
+    if constexpr (kValues) add_products<T, D, BC>(value_sum, s, y);
+    if constexpr (kScores) add_products<T, D, BC>(score_sum, dp, x);
+  }
+  wait_copies<0>();
+
+  if constexpr (kScores) write<T, D>(kOfQuery ? c.grad_q : c.grad_k, b, head, row, time, static_cast<float>(c.scale), score_sum);
+  if constexpr (kValues) write<T, D>(c.grad_v, b, head, row, time, 1, value_sum);
+}
+
+template <class T, int D, Of kOf>
+void queue(const AttentionCall& c, RowTerms<float> terms) {
+  cuda::check_cuda(cudaFuncSetAttribute(backward_mma_kernel<T, D, kOf>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        kSharedBytes<D, kOf>),
+                   "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
+  const int64_t time = kOf == Of::query ? c.tq : c.tk, heads = kOf == Of::query ? c.heads : c.kv_heads;
+  const int64_t blocks = c.batch * heads * ((time + kRows - 1) / kRows);
+  backward_mma_kernel<T, D, kOf>
+      <<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D, kOf>, cuda::stream()>>>(c, terms);
+}
+
+}  // namespace
+
+void backward_mma(const AttentionCall& c, RowTerms<float> terms) {
+  dispatch_mma(c, [&]<class T, int D>() {
+    if constexpr (D <= 128) {
+      queue<T, D, Of::key_and_value>(c, terms);
+    } else {  // two sums of 256 columns do not fit a warp's registers
+      queue<T, D, Of::key>(c, terms);
+      queue<T, D, Of::value>(c, terms);
+    }
+    queue<T, D, Of::query>(c, terms);
+  });
+}
+
+}  // namespace strata::attention_cuda

@@ -1,0 +1,308 @@
+// Random numbers on a CUDA device: the same counters and the same arithmetic as on the CPU. Products and sums are
+// written as intrinsics where a fused one would give other bits.
+
+#include <algorithm>
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/random/random_kernels.h"
+
+namespace strata {
+namespace {
+using cuda::narrow;
+using cuda::widen;
+
+constexpr int kThreads = 256;
+
+__device__ __forceinline__ float mul_add(float a, float b, float c) {
+  return __fadd_rn(__fmul_rn(a, b), c);
+}
+__device__ __forceinline__ double mul_add(double a, double b, double c) {
+  return __dadd_rn(__dmul_rn(a, b), c);
+}
+
+// Element i is f(its Words 32-bit numbers, i); a thread takes the elements of one counter block.
+template <int Words, class T, class F>
+__global__ void __launch_bounds__(kThreads) draw_kernel(T* y, int64_t n, RngKey key, F f) {
+  constexpr int kEach = 4 / Words;
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, begin = block * kEach;
+  if (begin >= n) return;
+  const auto bits = philox(key, static_cast<uint64_t>(block));
+#pragma unroll
+  for (int k = 0; k < kEach; ++k)
+    if (begin + k < n) y[begin + k] = f(&bits[static_cast<size_t>(k * Words)], begin + k);
+}
+
+template <int Words, class T, class F>
+void draw(void* y, int64_t n, RngKey key, F f) {
+  if (n == 0) return;
+  const unsigned blocks = cuda::blocks_for((n * Words + 3) / 4, kThreads);
+  draw_kernel<Words><<<blocks, kThreads, 0, cuda::stream()>>>(static_cast<T*>(y), n, key, f);
+}
+
+// Runs `body` on y, or on a row-major stand-in that is then copied to y.
+template <class Body>
+void into_dense(Tensor& y, Body&& body) {
+  if (y.is_contiguous()) return body(y);
+  Tensor dense = empty({y.shape(), y.dtype(), y.device(), std::nullopt});
+  body(dense);
+  copy_elements(y, dense);
+}
+
+template <class T>
+struct Uniform {
+  using C = compute_t<T>;
+  C low, range, high;
+  __device__ T operator()(const uint32_t* bits, int64_t) const {
+    C unit;
+    if constexpr (std::is_same_v<T, double>) {
+      unit = uniform_f64(bits[0], bits[1]);
+    } else {
+      unit = uniform_f32(bits[0]);
+    }
+    const T r = narrow<T>(mul_add(range, unit, low));
+    return widen(r) < high ? r : narrow<T>(low);
+  }
+};
+
+// Elements 2j and 2j + 1 share two uniform numbers.
+template <class T>
+struct Normal {
+  using C = compute_t<T>;
+  C mean, std;
+  __device__ void operator()(const uint32_t* bits, T& first, T& second) const {
+    C u, v;
+    if constexpr (std::is_same_v<T, double>) {
+      u = 1 - uniform_f64(bits[0], bits[1]);
+      v = uniform_f64(bits[2], bits[3]);
+    } else {
+      u = mul_add(static_cast<float>(bits[0]), 0x1p-32f, 0x1p-33f);
+      v = uniform_f32(bits[1]);
+    }
+    const C r = std * sqrt(C{-2} * log(u));
+    const C angle = 2 * std::numbers::pi_v<C> * v;
+    first = narrow<T>(mul_add(r, cos(angle), mean));
+    second = narrow<T>(mul_add(r, sin(angle), mean));
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) normal_kernel(T* y, int64_t n, RngKey key, Normal<T> f) {
+  constexpr int kWords = std::is_same_v<T, double> ? 2 : 1, kEach = 4 / kWords;
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, begin = block * kEach;
+  if (begin >= n) return;
+  const auto bits = philox(key, static_cast<uint64_t>(block));
+#pragma unroll
+  for (int k = 0; k < kEach; k += 2) {
+    T first, second;
+    f(&bits[static_cast<size_t>(k * kWords)], first, second);
+    if (begin + k < n) y[begin + k] = first;
+    if (begin + k + 1 < n) y[begin + k + 1] = second;
+  }
+}
+
+template <class T>
+struct TruncNormal {
+  double mean, std, low, high, from, range;
+  __device__ T operator()(const uint32_t* bits, int64_t) const {
+    const double u = fmin(fmax(mul_add(range, uniform_f64(bits[0], bits[1]), from), 1e-300), 1 - 1e-16);
+    return narrow<T>(static_cast<compute_t<T>>(fmin(fmax(mul_add(std, inverse_normal(u), mean), low), high)));
+  }
+};
+
+__device__ __forceinline__ uint64_t word64(const uint32_t* bits) {
+  return static_cast<uint64_t>(bits[0]) << 32 | bits[1];
+}
+
+template <class T>
+struct RandInt {
+  uint64_t low, range;
+  __device__ T operator()(const uint32_t* bits, int64_t) const {
+    return narrow<T>(static_cast<compute_t<T>>(static_cast<int64_t>(low + __umul64hi(word64(bits), range))));
+  }
+};
+
+template <class T>
+struct Bernoulli {
+  const T* p;
+  __device__ T operator()(const uint32_t* bits, int64_t i) const {
+    const double q = static_cast<double>(widen(p[i]));
+    return narrow<T>(static_cast<compute_t<T>>(static_cast<double>(bits[0]) * 0x1p-32 < q ? 1 : 0));
+  }
+};
+
+struct Bits64 {
+  int64_t* index;
+  __device__ uint64_t operator()(const uint32_t* bits, int64_t i) const {
+    index[i] = i;
+    return word64(bits);
+  }
+};
+
+Tensor workspace(const Shape& shape, DType dtype, const Tensor& like_this) {
+  return empty({shape, dtype, like_this.device(), std::nullopt});
+}
+
+// Sorts `keys` with their values, stably.
+template <class K>
+void sort_pairs(const K* keys, K* sorted, const int64_t* values, int64_t* sorted_values, int64_t n, const Tensor& y) {
+  const auto sort = [&](void* temporary, size_t& bytes) {
+    cuda::check_cuda(cub::DeviceRadixSort::SortPairs(temporary, bytes, keys, sorted, values, sorted_values, n, 0,
+                                                     static_cast<int>(8 * sizeof(K)), cuda::stream()),
+                     "random", "sorting");
+  };
+  size_t bytes = 0;
+  sort(nullptr, bytes);
+  const Tensor temporary = workspace({static_cast<int64_t>(std::max<size_t>(bytes, 1))}, DType::u8, y);
+  sort(temporary.raw_data(), bytes);
+}
+
+__device__ __forceinline__ double unit_of(RngKey key, int64_t i) {
+  const auto bits = philox(key, static_cast<uint64_t>(i));
+  return uniform_f64(bits[0], bits[1]);
+}
+
+// Running sums of a row a block, in the CPU's order: one thread adds what all load.
+__global__ void __launch_bounds__(kThreads) running_sums_kernel(const double* weights, double* sums, int64_t n) {
+  __shared__ double part[kThreads];
+  weights += blockIdx.x * n;
+  sums += blockIdx.x * n;
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kThreads) {
+    const int64_t i = begin + threadIdx.x;
+    if (i < n) part[threadIdx.x] = weights[i];
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (int k = 0; k < kThreads && begin + k < n; ++k) part[k] = total += part[k];
+    __syncthreads();
+    if (i < n) sums[i] = part[threadIdx.x];
+    __syncthreads();
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    with_replacement_kernel(const double* weights, const double* sums, int64_t* y, int64_t n, int64_t num_samples,
+                            int64_t draws, RngKey key) {
+  const int64_t s = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (s >= draws) return;
+  weights += s / num_samples * n;
+  sums += s / num_samples * n;
+  const double target = __dmul_rn(unit_of(key, s), sums[n - 1]);
+  int64_t low = 0, high = n;  // the first running sum above the target
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (sums[middle] > target) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  low = min(low, n - 1);
+  while (low > 0 && weights[low] == 0) --low;
+  y[s] = low;
+}
+
+// The times at which exponential variables with these rates ring.
+__global__ void __launch_bounds__(kThreads)
+    ring_kernel(const double* weights, double* times, int64_t* index, int64_t n, int64_t all, RngKey key) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= all) return;
+  times[i] = weights[i] > 0 ? -log(1 - unit_of(key, i)) / weights[i] : __longlong_as_double(0x7ff0000000000000);
+  index[i] = i % n;
+}
+
+}  // namespace
+
+void uniform_cuda(Tensor& out, const Shape&, double low, double high, RngKey key, DType, Device) {
+  into_dense(out, [&](Tensor& y) {
+    dispatch_floats(y.dtype(), "uniform", [&]<class T>() {
+      using C = compute_t<T>;
+      const Uniform<T> f{static_cast<C>(low), static_cast<C>(high - low), static_cast<C>(high)};
+      draw<std::is_same_v<T, double> ? 2 : 1, T>(y.raw_data(), y.numel(), key, f);
+    });
+  });
+}
+
+void normal_cuda(Tensor& out, const Shape&, double mean, double std, RngKey key, DType, Device) {
+  into_dense(out, [&](Tensor& y) {
+    if (y.numel() == 0) return;
+    dispatch_floats(y.dtype(), "normal", [&]<class T>() {
+      using C = compute_t<T>;
+      const unsigned blocks =
+          cuda::blocks_for(static_cast<int64_t>(random_blocks(y.numel(), y.dtype())), kThreads);
+      normal_kernel<T><<<blocks, kThreads, 0, cuda::stream()>>>(static_cast<T*>(y.raw_data()), y.numel(), key,
+                                                               {static_cast<C>(mean), static_cast<C>(std)});
+    });
+  });
+}
+
+void trunc_normal_cuda(Tensor& out, const Shape&, double mean, double std, double low, double high, RngKey key, DType,
+                       Device) {
+  const auto distribution = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
+  const double from = distribution((low - mean) / std), to = distribution((high - mean) / std);
+  into_dense(out, [&](Tensor& y) {
+    dispatch_floats(y.dtype(), "trunc_normal", [&]<class T>() {
+      draw<2, T>(y.raw_data(), y.numel(), key, TruncNormal<T>{mean, std, low, high, from, to - from});
+    });
+  });
+}
+
+void randint_cuda(Tensor& out, int64_t low, int64_t high, const Shape&, RngKey key, DType, Device) {
+  const uint64_t from = static_cast<uint64_t>(low), range = static_cast<uint64_t>(high) - from;
+  into_dense(out, [&](Tensor& y) {
+    dispatch_all(y.dtype(), "randint",
+                 [&]<class T>() { draw<2, T>(y.raw_data(), y.numel(), key, RandInt<T>{from, range}); });
+  });
+}
+
+void bernoulli_cuda(Tensor& out, const Tensor& probabilities, RngKey key) {
+  const Tensor p = contiguous(probabilities);
+  into_dense(out, [&](Tensor& y) {
+    dispatch_floats(y.dtype(), "bernoulli", [&]<class T>() {
+      draw<1, T>(y.raw_data(), y.numel(), key, Bernoulli<T>{static_cast<const T*>(p.raw_data())});
+    });
+  });
+}
+
+void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, bool replacement, RngKey key) {
+  const Tensor w = contiguous(to(weights, DType::f64));
+  const int64_t n = w.shape().back(), all = w.numel(), rows = n == 0 ? 0 : all / n;
+  if (rows == 0) return;
+  const auto* p = static_cast<const double*>(w.raw_data());
+  const Tensor numbers = workspace({all}, DType::f64, w);
+  auto* x = static_cast<double*>(numbers.raw_data());
+  into_dense(out, [&](Tensor& y) {
+    auto* o = static_cast<int64_t*>(y.raw_data());
+    if (replacement) {
+      const int64_t draws = rows * num_samples;
+      running_sums_kernel<<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(p, x, n);
+      with_replacement_kernel<<<cuda::blocks_for(draws, kThreads), kThreads, 0, cuda::stream()>>>(p, x, o, n,
+                                                                                               num_samples, draws, key);
+      return;
+    }
+    const Tensor index = workspace({all}, DType::i64, w), order = workspace({n}, DType::i64, w),
+                 sorted = workspace({n}, DType::f64, w);
+    auto* from = static_cast<int64_t*>(index.raw_data());
+    ring_kernel<<<cuda::blocks_for(all, kThreads), kThreads, 0, cuda::stream()>>>(p, x, from, n, all, key);
+    for (int64_t row = 0; row < rows; ++row) {
+      sort_pairs(x + row * n, static_cast<double*>(sorted.raw_data()), from + row * n,
+                 static_cast<int64_t*>(order.raw_data()), n, y);
+      cuda::check_cuda(cudaMemcpyAsync(o + row * num_samples, order.raw_data(), static_cast<size_t>(num_samples) * 8,
+                                       cudaMemcpyDeviceToDevice, cuda::stream()),
+                       "multinomial", "cudaMemcpyAsync");
+    }
+  });
+}
+
+void randperm_cuda(Tensor& out, int64_t n, RngKey key, Device) {
+  if (n == 0) return;
+  const Tensor keys = workspace({2, n}, DType::i64, out), index = workspace({n}, DType::i64, out);
+  auto* k = static_cast<uint64_t*>(keys.raw_data());
+  auto* from = static_cast<int64_t*>(index.raw_data());
+  draw<2, uint64_t>(k, n, key, Bits64{from});
+  into_dense(out, [&](Tensor& y) { sort_pairs(k, k + n, from, static_cast<int64_t*>(y.raw_data()), n, y); });
+}
+
+}  // namespace strata

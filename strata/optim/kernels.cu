@@ -1,0 +1,280 @@
+// The fused update loops on a CUDA device: a launch takes many tensors, whose addresses and constants are its
+// parameters, and a block takes a chunk of one of them.
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/optim/kernels.h"
+
+namespace strata::optim {
+namespace {
+using cuda::load_vec;
+using cuda::narrow;
+using cuda::store_vec;
+using cuda::widen;
+
+constexpr int kThreads = 256;
+constexpr int64_t kChunk = 4096;
+constexpr int kTableBytes = 32000;  // a launch's parameters hold 32764 bytes
+
+template <class T>
+struct Entry {
+  void* param;
+  void* grad;
+  void* state[2];
+  int64_t numel;
+  uint32_t first_chunk;
+  T k[10];
+};
+
+template <class E>
+struct Table {
+  static constexpr int kMost = kTableBytes / static_cast<int>(sizeof(E));
+  int n = 0;
+  E entries[kMost];
+
+  // The entry that chunk c belongs to.
+  __device__ const E& of(uint32_t c) const {
+    int low = 0, high = n - 1;
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (entries[middle].first_chunk <= c) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return entries[low];
+  }
+};
+
+// Each rule changes parameter, gradient and states of one element.
+struct AdamRule {
+  static constexpr int states = 2;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T& m, T& v) {
+    g = fma(k[9], p, g);
+    m = fma(k[1], m, k[2] * g);
+    v = fma(k[3], v, k[4] * (g * g));
+    p = fma(-k[5], m / fma(sqrt(v), k[6], k[7]), p * k[8]);
+  }
+};
+struct LionRule {
+  static constexpr int states = 1;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T& m, T&) {
+    const T c = fma(k[1], m, k[2] * g);
+    p = p * k[6] - (c == 0 ? c : copysign(k[5], c));
+    m = fma(k[3], m, k[4] * g);
+  }
+};
+struct SgdRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
+    p = fma(-k[1], fma(k[2], p, g), p);
+  }
+};
+struct SgdMomentumRule {
+  static constexpr int states = 1;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T& b, T&) {
+    g = fma(k[2], p, g);
+    b = fma(k[3], b, k[4] * g);
+    p = fma(-k[1], k[5] != 0 ? fma(k[3], b, g) : b, p);
+  }
+};
+struct ScaleGradRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = true;
+  template <class T>
+  __device__ static void apply(const T*, T&, T&, T&, T&) {}
+};
+struct ClampGradRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = true;
+  template <class T>
+  __device__ static void apply(const T* k, T&, T& g, T&, T&) {
+    g = g > k[1] ? k[1] : g < -k[1] ? -k[1] : g;
+  }
+};
+
+template <class R, class T, class G>
+__global__ void __launch_bounds__(kThreads) rule_kernel(const __grid_constant__ Table<Entry<T>> table, DeviceClip clip) {
+  constexpr int V = 16 / static_cast<int>(sizeof(T));
+  const Entry<T>& e = table.of(blockIdx.x);
+  T k[10];
+#pragma unroll
+  for (int i = 0; i < 10; ++i) k[i] = e.k[i];
+  if (clip.sum) {
+    const double norm = sqrt(*clip.sum);
+    if (!isfinite(norm)) return;
+    k[0] *= static_cast<T>(fmin(1.0, clip.max_norm / (norm + 1e-6)));
+  }
+  const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
+  T* p = static_cast<T*>(e.param);
+  G* g = static_cast<G*>(e.grad);
+  T* a = static_cast<T*>(e.state[0]);
+  T* b = static_cast<T*>(e.state[1]);
+  const auto one = [&](T& vp, G& stored, T& va, T& vb) {
+    T vg = static_cast<T>(widen(stored)) * k[0];
+    R::apply(k, vp, vg, va, vb);
+    if constexpr (R::writes_grad) stored = narrow<G>(vg);
+  };
+  const uintptr_t all = reinterpret_cast<uintptr_t>(p) | reinterpret_cast<uintptr_t>(g) |
+                        reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
+  const bool vectors = all % 16 == 0;
+  for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
+    if (vectors && i + V <= end) {
+      auto vg = load_vec<V>(g + i);
+      cuda::Vec<T, V> vp{}, va{}, vb{};
+      if constexpr (!R::writes_grad) vp = load_vec<V>(p + i);
+      if constexpr (R::states > 0) va = load_vec<V>(a + i);
+      if constexpr (R::states > 1) vb = load_vec<V>(b + i);
+#pragma unroll
+      for (int j = 0; j < V; ++j) one(vp.v[j], vg.v[j], va.v[j], vb.v[j]);
+      if constexpr (R::writes_grad) store_vec(g + i, vg);
+      if constexpr (!R::writes_grad) store_vec(p + i, vp);
+      if constexpr (R::states > 0) store_vec(a + i, va);
+      if constexpr (R::states > 1) store_vec(b + i, vb);
+    } else {
+      for (int64_t j = i; j < i + V && j < end; ++j) {
+        T none = 0, none_a = 0, none_b = 0;
+        one(R::writes_grad ? none : p[j], g[j], R::states > 0 ? a[j] : none_a, R::states > 1 ? b[j] : none_b);
+      }
+    }
+  }
+}
+
+// Calls launch(table, chunks) with tables of all slabs for which `takes` holds.
+template <class T, class Takes, class Launch>
+void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
+  Table<Entry<T>> table;
+  uint32_t chunks = 0;
+  const auto flush = [&] {
+    if (table.n > 0) launch(table, chunks);
+    table.n = 0, chunks = 0;
+  };
+  for (const Slab& s : slabs) {
+    if (s.numel == 0 || !takes(s)) continue;
+    if (table.n == Table<Entry<T>>::kMost) flush();
+    Entry<T>& e = table.entries[table.n++];
+    e = {s.param, s.grad, {s.state[0], s.state[1]}, s.numel, chunks, {}};
+    for (int i = 0; i < 10; ++i) e.k[i] = static_cast<T>(s.k[i]);
+    chunks += cuda::blocks_for(s.numel, kChunk);
+  }
+  flush();
+}
+
+template <class R, class T, class G>
+void queue(std::span<const Slab> slabs, DeviceClip clip) {
+  const auto takes = [](const Slab& s) {
+    return s.grad_dtype == dtype_of<G> && (R::writes_grad || s.dtype == dtype_of<T>);
+  };
+  for_tables<T>(slabs, takes, [&](const Table<Entry<T>>& table, uint32_t chunks) {
+    rule_kernel<R, T, G><<<chunks, kThreads, 0, cuda::stream()>>>(table, clip);
+  });
+}
+template <class R>
+void queue_all(std::span<const Slab> slabs, DeviceClip clip) {
+  queue<R, float, float>(slabs, clip);
+  queue<R, float, BFloat16>(slabs, clip);
+  queue<R, double, double>(slabs, clip);
+}
+
+template <class G>
+__global__ void __launch_bounds__(kThreads)
+    squares_kernel(const __grid_constant__ Table<Entry<float>> table, double* parts) {
+  __shared__ double shared[kThreads / cuda::kWarp];
+  constexpr int V = cuda::kVec<G>;
+  const Entry<float>& e = table.of(blockIdx.x);
+  const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
+  const G* g = static_cast<const G*>(e.grad);
+  const bool vectors = reinterpret_cast<uintptr_t>(g) % 16 == 0;
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
+    if (vectors && i + V <= end) {
+      const auto v = load_vec<V>(g + i);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const double x = widen(v.v[j]);
+        sum += x * x;
+      }
+    } else {
+      for (int64_t j = i; j < i + V && j < end; ++j) {
+        const double x = widen(g[j]);
+        sum += x * x;
+      }
+    }
+  }
+  sum = cuda::block_reduce<kThreads>(sum, cuda::Sum{}, shared);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+constexpr int kTotalThreads = 1024;
+__global__ void __launch_bounds__(kTotalThreads) total_kernel(const double* parts, int64_t n, double* to) {
+  __shared__ double shared[kTotalThreads / cuda::kWarp];
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kTotalThreads) sum += parts[i];
+  sum = cuda::block_reduce<kTotalThreads>(sum, cuda::Sum{}, shared);
+  if (threadIdx.x == 0) *to = sum;
+}
+
+}  // namespace
+
+void run_rule_cuda(Rule rule, std::span<const Slab> slabs, Device device, DeviceClip clip) {
+  const cuda::DeviceScope scope(device.index);
+  switch (rule) {
+    case Rule::adam:
+      queue_all<AdamRule>(slabs, clip);
+      break;
+    case Rule::lion:
+      queue_all<LionRule>(slabs, clip);
+      break;
+    case Rule::sgd:
+      queue_all<SgdRule>(slabs, clip);
+      break;
+    case Rule::sgd_momentum:
+      queue_all<SgdMomentumRule>(slabs, clip);
+      break;
+    case Rule::scale_grad:
+      queue_all<ScaleGradRule>(slabs, clip);
+      break;
+    case Rule::clamp_grad:
+      queue_all<ClampGradRule>(slabs, clip);
+      break;
+  }
+  cuda::check_cuda(cudaGetLastError(), "optimizer", "the update");
+}
+
+Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device) {
+  const cuda::DeviceScope scope(device.index);
+  int64_t n = 0;
+  for (const Slab& s : slabs) n += (s.numel + kChunk - 1) / kChunk;
+  const Tensor sum = empty({Shape{}, DType::f64, device, std::nullopt});
+  const Tensor parts = empty({Shape{n}, DType::f64, device, std::nullopt});
+  double* to = static_cast<double*>(parts.raw_data());
+  double* at = to;
+  const auto part = [&]<class G>() {
+    for_tables<float>(
+        slabs, [](const Slab& s) { return s.grad_dtype == dtype_of<G>; },
+        [&](const Table<Entry<float>>& table, uint32_t chunks) {
+          squares_kernel<G><<<chunks, kThreads, 0, cuda::stream()>>>(table, at);
+          at += chunks;
+        });
+  };
+  part.operator()<float>();
+  part.operator()<BFloat16>();
+  part.operator()<double>();
+  total_kernel<<<1, kTotalThreads, 0, cuda::stream()>>>(to, at - to, static_cast<double*>(sum.raw_data()));
+  cuda::check_cuda(cudaGetLastError(), "optimizer", "the sum of squares");
+  return sum;
+}
+
+}  // namespace strata::optim
