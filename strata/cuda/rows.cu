@@ -13,6 +13,7 @@ namespace strata::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kAtOnce = 8;  // rows of a long sum that are on their way together
 
 // Threads for a row of `pieces` and rows for a block.
 dim3 block_for(int64_t pieces) {
@@ -83,12 +84,12 @@ __global__ void __launch_bounds__(kThreads)
           for (int k = 0; k < V; ++k) sum[k] = static_cast<C>(sum[k] + alpha * widen(v.v[k]));
         };
         int64_t e = s;
-        for (; e + 4 <= end; e += 4) {  // four loads on their way at a time
-          Vec<T, V> v[4];
+        for (; e + kAtOnce <= end; e += kAtOnce) {
+          Vec<T, V> v[kAtOnce];
 #pragma unroll
-          for (int u = 0; u < 4; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
+          for (int u = 0; u < kAtOnce; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
 #pragma unroll
-          for (int u = 0; u < 4; ++u) add(v[u]);
+          for (int u = 0; u < kAtOnce; ++u) add(v[u]);
         }
         for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j));
 #pragma unroll
