@@ -201,8 +201,8 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    const cublasStatus_t s = lt.heuristic(handle, desc.p, first.p, second.p, result.p, result.p, preference.p, 1,
-                                          &found, &count);
+    const cublasStatus_t s =
+        lt.heuristic(handle, desc.p, first.p, second.p, result.p, result.p, preference.p, 1, &found, &count);
     Choice c;
     c.found = s == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
     c.algo = found.algo;

@@ -29,12 +29,15 @@ class Blas : public ::testing::Test {
     if (device_count() == 0) GTEST_SKIP() << unavailable_reason();
   }
   static Tensor on(const Tensor& t) { return t.defined() ? t.to(Device::cuda()) : t; }
-  static double bound(DType t) { return t == DType::f64 ? 1e-12 : t == DType::f32 ? 2e-5 : t == DType::f16 ? 5e-3 : 3e-2; }
+  static double bound(DType t) {
+    return t == DType::f64 ? 1e-12 : t == DType::f32 ? 2e-5 : t == DType::f16 ? 5e-3 : 3e-2;
+  }
 };
 
 TEST_F(Blas, EveryLayout) {
   for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
-    for (const auto& [m, n, k] : {std::array<int64_t, 3>{64, 48, 80}, {33, 17, 51}, {1, 96, 64}, {96, 1, 64}, {1, 1, 7}}) {
+    for (const auto& [m, n, k] :
+         {std::array<int64_t, 3>{64, 48, 80}, {33, 17, 51}, {1, 96, 64}, {96, 1, 64}, {1, 1, 7}}) {
       for (int layout = 0; layout < 9; ++layout) {
         // Rows, columns, and every second element.
         const auto make = [&](int64_t rows, int64_t cols, int how) {
@@ -110,8 +113,7 @@ TEST_F(Blas, RepeatedIndicesAddUpInOrder) {
     // Bit for bit what the CPU adds up in the order of the positions.
     EXPECT_EQ(index_add(on(x), 0, on(index), on(s)).to_vector<float>(), index_add(x, 0, index, s).to_vector<float>());
     const Tensor wide = index.unsqueeze(1).expand({n, d}).contiguous();
-    EXPECT_EQ(scatter_add(on(x), 0, on(wide), on(s)).to_vector<float>(),
-              scatter_add(x, 0, wide, s).to_vector<float>());
+    EXPECT_EQ(scatter_add(on(x), 0, on(wide), on(s)).to_vector<float>(), scatter_add(x, 0, wide, s).to_vector<float>());
     EXPECT_EQ(scatter(on(x), 0, on(wide), on(s)).to_vector<float>(), scatter(x, 0, wide, s).to_vector<float>());
   }
 }

@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
     T* to = y + (p * shape.rows + key) * shape.width;
     const T* from = source + p * n * shape.width;
-    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width; j += static_cast<int64_t>(blockDim.x) * V) {
+    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width;
+         j += static_cast<int64_t>(blockDim.x) * V) {
       if constexpr (!Add) {
         store_vec(to + j, load_vec<V>(from + order[end - 1] * shape.width + j));
       } else {
@@ -145,7 +146,8 @@ SortedIndex sort_index(const Tensor& index, int64_t limit) {
   auto* from = static_cast<int64_t*>(positions.raw_data());
   positions_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(from, n);
   int bits = 1;
-  while (bits < 64 && (static_cast<uint64_t>(limit == kAnyValue ? -1 : std::max<int64_t>(limit - 1, 0)) >> bits) != 0) ++bits;
+  while (bits < 64 && (static_cast<uint64_t>(limit == kAnyValue ? -1 : std::max<int64_t>(limit - 1, 0)) >> bits) != 0)
+    ++bits;
   size_t bytes = 0;
   const auto sort = [&](void* workspace) {
     check_cuda(cub::DeviceRadixSort::SortPairs(workspace, bytes, static_cast<const uint64_t*>(index.raw_data()),
@@ -162,9 +164,8 @@ SortedIndex sort_index(const Tensor& index, int64_t limit) {
 
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               int64_t skip) {
-  dispatch_all(t, "add_rows", [&]<class T>() {
-    write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip);
-  });
+  dispatch_all(t, "add_rows",
+               [&]<class T>() { write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip); });
 }
 
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source) {
