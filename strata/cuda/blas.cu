@@ -125,8 +125,8 @@ class Choices {
 };
 
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
-// g.bias is aligned to 16 bytes.
-bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
+// g.bias is aligned to 16 bytes. With `fuse` the library applies the epilogue where it can, else a pass of ours.
+bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse) {
   const CublasLt& lt = cublas_lt();
   const bool batched = !g.batch.empty();
   const int64_t batches = batched ? g.batch[0] : 1;
@@ -142,13 +142,13 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
   rest.alpha = 1, rest.beta = 0;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const bool bias = g.bias != nullptr && g.bias_dtype == g.out && !wide;
-  const bool aux = g.aux != nullptr && g.in == DType::bf16 && g.out == DType::bf16 && g.n % 8 == 0 &&
+  const bool aux = fuse && g.aux != nullptr && g.in == DType::bf16 && g.out == DType::bf16 && g.n % 8 == 0 &&
                    g.c_row % 8 == 0 && aligned16(g.aux) && aligned16(g.c);
   if (aux && g.epilogue == Epilogue::gelu_tanh && (bias || g.bias == nullptr)) {
     epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   } else if (aux && g.epilogue == Epilogue::gelu_tanh_grad && g.bias == nullptr) {
     epilogue = CUBLASLT_EPILOGUE_DGELU;
-  } else if (g.epilogue == Epilogue::relu && !wide && (bias || g.bias == nullptr)) {
+  } else if (fuse && g.epilogue == Epilogue::relu && !wide && (bias || g.bias == nullptr)) {
     epilogue = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   } else if (bias) {
     epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -315,7 +315,9 @@ void gemm(const Gemm& given, Device device) {
       one.b = b_copy.raw_data();
       b = Lie{true, one.n};
     }
-    if (!multiply(one, *a, *b, device)) gemm_own(one);
+    const bool done =
+        multiply(one, *a, *b, device, true) || (one.epilogue != Epilogue::none && multiply(one, *a, *b, device, false));
+    if (!done) gemm_own(one);
   }
 }
 
