@@ -125,7 +125,8 @@ class Choices {
 };
 
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
-bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
+// g.bias is aligned to 16 bytes. With `fuse` the library applies the epilogue where it can, else a pass of ours.
+bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse) {
   const CublasLt& lt = cublas_lt();
   const bool batched = !g.batch.empty();
   const int64_t batches = batched ? g.batch[0] : 1;
@@ -140,14 +141,14 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
   Gemm rest = g;
   rest.alpha = 1, rest.beta = 0;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const bool bias = g.bias != nullptr && g.bias_dtype == g.out && !wide && aligned16(g.bias);
-  const bool aux = g.aux != nullptr && g.in == DType::bf16 && g.out == DType::bf16 && g.n % 8 == 0 &&
+  const bool bias = g.bias != nullptr && g.bias_dtype == g.out && !wide;
+  const bool aux = fuse && g.aux != nullptr && g.in == DType::bf16 && g.out == DType::bf16 && g.n % 8 == 0 &&
                    g.c_row % 8 == 0 && aligned16(g.aux) && aligned16(g.c);
   if (aux && g.epilogue == Epilogue::gelu_tanh && (bias || g.bias == nullptr)) {
     epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   } else if (aux && g.epilogue == Epilogue::gelu_tanh_grad && g.bias == nullptr) {
     epilogue = CUBLASLT_EPILOGUE_DGELU;
-  } else if (g.epilogue == Epilogue::relu && !wide && (bias || g.bias == nullptr)) {
+  } else if (fuse && g.epilogue == Epilogue::relu && !wide && (bias || g.bias == nullptr)) {
     epilogue = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   } else if (bias) {
     epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -200,8 +201,8 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    const cublasStatus_t s = lt.heuristic(handle, desc.p, first.p, second.p, result.p, result.p, preference.p, 1,
-                                          &found, &count);
+    const cublasStatus_t s =
+        lt.heuristic(handle, desc.p, first.p, second.p, result.p, result.p, preference.p, 1, &found, &count);
     Choice c;
     c.found = s == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
     c.algo = found.algo;
@@ -272,6 +273,14 @@ void gemm(const Gemm& given, Device device) {
   g.c_col = 1;
   if (g.m == 1) g.c_row = g.n;
 
+  // The library wants an aligned bias, and adding it later would round twice.
+  Tensor aligned_bias;
+  if (g.bias != nullptr && !aligned16(g.bias)) {
+    aligned_bias = empty({{g.n}, g.bias_dtype, device, std::nullopt});
+    copy_matrices(g.bias_dtype, g.bias, 0, 0, 1, aligned_bias.raw_data(), 1, 1, g.n);
+    g.bias = aligned_bias.raw_data();
+  }
+
   // The longest batch dim goes to the library, the others are a loop.
   int inner = -1;
   for (int d = 0; d < g.batch.size(); ++d)
@@ -306,7 +315,9 @@ void gemm(const Gemm& given, Device device) {
       one.b = b_copy.raw_data();
       b = Lie{true, one.n};
     }
-    if (!multiply(one, *a, *b, device)) gemm_own(one);
+    const bool done =
+        multiply(one, *a, *b, device, true) || (one.epilogue != Epilogue::none && multiply(one, *a, *b, device, false));
+    if (!done) gemm_own(one);
   }
 }
 

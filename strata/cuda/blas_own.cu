@@ -182,10 +182,10 @@ void dispatch_pair(const Gemm& g, F&& f) {
 void gemm_own(const Gemm& g) {
   const Job job = job_of(g);
   const int64_t tiles_m = (g.m + kTile - 1) / kTile, tiles_n = (g.n + kTile - 1) / kTile;
-  const dim3 grid(static_cast<unsigned>(tiles_m * tiles_n), static_cast<unsigned>(std::min<int64_t>(job.batches, 65535)));
-  dispatch_pair(g, [&]<class T, class O>() {
-    product_kernel<T, O><<<grid, kTile * kTile, 0, stream()>>>(job, tiles_n);
-  });
+  const dim3 grid(static_cast<unsigned>(tiles_m * tiles_n),
+                  static_cast<unsigned>(std::min<int64_t>(job.batches, 65535)));
+  dispatch_pair(g,
+                [&]<class T, class O>() { product_kernel<T, O><<<grid, kTile * kTile, 0, stream()>>>(job, tiles_n); });
 }
 
 void finish_own(const Gemm& g) {

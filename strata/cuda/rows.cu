@@ -13,6 +13,7 @@ namespace strata::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kAtOnce = 8;  // rows of a long sum that are on their way together
 
 // Threads for a row of `pieces` and rows for a block.
 dim3 block_for(int64_t pieces) {
@@ -70,7 +71,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
     T* to = y + (p * shape.rows + key) * shape.width;
     const T* from = source + p * n * shape.width;
-    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width; j += static_cast<int64_t>(blockDim.x) * V) {
+    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width;
+         j += static_cast<int64_t>(blockDim.x) * V) {
       if constexpr (!Add) {
         store_vec(to + j, load_vec<V>(from + order[end - 1] * shape.width + j));
       } else {
@@ -83,12 +85,12 @@ __global__ void __launch_bounds__(kThreads)
           for (int k = 0; k < V; ++k) sum[k] = static_cast<C>(sum[k] + alpha * widen(v.v[k]));
         };
         int64_t e = s;
-        for (; e + 4 <= end; e += 4) {  // four loads on their way at a time
-          Vec<T, V> v[4];
+        for (; e + kAtOnce <= end; e += kAtOnce) {
+          Vec<T, V> v[kAtOnce];
 #pragma unroll
-          for (int u = 0; u < 4; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
+          for (int u = 0; u < kAtOnce; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
 #pragma unroll
-          for (int u = 0; u < 4; ++u) add(v[u]);
+          for (int u = 0; u < kAtOnce; ++u) add(v[u]);
         }
         for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j));
 #pragma unroll
@@ -144,7 +146,8 @@ SortedIndex sort_index(const Tensor& index, int64_t limit) {
   auto* from = static_cast<int64_t*>(positions.raw_data());
   positions_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(from, n);
   int bits = 1;
-  while (bits < 64 && (static_cast<uint64_t>(limit == kAnyValue ? -1 : std::max<int64_t>(limit - 1, 0)) >> bits) != 0) ++bits;
+  while (bits < 64 && (static_cast<uint64_t>(limit == kAnyValue ? -1 : std::max<int64_t>(limit - 1, 0)) >> bits) != 0)
+    ++bits;
   size_t bytes = 0;
   const auto sort = [&](void* workspace) {
     check_cuda(cub::DeviceRadixSort::SortPairs(workspace, bytes, static_cast<const uint64_t*>(index.raw_data()),
@@ -161,9 +164,8 @@ SortedIndex sort_index(const Tensor& index, int64_t limit) {
 
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               int64_t skip) {
-  dispatch_all(t, "add_rows", [&]<class T>() {
-    write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip);
-  });
+  dispatch_all(t, "add_rows",
+               [&]<class T>() { write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip); });
 }
 
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source) {

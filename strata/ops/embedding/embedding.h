@@ -9,7 +9,8 @@ namespace strata {
 
 /// Rows of `weight` [V, D] at `indices` (i64 of any shape): shape indices.shape() + [D]. Row padding_idx, where given
 /// (it may count from the end), gets no gradient. Gradient rows of equal indices are added in f32 in the order of the
-/// indices. Throws IndexError for an index outside the table, DTypeError, ShapeError.
+/// indices. Throws IndexError for an index outside the table (on a CUDA device it ends all work there and later
+/// calls throw DeviceError), DTypeError, ShapeError.
 ///   Tensor tokens = embedding(ids, table);
 Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding_idx = {});
 

@@ -195,8 +195,8 @@ void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const
     const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&target, &seen, &dense}, "scatter");
     cuda::for_parts(w, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
       targets_kernel<<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
-          part, static_cast<int64_t*>(target.raw_data()) + at[0],
-          static_cast<const int64_t*>(dense.raw_data()) + at[2], at[1], size, stride);
+          part, static_cast<int64_t*>(target.raw_data()) + at[0], static_cast<const int64_t*>(dense.raw_data()) + at[2],
+          at[1], size, stride);
     });
     const Tensor from = contiguous(alias(src, index.shape(), src.strides(), src.storage_offset()));
     const cuda::SortedIndex sorted = cuda::sort_index(target, x.numel());

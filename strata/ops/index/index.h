@@ -1,6 +1,8 @@
 #pragma once
 // Reading and writing elements by index tensors (i64 or i32) and masks (bool). strata/ops/index/indexing.h has x[...].
 // Indices count from 0; one outside its dimension is an IndexError that names op, index, dimension and size.
+// A kernel on a CUDA device cannot throw: there such an index is printed and ends all work on the device, and every
+// later call that waits for it throws DeviceError.
 
 #include <optional>
 

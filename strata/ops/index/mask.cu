@@ -37,7 +37,7 @@ Tensor counts_of(const Tensor& on) {
   if (n == 0) return counts;
   auto* from = static_cast<int64_t*>(flags.raw_data());
   widen_kernel<<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(static_cast<const bool*>(on.raw_data()),
-                                                                              from, n);
+                                                                               from, n);
   size_t bytes = 0;
   const auto scan = [&](void* workspace) {
     cuda::check_cuda(cub::DeviceScan::InclusiveSum(workspace, bytes, from, static_cast<int64_t*>(counts.raw_data()), n,
@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) one_hot_kernel(const int64_t* x, int64_t* y, int64_t total, int64_t classes) {
+__global__ void __launch_bounds__(kThreads)
+    one_hot_kernel(const int64_t* x, int64_t* y, int64_t total, int64_t classes) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= total) return;
   const int64_t r = i / classes, j = i - r * classes, c = x[r];

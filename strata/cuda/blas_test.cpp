@@ -1,0 +1,128 @@
+// What the records' generated samples do not reach: layouts and epilogues of larger products, and results that must
+// not depend on how threads meet.
+
+#include "strata/cuda/blas.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "strata/cuda/runtime.h"
+#include "strata/ops/matmul/mlp.h"
+#include "strata/strata.h"
+
+namespace strata::cuda {
+namespace {
+
+// |got - want| <= bound * (1 + |want|) for every element.
+void expect_near(const Tensor& got, const Tensor& want, double bound) {
+  ASSERT_EQ(got.shape(), want.shape());
+  const std::vector<double> a = got.to(DType::f64).to_vector<double>(), b = want.to(DType::f64).to_vector<double>();
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_LE(std::fabs(a[i] - b[i]), bound * (1 + std::fabs(b[i]))) << "element " << i << ": " << a[i] << ", " << b[i];
+}
+
+class Blas : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count() == 0) GTEST_SKIP() << unavailable_reason();
+  }
+  static Tensor on(const Tensor& t) { return t.defined() ? t.to(Device::cuda()) : t; }
+  static double bound(DType t) {
+    return t == DType::f64 ? 1e-12 : t == DType::f32 ? 2e-5 : t == DType::f16 ? 5e-3 : 3e-2;
+  }
+};
+
+TEST_F(Blas, EveryLayout) {
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    for (const auto& [m, n, k] :
+         {std::array<int64_t, 3>{64, 48, 80}, {33, 17, 51}, {1, 96, 64}, {96, 1, 64}, {1, 1, 7}}) {
+      for (int layout = 0; layout < 9; ++layout) {
+        // Rows, columns, and every second element.
+        const auto make = [&](int64_t rows, int64_t cols, int how) {
+          if (how == 0) return randn({rows, cols}).to(t);
+          if (how == 1) return randn({cols, rows}).to(t).t();
+          return randn({rows, 2 * cols}).to(t).slice(1, 0, 2 * cols, 2);
+        };
+        const Tensor a = make(m, k, layout % 3), b = make(k, n, layout / 3);
+        const auto put = [&](const Tensor& x, int how) {
+          if (how == 0) return on(x);
+          if (how == 1) return on(x.t().contiguous()).t();
+          const Tensor wide = zeros({x.size(0), 2 * x.size(1)}).to(t).to(Device::cuda());
+          Tensor view = wide.slice(1, 0, 2 * x.size(1), 2);
+          view.copy_(on(x.contiguous()));
+          return view;
+        };
+        SCOPED_TRACE(cat(t, " ", m, "x", n, "x", k, " layout ", layout));
+        const Tensor want = matmul(a.to(DType::f64), b.to(DType::f64));
+        expect_near(matmul(put(a, layout % 3), put(b, layout / 3)), want, bound(t) * std::sqrt(static_cast<double>(k)));
+      }
+    }
+  }
+}
+
+TEST_F(Blas, BatchesThatDoNotMerge) {
+  const Tensor q = randn({3, 40, 4, 16}), k = randn({3, 24, 4, 16});
+  const Tensor want = matmul(q.transpose(1, 2), k.permute({0, 2, 3, 1}));
+  expect_near(matmul(on(q).transpose(1, 2), on(k).permute({0, 2, 3, 1})), want, 1e-4);
+  const Tensor a = randn({2, 1, 8, 16}), b = randn({5, 16, 8});
+  expect_near(matmul(on(a), on(b)), matmul(a, b), 1e-4);
+}
+
+TEST_F(Blas, EpiloguesAgreeWithSeparateSteps) {
+  for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int64_t hidden : {int64_t{128}, int64_t{99}}) {
+      SCOPED_TRACE(cat(t, " ", hidden));
+      const Tensor x = uniform({70, 64}, -0.5, 0.5).to(t), w = uniform({hidden, 64}, -0.5, 0.5).to(t),
+                   b = uniform({hidden}, -1, 1).to(t);
+      expect_near(linear(on(x), on(w), on(b)), linear(x, w, b), 4 * bound(t));
+      const auto [y, pre] = linear_gelu(on(x), on(w), on(b));
+      const auto [want_y, want_pre] = linear_gelu(x, w, b);
+      expect_near(pre, want_pre, 4 * bound(t));
+      expect_near(y, want_y, 4 * bound(t));
+      const Tensor g = uniform({70, 64}, -1, 1).to(t), down = uniform({64, hidden}, -0.5, 0.5).to(t);
+      expect_near(matmul_gelu_grad(on(g), on(down), on(want_pre)), matmul_gelu_grad(g, down, want_pre), 8 * bound(t));
+    }
+  }
+}
+
+TEST_F(Blas, Tf32IsOffUntilAskedFor) {
+  ASSERT_FALSE(allow_tf32());
+  const Tensor a = randn({128, 512}), b = randn({512, 128}), want = matmul(a.to(DType::f64), b.to(DType::f64));
+  expect_near(matmul(on(a), on(b)), want, 1e-4);
+  set_allow_tf32(true);
+  const Tensor rough = matmul(on(a), on(b));
+  set_allow_tf32(false);
+  expect_near(rough, want, 0.1);
+  EXPECT_NE(rough.to_vector<float>(), matmul(on(a), on(b)).to_vector<float>());
+}
+
+TEST_F(Blas, IntegersWrap) {
+  const Tensor a = full({40, 33}, Scalar(100)).to(DType::i8), b = full({33, 20}, Scalar(3)).to(DType::i8);
+  EXPECT_EQ(matmul(on(a), on(b)).to_vector<int8_t>(), matmul(a, b).to_vector<int8_t>());
+}
+
+TEST_F(Blas, RepeatedIndicesAddUpInOrder) {
+  const int64_t n = 3000, rows = 7, d = 40;
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < n; ++i) at.push_back(i * i % rows);
+  const Tensor index = from_span<int64_t>(at, {n}), g = randn({n, d});
+  for (const DType t : {DType::f32, DType::bf16}) {
+    const Tensor x = randn({rows, d}).to(t), s = g.to(t);
+    // Bit for bit what the CPU adds up in the order of the positions.
+    EXPECT_EQ(index_add(on(x), 0, on(index), on(s)).to_vector<float>(), index_add(x, 0, index, s).to_vector<float>());
+    const Tensor wide = index.unsqueeze(1).expand({n, d}).contiguous();
+    EXPECT_EQ(scatter_add(on(x), 0, on(wide), on(s)).to_vector<float>(), scatter_add(x, 0, wide, s).to_vector<float>());
+    EXPECT_EQ(scatter(on(x), 0, on(wide), on(s)).to_vector<float>(), scatter(x, 0, wide, s).to_vector<float>());
+  }
+}
+
+TEST_F(Blas, MasksLargerThanABlock) {
+  const Tensor x = randn({37, 1001}), mask = x > full({}, 0.3);
+  EXPECT_EQ(masked_select(on(x), on(mask)).to_vector<float>(), masked_select(x, mask).to_vector<float>());
+  EXPECT_EQ(nonzero(on(mask)).to_vector<int64_t>(), nonzero(mask).to_vector<int64_t>());
+}
+
+}  // namespace
+}  // namespace strata::cuda
