@@ -13,7 +13,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, prompt = "\n";
+  std::string checkpoint, prompt = "\n", device = "cpu";
   long long tokens = 200, threads = 0;
   SampleOptions sample{.temperature = 0.8};
 };
@@ -24,6 +24,7 @@ int run(const Arguments& a) {
   const TrainedModel trained = load_trained_model(a.checkpoint, &warnings);
   for (const std::string& w : warnings) std::fputs(fmt::format("note: {}\n", w).c_str(), stderr);
   std::vector<int32_t> prompt = trained.tokenizer->encode(a.prompt);
+  trained.model->to(parse_device(a.device));
   if (prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
   TokenSampler sampler(trained.model, std::move(prompt), a.sample);
   std::fputs(a.prompt.c_str(), stdout);
@@ -72,6 +73,7 @@ void add_generate(CLI::App& app, Body& body) {
   generate->add_option("--threads", a->threads, "Threads; 0 takes every core")
       ->type_name("N")
       ->check(CLI::Range(0, 4096));
+  generate->add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE");
   generate->footer(
       "  strata generate --checkpoint runs/quickstart --prompt 'Tensor ' --tokens 200 --temperature 0.7 --seed 1");
   generate->callback([&body, a] { body = [a] { return run(*a); }; });

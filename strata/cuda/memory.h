@@ -23,13 +23,6 @@ memory::Stats stats(int device);
 void reset_peak(int device);
 /// Unmaps every physical chunk that holds no block.
 void release_cached();
-/// At most this share of the card's memory for tensors, in (0, 1]; returns the previous value. Default 0.97.
-double set_memory_fraction(double fraction, int device = 0);
-
-/// `t` is used by work queued on `stream`, which is not the stream that it was made on: its memory, once given back, is
-/// not reused before that work is done.
-void record_stream(const Tensor& t, const Stream& stream);
-
 /// Pinned host memory (page-locked, which the card copies from and to on its own), kept for reuse.
 void* allocate_pinned(size_t nbytes);
 void deallocate_pinned(void* data, size_t nbytes);

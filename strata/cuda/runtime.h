@@ -108,6 +108,13 @@ class Event {
 /// Blocks until all work of the device is done.
 void synchronize(int device = 0);
 
+/// `t` is used by work queued on `stream`, which is not the stream that it was made on: its memory, once given back, is
+/// not reused before that work is done.
+void record_stream(const Tensor& t, const Stream& stream);
+
+/// At most this share of the card's memory for tensors, in (0, 1]; returns the previous value. Default 0.97.
+double set_memory_fraction(double fraction, int device = 0);
+
 /// While on, every op waits for its kernels and names itself in the error of a failed one; slow. At the start the
 /// environment's STRATA_LAUNCH_BLOCKING=1 turns it on.
 void set_launch_blocking(bool on);

@@ -8,7 +8,8 @@
 namespace strata::io {
 
 uint64_t xxh64(std::span<const std::byte> bytes) {
-  return XXH64(bytes.empty() ? "" : static_cast<const void*>(bytes.data()), bytes.size(), 0);
+  const void* data = bytes.data();
+  return XXH64(data ? data : "", bytes.size(), 0);
 }
 uint64_t xxh64(std::string_view text) {
   return xxh64(std::as_bytes(std::span(text)));

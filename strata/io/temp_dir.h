@@ -1,11 +1,12 @@
 #pragma once
-// A directory that goes with the object, for tests and scratch files.
+// Scratch space, for tests and examples.
 
 #include <string>
 #include <string_view>
 
 namespace strata::io {
 
+/// An empty directory, deleted with all that is in it when the object goes.
 class TempDir {
  public:
   /// Makes an empty directory with a name of its own under $TMPDIR or /tmp. Throws IoError.

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -92,7 +93,8 @@ struct SmallPool {
   void* take(size_t cls) { return free[cls].head ? free[cls].pop() : refill(cls); }
   void give(void* p, size_t cls) {
     free[cls].push(p);
-    if (free[cls].count * block_bytes(cls) >= 2 * kKeptBytes || state != open) [[unlikely]] settle(cls);
+    if (free[cls].count * block_bytes(cls) >= 2 * kKeptBytes || state != open) [[unlikely]]
+      settle(cls);
   }
   void close();
 
@@ -184,6 +186,9 @@ struct Pool {
   Stats s;
   std::byte* base = nullptr;  // of the reserved address range; nullptr for meta and before the first request
   int64_t range = 0;
+#if STRATA_PLAIN_MALLOC
+  std::unordered_map<void*, int64_t> plain;  // the places in `heap`, which then only counts
+#endif
 };
 Pool& pool(DeviceType d) {
   static Pool* pools = new Pool[kNumDeviceTypes];  // outlives every static tensor
@@ -191,7 +196,17 @@ Pool& pool(DeviceType d) {
 }
 std::atomic<int64_t> g_limit{0};
 
-void reserve_range(Pool& p) {
+// Where place() put a block.
+int64_t offset_of(const Pool& p, Device device, void* block) {
+  if (device.is_meta()) return static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1;
+#if STRATA_PLAIN_MALLOC
+  return p.plain.at(block);
+#else
+  return static_cast<std::byte*>(block) - p.base;
+#endif
+}
+
+[[maybe_unused]] void reserve_range(Pool& p) {
   for (int64_t bytes = int64_t{1} << 42; bytes >= (int64_t{1} << 30); bytes /= 2) {
     void* m = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -292,17 +307,20 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
 #endif
   }
 #if STRATA_PLAIN_MALLOC
-  if (device.is_cpu()) {
-    void* plain = std::aligned_alloc(kAlignment, static_cast<size_t>(bytes));
-    check<MemoryError>(plain != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
-    count(p, bytes, tag);
-    return poisoned(plain, bytes);
-  }
+  void* plain = device.is_cpu() ? std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)) : nullptr;
+  check<MemoryError>(plain != nullptr || !device.is_cpu(), "allocate", "out of host memory asking for ", nbytes,
+                     " bytes");
 #endif
   const int64_t offset = p.heap.place(bytes, tag, t_module);
   count(p, bytes, tag);
   p.s.reserved = p.heap.top();
   p.s.peak_reserved = std::max(p.s.peak_reserved, p.s.reserved);
+#if STRATA_PLAIN_MALLOC
+  if (device.is_cpu()) {
+    p.plain.emplace(plain, offset);
+    return poisoned(plain, bytes);
+  }
+#endif
   // A meta block is known by its offset, which must not look like a null pointer.
   return device.is_cpu() ? poisoned(p.base + offset, bytes) : reinterpret_cast<void*>(offset + 1);
 }
@@ -317,11 +335,13 @@ void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   const int64_t bytes = rounded(nbytes);
   p.s.live[static_cast<int>(tag)] -= bytes;
   p.s.live_total -= bytes;
+  p.heap.remove(offset_of(p, device, block));
 #if STRATA_PLAIN_MALLOC
-  if (device.is_cpu()) return std::free(block);
+  if (device.is_cpu()) {
+    p.plain.erase(block);
+    std::free(block);
+  }
 #endif
-  p.heap.remove(device.is_cpu() ? static_cast<std::byte*>(block) - p.base
-                                : static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1);
 }
 
 PoisonScope::PoisonScope(uint8_t pattern) : previous_(g_poison.exchange(pattern)) {}
@@ -372,13 +392,7 @@ void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {
   const int64_t bytes = rounded(nbytes);
   p.s.live[static_cast<int>(from)] -= bytes;
   p.s.live[static_cast<int>(to)] += bytes;
-  if (device.is_meta()) {
-    p.heap.retag(static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1, to);
-#if !STRATA_PLAIN_MALLOC
-  } else {
-    p.heap.retag(static_cast<std::byte*>(block) - p.base, to);
-#endif
-  }
+  p.heap.retag(offset_of(p, device, block), to);
 }
 
 int64_t set_limit(int64_t bytes) {

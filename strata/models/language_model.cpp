@@ -93,6 +93,7 @@ ModelCache LanguageModel::make_cache(int64_t batch) const {
   const int64_t kv_heads = config_.kv_heads > 0 ? config_.kv_heads : config_.heads;
   const DType dtype = autocast_enabled() ? autocast_dtype() : token_embedding.weight.dtype();
   ModelCache cache;
+  DeviceScope on(device());
   for (int64_t i = 0; i < config_.layers; ++i)
     cache.layers.push_back(nn::KvCache::create(batch, kv_heads, config_.context, config_.dim / config_.heads, dtype));
   return cache;

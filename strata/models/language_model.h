@@ -30,6 +30,8 @@ class LanguageModel : public nn::Module {
   const ModelConfig& config() const { return config_; }
   int64_t context() const { return config_.context; }
   int64_t vocab() const { return config_.vocab; }
+  /// Where its parameters are.
+  Device device() const { return token_embedding.weight.device(); }
 
   /// Logits [B, T, vocab] of the token after each position. Throws ShapeError, IndexError for a token >= vocab.
   Tensor forward(const Tensor& tokens) const;

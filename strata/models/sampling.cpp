@@ -81,7 +81,7 @@ int32_t TokenSampler::next() {
     read_ = tokens_.size() - std::min(tokens_.size(), wanted);
   }
   const std::vector<int64_t> fresh(tokens_.begin() + static_cast<int64_t>(read_), tokens_.end());
-  const Tensor input = from_span<int64_t>(fresh, {1, static_cast<int64_t>(fresh.size())});
+  const Tensor input = from_span<int64_t>(fresh, {1, static_cast<int64_t>(fresh.size())}).to(model_->device());
   const std::vector<float> logits = model_->next_logits(input, cache_).to_vector<float>();
   read_ = tokens_.size();
   tokens_.push_back(static_cast<int32_t>(sample_token(logits, options_, drawn_++)));

@@ -400,6 +400,7 @@ void validate(const TrainConfig& config) {
     if (key.type == ConfigType::text) check_choice("", key, field<std::string>(c, key));
   }
   check_together(config, {});
+  check(!parse_device(config.device).is_meta(), kOp, "train.device is \"meta\": nothing can be trained there");
 }
 
 std::string value_text(const TrainConfig& config, const ConfigKey& key) {

@@ -71,6 +71,7 @@ struct TrainConfig {
   int64_t batch = 8;
   int64_t accumulate = 1;
   std::string dtype = "f32";
+  std::string device = "cpu";
   int64_t seed = 1;
   int64_t threads = 0;
   int64_t eval_every = 100;

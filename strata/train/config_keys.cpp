@@ -81,6 +81,8 @@ constexpr ConfigKey kKeys[] = {
     {"train.nesterov", kBoolean, "Nesterov's form of the momentum (sgd).", "", 0, 0, optim<&O::nesterov>},
     {"train.grad_clip", kNumber, "Largest norm of the gradient; 0 for no limit.", "", 0, 1e30, optim<&O::grad_clip>},
     {"train.dtype", kText, "f32, or bf16 autocast with f32 weights (--dtype).", "f32 bf16", 0, 0, top<&T::dtype>},
+    {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "", 0,
+     0, top<&T::device>},
     {"train.seed", kInteger, "Seed of the weights, the order of the data and dropout (--seed).", "", 0,
      9007199254740992.0, top<&T::seed>},
     {"train.threads", kInteger, "Threads; 0 takes every core. The result does not depend on it.", "", 0, 4096,

@@ -16,6 +16,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/cuda/runtime.h"
 #include "strata/io/files.h"
 #include "strata/train/build_info.h"
 
@@ -128,6 +129,13 @@ MachineInfo machine_info() {
       {"Highway", fmt::format("{}.{}.{}", HWY_MAJOR, HWY_MINOR, HWY_PATCH)},
       {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
   };
+  for (int d = 0; d < cuda::device_count(); ++d) {
+    const cuda::DeviceProperties& p = cuda::properties(d);
+    info.cuda +=
+        fmt::format("{}cuda:{} {}, {:.0f} GiB, {} multiprocessors, compute capability {}.{}", d > 0 ? "; " : "", d,
+                    p.name, static_cast<double>(p.memory_bytes) / (1 << 30), p.multiprocessors, p.major, p.minor);
+  }
+  if (info.cuda.empty()) info.cuda = "none: " + cuda::unavailable_reason();
   return info;
 }
 
@@ -143,6 +151,7 @@ std::vector<std::pair<std::string, std::string>> machine_rows(const MachineInfo&
       {"Build", fmt::format("{}, {}", info.build, info.compiler)},
   };
   for (const auto& [name, version] : info.libraries) rows.emplace_back(name, version);
+  rows.emplace_back("CUDA", info.cuda);
   return rows;
 }
 

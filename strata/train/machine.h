@@ -23,6 +23,7 @@ struct MachineInfo {
   std::string compiler;               ///< name and version
   std::string build;                  ///< build type, sanitizers
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name and version in use
+  std::string cuda;                                            ///< the cards, or why there is none
 };
 
 /// Looks at this machine, build and process.

@@ -11,6 +11,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
+#include "strata/cuda/runtime.h"
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
 #include "strata/models/sampling.h"
@@ -62,6 +63,7 @@ class Run {
   TrainConfig config_;
   TrainOptions options_;
   bool bf16_;
+  Device device_;
   Clock::time_point begin_ = Clock::now();
   double elapsed_before_ = 0;
   TrainData data_;
@@ -80,6 +82,8 @@ class Run {
 Run::Run(const TrainConfig& config, const TrainOptions& options)
     : config_(config), options_(options), bf16_(config.dtype == "bf16") {
   strata::validate(config_);
+  device_ = parse_device(config_.device);
+  if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
   std::optional<FoundRun> found;
@@ -98,6 +102,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
 
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = make_model(config_.model);
+  model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
   schedule_ = make_schedule(config_.optim, config_.steps);
   loader_.emplace(
@@ -110,11 +115,12 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note(w);
   note(fmt::format(
-      "{} with {} parameters, {} training tokens{}, {} threads", config_.model.family,
+      "{} with {} parameters, {} training tokens{}, {}", config_.model.family,
       format_count(static_cast<double>(model_->num_parameters())),
       format_count(static_cast<double>(data_.train_tokens)),
       data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
-      num_threads()));
+      device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
+                        : fmt::format("{} threads", num_threads())));
   if (found) {
     note(fmt::format("going on after step {} from {}", step_, found->path));
     progress_->resume(step_, elapsed_before_);
@@ -148,7 +154,7 @@ double Run::forward_backward(const std::vector<data::Batch>& batches) {
     {
       std::optional<AutocastScope> autocast;
       if (bf16_) autocast.emplace(DType::bf16);
-      loss = model_->loss(batch[0], batch[1]);
+      loss = model_->loss(batch[0].to(device_), batch[1].to(device_));
     }
     total += loss.item() * share;
     (batches.size() == 1 ? loss : loss * share).backward();
@@ -200,7 +206,7 @@ double Run::validate() {
     const data::Batch batch = data_.valid->get_batch(samples);
     std::optional<AutocastScope> autocast;
     if (bf16_) autocast.emplace(DType::bf16);
-    total += model_->loss(batch[0], batch[1]).item() * static_cast<double>(samples.size());
+    total += model_->loss(batch[0].to(device_), batch[1].to(device_)).item() * static_cast<double>(samples.size());
     count += static_cast<int64_t>(samples.size());
   }
   model_->train();

@@ -37,6 +37,8 @@ Dims spatial_of(const Tensor& t) {
 
 // Spatial size of y for x's; ShapeError where the window does not fit.
 Dims output_sizes(std::string_view op, const Dims& input, const Dims& kernel, const Geometry& g) {
+  check_spatial(op, input);
+  check_spatial(op, kernel);
   Dims r;
   for (int i = 0; i < input.size(); ++i) {
     const int64_t room = input[i] + 2 * g.padding[i] - extent(kernel[i], g.dilation[i]);
@@ -60,8 +62,9 @@ TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, c
   check_operands(op, x, "x", w, "weight");
   const Geometry g{stride, padding, dilation, groups};
   check_geometry(op, g, x.dim() - 2);
-  check<ShapeError>(w.shape()[0] % groups == 0 && x.shape()[1] == w.shape()[1] * groups, op, "x is ", x,
-                    " and weight is ", w, " with ", groups, " groups, wants x [n, ", w.shape()[1] * groups,
+  const int64_t channels = x.shape()[1];
+  check<ShapeError>(w.shape()[0] % groups == 0 && channels % groups == 0 && channels / groups == w.shape()[1], op, "x is ",
+                    x, " and weight is ", w, " with ", groups, " groups, wants x [n, ", groups, " times ", w.shape()[1],
                     ", ..] and a multiple of ", groups, " output channels");
   check_bias(op, bias, x, w.shape()[0]);
   return like(x).with_shape(
@@ -142,6 +145,12 @@ void into(Tensor& y, F&& f) {
   y.copy_(copy);
 }
 
+// Each element of the result takes one for each element of a filter.
+double multiply_adds(int64_t results, const Shape& weight) {
+  const int64_t filter = weight.product() / std::max<int64_t>(1, weight[0]);
+  return static_cast<double>(results) * static_cast<double>(filter);
+}
+
 Cost product_cost(double macs, const Tensor& a, const Tensor& b, const TensorMeta& y) {
   return {2 * macs, static_cast<double>(a.nbytes() + b.nbytes() + y.shape.product() * size_of(y.dtype))};
 }
@@ -220,9 +229,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
             [](const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
                const Dims& dilation, int64_t groups) {
               const TensorMeta y = forward_infer(x, w, bias, stride, padding, dilation, groups);
-              return product_cost(static_cast<double>(y.shape.product()) *
-                                      static_cast<double>(w.numel() / std::max<int64_t>(1, w.shape()[0])),
-                                  x, w, y);
+              return product_cost(multiply_adds(y.shape.product(), w.shape()), x, w, y);
             },
         .samples =
             [](Samples& s) {
@@ -306,9 +313,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
             [](const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride,
                const Dims& padding, const Dims& dilation, int64_t groups) {
               const TensorMeta x = transpose_infer(y, w, bias, size, stride, padding, dilation, groups);
-              return product_cost(
-                  static_cast<double>(y.numel()) * static_cast<double>(w.numel() / std::max<int64_t>(1, w.shape()[0])),
-                  y, w, x);
+              return product_cost(multiply_adds(y.numel(), w.shape()), y, w, x);
             },
         .samples =
             [](Samples& s) {
@@ -374,9 +379,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
             [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
                const Dims& dilation, int64_t groups) {
               const TensorMeta w = weight_infer(x, y, kernel, stride, padding, dilation, groups);
-              return product_cost(static_cast<double>(y.numel()) *
-                                      static_cast<double>(w.shape.product() / std::max<int64_t>(1, w.shape[0])),
-                                  x, y, w);
+              return product_cost(multiply_adds(y.numel(), w.shape), x, y, w);
             },
         .samples =
             [](Samples& s) {

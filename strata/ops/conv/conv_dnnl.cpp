@@ -151,6 +151,7 @@ char* workspace(size_t bytes) {
   thread_local size_t capacity = 0;
   if (bytes > capacity) {
     buffer.reset();
+    capacity = 0;  // should the next line throw
     buffer.reset(static_cast<char*>(::operator new[](bytes, std::align_val_t(64))));
     capacity = bytes;
   }

@@ -37,12 +37,17 @@ Tensor conv_transpose(std::string_view op, int spatial, const Tensor& x, const T
   check(extra.size() == spatial, op, "output_padding ", output_padding, " needs ", spatial, " entries");
   const bool single = x.dim() == spatial + 1;
   const Tensor batched = single ? unsqueeze(x, 0) : x;
-  Dims size;
+  Dims size, input, kernel;
+  for (int i = 0; i < spatial; ++i) {
+    input.push_back(batched.shape()[i + 2]);
+    kernel.push_back(w.shape()[i + 2]);
+  }
+  check_spatial(op, input);
+  check_spatial(op, kernel);
   for (int i = 0; i < spatial; ++i) {
     check(extra[i] >= 0 && extra[i] < g.stride[i], op, "output_padding ", extra, " must be smaller than the stride ",
           g.stride);
-    size.push_back((batched.shape()[i + 2] - 1) * g.stride[i] - 2 * g.padding[i] +
-                   extent(w.shape()[i + 2], g.dilation[i]) + extra[i]);
+    size.push_back((input[i] - 1) * g.stride[i] - 2 * g.padding[i] + extent(kernel[i], g.dilation[i]) + extra[i]);
   }
   const Tensor y = convolution_transpose(batched, w, bias, size, g.stride, g.padding, g.dilation, groups);
   return single ? squeeze(y, 0) : y;

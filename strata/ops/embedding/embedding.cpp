@@ -28,6 +28,7 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
   if (padding < 0) return g;
   const std::vector<int64_t> at = indices.to_vector<int64_t>();
   std::vector<double> keep;
+  keep.reserve(at.size());
   for (int64_t i : at) keep.push_back(i != padding ? 1 : 0);
   Shape s = indices.shape();
   s.push_back(1);
@@ -59,7 +60,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
                       embedding_backward_cpu(gy.dtype(), static_cast<const int64_t*>(ic.raw_data()), indices.numel(),
                                              gc.raw_data(), rows, gy.shape().back(),
                                              wrap_padding(padding, rows, "embedding_backward"), gw.raw_data());
-                    }},
+                    },
+                .cuda = STRATA_CUDA_KERNEL(embedding_backward_cuda)},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
@@ -115,7 +117,8 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
                       const Tensor ic = indices.contiguous(), wc = weight.contiguous();
                       embedding_cpu(static_cast<const int64_t*>(ic.raw_data()), indices.numel(), wc.raw_data(),
                                     weight.shape()[0], weight.shape()[1] * size_of(weight.dtype()), y.raw_data());
-                    }},
+                    },
+                .cuda = STRATA_CUDA_KERNEL(embedding_cuda)},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding) {

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 
+#include <optional>
+
 #include "strata/core/dtype.h"
+#include "strata/core/tensor.h"
 
 namespace strata {
 
@@ -27,5 +30,12 @@ struct SwigluCall {
 };
 void swiglu_cpu(const SwigluCall& c);
 void swiglu_backward_cpu(const SwigluCall& c);
+
+// The same on a CUDA device.
+void embedding_cuda(Tensor& y, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding);
+void embedding_backward_cuda(Tensor& gw, const Tensor& gy, const Tensor& indices, int64_t rows,
+                             std::optional<int64_t> padding);
+void swiglu_cuda(const SwigluCall& c);
+void swiglu_backward_cuda(const SwigluCall& c);
 
 }  // namespace strata

@@ -61,7 +61,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
           check_alike(gy, a, "swiglu_backward");
           return std::array<TensorMeta, 2>{like(a), like(b)};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& ga, Tensor& gb, const Tensor& gy, const Tensor& a, const Tensor& b) {
                       const Tensor gc = gy.contiguous(), ac = a.contiguous(), bc = b.contiguous();
                       SwigluCall c = flat(a);
@@ -70,7 +70,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
                       c.grad_y = gc.raw_data();
                       c.grad_a = ga.raw_data();
                       c.grad_b = gb.raw_data();
-                      swiglu_backward_cpu(c);
+                      (gy.device().is_cuda() ? swiglu_backward_cuda : swiglu_backward_cpu)(c);
                     }},
     .composed = composed_backward,
     .cost =
@@ -94,14 +94,14 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_op{{
           check_alike(a, b, "swiglu");
           return like(a);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& a, const Tensor& b) {
                       const Tensor ac = a.contiguous(), bc = b.contiguous();
                       SwigluCall c = flat(a);
                       c.a = ac.raw_data();
                       c.b = bc.raw_data();
                       c.y = y.raw_data();
-                      swiglu_cpu(c);
+                      (y.device().is_cuda() ? swiglu_cuda : swiglu_cpu)(c);
                     }},
     .saves = "a b",
     .backward =
@@ -151,14 +151,14 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
                             ", x is ", x);
           return like(x);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& gx, const Tensor& gy, const Tensor& x) {
                       const Tensor gc = gy.contiguous(), xc = x.contiguous();
                       SwigluCall c = halves(xc);
                       c.grad_y = gc.raw_data();
                       c.grad_a = gx.raw_data();
                       c.grad_b = static_cast<std::byte*>(c.grad_a) + c.n * size_of(x.dtype());
-                      swiglu_backward_cpu(c);
+                      (gy.device().is_cuda() ? swiglu_backward_cuda : swiglu_backward_cpu)(c);
                     }},
     .composed =
         [](const Tensor& gy, const Tensor& x) {
@@ -184,12 +184,12 @@ const Op<Tensor(const Tensor&)> swiglu_packed_op{{
            "when that "
            "dimension is odd. The C++ function is swiglu(x).",
     .infer = [](const Tensor& x) { return infer_halves(x, "swiglu_packed"); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x) {
                       const Tensor xc = x.contiguous();
                       SwigluCall c = halves(xc);
                       c.y = y.raw_data();
-                      swiglu_cpu(c);
+                      (y.device().is_cuda() ? swiglu_cuda : swiglu_cpu)(c);
                     }},
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, swiglu_packed_backward_op(b.gy(), x)); },

@@ -58,7 +58,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
           check_element_index(x, dim, index, "gather");
           return like(x).with_shape(index.shape());
         },
-    .kernels = {.cpu = gather_cpu},
+    .kernels = {.cpu = gather_cpu, .cuda = STRATA_CUDA_KERNEL(gather_cuda)},
     .saves = "index",
     .backward = [](Backward& b, const Tensor& x, int64_t dim,
                    const Tensor& index) { b.set(0, scatter_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
@@ -93,7 +93,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_o
           check_source(x, index, src, "scatter");
           return like(x);
         },
-    .kernels = {.cpu = scatter_cpu},
+    .kernels = {.cpu = scatter_cpu, .cuda = STRATA_CUDA_KERNEL(scatter_cuda)},
     .saves = "index",
     .backward =
         [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
@@ -129,7 +129,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_a
           check_source(x, index, src, "scatter_add");
           return like(x);
         },
-    .kernels = {.cpu = scatter_add_cpu},
+    .kernels = {.cpu = scatter_add_cpu, .cuda = STRATA_CUDA_KERNEL(scatter_add_cuda)},
     .saves = "index",
     .backward =
         [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
@@ -204,7 +204,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
           m.shape[wrap_dim(dim, x.dim(), "index_select")] = index.numel();
           return m;
         },
-    .kernels = {.cpu = index_select_cpu},
+    .kernels = {.cpu = index_select_cpu, .cuda = STRATA_CUDA_KERNEL(index_select_cuda)},
     .saves = "index",
     .backward = [](Backward& b, const Tensor& x, int64_t dim,
                    const Tensor& index) { b.set(0, index_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
@@ -249,7 +249,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> i
                             ": they must have one dtype");
           return like(x);
         },
-    .kernels = {.cpu = index_add_cpu},
+    .kernels = {.cpu = index_add_cpu, .cuda = STRATA_CUDA_KERNEL(index_add_cuda)},
     .saves = "index",
     .backward =
         [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&, Scalar alpha) {
@@ -293,7 +293,7 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
           check_mask(mask, "masked_fill");
           return like(x);
         },
-    .kernels = {.cpu = masked_fill_cpu},
+    .kernels = {.cpu = masked_fill_cpu, .cuda = STRATA_CUDA_KERNEL(masked_fill_cuda)},
     .saves = "mask",
     .backward = [](Backward& b, const Tensor&, const Tensor& mask, Scalar) { b.set(0, masked_fill(b.gy(), mask, 0)); },
     .inplace = true,
@@ -321,8 +321,9 @@ const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
     .dynamic =
         [](const Tensor& x, const Tensor& mask) {
           check_mask(mask, "masked_select");
-          Tensor y = empty(like(x).with_shape({count_nonzero(mask)}));
-          masked_select_into(y, x, mask);
+          const bool cuda = x.device().is_cuda();
+          Tensor y = empty(like(x).with_shape({(cuda ? count_nonzero_cuda : count_nonzero)(mask)}));
+          (cuda ? masked_select_into_cuda : masked_select_into)(y, x, mask);
           return y;
         },
     .saves = "mask",
@@ -355,7 +356,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{
           check<DTypeError>(source.dtype() == x.dtype(), "masked_scatter", "source is ", source, ", x is ", x);
           return like(x);
         },
-    .kernels = {.cpu = masked_scatter_cpu},
+    .kernels = {.cpu = masked_scatter_cpu, .cuda = STRATA_CUDA_KERNEL(masked_scatter_cuda)},
     .saves = "mask",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& mask, const Tensor& source) {
@@ -385,8 +386,10 @@ const Op<Tensor(const Tensor&)> nonzero_op{{
     .example = "assert(nonzero(arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 2}));",
     .dynamic =
         [](const Tensor& x) {
-          Tensor y = empty({{count_nonzero(x), x.dim()}, DType::i64, x.device(), std::nullopt});
-          nonzero_into(y, x);
+          const bool cuda = x.device().is_cuda();
+          const int64_t count = (cuda ? count_nonzero_cuda : count_nonzero)(x);
+          Tensor y = empty({{count, x.dim()}, DType::i64, x.device(), std::nullopt});
+          (cuda ? nonzero_into_cuda : nonzero_into)(y, x);
           return y;
         },
     .dtypes = kAllTypes,
@@ -418,7 +421,7 @@ const Op<Tensor(const Tensor&, int64_t)> one_hot_op{{
           shape.push_back(num_classes);
           return TensorMeta{shape, DType::i64, x.device(), std::nullopt};
         },
-    .kernels = {.cpu = one_hot_cpu},
+    .kernels = {.cpu = one_hot_cpu, .cuda = STRATA_CUDA_KERNEL(one_hot_cuda)},
     .dtypes = kInts,
     .cost =
         [](const Tensor& x, int64_t num_classes) {
@@ -445,7 +448,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
           check<ShapeError>(!weights.defined() || weights.shape() == x.shape(), "bincount",
                             "weights do not have the shape of x: ", weights, " and ", x);
           check(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
-          return bincount_cpu(x, weights, minlength);
+          return (x.device().is_cuda() ? bincount_cuda : bincount_cpu)(x, weights, minlength);
         },
     .dtypes = kInts,
     .cost =
@@ -521,7 +524,7 @@ Tensor one_hot(const Tensor& x, int64_t num_classes) {
   if (num_classes == -1) {
     check<DTypeError>(is_integral(x.dtype()), "one_hot", "needs integers, got ", x);
     check<ShapeError>(x.numel() > 0, "one_hot", "num_classes cannot be worked out from an empty tensor");
-    const Tensor i64 = contiguous(to(x, DType::i64));
+    const Tensor i64 = to(contiguous(to(x, DType::i64)), Device::cpu());
     num_classes = *std::max_element(i64.data<int64_t>(), i64.data<int64_t>() + i64.numel()) + 1;
   }
   return one_hot_op(x, num_classes);

@@ -32,4 +32,21 @@ void nonzero_into(Tensor& y, const Tensor& x);
 void one_hot_cpu(Tensor& y, const Tensor& x, int64_t num_classes);
 Tensor bincount_cpu(const Tensor& x, const Tensor& weights, int64_t minlength);
 
+// The same on a CUDA device. An index outside its dimension stops the device's work (strata/cuda/rows.h).
+void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices);
+void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate);
+void index_select_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
+void index_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha);
+void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
+void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+void scatter_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+void masked_fill_cuda(Tensor& y, const Tensor& x, const Tensor& mask, Scalar value);
+void masked_scatter_cuda(Tensor& y, const Tensor& x, const Tensor& mask, const Tensor& source);
+void one_hot_cuda(Tensor& y, const Tensor& x, int64_t num_classes);
+// These wait for the device: the shape of the result is there.
+int64_t count_nonzero_cuda(const Tensor& x);
+Tensor bincount_cuda(const Tensor& x, const Tensor& weights, int64_t minlength);
+void masked_select_into_cuda(Tensor& y, const Tensor& x, const Tensor& mask);
+void nonzero_into_cuda(Tensor& y, const Tensor& x);
+
 }  // namespace strata

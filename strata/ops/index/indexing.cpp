@@ -62,7 +62,7 @@ const Op<Tensor(const Tensor&, const TensorList&)> index_op{{
                " assert(x.index({Ellipsis, arange(2)}).shape() == Shape({2, 2}));",
     .infer = [](const Tensor& x,
                 const TensorList& indices) { return like(x).with_shape(plan_index(x, indices, "index").shape); },
-    .kernels = {.cpu = index_cpu},
+    .kernels = {.cpu = index_cpu, .cuda = STRATA_CUDA_KERNEL(index_cuda)},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& x, const TensorList& indices) {
@@ -107,7 +107,7 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> index_pu
           check<DTypeError>(value.dtype() == x.dtype(), "index_put", "value is ", value, ", x is ", x);
           return like(x);
         },
-    .kernels = {.cpu = index_put_cpu},
+    .kernels = {.cpu = index_put_cpu, .cuda = STRATA_CUDA_KERNEL(index_put_cuda)},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor&, const TensorList& indices, const Tensor&, bool accumulate) {

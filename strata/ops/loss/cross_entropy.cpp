@@ -6,6 +6,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/loss_kernel.h"
 #include "strata/ops/loss/reduction.h"
@@ -42,23 +43,14 @@ CrossEntropyCall describe_call(const Tensor& x, const Tensor& target, int64_t ig
 
 // What the gradient of the loss is multiplied by in each row: [N, 1], in x's arithmetic dtype.
 Tensor row_scale(const Tensor& gloss, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
-  const std::vector<int64_t> t = target.to_vector<int64_t>();
-  double count = 0;
-  for (int64_t v : t) count += v != ignore_index;
-  const double each = parse_reduction(reduction, "cross_entropy") == Reduction::mean ? 1 / count : 1;
-  std::vector<double> used;
-  for (int64_t v : t) used.push_back(v != ignore_index ? each : 0);
-  const Tensor u = from_span<double>(used, {static_cast<int64_t>(t.size()), 1}).to(gloss.dtype()).to(gloss.device());
-  return u * (gloss.dim() == 1 ? gloss.unsqueeze(1) : gloss);
+  const bool mean = parse_reduction(reduction, "cross_entropy") == Reduction::mean;
+  const Tensor share = detail::row_shares(target, ignore_index, mean, gloss.dtype());
+  return share * (gloss.dim() == 1 ? gloss.unsqueeze(1) : gloss);
 }
 
 // The wanted distribution [N, C].
-Tensor wanted_distribution(const Tensor& target, int64_t classes, double smoothing, DType dtype, Device device) {
-  const std::vector<int64_t> t = target.to_vector<int64_t>();
-  std::vector<double> w(t.size() * static_cast<size_t>(classes), smoothing / static_cast<double>(classes));
-  for (size_t i = 0; i < t.size(); ++i)
-    if (t[i] >= 0 && t[i] < classes) w[i * static_cast<size_t>(classes) + static_cast<size_t>(t[i])] += 1 - smoothing;
-  return from_span<double>(w, {static_cast<int64_t>(t.size()), classes}).to(dtype).to(device);
+Tensor wanted_distribution(const Tensor& target, int64_t classes, double smoothing, DType dtype) {
+  return detail::at_targets(target, classes, dtype) * (1 - smoothing) + smoothing / static_cast<double>(classes);
 }
 
 using BackwardSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t,
@@ -83,7 +75,7 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
                             "gloss and lse must be ", statistic_dtype(x.dtype()));
           return like(x);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& gx, const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse,
                        int64_t ignore_index, const std::string& reduction, double smoothing) {
                       const Tensor xc = x.contiguous(), tc = target.contiguous(), lc = lse.contiguous(),
@@ -92,13 +84,13 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
                       c.lse = lc.raw_data();
                       c.grad_loss = gc.raw_data();
                       c.grad_x = gx.raw_data();
-                      cross_entropy_backward_cpu(c);
+                      x.device().is_cuda() ? cross_entropy_backward_cuda(c) : cross_entropy_backward_cpu(c);
                     }},
     .composed =
         [](const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse, int64_t ignore_index,
            const std::string& reduction, double smoothing) {
           const Tensor p = add(x.to(lse.dtype()), lse.unsqueeze(1), -1).exp();
-          const Tensor w = wanted_distribution(target, x.shape()[1], smoothing, p.dtype(), p.device());
+          const Tensor w = wanted_distribution(target, x.shape()[1], smoothing, p.dtype());
           return (add(p, w, -1) * row_scale(gloss, target, ignore_index, reduction)).to(x.dtype());
         },
     .cost =
@@ -138,14 +130,14 @@ const Op<ForwardSignature> cross_entropy_op{{
           const TensorMeta rows{target.shape(), statistic_dtype(x.dtype()), x.device(), std::nullopt};
           return std::array<TensorMeta, 2>{none ? rows : rows.with_shape({}), rows};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& loss, Tensor& lse, const Tensor& x, const Tensor& target, int64_t ignore_index,
                        const std::string& reduction, double smoothing) {
                       const Tensor xc = x.contiguous(), tc = target.contiguous();
                       CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
                       c.loss = loss.raw_data();
                       c.lse = lse.raw_data();
-                      cross_entropy_cpu(c);
+                      x.device().is_cuda() ? cross_entropy_cuda(c) : cross_entropy_cpu(c);
                     }},
     .saves = "x target lse",
     .backward =
@@ -220,6 +212,15 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
   const Tensor loss = std::get<0>(
       cross_entropy_op(rows, target.reshape({target.numel()}), o.ignore_index, o.reduction, o.label_smoothing));
   return o.reduction == "none" ? loss.reshape(target.shape()) : loss;
+}
+
+Tensor detail::at_targets(const Tensor& target, int64_t classes, DType dtype) {
+  return eq(target.unsqueeze(1), arange(classes, DType::i64).to(target.device())).to(dtype);
+}
+
+Tensor detail::row_shares(const Tensor& target, int64_t ignore_index, bool mean, DType dtype) {
+  const Tensor used = (target != ignore_index).unsqueeze(1), wide = used.to(statistic_dtype(dtype));
+  return (mean ? wide / clamp_min(sum(used), 1).to(wide.dtype()) : wide).to(dtype);
 }
 
 Tensor detail::class_last(const Tensor& x, const Tensor& target, std::string_view op) {

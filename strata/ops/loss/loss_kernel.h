@@ -40,4 +40,12 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
 /// Here loss has dtype.
 void nll_loss_cpu(const CrossEntropyCall& c);
 
+/// The same on the current stream of a CUDA device. A target that is no class cannot throw there: it makes the loss and
+/// the row's gradient NaN.
+void cross_entropy_cuda(const CrossEntropyCall& c);
+void cross_entropy_backward_cuda(const CrossEntropyCall& c);
+void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
+                    Reduction reduction, double divisor, void* loss);
+void nll_loss_cuda(const CrossEntropyCall& c);
+
 }  // namespace strata

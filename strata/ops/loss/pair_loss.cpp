@@ -132,8 +132,9 @@ template <PairLoss kind>
 void run_pair(Tensor& loss, const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
   const Tensor xc = x.contiguous(), tc = target.contiguous();
   const Reduction r = parse_reduction(reduction, Formula<kind>::name);
-  pair_loss_cpu(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r,
-                r == Reduction::mean ? static_cast<double>(x.numel()) : 1, loss.raw_data());
+  const auto run = x.device().is_cuda() ? pair_loss_cuda : pair_loss_cpu;
+  run(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r,
+      r == Reduction::mean ? static_cast<double>(x.numel()) : 1, loss.raw_data());
 }
 
 template <PairLoss kind>
@@ -193,7 +194,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
     .doc = "(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote.",
     .example = "assert(mse_loss(full({2}, 3.0), full({2}, 1.0)).item() == 4);",
     .infer = Plain<PairLoss::mse>::infer,
-    .kernels = {.cpu = Plain<PairLoss::mse>::kernel},
+    .kernels = {.everywhere = Plain<PairLoss::mse>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::mse>::rule,
     .adapt = Adapt::promote,
@@ -210,7 +211,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
            "broadcast and promote.",
     .example = "assert(l1_loss(full({2}, 3.0), full({2}, 1.0)).item() == 2);",
     .infer = Plain<PairLoss::l1>::infer,
-    .kernels = {.cpu = Plain<PairLoss::l1>::kernel},
+    .kernels = {.everywhere = Plain<PairLoss::l1>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::l1>::rule,
     .adapt = Adapt::promote,
@@ -229,7 +230,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logi
     .example =
         "assert(std::abs(binary_cross_entropy_with_logits(zeros({2}), ones({2})).item() - std::log(2.0)) < 1e-6);",
     .infer = Plain<PairLoss::bce_with_logits>::infer,
-    .kernels = {.cpu = Plain<PairLoss::bce_with_logits>::kernel},
+    .kernels = {.everywhere = Plain<PairLoss::bce_with_logits>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::bce_with_logits>::rule,
     .adapt = Adapt::promote,
@@ -257,7 +258,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber
            "(none). The arguments broadcast and promote. ValueError unless delta > 0.",
     .example = "assert(huber_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
     .infer = infer_pair<PairLoss::huber>,
-    .kernels = {.cpu = run_pair<PairLoss::huber>},
+    .kernels = {.everywhere = run_pair<PairLoss::huber>},
     .saves = "x target",
     .backward = pair_rule<PairLoss::huber>,
     .adapt = Adapt::promote,
@@ -278,7 +279,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smoot
            "(none). The arguments broadcast and promote. ValueError unless beta > 0.",
     .example = "assert(smooth_l1_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
     .infer = infer_pair<PairLoss::smooth_l1>,
-    .kernels = {.cpu = run_pair<PairLoss::smooth_l1>},
+    .kernels = {.everywhere = run_pair<PairLoss::smooth_l1>},
     .saves = "x target",
     .backward = pair_rule<PairLoss::smooth_l1>,
     .adapt = Adapt::promote,
@@ -301,7 +302,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
     .example = "assert(kl_div(zeros({2}), ones({2})).item() == 0);",
     .infer = [](const Tensor& x, const Tensor& t, const std::string& r,
                 bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
                           bool log_target) { run_pair<PairLoss::kl_div>(y, x, t, r, log_target); }},
     .saves = "x target",
     .backward = [](Backward& b, const Tensor& x, const Tensor& t, const std::string& r,
@@ -327,14 +328,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
 // [N, C]: -1 at each target that counts, over the number of these for the mean.
 Tensor nll_slopes(const Tensor& target, int64_t classes, int64_t ignore_index, const std::string& reduction,
                   const Tensor& like_this) {
-  const std::vector<int64_t> t = target.to_vector<int64_t>();
-  double count = 0;
-  for (int64_t v : t) count += v != ignore_index;
-  std::vector<double> w(t.size() * static_cast<size_t>(classes));
-  for (size_t i = 0; i < t.size(); ++i)
-    if (t[i] != ignore_index)
-      w[i * static_cast<size_t>(classes) + static_cast<size_t>(t[i])] = reduction == "mean" ? -1 / count : -1;
-  return from_span<double>(w, {static_cast<int64_t>(t.size()), classes}).to(like_this.dtype()).to(like_this.device());
+  const DType dtype = like_this.dtype();
+  return -(detail::at_targets(target, classes, dtype) *
+           detail::row_shares(target, ignore_index, reduction == "mean", dtype));
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_loss_op{{
@@ -356,7 +352,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_
           const bool none = parse_reduction(reduction, "nll_loss") == Reduction::none;
           return like(x).with_shape(none ? target.shape() : Shape{});
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& loss, const Tensor& x, const Tensor& target, int64_t ignore_index,
                        const std::string& reduction) {
                       const Tensor xc = x.contiguous(), tc = target.contiguous();
@@ -369,7 +365,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_
                       c.x = xc.raw_data();
                       c.target = static_cast<const int64_t*>(tc.raw_data());
                       c.loss = loss.raw_data();
-                      nll_loss_cpu(c);
+                      x.device().is_cuda() ? nll_loss_cuda(c) : nll_loss_cpu(c);
                     }},
     .saves = "target",
     .backward =

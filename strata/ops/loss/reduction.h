@@ -14,6 +14,10 @@ Reduction parse_reduction(std::string_view text, std::string_view op);
 namespace detail {
 /// x [N, C, ...] (or [C]) as rows [N * ..., C], to go with target.reshape({target.numel()}). Throws ShapeError.
 Tensor class_last(const Tensor& x, const Tensor& target, std::string_view op);
+/// [N, C] in `dtype`: 1 at each target [N], 0 elsewhere.
+Tensor at_targets(const Tensor& target, int64_t classes, DType dtype);
+/// [N, 1] in `dtype`: 1 in rows whose target is not ignore_index, or with the mean 1 over their number; else 0.
+Tensor row_shares(const Tensor& target, int64_t ignore_index, bool mean, DType dtype);
 }  // namespace detail
 
 }  // namespace strata

@@ -284,7 +284,7 @@ TEST(Gemm, GeluWithItsArgumentAndItsDerivative) {
           g.c_row = columns ? 1 : n, g.c_col = columns ? m : 1;
           g.aux = aux.bytes.data(), g.epilogue = Epilogue::gelu_tanh;
           if (!columns) g.bias = bias.bytes.data(), g.bias_dtype = t;
-          const auto sum = [&](int64_t i, int64_t j) {
+          const auto sum = [&, k = k, n = n](int64_t i, int64_t j) {
             double s = 0;
             for (int64_t l = 0; l < k; ++l) s += a.get(i * k + l) * b.get(l * n + j);
             return s;

@@ -109,7 +109,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
            "when the inner sizes differ or the leading ones do not broadcast, DTypeError when the dtypes differ.",
     .example = "Tensor a = ones({2, 3}), b = ones({5, 3, 4}); assert(matmul(a, b).shape() == Shape({5, 2, 4}));",
     .infer = matmul_infer,
-    .kernels = {.cpu = cpu::matmul},
+    .kernels = {.everywhere = cpu::matmul},
     .saves = "a:b b:a",
     .backward = matmul_backward,
     .autocast = Autocast::low,
@@ -288,7 +288,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> ad
         "beta * input + alpha * a b for a [m, k] and b [k, n]; input broadcasts to [m, n]. With beta = 0 input is not "
         "read, so that its NaNs do not spread.",
     .infer = addmm_infer,
-    .kernels = {.cpu = cpu::addmm},
+    .kernels = {.everywhere = cpu::addmm},
     .saves = "a:b b:a",
     .backward =
         [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
@@ -352,7 +352,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
            "added inside the product.",
     .example = "Tensor y = linear(ones({2, 5, 3}), ones({4, 3}), ones({4})); assert(y.shape() == Shape({2, 5, 4}));",
     .infer = linear_infer,
-    .kernels = {.cpu = cpu::linear},
+    .kernels = {.everywhere = cpu::linear},
     .saves = "x:weight weight:x",
     .backward =
         [](Backward& bw, const Tensor& x, const Tensor& weight, const Tensor& bias) {

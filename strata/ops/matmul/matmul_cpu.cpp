@@ -1,3 +1,6 @@
+// The records' kernels on any device: they describe a product, which the device's gemm computes.
+
+#include "strata/cuda/blas.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/matmul/matmul_kernels.h"
 
@@ -34,10 +37,18 @@ Gemm product(Tensor& y, const Tensor& a, const Tensor& b) {
   }
   return g;
 }
+
+void run(const Gemm& g, const Tensor& y) {
+  if (y.device().is_cuda()) {
+    cuda::gemm(g, y.device());
+  } else {
+    gemm(g);
+  }
+}
 }  // namespace
 
 void matmul(Tensor& y, const Tensor& a, const Tensor& b) {
-  gemm(product(y, a, b));
+  run(product(y, a, b), y);
 }
 
 void addmm(Tensor& y, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
@@ -52,7 +63,7 @@ void addmm(Tensor& y, const Tensor& input, const Tensor& a, const Tensor& b, Sca
   } else if (g.beta != 0) {
     y.copy_(input);
   }
-  gemm(g);
+  run(g, y);
 }
 
 void linear(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -63,7 +74,7 @@ void linear(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias
     g.bias = dense.raw_data();
     g.bias_dtype = bias.dtype();
   }
-  gemm(g);
+  run(g, y);
 }
 
 namespace {
@@ -83,7 +94,7 @@ void with_aux(Tensor& y, const Tensor& aux, const Tensor& a, const Tensor& b, co
   }
   g.epilogue = epilogue;
   g.aux = aux.raw_data();
-  gemm(g);
+  run(g, y);
 }
 }  // namespace
 

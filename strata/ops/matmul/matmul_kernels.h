@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of the matrix-product records.
+// Kernels of the matrix-product records, on any device.
 
 #include "strata/core/tensor.h"
 

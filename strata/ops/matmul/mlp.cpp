@@ -40,8 +40,8 @@ TensorMeta with_last(const Tensor& x, int64_t last) {
 }
 
 double product(const Tensor& x, const Tensor& weight) {
-  return 2.0 * static_cast<double>(x.numel() / std::max<int64_t>(1, x.shape().back())) *
-         static_cast<double>(weight.numel());
+  const int64_t rows = x.numel() / std::max<int64_t>(1, x.shape().back());
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(weight.numel());
 }
 
 // GELU's and its derivative's operations for one element, as counted for the cost.
@@ -62,7 +62,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> linear_gelu_op{{
            "the product's "
            "results are at hand.",
     .infer = linear_gelu_infer,
-    .kernels = {.cpu = cpu::linear_gelu},
+    .kernels = {.everywhere = cpu::linear_gelu},
     .composed =
         [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
           const Tensor pre = linear(x, weight, bias);
@@ -119,7 +119,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_gelu_grad_o
            "result goes "
            "through linear with that weight. g [.., n], weight [n, k], pre [.., k] -> [.., k].",
     .infer = matmul_gelu_grad_infer,
-    .kernels = {.cpu = cpu::matmul_gelu_grad},
+    .kernels = {.everywhere = cpu::matmul_gelu_grad},
     .composed = [](const Tensor& g, const Tensor& weight,
                    const Tensor& pre) { return gelu_backward(matmul(g, weight), pre, "tanh"); },
     .autocast = Autocast::low,
@@ -162,7 +162,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     .example = "Tensor y = gelu_mlp(ones({2, 3}), ones({8, 3}), ones({8}), ones({3, 8}), {}); assert(y.shape() == "
                "Shape({2, 3}));",
     .infer = mlp_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Tensor& pre, Tensor& hidden, const Tensor& x, const Tensor& up, const Tensor& up_bias,
                        const Tensor& down, const Tensor& down_bias) {
                       cpu::linear_gelu(hidden, pre, x, up, up_bias);

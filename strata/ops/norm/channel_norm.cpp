@@ -98,7 +98,7 @@ void run_forward(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t
   c.y = yc.raw_data();
   c.mean = mean.raw_data();
   c.rstd = rstd.raw_data();
-  channel_norm_cpu(c);
+  x.device().is_cuda() ? channel_norm_cuda(c) : channel_norm_cpu(c);
   if (wants_transpose(x, groups)) y.copy_(yc.transpose(0, 1).reshape(y.shape()));
 }
 
@@ -117,7 +117,7 @@ void run_backward(Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Te
   c.grad_x = gxc.raw_data();
   c.grad_weight = gw.raw_data();
   c.grad_bias = gb.raw_data();
-  channel_norm_backward_cpu(c);
+  x.device().is_cuda() ? channel_norm_backward_cuda(c) : channel_norm_backward_cpu(c);
   if (wants_transpose(x, groups)) gx.copy_(gxc.transpose(0, 1).reshape(gx.shape()));
 }
 
@@ -227,7 +227,7 @@ const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tens
               check(groups >= 1, "group_norm_backward", "num_groups must be positive, got ", groups);
               return infer_backward(gy, x, groups, weight, mean, rstd, "group_norm_backward");
             },
-        .kernels = {.cpu = run_backward},
+        .kernels = {.everywhere = run_backward},
         .composed = composed_backward,
         .cost =
             [](const Tensor& gy, const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&) {
@@ -261,7 +261,7 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
           const TensorMeta m = statistic(x, groups);
           return std::array<TensorMeta, 3>{like(x), m, m};
         },
-    .kernels = {.cpu = run_forward},
+    .kernels = {.everywhere = run_forward},
     .saves = "x weight mean rstd",
     .backward =
         [](Backward& b, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double) {
@@ -300,7 +300,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
            "statistics.",
     .infer = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                 const Tensor& rstd) { return infer_backward(gy, x, 0, weight, mean, rstd, "batch_norm_backward"); },
-    .kernels = {.cpu = [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, const Tensor& weight,
+    .kernels = {.everywhere = [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, const Tensor& weight,
                           const Tensor& mean,
                           const Tensor& rstd) { run_backward(gx, gw, gb, gy, x, 0, weight, mean, rstd); }},
     .composed = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
@@ -335,7 +335,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
           const TensorMeta m = statistic(x, 0);
           return std::array<TensorMeta, 3>{like(x), m, m};
         },
-    .kernels = {.cpu = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
+    .kernels = {.everywhere = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
                           const Tensor& bias, double eps) { run_forward(y, mean, rstd, x, 0, weight, bias, eps); }},
     .saves = "x weight mean rstd",
     .backward =

@@ -28,6 +28,7 @@ struct RowNorm {
   void *y = nullptr, *sum = nullptr, *mean = nullptr, *rstd = nullptr;
 };
 void row_norm_cpu(const RowNorm& c);
+void row_norm_cuda(const RowNorm& c);  ///< on the current stream
 
 /// The gradients: of x (the normalised sum, where there was a residual) plus grad_sum if that is given, and, where
 /// asked for, of weight and bias. Sums over rows have one order for any number of threads.
@@ -39,6 +40,7 @@ struct RowNormBackward {
   void *grad_x = nullptr, *grad_weight = nullptr, *grad_bias = nullptr;
 };
 void row_norm_backward_cpu(const RowNormBackward& c);
+void row_norm_backward_cuda(const RowNormBackward& c);  ///< on the current stream
 
 /// x is [batch, channels, inner]. Group g of batch item b takes channels / groups channels; statistics are [batch,
 /// groups]. Batch normalisation is the case `across_batch`: one statistic per channel, groups == channels.
@@ -51,6 +53,7 @@ struct ChannelNorm {
   void *y = nullptr, *mean = nullptr, *rstd = nullptr;
 };
 void channel_norm_cpu(const ChannelNorm& c);
+void channel_norm_cuda(const ChannelNorm& c);  ///< on the current stream
 
 struct ChannelNormBackward {
   DType dtype = DType::f32, affine = DType::f32;
@@ -60,5 +63,6 @@ struct ChannelNormBackward {
   void *grad_x = nullptr, *grad_weight = nullptr, *grad_bias = nullptr;
 };
 void channel_norm_backward_cpu(const ChannelNormBackward& c);
+void channel_norm_backward_cuda(const ChannelNormBackward& c);  ///< on the current stream
 
 }  // namespace strata

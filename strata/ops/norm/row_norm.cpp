@@ -99,7 +99,7 @@ void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x,
   c.y = y.raw_data();
   c.mean = mean;
   c.rstd = rstd.raw_data();
-  row_norm_cpu(c);
+  x.device().is_cuda() ? row_norm_cuda(c) : row_norm_cpu(c);
 }
 
 void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy, const Tensor& x,
@@ -124,7 +124,7 @@ void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy
   c.grad_x = gx.raw_data();
   c.grad_weight = gw ? gw->raw_data() : nullptr;
   c.grad_bias = gb ? gb->raw_data() : nullptr;
-  row_norm_backward_cpu(c);
+  x.device().is_cuda() ? row_norm_backward_cuda(c) : row_norm_backward_cpu(c);
 }
 
 // ---- layer_norm --------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
               const TensorMeta w{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt};
               return std::array<TensorMeta, 3>{like(x), w, w};
             },
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
                            const Shape& normalized, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                            const Tensor& gsum) {
@@ -230,7 +230,8 @@ Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, in
   };
   if (!rms && b.has_gy(mean_at)) put(b.gy(mean_at) * inv);
   if (b.has_gy(rstd_at)) {
-    const Tensor rstd = b.y(rstd_at), d = rms ? x : add(x, b.y(mean_at), -1);
+    const Tensor& rstd = b.y(rstd_at);
+    const Tensor d = rms ? x : add(x, b.y(mean_at), -1);
     put(d * (b.gy(rstd_at) * rstd * rstd * rstd * -inv));
   }
   return gx;
@@ -252,7 +253,7 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
           const TensorMeta s = statistic(x, normalized);
           return std::array<TensorMeta, 3>{like(x), s, s};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Shape& normalized,
                        const Tensor& weight, const Tensor& bias,
                        double eps) { run_forward(false, y, mean.raw_data(), rstd, x, normalized, weight, bias, eps); }},
@@ -315,7 +316,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
               return std::array<TensorMeta, 2>{
                   like(x), TensorMeta{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt}};
             },
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x, const Shape& normalized,
                            const Tensor& weight, const Tensor& rstd, const Tensor& gsum) {
                           run_backward(true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd, gsum);
@@ -363,7 +364,7 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
           check_rows(x, normalized, weight, {}, "rms_norm");
           return std::array<TensorMeta, 2>{like(x), statistic(x, normalized)};
         },
-    .kernels = {.cpu = [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
+    .kernels = {.everywhere = [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
                           double eps) { run_forward(true, y, nullptr, rstd, x, normalized, weight, {}, eps); }},
     .saves = "x weight rstd",
     .backward =
@@ -424,7 +425,7 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
           const TensorMeta s = statistic(x, weight.shape());
           return std::array<TensorMeta, 4>{like(x), like(x), s, s};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Tensor& total, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& residual,
                        const Tensor& weight, const Tensor& bias, double eps) {
                       run_forward(false, y, mean.raw_data(), rstd, x, weight.shape(), weight, bias, eps, residual,
@@ -482,7 +483,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_no
           check<ShapeError>(weight.dim() == 1, "add_rms_norm", "weight must have one dimension, got ", weight);
           return std::array<TensorMeta, 3>{like(x), like(x), statistic(x, weight.shape())};
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, Tensor& total, Tensor& rstd, const Tensor& x, const Tensor& residual,
                        const Tensor& weight, double eps) {
                       run_forward(true, y, nullptr, rstd, x, weight.shape(), weight, {}, eps, residual,

@@ -343,12 +343,10 @@ static void dispatch_row_norm(const C& c, F&& f) {
       else
         f(tag, affine, std::false_type{});
     };
-    if constexpr (std::is_same_v<T, Real<T>>)
-      by_kind(tag);
-    else if (c.affine == DType::f32)
-      by_kind(float{});
-    else
-      by_kind(tag);
+    if constexpr (!std::is_same_v<T, Real<T>>) {
+      if (c.affine == DType::f32) return by_kind(float{});
+    }
+    by_kind(tag);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -22,10 +23,12 @@ using cpu::Taps;
 // The size formula of pooling; a window must start inside the input or its left padding.
 inline int64_t pooled_size(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                            bool ceil_mode) {
-  const int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
-  if (room < 0) return 0;
-  int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
-  if (ceil_mode && (out - 1) * stride >= in + padding) --out;
+  // Any numbers come here, also those whose sums and products do not fit.
+  const __int128 wide = __int128{in} + __int128{2} * padding - __int128{dilation} * (kernel - 1) - 1;
+  if (wide < 0) return 0;
+  const int64_t room = static_cast<int64_t>(std::min<__int128>(wide, std::numeric_limits<int64_t>::max() - 1));
+  int64_t out = room / stride + 1;
+  if (ceil_mode && room % stride != 0 && __int128{out} * stride < __int128{in} + padding) ++out;
   return out;
 }
 
@@ -39,8 +42,12 @@ inline Taps pool_taps(int64_t in, int64_t kernel, int64_t stride, int64_t paddin
     int64_t first = i * stride - padding;
     const int64_t full = std::min(first + kernel, in + padding) - first;  // of a mean, whose dilation is 1
     int64_t n = kernel;
-    while (n > 0 && first < 0) first += dilation, --n;
-    while (n > 0 && first + (n - 1) * dilation >= in) --n;
+    if (first < 0) {
+      const int64_t before = std::min(n, (-first - 1) / dilation + 1);
+      first += before * dilation;
+      n -= before;
+    }
+    n = first >= in ? 0 : std::min(n, (in - 1 - first) / dilation + 1);
     t.add(first, n, mean ? 1.0 / static_cast<double>(count_padding ? full : std::max<int64_t>(n, 1)) : 1.0);
   }
   return t;

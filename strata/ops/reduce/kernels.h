@@ -47,4 +47,13 @@ float (*extreme_of_run(DType t, bool largest))(const void* run, int64_t n);
 /// Running sum, product, maximum or minimum along `dim` (from its end with `reverse`); the latter two with positions.
 void scan(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse = false);
 
+/// The same on a CUDA device; the functions above call these where their tensors are.
+void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
+void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
+void scan_cuda(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
+/// y[i] = x at indices[i], and y zeroed with x[i] added at indices[i], along `dim`; see pick_along and put_along.
+/// Positions out of range are left out.
+void pick_along_cuda(const Tensor& y, const Tensor& x, const Tensor& indices, int64_t dim);
+void put_along_cuda(const Tensor& y, const Tensor& x, const Tensor& indices, int64_t dim);
+
 }  // namespace strata

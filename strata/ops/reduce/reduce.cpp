@@ -78,7 +78,7 @@ const ReduceOp sum_op{{
           const TensorMeta m = reduced_meta(x, dims, keepdim, "sum");
           return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
         },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
                           bool) { reduce(Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum")); }},
     .backward = [](Backward& b, const Tensor& x, const Dims& dims,
                    bool keepdim) { b.set(0, spread(b.gy(), x, dims, keepdim)); },
@@ -92,7 +92,7 @@ const ReduceOp mean_op{{
     .schema = "mean(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Mean over dims, or over everything; NaN for no elements. DTypeError for integers.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return floating_meta(x, dims, keepdim, "mean"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
                           bool) { reduce(Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean")); }},
     .backward = [](Backward& b, const Tensor& x, const Dims& dims,
                    bool keepdim) { b.set(0, spread(b.gy() / count_of(x, dims), x, dims, keepdim)); },
@@ -143,7 +143,7 @@ const ReduceOp prod_op{{
           const TensorMeta m = reduced_meta(x, dims, keepdim, "prod");
           return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
         },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
                           bool) { reduce(Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod")); }},
     .composed = product_of_halves,
     .autocast = Autocast::full,
@@ -199,7 +199,7 @@ const VarOp var_op{{
            "where "
            "that leaves nothing). DTypeError for integers.",
     .infer = infer_var,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
                           bool) { y.copy_(variance(y, x, dims, correction)); }},
     .saves = "x",
     .backward =
@@ -214,7 +214,7 @@ const VarOp std_op{{
     .schema = "std(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> Tensor",
     .doc = "The square root of var. Where it is 0, so is the gradient.",
     .infer = infer_var,
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
                           bool) { y.copy_(sqrt(variance(y, x, dims, correction))); }},
     .saves = "x result",
     .backward =
@@ -243,7 +243,7 @@ const NormOp norm_op{{
                               x, " over dims ", dims);
           return m;
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, double p, const Dims& dims, bool) {
                       const uint32_t mask = dim_mask(dims, x.dim(), "norm");
                       if (p == 0) return reduce(Reduction::count_nonzero_float, y, x, mask);
@@ -293,7 +293,7 @@ const ReduceOp logsumexp_op{{
            "no elements.",
     .infer = [](const Tensor& x, const Dims& dims,
                 bool keepdim) { return floating_meta(x, dims, keepdim, "logsumexp"); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
                       const uint32_t mask = dim_mask(dims, x.dim(), "logsumexp");
                       reduce(Reduction::max, y, x, mask);
@@ -339,7 +339,7 @@ const ReduceOp any_op{{
     .schema = "any(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Whether any element over dims differs from 0; false for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "any"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
                           bool) { reduce(Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any")); }},
     .dtypes = kAllTypes,
     .cost = plain_cost,
@@ -354,7 +354,7 @@ const ReduceOp all_op{{
     .schema = "all(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Whether all elements over dims differ from 0; true for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "all"); },
-    .kernels = {.cpu = [](Tensor& y, const Tensor& x, const Dims& dims,
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
                           bool) { reduce(Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all")); }},
     .dtypes = kAllTypes,
     .cost = plain_cost,
@@ -371,7 +371,7 @@ const CountOp count_nonzero_op{{
     .doc = "How many elements over dims differ from 0; i64.",
     .infer = [](const Tensor& x,
                 const Dims& dims) { return reduced_meta(x, dims, false, "count_nonzero").with_dtype(DType::i64); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& dims) {
                       reduce(Reduction::count, y, as_bool(x), dim_mask(dims, x.dim(), "count_nonzero"));
                     }},

@@ -7,50 +7,9 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/loops.h"
 #include "strata/core/parallel.h"
-#include "strata/ops/copy/copy.h"
-#include "strata/ops/reduce/kernels.h"
-#include "strata/ops/view/view.h"
+#include "strata/ops/reduce/layout.h"
 
 namespace strata {
-
-/// [outer, n, inner] of a row-major tensor whose middle dimension is reduced.
-struct ReduceLayout {
-  Tensor data;
-  int64_t outer = 1, n = 1, inner = 1;
-};
-
-/// With the reduced dimensions last (a copy unless they are), so that inner is 1.
-inline ReduceLayout rows_layout(const Tensor& x, uint32_t mask) {
-  ReduceLayout l;
-  const Shape& s = x.shape();
-  Dims order;
-  for (int i = 0; i < s.size(); ++i)
-    if (!(mask >> i & 1)) order.push_back(i), l.outer *= s[i];
-  for (int i = 0; i < s.size(); ++i)
-    if (mask >> i & 1) order.push_back(i), l.n *= s[i];
-  l.data = contiguous(permute(x, order));
-  return l;
-}
-
-/// As it lies when the reduced dimensions are neighbours in a row-major tensor; else through a copy with them last.
-inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
-  ReduceLayout l;
-  const Shape& s = x.shape();
-  int first = -1, last = -1;
-  for (int i = 0; i < s.size(); ++i) {
-    if (!(mask >> i & 1) || s[i] == 1) continue;
-    if (first < 0) first = i;
-    last = i;
-  }
-  bool neighbours = x.is_contiguous();
-  for (int i = std::max(first, 0); i <= last; ++i) neighbours = neighbours && ((mask >> i & 1) || s[i] == 1);
-  if (neighbours) {
-    for (int i = 0; i < s.size(); ++i) (first < 0 || i < first ? l.outer : i <= last ? l.n : l.inner) *= s[i];
-    l.data = x;
-    return l;
-  }
-  return rows_layout(x, mask);
-}
 
 namespace reduce_detail {
 

@@ -60,7 +60,7 @@ const Op<Tensor(const TensorList&, int64_t)> cat_op{{
     .example = "Tensor y = cat({arange(2), arange(3)}); assert(y.to_vector<int64_t>() == std::vector<int64_t>({0, 1, "
                "0, 1, 2}));",
     .infer = cat_meta,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const TensorList& tensors, int64_t dim) {
                       dim = wrap_dim(dim, y.dim(), "cat");
                       int64_t offset = y.storage_offset();

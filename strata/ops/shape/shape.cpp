@@ -128,17 +128,17 @@ const Op<Tensor(const Tensor&)> repeat_index_op{{
         [](const Tensor& repeats) {
           check<ShapeError>(repeats.dim() == 1, "repeat_index", "repeats must be 1-D, got ", repeats);
           check<DTypeError>(is_integral(repeats.dtype()), "repeat_index", "repeats must be integers, got ", repeats);
-          const Tensor dense = contiguous(to(repeats, DType::i64));
+          const Tensor dense = to(contiguous(to(repeats, DType::i64)), Device::cpu());
           const std::span<const int64_t> counts(dense.data<int64_t>(), static_cast<size_t>(dense.numel()));
           int64_t total = 0;
           for (int64_t n : counts) {
             check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
             total += n;
           }
-          Tensor y = empty({{total}, DType::i64, repeats.device(), std::nullopt});
+          Tensor y = empty({{total}, DType::i64, Device::cpu(), std::nullopt});
           int64_t* p = y.data<int64_t>();
           for (size_t i = 0; i < counts.size(); ++i) p = std::fill_n(p, counts[i], static_cast<int64_t>(i));
-          return y;
+          return to(y, repeats.device());
         },
     .dtypes = kInts,
     .samples =
@@ -221,7 +221,7 @@ const Op<Tensor(const Tensor&, const Dims&, Scalar)> constant_pad_op{{
            "on. A negative number crops.",
     .infer = [](const Tensor& x, const Dims& pads,
                 Scalar) { return like(x).with_shape(padded_shape(x, pads, "constant_pad")); },
-    .kernels = {.cpu = constant_pad_cpu},
+    .kernels = {.everywhere = constant_pad_into},
     .backward =
         [](Backward& b, const Tensor&, const Dims& pads, Scalar) {
           Dims back = pads;
@@ -345,7 +345,7 @@ const Op<Tensor(const Tensor&, const Dims&)> flip_op{{
           }
           return like(x);
         },
-    .kernels = {.cpu = flip_cpu},
+    .kernels = {.everywhere = flip_into},
     .backward = [](Backward& b, const Tensor&, const Dims& dims) { b.set(0, flip(b.gy(), dims)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return move_cost(x); },
@@ -425,7 +425,7 @@ const Op<Tensor(const Tensor&, int64_t)> tril_op{{
     .doc = "The matrices of the last two dimensions with zeros above the diagonal-th diagonal.",
     .example = "assert(tril(ones({2, 2})).to_vector<float>() == std::vector<float>({1, 0, 1, 1}));",
     .infer = [](const Tensor& x, int64_t) { return triangle_meta(x, "tril"); },
-    .kernels = {.cpu = tril_cpu},
+    .kernels = {.cpu = tril_cpu, .cuda = STRATA_CUDA_KERNEL(tril_cuda)},
     .backward = [](Backward& b, const Tensor&, int64_t diagonal) { b.set(0, tril(b.gy(), diagonal)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t) { return move_cost(x); },
@@ -435,7 +435,7 @@ const Op<Tensor(const Tensor&, int64_t)> triu_op{{
     .schema = "triu(Tensor x, int diagonal=0) -> Tensor",
     .doc = "The matrices of the last two dimensions with zeros below the diagonal-th diagonal.",
     .infer = [](const Tensor& x, int64_t) { return triangle_meta(x, "triu"); },
-    .kernels = {.cpu = triu_cpu},
+    .kernels = {.cpu = triu_cpu, .cuda = STRATA_CUDA_KERNEL(triu_cuda)},
     .backward = [](Backward& b, const Tensor&, int64_t diagonal) { b.set(0, triu(b.gy(), diagonal)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t) { return move_cost(x); },

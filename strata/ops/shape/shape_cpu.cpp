@@ -9,7 +9,7 @@
 
 namespace strata {
 
-void constant_pad_cpu(Tensor& y, const Tensor& x, const Dims& pads, Scalar value) {
+void constant_pad_into(Tensor& y, const Tensor& x, const Dims& pads, Scalar value) {
   fill_elements(y, value);
   // What lies inside both: x without what negative pads crop, y without what positive ones add.
   Shape shape = x.shape();
@@ -25,7 +25,7 @@ void constant_pad_cpu(Tensor& y, const Tensor& x, const Dims& pads, Scalar value
   if (shape.product() > 0) copy_elements(alias(y, shape, y.strides(), to), alias(x, shape, x.strides(), from));
 }
 
-void flip_cpu(Tensor& y, const Tensor& x, const Dims& dims) {
+void flip_into(Tensor& y, const Tensor& x, const Dims& dims) {
   if (x.numel() == 0) return;
   Strides strides = x.strides();
   int64_t offset = x.storage_offset();

@@ -43,9 +43,8 @@ STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
     const float shift = likely_max(x, n) * kLog2e;
     const VF below = set1(-shift);
     VF sum[4] = {};
-    scan4(x, n, kLowest, [&](int c, VF v) {
-      sum[c] += exp2<std::is_same_v<T, float> ? 5 : 4>(fma(v, set1(kLog2e), below));
-    });
+    // Degree 5 for bf16 too: the result may be as small as the error of the sum.
+    scan4(x, n, kLowest, [&](int c, VF v) { sum[c] += exp2<5>(fma(v, set1(kLog2e), below)); });
     const float total = reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3]));
     if (total >= 0.5f && total < kLargestSum)
       return static_cast<float>(shift * 0.693147180559945309 + std::log(static_cast<double>(total)));

@@ -40,14 +40,15 @@ TensorMeta infer_backward(const Tensor& gy, const Tensor& y, int64_t dim, std::s
 template <bool kLog>
 void forward_kernel(Tensor& y, const Tensor& x, int64_t dim) {
   const Split s = split(x, dim);
-  softmax_forward_cpu(x.dtype(), kLog, x.contiguous().raw_data(), y.raw_data(), s.outer, s.n, s.inner);
+  const auto run = y.device().is_cuda() ? softmax_forward_cuda : softmax_forward_cpu;
+  run(x.dtype(), kLog, x.contiguous().raw_data(), y.raw_data(), s.outer, s.n, s.inner);
 }
 
 template <bool kLog>
 void backward_kernel(Tensor& gx, const Tensor& gy, const Tensor& y, int64_t dim) {
   const Split s = split(y, dim);
-  softmax_backward_cpu(y.dtype(), kLog, gy.contiguous().raw_data(), y.contiguous().raw_data(), gx.raw_data(), s.outer,
-                       s.n, s.inner);
+  const auto run = y.device().is_cuda() ? softmax_backward_cuda : softmax_backward_cpu;
+  run(y.dtype(), kLog, gy.contiguous().raw_data(), y.contiguous().raw_data(), gx.raw_data(), s.outer, s.n, s.inner);
 }
 
 Cost forward_cost(const Tensor& x, int64_t) {
@@ -132,7 +133,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
            "dim. ShapeError unless gy and y have one shape.",
     .infer = [](const Tensor& gy, const Tensor& y,
                 int64_t dim) { return infer_backward(gy, y, dim, "softmax_backward"); },
-    .kernels = {.cpu = backward_kernel<false>},
+    .kernels = {.everywhere = backward_kernel<false>},
     .saves = "gy y",
     .backward =
         [](Backward& b, const Tensor& gy, const Tensor& y, int64_t dim) {
@@ -152,7 +153,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{
         "along dim. ShapeError unless gy and y have one shape.",
     .infer = [](const Tensor& gy, const Tensor& y,
                 int64_t dim) { return infer_backward(gy, y, dim, "log_softmax_backward"); },
-    .kernels = {.cpu = backward_kernel<true>},
+    .kernels = {.everywhere = backward_kernel<true>},
     .saves = "gy y",
     .backward =
         [](Backward& b, const Tensor& gy, const Tensor& y, int64_t dim) {
@@ -174,7 +175,7 @@ const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
     .example = "Tensor p = softmax(from_span<float>(std::vector<float>{0, 0, 0, 0}, {2, 2}), -1); "
                "assert(p.select(0, 0).select(0, 1).item() == 0.5);",
     .infer = [](const Tensor& x, int64_t dim) { return infer_forward(x, dim, "softmax"); },
-    .kernels = {.cpu = forward_kernel<false>},
+    .kernels = {.everywhere = forward_kernel<false>},
     .saves = "result",
     .backward = [](Backward& b, const Tensor&, int64_t dim) { b.set(0, softmax_backward(b.gy(), b.y(), dim)); },
     .autocast = Autocast::full,
@@ -191,7 +192,7 @@ const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
     .example = "Tensor y = log_softmax(from_span<float>(std::vector<float>{1000, 0}, {2}), 0); "
                "assert(y.select(0, 1).item() == -1000);",
     .infer = [](const Tensor& x, int64_t dim) { return infer_forward(x, dim, "log_softmax"); },
-    .kernels = {.cpu = forward_kernel<true>},
+    .kernels = {.everywhere = forward_kernel<true>},
     .saves = "result",
     .backward = [](Backward& b, const Tensor&, int64_t dim) { b.set(0, log_softmax_backward(b.gy(), b.y(), dim)); },
     .autocast = Autocast::full,

@@ -13,4 +13,9 @@ void softmax_forward_cpu(DType t, bool log, const void* x, void* y, int64_t oute
 void softmax_backward_cpu(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n,
                           int64_t inner);
 
+/// The same on the current stream of a CUDA device.
+void softmax_forward_cuda(DType t, bool log, const void* x, void* y, int64_t outer, int64_t n, int64_t inner);
+void softmax_backward_cuda(DType t, bool log, const void* gy, const void* y, void* gx, int64_t outer, int64_t n,
+                           int64_t inner);
+
 }  // namespace strata

@@ -49,7 +49,9 @@ void check_forward(double bound) {
         double worst = 0;
         for (int64_t o = 0; o < outer; ++o)
           for (int64_t i = 0; i < inner; ++i) {
-            const auto index = [&](int64_t k) { return static_cast<size_t>((o * n + k) * inner + i); };
+            const auto index = [&, n = n, inner = inner](int64_t k) {
+              return static_cast<size_t>((o * n + k) * inner + i);
+            };
             double top = -INFINITY, sum = 0, dot = 0;
             for (int64_t k = 0; k < n; ++k) top = std::max(top, value_of(x[index(k)]));
             for (int64_t k = 0; k < n; ++k) sum += std::exp(value_of(x[index(k)]) - top);

@@ -3,6 +3,7 @@
 #include "strata/ops/view/view.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
@@ -17,7 +18,11 @@ int64_t clamp_position(int64_t p, int64_t size) {
 }
 
 void zero(Tensor& t) {
-  std::fill_n(static_cast<char*>(t.raw_data()), t.nbytes(), 0);
+  if (t.device().is_cpu()) {
+    std::fill_n(static_cast<char*>(t.raw_data()), t.nbytes(), 0);
+  } else {
+    fill_elements(t, 0);
+  }
 }
 
 Tensor slice_view(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -29,8 +34,9 @@ Tensor slice_view(const Tensor& x, int64_t dim, int64_t start, int64_t end, int6
   end = std::max(clamp_position(end, size), start);
   Shape shape = x.shape();
   Strides strides = x.strides();
-  shape[dim] = (end - start + step - 1) / step;
-  strides[dim] *= step;
+  const int64_t n = end > start ? (end - start - 1) / step + 1 : 0;
+  shape[dim] = n;
+  if (n > 1) strides[dim] *= step;  // with one element there is no step, which may be too large to multiply
   return alias(x, shape, strides, x.storage_offset() + start * x.strides()[dim]);
 }
 
@@ -83,8 +89,9 @@ Tensor unfold_view(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
     return alias(x, shape, strides, x.storage_offset());
   }
   const int64_t stride = strides[dim];
-  shape[dim] = (length - size) / step + 1;
-  strides[dim] = stride * step;
+  const int64_t n = (length - size) / step + 1;
+  shape[dim] = n;
+  if (n > 1) strides[dim] = stride * step;
   shape.push_back(size);
   strides.push_back(stride);
   return alias(x, shape, strides, x.storage_offset());
@@ -149,6 +156,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
           s.add(s.tensor({5, 3}), 0, 1, 4);
           s.add(s.tensor({5, 7}), 1, -6, 100, 2);
           s.add(s.tensor({5, 3}), 0, 4, 2);
+          s.add(s.tensor({5, 3}), 0, 1, 4, std::numeric_limits<int64_t>::max()).named("one step past the end");
           s.invalid<ValueError>("step", s.tensor({5}), 0, 0, 5, 0);
           s.invalid<IndexError>("out of range", s.tensor({5}), 1, 0, 5);
         },
@@ -159,7 +167,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)
     .doc = "Zeros of the given shape with g in the place that slice took: the gradient of slice.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t,
                 int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t start, int64_t end,
                        int64_t step) {
                       zero(y);
@@ -208,7 +216,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_
     .schema = "select_backward(Tensor g, int[] shape, int dim, int index) -> Tensor",
     .doc = "Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t index) {
                       zero(y);
                       select_view(y, dim, index).copy_(g);
@@ -246,7 +254,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagona
     .schema = "diagonal_backward(Tensor g, int[] shape, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     .doc = "Zeros of the given shape with g on a diagonal: the gradient of diagonal.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t offset, int64_t dim1, int64_t dim2) {
                       zero(y);
                       diagonal_view(y, offset, dim1, dim2).copy_(g);
@@ -273,6 +281,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
     .samples =
         [](Samples& s) {
           s.add(s.tensor({7}), 0, 3, 2);
+          s.add(s.tensor({7}), 0, 3, std::numeric_limits<int64_t>::max()).named("one window");
           s.add(s.tensor({2, 5}), 1, 2, 1);
           s.invalid<ValueError>("does not fit", s.tensor({3}), 0, 4, 1);
         },
@@ -282,7 +291,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
     .schema = "unfold_backward(Tensor g, int[] shape, int dim, int size, int step) -> Tensor",
     .doc = "Adds windows back into a tensor of the given shape: the gradient of unfold.",
     .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t) { return like(g).with_shape(shape); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t size, int64_t step) {
                       zero(y);
                       // One position of all windows at a time: within it no element is met twice unless step is 0.
@@ -348,7 +357,7 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
               check<ShapeError>(g.shape() == shape, "as_strided_backward", "g is ", g, ", the view was ", shape);
               return like(g).with_shape(base);
             },
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& y, const Tensor& g, const Shape& base, const Strides& base_strides,
                            int64_t base_offset, const Shape& shape, const Strides& strides, int64_t offset) {
                           // A buffer laid out as the storage was: add there, then read the base's elements out of it.

@@ -15,15 +15,19 @@ Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op) {
   Shape r = shape;
   int unknown = -1;
   int64_t known = 1;
+  // No tensor has as many elements as do not fit; with a zero among the sizes there are none.
+  const bool zero = std::find(r.begin(), r.end(), 0) != r.end();
   for (int i = 0; i < r.size(); ++i) {
     if (r[i] == -1) {
       check<ShapeError>(unknown < 0, op, "only one size may be -1, got ", shape);
       unknown = i;
     } else {
       check<ShapeError>(r[i] >= 0, op, "sizes must not be negative, got ", shape);
-      known *= r[i];
+      check<ShapeError>(zero || !__builtin_mul_overflow(known, r[i], &known), op, x, " has ", x.numel(),
+                        " elements, shape ", shape, " has more than fit in 64 bits");
     }
   }
+  if (zero) known = 0;
   if (unknown >= 0) {
     check<ShapeError>(known > 0 && x.numel() % known == 0, op, "cannot work out the -1 in ", shape, " for ", x);
     r[unknown] = x.numel() / known;
@@ -84,6 +88,7 @@ const Op<Tensor(const Tensor&, const Shape&)> view_op{{
           s.add(s.tensor({0, 3}), Shape{3, 0});
           s.invalid<ShapeError>("elements", s.tensor({2, 3}), Shape{4});
           s.invalid<ShapeError>("-1", s.tensor({2, 3}), Shape{-1, -1});
+          s.invalid<ShapeError>("64 bits", s.tensor({0}), Shape{int64_t{1} << 32, int64_t{1} << 32});
         },
 }};
 
@@ -228,7 +233,8 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
     if (sizes[i] == -1)
       unknown = i;
     else
-      known *= sizes[i];
+      check<ShapeError>(sizes[i] >= 0 && !__builtin_mul_overflow(known, sizes[i], &known), "unflatten", "sizes ", sizes,
+                        " do not make up dimension ", dim, " of ", x);
   }
   Shape s;
   for (int i = 0; i < x.dim(); ++i) {
@@ -244,7 +250,7 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int64_t size = x.size(dim);
   if (start < 0) start += size;
-  check<IndexError>(start >= 0 && length >= 0 && start + length <= size, "narrow", "start ", start, " and length ",
+  check<IndexError>(start >= 0 && length >= 0 && length <= size - start, "narrow", "start ", start, " and length ",
                     length, " do not fit dimension ", dim, " of ", x);
   return slice(x, dim, start, start + length);
 }

@@ -1,0 +1,313 @@
+// Products through cuBLASLt. It is column-major: C = A B in rows is C^T = B^T A^T in columns, so our B goes first.
+
+#include "strata/cuda/blas.h"
+
+#include <atomic>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "strata/cuda/blas_own.h"
+#include "strata/cuda/cublas_lt.h"
+#include "strata/cuda/kernel.cuh"
+
+namespace strata::cuda {
+namespace {
+using cpu::Epilogue;
+using cpu::Gemm;
+
+constexpr size_t kWorkspace = size_t{32} << 20;
+std::atomic<bool> g_tf32{false};
+
+cudaDataType_t data_type(DType t) {
+  return t == DType::bf16 ? CUDA_R_16BF : t == DType::f16 ? CUDA_R_16F : t == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+}
+
+void merge_batch(Gemm& g) {
+  Shape batch;
+  Strides a, b, c;
+  for (int d = 0; d < g.batch.size(); ++d) {
+    if (g.batch[d] == 1) continue;
+    const int last = batch.size() - 1;
+    if (last >= 0 && a[last] == g.a_batch[d] * g.batch[d] && b[last] == g.b_batch[d] * g.batch[d] &&
+        c[last] == g.c_batch[d] * g.batch[d]) {
+      batch[last] *= g.batch[d];
+      a[last] = g.a_batch[d], b[last] = g.b_batch[d], c[last] = g.c_batch[d];
+    } else {
+      batch.push_back(g.batch[d]);
+      a.push_back(g.a_batch[d]), b.push_back(g.b_batch[d]), c.push_back(g.c_batch[d]);
+    }
+  }
+  g.batch = batch, g.a_batch = a, g.b_batch = b, g.c_batch = c;
+  if (g.batch.empty()) return;
+  // One B for consecutive blocks of rows is a single product with more rows.
+  const int last = g.batch.size() - 1;
+  if (g.b_batch[last] != 0) return;
+  if (g.m > 1 && (g.a_batch[last] != g.m * g.a_row || g.c_batch[last] != g.m * g.c_row)) return;
+  if (g.m == 1) g.a_row = g.a_batch[last], g.c_row = g.c_batch[last];
+  g.m *= g.batch[last];
+  g.batch.erase(last), g.a_batch.erase(last), g.b_batch.erase(last), g.c_batch.erase(last);
+}
+
+// C^T = B^T A^T.
+void transpose(Gemm& g) {
+  std::swap(g.m, g.n);
+  std::swap(g.a, g.b);
+  std::swap(g.a_row, g.b_col);
+  std::swap(g.a_col, g.b_row);
+  std::swap(g.a_batch, g.b_batch);
+  std::swap(g.c_row, g.c_col);
+}
+
+// How a [rows, cols] matrix with these strides lies: its leading dimension as rows one after the other, or as columns.
+struct Lie {
+  bool by_rows = true;
+  int64_t ld = 0;
+};
+std::optional<Lie> lie(int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) return Lie{true, rows == 1 ? cols : row};
+  if ((row == 1 || rows == 1) && (col >= rows || cols == 1)) return Lie{false, cols == 1 ? rows : col};
+  return std::nullopt;
+}
+
+// The largest power of two, at most 256, that divides the addresses of all matrices of a batch.
+uint32_t alignment(const void* p, int64_t batch_bytes = 0) {
+  const uintptr_t a = reinterpret_cast<uintptr_t>(p) | static_cast<uintptr_t>(batch_bytes) | 256;
+  return static_cast<uint32_t>(a & (~a + 1));
+}
+
+// What the choice of a kernel depends on.
+struct Key {
+  int64_t m, n, k, lda, ldb, ldc, ld_aux, batches, a_batch, b_batch, c_batch;
+  int32_t device, in, out, compute, epilogue, by_rows_a, by_rows_b, accumulates;
+  uint32_t align_a, align_b, align_c, align_aux;
+  bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
+};
+struct KeyHash {
+  size_t operator()(const Key& k) const {
+    return std::hash<std::string_view>()(std::string_view(reinterpret_cast<const char*>(&k), sizeof k));
+  }
+};
+static_assert(std::has_unique_object_representations_v<Key>);
+
+struct Choice {
+  bool found = false;
+  cublasLtMatmulAlgo_t algo{};
+  size_t workspace = 0;
+};
+
+// The choices used last.
+class Choices {
+ public:
+  template <class Find>
+  Choice get(const Key& key, Find&& find) {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = index_.find(key); at != index_.end()) {
+      order_.splice(order_.begin(), order_, at->second);
+      return at->second->second;
+    }
+    order_.emplace_front(key, find());
+    index_[key] = order_.begin();
+    if (order_.size() > kMost) {
+      index_.erase(order_.back().first);
+      order_.pop_back();
+    }
+    return order_.front().second;
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;
+  std::mutex mutex_;
+  std::list<std::pair<Key, Choice>> order_;
+  std::unordered_map<Key, std::list<std::pair<Key, Choice>>::iterator, KeyHash> index_;
+};
+
+// One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
+bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device) {
+  const CublasLt& lt = cublas_lt();
+  const bool batched = !g.batch.empty();
+  const int64_t batches = batched ? g.batch[0] : 1;
+  if (batches > INT32_MAX) return false;
+  const bool wide = g.in == DType::f64;
+  const cublasComputeType_t compute =
+      wide ? CUBLAS_COMPUTE_64F
+           : (g.in == DType::f32 && allow_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
+  const cudaDataType_t in = data_type(g.in), out = data_type(g.out);
+
+  // What the kernel does after the product; the rest is another pass.
+  Gemm rest = g;
+  rest.alpha = 1, rest.beta = 0;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const bool bias = g.bias != nullptr && g.bias_dtype == g.out && !wide && aligned16(g.bias);
+  const bool aux = g.aux != nullptr && g.in == DType::bf16 && g.out == DType::bf16 && g.n % 8 == 0 &&
+                   g.c_row % 8 == 0 && aligned16(g.aux) && aligned16(g.c);
+  if (aux && g.epilogue == Epilogue::gelu_tanh && (bias || g.bias == nullptr)) {
+    epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  } else if (aux && g.epilogue == Epilogue::gelu_tanh_grad && g.bias == nullptr) {
+    epilogue = CUBLASLT_EPILOGUE_DGELU;
+  } else if (g.epilogue == Epilogue::relu && !wide && (bias || g.bias == nullptr)) {
+    epilogue = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  } else if (bias) {
+    epilogue = CUBLASLT_EPILOGUE_BIAS;
+  }
+  const bool uses_aux = epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+                        epilogue == CUBLASLT_EPILOGUE_DGELU;
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    if (bias) rest.bias = nullptr;
+    if (epilogue != CUBLASLT_EPILOGUE_BIAS) rest.epilogue = Epilogue::none;
+  }
+
+  LtDesc desc(compute, wide ? CUDA_R_64F : CUDA_R_32F);
+  desc.set(CUBLASLT_MATMUL_DESC_TRANSA, b.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
+  desc.set(CUBLASLT_MATMUL_DESC_TRANSB, a.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
+  desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (bias) {
+    desc.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+    desc.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(out));
+  }
+  if (uses_aux) {
+    desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.aux);
+    desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.c_row);
+  }
+  const int64_t a_batch = batched ? g.a_batch[0] : 0, b_batch = batched ? g.b_batch[0] : 0,
+                c_batch = batched ? g.c_batch[0] : 0;
+  const LtLayout first(in, b.by_rows ? g.n : g.k, b.by_rows ? g.k : g.n, b.ld, batches, b_batch);
+  const LtLayout second(in, a.by_rows ? g.k : g.m, a.by_rows ? g.m : g.k, a.ld, batches, a_batch);
+  const LtLayout result(out, g.n, g.m, g.c_row, batches, c_batch);
+
+  Key key{};
+  key.m = g.m, key.n = g.n, key.k = g.k, key.lda = a.ld, key.ldb = b.ld, key.ldc = g.c_row;
+  key.ld_aux = uses_aux ? g.c_row : 0;
+  key.batches = batches, key.a_batch = a_batch, key.b_batch = b_batch, key.c_batch = c_batch;
+  key.device = device.index, key.in = static_cast<int32_t>(g.in), key.out = static_cast<int32_t>(g.out);
+  key.compute = compute, key.epilogue = epilogue;
+  key.by_rows_a = a.by_rows, key.by_rows_b = b.by_rows, key.accumulates = g.beta != 0;
+  key.align_a = alignment(g.a, a_batch * size_of(g.in)), key.align_b = alignment(g.b, b_batch * size_of(g.in));
+  key.align_c = alignment(g.c, c_batch * size_of(g.out));
+  key.align_aux = uses_aux ? alignment(g.aux) : 0;
+  static auto* choices = new Choices;
+  const cublasLtHandle_t handle = cublas_lt_handle(device.index);
+  const Choice choice = choices->get(key, [&] {
+    LtPreference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    // Partial sums may be kept apart in f32, never rounded to the result's dtype.
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_b);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_a);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_c);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    const cublasStatus_t s = lt.heuristic(handle, desc.p, first.p, second.p, result.p, result.p, preference.p, 1,
+                                          &found, &count);
+    Choice c;
+    c.found = s == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+    c.algo = found.algo;
+    c.workspace = found.workspaceSize;
+    return c;
+  });
+  if (!choice.found) return false;
+  Tensor workspace;
+  if (choice.workspace > 0)
+    workspace = empty({{static_cast<int64_t>(choice.workspace)}, DType::u8, device, std::nullopt});
+  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
+  const void* const alpha_at = wide ? static_cast<const void*>(&g.alpha) : &alpha;
+  const void* const beta_at = wide ? static_cast<const void*>(&g.beta) : &beta;
+  const cublasStatus_t status =
+      lt.matmul(handle, desc.p, alpha_at, g.b, first.p, g.a, second.p, beta_at, g.c, result.p, g.c, result.p,
+                &choice.algo, workspace.defined() ? workspace.raw_data() : nullptr, choice.workspace, stream());
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  check_lt(status, "cublasLtMatmul");
+  if (rest.bias != nullptr || rest.epilogue != Epilogue::none) finish_own(rest);
+  return true;
+}
+
+void check_dtypes(const Gemm& g) {
+  const bool reduced = is_reduced_floating(g.in);
+  check<DTypeError>(g.in != DType::boolean && (g.out == g.in || (reduced && g.out == DType::f32)), "gemm",
+                    "no product of ", g.in, " into ", g.out);
+  check<DTypeError>(g.bias == nullptr || g.bias_dtype == g.in || g.bias_dtype == g.out, "gemm", "bias is ",
+                    g.bias_dtype, ", wants ", g.in, " or ", g.out);
+  check<DTypeError>(g.epilogue == Epilogue::none || is_floating(g.in), "gemm",
+                    "an epilogue wants a floating dtype, got ", g.in);
+}
+
+// Dense rows of what lies otherwise: [batches, rows, cols] from one batch dim.
+Tensor dense(DType t, const void* from, Shape batch, Strides& batch_strides, int64_t rows, int64_t cols, int64_t& row,
+             int64_t& col, Device device) {
+  const int64_t stride = batch.empty() ? 0 : batch_strides[0], batches = stride == 0 ? 1 : batch[0];
+  Tensor to = empty({{batches, rows, cols}, t, device, std::nullopt});
+  copy_matrices(t, from, stride, row, col, to.raw_data(), batches, rows, cols);
+  row = cols, col = 1;
+  if (stride != 0) batch_strides[0] = rows * cols;
+  return to;
+}
+
+}  // namespace
+
+void set_allow_tf32(bool on) {
+  g_tf32.store(on);
+}
+bool allow_tf32() {
+  return g_tf32.load(std::memory_order_relaxed);
+}
+
+void gemm(const Gemm& given, Device device) {
+  check_dtypes(given);
+  if (given.m == 0 || given.n == 0 || given.batch.product() == 0) return;
+  check((given.epilogue != Epilogue::gelu_tanh_grad && given.aux == nullptr) ||
+            (given.aux != nullptr && given.batch.empty() && given.beta == 0),
+        "gemm", "this epilogue needs aux, no batch and beta 0");
+  Gemm g = given;
+  merge_batch(g);
+  if (g.k == 0 || is_integral(g.in)) return gemm_own(g);
+  // A column of results is its own transpose; so is one that lies by columns, unless a bias tells the two apart.
+  if (g.c_col != 1 && g.n > 1) {
+    if (g.bias != nullptr || g.aux != nullptr || (g.c_row != 1 && g.m > 1)) return gemm_own(g);
+    transpose(g);
+  }
+  if (g.m > 1 && g.c_row < g.n) return gemm_own(g);
+  g.c_col = 1;
+  if (g.m == 1) g.c_row = g.n;
+
+  // The longest batch dim goes to the library, the others are a loop.
+  int inner = -1;
+  for (int d = 0; d < g.batch.size(); ++d)
+    if (inner < 0 || g.batch[d] > g.batch[inner]) inner = d;
+  const int64_t steps = inner < 0 ? 1 : g.batch.product() / g.batch[inner];
+  const int64_t in = size_of(g.in), out = size_of(g.out);
+  for (int64_t s = 0; s < steps; ++s) {
+    Gemm one = g;
+    int64_t index = s, ao = 0, bo = 0, co = 0;
+    for (int d = g.batch.size() - 1; d >= 0; --d) {
+      if (d == inner) continue;
+      const int64_t i = index % g.batch[d];
+      index /= g.batch[d];
+      ao += i * g.a_batch[d], bo += i * g.b_batch[d], co += i * g.c_batch[d];
+    }
+    if (inner >= 0) {
+      one.batch = {g.batch[inner]};
+      one.a_batch = {g.a_batch[inner]}, one.b_batch = {g.b_batch[inner]}, one.c_batch = {g.c_batch[inner]};
+    }
+    one.a = static_cast<const char*>(g.a) + ao * in;
+    one.b = static_cast<const char*>(g.b) + bo * in;
+    one.c = static_cast<char*>(g.c) + co * out;
+    Tensor a_copy, b_copy;
+    auto a = lie(one.m, one.k, one.a_row, one.a_col), b = lie(one.k, one.n, one.b_row, one.b_col);
+    if (!a) {
+      a_copy = dense(one.in, one.a, one.batch, one.a_batch, one.m, one.k, one.a_row, one.a_col, device);
+      one.a = a_copy.raw_data();
+      a = Lie{true, one.k};
+    }
+    if (!b) {
+      b_copy = dense(one.in, one.b, one.batch, one.b_batch, one.k, one.n, one.b_row, one.b_col, device);
+      one.b = b_copy.raw_data();
+      b = Lie{true, one.n};
+    }
+    if (!multiply(one, *a, *b, device)) gemm_own(one);
+  }
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,18 @@
+#pragma once
+// The one matrix product on a CUDA device: cuBLASLt where it has a kernel, our own where it has none.
+
+#include "strata/core/device.h"
+#include "strata/ops/matmul/gemm_cpu.h"
+
+namespace strata::cuda {
+
+/// Queues the product that `g` describes on the current stream of `device`; everything it points to lies there. Takes
+/// all that cpu::gemm() takes, with the same meaning. Throws DTypeError as cpu::gemm() does, DeviceError where
+/// cuBLASLt (libcublasLt.so.13 or .12) cannot be loaded.
+void gemm(const cpu::Gemm& g, Device device);
+
+/// Whether products of f32 may round their operands to TF32 (10 bits of mantissa) for the tensor cores. Off at first.
+void set_allow_tf32(bool on);
+bool allow_tf32();
+
+}  // namespace strata::cuda

@@ -1,0 +1,33 @@
+#pragma once
+// Rows read and written by index on a CUDA device: what embeddings and the indexing records share. A matrix here is
+// [pre, rows, width], row-major; row i of an index's n stands for row index[i] of each of the `pre` blocks. An index
+// outside [0, rows) prints itself and stops the kernel, which leaves the device in an error that every later call
+// reports: there is no other way to refuse it without waiting for the device.
+
+#include "strata/core/tensor.h"
+
+namespace strata::cuda {
+
+struct RowShape {
+  int64_t pre = 1, rows = 0, width = 1;
+};
+
+/// y [pre, n, width] = the rows of x that index (i64, dense, n elements) names. Both hold elements of dtype t.
+void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& index, void* y);
+
+/// An index in ascending order, equal ones in the order of their positions.
+struct SortedIndex {
+  Tensor keys, order;  ///< i64: the index, and where it stood
+};
+/// Sorts an index (i64, dense) of values in [0, limit); with kAnyValue of any, negative ones last.
+inline constexpr int64_t kAnyValue = INT64_MIN;
+SortedIndex sort_index(const Tensor& index, int64_t limit);
+
+/// y += alpha * source [pre, n, width] at the named rows, in the order of the positions, rounded once. Row `skip` is
+/// left alone.
+void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
+              int64_t skip = -1);
+/// y = source at the named rows; of several that name one row the last counts.
+void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source);
+
+}  // namespace strata::cuda

@@ -1,0 +1,234 @@
+// Indexing on a CUDA device. Results do not depend on how threads meet: what names one place twice is sorted first, so
+// that the last of them wins and sums are formed in order.
+
+#include <algorithm>
+
+#include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/range.cuh"
+#include "strata/cuda/rows.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/index/index_kernels.h"
+
+namespace strata {
+namespace {
+using cuda::RowShape;
+using cuda::Walk;
+
+constexpr int kThreads = 256;
+
+// ---- an index for each slice, or for several dimensions ----
+
+// x seen as [pre, rows, width]: dims before, indexed, after.
+struct Layout {
+  Dims order;  // of x's dims
+  RowShape shape;
+  bool as_it_is = true;  // order is 0, 1, 2, ...
+};
+
+Layout layout_of(const Tensor& x, const Dims& pre, const Dims& indexed, const Dims& post) {
+  Layout l;
+  l.shape = {1, 1, 1};
+  const auto add = [&](const Dims& dims, int64_t& size) {
+    for (int64_t d : dims) {
+      l.as_it_is = l.as_it_is && d == l.order.size();
+      l.order.push_back(d);
+      size *= x.shape()[d];
+    }
+  };
+  add(pre, l.shape.pre);
+  add(indexed, l.shape.rows);
+  add(post, l.shape.width);
+  return l;
+}
+Layout layout_of(const Tensor& x, int64_t dim) {
+  Dims pre, post;
+  for (int64_t d = 0; d < x.dim(); ++d)
+    if (d != dim) (d < dim ? pre : post).push_back(d);
+  return layout_of(x, pre, {dim}, post);
+}
+
+Tensor permuted(const Tensor& x, const Layout& l) {
+  if (l.as_it_is) return x;
+  Shape shape;
+  Strides strides;
+  for (int64_t d : l.order) {
+    shape.push_back(x.shape()[d]);
+    strides.push_back(x.strides()[d]);
+  }
+  return alias(x, shape, strides, x.storage_offset());
+}
+
+Tensor dense_i64(const Tensor& index) {
+  return contiguous(to(index, DType::i64));
+}
+
+struct AddIndex {
+  int64_t size, stride;
+  __device__ int64_t operator()(int64_t sum, int64_t index) const {
+    const int64_t v = index < 0 ? index + size : index;
+    if (v < 0 || v >= size) cuda::out_of_range(index, size);
+    return sum + v * stride;
+  }
+};
+
+// The row that each position of the index tensors (broadcast) names.
+Tensor rows_named(const Tensor& x, const TensorList& indices, const IndexPlan& plan) {
+  Tensor rows = empty({plan.broadcast, DType::i64, x.device(), std::nullopt});
+  fill_elements(rows, 0);
+  int64_t stride = 1;
+  for (int k = plan.indexed.size() - 1; k >= 0; --k) {
+    const int64_t d = plan.indexed[k];
+    const Tensor index = to(indices[static_cast<size_t>(d)], DType::i64);
+    const int lead = plan.broadcast.size() - static_cast<int>(index.dim());
+    Strides strides = Strides::filled(plan.broadcast.size(), 0);
+    for (int i = 0; i < index.dim(); ++i)
+      if (index.shape()[i] != 1) strides[lead + i] = index.strides()[i];
+    cuda::elementwise<int64_t, int64_t, int64_t>("index", rows, AddIndex{x.shape()[d], stride}, rows,
+                                                 alias(index, plan.broadcast, strides, index.storage_offset()));
+    stride *= x.shape()[d];
+  }
+  return rows;
+}
+
+void read_rows(Tensor& y, const Tensor& x, const Layout& l, const Tensor& index) {
+  const Tensor in = contiguous(permuted(x, l));
+  cuda::take_rows(x.dtype(), in.raw_data(), l.shape, index, y.raw_data());
+}
+
+// y = x, then write(memory of y in l's order), whatever y's own layout is.
+template <class Write>
+void write_into(Tensor& y, const Tensor& x, const Layout& l, Write&& write) {
+  if (y.is_contiguous() && l.as_it_is) {
+    if (!y.same_as(x)) copy_elements(y, x);
+    return write(y.raw_data());
+  }
+  const Tensor source = permuted(x, l);
+  const Tensor work = empty({source.shape(), x.dtype(), x.device(), std::nullopt});
+  copy_elements(work, source);
+  write(work.raw_data());
+  copy_elements(permuted(y, l), work);
+}
+
+void write_rows(Tensor& y, const Tensor& x, const Layout& l, const Tensor& index, const Tensor& value, bool add,
+                Scalar alpha) {
+  write_into(y, x, l, [&](void* to) {
+    if (value.numel() == 0) return;
+    const Tensor from = contiguous(value);
+    const cuda::SortedIndex sorted = cuda::sort_index(index, l.shape.rows);
+    if (add) {
+      cuda::add_rows(y.dtype(), to, l.shape, sorted, from.raw_data(), alpha);
+    } else {
+      cuda::put_rows(y.dtype(), to, l.shape, sorted, from.raw_data());
+    }
+  });
+}
+
+}  // namespace
+
+void index_select_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+  read_rows(y, x, layout_of(x, wrap_dim(dim, x.dim(), "index_select")), dense_i64(index));
+}
+void index_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+  const Layout l = layout_of(x, wrap_dim(dim, x.dim(), "index_add"));
+  write_rows(y, x, l, dense_i64(index), source, true, alpha);
+}
+void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices) {
+  const IndexPlan plan = plan_index(x, indices, "index");
+  read_rows(y, x, layout_of(x, plan.pre, plan.indexed, plan.post), rows_named(x, indices, plan));
+}
+void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate) {
+  const IndexPlan plan = plan_index(x, indices, "index_put");
+  const Layout l = layout_of(x, plan.pre, plan.indexed, plan.post);
+  write_rows(y, x, l, rows_named(x, indices, plan), value, accumulate, 1);
+}
+
+// ---- an index for each element ----
+
+namespace {
+
+// x as the index's elements see it: x's strides over the index's sizes, and none along dim.
+Tensor lines_of(const Tensor& x, int64_t dim, const Tensor& index) {
+  Strides strides = x.strides();
+  if (x.dim() > 0) strides[dim] = 0;
+  return alias(x, index.shape(), strides, x.storage_offset());
+}
+
+template <class B>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(Walk<3> w, B* y, const B* x, const int64_t* index, int64_t size, int64_t stride) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= w.numel) return;
+  int64_t at[3];
+  w.offsets(static_cast<uint32_t>(i), at);
+  const int64_t k = index[at[2]];
+  cuda::check_range(k, size);
+  y[at[0]] = x[at[1] + k * stride];
+}
+
+// Where in a row-major x the elements of the index land.
+__global__ void __launch_bounds__(kThreads)
+    targets_kernel(Walk<3> w, int64_t* target, const int64_t* index, int64_t first, int64_t size, int64_t stride) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= w.numel) return;
+  int64_t at[3];
+  w.offsets(static_cast<uint32_t>(i), at);
+  const int64_t k = index[at[2]];
+  cuda::check_range(k, size);
+  target[at[0]] = first + at[1] + k * stride;
+}
+
+void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool add) {
+  Layout l;
+  l.shape = {1, x.numel(), 1};
+  for (int64_t d = 0; d < x.dim(); ++d) l.order.push_back(d);
+  write_into(y, x, l, [&](void* to) {
+    if (index.numel() == 0) return;
+    const Tensor dense = dense_i64(index);
+    const Tensor target = empty(like(dense));
+    // Only the geometry of a row-major x counts here.
+    Strides strides = Strides::filled(static_cast<int>(x.dim()), 1);
+    for (int64_t d = x.dim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * x.shape()[d + 1];
+    const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 0 : strides[dim];
+    Strides lines = strides;
+    if (x.dim() > 0) lines[dim] = 0;
+    const Tensor seen = alias(target, index.shape(), lines, 0);
+    const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&target, &seen, &dense}, "scatter");
+    cuda::for_parts(w, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+      targets_kernel<<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
+          part, static_cast<int64_t*>(target.raw_data()) + at[0],
+          static_cast<const int64_t*>(dense.raw_data()) + at[2], at[1], size, stride);
+    });
+    const Tensor from = contiguous(alias(src, index.shape(), src.strides(), src.storage_offset()));
+    const cuda::SortedIndex sorted = cuda::sort_index(target, x.numel());
+    if (add) {
+      cuda::add_rows(y.dtype(), to, l.shape, sorted, from.raw_data(), 1);
+    } else {
+      cuda::put_rows(y.dtype(), to, l.shape, sorted, from.raw_data());
+    }
+  });
+}
+
+}  // namespace
+
+void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+  if (index.numel() == 0) return;
+  dim = wrap_dim(dim, x.dim(), "gather");
+  const Tensor wide = to(index, DType::i64), lines = lines_of(x, dim, index);
+  const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 0 : x.strides()[dim];
+  const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&y, &lines, &wide}, "gather");
+  dispatch_bytes(x.dtype(), [&]<class B>() {
+    cuda::for_parts(w, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+      gather_kernel<B><<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
+          part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(lines.raw_data()) + at[1],
+          static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride);
+    });
+  });
+}
+void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  scatter(y, x, wrap_dim(dim, x.dim(), "scatter"), index, src, false);
+}
+void scatter_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  scatter(y, x, wrap_dim(dim, x.dim(), "scatter_add"), index, src, true);
+}
+
+}  // namespace strata

@@ -1,0 +1,26 @@
+// The losses of a device in a build without CUDA. (A file of its own: Reduction is another type beside ops/reduce.)
+
+#include "strata/core/error.h"
+#include "strata/ops/loss/loss_kernel.h"
+
+namespace strata {
+namespace {
+[[noreturn]] void refuse(std::string_view what) {
+  throw DeviceError(what, "this build has no CUDA");
+}
+}  // namespace
+
+void cross_entropy_cuda(const CrossEntropyCall&) {
+  refuse("cross_entropy");
+}
+void cross_entropy_backward_cuda(const CrossEntropyCall&) {
+  refuse("cross_entropy_backward");
+}
+void nll_loss_cuda(const CrossEntropyCall&) {
+  refuse("nll_loss");
+}
+void pair_loss_cuda(PairLoss, DType, const void*, const void*, int64_t, double, Reduction, double, void*) {
+  refuse("loss");
+}
+
+}  // namespace strata

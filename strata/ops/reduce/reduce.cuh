@@ -1,0 +1,267 @@
+#pragma once
+// Reductions on a CUDA device. The tensor is seen as [outer, n, inner] with n reduced. Rows (inner 1) are reduced by
+// some lanes of a warp or by a block, columns by threads side by side and one below the other; where that leaves the
+// card idle, n is cut into groups whose results a second kernel combines. Every order is fixed.
+//
+// A reducer R says what happens: types Acc and Shift; init(), step(acc, value, shift, position), combine(acc, acc),
+// and write(index of the result, acc).
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/ops/reduce/layout.h"
+
+namespace strata::cuda {
+
+/// The value of the lane whose number differs by `o`; any type of whole words.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(const T& v, int o) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<T>(__shfl_xor_sync(0xffffffffu, v, o));
+  } else {
+    constexpr int kWords = sizeof(T) / 4;
+    static_assert(sizeof(T) % 4 == 0);
+    uint32_t words[kWords];
+    memcpy(words, &v, sizeof(T));
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) words[k] = __shfl_xor_sync(0xffffffffu, words[k], o);
+    T r;
+    memcpy(&r, words, sizeof(T));
+    return r;
+  }
+}
+
+namespace reduce_detail {
+constexpr int kThreads = 256;
+constexpr int kBlocks = 1024;  // about what keeps a card busy
+constexpr int kAhead = 4;      // loads under way in each thread
+
+// `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
+template <class R, class T>
+__global__ void __launch_bounds__(kThreads) rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t length,
+                                                        int lanes, bool vectors, const typename R::Shift* shift,
+                                                        typename R::Acc* partial) {
+  using Acc = typename R::Acc;
+  __shared__ Acc shared[kThreads / kWarp];
+  const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + threadIdx.x / lanes;
+  const bool active = row < rows;
+  const int64_t begin = blockIdx.y * length, end = active ? (begin + length < n ? begin + length : n) : begin;
+  const T* p = x + row * n;
+  const typename R::Shift s = shift != nullptr && active ? shift[row] : typename R::Shift();
+  Acc a[kAhead];
+#pragma unroll
+  for (int u = 0; u < kAhead; ++u) a[u] = r.init();
+  const auto sweep = [&]<int V>(std::integral_constant<int, V>) {
+    const int64_t step = static_cast<int64_t>(lanes) * V;
+    int64_t i = begin + lane * V;
+    for (; i + (kAhead - 1) * step < end; i += kAhead * step) {
+      Vec<T, V> v[kAhead];
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u) v[u] = load_vec<V>(p + i + u * step);
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u)
+#pragma unroll
+        for (int k = 0; k < V; ++k) r.step(a[u], widen(v[u].v[k]), s, i + u * step + k);
+    }
+    for (; i < end; i += step) {
+      const Vec<T, V> v = load_vec<V>(p + i);
+#pragma unroll
+      for (int k = 0; k < V; ++k) r.step(a[0], widen(v.v[k]), s, i + k);
+    }
+  };
+  if (vectors)
+    sweep(std::integral_constant<int, kVec<T>>());
+  else
+    sweep(std::integral_constant<int, 1>());
+  Acc total = r.combine(r.combine(a[0], a[1]), r.combine(a[2], a[3]));
+  for (int o = (lanes < kWarp ? lanes : kWarp) / 2; o > 0; o /= 2) total = r.combine(total, shuffle_xor(total, o));
+  if (lanes > kWarp) {
+    if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = total;
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (int w = 1; w < kThreads / kWarp; ++w) total = r.combine(total, shared[w]);
+  }
+  if (lane != 0 || !active) return;
+  if (partial != nullptr)
+    partial[blockIdx.y * rows + row] = total;
+  else
+    r.write(row, total);
+}
+
+// Thread 0 of each column gets the combination over the `down` threads below it; blocks are [down][across].
+template <class R>
+__device__ __forceinline__ typename R::Acc combine_down(const R& r, typename R::Acc a, typename R::Acc* shared,
+                                                        int across) {
+  const int t = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  shared[t] = a;
+  __syncthreads();
+  for (int half = kThreads / 2; half >= across; half /= 2) {
+    if (t < half) shared[t] = r.combine(shared[t], shared[t + half]);
+    __syncthreads();
+  }
+  return shared[t];
+}
+
+// Columns of all [n, inner] matrices side by side, V to a thread.
+template <class R, class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    columns_kernel(R r, const T* x, int64_t outer, int64_t n, int64_t inner, int64_t length, int across,
+                   const typename R::Shift* shift, typename R::Acc* partial) {
+  using Acc = typename R::Acc;
+  __shared__ Acc shared[kThreads];
+  const int down = kThreads / across, ty = static_cast<int>(threadIdx.x) / across;
+  const int64_t tiles = inner / V, column = static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across;
+  const bool active = column < outer * tiles;
+  const int64_t o = active ? column / tiles : 0, j = active ? column % tiles * V : 0, result = o * inner + j;
+  const int64_t begin = blockIdx.y * length, end = active ? (begin + length < n ? begin + length : n) : begin;
+  const T* p = x + o * n * inner + j;
+  Acc a[V];
+  typename R::Shift s[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    a[k] = r.init();
+    s[k] = shift != nullptr && active ? shift[result + k] : typename R::Shift();
+  }
+  int64_t i = begin + ty;
+  for (; i + (kAhead - 1) * down < end; i += kAhead * down) {
+    Vec<T, V> v[kAhead];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) v[u] = load_vec<V>(p + (i + u * down) * inner);
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u)
+#pragma unroll
+      for (int k = 0; k < V; ++k) r.step(a[k], widen(v[u].v[k]), s[k], i + u * down);
+  }
+  for (; i < end; i += down) {
+    const Vec<T, V> v = load_vec<V>(p + i * inner);
+#pragma unroll
+    for (int k = 0; k < V; ++k) r.step(a[k], widen(v.v[k]), s[k], i);
+  }
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const Acc total = down == 1 ? a[k] : combine_down(r, a[k], shared, across);
+    if (ty != 0 || !active) continue;
+    if (partial != nullptr)
+      partial[blockIdx.y * outer * inner + result + k] = total;
+    else
+      r.write(result + k, total);
+  }
+}
+
+template <class R>
+__global__ void __launch_bounds__(kThreads)
+    groups_kernel(R r, const typename R::Acc* partial, int64_t results, int groups, int across) {
+  using Acc = typename R::Acc;
+  __shared__ Acc shared[kThreads];
+  const int down = kThreads / across, ty = static_cast<int>(threadIdx.x) / across;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across;
+  Acc a = r.init();
+  if (i < results)
+    for (int g = ty; g < groups; g += down) a = r.combine(a, partial[g * results + i]);
+  a = combine_down(r, a, shared, across);
+  if (ty == 0 && i < results) r.write(i, a);
+}
+
+inline int64_t power_above(int64_t v) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(v, 1))));
+}
+
+template <class R, class T>
+void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
+  using Acc = typename R::Acc;
+  const int64_t results = l.outer * l.inner;
+  if (results == 0) return;
+  const T* x = static_cast<const T*>(l.data.raw_data());
+  const auto* s = shift.defined() ? static_cast<const typename R::Shift*>(shift.raw_data()) : nullptr;
+  // Accumulators of two words fill the registers with one column each.
+  constexpr int V = kVec<T>, kColumns = sizeof(Acc) > 8 ? 1 : std::min(V, 8);
+  Tensor workspace;
+  const auto cut = [&](int64_t blocks, int64_t least) {  // into groups of at least that many elements
+    return std::clamp<int64_t>(kBlocks / blocks, 1, std::max<int64_t>(1, l.n / least));
+  };
+  const auto make_partial = [&](int64_t groups) -> Acc* {
+    if (groups == 1) return nullptr;
+    const int64_t bytes = groups * results * static_cast<int64_t>(sizeof(Acc));
+    workspace = empty({Shape{bytes}, DType::u8, l.data.device(), std::nullopt});
+    return static_cast<Acc*>(workspace.raw_data());
+  };
+  int64_t groups = 1;
+  Acc* partial = nullptr;
+  if (l.inner == 1) {
+    const bool vectors = l.n % V == 0 && aligned16(x);
+    const int lanes =
+        l.n > 2048 ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, power_above((l.n + V - 1) / V)));
+    const int64_t blocks = blocks_for(l.outer, kThreads / lanes);
+    if (lanes == kThreads) groups = cut(blocks, kThreads * V * kAhead);
+    const int64_t length = (l.n + groups * V - 1) / (groups * V) * V;
+    partial = make_partial(groups);
+    rows_kernel<R, T><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)), kThreads, 0, stream()>>>(
+        r, x, l.outer, l.n, length, lanes, vectors, s, partial);
+  } else {
+    const bool wide = kColumns > 1 && l.inner % kColumns == 0 && aligned16(x);
+    const int64_t columns = results / (wide ? kColumns : 1);
+    const int64_t most_down = kThreads / std::min<int64_t>(kWarp, power_above(columns));
+    const int64_t down = std::clamp<int64_t>(power_above(l.n / kAhead), 1, most_down), across = kThreads / down;
+    const int64_t blocks = blocks_for(columns, across);
+    groups = cut(blocks, down * kAhead * 4);
+    const int64_t length = (l.n + groups - 1) / groups;
+    partial = make_partial(groups);
+    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(groups));
+    const auto launch = [&]<int N>(std::integral_constant<int, N>) {
+      columns_kernel<R, T, N><<<grid, kThreads, 0, stream()>>>(r, x, l.outer, l.n, l.inner, length,
+                                                               static_cast<int>(across), s, partial);
+    };
+    if (wide)
+      launch(std::integral_constant<int, kColumns>());
+    else
+      launch(std::integral_constant<int, 1>());
+  }
+  if (groups == 1) return;
+  const int64_t across = std::min<int64_t>(kWarp, power_above(results));
+  groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(r, partial, results,
+                                                                          static_cast<int>(groups),
+                                                                          static_cast<int>(across));
+}
+
+// ---- reducers ----
+
+/// What sums of T accumulate in: i64 for integers.
+template <class T>
+using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;
+
+template <class A>
+__device__ __forceinline__ A plus(A a, A b) {
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+template <class A>
+__device__ __forceinline__ A times(A a, A b) {
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
+}
+/// The value that any other replaces.
+template <class C, bool kLargest>
+__device__ __forceinline__ C worst() {
+  if constexpr (std::is_floating_point_v<C>)
+    return static_cast<C>(kLargest ? -INFINITY : INFINITY);
+  else
+    return kLargest ? std::numeric_limits<C>::lowest() : std::numeric_limits<C>::max();
+}
+
+/// The larger (smaller), NaN where either is.
+template <class C, bool kLargest>
+__device__ __forceinline__ C better_of(C a, C b) {
+  const bool better = kLargest ? b > a : b < a;  // false where a is NaN
+  return better || b != b ? b : a;
+}
+
+}  // namespace reduce_detail
+}  // namespace strata::cuda
