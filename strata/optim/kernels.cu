@@ -106,7 +106,8 @@ struct ClampGradRule {
 };
 
 template <class R, class T, class G>
-__global__ void __launch_bounds__(kThreads) rule_kernel(const __grid_constant__ Table<Entry<T>> table, DeviceClip clip) {
+__global__ void __launch_bounds__(kThreads)
+    rule_kernel(const __grid_constant__ Table<Entry<T>> table, DeviceClip clip) {
   constexpr int V = 16 / static_cast<int>(sizeof(T));
   const Entry<T>& e = table.of(blockIdx.x);
   T k[10];

@@ -158,8 +158,8 @@ double Optimizer::step_clipped(double max_norm) {
   return norm;
 }
 
-// The device scales by the norm that it finds, or leaves everything as it is where that is not finite; the host asks for
-// the norm when all is queued.
+// The device scales by the norm that it finds, or leaves everything as it is where that is not finite; the host asks
+// for the norm when all is queued.
 double Optimizer::step_clipped_on_device(double max_norm, const std::vector<Slab>& grads) {
   std::vector<bool> fresh;
   for (const Param& p : params_) fresh.push_back(p.state.empty());

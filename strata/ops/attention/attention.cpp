@@ -422,6 +422,10 @@ const Op<ForwardSignature> attention_op{{
                 std::nullopt, 0, 0, 0.25, RngKey{7, 3})
               .named("dropout");
           s.add(s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 3, 4}), s.tensor({1, 2, 3, 4})).named("no queries");
+          s.add(s.tensor({1, 2, 70, 64}), s.tensor({1, 1, 131, 64}), s.tensor({1, 1, 131, 64}), std::nullopt, true, 0.2,
+                90, 61)
+              .named("several tiles of a size for tensor cores")
+              .not_differentiable();
           s.invalid<ShapeError>("[B, H, T, D]", s.tensor({2, 5, 8}), s.tensor({2, 5, 8}), s.tensor({2, 5, 8}));
           s.invalid<ShapeError>("no multiple", s.tensor({1, 3, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}));
           s.invalid<ShapeError>("sizes of q and k", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 4}),

@@ -206,8 +206,11 @@ __global__ void __launch_bounds__(kThreads)
         }
         sp[warp * kRows + r][lane] = w;
       }
-      accumulate(sp, kOfQuery ? k : kOf == Gradient::key ? q : go, at.column, kOf == Gradient::value ? c.dv : c.d, sx,
-                 acc);
+      accumulate(sp,
+                 kOfQuery               ? k
+                 : kOf == Gradient::key ? q
+                                        : go,
+                 at.column, kOf == Gradient::value ? c.dv : c.d, sx, acc);
     }
   }
 
@@ -282,22 +285,22 @@ void attention_forward_cuda(const AttentionCall& c) {
   if (fits_mma(c, false)) return forward_mma(c);
   dispatch_columns(c.dtype, c.dv, [&]<class T, int N>() {
     const int64_t tiles = tiles_of(c.tq), parts = std::max<int64_t>(1, (c.dv + kTile * N - 1) / (kTile * N));
-    forward_kernel<T, N><<<cuda::blocks_for(c.batch * c.heads * tiles * parts, 1), kThreads, 0, cuda::stream()>>>(
-        c, tiles, parts);
+    forward_kernel<T, N>
+        <<<cuda::blocks_for(c.batch * c.heads * tiles * parts, 1), kThreads, 0, cuda::stream()>>>(c, tiles, parts);
   });
 }
 
 void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads == 0) return;
   const int64_t rows = c.batch * c.heads * c.tq;
-  const Tensor terms = empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(),
-                              std::nullopt});
+  const Tensor terms =
+      empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(), std::nullopt});
   if (rows > 0)
     dispatch_floats(c.dtype, "scaled_dot_product_attention_backward", [&]<class T>() {
       using C = compute_t<T>;
       C* p = static_cast<C*>(terms.raw_data());
-      row_terms_kernel<T><<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(
-          c, RowTerms<C>{p, p + rows});
+      row_terms_kernel<T>
+          <<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(c, RowTerms<C>{p, p + rows});
     });
   if (fits_mma(c, true)) {
     float* p = static_cast<float*>(terms.raw_data());

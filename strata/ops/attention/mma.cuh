@@ -12,9 +12,7 @@ template <int D>
 struct TileShape {
   static constexpr bool kSwizzled = D % 64 == 0;
   static constexpr int kPitch = kSwizzled ? D : D + 8;  // elements
-  __device__ static int at(int row, int piece) {
-    return row * kPitch + (kSwizzled ? (piece ^ (row & 7)) : piece) * 8;
-  }
+  __device__ static int at(int row, int piece) { return row * kPitch + (kSwizzled ? (piece ^ (row & 7)) : piece) * 8; }
 };
 
 /// Four 8x8 matrices; lanes 8m .. 8m + 7 hold the addresses of matrix m's rows.

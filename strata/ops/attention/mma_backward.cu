@@ -63,14 +63,14 @@ __device__ __forceinline__ void write(const AttentionView& view, int64_t b, int6
 template <class T, int D, Of kOf>
 __global__ void __launch_bounds__(kThreads, 1)
     backward_mma_kernel(const __grid_constant__ AttentionCall c, const RowTerms<float> terms) {
-  constexpr bool kOfQuery = kOf == Of::query, kScores = kOf != Of::value, kValues = kOf == Of::value ||
-                                                                                   kOf == Of::key_and_value;
+  constexpr bool kOfQuery = kOf == Of::query, kScores = kOf != Of::value,
+                 kValues = kOf == Of::value || kOf == Of::key_and_value;
   constexpr int BC = kColumns<D, kOf>, kTile = BC * TileShape<D>::kPitch, kSteps = D / 16;
   extern __shared__ __align__(128) uint16_t shared[];
-  uint16_t* const r1 = shared;                                // rows of q or k
-  uint16_t* const r2 = r1 + kRows * TileShape<D>::kPitch;     // rows of grad_out or v
-  uint16_t* const c1 = r2 + kRows * TileShape<D>::kPitch;     // two tiles of k or q
-  uint16_t* const c2 = c1 + 2 * kTile;                        // two tiles of v or grad_out
+  uint16_t* const r1 = shared;                                               // rows of q or k
+  uint16_t* const r2 = r1 + kRows * TileShape<D>::kPitch;                    // rows of grad_out or v
+  uint16_t* const c1 = r2 + kRows * TileShape<D>::kPitch;                    // two tiles of k or q
+  uint16_t* const c2 = c1 + 2 * kTile;                                       // two tiles of v or grad_out
   float* const terms_of_columns = reinterpret_cast<float*>(c2 + 2 * kTile);  // twice BC lse2, BC delta
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     copy_tile<kRows, D, kThreads>(r1, head_of<const T>(x, b, head), x.time, row0, time);
     if constexpr (kScores) copy_tile<kRows, D, kThreads>(r2, head_of<const T>(y, b, head), y.time, row0, time);
   }
-  if (n > 0) copy_columns(0);
+  n > 0 ? copy_columns(0) : commit_copies();
 
   const int64_t row = row0 + 16 * warp + lane / 4;  // and row + 8
   const int64_t warp_first = row0 + 16 * warp, warp_last = warp_first + 15;
@@ -179,7 +179,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   wait_copies<0>();
 
-  if constexpr (kScores) write<T, D>(kOfQuery ? c.grad_q : c.grad_k, b, head, row, time, static_cast<float>(c.scale), score_sum);
+  if constexpr (kScores)
+    write<T, D>(kOfQuery ? c.grad_q : c.grad_k, b, head, row, time, static_cast<float>(c.scale), score_sum);
   if constexpr (kValues) write<T, D>(c.grad_v, b, head, row, time, 1, value_sum);
 }
 

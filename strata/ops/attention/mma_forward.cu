@@ -142,8 +142,7 @@ __global__ void __launch_bounds__(kThreads, 1) forward_mma_kernel(const __grid_c
     for (int d = 0; d < D / 8; ++d)
       *reinterpret_cast<uint32_t*>(out + i * c.out.time + 8 * d + 2 * (lane % 4)) =
           pack<T>(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
-    if (lane % 4 == 0)
-      lse[i] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
+    if (lane % 4 == 0) lse[i] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
   }
 }
 
@@ -151,9 +150,9 @@ __global__ void __launch_bounds__(kThreads, 1) forward_mma_kernel(const __grid_c
 
 void forward_mma(const AttentionCall& c) {
   dispatch_mma(c, [&]<class T, int D>() {
-    cuda::check_cuda(cudaFuncSetAttribute(forward_mma_kernel<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          kSharedBytes<D>),
-                     "scaled_dot_product_attention", "cudaFuncSetAttribute");
+    cuda::check_cuda(
+        cudaFuncSetAttribute(forward_mma_kernel<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D>),
+        "scaled_dot_product_attention", "cudaFuncSetAttribute");
     const int64_t blocks = c.batch * c.heads * ((c.tq + kQueries - 1) / kQueries);
     forward_mma_kernel<T, D><<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D>, cuda::stream()>>>(c);
   });

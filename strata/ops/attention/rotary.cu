@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryCall c, I per_ro
   const int64_t k = r % static_cast<I>(c.outer[2]);
   r /= static_cast<I>(c.outer[2]);
   const int64_t j = r % static_cast<I>(c.outer[1]), i = r / static_cast<I>(c.outer[1]);
-  const T* x = static_cast<const T*>(c.x) + i * c.x_stride[0] + j * c.x_stride[1] + k * c.x_stride[2] + t * c.x_stride[3];
+  const T* x =
+      static_cast<const T*>(c.x) + i * c.x_stride[0] + j * c.x_stride[1] + k * c.x_stride[2] + t * c.x_stride[3];
   T* y = static_cast<T*>(c.y) + i * c.y_stride[0] + j * c.y_stride[1] + k * c.y_stride[2] + t * c.y_stride[3];
 
   const int64_t p = c.pairs, n = part * V;
@@ -69,11 +70,11 @@ void launch(const RotaryCall& c) {
   const int64_t items = per_row * rows;
   const unsigned blocks = cuda::blocks_for(items, kThreads);
   if (items < int64_t{1} << 31) {
-    rotary_kernel<T, V, uint32_t><<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<uint32_t>(per_row),
-                                                                          static_cast<uint32_t>(rows));
+    rotary_kernel<T, V, uint32_t>
+        <<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<uint32_t>(per_row), static_cast<uint32_t>(rows));
   } else {
-    rotary_kernel<T, V, uint64_t><<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<uint64_t>(per_row),
-                                                                          static_cast<uint64_t>(rows));
+    rotary_kernel<T, V, uint64_t>
+        <<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<uint64_t>(per_row), static_cast<uint64_t>(rows));
   }
 }
 

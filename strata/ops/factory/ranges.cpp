@@ -35,7 +35,8 @@ void fill_range(Tensor& y, const RangeNumbers& r) {
     return;
   }
   if (r.integral)
-    return generate(y, [=](int64_t i) { return static_cast<int64_t>(r.first_int + static_cast<uint64_t>(i) * r.step_int); });
+    return generate(
+        y, [=](int64_t i) { return static_cast<int64_t>(r.first_int + static_cast<uint64_t>(i) * r.step_int); });
   const auto value = [=](int64_t i) {
     return i < r.turn ? r.first + r.step * static_cast<double>(i)
                       : r.last - r.step * static_cast<double>(r.size - 1 - i);

@@ -53,16 +53,16 @@ void range_cuda(Tensor& y, const RangeNumbers& r) {
     return;
   }
   dispatch_all(y.dtype(), "range", [&]<class T>() {
-    range_kernel<<<cuda::blocks_for(y.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
-        static_cast<T*>(y.raw_data()), y.numel(), r);
+    range_kernel<<<cuda::blocks_for(y.numel(), kThreads), kThreads, 0, cuda::stream()>>>(static_cast<T*>(y.raw_data()),
+                                                                                         y.numel(), r);
   });
 }
 
 void triangle_indices_cuda(Tensor& y, const Triangle& t) {
   const int64_t n = y.shape()[1];
   if (n == 0) return;
-  triangle_kernel<<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
-      static_cast<int64_t*>(y.raw_data()), n, t);
+  triangle_kernel<<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(static_cast<int64_t*>(y.raw_data()),
+                                                                                  n, t);
 }
 
 }  // namespace strata

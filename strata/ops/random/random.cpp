@@ -114,8 +114,9 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
 
 const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
     .schema = "bernoulli(Tensor p, RngKey key) -> Tensor",
-    .doc = "1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0. On a CUDA device the "
-           "values of p are not checked.",
+    .doc =
+        "1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0. On a CUDA device the "
+        "values of p are not checked.",
     .infer =
         [](const Tensor& p, RngKey) {
           check_floating(p.dtype(), "bernoulli");

@@ -230,10 +230,9 @@ void normal_cuda(Tensor& out, const Shape&, double mean, double std, RngKey key,
     if (y.numel() == 0) return;
     dispatch_floats(y.dtype(), "normal", [&]<class T>() {
       using C = compute_t<T>;
-      const unsigned blocks =
-          cuda::blocks_for(static_cast<int64_t>(random_blocks(y.numel(), y.dtype())), kThreads);
+      const unsigned blocks = cuda::blocks_for(static_cast<int64_t>(random_blocks(y.numel(), y.dtype())), kThreads);
       normal_kernel<T><<<blocks, kThreads, 0, cuda::stream()>>>(static_cast<T*>(y.raw_data()), y.numel(), key,
-                                                               {static_cast<C>(mean), static_cast<C>(std)});
+                                                                {static_cast<C>(mean), static_cast<C>(std)});
     });
   });
 }
@@ -252,8 +251,9 @@ void trunc_normal_cuda(Tensor& out, const Shape&, double mean, double std, doubl
 void randint_cuda(Tensor& out, int64_t low, int64_t high, const Shape&, RngKey key, DType, Device) {
   const uint64_t from = static_cast<uint64_t>(low), range = static_cast<uint64_t>(high) - from;
   into_dense(out, [&](Tensor& y) {
-    dispatch_all(y.dtype(), "randint",
-                 [&]<class T>() { draw<2, T>(y.raw_data(), y.numel(), key, RandInt<T>{from, range}); });
+    dispatch_all(y.dtype(), "randint", [&]<class T>() {
+      draw<2, T>(y.raw_data(), y.numel(), key, RandInt<T>{from, range});
+    });
   });
 }
 
@@ -278,8 +278,8 @@ void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, b
     if (replacement) {
       const int64_t draws = rows * num_samples;
       running_sums_kernel<<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(p, x, n);
-      with_replacement_kernel<<<cuda::blocks_for(draws, kThreads), kThreads, 0, cuda::stream()>>>(p, x, o, n,
-                                                                                               num_samples, draws, key);
+      with_replacement_kernel<<<cuda::blocks_for(draws, kThreads), kThreads, 0, cuda::stream()>>>(
+          p, x, o, n, num_samples, draws, key);
       return;
     }
     const Tensor index = workspace({all}, DType::i64, w), order = workspace({n}, DType::i64, w),

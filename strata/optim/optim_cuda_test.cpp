@@ -1,0 +1,116 @@
+// The optimizers on a CUDA device beside themselves on the CPU.
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "strata/cuda/runtime.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/random/random.h"
+#include "strata/optim/optim.h"
+#include "strata/optim/optim_test_util.h"
+
+namespace strata::optim {
+namespace {
+
+const std::vector<Shape> kShapes = {{37}, {64, 128}, {5000}, {}, {3, 17, 33}, {0}, {40, 9}, {4096}, {8193}};
+
+TensorList params_on(Device device, DType dtype) {
+  TensorList all;
+  manual_seed(2);
+  for (const Shape& s : kShapes) {
+    Tensor p = randn(s, dtype).to(device);
+    p.set_requires_grad();
+    all.push_back(p);
+  }
+  return all;
+}
+
+void set_grads(const TensorList& params, DType dtype, double factor = 1) {
+  manual_seed(3);
+  for (const Tensor& p : params) {
+    Tensor t = p;
+    t.set_grad((randn(p.shape()) * Scalar(factor)).to(dtype).to(p.device()));
+  }
+}
+
+void expect_near(const TensorList& got, const TensorList& want, double tolerance) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    const Doubles a = got[i].detach().to_vector<double>(), b = want[i].detach().to_vector<double>();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t j = 0; j < a.size(); ++j)
+      ASSERT_NEAR(a[j], b[j], tolerance * (1 + std::abs(b[j]))) << "tensor " << i << " element " << j;
+  }
+}
+
+class CudaOptim : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  }
+
+  template <class Make>
+  static void same(Make&& make, double tolerance, std::vector<DType> dtypes = {DType::f32, DType::f64}) {
+    for (DType dtype : dtypes)
+      for (DType grad : {dtype, DType::bf16}) {
+        const TensorList here = params_on(Device::cpu(), dtype), there = params_on(Device::cuda(), dtype);
+        auto a = make(here), b = make(there);
+        for (int step = 0; step < 3; ++step) {
+          set_grads(here, grad);
+          set_grads(there, grad);
+          if (step == 1) {
+            const double norm = a->step_clipped(0.5);
+            EXPECT_NEAR(b->step_clipped(0.5), norm, 1e-9 * norm);
+          } else {
+            a->step(0.7);
+            b->step(0.7);
+          }
+        }
+        expect_near(there, here, tolerance);
+      }
+  }
+};
+
+TEST_F(CudaOptim, StepsAsOnTheCpu) {
+  same([](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{0.05}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<Adam>(p, AdamOptions{.lr = 0.05, .weight_decay = 0.1}); },
+       3e-6);
+  same([](const TensorList& p) { return std::make_unique<Lion>(p, LionOptions{.lr = 0.01}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .weight_decay = 0.1}); }, 3e-6);
+  same(
+      [](const TensorList& p) {
+        return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true});
+      },
+      3e-6);
+  same([](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{}); }, 1e-5);
+  // Five products of matrices that are each rounded a little differently.
+  same([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.02}); }, 1e-3);
+}
+
+TEST_F(CudaOptim, AnInfiniteNormChangesNothing) {
+  const TensorList params = params_on(Device::cuda(), DType::f32), before = params_on(Device::cuda(), DType::f32);
+  AdamW opt(params, AdamWOptions{0.05});
+  set_grads(params, DType::f32, INFINITY);
+  EXPECT_FALSE(std::isfinite(opt.step_clipped(1)));
+  expect_near(params, before, 0);
+  EXPECT_TRUE(opt.state_dict().empty());
+  EXPECT_FALSE(std::isfinite(clip_grad_norm(params, 1)));
+}
+
+TEST_F(CudaOptim, GradientsAreClippedAsOnTheCpu) {
+  const TensorList here = params_on(Device::cpu(), DType::f32), there = params_on(Device::cuda(), DType::f32);
+  for (const auto clip : {+[](const TensorList& p) { return clip_grad_norm(p, 3); },
+                          +[](const TensorList& p) { return clip_grad_value(p, 0.4), grad_norm(p); }}) {
+    set_grads(here, DType::f32);
+    set_grads(there, DType::f32);
+    const double norm = clip(here);
+    EXPECT_NEAR(clip(there), norm, 1e-9 * norm);
+    for (size_t i = 0; i < here.size(); ++i) expect_near({there[i].grad()}, {here[i].grad()}, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace strata::optim
