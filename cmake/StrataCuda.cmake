@@ -32,8 +32,8 @@ if(STRATA_CUDA_ARCHITECTURES)
 elseif(EXISTS /dev/nvidia0)
   set(CMAKE_CUDA_ARCHITECTURES native)
 else()
-  # Machine code for both, and PTX from which the driver makes code for newer cards.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+  # Machine code for both, and PTX of the first, from which the driver makes code for newer cards.
+  set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
 endif()
 find_program(STRATA_CCACHE ccache)
 if(STRATA_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)

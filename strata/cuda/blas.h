@@ -11,8 +11,4 @@ namespace strata::cuda {
 /// cuBLASLt (libcublasLt.so.13 or .12) cannot be loaded.
 void gemm(const cpu::Gemm& g, Device device);
 
-/// Whether products of f32 may round their operands to TF32 (10 bits of mantissa) for the tensor cores. Off at first.
-void set_allow_tf32(bool on);
-bool allow_tf32();
-
 }  // namespace strata::cuda

@@ -115,6 +115,10 @@ void record_stream(const Tensor& t, const Stream& stream);
 /// At most this share of the card's memory for tensors, in (0, 1]; returns the previous value. Default 0.97.
 double set_memory_fraction(double fraction, int device = 0);
 
+/// Whether products of f32 may round their operands to TF32 (10 bits of mantissa) for the tensor cores. Off at first.
+void set_allow_tf32(bool on);
+bool allow_tf32();
+
 /// While on, every op waits for its kernels and names itself in the error of a failed one; slow. At the start the
 /// environment's STRATA_LAUNCH_BLOCKING=1 turns it on.
 void set_launch_blocking(bool on);

@@ -50,6 +50,8 @@ class Verifier {
   void fail(Check check, const Sample& sample, DType dtype, std::string message);
   // Calls the op on the device without recording; results flattened, on the CPU.
   std::vector<Tensor> call(const Args& args) const;
+  // Throws what the op throws for these arguments on the CPU.
+  void refused_on_cpu(const Args& args) const;
   // The arguments on the device, with the same strides over storages of the same size.
   Args on_device(const Args& args) const;
   bool schema_has(std::string_view type) const;
