@@ -92,7 +92,8 @@ class Tensor {
   template <class T>
   T* data() const {
     if (get().dtype != dtype_of<T>) throw_dtype(dtype_of<T>);
-    if (!get().device.is_cpu()) [[unlikely]] throw_no_data();
+    if (!get().device.is_cpu()) [[unlikely]]
+      throw_no_data();
     return static_cast<T*>(raw_data());
   }
   /// First element, untyped: an address of the tensor's device. Throws DeviceError for a meta tensor.

@@ -177,7 +177,8 @@ void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&.
     [&]<size_t... I>(std::index_sequence<I...>) {
       detail::strided_kernel<Out><<<blocks_for(part.numel, detail::kThreads), detail::kThreads, 0, stream()>>>(
           part, f, y.raw_data(), at[0], static_cast<const In*>(in.raw_data()) + at[I + 1]...);
-    }(std::index_sequence_for<In...>());
+    }
+    (std::index_sequence_for<In...>());
   });
 }
 

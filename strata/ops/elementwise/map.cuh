@@ -40,7 +40,8 @@ void launch(Tensor& y, const Tensor* const* in, const MapParams& params) {
   const Bound<F, C> f{std::bit_cast<F>(char{}), Constants<C>(params)};
   [&]<size_t... I>(std::index_sequence<I...>) {
     cuda::elementwise<cuda::BoolOr<T>, In...>("map", y, f, *in[I]...);
-  }(std::index_sequence_for<In...>());
+  }
+  (std::index_sequence_for<In...>());
 }
 
 class Rows {

@@ -300,9 +300,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
            "statistics.",
     .infer = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                 const Tensor& rstd) { return infer_backward(gy, x, 0, weight, mean, rstd, "batch_norm_backward"); },
-    .kernels = {.everywhere = [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, const Tensor& weight,
-                          const Tensor& mean,
-                          const Tensor& rstd) { run_backward(gx, gw, gb, gy, x, 0, weight, mean, rstd); }},
+    .kernels = {.everywhere = [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
+                                 const Tensor& weight, const Tensor& mean,
+                                 const Tensor& rstd) { run_backward(gx, gw, gb, gy, x, 0, weight, mean, rstd); }},
     .composed = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                    const Tensor& rstd) { return composed_backward(gy, x, 0, weight, mean, rstd); },
     .cost =
@@ -336,7 +336,8 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
           return std::array<TensorMeta, 3>{like(x), m, m};
         },
     .kernels = {.everywhere = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
-                          const Tensor& bias, double eps) { run_forward(y, mean, rstd, x, 0, weight, bias, eps); }},
+                                 const Tensor& bias,
+                                 double eps) { run_forward(y, mean, rstd, x, 0, weight, bias, eps); }},
     .saves = "x weight mean rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& bias, double) {

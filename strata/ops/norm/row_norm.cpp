@@ -364,8 +364,9 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
           check_rows(x, normalized, weight, {}, "rms_norm");
           return std::array<TensorMeta, 2>{like(x), statistic(x, normalized)};
         },
-    .kernels = {.everywhere = [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
-                          double eps) { run_forward(true, y, nullptr, rstd, x, normalized, weight, {}, eps); }},
+    .kernels = {.everywhere = [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized,
+                                 const Tensor& weight,
+                                 double eps) { run_forward(true, y, nullptr, rstd, x, normalized, weight, {}, eps); }},
     .saves = "x weight rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, double) {

@@ -79,7 +79,7 @@ const ReduceOp sum_op{{
           return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
         },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                          bool) { reduce(Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum")); }},
+                                 bool) { reduce(Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum")); }},
     .backward = [](Backward& b, const Tensor& x, const Dims& dims,
                    bool keepdim) { b.set(0, spread(b.gy(), x, dims, keepdim)); },
     .autocast = Autocast::full,
@@ -93,7 +93,7 @@ const ReduceOp mean_op{{
     .doc = "Mean over dims, or over everything; NaN for no elements. DTypeError for integers.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return floating_meta(x, dims, keepdim, "mean"); },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                          bool) { reduce(Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean")); }},
+                                 bool) { reduce(Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean")); }},
     .backward = [](Backward& b, const Tensor& x, const Dims& dims,
                    bool keepdim) { b.set(0, spread(b.gy() / count_of(x, dims), x, dims, keepdim)); },
     .cost = plain_cost,
@@ -144,7 +144,7 @@ const ReduceOp prod_op{{
           return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
         },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                          bool) { reduce(Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod")); }},
+                                 bool) { reduce(Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod")); }},
     .composed = product_of_halves,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
@@ -200,7 +200,7 @@ const VarOp var_op{{
            "that leaves nothing). DTypeError for integers.",
     .infer = infer_var,
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
-                          bool) { y.copy_(variance(y, x, dims, correction)); }},
+                                 bool) { y.copy_(variance(y, x, dims, correction)); }},
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
@@ -215,7 +215,7 @@ const VarOp std_op{{
     .doc = "The square root of var. Where it is 0, so is the gradient.",
     .infer = infer_var,
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
-                          bool) { y.copy_(sqrt(variance(y, x, dims, correction))); }},
+                                 bool) { y.copy_(sqrt(variance(y, x, dims, correction))); }},
     .saves = "x result",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
@@ -340,7 +340,7 @@ const ReduceOp any_op{{
     .doc = "Whether any element over dims differs from 0; false for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "any"); },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                          bool) { reduce(Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any")); }},
+                                 bool) { reduce(Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any")); }},
     .dtypes = kAllTypes,
     .cost = plain_cost,
     .samples =
@@ -355,7 +355,7 @@ const ReduceOp all_op{{
     .doc = "Whether all elements over dims differ from 0; true for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "all"); },
     .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                          bool) { reduce(Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all")); }},
+                                 bool) { reduce(Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all")); }},
     .dtypes = kAllTypes,
     .cost = plain_cost,
     .samples =
