@@ -14,8 +14,8 @@ endif()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
 # A copy, so that nothing of the source tree is found by accident.
 file(COPY ${SOURCE}/cmake/package_test/ DESTINATION ${work}/source)
-run(${CMAKE_COMMAND} -S ${work}/source -B ${work}/build -DCMAKE_PREFIX_PATH=${work}/prefix -DCMAKE_CXX_COMPILER=${COMPILER}
-    -DCMAKE_BUILD_TYPE=Release ${sanitize})
+run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -S ${work}/source -B ${work}/build
+    -DCMAKE_PREFIX_PATH=${work}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release ${sanitize})
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/core_only)
 run(${work}/build/everything)
