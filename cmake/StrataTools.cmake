@@ -18,7 +18,7 @@ add_library(strata_flags INTERFACE)
 target_compile_options(strata_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-Wno-missing-field-initializers;-ffunction-sections;-fdata-sections>
   # 186: comparisons of unsigned numbers with 0, in rows that are written for all numbers.
-  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--expt-extended-lambda;-diag-suppress=186;-Xcompiler=-Wall,-Wno-unused-parameter,-ffunction-sections,-fdata-sections>)
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--expt-extended-lambda;-diag-suppress=186;${STRATA_CUDA_COMPRESS};-Xcompiler=-Wall,-Wno-unused-parameter,-ffunction-sections,-fdata-sections>)
 # Dead sections are dropped, so that a program carries only the rooms it uses.
 add_link_options(-Wl,--gc-sections)
 if(STRATA_SANITIZE)
