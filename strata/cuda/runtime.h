@@ -20,6 +20,7 @@ int device_count();
 /// Why device_count() is 0; empty where it is not.
 std::string unavailable_reason();
 
+/// What a card is.
 struct DeviceProperties {
   std::string name;
   int64_t memory_bytes = 0;
@@ -91,6 +92,7 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
+  /// Puts the point after what `stream` holds now.
   void record(const Stream& stream);
   /// Later work of `stream` waits for this point.
   void wait(const Stream& stream) const;

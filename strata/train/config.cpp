@@ -260,6 +260,13 @@ void check_together(const TrainConfig& c, const Origins& origins) {
       if (const auto it = origins.find(key); it != origins.end()) return it->second;
     return "";
   };
+  if (c.device != "cpu" && c.device != "cuda" && !c.device.starts_with("cuda:"))
+    fail(blame({"train.device"}), fmt::format("train.device = \"{}\" is none of cpu, cuda, cuda:N", c.device));
+  try {
+    parse_device(c.device);
+  } catch (const ValueError& e) {
+    fail(blame({"train.device"}), fmt::format("train.device: {}", e.what()));
+  }
   const ModelConfig& m = c.model;
   if (m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),
@@ -400,7 +407,6 @@ void validate(const TrainConfig& config) {
     if (key.type == ConfigType::text) check_choice("", key, field<std::string>(c, key));
   }
   check_together(config, {});
-  check(!parse_device(config.device).is_meta(), kOp, "train.device is \"meta\": nothing can be trained there");
 }
 
 std::string value_text(const TrainConfig& config, const ConfigKey& key) {
