@@ -422,6 +422,10 @@ const Op<ForwardSignature> attention_op{{
                 std::nullopt, 0, 0, 0.25, RngKey{7, 3})
               .named("dropout");
           s.add(s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 3, 4}), s.tensor({1, 2, 3, 4})).named("no queries");
+          s.add(s.tensor({1, 1, 5, 8}), s.tensor({1, 1, 3, 8}), s.tensor({1, 1, 3, 8}), std::nullopt, true,
+                std::nullopt, 4, 41)
+              .named("windows behind the last key")
+              .not_differentiable();  // lse is -inf everywhere
           s.invalid<ShapeError>("[B, H, T, D]", s.tensor({2, 5, 8}), s.tensor({2, 5, 8}), s.tensor({2, 5, 8}));
           s.invalid<ShapeError>("no multiple", s.tensor({1, 3, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}));
           s.invalid<ShapeError>("sizes of q and k", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 4}),
