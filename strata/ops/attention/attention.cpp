@@ -426,6 +426,10 @@ const Op<ForwardSignature> attention_op{{
                 90, 61)
               .named("several tiles of a size for tensor cores")
               .not_differentiable();
+          s.add(s.tensor({1, 1, 5, 8}), s.tensor({1, 1, 3, 8}), s.tensor({1, 1, 3, 8}), std::nullopt, true,
+                std::nullopt, 4, 41)
+              .named("windows behind the last key")
+              .not_differentiable();  // lse is -inf everywhere
           s.invalid<ShapeError>("[B, H, T, D]", s.tensor({2, 5, 8}), s.tensor({2, 5, 8}), s.tensor({2, 5, 8}));
           s.invalid<ShapeError>("no multiple", s.tensor({1, 3, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}));
           s.invalid<ShapeError>("sizes of q and k", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 4}),

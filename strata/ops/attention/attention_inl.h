@@ -46,8 +46,8 @@ STRATA_INLINE Range visible_keys(const AttentionCall& c, int64_t q0, int64_t q1)
     r.begin = std::max<int64_t>(0, q0 + c.offset - c.window + 1);
     r.end = std::min(r.end, q1 - 1 + c.offset + c.window);
   }
-  r.end = std::max(r.end, r.begin);
-  return r;
+  // None: a window may lie behind the last key, and callers round its begin down.
+  return r.begin < r.end ? r : Range{0, 0};
 }
 
 // Queries that see some key of [k0, k1), masks aside.
@@ -59,8 +59,8 @@ STRATA_INLINE Range visible_queries(const AttentionCall& c, int64_t k0, int64_t 
     r.end = std::min(r.end, k1 - 1 - c.offset + c.window);
   }
   r.begin = std::max<int64_t>(0, r.begin);
-  r.end = std::max(std::min(r.end, c.tq), r.begin);
-  return r;
+  r.end = std::min(r.end, c.tq);
+  return r.begin < r.end ? r : Range{0, 0};
 }
 
 // Turns raw products of `rows` keys from k0 on (of which those below c.tk exist) and the block of queries at q0 into

@@ -290,6 +290,20 @@ TEST(Attention, StoresNoMatrixOfScores) {
   EXPECT_GT(growth, t * d * 4 * 4) << "the result and three gradients at least: else this measures nothing";
 }
 
+TEST(Attention, WindowsBehindTheLastKeySeeNothing) {
+  for (DType t : {DType::f32, DType::bf16, DType::f64}) {
+    for (int64_t offset : {3, 7, 41, 100}) {
+      Tensor q = ones({1, 1, 5, 8}, t), k = ones({1, 1, 3, 8}, t), v = ones({1, 1, 3, 8}, t);
+      for (Tensor* x : {&q, &k, &v}) x->set_requires_grad();
+      const Tensor y =
+          scaled_dot_product_attention(q, k, v, {}, {.is_causal = true, .window = 1, .query_offset = offset});
+      y.backward(ones({1, 1, 5, 8}, t));
+      for (const Tensor& x : {y, q.grad(), k.grad(), v.grad()})
+        for (double e : x.to_vector<double>()) EXPECT_EQ(e, 0) << name_of(t) << " offset " << offset;
+    }
+  }
+}
+
 TEST(Attention, ResultIsContiguousWithHeadsInside) {
   const Tensor q = ones({2, 3, 5, 4});
   const Tensor y = scaled_dot_product_attention(q, q, q);
