@@ -97,6 +97,7 @@ double inverse_normal(double p) {
                           -2.549732539343734e+00, 4.374664141464968e+00,  2.938163982698783e+00};
   constexpr double d[] = {7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00};
   const auto tail = [&](double q) {
+    // constexpr numbers, which the analyzer forgets in a lambda: NOLINTNEXTLINE(clang-analyzer-core.*)
     return (((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
            ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
   };
