@@ -55,6 +55,7 @@ class Ref {
     if (p_) p_->refs.fetch_add(1, std::memory_order_relaxed);
   }
   void drop() {
+    // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): every constructor sets it
     if (p_ && p_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) ref_dispose(p_);
   }
   T* p_ = nullptr;

@@ -376,6 +376,7 @@ void masked_scatter_cpu(Tensor& y, const Tensor& x, const Tensor& mask, const Te
     T* o = static_cast<T*>(dense.raw_data());
     const T* s = static_cast<const T*>(in.raw_data());
     for (int64_t i = 0; i < m.numel(); ++i)
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): where the mask is true there are elements
       if (on[i]) o[i] = *s++;
   });
   if (!dense.same_as(y)) copy_elements(y, dense);
@@ -393,6 +394,7 @@ void masked_select_into(Tensor& y, const Tensor& x, const Tensor& mask) {
     T* o = static_cast<T*>(y.raw_data());
     const T* s = static_cast<const T*>(in.raw_data());
     for (int64_t i = 0; i < m.numel(); ++i)
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): where the mask is true there are elements
       if (on[i]) *o++ = s[i];
   });
 }
