@@ -13,18 +13,11 @@
 #include <utility>
 
 #include "strata/core/error.h"
+#include "strata/io/descriptor.h"
 #include "strata/io/mapped_file.h"
 
 namespace strata::io {
 namespace fs = std::filesystem;
-namespace {
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-}  // namespace
 
 std::string errno_text(int error) {
   return std::generic_category().message(error);

@@ -9,18 +9,10 @@
 #include <utility>
 
 #include "strata/core/error.h"
+#include "strata/io/descriptor.h"
 #include "strata/io/files.h"
 
 namespace strata::io {
-namespace {
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-}  // namespace
-
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer; it is refused below.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
