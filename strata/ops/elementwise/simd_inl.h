@@ -85,14 +85,9 @@ STRATA_INLINE bool any_lane(VI mask) {
 STRATA_INLINE VF expm1_below(VF x) {
   x = x < -30.f ? set1(-30.f) : x;
   const VF n = nearest(x * 1.44269504088896341f);
-  VF r = fma(n, set1(-0.693359375f), x);
-  r = fma(n, set1(2.12194440054690583e-4f), r);
-  VF p = fma(set1(1.383684420918964e-3f), r, set1(8.374817324504786e-3f));
-  p = fma(p, r, set1(4.166822568206231e-2f));
-  p = fma(p, r, set1(1.666642015185593e-1f));
-  p = fma(p, r, set1(4.9999992078951533e-1f));
+  const ExpRest e = exp_rest(x, n);
   const VF scale = power_of_two(n);
-  return fma(scale, fma(p * r, r, r), scale - 1.f);
+  return fma(scale, fma(e.p * e.r, e.r, e.r), scale - 1.f);
 }
 
 // A positive number as 2^exponent * (1 + fraction), fraction in [sqrt(1/2) - 1, sqrt(2) - 1], and log(1 + fraction).
@@ -220,8 +215,7 @@ STRATA_INLINE VF tanh_of(VF x) {
 STRATA_INLINE Normal normal(VF x) {
   // erfc(t) exp(t^2) as above with 1 / (1 + 0.45 t): 1e-5
   // Half of it, that is.
-  static constexpr float c[] = {-0.06764142f,  0.145287864f, 0.0456599768f,
-                                0.123733079f, 0.125986479f, 0.126969801f};
+  static constexpr float c[] = {-0.06764142f, 0.145287864f, 0.0456599768f, 0.123733079f, 0.125986479f, 0.126969801f};
   const VF bell = exp2<3>(x * x * (-0.5f * kLog2e));
   const VF w = reciprocal(fma(absolute(x), set1(0.45f * 0.70710678118654752f), set1(1.f)));
   const VF tail = bell * w * polynomial(w, c);

@@ -417,8 +417,8 @@ STRATA_INLINE double reduce_max(VD v) {
 
 // ---- exponentials ----------------------------------------------------------------------------------------------
 // 2^x = 2^n * p(x - n), n the integer below x, p the minimax polynomial on [0, 1] of relative error 7.5e-5 (degree 3),
-// 2.9e-6 (4), 8.3e-8 (5) or 1.9e-9 (6); from degree 4 on with p(0) = 1. Right for every x: results overflow to infinity and underflow over the
-// subnormal numbers to 0 as they should, 2^-inf is 0, NaN stays NaN.
+// 2.9e-6 (4), 8.3e-8 (5) or 1.9e-9 (6); from degree 4 on with p(0) = 1. Right for every x: results overflow to infinity
+// and underflow over the subnormal numbers to 0 as they should, 2^-inf is 0, NaN stays NaN.
 
 #if STRATA_VEC_LEVEL < 2
 // p * 2^n for whole n in [-252, 254], in two steps, since 2^n alone may be no normal number.
@@ -445,10 +445,9 @@ STRATA_INLINE VF exp2(VF x) {
 #endif
   static constexpr float c3[] = {7.80432001e-2f, 2.26035938e-1f, 6.95848107e-1f, 9.99923587e-1f};
   static constexpr float c4[] = {1.34266848e-2f, 5.22424765e-2f, 2.41280198e-1f, 6.93044841e-1f, 1.f};
-  static constexpr float c5[] = {1.86713098e-3f, 9.01702791e-3f, 5.57999164e-2f,
-                                 2.40164444e-1f, 6.93151295e-1f, 1.f};
-  static constexpr float c6[] = {2.17073932e-4f, 1.24380598e-3f, 9.67903808e-3f, 5.54832295e-2f,
-                                 2.40229875e-1f, 6.93147004e-1f, 1.f};
+  static constexpr float c5[] = {1.86713098e-3f, 9.01702791e-3f, 5.57999164e-2f, 2.40164444e-1f, 6.93151295e-1f, 1.f};
+  static constexpr float c6[] = {
+      2.17073932e-4f, 1.24380598e-3f, 9.67903808e-3f, 5.54832295e-2f, 2.40229875e-1f, 6.93147004e-1f, 1.f};
   const float* c = kDegree == 3 ? c3 : kDegree == 4 ? c4 : kDegree == 5 ? c5 : c6;
   VF p = set1(c[0]);
 #pragma GCC unroll 6
@@ -458,6 +457,21 @@ STRATA_INLINE VF exp2(VF x) {
 #else
   return scale_by_power(p, n);
 #endif
+}
+
+// What e^x is past a power of two: x = n ln2 + r, e^r = 1 + r + p r^2.
+struct ExpRest {
+  VF r, p;
+};
+STRATA_INLINE ExpRest exp_rest(VF x, VF n) {
+  // ln2 in two parts of which the first has few bits, so that n times it is exact.
+  VF r = fma(n, set1(-0.693359375f), x);
+  r = fma(n, set1(2.12194440054690583e-4f), r);
+  VF p = fma(set1(1.383684420918964e-3f), r, set1(8.374817324504786e-3f));
+  p = fma(p, r, set1(4.166822568206231e-2f));
+  p = fma(p, r, set1(1.666642015185593e-1f));
+  p = fma(p, r, set1(4.9999992078951533e-1f));
+  return {r, p};
 }
 
 // e^x to about 1 ulp in float; kAnySign false: x <= 0 (or NaN), which saves the check for overflow.
@@ -473,14 +487,8 @@ STRATA_INLINE VF exp(VF x) {
   const VF magic = set1(12582912.f);
   const VF n = (x * log2e + magic) - magic;
 #endif
-  // r = x - n ln2, ln2 in two parts of which the first has few bits, so that n times it is exact.
-  VF r = fma(n, set1(-0.693359375f), x);
-  r = fma(n, set1(2.12194440054690583e-4f), r);
-  VF p = fma(set1(1.383684420918964e-3f), r, set1(8.374817324504786e-3f));
-  p = fma(p, r, set1(4.166822568206231e-2f));
-  p = fma(p, r, set1(1.666642015185593e-1f));
-  p = fma(p, r, set1(4.9999992078951533e-1f));
-  p = fma(p * r, r, r + 1.f);
+  const ExpRest e = exp_rest(x, n);
+  const VF p = fma(e.p * e.r, e.r, e.r + 1.f);
 #if STRATA_VEC_LEVEL >= 2
   return _mm512_scalef_ps(p, n);
 #else
@@ -500,7 +508,7 @@ STRATA_INLINE V<T> exp_below(V<T> x, V<T> shift) {
   else if constexpr (std::is_same_v<T, float>)
     return exp<false>(x - shift);
   else
-    return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>((x - shift) * kLog2e);
+    return exp2 < std::is_same_v<T, BFloat16> ? 3 : 4 > ((x - shift) * kLog2e);
 }
 STRATA_INLINE float exp_scalar(float x) {
   return std::exp(x);
