@@ -65,7 +65,7 @@ int run(const Arguments& a) {
 
   const StopOnSignal signals;
   std::optional<lab::OpProfile> profile;
-  if (a.profile) profile.emplace();
+  if (a.profile) profile.emplace(parse_device(config.device));
   const TrainResult r = train(config, {.out = out,
                                        .resume = a.resume,
                                        .stop_requested = &StopOnSignal::stop_requested,
@@ -106,7 +106,7 @@ void add_train(CLI::App& app, Body& body) {
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
-  train->add_flag("--profile", a->profile, "At the end, the time spent in each op");
+  train->add_flag("--profile", a->profile, "At the end, the time spent in each op (on a card: of its stream)");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"
