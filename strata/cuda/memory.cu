@@ -14,6 +14,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/memory/heap.h"
 #include "strata/memory/report.h"
+#include "strata/ops/copy/copy.h"
 
 namespace strata::cuda {
 namespace {
@@ -407,6 +408,37 @@ void deallocate_pinned(void* data, size_t nbytes) {
   Pinned& p = pinned();
   std::lock_guard lock(p.mutex);
   p.free.emplace(pinned_size(nbytes), data);
+}
+
+Tensor pin_memory(const Tensor& t) {
+  check<DeviceError>(t.device().is_cpu(), "pin_memory", "needs a tensor on the host, got ", t);
+  struct Block {
+    void* data;
+    size_t nbytes;
+  };
+  const auto nbytes = static_cast<size_t>(t.nbytes());
+  auto block = std::make_unique<Block>(Block{allocate_pinned(nbytes), nbytes});
+  const auto give_back = [](void* p) {
+    const std::unique_ptr<Block> b(static_cast<Block*>(p));
+    deallocate_pinned(b->data, b->nbytes);
+  };
+  void* data = block->data;
+  const Tensor copy = from_blob(data, t.shape(), t.dtype(), give_back, block.release());
+  copy_elements(copy, t);
+  return copy;
+}
+
+void copy_to_pinned(const Tensor& pinned, const Tensor& t) {
+  check<ShapeError>(pinned.shape() == t.shape() && t.is_contiguous(), "copy_to_pinned", "cannot copy ", t, " to ",
+                    pinned);
+  check<DTypeError>(pinned.dtype() == t.dtype(), "copy_to_pinned", "cannot copy ", t, " to ", pinned);
+  check<DeviceError>(pinned.device().is_cpu() && t.device().is_cuda(), "copy_to_pinned",
+                     "copies from a device to the host, got ", t, " and ", pinned);
+  if (t.numel() == 0) return;
+  const DeviceScope scope(t.device().index);
+  check_cuda(cudaMemcpyAsync(pinned.raw_data(), t.raw_data(), static_cast<size_t>(t.nbytes()), cudaMemcpyDeviceToHost,
+                             stream()),
+             "copy_to_pinned", "cudaMemcpyAsync");
 }
 
 namespace {

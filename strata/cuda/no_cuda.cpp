@@ -150,6 +150,12 @@ double set_memory_fraction(double, int) {
 void record_stream(const Tensor&, const Stream&) {
   refuse("record_stream");
 }
+Tensor pin_memory(const Tensor&) {
+  refuse("pin_memory");
+}
+void copy_to_pinned(const Tensor&, const Tensor&) {
+  refuse("copy_to_pinned");
+}
 void* allocate_pinned(size_t) {
   refuse("allocate_pinned");
 }
