@@ -14,6 +14,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
+#include "strata/memory/allocator.h"
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/machine.h"
@@ -105,10 +106,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
   model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
   schedule_ = make_schedule(config_.optim, config_.steps);
-  loader_.emplace(
-      data_.train,
-      data::DataLoaderOptions{
-          .batch_size = config_.batch, .shuffle = true, .seed = static_cast<uint64_t>(config_.seed), .repeat = true});
+  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
+                                                       .shuffle = config_.data.shuffle,
+                                                       .seed = static_cast<uint64_t>(config_.seed),
+                                                       .repeat = true});
   if (found) resume_from(*found);
   metrics_.emplace(options_.out + "/metrics.jsonl", step_);
   if (!options_.log) return;
@@ -214,7 +215,7 @@ double Run::validate() {
 }
 
 void Run::save() {
-  if (saved_step_ == step_) return;
+  if (saved_step_ == step_ || config_.save_every < 0) return;
   RunState s;
   s.config = config_;
   s.tokenizer = data_.tokenizer->to_json();
@@ -231,6 +232,7 @@ std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
+  if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
   TokenSampler sampler(model_, prompt,
                        {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
   std::vector<int32_t> written;
@@ -249,6 +251,8 @@ void Run::report(const std::string& status, bool with_sample) {
   r.parameters = model_->num_parameters();
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
+  r.notes.emplace_back("Peak memory of tensors",
+                       fmt::format("{:.2f} GiB", static_cast<double>(memory::stats(device_).peak_total) / (1 << 30)));
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
@@ -259,6 +263,8 @@ void Run::report(const std::string& status, bool with_sample) {
 
 TrainResult Run::run() {
   model_->train();
+  memory::reset_peak(device_);
+  if (config_.save_first && step_ == 0) save();
   std::string status;
   while (step_ < config_.steps && status.empty()) {
     const Clock::time_point begin = Clock::now();
@@ -273,7 +279,8 @@ TrainResult Run::run() {
              .grad_norm = outcome.grad_norm,
              .tokens_per_s = static_cast<double>(tokens) / seconds_since(begin),
              .elapsed_s = elapsed(),
-             .tokens = tokens_};
+             .tokens = tokens_,
+             .peak_memory = static_cast<double>(memory::stats(device_).peak_total)};
     const bool last = step_ == config_.steps;
     if (data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last)) {
       last_.valid_loss = valid_loss_ = validate();
@@ -294,8 +301,15 @@ TrainResult Run::run() {
   if (status.empty()) status = "finished";
   save();
   if (progress_) progress_->finish();
+  const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
-  return {.step = step_, .last = last_, .valid_loss = valid_loss_, .status = status, .checkpoint = checkpoint_};
+  return {.step = step_,
+          .last = last_,
+          .valid_loss = valid_loss_,
+          .status = status,
+          .checkpoint = checkpoint_,
+          .peak_memory = memory.peak_total,
+          .peak_reserved = memory.peak_reserved};
 }
 
 }  // namespace
