@@ -2,6 +2,7 @@
 
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
+#include "strata/ops/matmul/mlp.h"
 #include "strata/ops/norm/norm.h"
 
 namespace strata::nn {
@@ -24,7 +25,7 @@ GptMlp::GptMlp(int64_t dim, int64_t ffn_dim)
       down(register_module("down", Linear(ffn_dim, dim))) {}
 
 Tensor GptMlp::forward(const Tensor& x) const {
-  return down(gelu(up(x), "tanh"));
+  return gelu_mlp(x, up.weight, up.bias, down.weight, down.bias);
 }
 
 LlamaMlp::LlamaMlp(int64_t dim, int64_t ffn_dim)
