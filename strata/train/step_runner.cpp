@@ -20,6 +20,12 @@ namespace strata {
 
 struct StepRunner::Cuda {
   explicit Cuda(Device d) : device(d), graph(cuda::GraphPool(d.index)) {}
+  ~Cuda() {
+    try {
+      cuda::synchronize(device.index);  // a report may still be on its way to a slot
+    } catch (const Error&) {  // a failed device: told by whoever asks next
+    }
+  }
 
   struct Slot {
     Tensor pinned;
@@ -95,6 +101,7 @@ void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
   c.wanted = false;
   try {
     check(!(t_mode.unusual & kObserved), "train", "something watches each op (--profile)");
+    optimizer_.zero_grad();
     memory::release_cached();  // of the steps before: the graph has memory of its own
     c.graph.capture([&] { c.report = compute(batches); });
     note_ = fmt::format("the step is one CUDA graph of {} nodes, with {:.0f} MiB of its own", c.graph.nodes(),
