@@ -66,7 +66,7 @@ int run(const Arguments& a) {
 
   const StopOnSignal signals;
   std::optional<lab::OpProfile> profile;
-  if (a.profile) profile.emplace();
+  if (a.profile) profile.emplace(parse_device(config.device));
   const TrainResult r = train(config, {.out = out,
                                        .resume = a.resume,
                                        .stop_requested = &StopOnSignal::stop_requested,
@@ -74,7 +74,13 @@ int run(const Arguments& a) {
   std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
-  std::fputs(fmt::format("\ncheckpoint {}\nreport {}/report.html\n", r.checkpoint, out).c_str(), stdout);
+  constexpr double kGiB = 1 << 30;
+  std::fputs(fmt::format("\npeak memory {:.2f} GiB of tensors, {:.2f} GiB reserved\n",
+                         static_cast<double>(r.peak_memory) / kGiB, static_cast<double>(r.peak_reserved) / kGiB)
+                 .c_str(),
+             stdout);
+  if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
+  std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);
   if (r.step < config.steps)
     std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
@@ -110,7 +116,7 @@ void add_train(CLI::App& app, Body& body) {
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
-  train->add_flag("--profile", a->profile, "At the end, the time spent in each op");
+  train->add_flag("--profile", a->profile, "At the end, the time spent in each op (on a card: of its stream)");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"

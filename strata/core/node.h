@@ -102,6 +102,18 @@ class Node : public RefCounted {
 };
 void ref_dispose(Node* n);
 
+/// A parameter's copy in autocast's low precision. It is kept from step to step: an optimizer that writes it beside the
+/// parameter saves the next step the cast.
+struct LowCopy {
+  Tensor tensor;
+  uint32_t version = 0;  ///< of the parameter, whose values it holds
+  /// Whether it holds what `parameter` holds now.
+  bool is_current(const Tensor& parameter, DType dtype) const {
+    return tensor.defined() && tensor.dtype() == dtype && version == parameter.version() &&
+           tensor.device() == parameter.device() && tensor.shape() == parameter.shape();
+  }
+};
+
 /// A tensor's part in the tape.
 struct AutogradMeta {
   Ref<Node> grad_fn;          ///< nullptr for a leaf
@@ -112,6 +124,7 @@ struct AutogradMeta {
   uint32_t view_version = 0;         ///< for a view: the storage's version that grad_fn speaks of
   TensorHooks hooks;                 ///< a leaf's hooks on its gradient
   TensorHooks post_hooks;            ///< run after a leaf's grad was accumulated
+  LowCopy low;                       ///< a parameter's, once autocast wanted it
 };
 /// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);

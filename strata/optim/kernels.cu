@@ -29,8 +29,10 @@ struct Entry {
   void* state[2];
   int64_t numel;
   int64_t* step;
+  void* low;
   uint32_t first_chunk;
-  uint32_t index;  // among the call's slabs
+  uint32_t index : 31;  // among the call's slabs
+  uint32_t low_f16 : 1;
 };
 
 template <class E>
@@ -109,6 +111,22 @@ struct ClampGradRule {
   }
 };
 
+// Writes the parameters' copy in low precision, if there is one.
+template <int V>
+__device__ __forceinline__ void store_low(const Entry& e, int64_t i, const cuda::Vec<float, V>& p) {
+  const auto as = [&]<class L>(L* low) {
+    cuda::Vec<L, V> v;
+#pragma unroll
+    for (int j = 0; j < V; ++j) v.v[j] = narrow<L>(p.v[j]);
+    store_vec(low + i, v);
+  };
+  if (e.low_f16) {
+    as(static_cast<Half*>(e.low));
+  } else {
+    as(static_cast<BFloat16*>(e.low));
+  }
+}
+
 template <class R, class T, class G>
 __global__ void __launch_bounds__(kThreads)
     rule_kernel(const __grid_constant__ Table<Entry> table, const double* constants, const double* factor) {
@@ -134,7 +152,8 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (R::writes_grad) stored = narrow<G>(vg);
   };
   const uintptr_t all = reinterpret_cast<uintptr_t>(p) | reinterpret_cast<uintptr_t>(g) |
-                        reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b);
+                        reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
+                        reinterpret_cast<uintptr_t>(e.low);
   const bool vectors = all % 16 == 0;
   for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
     if (vectors && i + V <= end) {
@@ -147,12 +166,18 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < V; ++j) one(vp.v[j], vg.v[j], va.v[j], vb.v[j]);
       if constexpr (R::writes_grad) store_vec(g + i, vg);
       if constexpr (!R::writes_grad) store_vec(p + i, vp);
+      if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
+        if (e.low) store_low<V>(e, i, vp);
+      }
       if constexpr (R::states > 0) store_vec(a + i, va);
       if constexpr (R::states > 1) store_vec(b + i, vb);
     } else {
       for (int64_t j = i; j < i + V && j < end; ++j) {
         T none = 0, none_a = 0, none_b = 0;
         one(R::writes_grad ? none : p[j], g[j], R::states > 0 ? a[j] : none_a, R::states > 1 ? b[j] : none_b);
+        if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
+          if (e.low) store_low<1>(e, j, {{p[j]}});
+        }
       }
     }
   }
@@ -171,7 +196,8 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
     if (s.numel == 0 || !takes(s)) continue;
     if (table.n == Table<Entry>::kMost) flush();
     table.entries[table.n++] = {s.param, s.grad, {s.state[0], s.state[1]}, s.numel,
-                                s.step,  chunks, static_cast<uint32_t>(&s - slabs.data())};
+                                s.step,  s.low,  chunks,                           static_cast<uint32_t>(&s - slabs.data()),
+                                s.low_dtype == DType::f16};
     chunks += cuda::blocks_for(s.numel, kChunk);
   }
   flush();

@@ -22,6 +22,9 @@ struct Slab {
   /// On a CUDA device, for Rule::adam: the updates before this one, which the loop counts. k[5] is then lr, and the
   /// device makes step_size and k[6] of it.
   int64_t* step = nullptr;
+  /// On a CUDA device: a copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
+  void* low = nullptr;
+  DType low_dtype = DType::bf16;
 };
 
 /// What is done to each element; `k` names the constants, in order. g is grad * k[0].

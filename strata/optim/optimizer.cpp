@@ -114,6 +114,11 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
          .device = p.tensor.device()};
   for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i)
     s.state[i - first_state] = p.state[i].raw_data();
+  if (p.renews_low) {
+    const Tensor& low = autograd_meta(p.tensor).low.tensor;
+    s.low = low.raw_data();
+    s.low_dtype = low.dtype();
+  }
   return s;
 }
 
@@ -132,6 +137,10 @@ void Optimizer::step(double grad_scale) {
     const Tensor g = p.tensor.grad();
     if (!g.defined()) continue;
     p.grad = readable_grad(g, p.tensor, name_);
+    // A copy that holds what the parameter holds still does so where the device decides against the step.
+    const LowCopy& low = autograd_meta(p.tensor).low;
+    p.renews_low = fused() && p.tensor.device().is_cuda() && low.tensor.defined() &&
+                   low.is_current(p.tensor, low.tensor.dtype());
     active.push_back(&p);
     dry = dry || p.tensor.is_meta() || g.is_meta();
   }
@@ -152,12 +161,20 @@ void Optimizer::step(double grad_scale) {
       ++*p->state[0].data<int64_t>();
   }
   if (captured) {
-    captured_ = {.active = {}, .grad_scale = grad_scale, .constants = {}};
-    for (Param* p : active) captured_.active.push_back(static_cast<size_t>(p - params_.data()));
+    captured_ = {.grad_scale = grad_scale};
+    for (Param* p : active) {
+      captured_.active.push_back(static_cast<size_t>(p - params_.data()));
+      captured_.low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
+    }
   }
   if (!dry && !active.empty()) update(active, grad_scale);
   for (Param* p : active) {
     bump_version(p->tensor, name_);
+    if (p->renews_low) {
+      LowCopy& low = autograd_meta(p->tensor).low;
+      bump_version(low.tensor, name_);
+      low.version = p->tensor.version();
+    }
     p->grad = Tensor();
     p->first = false;
   }
@@ -252,16 +269,30 @@ void Optimizer::reset_guard() {
 
 void Optimizer::prepare_replay() {
   check(!captured_.constants.empty(), name_, "prepare_replay() needs a captured step");
+  NoGrad guard;
   std::vector<Param*> active;
-  for (const size_t i : captured_.active) {
-    active.push_back(&params_[i]);
-    params_[i].grad = params_[i].tensor.detach();  // stands in: only constants are written
+  for (size_t i = 0; i < captured_.active.size(); ++i) {
+    Param& p = params_[captured_.active[i]];
+    active.push_back(&p);
+    p.grad = p.tensor.detach();  // stands in: only constants are written
+    Tensor& low = captured_.low[i];
+    p.renews_low = low.defined();
+    if (!low.defined()) continue;
+    LowCopy& now = autograd_meta(p.tensor).low;
+    if (now.tensor.defined() && now.tensor.same_as(low) && now.is_current(p.tensor, low.dtype())) continue;
+    copy_elements(low, p.tensor);  // somebody wrote to the parameter since
+    now = {low, p.tensor.version()};
   }
   refreshing_ = 1;
   update(active, captured_.grad_scale);
   refreshing_ = 0;
   for (Param* p : active) {
     bump_version(p->tensor, name_);
+    if (p->renews_low) {
+      LowCopy& low = autograd_meta(p->tensor).low;
+      bump_version(low.tensor, name_);
+      low.version = p->tensor.version();
+    }
     p->grad = Tensor();
   }
 }

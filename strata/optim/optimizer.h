@@ -126,6 +126,7 @@ class Optimizer {
     std::vector<Tensor> state;  ///< in the order of state_spec(); empty before the first update
     Tensor grad;                ///< during step(): row-major, of the parameter's dtype, or bf16
     bool first = false;         ///< during step(): the state has just been made
+    bool renews_low = false;    ///< during step(): its copy for autocast is written with it
   };
 
   explicit Optimizer(std::string_view name) : name_(name) {}
@@ -150,6 +151,7 @@ class Optimizer {
   // What a captured step leaves for prepare_replay().
   struct Captured {
     std::vector<size_t> active;  // by params_
+    TensorList low;              // of each of them, the copy for autocast that the graph reads and writes
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };

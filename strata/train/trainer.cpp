@@ -16,6 +16,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
+#include "strata/memory/allocator.h"
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/feeder.h"
@@ -118,7 +119,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
   loader_.emplace(
       data_.train,
       data::DataLoaderOptions{.batch_size = config_.batch,
-                              .shuffle = true,
+                              .shuffle = config_.data.shuffle,
                               .seed = static_cast<uint64_t>(config_.seed),
                               .repeat = true,
                               .pin_memory = device_.is_cuda()});
@@ -191,6 +192,7 @@ StepMetrics Run::settle() {
   m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) /
                    std::chrono::duration<double>(settled_ - begin).count();
   m.elapsed_s = elapsed();
+  m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
   if (r.outcome == optim::StepReport::skipped)
     note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale", m.step,
                      r.scale));
@@ -232,7 +234,7 @@ double Run::validate() {
 }
 
 void Run::save() {
-  if (saved_step_ == step_) return;
+  if (saved_step_ == step_ || config_.save_every < 0) return;
   RunState s;
   s.config = config_;
   s.tokenizer = data_.tokenizer->to_json();
@@ -250,6 +252,7 @@ std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
+  if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
   TokenSampler sampler(model_, prompt,
                        {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
   std::vector<int32_t> written;
@@ -268,6 +271,8 @@ void Run::report(const std::string& status, bool with_sample) {
   r.parameters = model_->num_parameters();
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
+  r.notes.emplace_back("Peak memory of tensors",
+                       fmt::format("{:.2f} GiB", static_cast<double>(memory::stats(device_).peak_total) / (1 << 30)));
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
@@ -278,6 +283,8 @@ void Run::report(const std::string& status, bool with_sample) {
 
 TrainResult Run::run() {
   model_->train();
+  memory::reset_peak(device_);
+  if (config_.save_first && step_ == 0) save();
   std::string status;
   while (step_ < config_.steps && status.empty()) {
     launch();
@@ -310,8 +317,15 @@ TrainResult Run::run() {
   if (status.empty()) status = "finished";
   save();
   if (progress_) progress_->finish();
+  const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
-  return {.step = step_, .last = last_, .valid_loss = valid_loss_, .status = status, .checkpoint = checkpoint_};
+  return {.step = step_,
+          .last = last_,
+          .valid_loss = valid_loss_,
+          .status = status,
+          .checkpoint = checkpoint_,
+          .peak_memory = memory.peak_total,
+          .peak_reserved = memory.peak_reserved};
 }
 
 }  // namespace
