@@ -19,7 +19,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, data, out, dtype, device;
+  std::string config, data, out, dtype, device, graph;
   bool resume = false, quiet = false, profile = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
@@ -41,6 +41,7 @@ std::vector<std::string> overrides(const Arguments& a) {
   if (!a.data.empty()) all.push_back("data.path=" + quoted(a.data));
   if (!a.dtype.empty()) all.push_back("train.dtype=" + quoted(a.dtype));
   if (!a.device.empty()) all.push_back("train.device=" + quoted(a.device));
+  if (!a.graph.empty()) all.push_back("train.graph=" + quoted(a.graph));
   if (a.steps > 0) all.push_back(fmt::format("train.steps={}", a.steps));
   if (a.seed >= 0) all.push_back(fmt::format("train.seed={}", a.seed));
   all.insert(all.end(), a.set.begin(), a.set.end());
@@ -104,10 +105,13 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--seed", a->seed, "Seed of the weights, the order of the data and dropout")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  train->add_option("--dtype", a->dtype, "f32, or bf16 autocast with f32 weights")
+  train->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   train->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")->type_name("DEVICE");
+  train->add_option("--graph", a->graph, "On a CUDA device, a step as one CUDA graph: auto, on or off")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")
       ->type_name("KEY=VALUE")
       ->expected(1, -1);

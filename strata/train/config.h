@@ -73,6 +73,7 @@ struct TrainConfig {
   int64_t accumulate = 1;
   std::string dtype = "f32";
   std::string device = "cpu";
+  std::string graph = "auto";
   int64_t seed = 1;
   int64_t threads = 0;
   int64_t eval_every = 100;
