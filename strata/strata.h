@@ -37,6 +37,7 @@
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/mlp.h"
+#include "strata/ops/matmul/scaled.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/pool/pool.h"
 #include "strata/ops/random/random.h"
