@@ -92,6 +92,8 @@ class Node : public RefCounted {
   virtual void apply(Grads& result_grads, Grads& input_grads) = 0;
   /// The hooks on the leaf's gradient, when this is a leaf's accumulator.
   virtual const TensorHooks* leaf_hooks() const { return nullptr; }
+  /// Whether a gradient of a bf16 or f16 result may arrive in f32: a parameter's cast, whose own gradient is f32.
+  virtual bool takes_f32() const { return false; }
   /// Drops saved tensors; a second backward is then an error.
   virtual void release() {}
 

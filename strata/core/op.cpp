@@ -181,6 +181,11 @@ Schema parse_schema(std::string_view text) {
   return SchemaParser(text).parse();
 }
 
+bool Backward::takes_f32(int i) const {
+  const Edge& e = edges_[static_cast<size_t>(i)];
+  return e.node && e.node->takes_f32();
+}
+
 // ---- observers ----
 
 namespace {
@@ -391,6 +396,7 @@ namespace {
 struct CastNode final : Node {
   CastNode(const Tensor& parameter) : dtype(parameter.dtype()) { edges.push_back(gradient_edge(parameter)); }
   std::string_view name() const override { return "to"; }
+  bool takes_f32() const override { return dtype == DType::f32; }
   void apply(Grads& gy, Grads& gx) override {
     if (gy[0].defined()) gx[0] = gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
   }
