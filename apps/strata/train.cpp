@@ -19,7 +19,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, data, out, dtype, device;
+  std::string config, data, out, dtype, device, graph;
   bool resume = false, quiet = false, profile = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
@@ -41,6 +41,7 @@ std::vector<std::string> overrides(const Arguments& a) {
   if (!a.data.empty()) all.push_back("data.path=" + quoted(a.data));
   if (!a.dtype.empty()) all.push_back("train.dtype=" + quoted(a.dtype));
   if (!a.device.empty()) all.push_back("train.device=" + quoted(a.device));
+  if (!a.graph.empty()) all.push_back("train.graph=" + quoted(a.graph));
   if (a.steps > 0) all.push_back(fmt::format("train.steps={}", a.steps));
   if (a.seed >= 0) all.push_back(fmt::format("train.seed={}", a.seed));
   all.insert(all.end(), a.set.begin(), a.set.end());
@@ -65,7 +66,7 @@ int run(const Arguments& a) {
 
   const StopOnSignal signals;
   std::optional<lab::OpProfile> profile;
-  if (a.profile) profile.emplace();
+  if (a.profile) profile.emplace(parse_device(config.device));
   const TrainResult r = train(config, {.out = out,
                                        .resume = a.resume,
                                        .stop_requested = &StopOnSignal::stop_requested,
@@ -73,7 +74,13 @@ int run(const Arguments& a) {
   std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
-  std::fputs(fmt::format("\ncheckpoint {}\nreport {}/report.html\n", r.checkpoint, out).c_str(), stdout);
+  constexpr double kGiB = 1 << 30;
+  std::fputs(fmt::format("\npeak memory {:.2f} GiB of tensors, {:.2f} GiB reserved\n",
+                         static_cast<double>(r.peak_memory) / kGiB, static_cast<double>(r.peak_reserved) / kGiB)
+                 .c_str(),
+             stdout);
+  if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
+  std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);
   if (r.step < config.steps)
     std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
@@ -98,15 +105,18 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--seed", a->seed, "Seed of the weights, the order of the data and dropout")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  train->add_option("--dtype", a->dtype, "f32, or bf16 autocast with f32 weights")
+  train->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   train->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")->type_name("DEVICE");
+  train->add_option("--graph", a->graph, "On a CUDA device, a step as one CUDA graph: auto, on or off")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
-  train->add_flag("--profile", a->profile, "At the end, the time spent in each op");
+  train->add_flag("--profile", a->profile, "At the end, the time spent in each op (on a card: of its stream)");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"

@@ -6,8 +6,9 @@
 
 namespace strata {
 
-/// Autocast is on (or off) on this thread while one lives. Casts of parameters are cached until the outermost ends:
-/// end it before the optimizer changes them. Throws DTypeError unless dtype is bf16 or f16.
+/// Autocast is on (or off) on this thread while one lives. A parameter has one entry on the tape until the outermost
+/// ends: end it before the optimizer changes parameters. The cast itself is kept with the parameter and used for as long
+/// as nothing writes to it; the fused optimizers renew it. Throws DTypeError unless dtype is bf16 or f16.
 class AutocastScope {
  public:
   explicit AutocastScope(DType dtype = DType::bf16, bool enabled = true);

@@ -95,12 +95,39 @@ TEST(Autocast, ParametersAreCastOncePerScope) {
     EXPECT_EQ(count.casts, 3);
   }
   {
+    AutocastScope scope;
+    low(x, w);
+    NoGrad guard;
+    low(x, w);
+    EXPECT_EQ(count.casts, 3);  // kept with the parameter
+  }
+  {
     NoGrad guard;
     w.fill_(3);
   }
   AutocastScope scope;
-  EXPECT_EQ(to(low(x, w).detach(), DType::f32).data<float>()[0], 4);  // the new value: the cache ended with its scope
+  EXPECT_EQ(to(low(x, w).detach(), DType::f32).data<float>()[0], 4);  // the new value
   EXPECT_EQ(count.casts, 4 + 1);
+}
+
+TEST(Autocast, AParametersCopyFollowsItsDtypeAndItsTape) {
+  Tensor w = of(DType::f32).set_requires_grad();
+  Tensor first, second;
+  {
+    AutocastScope scope;
+    first = low(of(DType::bf16), w);
+  }
+  {
+    AutocastScope scope(DType::f16);
+    second = low(of(DType::f16), w);
+    AutocastScope inner(DType::bf16);
+    EXPECT_EQ(low(of(DType::bf16), w).dtype(), DType::bf16);
+  }
+  EXPECT_EQ(second.dtype(), DType::f16);
+  sum(to(first, DType::f32)).backward();
+  sum(to(second, DType::f32)).backward();
+  EXPECT_EQ(w.grad().data<float>()[0], 2);
+  EXPECT_EQ(w.grad().dtype(), DType::f32);
 }
 
 TEST(Autocast, GradientsArriveInF32) {

@@ -181,6 +181,11 @@ Schema parse_schema(std::string_view text) {
   return SchemaParser(text).parse();
 }
 
+bool Backward::takes_f32(int i) const {
+  const Edge& e = edges_[static_cast<size_t>(i)];
+  return e.node && e.node->takes_f32();
+}
+
 // ---- observers ----
 
 namespace {
@@ -354,7 +359,7 @@ namespace {
 struct AutocastState {
   DType dtype = DType::bf16;
   int depth = 0;
-  // Casts of leaves that want gradients (parameters), so that a weight used twice is cast once.
+  // Casts of leaves that want gradients (parameters), so that a weight used twice has one entry on the tape.
   std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
 };
 thread_local AutocastState t_autocast;
@@ -386,6 +391,30 @@ DType autocast_dtype() {
   return t_autocast.dtype;
 }
 
+namespace {
+// The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
+struct CastNode final : Node {
+  CastNode(const Tensor& parameter) : dtype(parameter.dtype()) { edges.push_back(gradient_edge(parameter)); }
+  std::string_view name() const override { return "to"; }
+  bool takes_f32() const override { return dtype == DType::f32; }
+  void apply(Grads& gy, Grads& gx) override {
+    if (gy[0].defined()) gx[0] = gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
+  }
+  DType dtype;
+};
+
+Tensor low_copy(const Tensor& parameter, DType dtype) {
+  static std::mutex mutex;  // threads may share a parameter
+  const std::lock_guard lock(mutex);
+  LowCopy& low = autograd_meta(parameter).low;
+  if (!low.is_current(parameter, dtype)) {
+    NoGrad guard;
+    low = {parameter.detach().to(dtype), parameter.version()};
+  }
+  return low.tensor.detach();
+}
+}  // namespace
+
 namespace detail {
 Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
@@ -397,11 +426,15 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
     uint32_t mode;
     ~Restore() { t_mode.unusual = mode; }
   } restore{unusual};
-  const bool parameter =
-      policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf() && grad_enabled();
+  const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
   if (!parameter) return t.to(target);
+  if (!grad_enabled()) return low_copy(t, target);
   auto& entry = t_autocast.cache[&t.impl()];
-  if (!entry.first.defined()) entry = {t, t.to(target)};
+  if (!entry.first.defined() || entry.second.dtype() != target) {
+    Tensor low = low_copy(t, target);
+    set_history(low, Ref<Node>(new CastNode(t)), 0);
+    entry = {t, std::move(low)};
+  }
   return entry.second;
 }
 }  // namespace detail

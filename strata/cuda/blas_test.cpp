@@ -87,6 +87,44 @@ TEST_F(Blas, EpiloguesAgreeWithSeparateSteps) {
   }
 }
 
+// Sizes that are not multiples of 8, in all three directions of a layer and in rows that are aligned or not.
+TEST_F(Blas, OddSizesOfLargeProducts) {
+  const int64_t m = 1003, n = 805, k = 697;
+  for (const DType t : {DType::bf16, DType::f16}) {
+    const Tensor x = uniform({m, k}, -1, 1).to(t), w = uniform({n, k}, -1, 1).to(t), b = uniform({n}, -1, 1).to(t),
+                 g = uniform({m, n}, -1, 1).to(t);
+    const auto wide = [](const Tensor& v) { return v.to(DType::f64); };
+    const Tensor y = linear(wide(x), wide(w), wide(b)), gx = matmul(wide(g), wide(w)), gw = matmul(wide(g).t(), wide(x));
+    for (const int64_t pad : {0, 3}) {
+      SCOPED_TRACE(cat(t, " padded by ", pad));
+      // pad 3 makes rows of 808 and 700 elements: the first aligned, the second not.
+      const auto put = [&](const Tensor& v) {
+        Tensor room = full({v.size(0), v.size(1) + pad}, NAN).to(t).to(Device::cuda());
+        Tensor part = room.narrow(1, 0, v.size(1));
+        part.copy_(on(v));
+        return part;
+      };
+      const Tensor dx = put(x), dw = put(w), dg = put(g);
+      const double tolerance = t == DType::bf16 ? 0.1 : 0.02;
+      expect_near(linear(dx, dw, on(b)), y, tolerance);
+      expect_near(matmul(dg, dw), gx, tolerance);
+      expect_near(matmul(dg.t(), dx), gw, tolerance);
+      expect_near(matmul(dw, dx.t()), matmul(wide(w), wide(x).t()), tolerance);
+    }
+  }
+}
+
+TEST_F(Blas, RepeatedProductsAreBitwiseEqual) {
+  const Tensor x = on(uniform({2048, 768}, -1, 1).to(DType::bf16)), w = on(uniform({2304, 768}, -1, 1).to(DType::bf16)),
+               g = on(uniform({2048, 2304}, -1, 1).to(DType::bf16));
+  const auto bits = [](const Tensor& t) { return t.to(DType::f32).to(Device::cpu()).to_vector<float>(); };
+  const auto y = bits(linear(x, w)), gw = bits(matmul(g.t(), x));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(bits(linear(x, w)), y);
+    EXPECT_EQ(bits(matmul(g.t(), x)), gw);
+  }
+}
+
 TEST_F(Blas, Tf32IsOffUntilAskedFor) {
   ASSERT_FALSE(allow_tf32());
   const Tensor a = randn({128, 512}), b = randn({512, 128}), want = matmul(a.to(DType::f64), b.to(DType::f64));

@@ -12,7 +12,9 @@
 #include "strata/core/storage.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
+#include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
+#include "strata/cuda/memory.h"
 
 namespace strata::cuda {
 
@@ -80,7 +82,34 @@ DeviceState& state(int device) {
 
 // Each thread's current stream by device: an index into the device's streams.
 thread_local std::array<int8_t, kMostDevices> t_current{};
+
+std::atomic<int> g_captures{0};
+thread_local int t_pool = 0;            // of the capture that this thread is in
+thread_local std::string_view t_op;     // the op whose kernels are being launched
 }  // namespace
+
+bool capturing() {
+  return t_pool != 0;
+}
+int capture_pool() {
+  return t_pool;
+}
+int captures_in_progress() {
+  return g_captures.load();
+}
+PoolScope::PoolScope(int pool) {
+  t_pool = pool;
+  ++g_captures;
+}
+PoolScope::~PoolScope() {
+  t_pool = 0;
+  --g_captures;
+}
+void refuse_in_capture(std::string_view where, std::string_view what) {
+  if (t_pool == 0) [[likely]]
+    return;
+  throw DeviceError(t_op.empty() ? where : t_op, cat(what, ", which a CUDA graph that is being captured cannot record"));
+}
 
 int device_count() {
   return count().devices;
@@ -145,9 +174,11 @@ Stream Stream::create(int device) {
   return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
 }
 void Stream::synchronize() const {
+  refuse_in_capture("Stream::synchronize", "the host waits for the device");
   check_cuda(cudaStreamSynchronize(raw(*this)), "Stream::synchronize", "an earlier kernel");
 }
 bool Stream::query() const {
+  refuse_in_capture("Stream::query", "the host asks how far the device is");
   const cudaError_t e = cudaStreamQuery(raw(*this));
   if (e == cudaErrorNotReady) return false;
   check_cuda(e, "Stream::query", "an earlier kernel");
@@ -199,12 +230,14 @@ void Event::wait(const Stream& stream) const {
              "cudaStreamWaitEvent");
 }
 bool Event::query() const {
+  refuse_in_capture("Event::query", "the host asks how far the device is");
   const cudaError_t e = cudaEventQuery(static_cast<cudaEvent_t>(handle_));
   if (e == cudaErrorNotReady) return false;
   check_cuda(e, "Event::query", "an earlier kernel");
   return true;
 }
 void Event::synchronize() const {
+  refuse_in_capture("Event::synchronize", "the host waits for the device");
   check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(handle_)), "Event::synchronize", "an earlier kernel");
 }
 double Event::elapsed_ms(const Event& start) const {
@@ -216,6 +249,7 @@ double Event::elapsed_ms(const Event& start) const {
 }
 
 void synchronize(int device) {
+  refuse_in_capture("synchronize", "the host waits for the device");
   state(device);
   const DeviceScope scope(device);
   check_cuda(cudaDeviceSynchronize(), "synchronize", "an earlier kernel");
@@ -238,18 +272,21 @@ LaunchScope::LaunchScope(std::string_view op, Device device) {
     check_cuda(cudaSetDevice(device.index), op, "cudaSetDevice");
     previous_ = now;
   }
+  if (t_pool != 0) [[unlikely]]
+    t_op = op;
   if (g_nvtx.load(std::memory_order_relaxed)) [[unlikely]] {
     nvtxRangePushA(std::string(op).c_str());
     range_ = true;
   }
 }
 LaunchScope::~LaunchScope() {
+  t_op = {};
   if (range_) nvtxRangePop();
   if (previous_ >= 0) cudaSetDevice(previous_);
 }
 const char* LaunchScope::failure() const {
   cudaError_t e = cudaGetLastError();
-  if (e == cudaSuccess && launch_blocking()) [[unlikely]] {
+  if (e == cudaSuccess && launch_blocking() && t_pool == 0) [[unlikely]] {
     e = cudaStreamSynchronize(stream());
     cudaGetLastError();
   }

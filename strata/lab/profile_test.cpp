@@ -7,7 +7,7 @@
 namespace strata::lab {
 namespace {
 
-int64_t calls(const OpProfile& p, std::string_view name) {
+int64_t calls(OpProfile& p, std::string_view name) {
   for (const OpProfile::Row& r : p.rows()) {
     if (r.op->name() == name) return r.calls;
   }
@@ -31,6 +31,19 @@ TEST(OpProfile, CountsForwardAndBackwardAndSumsToTheWhole) {
   const std::string table = profile.table();
   EXPECT_NE(table.find("matmul"), std::string::npos) << table;
   EXPECT_NE(table.find("outside"), std::string::npos) << table;
+}
+
+TEST(OpProfile, OnADeviceTimesTheStream) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const Tensor x = rand({2048, 2048}).to(Device::cuda());
+  matmul(x, x);
+  cuda::synchronize();
+  OpProfile profile(Device::cuda());
+  for (int i = 0; i < 5000; ++i) add(x, x);
+  EXPECT_EQ(calls(profile, "add"), 5000);
+  const double seconds = profile.rows().front().seconds;
+  EXPECT_GT(seconds, 5000 * 2e-6);  // 50 MB each
+  EXPECT_LE(seconds, profile.elapsed());
 }
 
 TEST(OpProfile, ACallThatThrowsLeavesNothingOpen) {

@@ -251,7 +251,7 @@ void Verifier::gradient_in(DType dtype, const Args& args) const {
           t->set_requires_grad();
         if (TensorList* l = std::get_if<TensorList>(&v)) {
           for (Tensor& t : *l)
-            if (is_floating(t.dtype())) t.set_requires_grad();
+            if (t.defined() && is_floating(t.dtype())) t.set_requires_grad();
         }
       }
     }

@@ -354,20 +354,27 @@ size_t block_size(size_t nbytes) {
 }
 
 Stats stats(DeviceType device) {
-  if (device == DeviceType::cuda) return cuda::stats(0);
-  Pool& p = pool(device);
+  return stats(Device{device, 0});
+}
+void reset_peak(DeviceType device) {
+  reset_peak(Device{device, 0});
+}
+
+Stats stats(Device device) {
+  if (device.is_cuda()) return cuda::stats(device.index);
+  Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   return p.s;
 }
 
-void reset_peak(DeviceType device) {
-  if (device == DeviceType::cuda) return cuda::reset_peak(0);
-  Pool& p = pool(device);
+void reset_peak(Device device) {
+  if (device.is_cuda()) return cuda::reset_peak(device.index);
+  Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   p.s.peak_total = p.s.live_total;
   std::copy(std::begin(p.s.live), std::end(p.s.live), std::begin(p.s.peak));
   // Host pages stay resident; a dry run starts from what is in use.
-  if (device == DeviceType::meta) {
+  if (device.is_meta()) {
     p.heap.trim();
     p.s.reserved = p.heap.top();
   }

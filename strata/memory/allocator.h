@@ -75,6 +75,11 @@ struct Stats {
   int64_t reserved = 0;  ///< extent of the heap, cached holes included: what stays resident
   int64_t peak_reserved = 0;
 };
+/// Of the host, of the meta device, or of one card.
+Stats stats(Device device);
+/// The peaks start again from what is in use now.
+void reset_peak(Device device);
+/// The same of a device type; for cuda, of the first card.
 Stats stats(DeviceType device);
 void reset_peak(DeviceType device);
 /// Returns the heap's holes to the system.

@@ -285,6 +285,8 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"data.tokenizer", "model.vocab"}),
          fmt::format("data.tokenizer = bpe wants model.vocab of at least 257 (256 bytes and one pair), got {}",
                      m.vocab));
+  if (c.data.tokenizer == "ids" && m.vocab < 1)
+    fail(blame({"data.tokenizer", "model.vocab"}), "data.tokenizer = ids wants model.vocab: how many ids there are");
   if (c.optim.nesterov && c.optim.momentum == 0)
     fail(blame({"train.nesterov", "train.momentum"}), "train.nesterov wants train.momentum above 0");
 }
