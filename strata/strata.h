@@ -14,6 +14,7 @@
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
 #include "strata/core/tensor.h"
+#include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
 #include "strata/data/dataset.h"
 #include "strata/data/idx.h"

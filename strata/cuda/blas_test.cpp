@@ -110,6 +110,8 @@ TEST_F(Blas, OddSizesOfLargeProducts) {
       expect_near(matmul(dg, dw), gx, tolerance);
       expect_near(matmul(dg.t(), dx), gw, tolerance);
       expect_near(matmul(dw, dx.t()), matmul(wide(w), wide(x).t()), tolerance);
+      const Tensor base = uniform({m, n}, -1, 1).to(t);
+      expect_near(addmm(on(base), dx, dw.t(), 2, -1), wide(base) * 2 - matmul(wide(x), wide(w).t()), tolerance);
     }
   }
 }
