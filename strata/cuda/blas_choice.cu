@@ -25,7 +25,8 @@ constexpr size_t kWorkspace = size_t{64} << 20;
 constexpr int kCandidates = 16;
 constexpr double kWorthSearching = 2e9;                // flops
 constexpr size_t kScratchLimit = size_t{256} << 20;    // bytes of a result that may not be written over
-constexpr int kRounds = 5;
+constexpr int kRounds = 5, kRoundsOfSlow = 3;          // from a millisecond on
+constexpr float kHopeless = 1.3f;                      // times the quickest first run
 constexpr float kRoundMs = 0.4f;                       // of one candidate in one round, at least
 constexpr float kClearlyFaster = 0.98f;                // than the library's first guess
 
@@ -110,6 +111,7 @@ Choice search(const std::vector<Choice>& all, const Problem& problem, const LtCa
   };
   struct Runner {
     size_t at;
+    float once;
     int times;
     std::vector<float> ms;
   };
@@ -118,10 +120,14 @@ Choice search(const std::vector<Choice>& all, const Problem& problem, const LtCa
     if (!run(all[i], 1)) continue;  // the first run loads the kernel
     const auto once = run(all[i], 1);
     if (!once) continue;
-    runners.push_back({i, std::clamp(static_cast<int>(kRoundMs / std::max(*once, 1e-3f)), 1, 20), {}});
+    runners.push_back({i, *once, std::clamp(static_cast<int>(kRoundMs / std::max(*once, 1e-3f)), 1, 20), {}});
   }
   if (runners.empty()) return all[0];
-  for (int round = 0; round < kRounds; ++round)
+  float quickest = runners[0].once;
+  for (const Runner& r : runners) quickest = std::min(quickest, r.once);
+  std::erase_if(runners, [&](const Runner& r) { return r.once > kHopeless * quickest && r.at != 0; });
+  const int rounds = quickest < 1 ? kRounds : kRoundsOfSlow;
+  for (int round = 0; round < rounds; ++round)
     for (Runner& r : runners) r.ms.push_back(run(all[r.at], r.times).value_or(1e9f) / static_cast<float>(r.times));
   const auto median = [](const Runner& r) {
     std::vector<float> sorted = r.ms;
@@ -170,8 +176,7 @@ class Choices {
       order_.splice(order_.begin(), order_, at->second);
       return at->second->second;
     }
-    const Choice c = problem.accumulates ? find_accumulating(key, problem, call, device)
-                                         : find(key, problem, call, device);
+    const Choice c = find(key, problem, call, device);
     order_.emplace_front(key, c);
     index_[key] = order_.begin();
     if (order_.size() > kMost) {
@@ -199,22 +204,21 @@ class Choices {
     return c;
   }
 
-  // Like the product that writes over its result, where that one is known: it needed no scratch to be timed.
-  Choice find_accumulating(const std::string& key, const Problem& problem, const LtCall& call, Device device) {
-    Problem plain = problem;
-    plain.accumulates = 0;
-    if (search_wanted() && file_ && problem.flops() >= kWorthSearching) {
-      if (const auto known = file_->find(bytes_of(plain)))
-        if (const auto c = parse(*known, call)) return *c;
-    }
-    return find(key, problem, call, device);
+  std::optional<Choice> known(const std::string& key, const LtCall& call) {
+    const auto value = file_->find(key);
+    return value ? parse(*value, call) : std::nullopt;
   }
 
   Choice find(const std::string& key, const Problem& problem, const LtCall& call, Device device) {
     const bool large = search_wanted() && file_ && problem.flops() >= kWorthSearching;
     if (large) {
-      if (const auto known = file_->find(key))
-        if (const auto c = parse(*known, call)) return *c;
+      if (const auto c = known(key, call)) return *c;
+      if (problem.accumulates) {
+        // The product that writes over its result needed no scratch to be timed.
+        Problem plain = problem;
+        plain.accumulates = 0;
+        if (const auto c = known(bytes_of(plain), call)) return *c;
+      }
     }
     const bool searching = large && !capturing() && file_->writable();
     const std::vector<Choice> all = candidates(problem, call, searching ? kCandidates : 1);
