@@ -11,7 +11,6 @@
 #include "strata/cuda/blas_choice.h"
 #include "strata/cuda/blas_odd.h"
 #include "strata/cuda/blas_own.h"
-#include "strata/cuda/gelu_gemm.h"
 #include "strata/cuda/kernel.cuh"
 
 namespace strata::cuda {
@@ -223,7 +222,7 @@ void gemm(const Gemm& given, Device device) {
   if (g.m > 1 && g.c_row < g.n) return gemm_own(g);
   g.c_col = 1;
   if (g.m == 1) g.c_row = g.n;
-  if (g.batch.empty() && (gelu_gemm(g, nullptr, device) || gemm_odd(g, device))) return;
+  if (g.batch.empty() && gemm_odd(g, device)) return;
 
   // The library wants an aligned bias, and adding it later would round twice.
   Tensor aligned_bias;

@@ -152,32 +152,6 @@ TEST_F(Blas, RepeatedProductsAreBitwiseEqual) {
   }
 }
 
-// Products that Hopper cards have kernels of their own for, with sizes that fill no tile.
-TEST_F(Blas, GeluOfLargeProducts) {
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1000, 1032, 1000}, {2100, 640, 776}}) {
-    SCOPED_TRACE(cat(m, " ", n, " ", k));
-    const auto make = [](const Shape& s, double scale) { return uniform(s, -scale, scale).to(DType::bf16); };
-    const auto wide = [](const Tensor& t) { return t.to(DType::f64); };
-    const Tensor x = make({m, k}, 1), w = make({n, k}, 0.1), b = make({n}, 1);
-    const Tensor pre = linear(wide(x), wide(w), wide(b));
-    for (int i = 0; i < 2; ++i) {
-      const auto [y, kept] = linear_gelu(on(x), on(w), i == 0 ? on(b) : Tensor());
-      const Tensor want = i == 0 ? pre : pre - wide(b);
-      expect_near(kept, want, 0.006);
-      expect_near(y, gelu(want, "tanh"), 0.006);
-    }
-    const Tensor down = make({k, n}, 0.1), at = make({m, n}, 3);
-    const Tensor want = gelu_backward(matmul(wide(x), wide(down)), wide(at), "tanh");
-    expect_near(matmul_gelu_grad(on(x), on(down), on(at)), want, 0.006);
-    const auto [g, sums] = matmul_gelu_grad_sums(on(x), on(down), on(at));
-    expect_near(g, want, 0.006);
-    expect_near(sums, want.sum({0}), 0.02);
-    const auto [again, same] = matmul_gelu_grad_sums(on(x), on(down), on(at));
-    EXPECT_EQ(again.to(DType::f32).to_vector<float>(), g.to(DType::f32).to_vector<float>());
-    EXPECT_EQ(same.to(DType::f32).to_vector<float>(), sums.to(DType::f32).to_vector<float>());
-  }
-}
-
 TEST_F(Blas, Tf32IsOffUntilAskedFor) {
   ASSERT_FALSE(allow_tf32());
   const Tensor a = randn({128, 512}), b = randn({512, 128}), want = matmul(a.to(DType::f64), b.to(DType::f64));

@@ -4,7 +4,6 @@
 #include "strata/core/tensor.h"
 #include "strata/cuda/blas.h"
 #include "strata/cuda/blas_scaled.h"
-#include "strata/cuda/gelu_gemm.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
@@ -173,12 +172,6 @@ void fill_bytes(Device, void*, uint8_t, size_t) {
 }
 
 void gemm(const cpu::Gemm&, Device) {
-  refuse("matmul");
-}
-bool gelu_gemm(const cpu::Gemm&, float*, Device) {
-  refuse("matmul");
-}
-int64_t gelu_gemm_blocks(int64_t) {
   refuse("matmul");
 }
 bool scaled_gemm(const ScaledGemm&, Device) {

@@ -1,7 +1,6 @@
 // The records' kernels on any device: they describe a product, which the device's gemm computes.
 
 #include "strata/cuda/blas.h"
-#include "strata/cuda/gelu_gemm.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/matmul/matmul_kernels.h"
 
@@ -115,24 +114,6 @@ void matmul_gelu_grad(Tensor& y, const Tensor& g, const Tensor& weight, const Te
   Tensor to = dense_rows(y);
   with_aux(to, dense_rows(pre), rows, weight, {}, Epilogue::gelu_tanh_grad);
   if (!y.is_contiguous()) y.copy_(to.view(y.shape()));
-}
-
-void matmul_gelu_grad_sums(Tensor& y, Tensor& sums, const Tensor& g, const Tensor& weight, const Tensor& pre) {
-  const int64_t last = y.shape().back();
-  if (y.device().is_cuda() && y.numel() > 0 && y.is_contiguous()) {
-    const Tensor rows = g.contiguous().view({y.numel() / last, g.shape().back()}), argument = dense_rows(pre);
-    Tensor to = dense_rows(y);
-    Gemm p = product(to, rows, weight);
-    p.epilogue = Epilogue::gelu_tanh_grad;
-    p.aux = argument.raw_data();
-    const Tensor partial = empty({{cuda::gelu_gemm_blocks(p.m), last}, DType::f32, y.device(), std::nullopt});
-    if (cuda::gelu_gemm(p, static_cast<float*>(partial.raw_data()), y.device())) {
-      sums.copy_(partial.sum({0}));
-      return;
-    }
-  }
-  matmul_gelu_grad(y, g, weight, pre);
-  sums.copy_(y.reshape({last == 0 ? 0 : y.numel() / last, last}).sum({0}));
 }
 
 }  // namespace strata::cpu

@@ -19,7 +19,5 @@ void linear(Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias
 void linear_gelu(Tensor& y, Tensor& pre, const Tensor& x, const Tensor& weight, const Tensor& bias);
 /// y = (g weight) * gelu_tanh'(pre).
 void matmul_gelu_grad(Tensor& y, const Tensor& g, const Tensor& weight, const Tensor& pre);
-/// The same, and the sums of y over all dims but the last.
-void matmul_gelu_grad_sums(Tensor& y, Tensor& sums, const Tensor& g, const Tensor& weight, const Tensor& pre);
 
 }  // namespace strata::cpu

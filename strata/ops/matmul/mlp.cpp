@@ -141,40 +141,6 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_gelu_grad_o
         },
 }};
 
-const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> matmul_gelu_grad_sums_op{{
-    .schema = "matmul_gelu_grad_sums(Tensor g, Tensor weight, Tensor pre) -> (Tensor y, Tensor sums)",
-    .doc = "y = matmul_gelu_grad(g, weight, pre) and its sums over all dimensions but the last, which are the gradient of the "
-           "bias in gelu's argument: on a card they come out of the same kernel.",
-    .infer =
-        [](const Tensor& g, const Tensor& weight, const Tensor& pre) {
-          const TensorMeta y = matmul_gelu_grad_infer(g, weight, pre);
-          return std::array<TensorMeta, 2>{y, y.with_shape({y.shape.back()})};
-        },
-    .kernels = {.everywhere = cpu::matmul_gelu_grad_sums},
-    .composed =
-        [](const Tensor& g, const Tensor& weight, const Tensor& pre) {
-          const Tensor y = gelu_backward(matmul(g, weight), pre, "tanh");
-          return Pair(y, as_rows(y).sum({0}));
-        },
-    .autocast = Autocast::low,
-    .cost =
-        [](const Tensor& g, const Tensor& weight, const Tensor& pre) {
-          return Cost{product(g, transpose(weight, 0, 1)) + (kGeluFlops + 1) * static_cast<double>(pre.numel()),
-                      static_cast<double>(g.nbytes() + weight.nbytes() + 2 * pre.nbytes())};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.uniform({4, 3}, -1, 1), s.uniform({3, 5}, -1, 1), s.tensor({4, 5}));
-          s.add(s.uniform({2, 4, 3}, -1, 1), transpose(s.uniform({5, 3}, -1, 1), 0, 1), s.tensor({2, 4, 5}))
-              .named("batch, transposed");
-          s.add(s.uniform({0, 3}, -1, 1), s.uniform({3, 5}, -1, 1), s.tensor({0, 5})).named("no rows");
-          s.add(s.uniform({192, 64}, -0.5, 0.5), s.uniform({64, 128}, -0.5, 0.5), s.tensor({192, 128})).named("medium");
-          s.invalid<ShapeError>("pre is", s.tensor({4, 3}), s.tensor({3, 5}), s.tensor({4, 4}));
-        },
-    .tolerance = 4,
-    .tolerance_reason = "the sums may be those of elements that were rounded to the dtype",
-}};
-
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 std::array<TensorMeta, 3> mlp_infer(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
@@ -212,10 +178,8 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
         [](Backward& b, const Tensor& x, const Tensor& up, const Tensor&, const Tensor& down, const Tensor&) {
           const bool into_hidden = b.needs(0) || b.needs(1) || b.needs(2);
           if (into_hidden) {
-            Tensor g, sums;
-            if (b.has_gy(0) && !b.has_gy(1) && !b.has_gy(2) && b.needs(2)) {
-              std::tie(g, sums) = matmul_gelu_grad_sums_op(b.gy(0), down, b.y(1));
-            } else if (b.has_gy(0) && !b.has_gy(2)) {
+            Tensor g;
+            if (b.has_gy(0) && !b.has_gy(2)) {
               g = matmul_gelu_grad(b.gy(0), down, b.y(1));
             } else if (b.has_gy(2)) {
               g = gelu_backward(b.has_gy(0) ? matmul(b.gy(0), down) + b.gy(2) : b.gy(2), b.y(1), "tanh");
@@ -223,7 +187,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
             if (b.has_gy(1)) g = g.defined() ? g + b.gy(1) : b.gy(1);
             if (b.needs(0)) b.set(0, matmul(g, up));
             if (b.needs(1)) set_weight_gradient(b, 1, as_rows(g), as_rows(x));
-            if (b.needs(2)) b.set(2, sums.defined() ? sums : as_rows(g).sum({0}));
+            if (b.needs(2)) b.set(2, as_rows(g).sum({0}));
           }
           if (!b.has_gy(0)) return;
           if (b.needs(3)) set_weight_gradient(b, 3, as_rows(b.gy(0)), as_rows(b.y(2)));
@@ -268,10 +232,6 @@ std::tuple<Tensor, Tensor> linear_gelu(const Tensor& x, const Tensor& weight, co
 }
 Tensor matmul_gelu_grad(const Tensor& g, const Tensor& weight, const Tensor& pre) {
   return matmul_gelu_grad_op(g, weight, pre);
-}
-
-std::tuple<Tensor, Tensor> matmul_gelu_grad_sums(const Tensor& g, const Tensor& weight, const Tensor& pre) {
-  return matmul_gelu_grad_sums_op(g, weight, pre);
 }
 
 }  // namespace strata

@@ -16,7 +16,5 @@ Tensor gelu_mlp(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias,
 std::tuple<Tensor, Tensor> linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// gelu_backward(matmul(g, weight), pre, "tanh"): g [.., n], weight [n, k], pre [.., k].
 Tensor matmul_gelu_grad(const Tensor& g, const Tensor& weight, const Tensor& pre);
-/// The same, and the sums of the result over all dimensions but the last [k].
-std::tuple<Tensor, Tensor> matmul_gelu_grad_sums(const Tensor& g, const Tensor& weight, const Tensor& pre);
 
 }  // namespace strata
