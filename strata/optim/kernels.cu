@@ -1,6 +1,6 @@
 // The fused update loops on a CUDA device: a launch takes many tensors, whose addresses are its parameters, and a block
-// takes a chunk of one of them. The rules' constants are read from the device, where another launch has put them: a graph
-// that holds the loops goes on with other constants.
+// takes a chunk of one of them. The rules' constants are read from the device, where another launch has put them: a
+// graph that holds the loops goes on with other constants.
 
 #include <algorithm>
 #include <cmath>
@@ -196,8 +196,14 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
   for (const Slab& s : slabs) {
     if (s.numel == 0 || !takes(s)) continue;
     if (table.n == Table<Entry>::kMost) flush();
-    table.entries[table.n++] = {s.param, s.grad, {s.state[0], s.state[1]}, s.numel,
-                                s.step,  s.low,  chunks,                           static_cast<uint32_t>(&s - slabs.data()),
+    table.entries[table.n++] = {s.param,
+                                s.grad,
+                                {s.state[0], s.state[1]},
+                                s.numel,
+                                s.step,
+                                s.low,
+                                chunks,
+                                static_cast<uint32_t>(&s - slabs.data()),
                                 s.low_dtype == DType::f16};
     chunks += cuda::blocks_for(s.numel, kChunk);
   }
@@ -259,8 +265,7 @@ __global__ void judge_kernel(Verdict* v, const double* sum, const float* loss, c
 }
 
 template <class G>
-__global__ void __launch_bounds__(kThreads)
-    squares_kernel(const __grid_constant__ Table<Entry> table, double* parts) {
+__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ Table<Entry> table, double* parts) {
   __shared__ double shared[kThreads / cuda::kWarp];
   constexpr int V = cuda::kVec<G>;
   const Entry& e = table.of(blockIdx.x);
@@ -325,10 +330,9 @@ void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& lo
   const cuda::DeviceScope scope(to.device().index);
   const void* at = loss.defined() ? loss.raw_data() : nullptr;
   const bool wide = loss.defined() && loss.dtype() == DType::f64;
-  judge_kernel<<<1, 1, 0, cuda::stream()>>>(static_cast<Verdict*>(to.raw_data()),
-                                            static_cast<const double*>(sum_of_squares.raw_data()),
-                                            wide ? nullptr : static_cast<const float*>(at),
-                                            wide ? static_cast<const double*>(at) : nullptr, max_norm, rule);
+  judge_kernel<<<1, 1, 0, cuda::stream()>>>(
+      static_cast<Verdict*>(to.raw_data()), static_cast<const double*>(sum_of_squares.raw_data()),
+      wide ? nullptr : static_cast<const float*>(at), wide ? static_cast<const double*>(at) : nullptr, max_norm, rule);
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the verdict");
 }
 

@@ -63,7 +63,8 @@ TEST_P(Guarded, ADivergedStepAndThoseAfterItChangeNothing) {
       return report(o.step_guarded({.loss = there({loss})}));
     };
     EXPECT_EQ(step(1, 1).outcome, StepReport::updated);
-    const Doubles before = values(p.to(Device::cpu())), moment = values(o.state_dict().at("0.exp_avg").to(Device::cpu()));
+    const Doubles before = values(p.to(Device::cpu())),
+                  moment = values(o.state_dict().at("0.exp_avg").to(Device::cpu()));
     const StepReport bad = by_loss ? step(NAN, 1) : step(1, INFINITY);
     EXPECT_EQ(bad.outcome, StepReport::diverged);
     EXPECT_EQ(std::isnan(bad.loss), by_loss);
@@ -237,9 +238,11 @@ void captured_equals_eager(Make&& make, bool scaled) {
 TEST(CapturedStep, EqualsTheEagerOneBitForBit) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
   for (const bool scaled : {false, true}) {
-    captured_equals_eager([](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 1}); }, scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 1}); },
+                          scaled);
     captured_equals_eager(
-        [](const TensorList& p) { return std::make_unique<Adam>(p, AdamOptions{.lr = 1, .weight_decay = 0.1}); }, scaled);
+        [](const TensorList& p) { return std::make_unique<Adam>(p, AdamOptions{.lr = 1, .weight_decay = 0.1}); },
+        scaled);
     captured_equals_eager([](const TensorList& p) { return std::make_unique<Lion>(p, LionOptions{.lr = 1}); }, scaled);
     captured_equals_eager([](const TensorList& p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 1}); }, scaled);
     captured_equals_eager(

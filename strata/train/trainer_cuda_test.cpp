@@ -60,9 +60,7 @@ class StepTest : public testing::Test {
   }
   // Weights, optimizer, random numbers, place in the data and the steps' numbers.
   void expect_same(const char* one, const char* other) {
-    const auto load = [&](const char* name) {
-      return io::load_checkpoint(io::list_checkpoints(dir_ / name).back());
-    };
+    const auto load = [&](const char* name) { return io::load_checkpoint(io::list_checkpoints(dir_ / name).back()); };
     const io::Checkpoint x = load(one), y = load(other);
     ASSERT_EQ(x.step, y.step);
     for (const auto& [file, tensors] : x.files) {
@@ -70,7 +68,8 @@ class StepTest : public testing::Test {
       ASSERT_EQ(tensors.size(), others.size()) << file;
       ASSERT_FALSE(tensors.empty()) << file;
       for (const auto& [key, t] : tensors) {
-        const auto *p = static_cast<const char*>(t.raw_data()), *q = static_cast<const char*>(others.at(key).raw_data());
+        const auto *p = static_cast<const char*>(t.raw_data()),
+                   *q = static_cast<const char*>(others.at(key).raw_data());
         EXPECT_TRUE(std::equal(p, p + t.nbytes(), q)) << file << ": " << key;
       }
     }
@@ -134,9 +133,8 @@ class OnCard : public StepTest {
   }
 };
 
-class CapturedTraining
-    : public OnCard,
-      public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, int>> {};
+class CapturedTraining : public OnCard,
+                         public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, int>> {};
 
 TEST_P(CapturedTraining, EqualsTheEagerOneBitForBit) {
   int accumulate = 1;
