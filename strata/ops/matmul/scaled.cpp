@@ -311,7 +311,7 @@ const Op<ScaledSignature> scaled_matmul_op{{
           s.add(codes({33, 64}, "e4m3"), codes({48, 64}, "e4m3").t(), half, two, s.tensor({48}), "e4m3", "e4m3", t)
               .named("aligned")
               .not_differentiable();
-          s.add(codes({64, 32}, "e5m2"), codes({64, 32}, "e4m3"), half, two, std::nullopt, "e5m2", "e4m3", t)
+          s.add(codes({64, 32}, "e5m2").t(), codes({64, 48}, "e4m3"), half, two, std::nullopt, "e5m2", "e4m3", t)
               .named("rows and columns wrong")
               .not_differentiable();
           s.add(codes({32, 32}, "e5m2"), codes({32, 32}, "e5m2").t(), half, two, std::nullopt, "e5m2", "e5m2", t)
