@@ -58,8 +58,8 @@ struct ScaleRule {
   double* state = nullptr;
   double growth = 1, backoff = 1, interval = 1;
 };
-/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device. `loss`
-/// may be undefined, else it is one f32 or f64 there.
+/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device.
+/// `loss` may be undefined, else it is one f32 or f64 there.
 void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& loss, double max_norm, ScaleRule rule);
 
 /// The sum of the squares of all gradients, in f64; the same for any number of threads, and every time.
