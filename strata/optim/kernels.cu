@@ -112,6 +112,24 @@ struct ClampGradRule {
   }
 };
 
+struct MuonMomentumRule {
+  static constexpr int states = 1;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& d, T& g, T& b, T&) {
+    b = fma(k[1], b, g);
+    d = k[2] != 0 ? fma(k[1], b, g) : b;
+  }
+};
+struct MuonApplyRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
+    p = fma(-k[2], g, p * k[1]);
+  }
+};
+
 // Writes the parameters' copy in low precision, if there is one.
 template <int V>
 __device__ __forceinline__ void store_low(const Entry& e, int64_t i, const cuda::Vec<float, V>& p) {
@@ -139,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
   if (factor) {
     const double f = *factor;
     if (f != f) return;
-    k[0] *= static_cast<T>(f);
+    if constexpr (!std::is_same_v<R, MuonApplyRule>) k[0] *= static_cast<T>(f);
   }
   if (e.step && blockIdx.x == e.first_chunk && threadIdx.x == 0) ++*e.step;
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
@@ -357,6 +375,12 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
       break;
     case Rule::clamp_grad:
       queue_all<ClampGradRule>(slabs, k, factor);
+      break;
+    case Rule::muon_momentum:
+      queue_all<MuonMomentumRule>(slabs, k, factor);
+      break;
+    case Rule::muon_apply:
+      queue_all<MuonApplyRule>(slabs, k, factor);
       break;
   }
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the update");
