@@ -105,9 +105,7 @@ void bench_norms(int64_t rows, int64_t n) {
   run("layer_norm", 2, [&](int64_t i) { layer_norm(x[at(i)], {n}, w, b); });
   run("add_rms_norm", 4, [&](int64_t i) { add_rms_norm(x[at(i)], g[at(i)], w); });
   run("add_layer_norm", 4, [&](int64_t i) { add_layer_norm(x[at(i)], g[at(i)], w, b); });
-  run("rms_norm_backward", 3, [&](int64_t i) {
-    call("rms_norm_backward", {g[at(i)], x[at(i)], Dims{n}, w, rstd});
-  });
+  run("rms_norm_backward", 3, [&](int64_t i) { call("rms_norm_backward", {g[at(i)], x[at(i)], Dims{n}, w, rstd}); });
   run("layer_norm_backward", 3, [&](int64_t i) {
     call("layer_norm_backward", {g[at(i)], x[at(i)], Dims{n}, w, mean, rstd});
   });
@@ -183,8 +181,7 @@ void bench_cross_entropy(int64_t rows, int64_t n) {
   if (wanted("cross_entropy_backward")) {
     const Tensor gloss = ones({}), lse = full({rows}, 11.0);
     row(label("cross_entropy_backward", rows, n), 2 * x_bytes, 1, [&](int64_t) {
-      call("cross_entropy_backward",
-           {gloss, x[0], target, lse, int64_t{-100}, std::string("mean"), 0.0});
+      call("cross_entropy_backward", {gloss, x[0], target, lse, int64_t{-100}, std::string("mean"), 0.0});
     });
   }
 }
@@ -200,10 +197,12 @@ void bench_embedding() {
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };
   if (wanted("embedding")) row("embedding 32768 of 50304x768 bf16", 2 * out, 1, [&](int64_t) { embedding(ids, half); });
   if (wanted("embedding_backward")) {
-    row("embedding_backward 32768 of 50304x768 bf16", out + whole / 2, 4,
-        [&](int64_t i) { call("embedding_backward", {g[at(i)], ids, vocab}); });
-    row("embedding_backward 32768 of 50304x768 f32", 2 * out + whole, 2,
-        [&](int64_t i) { call("embedding_backward", {wide[at(i)], ids, vocab}); });
+    row("embedding_backward 32768 of 50304x768 bf16", out + whole / 2, 4, [&](int64_t i) {
+      call("embedding_backward", {g[at(i)], ids, vocab});
+    });
+    row("embedding_backward 32768 of 50304x768 f32", 2 * out + whole, 2, [&](int64_t i) {
+      call("embedding_backward", {wide[at(i)], ids, vocab});
+    });
   }
 }
 
@@ -212,8 +211,8 @@ void bench_optimizer() {
   if (!wanted("adamw") && !wanted("grad_norm")) return;
   TensorList all{randn({50304, 768}), randn({1024, 768})};
   for (int i = 0; i < 12; ++i)
-    for (const Shape& s : {Shape{768}, Shape{768}, Shape{2304, 768}, Shape{2304}, Shape{768, 768}, Shape{768}, Shape{768},
-                           Shape{768}, Shape{3072, 768}, Shape{3072}, Shape{768, 3072}, Shape{768}})
+    for (const Shape& s : {Shape{768}, Shape{768}, Shape{2304, 768}, Shape{2304}, Shape{768, 768}, Shape{768},
+                           Shape{768}, Shape{768}, Shape{3072, 768}, Shape{3072}, Shape{768, 3072}, Shape{768}})
       all.push_back(randn(s));
   double n = 0;
   for (Tensor& p : all) {

@@ -93,21 +93,6 @@ struct PlanHash {
 using Plans = std::unordered_map<PlanKey, std::unique_ptr<Plan>, PlanHash>;
 constexpr size_t kMostPlans = 512;
 
-// False, with nothing queued, where there is no kernel.
-bool launch(const LtCall& call, const Choice& choice, Device device) {
-  if (!choice.found) return false;
-  Tensor workspace;
-  if (choice.workspace > 0)
-    workspace = empty({{static_cast<int64_t>(choice.workspace)}, DType::u8, device, std::nullopt});
-  const cublasStatus_t status = cublas_lt().matmul(
-      call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout, call.beta, call.c,
-      call.c_layout, call.c, call.c_layout, &choice.algo, workspace.defined() ? workspace.raw_data() : nullptr,
-      choice.workspace, stream());
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
-  check_lt(status, "cublasLtMatmul");
-  return true;
-}
-
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
 // g.bias is aligned to 16 bytes. With `fuse` the library applies the epilogue where it can, else a pass of ours.
 bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse) {
@@ -185,7 +170,7 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
       throw;
     }
   }
-  if (!launch(call, plan.choice, device)) return false;
+  if (!run_chosen(call, plan.choice, device)) return false;
   if (rest.bias != nullptr || rest.epilogue != Epilogue::none) finish_own(rest);
   return true;
 }

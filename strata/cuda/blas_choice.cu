@@ -233,4 +233,18 @@ Choice choose(const Problem& problem, const LtCall& call, Device device) {
   return s.choices->get(problem, call, device);
 }
 
+bool run_chosen(const LtCall& call, const Choice& choice, Device device) {
+  if (!choice.found) return false;
+  Tensor workspace;
+  if (choice.workspace > 0)
+    workspace = empty({{static_cast<int64_t>(choice.workspace)}, DType::u8, device, std::nullopt});
+  const cublasStatus_t status = cublas_lt().matmul(
+      call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout, call.beta, call.c,
+      call.c_layout, call.c, call.c_layout, &choice.algo, workspace.defined() ? workspace.raw_data() : nullptr,
+      choice.workspace, stream());
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  check_lt(status, "cublasLtMatmul");
+  return true;
+}
+
 }  // namespace strata::cuda

@@ -44,4 +44,7 @@ struct Choice {
 /// capture, and unless STRATA_MATMUL_SEARCH is 0 at the start of the program.
 Choice choose(const Problem& problem, const LtCall& call, Device device);
 
+/// Queues `call` with the chosen kernel. False, with nothing queued, where there is none.
+bool run_chosen(const LtCall& call, const Choice& choice, Device device);
+
 }  // namespace strata::cuda

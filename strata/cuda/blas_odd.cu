@@ -197,10 +197,13 @@ std::optional<Lie> lie(int64_t rows, int64_t cols, int64_t row, int64_t col) {
   return std::nullopt;
 }
 
-bool gemm_odd(const Gemm& g, Device device) {
-  if (!is_reduced_floating(g.in) || g.beta != 0 || g.aux != nullptr || g.epilogue != Epilogue::none) return false;
-  if (std::min({g.m, g.n, g.k}) < kLeast) return false;
-  if (2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kLarge) return false;
+namespace {
+bool large(const Gemm& g) {
+  return std::min({g.m, g.n, g.k}) >= kLeast &&
+         2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) >= kLarge;
+}
+
+bool multiply_large(const Gemm& g, Device device) {
   const auto a = lie(g.m, g.k, g.a_row, g.a_col), b = lie(g.k, g.n, g.b_row, g.b_col);
   if (!a || !b) return false;
 
@@ -246,6 +249,15 @@ bool gemm_odd(const Gemm& g, Device device) {
   } else {
     return false;
   }
+  return true;
+}
+}  // namespace
+
+bool gemm_odd(const Gemm& g, Device device) {
+  if (!is_reduced_floating(g.in) || g.beta != 0 || g.aux != nullptr || g.epilogue != Epilogue::none) return false;
+  if (large(g) && multiply_large(g, device)) return true;
+  if (g.bias == nullptr || g.out == DType::f32 || (g.n % kUnit == 0 && well(g.c, g.c_row))) return false;
+  split_summands(g, g.k, device);  // cuBLASLt would round the product before it adds the bias
   return true;
 }
 

@@ -109,7 +109,7 @@ bool ChoiceFile::writable() {
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  return access(folder.c_str(), W_OK) == 0;
+  return std::filesystem::is_directory(folder, failed) && access(folder.c_str(), W_OK) == 0;
 }
 
 bool ChoiceFile::write() const {

@@ -262,14 +262,14 @@ void* allocate(Device device, size_t nbytes, Tag tag, const std::string* module)
   DeviceMemory& m = memory_of(device.index);
   const Stream stream = current_stream(device.index);
   const int64_t bytes = rounded(nbytes);
-  const int pool = capture_pool();
-  const RelaxedScope relaxed(pool != 0);
+  const bool captures = capturing();
+  const RelaxedScope relaxed(captures);
   std::lock_guard lock(m.mutex);
-  if (!m.pending.empty() && pool == 0) m.take_back(false);
-  StreamHeap& h = m.heap_of(heap_key(pool, stream.id()));
+  if (!m.pending.empty() && !captures) m.take_back(false);
+  StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
   void* data = m.try_take(h, bytes, tag, module);
   if (data == nullptr) ++m.s.retries;
-  if (data == nullptr && pool == 0) {
+  if (data == nullptr && !captures) {
     m.take_back(true);
     m.unmap_holes();
     data = m.try_take(h, bytes, tag, module);
@@ -294,7 +294,7 @@ void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
     Pending p{data, bytes, {}};
     // In a capture the events would be nodes; the graph's own order keeps the block's users apart, and nobody gets it
     // before the capture ends.
-    if (capture_pool() != 0) it->second.clear();
+    if (capturing()) it->second.clear();
     for (const Stream& s : it->second) {
       p.passed.push_back(std::make_unique<Event>(false, device.index));
       p.passed.back()->record(s);
@@ -421,7 +421,7 @@ void* allocate_pinned(size_t nbytes) {
     }
   }
   void* data = nullptr;
-  const RelaxedScope relaxed(capture_pool() != 0);
+  const RelaxedScope relaxed(capturing());
   check_cuda(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "allocate_pinned", "cudaHostAlloc");
   return data;
 }
@@ -503,7 +503,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   const DeviceScope scope(card.index);
   const Stream s = current_stream(card.index);
   if (capturing()) [[unlikely]] {
-    if (!to_device.is_cuda()) refuse_in_capture("copy", "a value is read on the host, which waits for the device");
+    if (!to_device.is_cuda()) refuse_in_capture("copy", "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
     if (!from_device.is_cuda() && !is_pinned(from))
       refuse_in_capture("copy", "the source is host memory that is not pinned");
   }

@@ -42,6 +42,17 @@ class PoolScope {
   ~PoolScope();
   PoolScope(const PoolScope&) = delete;
 };
+/// Inside a PoolScope: memory from outside the pool again, for what is written before each replay. In the pool, what the
+/// graph computes before the block's own place in it would overwrite that.
+class OutsidePoolScope {
+ public:
+  OutsidePoolScope();
+  ~OutsidePoolScope();
+  OutsidePoolScope(const OutsidePoolScope&) = delete;
+
+ private:
+  bool previous_;
+};
 /// Threads that are inside a PoolScope: capturing. Nothing may wait for a whole device then.
 int captures_in_progress();
 

@@ -3,6 +3,7 @@
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/blas.h"
+#include "strata/cuda/blas_scaled.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
@@ -175,6 +176,9 @@ void fill_bytes(Device, void*, uint8_t, size_t) {
 
 void gemm(const cpu::Gemm&, Device) {
   refuse("matmul");
+}
+bool scaled_gemm(const ScaledGemm&, Device) {
+  refuse("scaled_matmul");
 }
 void set_allow_tf32(bool) {}
 bool allow_tf32() {

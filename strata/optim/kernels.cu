@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/memory.h"
 #include "strata/optim/kernels.h"
 #include "strata/optim/verdict_inl.h"
 
@@ -298,6 +299,7 @@ __global__ void __launch_bounds__(kTotalThreads) total_kernel(const double* part
 }  // namespace
 
 Tensor empty_constants(size_t n, Device device) {
+  const cuda::OutsidePoolScope outside;
   return empty({{static_cast<int64_t>(n), kConstants}, DType::f64, device, std::nullopt});
 }
 

@@ -43,7 +43,7 @@ void run_rule_cpu(Rule rule, std::span<const Slab> slabs);
 /// `constants` is rule_constants(slabs), or was filled by write_constants() for these slabs.
 void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constants, const double* factor);
 /// Memory for the constants of `n` slabs on a CUDA device, where the loops read them, so that a captured step can go on
-/// with new ones.
+/// with new ones. Never from a graph's pool.
 Tensor empty_constants(size_t n, Device device);
 /// Queues the constants' way there; never waits.
 void write_constants(const Tensor& constants, std::span<const Slab> slabs);

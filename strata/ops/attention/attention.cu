@@ -282,7 +282,7 @@ using namespace attention_cuda;
 
 void attention_forward_cuda(const AttentionCall& c) {
   if (c.batch * c.heads * c.tq == 0) return;
-  if (fits_mma(c, false)) return forward_mma(c);
+  if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c) : forward_mma(c);
   dispatch_columns(c.dtype, c.dv, [&]<class T, int N>() {
     const int64_t tiles = tiles_of(c.tq), parts = std::max<int64_t>(1, (c.dv + kTile * N - 1) / (kTile * N));
     forward_kernel<T, N>

@@ -149,6 +149,12 @@ void dispatch_mma(const AttentionCall& c, F&& f) {
   c.dtype == DType::bf16 ? with_size.template operator()<BFloat16>() : with_size.template operator()<Half>();
 }
 
+/// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
+/// it, heads of 64 or 128, strides that bulk copies take.
+bool fits_hopper(const AttentionCall& c, bool backward);
+void forward_hopper(const AttentionCall& c);
+void backward_hopper(const AttentionCall& c, const Tensor& like_this);
+
 /// The tensor-core kernels, for calls that fit.
 void forward_mma(const AttentionCall& c);
 void backward_mma(const AttentionCall& c, RowTerms<float> terms);

@@ -279,6 +279,11 @@ void weight(const ConvSizes& s, DType t, Device device, const void* x, const voi
   });
 }
 
+// Whether one product of the operands as they lie is best: rows of planes start at multiples of 16 bytes.
+bool plain_product(const ConvSizes& s, DType t) {
+  return is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0;
+}
+
 void fill_zero(void* p, int64_t elements, DType t) {
   check_cuda(cudaMemsetAsync(p, 0, static_cast<size_t>(elements * size_of(t)), stream()), "convolution",
              "cudaMemsetAsync");
@@ -293,14 +298,16 @@ void conv_forward_cuda(const ConvSizes& s, DType t, Device device, const void* x
                        void* y) {
   if (s.n * s.oc * s.oh * s.ow == 0) return;
   if (is_depthwise(s)) return depthwise_forward(s, t, x, w, bias, y);
-  forward(s, t, device, x, w, bias, y);
+  if (plain_product(s, t)) return forward(s, t, device, x, w, bias, y);
+  if (!hopper_forward(s, t, device, x, w, bias, y)) forward(s, t, device, x, w, bias, y);
 }
 
 void conv_transpose_cuda(const ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias,
                          void* x) {
   if (s.n * s.ic * s.ih * s.iw == 0) return;
   if (is_depthwise(s)) return depthwise_transpose(s, t, y, w, bias, x);
-  transpose(s, t, device, y, w, bias, x);
+  if (plain_product(s, t)) return transpose(s, t, device, y, w, bias, x);
+  if (!hopper_transpose(s, t, device, y, w, bias, x)) transpose(s, t, device, y, w, bias, x);
 }
 
 void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
@@ -308,7 +315,7 @@ void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x,
   if (size == 0) return;
   if (s.n * s.oh * s.ow == 0) return fill_zero(w, size, t);
   if (is_depthwise(s)) return depthwise_weight(s, t, device, x, y, w);
-  weight(s, t, device, x, y, w);
+  if (!hopper_weight(s, t, device, x, y, w)) weight(s, t, device, x, y, w);
 }
 
 }  // namespace strata

@@ -24,6 +24,13 @@ inline bool is_depthwise(const cpu::ConvSizes& s) {
 void depthwise_forward(const cpu::ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y);
 void depthwise_transpose(const cpu::ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x);
 void depthwise_weight(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);
+/// Hopper's tensor cores, for f16, bf16 and, where TF32 is allowed, f32 (not the last one). False, with nothing done,
+/// on another card, for another dtype, or for sizes that their kernels do not hold.
+bool hopper_forward(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias,
+                    void* y);
+bool hopper_transpose(const cpu::ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias,
+                      void* x);
+bool hopper_weight(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);
 }  // namespace conv_cuda
 
 }  // namespace strata

@@ -1,0 +1,373 @@
+#pragma once
+// Attention forward on Hopper (after Shah et al., FlashAttention-3, arXiv:2407.08608): one warpgroup, or warp, starts
+// the copies; each of the others owns 64 queries and passes over tiles of keys from the last to the first. The product
+// of the next scores runs while the weights of the current tile are computed and multiplied with the values.
+
+#include "strata/ops/attention/hopper.cuh"
+
+namespace strata::attention_cuda::hopper {
+
+struct ForwardMaps {
+  CUtensorMap q, k, v, out;
+};
+/// Which tiles of queries of which heads a block computes, in which order: heads go in sections whose keys and values
+/// fit the L2 together, within one the tiles that see most come first.
+struct Schedule {
+  int tiles, heads, section;  // tiles of a head, heads of all batches, heads of a section
+  __device__ __forceinline__ void locate(int at, int& tile, int& head) const {
+    const int first = at / (section * tiles) * section, rest = at - first * tiles;
+    const int count = min(section, heads - first);
+    tile = rest / count, head = first + rest % count;
+  }
+  __device__ __forceinline__ int total() const { return tiles * heads; }
+  /// Item `round` of this block, every second round backwards, or -1.
+  __device__ __forceinline__ int item(int round) const {
+    const int blocks = gridDim.x, i = blockIdx.x, at = round * blocks + (round & 1 ? blocks - 1 - i : i);
+    return at < total() ? at : -1;
+  }
+  __device__ __forceinline__ int rounds() const { return (total() + gridDim.x - 1) / gridDim.x; }
+};
+
+/// What a kernel is made of: warpgroups with 64 queries each, keys of a tile, tiles in flight, buffers of queries, blocks
+/// that share a multiprocessor; whether scores run ahead, whether warpgroups take turns.
+template <int kD, int kGroupsN, int kKeysN, int kStagesN, int kQueryBuffersN, int kBlocksN, bool kAheadN, bool kTurnsN>
+struct ForwardShape {
+  static constexpr int D = kD, kGroups = kGroupsN, kKeys = kKeysN, kStages = kStagesN, kQueryBuffers = kQueryBuffersN,
+                       kBlocks = kBlocksN;
+  static constexpr bool kAhead = kAheadN, kTurns = kTurnsN;
+  static constexpr int kQueries = 64 * kGroups, kChunk = 64 * 128;  // bytes of 64 rows of a chunk
+  // With one block a multiprocessor registers move from the warpgroup that copies to the others.
+  static constexpr bool kMoveRegisters = kBlocks == 1;
+  static constexpr int kThreads = 128 * kGroups + (kMoveRegisters ? 128 : 32);
+  static constexpr int kQueryBytes = kQueries * 128 * kChunks<D>, kTileBytes = kKeys * 128 * kChunks<D>;
+  static constexpr int kBarriers = 2 * kQueryBuffers + 4 * kStages;
+  static constexpr int kSharedBytes = kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers;
+};
+
+template <class T, class S>
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks)
+    forward_hopper_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ ForwardMaps maps,
+                          const Schedule schedule) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int D = S::D, BK = S::kKeys;
+  extern __shared__ __align__(1024) uint8_t memory[];
+  uint8_t* const qs = memory;
+  uint8_t* const ks = qs + S::kQueryBuffers * S::kQueryBytes;
+  uint8_t* const vs = ks + S::kStages * S::kTileBytes;
+  uint64_t* const full_q = reinterpret_cast<uint64_t*>(vs + S::kStages * S::kTileBytes);
+  uint64_t* const empty_q = full_q + S::kQueryBuffers;
+  uint64_t* const full_k = empty_q + S::kQueryBuffers;
+  uint64_t* const empty_k = full_k + S::kStages;
+  uint64_t* const full_v = empty_k + S::kStages;
+  uint64_t* const empty_v = full_v + S::kStages;
+  const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+
+  if (threadIdx.x == 0) {
+    if (shared_address(memory) % 1024 != 0) __trap();
+    for (int i = 0; i < S::kQueryBuffers; ++i) init_barrier(full_q + i, 1), init_barrier(empty_q + i, S::kGroups);
+    for (int i = 0; i < S::kStages; ++i) {
+      init_barrier(full_k + i, 1), init_barrier(full_v + i, 1);
+      init_barrier(empty_k + i, 4 * S::kGroups), init_barrier(empty_v + i, 4 * S::kGroups);  // a warp each
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_shared();
+  }
+  __syncthreads();
+
+  const auto locate = [&](int at, int& q0, int& h, int& b) {
+    int tile, head;
+    schedule.locate(at, tile, head);
+    h = head % static_cast<int>(c.heads), b = head / static_cast<int>(c.heads);
+    q0 = (schedule.tiles - 1 - tile) * S::kQueries;
+  };
+  // The first key and the number of tiles of keys.
+  const auto keys_of = [&](int q0, int& first) {
+    int64_t begin, end;
+    visible_keys(c, q0, min(static_cast<int64_t>(q0) + S::kQueries, c.tq), begin, end);
+    first = static_cast<int>(min(begin, c.tk));
+    return end > begin ? static_cast<int>((end - begin + BK - 1) / BK) : 0;
+  };
+  const int kv_group = static_cast<int>(c.heads / c.kv_heads);
+
+  if (group == S::kGroups) {  // copies
+    if constexpr (S::kMoveRegisters) give_registers<S::kGroups == 3 ? 32 : 24>();
+    if (warp != 0 || lane != 0) return;
+    Ring<S::kQueryBuffers> rq;
+    Ring<S::kStages> rk, rv;
+    const auto copy_tile = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full, uint64_t* empty, Ring<S::kStages>& r,
+                               int row, int head, int b) {
+      wait(empty + r.stage, r.parity ^ 1);
+      arrive_expecting(full + r.stage, S::kTileBytes);
+#pragma unroll
+      for (int i = 0; i < kChunks<D>; ++i)
+        copy_in(to + r.stage * S::kTileBytes + i * BK * 128, map, full + r.stage, 64 * i, row, head, b);
+      r.next();
+    };
+    for (int round = 0; round < schedule.rounds(); ++round) {
+      const int item = schedule.item(round);
+      if (item < 0) break;
+      int q0, h, b, first;
+      locate(item, q0, h, b);
+      const int n = keys_of(q0, first), hk = h / kv_group;
+      wait(empty_q + rq.stage, rq.parity ^ 1);
+      arrive_expecting(full_q + rq.stage, S::kQueryBytes);
+#pragma unroll
+      for (int g = 0; g < S::kGroups; ++g)
+#pragma unroll
+        for (int i = 0; i < kChunks<D>; ++i)
+          copy_in(qs + rq.stage * S::kQueryBytes + (g * kChunks<D> + i) * S::kChunk, maps.q, full_q + rq.stage, 64 * i,
+                  q0 + 64 * g, h, b);
+      rq.next();
+      for (int i = 0; i <= n; ++i) {
+        if (i < n) copy_tile(ks, maps.k, full_k, empty_k, rk, first + (n - 1 - i) * BK, hk, b);
+        if (i > 0) copy_tile(vs, maps.v, full_v, empty_v, rv, first + (n - i) * BK, hk, b);
+      }
+    }
+    return;
+  }
+
+  if constexpr (S::kMoveRegisters) take_registers<S::kGroups == 3 ? 160 : 240>();
+  const float factor = static_cast<float>(c.scale * kLog2e);
+  const bool leader = threadIdx.x % 128 == 0;
+  Ring<S::kQueryBuffers> rq;
+  Ring<S::kStages> rk, rv;
+  uint64_t* stored = nullptr;  // the buffer of queries that this warpgroup's result leaves from
+  const auto release = [&](uint64_t* empty) {
+    if (lane == 0) arrive(empty);
+  };
+  const auto release_queries = [&] {
+    if (leader && stored != nullptr) wait_out_read(), arrive(stored);
+    stored = nullptr;
+  };
+  // Warpgroups take turns at starting products: barrier 1 + group.
+  const auto my_turn = [&] {
+    if constexpr (S::kTurns) named_sync(1 + group, 256);
+  };
+  const auto next_turn = [&] {
+    if constexpr (S::kTurns) named_arrive(1 + (group + 1) % S::kGroups, 256);
+  };
+  if constexpr (S::kTurns) {
+    if (group == S::kGroups - 1) named_arrive(1, 256);
+  }
+
+  for (int round = 0; round < schedule.rounds(); ++round) {
+    const int item = schedule.item(round);
+    if (item < 0) break;
+    int q0, h, b, first;
+    locate(item, q0, h, b);
+    const int n = keys_of(q0, first);
+    const int row0 = q0 + 64 * group, row = row0 + 16 * warp + lane / 4;  // this thread's, and row + 8
+    const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
+    // What every row of the warpgroup sees, and what some row does.
+    const int all_first = seen_keys(c, row0 + 63).first, all_last = seen_keys(c, row0).last;
+    const int any_first = seen_keys(c, row0).first, any_last = row0 < c.tq ? seen_keys(c, min(row0 + 63, static_cast<int>(c.tq) - 1)).last : -1;
+    // Tiles in the order of work, of which this warpgroup needs those of [from, to).
+    int from = 0, to = n;
+    while (from < to && first + (n - 1 - from) * BK > any_last) ++from;
+    while (from < to && first + (n - to) * BK + BK - 1 < any_first) --to;
+
+    float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, alpha[2];
+    float s[BK / 2], o[D / 2];
+    uint32_t p[BK / 16][4];
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) o[i] = 0;
+
+    const uint8_t* const q = qs + rq.stage * S::kQueryBytes + group * kChunks<D> * S::kChunk;
+    const auto start_scores = [&] {
+      const uint64_t a = descriptor_k(q), bk = descriptor_k(ks + rk.stage * S::kTileBytes);
+      pin(s);
+      fence_products();
+#pragma unroll
+      for (int d = 0; d < D / 16; ++d)
+        multiply<T, false, false>(s, advanced(a, d / 4 * S::kChunk + d % 4 * 32),
+                                  advanced(bk, d / 4 * BK * 128 + d % 4 * 32), d > 0);
+      commit_products();
+    };
+    const auto start_values = [&] {
+      const uint64_t bv = descriptor_t(vs + rv.stage * S::kTileBytes, BK * 128);
+      pin(o);
+#pragma unroll
+      for (int j = 0; j < BK / 16; ++j) pin(p[j]);
+      fence_products();
+#pragma unroll
+      for (int j = 0; j < BK / 16; ++j) multiply<T, true>(o, p[j], advanced(bv, j * 2048), true);
+      commit_products();
+    };
+    // Scores to weights, in place; alpha is what older sums shrink by.
+    const auto weights = [&](int i) {
+      const int k0 = first + (n - 1 - i) * BK;
+      if (k0 + BK - 1 > all_last || k0 < all_first) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int lo = seen[r].first - k0 - 2 * (lane % 4), hi = seen[r].last - k0 - 2 * (lane % 4);
+#pragma unroll
+          for (int j = 0; j < BK / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * j + e < lo || 8 * j + e > hi) s[4 * j + 2 * r + e] = -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float top = m[r];
+#pragma unroll
+        for (int j = 0; j < BK / 8; ++j) top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+        alpha[r] = fast_exp2((m[r] - top) * factor);
+        m[r] = top;
+        l[r] *= alpha[r];
+        const float shift = top * factor;
+#pragma unroll
+        for (int j = 0; j < BK / 8; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            float& x = s[4 * j + 2 * r + e];
+            x = fast_exp2(fmaf(x, factor, -shift));
+            l[r] += x;
+          }
+      }
+      pin(s);  // before what follows
+    };
+    const auto pack_weights = [&] {
+#pragma unroll
+      for (int j = 0; j < BK / 16; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) p[j][e] = pack2<T>(s[8 * j + 2 * e], s[8 * j + 2 * e + 1]);
+    };
+    const auto shrink = [&] {
+#pragma unroll
+      for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) o[4 * j + e] *= alpha[e / 2];
+    };
+    const auto skip = [&] {  // a tile that only other warpgroups need
+      my_turn(), next_turn();
+      wait(full_k + rk.stage, rk.parity), release(empty_k + rk.stage), rk.next();
+      wait(full_v + rv.stage, rv.parity), release(empty_v + rv.stage), rv.next();
+    };
+
+    wait(full_q + rq.stage, rq.parity);
+    for (int i = 0; i < from; ++i) skip();
+    if (from < to) {
+      wait(full_k + rk.stage, rk.parity);
+      my_turn();
+      start_scores();
+      next_turn();
+      release_queries();
+      wait_products<0>();
+      pin(s);
+      release(empty_k + rk.stage), rk.next();
+      weights(from);
+      pack_weights();
+      if constexpr (S::kAhead) {
+        for (int i = from + 1; i < to; ++i) {
+          wait(full_k + rk.stage, rk.parity);
+          my_turn();
+          start_scores();
+          wait(full_v + rv.stage, rv.parity);
+          start_values();
+          next_turn();
+          wait_products<1>();
+          pin(s);
+          release(empty_k + rk.stage), rk.next();
+          weights(i);
+          wait_products<0>();
+          pin(o);
+          release(empty_v + rv.stage), rv.next();
+          shrink();
+          pack_weights();
+        }
+      } else {
+        for (int i = from + 1; i < to; ++i) {
+          wait(full_v + rv.stage, rv.parity);
+          my_turn();
+          start_values();
+          wait(full_k + rk.stage, rk.parity);
+          start_scores();
+          next_turn();
+          wait_products<0>();
+          pin(s), pin(o);
+          release(empty_v + rv.stage), rv.next();
+          release(empty_k + rk.stage), rk.next();
+          weights(i);
+          shrink();
+          pack_weights();
+        }
+      }
+      wait(full_v + rv.stage, rv.parity);
+      my_turn();
+      start_values();
+      next_turn();
+      wait_products<0>();
+      pin(o);
+      release(empty_v + rv.stage), rv.next();
+    } else {
+      my_turn(), next_turn();
+    }
+    for (int i = to; i < n; ++i) skip();
+    release_queries();
+
+    // The result leaves through the queries' place.
+    float* const lse = static_cast<float*>(c.lse) + (static_cast<int64_t>(b) * c.heads + h) * c.tq;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      l[r] += __shfl_xor_sync(0xffffffffu, l[r], 1);
+      l[r] += __shfl_xor_sync(0xffffffffu, l[r], 2);
+      alpha[r] = l[r] == 0 ? 0.f : 1 / l[r];
+      if (lane % 4 == 0 && row + 8 * r < c.tq)
+        lse[row + 8 * r] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
+    }
+    shrink();
+    named_sync(8 + group, 128);
+    {
+      const int at = 16 * warp + lane % 16;  // the row whose address this lane gives
+      const uint32_t base = shared_address(q) + at * 128;
+#pragma unroll
+      for (int j = 0; j < D / 8; j += 2) {
+        const int piece = j + lane / 16;
+        store_matrices(base + piece / 8 * S::kChunk + ((piece % 8) ^ (at % 8)) * 16, pack2<T>(o[4 * j], o[4 * j + 1]),
+                       pack2<T>(o[4 * j + 2], o[4 * j + 3]), pack2<T>(o[4 * j + 4], o[4 * j + 5]),
+                       pack2<T>(o[4 * j + 6], o[4 * j + 7]));
+      }
+    }
+    fence_shared();
+    named_sync(8 + group, 128);
+    if (leader) {
+      if (row0 < c.tq)
+#pragma unroll
+        for (int i = 0; i < kChunks<D>; ++i) copy_out(maps.out, q + i * S::kChunk, 64 * i, row0, h, b);
+      commit_out();
+    }
+    stored = empty_q + rq.stage;
+    if constexpr (S::kQueryBuffers == 1) release_queries();
+    rq.next();
+  }
+  if (leader) wait_out();
+  if constexpr (S::kTurns) {
+    if (group == 0) named_sync(1, 256);
+  }
+#endif
+}
+
+template <class T, class S>
+void queue_forward(const AttentionCall& c) {
+  const auto kernel = forward_hopper_kernel<T, S>;
+  cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+                   "scaled_dot_product_attention", "cudaFuncSetAttribute");
+  ForwardMaps maps;
+  maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, S::D, 64);
+  maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
+  maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
+  maps.out = tensor_map(c.dtype, c.out, c.batch, c.heads, c.tq, S::D, 64);
+  Schedule schedule;
+  schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
+  schedule.heads = static_cast<int>(c.batch * c.heads);
+  const int64_t bytes = 4 * c.tk * c.d, group = c.heads / c.kv_heads;
+  schedule.section = static_cast<int>(
+      std::min<int64_t>(schedule.heads, std::max<int64_t>(1, (int64_t{24} << 20) / std::max<int64_t>(1, bytes)) * group));
+  const int blocks = std::min(schedule.tiles * schedule.heads, multiprocessors() * S::kBlocks);
+  kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule);
+}
+
+}  // namespace strata::attention_cuda::hopper
