@@ -36,6 +36,16 @@ struct Caller {
   const std::string* module = nullptr;    // the same
 };
 inline constinit thread_local Caller t_caller;
+// Names a module again, for the backward of what its forward recorded.
+class RecordedModule {
+ public:
+  explicit RecordedModule(const std::string* module) : previous_(std::exchange(t_caller.module, module)) {}
+  ~RecordedModule() { t_caller.module = previous_; }
+  RecordedModule(const RecordedModule&) = delete;
+
+ private:
+  const std::string* previous_;
+};
 }  // namespace detail
 
 /// The tag that new tensors on this thread get.
