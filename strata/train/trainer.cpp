@@ -17,6 +17,7 @@
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/timeline.h"
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/feeder.h"
@@ -161,6 +162,7 @@ void Run::resume_from(const FoundRun& found) {
 }
 
 void Run::launch() {
+  if (memory::is_recording()) memory::mark(fmt::format("step {}", step_ + 1));
   Launched l{.begin = Clock::now(), .rng = default_generator().state(), .batches = {}, .metrics = {}};
   const std::vector<data::Batch>& batches = feeder_->next();
   l.batches = feeder_->host();
