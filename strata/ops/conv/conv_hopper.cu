@@ -144,21 +144,21 @@ const void* turn_filters(DType t, Device device, const void* given, int64_t oc, 
 
 // ---- shared memory ----
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
+[[maybe_unused]] __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 // 16 bytes to shared memory, zeros unless `valid`.
-__device__ __forceinline__ void copy_piece(uint32_t to, const void* from, bool valid) {
+[[maybe_unused]] __device__ __forceinline__ void copy_piece(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
-__device__ __forceinline__ void copy_commit() {
+[[maybe_unused]] __device__ __forceinline__ void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 // All but the last copies are there, for the tensor cores too.
-__device__ __forceinline__ void copy_wait_but_one() {
+[[maybe_unused]] __device__ __forceinline__ void copy_wait_but_one() {
   asm volatile("cp.async.wait_group 1;\nfence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ __forceinline__ uint32_t swizzled(int row, int piece) {
+[[maybe_unused]] __device__ __forceinline__ uint32_t swizzled(int row, int piece) {
   return static_cast<uint32_t>(row * kRowBytes + ((piece ^ (row & 7)) << 4));
 }
 
@@ -174,8 +174,8 @@ __device__ __forceinline__ void multiply_stage(float (&sums)[64], uint32_t a, ui
 }
 
 // A warpgroup's sums into [m, columns] from (row, column) on; `columns` is even.
-__device__ __forceinline__ void write_sums(const float (&sums)[64], float* to, int m, int columns, int row0,
-                                           int column0) {
+[[maybe_unused]] __device__ __forceinline__ void write_sums(const float (&sums)[64], float* to, int m, int columns,
+                                                            int row0, int column0) {
   const int lane = static_cast<int>(threadIdx.x) % 32,
             row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
 #pragma unroll
