@@ -193,7 +193,7 @@ struct Cut {
 Cut cut_for(int64_t images, int64_t rows, int64_t row_elements, int64_t element_bytes) {
   const int64_t most = std::max<int64_t>(1, kMostWorkspace / std::max<int64_t>(1, row_elements * element_bytes));
   if (most < rows) return {1, most};
-  return {std::min(images, most / rows), rows};
+  return {std::min(images, most / std::max<int64_t>(1, rows)), rows};
 }
 
 void product(const Gemm& g, Device device) {
