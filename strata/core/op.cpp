@@ -301,7 +301,6 @@ Tensor Adapter::apply(const Tensor& t) {
 
 SavePlan parse_saves(std::string_view schema, std::string_view saves) {
   SavePlan plan;
-  std::fill(std::begin(plan.when), std::end(plan.when), static_cast<int8_t>(-1));
   if (saves.empty()) return plan;
   const Schema s = parse_schema(schema);
   const auto arg_index = [&](std::string_view name) {
@@ -321,9 +320,13 @@ SavePlan parse_saves(std::string_view schema, std::string_view saves) {
     if (const int i = arg_index(name); i >= 0) {
       bit = uint64_t{1} << i;
       if (colon != std::string_view::npos) {
-        const int when = arg_index(word.substr(colon + 1));
-        check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
-        plan.when[i] = static_cast<int8_t>(when);
+        for (size_t from = colon; from != std::string_view::npos;) {
+          const size_t comma = word.find(',', from + 1);
+          const int when = arg_index(word.substr(from + 1, comma == std::string_view::npos ? comma : comma - from - 1));
+          check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
+          plan.when[i] |= uint32_t{1} << when;
+          from = comma;
+        }
       }
     }
     for (size_t i = 0; i < s.results.size(); ++i)

@@ -45,7 +45,8 @@ class Op<R(A...)> final : public OpBase {
     R (*view)(A...) = nullptr;      ///< returns a tensor that shares the first argument's storage
     R (*dynamic)(A...) = nullptr;   ///< for results whose size depends on values
     R (*composed)(A...) = nullptr;  ///< the same function written with other ops
-    /// Arguments and results whose elements `backward` reads: "x result". "a:b" keeps a only when b wants a gradient.
+    /// Arguments and results whose elements `backward` reads: "x result". "a:b,c" keeps a only when b or c
+    /// wants a gradient.
     std::string_view saves = {};
     void (*backward)(Backward&, A...) = nullptr;
     bool inplace = false;  ///< the kernel may write over its first argument

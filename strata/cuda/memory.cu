@@ -503,7 +503,9 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   const DeviceScope scope(card.index);
   const Stream s = current_stream(card.index);
   if (capturing()) [[unlikely]] {
-    if (!to_device.is_cuda()) refuse_in_capture("copy", "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
+    if (!to_device.is_cuda())
+      refuse_in_capture("copy",
+                        "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
     if (!from_device.is_cuda() && !is_pinned(from))
       refuse_in_capture("copy", "the source is host memory that is not pinned");
   }

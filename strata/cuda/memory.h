@@ -42,8 +42,8 @@ class PoolScope {
   ~PoolScope();
   PoolScope(const PoolScope&) = delete;
 };
-/// Inside a PoolScope: memory from outside the pool again, for what is written before each replay. In the pool, what the
-/// graph computes before the block's own place in it would overwrite that.
+/// Inside a PoolScope: memory from outside the pool again, for what is written before each replay. In the pool, what
+/// the graph computes before the block's own place in it would overwrite that.
 class OutsidePoolScope {
  public:
   OutsidePoolScope();

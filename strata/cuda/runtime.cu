@@ -85,9 +85,9 @@ DeviceState& state(int device) {
 thread_local std::array<int8_t, kMostDevices> t_current{};
 
 std::atomic<int> g_captures{0};
-thread_local int t_pool = 0;            // of the capture that this thread is in
-thread_local bool t_outside = false;    // inside an OutsidePoolScope
-thread_local std::string_view t_op;     // the op whose kernels are being launched
+thread_local int t_pool = 0;          // of the capture that this thread is in
+thread_local bool t_outside = false;  // inside an OutsidePoolScope
+thread_local std::string_view t_op;   // the op whose kernels are being launched
 }  // namespace
 
 bool capturing() {

@@ -23,7 +23,7 @@ struct StepRunner::Cuda {
   ~Cuda() {
     try {
       cuda::synchronize(device.index);  // a report may still be on its way to a slot
-    } catch (const Error&) {  // a failed device: told by whoever asks next
+    } catch (const Error&) {            // a failed device: told by whoever asks next
     }
   }
 
@@ -38,7 +38,8 @@ struct StepRunner::Cuda {
   std::array<Slot, 2> slots;
 };
 
-StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device)
+StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config,
+                       Device device)
     : model_(model),
       optimizer_(optimizer),
       device_(device),

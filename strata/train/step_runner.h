@@ -1,6 +1,6 @@
 #pragma once
-// One step of training: forward, backward, clipping and update, queued on the model's device without waiting for it, from
-// the second step on as one CUDA graph where that is possible.
+// One step of training: forward, backward, clipping and update, queued on the model's device without waiting for it,
+// from the second step on as one CUDA graph where that is possible.
 
 #include <memory>
 #include <optional>
@@ -22,8 +22,8 @@ class StepRunner {
   StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device);
   ~StepRunner();
 
-  /// Queues a step with these batches (on the device, at the same addresses each time) and this learning rate. On the CPU
-  /// the step is done when it returns.
+  /// Queues a step with these batches (on the device, at the same addresses each time) and this learning rate. On the
+  /// CPU the step is done when it returns.
   void launch(const std::vector<data::Batch>& batches, double lr);
   /// Steps queued whose reports were not read: at most two.
   size_t unread() const { return queued_ - read_; }

@@ -91,8 +91,7 @@ class Run {
   double valid_loss_ = NAN;
 };
 
-Run::Run(const TrainConfig& config, const TrainOptions& options)
-    : config_(config), options_(options) {
+Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(config), options_(options) {
   strata::validate(config_);
   device_ = parse_device(config_.device);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
@@ -117,13 +116,11 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
   model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
   schedule_ = make_schedule(config_.optim, config_.steps);
-  loader_.emplace(
-      data_.train,
-      data::DataLoaderOptions{.batch_size = config_.batch,
-                              .shuffle = config_.data.shuffle,
-                              .seed = static_cast<uint64_t>(config_.seed),
-                              .repeat = true,
-                              .pin_memory = device_.is_cuda()});
+  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
+                                                       .shuffle = config_.data.shuffle,
+                                                       .seed = static_cast<uint64_t>(config_.seed),
+                                                       .repeat = true,
+                                                       .pin_memory = device_.is_cuda()});
   steps_.emplace(*model_, *optimizer_, config_, device_);
   if (found) resume_from(*found);
   feeder_.emplace(*loader_, config_.accumulate, device_);
@@ -157,8 +154,7 @@ void Run::resume_from(const FoundRun& found) {
   load_run(found, *model_, optimizer_.get());
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
-  if (steps_->scaler() && !s.loss_scale.empty())
-    steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
+  if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
   step_ = saved_step_ = s.step;
   tokens_ = s.tokens;
   elapsed_before_ = s.elapsed_s;
@@ -196,13 +192,13 @@ StepMetrics Run::settle() {
   m.elapsed_s = elapsed();
   m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
   if (r.outcome == optim::StepReport::skipped)
-    note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale", m.step,
-                     r.scale));
+    note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale",
+                     m.step, r.scale));
   return m;
 }
 
-// Runs the step once more, with the same numbers, looking for the first NaN. Its weights are still there: neither it nor
-// a step launched since has changed them.
+// Runs the step once more, with the same numbers, looking for the first NaN. Its weights are still there: neither it
+// nor a step launched since has changed them.
 void Run::diverged(const Launched& l, const optim::StepReport& r) {
   std::string cause = "no op produced a NaN when the step was repeated: a number grew past the largest one";
   default_generator().set_state(l.rng);
@@ -291,8 +287,7 @@ TrainResult Run::run() {
   while (step_ < config_.steps && status.empty()) {
     launch();
     const bool last = step_ == config_.steps;
-    const bool validates =
-        data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last);
+    const bool validates = data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last);
     const bool saves = !last && config_.save_every > 0 && step_ % config_.save_every == 0;
     if (options_.stop_requested && options_.stop_requested())
       status = fmt::format("stopped at step {}", step_);

@@ -14,10 +14,6 @@ constexpr int64_t kMostWorkspace = int64_t{256} << 20;  // bytes of unrolled win
 int64_t taps(const ConvSizes& s) {
   return s.kh * s.kw;
 }
-// The windows of a 1 x 1 kernel that moves by one are the input itself.
-bool is_pointwise(const ConvSizes& s) {
-  return taps(s) == 1 && s.sh == 1 && s.sw == 1 && s.ph == 0 && s.pw == 0;
-}
 int64_t padded(int64_t n) {
   return (n + 7) / 8 * 8;  // rows of matrices start at multiples of 16 bytes
 }
@@ -56,13 +52,68 @@ __global__ void __launch_bounds__(kThreads) unroll_kernel(Unroll u, const B* x, 
   }
 }
 
+// The same in 32-bit numbers, V columns of a row at once.
+template <class B, int V>
+__global__ void __launch_bounds__(kThreads)
+    unroll_narrow_kernel(Unroll u, FastDivisor by_image, FastDivisor by_row, int total, const B* x, B* to) {
+  const ConvSizes& s = u.s;
+  const int height = static_cast<int>(s.ih), width = static_cast<int>(s.iw), kw = static_cast<int>(s.kw);
+  const int taps = static_cast<int>(s.kh) * kw, step = static_cast<int>(s.sw);
+  for (int row = static_cast<int>(blockIdx.y); row < static_cast<int>(s.ic) * taps;
+       row += static_cast<int>(gridDim.y)) {
+    const int c = row / taps, tap = row - c * taps, a = tap / kw, b = tap - a * kw;
+    const int down = a * static_cast<int>(s.dh) - static_cast<int>(s.ph) +
+                     static_cast<int>(u.first_row) * static_cast<int>(s.sh),
+              right = b * static_cast<int>(s.dw) - static_cast<int>(s.pw);
+    const B* const from = x + static_cast<int64_t>(c) * height * width;
+    B* const row_to = to + row * u.row_stride;
+    for (int e = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); e < total;
+         e += static_cast<int>(gridDim.x) * kThreads) {
+      const auto n = by_image.divide(static_cast<uint32_t>(e)), p = static_cast<uint32_t>(e) - n * by_image.d;
+      const auto i = by_row.divide(p), j = (p - i * by_row.d) * V;
+      const int iy = static_cast<int>(i) * static_cast<int>(s.sh) + down, ix = static_cast<int>(j) * step + right;
+      const B* const line = from + (static_cast<int64_t>(n) * s.ic * height + iy) * width;
+      const bool inside = static_cast<unsigned>(iy) < static_cast<unsigned>(height);
+      Vec<B, V> v;
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const int at = ix + k * step;
+        v.v[k] = inside && static_cast<unsigned>(at) < static_cast<unsigned>(width) ? line[at] : B(0);
+      }
+      store_vec(row_to + n * u.image_stride + p * V, v);
+    }
+  }
+}
+
 void unroll(const Unroll& u, DType t, const void* x, void* to) {
-  const int64_t rows = u.s.ic * taps(u.s), total = u.images * u.rows * u.s.ow;
+  const ConvSizes& s = u.s;
+  const int64_t rows = s.ic * taps(s), total = u.images * u.rows * s.ow;
   if (rows * total == 0) return;
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((total + kThreads - 1) / kThreads, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
+  const auto grid = [&](int64_t threads) {
+    return dim3(static_cast<unsigned>(std::min<int64_t>((threads + kThreads - 1) / kThreads, 1 << 16)),
+                static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
+  };
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const bool narrow = total < kMost && rows < kMost && s.ih + 2 * s.ph < kMost && s.iw + 2 * s.pw < kMost &&
+                      s.oh * s.sh < kMost && s.ow * s.sw < kMost && s.kh * s.dh < kMost && s.kw * s.dw < kMost;
   dispatch_bytes(t, [&]<class B>() {
-    unroll_kernel<B><<<grid, kThreads, 0, stream()>>>(u, static_cast<const B*>(x), static_cast<B*>(to));
+    const auto* from = static_cast<const B*>(x);
+    auto* at = static_cast<B*>(to);
+    const auto run = [&](auto columns) {
+      constexpr int V = decltype(columns)::value;
+      unroll_narrow_kernel<B, V><<<grid(total / V), kThreads, 0, stream()>>>(
+          u, FastDivisor(static_cast<uint32_t>(u.rows * s.ow / V)), FastDivisor(static_cast<uint32_t>(s.ow / V)),
+          static_cast<int>(total / V), from, at);
+    };
+    if (!narrow) {
+      unroll_kernel<B><<<grid(total), kThreads, 0, stream()>>>(u, from, at);
+    } else if (s.ow % 4 == 0 && u.image_stride % 4 == 0 && u.row_stride % 4 == 0) {
+      run(std::integral_constant<int, 4>());
+    } else if (s.ow % 2 == 0 && u.image_stride % 2 == 0 && u.row_stride % 2 == 0) {
+      run(std::integral_constant<int, 2>());
+    } else {
+      run(std::integral_constant<int, 1>());
+    }
   });
 }
 
@@ -247,7 +298,7 @@ void weight(const ConvSizes& s, DType t, Device device, const void* x, const voi
   const Tensor sums = once || wide == t ? Tensor() : workspace(wide, device, s.oc * depth);
   void* const result = sums.defined() ? sums.raw_data() : w;
   ConvSizes same = s;  // a convolution whose windows are y itself
-  same.ic = s.oc, same.ih = s.oh, same.iw = s.ow;
+  same.ic = s.oc, same.ih = same.oh = 1, same.iw = same.ow = plane;
   same.kh = same.kw = same.sh = same.sw = same.dh = same.dw = 1;
   same.ph = same.pw = 0;
   for (int64_t n = 0; n < s.n; n += cut.images) {
@@ -260,7 +311,7 @@ void weight(const ConvSizes& s, DType t, Device device, const void* x, const voi
       g.m = ocg, g.n = depth, g.k = length;
       g.a = at(y, n * s.oc * plane + row * s.ow, t), g.a_row = plane, g.a_col = 1;
       if (cut.images > 1) {
-        unroll(Unroll(same, images, 0, s.oh, ld, plane), t, at(y, n * s.oc * plane, t), turned.raw_data());
+        unroll(Unroll(same, images, 0, 1, ld, plane), t, at(y, n * s.oc * plane, t), turned.raw_data());
         g.a = turned.raw_data(), g.a_row = ld;
       }
       g.b = windows.raw_data(), g.b_row = 1, g.b_col = ld;
