@@ -85,6 +85,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int64_t kMost = int64_t{1} << 30;
+// Whether 32 bits hold every coordinate.
+bool is_narrow(const ConvSizes& s) {
+  return s.ih + 2 * s.ph < kMost && s.iw + 2 * s.pw < kMost && s.oh * s.sh < kMost && s.ow * s.sw < kMost &&
+         s.kh * s.dh < kMost && s.kw * s.dw < kMost;
+}
+
 void unroll(const Unroll& u, DType t, const void* x, void* to) {
   const ConvSizes& s = u.s;
   const int64_t rows = s.ic * taps(s), total = u.images * u.rows * s.ow;
@@ -93,9 +100,7 @@ void unroll(const Unroll& u, DType t, const void* x, void* to) {
     return dim3(static_cast<unsigned>(std::min<int64_t>((threads + kThreads - 1) / kThreads, 1 << 16)),
                 static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
   };
-  constexpr int64_t kMost = int64_t{1} << 30;
-  const bool narrow = total < kMost && rows < kMost && s.ih + 2 * s.ph < kMost && s.iw + 2 * s.pw < kMost &&
-                      s.oh * s.sh < kMost && s.ow * s.sw < kMost && s.kh * s.dh < kMost && s.kw * s.dw < kMost;
+  const bool narrow = total < kMost && rows < kMost && is_narrow(s);
   dispatch_bytes(t, [&]<class B>() {
     const auto* from = static_cast<const B*>(x);
     auto* at = static_cast<B*>(to);
@@ -153,6 +158,43 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(Fold f, const compute_t<
   }
 }
 
+// The same in 32-bit numbers.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    fold_narrow_kernel(Fold f, int planes, int plane, const compute_t<T>* windows, const T* bias, T* x) {
+  using C = compute_t<T>;
+  const ConvSizes& s = f.s;
+  const int width = static_cast<int>(s.iw), kh = static_cast<int>(s.kh), kw = static_cast<int>(s.kw);
+  const int oh = static_cast<int>(s.oh), ow = static_cast<int>(s.ow), sh = static_cast<int>(s.sh),
+            sw = static_cast<int>(s.sw), dh = static_cast<int>(s.dh), dw = static_cast<int>(s.dw);
+  for (int q = static_cast<int>(blockIdx.y); q < planes; q += static_cast<int>(gridDim.y)) {
+    const int n = static_cast<int>(f.by_channel.fast.divide(static_cast<uint32_t>(q))),
+              c = q - n * static_cast<int>(s.ic);
+    const C* const from = windows + n * f.image_stride + static_cast<int64_t>(c) * kh * kw * f.row_stride;
+    const C start = bias != nullptr ? widen(bias[c]) : C(0);
+    for (int e = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); e < plane;
+         e += static_cast<int>(gridDim.x) * kThreads) {
+      const int row = static_cast<int>(f.by_column.fast.divide(static_cast<uint32_t>(e))), w = e - row * width;
+      const int h = row + static_cast<int>(f.x_row);
+      C sum = start;
+      for (int a = 0; a < kh; ++a) {
+        const int y = h + static_cast<int>(s.ph) - a * dh;
+        if (y < 0) break;
+        const int i = sh == 1 ? y : static_cast<int>(f.stride_h.fast.divide(static_cast<uint32_t>(y)));
+        if (i * sh != y || i >= oh) continue;
+        const C* line = from + a * kw * f.row_stride + (i - static_cast<int>(f.first_row)) * ow;
+        for (int b = 0; b < kw; ++b, line += f.row_stride) {
+          const int z = w + static_cast<int>(s.pw) - b * dw;
+          if (z < 0) break;
+          const int j = sw == 1 ? z : static_cast<int>(f.stride_w.fast.divide(static_cast<uint32_t>(z)));
+          if (j * sw == z && j < ow) sum += line[j];
+        }
+      }
+      x[(static_cast<int64_t>(q) * s.ih + h) * width + w] = narrow<T>(sum);
+    }
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     bias_kernel(int64_t total, Divisor by_plane, Divisor by_channel, const T* bias, T* to) {
@@ -163,15 +205,6 @@ __global__ void __launch_bounds__(kThreads)
     to[e] = bias[c];
   }
 }
-// Every plane filled with its channel's bias, to which a product adds.
-void fill_bias(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane, void* to) {
-  const int64_t total = n * channels * plane;
-  dispatch_bytes(t, [&]<class B>() {
-    bias_kernel<B><<<blocks_of(total), kThreads, 0, stream()>>>(total, Divisor(plane), Divisor(channels),
-                                                                static_cast<const B*>(bias), static_cast<B*>(to));
-  });
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(int64_t n, const float* from, T* to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -203,7 +236,7 @@ void product(const Gemm& g, Device device) {
 // y [n, groups, ocg, P] = w [groups, ocg, depth] times windows [n, groups, depth, P].
 void forward(const ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias, void* y) {
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, depth = icg * taps(s), plane = s.oh * s.ow;
-  if (bias != nullptr) fill_bias(t, bias, s.n, s.oc, plane, y);
+  if (bias != nullptr) fill(t, bias, s.n, s.oc, plane, y);
   const bool direct = is_pointwise(s);
   const Cut cut = direct ? Cut{s.n, s.oh} : cut_for(s.n, s.oh, s.ic * taps(s) * s.ow, size_of(t));
   Tensor windows;
@@ -237,7 +270,7 @@ void forward(const ConvSizes& s, DType t, Device device, const void* x, const vo
 void transpose(const ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias, void* x) {
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, depth = icg * taps(s), plane = s.oh * s.ow;
   const bool direct = is_pointwise(s);
-  if (direct && bias != nullptr) fill_bias(t, bias, s.n, s.ic, plane, x);
+  if (direct && bias != nullptr) fill(t, bias, s.n, s.ic, plane, x);
   const DType wide = sum_dtype(t);
   Cut cut = direct ? Cut{s.n, s.oh} : cut_for(s.n, s.oh, s.ic * taps(s) * s.ow, size_of(wide));
   // Cut through an image: rows of x, whose windows reach over `reach` rows of y.
@@ -275,10 +308,19 @@ void transpose(const ConvSizes& s, DType t, Device device, const void* y, const 
       f.by_row = Divisor(h_end - h), f.by_column = Divisor(s.iw), f.by_channel = Divisor(s.ic);
       f.stride_h = Divisor(s.sh), f.stride_w = Divisor(s.sw);
       const int64_t total = images * s.ic * (h_end - h) * s.iw;
+      const bool narrow = total < kMost && is_narrow(s);
       dispatch_floats(t, "convolution_transpose", [&]<class T>() {
-        fold_kernel<T><<<blocks_of(total), kThreads, 0, stream()>>>(
-            f, static_cast<const compute_t<T>*>(windows.raw_data()), static_cast<const T*>(bias),
-            static_cast<T*>(x) + n * s.ic * s.ih * s.iw);
+        const auto* from = static_cast<const compute_t<T>*>(windows.raw_data());
+        const T* add = static_cast<const T*>(bias);
+        T* to = static_cast<T*>(x) + n * s.ic * s.ih * s.iw;
+        const int64_t plane = (h_end - h) * s.iw, planes = images * s.ic;
+        if (!narrow) {
+          fold_kernel<T><<<blocks_of(total), kThreads, 0, stream()>>>(f, from, add, to);
+          return;
+        }
+        const dim3 grid(blocks_of(plane), static_cast<unsigned>(std::min<int64_t>(planes, 65535)));
+        fold_narrow_kernel<T>
+            <<<grid, kThreads, 0, stream()>>>(f, static_cast<int>(planes), static_cast<int>(plane), from, add, to);
       });
     }
     if (direct) break;
@@ -335,12 +377,22 @@ bool plain_product(const ConvSizes& s, DType t) {
   return is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0;
 }
 
-void fill_zero(void* p, int64_t elements, DType t) {
-  check_cuda(cudaMemsetAsync(p, 0, static_cast<size_t>(elements * size_of(t)), stream()), "convolution",
-             "cudaMemsetAsync");
+}  // namespace
+
+void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane, void* to) {
+  const int64_t total = n * channels * plane;
+  if (total == 0) return;
+  if (bias == nullptr) {
+    check_cuda(cudaMemsetAsync(to, 0, static_cast<size_t>(total * size_of(t)), stream()), "convolution",
+               "cudaMemsetAsync");
+    return;
+  }
+  dispatch_bytes(t, [&]<class B>() {
+    bias_kernel<B><<<blocks_of(total), kThreads, 0, stream()>>>(total, Divisor(plane), Divisor(channels),
+                                                                static_cast<const B*>(bias), static_cast<B*>(to));
+  });
 }
 
-}  // namespace
 }  // namespace conv_cuda
 
 using namespace conv_cuda;
@@ -364,7 +416,7 @@ void conv_transpose_cuda(const ConvSizes& s, DType t, Device device, const void*
 void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
   const int64_t size = s.oc * (s.ic / s.groups) * s.kh * s.kw;
   if (size == 0) return;
-  if (s.n * s.oh * s.ow == 0) return fill_zero(w, size, t);
+  if (s.n * s.oh * s.ow == 0) return fill(t, nullptr, 1, 1, size, w);
   if (is_depthwise(s)) return depthwise_weight(s, t, device, x, y, w);
   if (!hopper_weight(s, t, device, x, y, w)) weight(s, t, device, x, y, w);
 }

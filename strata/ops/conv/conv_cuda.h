@@ -28,6 +28,8 @@ inline bool is_depthwise(const cpu::ConvSizes& s) {
   return s.ic == s.groups && s.oc <= 32 * s.groups && s.ih * s.iw < kMost && s.oh * s.ow < kMost && s.ph < kMost &&
          s.pw < kMost && s.kh * s.dh < kMost && s.kw * s.dw < kMost && s.sh < kMost && s.sw < kMost;
 }
+/// Every plane of [n, channels, plane] filled with its channel's bias, or zeros where there is none.
+void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane, void* to);
 void depthwise_forward(const cpu::ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y);
 void depthwise_transpose(const cpu::ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x);
 void depthwise_weight(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);

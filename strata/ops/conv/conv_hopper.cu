@@ -147,9 +147,9 @@ const void* turn_filters(DType t, Device device, const void* given, int64_t oc, 
 [[maybe_unused]] __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
-// 16 bytes to shared memory, zeros unless `valid`.
+// 16 bytes to shared memory, zeros unless `valid`; past L1, whose traffic is that of shared memory.
 [[maybe_unused]] __device__ __forceinline__ void copy_piece(uint32_t to, const void* from, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
 [[maybe_unused]] __device__ __forceinline__ void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -582,6 +582,7 @@ bool fits(const ConvSizes& s, DType t, Device device) {
   const int64_t icg = pad_channels(s.ic / s.groups, t), ocg = pad_channels(s.oc / s.groups, t);
   const int64_t taps = s.kh * s.kw;
   const int64_t widest = std::max(icg, ocg);
+  if (icg == 0 || ocg == 0 || s.n * s.ih * s.iw * s.oh * s.ow == 0) return false;
   return s.n * s.ih * s.iw < kMost && s.n * s.oh * s.ow < kMost && s.groups < 65536 && taps < 65536 &&
          taps * widest < kMost && s.groups * widest < (int64_t{1} << 22) && s.groups * ((widest + 63) / 64) < 65536 &&
          s.ph + s.ih < kMost / 4 && s.pw + s.iw < kMost / 4 && s.kh * s.dh < kMost / 4 && s.kw * s.dw < kMost / 4;
@@ -646,9 +647,16 @@ bool hopper_transpose(const ConvSizes& s, DType t, Device device, const void* y,
   g.kernel_w = static_cast<int>(s.kw), g.taps = static_cast<int>(taps);
   g.dst_rows = static_cast<int>(s.ih), g.dst_cols = static_cast<int>(s.iw);
   g.dst_step_h = static_cast<int>(s.sh), g.dst_step_w = static_cast<int>(s.sw);
+  // Phases without a tap are filled beforehand, in runs.
+  bool filled = false;
+  for (int64_t top = 0; top < std::min(s.sh, s.ih) && !filled; ++top)
+    for (int64_t left = 0; left < std::min(s.sw, s.iw) && !filled; ++left)
+      filled = phase_of(top, s.kh, s.sh, s.ph, s.dh).count == 0 || phase_of(left, s.kw, s.sw, s.pw, s.dw).count == 0;
+  if (filled) fill(t, bias, s.n, s.ic, s.ih * s.iw, x);
   for (int64_t top = 0; top < std::min(s.sh, s.ih); ++top) {
     for (int64_t left = 0; left < std::min(s.sw, s.iw); ++left) {
       const Phase v = phase_of(top, s.kh, s.sh, s.ph, s.dh), h = phase_of(left, s.kw, s.sw, s.pw, s.dw);
+      if (v.count == 0 || h.count == 0) continue;
       g.rows = static_cast<int>((s.ih - top - 1) / s.sh + 1), g.cols = static_cast<int>((s.iw - left - 1) / s.sw + 1);
       g.total = static_cast<int>(s.n) * g.rows * g.cols;
       g.taps_h = v.count, g.first_a = v.first_tap, g.step_a = v.step_tap, g.first_y = v.down, g.step_y = v.step;
