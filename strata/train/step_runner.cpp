@@ -47,6 +47,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
     : model_(model),
       optimizer_(optimizer),
       device_(device),
+      low_gradients_(config.grad_dtype == "bf16"),
       max_norm_(config.optim.grad_clip > 0 ? config.optim.grad_clip : INFINITY),
       must_capture_(config.graph == "on") {
   if (config.dtype != "f32") low_ = parse_dtype(config.dtype);
@@ -73,7 +74,7 @@ bool StepRunner::captured() const {
 
 Tensor StepRunner::loss(const data::Batch& batch) const {
   std::optional<AutocastScope> autocast;
-  if (low_) autocast.emplace(*low_);
+  if (low_) autocast.emplace(*low_, true, low_gradients_);
   return model_.loss(batch[0].to(device_), batch[1].to(device_));
 }
 

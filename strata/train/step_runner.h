@@ -56,6 +56,7 @@ class StepRunner {
   optim::Optimizer& optimizer_;
   Device device_;
   std::optional<DType> low_;  // of autocast
+  bool low_gradients_;
   double max_norm_;
   bool must_capture_ = false;
   std::optional<optim::LossScaler> scaler_;
