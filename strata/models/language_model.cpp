@@ -86,7 +86,7 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
   const Tensor x = hidden(tokens, nullptr);
   memory::ModuleScope at("loss");
-  return cross_entropy(logits(x.view({-1, config_.dim})), targets.reshape({-1}));
+  return linear_cross_entropy(x.view({-1, config_.dim}), head_, targets.reshape({-1}));
 }
 
 ModelCache LanguageModel::make_cache(int64_t batch) const {
