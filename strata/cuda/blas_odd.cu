@@ -19,12 +19,31 @@ constexpr double kLarge = 1e9;           // flops
 constexpr int64_t kLeast = 64;           // of each size: below, a copy costs more than it saves
 constexpr int64_t kSlice = 128;          // rows that one block sums
 
-// C[i, j] = sum_l A[i, l] B[l, j] + bias[j] for fewer than 8 columns j; A's rows and B's columns are dense. A warp for
-// each row.
+// What a finished sum becomes: alpha sum + beta C + bias.
+struct Finish {
+  float alpha, beta;
+  const void* bias;
+  bool bias_is_out;
+
+  template <class T, class O>
+  __device__ __forceinline__ void store(float sum, int64_t j, O* c) const {
+    float v = alpha * sum;
+    if (beta != 0) v += beta * static_cast<float>(widen(*c));
+    if (bias != nullptr)
+      v += bias_is_out ? static_cast<float>(widen(static_cast<const O*>(bias)[j]))
+                       : widen(static_cast<const T*>(bias)[j]);
+    *c = narrow<O>(v);
+  }
+};
+Finish finish_of(const Gemm& g) {
+  return {static_cast<float>(g.alpha), static_cast<float>(g.beta), g.bias, g.bias_dtype == g.out};
+}
+
+// C[i, j] from sum_l A[i, l] B[l, j] for fewer than 8 columns j; A's rows and B's columns are dense. A warp for each row.
 template <class T, class O>
 __global__ void __launch_bounds__(kThreads) few_columns_kernel(const T* a, int64_t lda, const T* b, int64_t ldb, O* c,
-                                                               int64_t ldc, int64_t m, int n, int64_t k, float alpha,
-                                                               const void* bias, bool bias_is_out) {
+                                                               int64_t ldc, int64_t m, int n, int64_t k,
+                                                               Finish finish) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (i >= m) return;
@@ -39,10 +58,8 @@ __global__ void __launch_bounds__(kThreads) few_columns_kernel(const T* a, int64
 #pragma unroll
   for (int j = 0; j < kUnit - 1; ++j) {
     if (j >= n) break;
-    float v = alpha * warp_reduce(sum[j], Sum());
-    if (bias != nullptr)
-      v += bias_is_out ? static_cast<float>(widen(static_cast<const O*>(bias)[j])) : widen(static_cast<const T*>(bias)[j]);
-    if (lane == 0) c[i * ldc + j] = narrow<O>(v);
+    const float total = warp_reduce(sum[j], Sum());
+    if (lane == 0) finish.store<T>(total, j, c + i * ldc + j);
   }
 }
 
@@ -70,35 +87,27 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(const T* a, int64_t 
 }
 template <class T, class O>
 __global__ void __launch_bounds__(kThreads) sum_slices_kernel(const float* partial, int64_t slices, O* c, int64_t ldc,
-                                                              int64_t m, int64_t n, float alpha, const void* bias,
-                                                              bool bias_is_out) {
+                                                              int64_t m, int64_t n, Finish finish) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e >= m * n) return;
   const int64_t i = e / n, j = e - i * n;
   float v = 0;
   for (int64_t s = 0; s < slices; ++s) v += partial[s * m * n + e];
-  v *= alpha;
-  if (bias != nullptr)
-    v += bias_is_out ? static_cast<float>(widen(static_cast<const O*>(bias)[j])) : widen(static_cast<const T*>(bias)[j]);
-  c[i * ldc + j] = narrow<O>(v);
+  finish.store<T>(v, j, c + i * ldc + j);
 }
 
-// C[i, j] = S[i, j] + alpha sum_l A[i, l] B[l, j] + bias[j] for fewer than 8 summands l; S may be C.
+// C[i, j] from S[i, j] + sum_l A[i, l] B[l, j] for fewer than 8 summands l.
 template <class T, class O>
 __global__ void __launch_bounds__(kThreads) few_summands_kernel(const float* s, int64_t lds, const T* a, int64_t a_row,
                                                                 int64_t a_col, const T* b, int64_t b_row, int64_t b_col,
                                                                 O* c, int64_t ldc, int64_t m, int64_t n, int k,
-                                                                float alpha, const void* bias, bool bias_is_out) {
+                                                                Finish finish) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; j < n; j += step) {
     for (int64_t i = blockIdx.y; i < m; i += gridDim.y) {
-      float v = 0;
+      float v = s[i * lds + j];
       for (int l = 0; l < k; ++l) v += widen(a[i * a_row + l * a_col]) * widen(b[l * b_row + j * b_col]);
-      v = s[i * lds + j] + alpha * v;
-      if (bias != nullptr)
-        v += bias_is_out ? static_cast<float>(widen(static_cast<const O*>(bias)[j]))
-                         : widen(static_cast<const T*>(bias)[j]);
-      c[i * ldc + j] = narrow<O>(v);
+      finish.store<T>(v, j, c + i * ldc + j);
     }
   }
 }
@@ -138,7 +147,7 @@ void few_columns(const Gemm& g, const Lie& a, const Lie& b, Device device) {
   dispatch_reduced(g, [&]<class T, class O>() {
     few_columns_kernel<T, O><<<blocks, kThreads, 0, stream()>>>(
         static_cast<const T*>(g.a), a.ld, static_cast<const T*>(g.b), b.ld, static_cast<O*>(g.c), g.c_row, g.m,
-        static_cast<int>(g.n), g.k, static_cast<float>(g.alpha), g.bias, g.bias_dtype == g.out);
+        static_cast<int>(g.n), g.k, finish_of(g));
   });
 }
 
@@ -152,28 +161,25 @@ void few_rows(const Gemm& g, const Lie& a, const Lie& b, Device device) {
     few_rows_kernel<T><<<grid, kThreads, 0, stream()>>>(static_cast<const T*>(g.a), a.ld, static_cast<const T*>(g.b),
                                                         b.ld, p, static_cast<int>(g.m), g.n, g.k);
     sum_slices_kernel<T, O><<<blocks_for(g.m * g.n, kThreads), kThreads, 0, stream()>>>(
-        p, slices, static_cast<O*>(g.c), g.c_row, g.m, g.n, static_cast<float>(g.alpha), g.bias,
-        g.bias_dtype == g.out);
+        p, slices, static_cast<O*>(g.c), g.c_row, g.m, g.n, finish_of(g));
   });
 }
 
 void split_summands(const Gemm& g, int64_t k, Device device) {
   Gemm main = part(g, 0, g.m, 0, g.n, 0, k), rest = part(g, 0, g.m, 0, g.n, k, g.k - k);
   main.bias = nullptr;
-  Tensor sums;
-  if (g.out != DType::f32) {
-    main.out = DType::f32;
-    main.c_row = (g.n + kUnit - 1) / kUnit * kUnit;
-    sums = empty({{g.m, main.c_row}, DType::f32, device, std::nullopt});
-    main.c = sums.raw_data();
-  }
+  main.alpha = 1, main.beta = 0;
+  main.out = DType::f32;
+  main.c_row = (g.n + kUnit - 1) / kUnit * kUnit;
+  const Tensor sums = empty({{g.m, main.c_row}, DType::f32, device, std::nullopt});
+  main.c = sums.raw_data();
   gemm(main, device);
   const dim3 grid(blocks_for(g.n, kThreads), static_cast<unsigned>(std::min<int64_t>(g.m, 65535)));
   dispatch_reduced(g, [&]<class T, class O>() {
     few_summands_kernel<T, O><<<grid, kThreads, 0, stream()>>>(
         static_cast<const float*>(main.c), main.c_row, static_cast<const T*>(rest.a), g.a_row, g.a_col,
         static_cast<const T*>(rest.b), g.b_row, g.b_col, static_cast<O*>(g.c), g.c_row, g.m, g.n,
-        static_cast<int>(rest.k), static_cast<float>(g.alpha), g.bias, g.bias_dtype == g.out);
+        static_cast<int>(rest.k), finish_of(g));
   });
 }
 
@@ -209,6 +215,7 @@ bool multiply_large(const Gemm& g, Device device) {
 
   // Rows first: copies where they are not aligned.
   const bool well_a = well(g.a, a->ld), well_b = well(g.b, b->ld), well_c = well(g.c, g.c_row);
+  if (!well_c && g.beta != 0) return false;
   if (!well_a || !well_b || !well_c) {
     Gemm aligned = g;
     Tensor copy_a, copy_b, copy_c;
@@ -254,7 +261,7 @@ bool multiply_large(const Gemm& g, Device device) {
 }  // namespace
 
 bool gemm_odd(const Gemm& g, Device device) {
-  if (!is_reduced_floating(g.in) || g.beta != 0 || g.aux != nullptr || g.epilogue != Epilogue::none) return false;
+  if (!is_reduced_floating(g.in) || g.aux != nullptr || g.epilogue != Epilogue::none) return false;
   if (large(g) && multiply_large(g, device)) return true;
   if (g.bias == nullptr || g.out == DType::f32 || (g.n % kUnit == 0 && well(g.c, g.c_row))) return false;
   split_summands(g, g.k, device);  // cuBLASLt would round the product before it adds the bias

@@ -110,7 +110,34 @@ TEST_F(Blas, OddSizesOfLargeProducts) {
       expect_near(matmul(dg, dw), gx, tolerance);
       expect_near(matmul(dg.t(), dx), gw, tolerance);
       expect_near(matmul(dw, dx.t()), matmul(wide(w), wide(x).t()), tolerance);
+      const Tensor base = uniform({m, n}, -1, 1).to(t);
+      expect_near(addmm(on(base), dx, dw.t(), 2, -1), wide(base) * 2 - matmul(wide(x), wide(w).t()), tolerance);
     }
+  }
+}
+
+// C += A^T B in f32, C's rows aligned, as for the gradient of an output layer by chunks.
+TEST_F(Blas, OddSizesAreAddedToWhatIsThere) {
+  const int64_t rows = 1003, n = 805;
+  for (const int64_t k : {int64_t{696}, int64_t{701}}) {
+    const Tensor g = uniform({rows, n}, -1, 1).to(DType::bf16), x = uniform({rows, k}, -1, 1).to(DType::bf16),
+                 base = uniform({n, k}, -1, 1);
+    Tensor gd = zeros({rows, 808}, DType::bf16).to(Device::cuda()), xd = zeros({rows, 704}, DType::bf16).to(Device::cuda()),
+           sum = zeros({n, 704}).to(Device::cuda());
+    gd.narrow(1, 0, n).copy_(on(g));
+    xd.narrow(1, 0, k).copy_(on(x));
+    sum.narrow(1, 0, k).copy_(on(base));
+    cpu::Gemm p;
+    p.in = DType::bf16, p.out = DType::f32;
+    p.m = n, p.n = k, p.k = rows;
+    p.a = gd.raw_data(), p.a_row = 1, p.a_col = 808;
+    p.b = xd.raw_data(), p.b_row = 704, p.b_col = 1;
+    p.c = sum.raw_data(), p.c_row = 704;
+    p.alpha = 2, p.beta = 1;
+    gemm(p, Device::cuda());
+    expect_near(sum.narrow(1, 0, k), base.to(DType::f64) + matmul(g.to(DType::f64).t(), x.to(DType::f64)) * 2, 1e-3);
+    EXPECT_EQ(sum.narrow(1, k, 704 - k).to(Device::cpu()).to_vector<float>(),
+              std::vector<float>(static_cast<size_t>(n * (704 - k))));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "strata/core/tensor.h"
@@ -217,6 +218,8 @@ struct DeviceMemory {
   void count(int64_t bytes, Tag tag) {
     s.live[static_cast<int>(tag)] += bytes;
     s.live_total += bytes;
+    ++s.blocks;
+    ++s.allocations;
     s.reserved = mapped;
     s.peak_reserved = std::max(s.peak_reserved, mapped);
     if (s.live_total > s.peak_total) {
@@ -261,13 +264,14 @@ void* allocate(Device device, size_t nbytes, Tag tag, const std::string* module)
   DeviceMemory& m = memory_of(device.index);
   const Stream stream = current_stream(device.index);
   const int64_t bytes = rounded(nbytes);
-  const int pool = capture_pool();
-  const RelaxedScope relaxed(pool != 0);
+  const bool captures = capturing();
+  const RelaxedScope relaxed(captures);
   std::lock_guard lock(m.mutex);
-  if (!m.pending.empty() && pool == 0) m.take_back(false);
-  StreamHeap& h = m.heap_of(heap_key(pool, stream.id()));
+  if (!m.pending.empty() && !captures) m.take_back(false);
+  StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
   void* data = m.try_take(h, bytes, tag, module);
-  if (data == nullptr && pool == 0) {
+  if (data == nullptr) ++m.s.retries;
+  if (data == nullptr && !captures) {
     m.take_back(true);
     m.unmap_holes();
     data = m.try_take(h, bytes, tag, module);
@@ -287,11 +291,12 @@ void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
   std::lock_guard lock(m.mutex);
   m.s.live[static_cast<int>(tag)] -= bytes;
   m.s.live_total -= bytes;
+  --m.s.blocks;
   if (const auto it = m.used_elsewhere.find(data); it != m.used_elsewhere.end()) {
     Pending p{data, bytes, {}};
     // In a capture the events would be nodes; the graph's own order keeps the block's users apart, and nobody gets it
     // before the capture ends.
-    if (capture_pool() != 0) it->second.clear();
+    if (capturing()) it->second.clear();
     for (const Stream& s : it->second) {
       p.passed.push_back(std::make_unique<Event>(false, device.index));
       p.passed.back()->record(s);
@@ -317,6 +322,22 @@ Stats stats(int device) {
   DeviceMemory& m = memory_of(device);
   std::lock_guard lock(m.mutex);
   return m.s;
+}
+std::vector<memory::BlockInfo> blocks(int device) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  std::vector<memory::BlockInfo> all;
+  for (const auto& h : m.heaps) {
+    std::unordered_set<int64_t> kept;  // small ones that nobody has
+    for (const auto& list : h->quick) kept.insert(list.begin(), list.end());
+    for (const auto& [offset, b] : h->heap.used()) {
+      if (kept.contains(offset)) continue;
+      all.push_back({static_cast<uintptr_t>(h->base) + static_cast<uintptr_t>(offset), b.bytes, b.tag,
+                     b.module ? *b.module : std::string()});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+  return all;
 }
 void reset_peak(int device) {
   DeviceMemory& m = memory_of(device);
@@ -402,7 +423,7 @@ void* allocate_pinned(size_t nbytes) {
     }
   }
   void* data = nullptr;
-  const RelaxedScope relaxed(capture_pool() != 0);
+  const RelaxedScope relaxed(capturing());
   check_cuda(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "allocate_pinned", "cudaHostAlloc");
   return data;
 }
@@ -484,7 +505,9 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   const DeviceScope scope(card.index);
   const Stream s = current_stream(card.index);
   if (capturing()) [[unlikely]] {
-    if (!to_device.is_cuda()) refuse_in_capture("copy", "a value is read on the host, which waits for the device");
+    if (!to_device.is_cuda())
+      refuse_in_capture("copy",
+                        "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
     if (!from_device.is_cuda() && !is_pinned(from))
       refuse_in_capture("copy", "the source is host memory that is not pinned");
   }

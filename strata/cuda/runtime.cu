@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <nvtx3/nvToolsExt.h>
@@ -93,15 +94,20 @@ DeviceState& state(int device) {
 thread_local std::array<int8_t, kMostDevices> t_current{};
 
 std::atomic<int> g_captures{0};
-thread_local int t_pool = 0;            // of the capture that this thread is in
-thread_local std::string_view t_op;     // the op whose kernels are being launched
+thread_local int t_pool = 0;          // of the capture that this thread is in
+thread_local bool t_outside = false;  // inside an OutsidePoolScope
+thread_local std::string_view t_op;   // the op whose kernels are being launched
 }  // namespace
 
 bool capturing() {
   return t_pool != 0;
 }
 int capture_pool() {
-  return t_pool;
+  return t_outside ? 0 : t_pool;
+}
+OutsidePoolScope::OutsidePoolScope() : previous_(std::exchange(t_outside, true)) {}
+OutsidePoolScope::~OutsidePoolScope() {
+  t_outside = previous_;
 }
 int captures_in_progress() {
   return g_captures.load();
@@ -117,7 +123,7 @@ PoolScope::~PoolScope() {
 void refuse_in_capture(std::string_view where, std::string_view what) {
   if (t_pool == 0) [[likely]]
     return;
-  throw DeviceError(t_op.empty() ? where : t_op, cat(what, ", which a CUDA graph that is being captured cannot record"));
+  throw DeviceError(t_op.empty() ? where : t_op, cat(what, ": a CUDA graph that is being captured cannot record that"));
 }
 
 int device_count() {

@@ -46,6 +46,13 @@ void OpProfile::settle() {
   marks_.erase(marks_.begin(), marks_.end() - 1);
 }
 
+void OpProfile::reset() {
+  settle();
+  rows_.clear();
+  device_seconds_ = 0;
+  begin_ = Clock::now();
+}
+
 void OpProfile::before(const OpBase& op) {
   open_.push_back({&op, Clock::now()});
   if (device_.is_cuda()) mark();

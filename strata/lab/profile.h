@@ -35,9 +35,11 @@ class OpProfile final : public CallObserver {
   void before(const OpBase& op) override;
   void after(const OpBase& op, std::span<const Tensor> results) override;
 
+  /// Forgets what was timed so far: called after a few steps, libraries are loaded and kernels chosen.
+  void reset();
   /// Slowest first. For a CUDA device they wait for it.
   std::vector<Row> rows();
-  /// Seconds from construction until now (a CUDA device: until the last op's end).
+  /// Seconds from construction or reset() until now (a CUDA device: until the last op's end).
   double elapsed();
   /// rows() as text: op, calls, milliseconds, share of elapsed(), microseconds a call; `outside` last.
   std::string table();

@@ -54,6 +54,17 @@ TEST(OpProfile, ACallThatThrowsLeavesNothingOpen) {
   EXPECT_EQ(calls(profile, "matmul"), 0);
 }
 
+TEST(OpProfile, ResetForgets) {
+  OpProfile profile;
+  matmul(rand({64, 64}), rand({64, 64}));
+  const double before = profile.elapsed();
+  profile.reset();
+  EXPECT_LT(profile.elapsed(), before);
+  add(rand({2}), rand({2}));
+  EXPECT_EQ(calls(profile, "matmul"), 0);
+  EXPECT_EQ(calls(profile, "add"), 1);
+}
+
 TEST(OpProfile, EndsWithItsScope) {
   int64_t before = 0;
   {

@@ -35,6 +35,9 @@ enum class Rule : uint8_t {
   sgd_momentum,  ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
   scale_grad,    ///< k: scale
   clamp_grad,    ///< k: - limit
+  // On a CUDA device only:
+  muon_momentum,  ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
+  muon_apply,     ///< k: - decay rate: param = decay param - rate grad; a factor only decides whether
 };
 /// On a CUDA device the loops are queued on its current stream. With `factor`, an address on the device that holds all
 /// slabs, gradients are scaled by *factor besides, and nothing is changed where that is NaN.
@@ -43,7 +46,7 @@ void run_rule_cpu(Rule rule, std::span<const Slab> slabs);
 /// `constants` is rule_constants(slabs), or was filled by write_constants() for these slabs.
 void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constants, const double* factor);
 /// Memory for the constants of `n` slabs on a CUDA device, where the loops read them, so that a captured step can go on
-/// with new ones.
+/// with new ones. Never from a graph's pool.
 Tensor empty_constants(size_t n, Device device);
 /// Queues the constants' way there; never waits.
 void write_constants(const Tensor& constants, std::span<const Slab> slabs);
@@ -58,8 +61,8 @@ struct ScaleRule {
   double* state = nullptr;
   double growth = 1, backoff = 1, interval = 1;
 };
-/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device. `loss`
-/// may be undefined, else it is one f32 or f64 there.
+/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device.
+/// `loss` may be undefined, else it is one f32 or f64 there.
 void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& loss, double max_norm, ScaleRule rule);
 
 /// The sum of the squares of all gradients, in f64; the same for any number of threads, and every time.

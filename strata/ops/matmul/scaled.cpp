@@ -285,7 +285,7 @@ const Op<ScaledSignature> scaled_matmul_op{{
               "str b_format=\"e4m3\", DType dtype=bf16) -> Tensor",
     .doc = "(a b) * scale_a * scale_b + bias for eight-bit matrices a [m, k] and b [k, n]: fp8 codes (u8) of the given "
            "formats, or i8 (the formats count for nothing then). Scales (f32) have one element or the shapes [m, 1] and [1, "
-           "n]; bias [n] has the result's dtype, bf16, f16 or f32. Sums run in f32, for i8 in i32, and are rounded once. Not "
+           "n]; bias [n] has the result's dtype, bf16, f16 or f32. Sums run in f32 (of fp8 on a Hopper card with about 14 bits in between), for i8 in i32, and are rounded once. Not "
            "differentiable.",
     .example = "Tensor one = full({}, 1.0), x = fp8_quantize(full({2, 16}, 3.0), one); "
                "assert(scaled_matmul(x, x.t(), one, one).equal(full({2, 2}, 144, DType::bf16)));",
@@ -311,7 +311,7 @@ const Op<ScaledSignature> scaled_matmul_op{{
           s.add(codes({33, 64}, "e4m3"), codes({48, 64}, "e4m3").t(), half, two, s.tensor({48}), "e4m3", "e4m3", t)
               .named("aligned")
               .not_differentiable();
-          s.add(codes({64, 32}, "e5m2"), codes({64, 32}, "e4m3"), half, two, std::nullopt, "e5m2", "e4m3", t)
+          s.add(codes({64, 32}, "e5m2").t(), codes({64, 48}, "e4m3"), half, two, std::nullopt, "e5m2", "e4m3", t)
               .named("rows and columns wrong")
               .not_differentiable();
           s.add(codes({32, 32}, "e5m2"), codes({32, 32}, "e5m2").t(), half, two, std::nullopt, "e5m2", "e5m2", t)
@@ -358,6 +358,8 @@ const Op<ScaledSignature> scaled_matmul_op{{
           }
           return from_span<double>(y, {m, n});
         },
+    .tolerance = 16,
+    .tolerance_reason = "Hopper's tensor cores add products of fp8 with about 14 bits, and hand the sums on to f32 by and by",
 }};
 
 }  // namespace
