@@ -10,7 +10,9 @@
 #include "apps/strata/command.h"
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
+#include "strata/io/files.h"
 #include "strata/lab/profile.h"
+#include "strata/memory/timeline.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
 #include "strata/train/trainer.h"
@@ -19,7 +21,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, data, out, dtype, device, graph;
+  std::string config, data, out, dtype, device, graph, memory_timeline;
   bool resume = false, quiet = false, profile = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
@@ -77,10 +79,24 @@ int run(const Arguments& a) {
   const StopOnSignal signals;
   std::optional<lab::OpProfile> profile;
   if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
-  const TrainResult r = train(config, {.out = out,
-                                       .resume = a.resume,
-                                       .stop_requested = &after_step,
-                                       .log = a.quiet ? nullptr : stderr});
+  std::optional<memory::Timeline> timeline;
+  if (!a.memory_timeline.empty()) timeline.emplace(parse_device(config.device));
+  // Also of a run that fails: who held the memory is asked most where there was too little.
+  const auto write_timeline = [&] {
+    if (!timeline) return;
+    timeline->stop();
+    io::write_file(a.memory_timeline,
+                   a.memory_timeline.ends_with(".json") ? timeline->to_json() : timeline->to_html(out));
+  };
+  TrainResult r;
+  try {
+    r = train(config,
+              {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
+  } catch (...) {
+    write_timeline();
+    throw;
+  }
+  write_timeline();
   std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
@@ -91,6 +107,7 @@ int run(const Arguments& a) {
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
   std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
+  if (timeline) std::fputs(fmt::format("memory {}\n", a.memory_timeline).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);
   if (r.step < config.steps)
     std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
@@ -126,7 +143,13 @@ void add_train(CLI::App& app, Body& body) {
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
-  train->add_flag("--profile", a->profile, "At the end, the time spent in each op after the first three steps (on a card: of its stream)");
+  train->add_flag("--profile", a->profile,
+                  "At the end, the time spent in each op after the first three steps (on a card: of its stream)");
+  train
+      ->add_option("--memory-timeline", a->memory_timeline,
+                   "Write who holds the device's memory over time, of the first 200,000 events: a page, or JSON where "
+                   "the name ends so")
+      ->type_name("FILE.html");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"

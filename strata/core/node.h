@@ -100,6 +100,8 @@ class Node : public RefCounted {
   std::vector<Edge> edges;  ///< one for each tensor input; node is nullptr where no gradient is wanted
   uint64_t sequence;        ///< creation order: the engine runs the newest first
   uint32_t num_results = 1;
+  /// The module whose forward recorded it: who takes the memory that its backward takes.
+  const std::string* module = memory::detail::t_caller.module;
   TensorHooks* hooks = nullptr;  ///< owned; hooks on the gradients of the results, made when needed
 };
 void ref_dispose(Node* n);

@@ -301,7 +301,6 @@ Tensor Adapter::apply(const Tensor& t) {
 
 SavePlan parse_saves(std::string_view schema, std::string_view saves) {
   SavePlan plan;
-  std::fill(std::begin(plan.when), std::end(plan.when), static_cast<int8_t>(-1));
   if (saves.empty()) return plan;
   const Schema s = parse_schema(schema);
   const auto arg_index = [&](std::string_view name) {
@@ -321,9 +320,13 @@ SavePlan parse_saves(std::string_view schema, std::string_view saves) {
     if (const int i = arg_index(name); i >= 0) {
       bit = uint64_t{1} << i;
       if (colon != std::string_view::npos) {
-        const int when = arg_index(word.substr(colon + 1));
-        check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
-        plan.when[i] = static_cast<int8_t>(when);
+        for (size_t from = colon; from != std::string_view::npos;) {
+          const size_t comma = word.find(',', from + 1);
+          const int when = arg_index(word.substr(from + 1, comma == std::string_view::npos ? comma : comma - from - 1));
+          check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
+          plan.when[i] |= uint32_t{1} << when;
+          from = comma;
+        }
       }
     }
     for (size_t i = 0; i < s.results.size(); ++i)
@@ -358,6 +361,7 @@ void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
 namespace {
 struct AutocastState {
   DType dtype = DType::bf16;
+  bool low_gradients = false;
   int depth = 0;
   // Casts of leaves that want gradients (parameters), so that a weight used twice has one entry on the tape.
   std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
@@ -365,10 +369,13 @@ struct AutocastState {
 thread_local AutocastState t_autocast;
 }  // namespace
 
-AutocastScope::AutocastScope(DType dtype, bool enabled)
-    : previous_dtype_(t_autocast.dtype), previous_enabled_((t_mode.unusual & kAutocast) != 0) {
+AutocastScope::AutocastScope(DType dtype, bool enabled, bool low_gradients)
+    : previous_dtype_(t_autocast.dtype),
+      previous_enabled_((t_mode.unusual & kAutocast) != 0),
+      previous_low_gradients_(t_autocast.low_gradients) {
   check<DTypeError>(is_reduced_floating(dtype), "AutocastScope", "the low precision is bf16 or f16, got ", dtype);
   t_autocast.dtype = dtype;
+  t_autocast.low_gradients = low_gradients;
   ++t_autocast.depth;
   if (enabled)
     t_mode.unusual |= kAutocast;
@@ -377,6 +384,7 @@ AutocastScope::AutocastScope(DType dtype, bool enabled)
 }
 AutocastScope::~AutocastScope() {
   t_autocast.dtype = previous_dtype_;
+  t_autocast.low_gradients = previous_low_gradients_;
   if (previous_enabled_)
     t_mode.unusual |= kAutocast;
   else
@@ -394,13 +402,16 @@ DType autocast_dtype() {
 namespace {
 // The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
 struct CastNode final : Node {
-  CastNode(const Tensor& parameter) : dtype(parameter.dtype()) { edges.push_back(gradient_edge(parameter)); }
+  CastNode(const Tensor& parameter, bool keeps_low) : dtype(parameter.dtype()), keeps_low(keeps_low) {
+    edges.push_back(gradient_edge(parameter));
+  }
   std::string_view name() const override { return "to"; }
-  bool takes_f32() const override { return dtype == DType::f32; }
+  bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
   void apply(Grads& gy, Grads& gx) override {
-    if (gy[0].defined()) gx[0] = gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
+    if (gy[0].defined()) gx[0] = keeps_low || gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
   }
   DType dtype;
+  bool keeps_low;
 };
 
 Tensor low_copy(const Tensor& parameter, DType dtype) {
@@ -432,7 +443,7 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   auto& entry = t_autocast.cache[&t.impl()];
   if (!entry.first.defined() || entry.second.dtype() != target) {
     Tensor low = low_copy(t, target);
-    set_history(low, Ref<Node>(new CastNode(t)), 0);
+    set_history(low, Ref<Node>(new CastNode(t, t_autocast.low_gradients)), 0);
     entry = {t, std::move(low)};
   }
   return entry.second;

@@ -88,8 +88,7 @@ Graph::Graph(const GraphPool& pool) : pool_(pool) {}
 
 Graph::~Graph() {
   reset();
-  if (base_ != nullptr)
-    memory::deallocate(Device::cuda(pool_.device()), base_, sizeof(RngKey), memory::Tag::workspace);
+  if (base_ != nullptr) memory::deallocate(Device::cuda(pool_.device()), base_, sizeof(RngKey), memory::Tag::workspace);
 }
 
 void Graph::reset() {

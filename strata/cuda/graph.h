@@ -1,10 +1,10 @@
 #pragma once
 // CUDA graphs: the work that a function queues on a device, recorded once and queued again by one call.
 //
-// A replay does what the function's kernels did, at the same addresses: inputs are read from, and results written to, the
-// tensors that the function saw. What the host computed while it ran (sizes, numbers passed to ops, whatever it did to
-// tensors of the host) is not done again. Random numbers are: a replay draws from default_generator() what the function
-// would draw, and advances it.
+// A replay does what the function's kernels did, at the same addresses: inputs are read from, and results written to,
+// the tensors that the function saw. What the host computed while it ran (sizes, numbers passed to ops, whatever it did
+// to tensors of the host) is not done again. Random numbers are: a replay draws from default_generator() what the
+// function would draw, and advances it.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,9 +41,9 @@ class GraphPool {
 ///   x.copy_(next);
 ///   graph.replay();                        // y is the model's output for the new x
 /// \endcode
-/// Tensors made outside that the function reads or writes must live as long as the graph is replayed. A function is best
-/// run once before it is captured: what happens at first use only (searching algorithms, making an optimizer's state)
-/// is then not recorded.
+/// Tensors made outside that the function reads or writes must live as long as the graph is replayed. A function is
+/// best run once before it is captured: what happens at first use only (searching algorithms, making an optimizer's
+/// state) is then not recorded.
 class Graph {
  public:
   Graph() : Graph(GraphPool()) {}
@@ -53,10 +53,11 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Runs fn() and records, in place of what the graph held before, what this thread queues on the current stream of the
-  /// pool's device, which no other thread may use meanwhile. default_generator() stays where it was. Rethrows what fn
-  /// throws; then the graph is empty, and everything else as it was. Throws DeviceError, naming the op, where fn waits
-  /// for the device, copies from host memory that is not pinned, or reads a value on the host (item(), to_vector()).
+  /// Runs fn() and records, in place of what the graph held before, what this thread queues on the current stream of
+  /// the pool's device, which no other thread may use meanwhile. default_generator() stays where it was. Rethrows what
+  /// fn throws; then the graph is empty, and everything else as it was. Throws DeviceError, naming the op, where fn
+  /// waits for the device, copies from host memory that is not pinned, or reads a value on the host (item(),
+  /// to_vector()).
   template <class F>
   void capture(F&& fn) {
     Capture c(*this);
@@ -91,7 +92,7 @@ class Graph {
   GraphPool pool_;
   void* handle_ = nullptr;  // cudaGraphExec_t
   int64_t nodes_ = 0;
-  RngKey drawn_from_;     // where default_generator() was when the function began
+  RngKey drawn_from_;  // where default_generator() was when the function began
   uint64_t blocks_ = 0;
   void* base_ = nullptr;  // on the device: what drawn_from_ is moved by
 };

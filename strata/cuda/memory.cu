@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "strata/core/tensor.h"
@@ -217,6 +218,8 @@ struct DeviceMemory {
   void count(int64_t bytes, Tag tag) {
     s.live[static_cast<int>(tag)] += bytes;
     s.live_total += bytes;
+    ++s.blocks;
+    ++s.allocations;
     s.reserved = mapped;
     s.peak_reserved = std::max(s.peak_reserved, mapped);
     if (s.live_total > s.peak_total) {
@@ -249,8 +252,10 @@ DeviceMemory& memory_of(int device) {
     for (size_t i = 0; i < v->size(); ++i) (*v)[i].device = static_cast<int>(i);
     return v;
   }();
-  check<DeviceError>(device >= 0 && device < device_count(), "allocate", "there is no device cuda:", device, ": ",
-                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  // The text of the error is not made in vain.
+  if (device < 0 || device >= device_count()) [[unlikely]]
+    throw DeviceError("allocate", cat("there is no device cuda:", device, ": ",
+                                      device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
   return (*all)[static_cast<size_t>(device)];
 }
 }  // namespace
@@ -265,6 +270,7 @@ void* allocate(Device device, size_t nbytes, Tag tag, const std::string* module)
   if (!m.pending.empty() && !captures) m.take_back(false);
   StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
   void* data = m.try_take(h, bytes, tag, module);
+  if (data == nullptr) ++m.s.retries;
   if (data == nullptr && !captures) {
     m.take_back(true);
     m.unmap_holes();
@@ -285,6 +291,7 @@ void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
   std::lock_guard lock(m.mutex);
   m.s.live[static_cast<int>(tag)] -= bytes;
   m.s.live_total -= bytes;
+  --m.s.blocks;
   if (const auto it = m.used_elsewhere.find(data); it != m.used_elsewhere.end()) {
     Pending p{data, bytes, {}};
     // In a capture the events would be nodes; the graph's own order keeps the block's users apart, and nobody gets it
@@ -315,6 +322,22 @@ Stats stats(int device) {
   DeviceMemory& m = memory_of(device);
   std::lock_guard lock(m.mutex);
   return m.s;
+}
+std::vector<memory::BlockInfo> blocks(int device) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  std::vector<memory::BlockInfo> all;
+  for (const auto& h : m.heaps) {
+    std::unordered_set<int64_t> kept;  // small ones that nobody has
+    for (const auto& list : h->quick) kept.insert(list.begin(), list.end());
+    for (const auto& [offset, b] : h->heap.used()) {
+      if (kept.contains(offset)) continue;
+      all.push_back({static_cast<uintptr_t>(h->base) + static_cast<uintptr_t>(offset), b.bytes, b.tag,
+                     b.module ? *b.module : std::string()});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+  return all;
 }
 void reset_peak(int device) {
   DeviceMemory& m = memory_of(device);
@@ -482,7 +505,9 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   const DeviceScope scope(card.index);
   const Stream s = current_stream(card.index);
   if (capturing()) [[unlikely]] {
-    if (!to_device.is_cuda()) refuse_in_capture("copy", "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
+    if (!to_device.is_cuda())
+      refuse_in_capture("copy",
+                        "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
     if (!from_device.is_cuda() && !is_pinned(from))
       refuse_in_capture("copy", "the source is host memory that is not pinned");
   }

@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "strata/core/device.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/timeline.h"
 
 namespace strata::cuda {
 
@@ -20,6 +22,7 @@ void* allocate(Device device, size_t nbytes, memory::Tag tag, const std::string*
 void deallocate(Device device, void* data, size_t nbytes, memory::Tag tag);
 void retag(Device device, void* data, size_t nbytes, memory::Tag from, memory::Tag to);
 memory::Stats stats(int device);
+std::vector<memory::BlockInfo> blocks(int device);
 void reset_peak(int device);
 /// Unmaps every physical chunk that holds no block.
 void release_cached();
@@ -39,8 +42,8 @@ class PoolScope {
   ~PoolScope();
   PoolScope(const PoolScope&) = delete;
 };
-/// Inside a PoolScope: memory from outside the pool again, for what is written before each replay. In the pool, what the
-/// graph computes before the block's own place in it would overwrite that.
+/// Inside a PoolScope: memory from outside the pool again, for what is written before each replay. In the pool, what
+/// the graph computes before the block's own place in it would overwrite that.
 class OutsidePoolScope {
  public:
   OutsidePoolScope();

@@ -119,7 +119,11 @@ Tensor SelfAttention::forward(const Tensor& x, KvCache* cache) const {
   const int64_t time = x.size(1);
   const Tensor packed = qkv(x);
   AttentionOptions options{.is_causal = options_.causal, .dropout_p = is_training() ? options_.dropout : 0.0};
-  if (!cache && !options_.rope_base) return out(packed_attention(packed, heads_, kv_heads_, options));
+  if (!cache && options_.rope_base) {
+    const auto [cosines, sines] = tables_->rows(0, time, head_size_, *options_.rope_base, packed);
+    return out(packed_attention(packed_rotary(packed, cosines, sines, heads_, kv_heads_), heads_, kv_heads_, options));
+  }
+  if (!cache) return out(packed_attention(packed, heads_, kv_heads_, options));
 
   const Tensor heads = split_heads(packed, heads_ + 2 * kv_heads_);
   const int64_t offset = cache ? cache->length : 0;

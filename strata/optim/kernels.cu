@@ -1,6 +1,6 @@
 // The fused update loops on a CUDA device: a launch takes many tensors, whose addresses are its parameters, and a block
-// takes a chunk of one of them. The rules' constants are read from the device, where another launch has put them: a graph
-// that holds the loops goes on with other constants.
+// takes a chunk of one of them. The rules' constants are read from the device, where another launch has put them: a
+// graph that holds the loops goes on with other constants.
 
 #include <algorithm>
 #include <cmath>
@@ -112,6 +112,24 @@ struct ClampGradRule {
   }
 };
 
+struct MuonMomentumRule {
+  static constexpr int states = 1;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& d, T& g, T& b, T&) {
+    b = fma(k[1], b, g);
+    d = k[2] != 0 ? fma(k[1], b, g) : b;
+  }
+};
+struct MuonApplyRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
+    p = fma(-k[2], g, p * k[1]);
+  }
+};
+
 // Writes the parameters' copy in low precision, if there is one.
 template <int V>
 __device__ __forceinline__ void store_low(const Entry& e, int64_t i, const cuda::Vec<float, V>& p) {
@@ -139,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
   if (factor) {
     const double f = *factor;
     if (f != f) return;
-    k[0] *= static_cast<T>(f);
+    if constexpr (!std::is_same_v<R, MuonApplyRule>) k[0] *= static_cast<T>(f);
   }
   if (e.step && blockIdx.x == e.first_chunk && threadIdx.x == 0) ++*e.step;
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
@@ -196,8 +214,14 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
   for (const Slab& s : slabs) {
     if (s.numel == 0 || !takes(s)) continue;
     if (table.n == Table<Entry>::kMost) flush();
-    table.entries[table.n++] = {s.param, s.grad, {s.state[0], s.state[1]}, s.numel,
-                                s.step,  s.low,  chunks,                           static_cast<uint32_t>(&s - slabs.data()),
+    table.entries[table.n++] = {s.param,
+                                s.grad,
+                                {s.state[0], s.state[1]},
+                                s.numel,
+                                s.step,
+                                s.low,
+                                chunks,
+                                static_cast<uint32_t>(&s - slabs.data()),
                                 s.low_dtype == DType::f16};
     chunks += cuda::blocks_for(s.numel, kChunk);
   }
@@ -259,8 +283,7 @@ __global__ void judge_kernel(Verdict* v, const double* sum, const float* loss, c
 }
 
 template <class G>
-__global__ void __launch_bounds__(kThreads)
-    squares_kernel(const __grid_constant__ Table<Entry> table, double* parts) {
+__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ Table<Entry> table, double* parts) {
   __shared__ double shared[kThreads / cuda::kWarp];
   constexpr int V = cuda::kVec<G>;
   const Entry& e = table.of(blockIdx.x);
@@ -325,10 +348,9 @@ void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& lo
   const cuda::DeviceScope scope(to.device().index);
   const void* at = loss.defined() ? loss.raw_data() : nullptr;
   const bool wide = loss.defined() && loss.dtype() == DType::f64;
-  judge_kernel<<<1, 1, 0, cuda::stream()>>>(static_cast<Verdict*>(to.raw_data()),
-                                            static_cast<const double*>(sum_of_squares.raw_data()),
-                                            wide ? nullptr : static_cast<const float*>(at),
-                                            wide ? static_cast<const double*>(at) : nullptr, max_norm, rule);
+  judge_kernel<<<1, 1, 0, cuda::stream()>>>(
+      static_cast<Verdict*>(to.raw_data()), static_cast<const double*>(sum_of_squares.raw_data()),
+      wide ? nullptr : static_cast<const float*>(at), wide ? static_cast<const double*>(at) : nullptr, max_norm, rule);
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the verdict");
 }
 
@@ -353,6 +375,12 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
       break;
     case Rule::clamp_grad:
       queue_all<ClampGradRule>(slabs, k, factor);
+      break;
+    case Rule::muon_momentum:
+      queue_all<MuonMomentumRule>(slabs, k, factor);
+      break;
+    case Rule::muon_apply:
+      queue_all<MuonApplyRule>(slabs, k, factor);
       break;
   }
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the update");

@@ -35,6 +35,9 @@ enum class Rule : uint8_t {
   sgd_momentum,  ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
   scale_grad,    ///< k: scale
   clamp_grad,    ///< k: - limit
+  // On a CUDA device only:
+  muon_momentum,  ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
+  muon_apply,     ///< k: - decay rate: param = decay param - rate grad; a factor only decides whether
 };
 /// On a CUDA device the loops are queued on its current stream. With `factor`, an address on the device that holds all
 /// slabs, gradients are scaled by *factor besides, and nothing is changed where that is NaN.
@@ -58,8 +61,8 @@ struct ScaleRule {
   double* state = nullptr;
   double growth = 1, backoff = 1, interval = 1;
 };
-/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device. `loss`
-/// may be undefined, else it is one f32 or f64 there.
+/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device.
+/// `loss` may be undefined, else it is one f32 or f64 there.
 void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& loss, double max_norm, ScaleRule rule);
 
 /// The sum of the squares of all gradients, in f64; the same for any number of threads, and every time.

@@ -130,7 +130,8 @@ Device Optimizer::step_device(const Tensor& param) const {
 void Optimizer::step(double grad_scale) {
   NoGrad guard;
   const bool captured = cuda::capturing();
-  check(!captured || fused(), name_, "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
+  check(!captured || fused(), name_,
+        "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
   std::vector<Param*> active;
   bool dry = false;
   for (Param& p : params_) {
@@ -139,8 +140,8 @@ void Optimizer::step(double grad_scale) {
     p.grad = readable_grad(g, p.tensor, name_);
     // A copy that holds what the parameter holds still does so where the device decides against the step.
     const LowCopy& low = autograd_meta(p.tensor).low;
-    p.renews_low = fused() && p.tensor.device().is_cuda() && low.tensor.defined() &&
-                   low.is_current(p.tensor, low.tensor.dtype());
+    p.renews_low =
+        fused() && p.tensor.device().is_cuda() && low.tensor.defined() && low.is_current(p.tensor, low.tensor.dtype());
     active.push_back(&p);
     dry = dry || p.tensor.is_meta() || g.is_meta();
   }
@@ -157,8 +158,7 @@ void Optimizer::step(double grad_scale) {
         if (!dry) fill_elements(p->state.back(), 0);
       }
     }
-    if (!dry && !spec.empty() && spec[0].key == "step" && p->state[0].device().is_cpu())
-      ++*p->state[0].data<int64_t>();
+    if (!dry && !spec.empty() && spec[0].key == "step" && p->state[0].device().is_cpu()) ++*p->state[0].data<int64_t>();
   }
   if (captured) {
     captured_ = {.grad_scale = grad_scale};

@@ -48,6 +48,7 @@ struct StepGuard {
 
 /// What a guarded step found and did.
 struct StepReport {
+  /// What became of it.
   enum Outcome {
     updated,
     skipped,  ///< the scaled gradients were not finite: nothing was updated, and the scale is smaller now
@@ -74,21 +75,21 @@ class Optimizer {
   /// the scaling folded into the update, the gradients themselves unchanged. Returns the norm before; when that is not
   /// finite, nothing is updated.
   double step_clipped(double max_norm);
-  /// A step that is left out, on the device and without waiting for it, where the loss or a gradient is not finite. After
-  /// a step that diverged, later ones change nothing either, until reset_guard(): a program may look at the reports late
-  /// and still finds the parameters as they were. Returns the report as f64 [5] in one place, which the next
-  /// step overwrites: on the parameters' device where the optimizer is `capturable()` and all gradients are on one, else
-  /// (having waited) on the host.
+  /// A step that is left out, on the device and without waiting for it, where the loss or a gradient is not finite.
+  /// After a step that diverged, later ones change nothing either, until reset_guard(): a program may look at the
+  /// reports late and still finds the parameters as they were. Returns the report as f64 [5] in one place, which the
+  /// next step overwrites: on the parameters' device where the optimizer is `capturable()` and all gradients are on
+  /// one, else (having waited) on the host.
   Tensor step_guarded(const StepGuard& guard = {});
   /// Lets step_guarded() update again after a divergence.
   void reset_guard();
 
-  /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: Muon and
-  /// Adafactor compute on the host with each step's numbers.
+  /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all but
+  /// Adafactor, which computes on the host with each step's numbers.
   bool capturable() const { return fused(); }
-  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates and other options
-  /// as they are now on the way to the device, where the graph reads them. The step's count is kept there. A step
-  /// must have run before the capture, so that the state exists. Throws ValueError where no step was captured.
+  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates and other
+  /// options as they are now on the way to the device, where the graph reads them. The step's count is kept there. A
+  /// step must have run before the capture, so that the state exists. Throws ValueError where no step was captured.
   void prepare_replay();
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
@@ -142,10 +143,13 @@ class Optimizer {
   static void set_adam(Slab& s, const Param& p, const AdamOptions& o, double lr, bool decoupled, double grad_scale);
   /// `p` for the fused loops, its states from `first_state` on.
   static Slab slab_of(const Param& p, size_t first_state = 0);
-  /// Whether update() only runs fused loops through run(), which can leave the clipping to the device.
+  /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
+  /// leave the clipping to the device.
   virtual bool fused() const { return false; }
   /// A rule over tensors of update(), with the factor that a device found.
   void run(Rule rule, const std::vector<Slab>& slabs);
+  /// Whether update() runs for prepare_replay(): run() only writes constants, and nothing else may be queued.
+  bool refreshing() const { return refreshing_ > 0; }
 
  private:
   // What a captured step leaves for prepare_replay().

@@ -19,8 +19,8 @@ constexpr double clip_scale(double norm, double max_norm) {
   return s < 1 ? s : 1;
 }
 
-/// Fills `v`, whose outcome is the last step's: after one that diverged, none updates. constexpr so that it compiles for
-/// devices, a template because compilers check a plain constexpr function for calls that cannot be.
+/// Fills `v`, whose outcome is the last step's: after one that diverged, none updates. constexpr so that it compiles
+/// for devices, a template because compilers check a plain constexpr function for calls that cannot be.
 template <std::same_as<Verdict> V>
 constexpr void judge(V& v, double sum_of_squares, double loss, double max_norm, const ScaleRule& rule) {
   constexpr double infinity = __builtin_inf();

@@ -32,13 +32,13 @@ struct BatchFeeder::Cuda {
   explicit Cuda(int device) : stream(cuda::Stream::create(device)), arrived(false, device), taken(false, device) {}
   ~Cuda() {
     try {
-      stream.synchronize();  // it may still read the host's batches
+      stream.synchronize();   // it may still read the host's batches
     } catch (const Error&) {  // a failed device: told by whoever asks next
     }
   }
 
   cuda::Stream stream;
-  cuda::Event arrived, taken;           // of `staged`: it is filled; it may be filled again
+  cuda::Event arrived, taken;             // of `staged`: it is filled; it may be filled again
   std::vector<data::Batch> host, staged;  // the next step's
   data::SamplerState after;
   bool fetched = false;

@@ -9,8 +9,8 @@
 
 namespace strata {
 
-/// Takes `count` batches a step from a loader. On a CUDA device the next step's are copied on a stream of their own to a
-/// second set of tensors, which next() copies, within the device, to those that the model reads.
+/// Takes `count` batches a step from a loader. On a CUDA device the next step's are copied on a stream of their own to
+/// a second set of tensors, which next() copies, within the device, to those that the model reads.
 class BatchFeeder {
  public:
   /// The loader must outlive the feeder and, for a CUDA device, have pin_memory.
@@ -22,8 +22,8 @@ class BatchFeeder {
   const std::vector<data::Batch>& next();
   /// Begins to fetch the batches of the call of next() that follows; without it that call does. Nothing on the CPU.
   void prefetch();
-  /// What the last call of next() gave, on the host. The copy to a device may still read it: hold it until the step that
-  /// uses these batches is over.
+  /// What the last call of next() gave, on the host. The copy to a device may still read it: hold it until the step
+  /// that uses these batches is over.
   const std::vector<data::Batch>& host() const { return host_; }
   /// The loader's place after those, whatever was fetched since.
   const data::SamplerState& state() const { return state_; }

@@ -17,6 +17,7 @@
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/timeline.h"
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/feeder.h"
@@ -49,7 +50,6 @@ class Run {
  private:
   // A step that was queued, until its numbers are read.
   struct Launched {
-    Clock::time_point begin;
     RngKey rng;                        // before it
     std::vector<data::Batch> batches;  // on the host
     StepMetrics metrics;               // what is known of them
@@ -81,7 +81,6 @@ class Run {
   std::optional<BatchFeeder> feeder_;
   std::optional<StepRunner> steps_;
   std::deque<Launched> launched_;
-  Clock::time_point settled_;  // when the last step's numbers were read
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
@@ -90,8 +89,7 @@ class Run {
   double valid_loss_ = NAN;
 };
 
-Run::Run(const TrainConfig& config, const TrainOptions& options)
-    : config_(config), options_(options) {
+Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(config), options_(options) {
   strata::validate(config_);
   device_ = parse_device(config_.device);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
@@ -116,13 +114,11 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
   model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
   schedule_ = make_schedule(config_.optim, config_.steps);
-  loader_.emplace(
-      data_.train,
-      data::DataLoaderOptions{.batch_size = config_.batch,
-                              .shuffle = config_.data.shuffle,
-                              .seed = static_cast<uint64_t>(config_.seed),
-                              .repeat = true,
-                              .pin_memory = device_.is_cuda()});
+  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
+                                                       .shuffle = config_.data.shuffle,
+                                                       .seed = static_cast<uint64_t>(config_.seed),
+                                                       .repeat = true,
+                                                       .pin_memory = device_.is_cuda()});
   steps_.emplace(*model_, *optimizer_, config_, device_);
   if (found) resume_from(*found);
   feeder_.emplace(*loader_, config_.accumulate, device_);
@@ -156,8 +152,7 @@ void Run::resume_from(const FoundRun& found) {
   load_run(found, *model_, optimizer_.get());
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
-  if (steps_->scaler() && !s.loss_scale.empty())
-    steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
+  if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
   step_ = saved_step_ = s.step;
   tokens_ = s.tokens;
   elapsed_before_ = s.elapsed_s;
@@ -165,7 +160,9 @@ void Run::resume_from(const FoundRun& found) {
 }
 
 void Run::launch() {
-  Launched l{.begin = Clock::now(), .rng = default_generator().state(), .batches = {}, .metrics = {}};
+  if (memory::is_recording()) memory::mark(fmt::format("step {}", step_ + 1));
+  steps_->begin();
+  Launched l{.rng = default_generator().state(), .batches = {}, .metrics = {}};
   const std::vector<data::Batch>& batches = feeder_->next();
   l.batches = feeder_->host();
   const double lr = schedule_(step_);
@@ -183,24 +180,20 @@ StepMetrics Run::settle() {
   Launched l = std::move(launched_.front());
   launched_.pop_front();
   if (r.outcome == optim::StepReport::diverged) diverged(l, r);
-  // A step that was launched while another ran begins when that one has ended.
-  const Clock::time_point begin = std::max(l.begin, settled_);
-  settled_ = Clock::now();
   StepMetrics m = l.metrics;
   m.loss = r.loss;
   m.grad_norm = r.norm;
-  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) /
-                   std::chrono::duration<double>(settled_ - begin).count();
+  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) / steps_->seconds();
   m.elapsed_s = elapsed();
   m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
   if (r.outcome == optim::StepReport::skipped)
-    note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale", m.step,
-                     r.scale));
+    note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale",
+                     m.step, r.scale));
   return m;
 }
 
-// Runs the step once more, with the same numbers, looking for the first NaN. Its weights are still there: neither it nor
-// a step launched since has changed them.
+// Runs the step once more, with the same numbers, looking for the first NaN. Its weights are still there: neither it
+// nor a step launched since has changed them.
 void Run::diverged(const Launched& l, const optim::StepReport& r) {
   std::string cause = "no op produced a NaN when the step was repeated: a number grew past the largest one";
   default_generator().set_state(l.rng);
@@ -289,8 +282,7 @@ TrainResult Run::run() {
   while (step_ < config_.steps && status.empty()) {
     launch();
     const bool last = step_ == config_.steps;
-    const bool validates =
-        data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last);
+    const bool validates = data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last);
     const bool saves = !last && config_.save_every > 0 && step_ % config_.save_every == 0;
     if (options_.stop_requested && options_.stop_requested())
       status = fmt::format("stopped at step {}", step_);

@@ -60,9 +60,7 @@ class StepTest : public testing::Test {
   }
   // Weights, optimizer, random numbers, place in the data and the steps' numbers.
   void expect_same(const char* one, const char* other) {
-    const auto load = [&](const char* name) {
-      return io::load_checkpoint(io::list_checkpoints(dir_ / name).back());
-    };
+    const auto load = [&](const char* name) { return io::load_checkpoint(io::list_checkpoints(dir_ / name).back()); };
     const io::Checkpoint x = load(one), y = load(other);
     ASSERT_EQ(x.step, y.step);
     for (const auto& [file, tensors] : x.files) {
@@ -70,7 +68,8 @@ class StepTest : public testing::Test {
       ASSERT_EQ(tensors.size(), others.size()) << file;
       ASSERT_FALSE(tensors.empty()) << file;
       for (const auto& [key, t] : tensors) {
-        const auto *p = static_cast<const char*>(t.raw_data()), *q = static_cast<const char*>(others.at(key).raw_data());
+        const auto *p = static_cast<const char*>(t.raw_data()),
+                   *q = static_cast<const char*>(others.at(key).raw_data());
         EXPECT_TRUE(std::equal(p, p + t.nbytes(), q)) << file << ": " << key;
       }
     }
@@ -134,9 +133,8 @@ class OnCard : public StepTest {
   }
 };
 
-class CapturedTraining
-    : public OnCard,
-      public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, int>> {};
+class CapturedTraining : public OnCard,
+                         public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, int>> {};
 
 TEST_P(CapturedTraining, EqualsTheEagerOneBitForBit) {
   int accumulate = 1;
@@ -166,13 +164,13 @@ INSTANTIATE_TEST_SUITE_P(Train, CapturedTraining,
                          testing::Values(std::tuple{"gpt", "f32", "adamw", 2}, std::tuple{"gpt", "bf16", "adamw", 1},
                                          std::tuple{"llama", "bf16", "adamw", 3}, std::tuple{"gpt", "f16", "adamw", 2},
                                          std::tuple{"gpt", "bf16", "lion", 1}, std::tuple{"llama", "f32", "sgd", 1},
-                                         std::tuple{"gpt", "f32", "adam", 1}));
+                                         std::tuple{"gpt", "f32", "adam", 1}, std::tuple{"gpt", "bf16", "muon", 1}));
 
 TEST_F(OnCard, FallsBackWithTheReason) {
-  c_.optim.optimizer = "muon";
-  const std::string log = train_in("muon");
-  EXPECT_NE(log.find("no CUDA graph: muon"), std::string::npos) << log;
-  EXPECT_EQ(metrics("muon").size(), 10u);
+  c_.optim.optimizer = "adafactor";
+  const std::string log = train_in("eager");
+  EXPECT_NE(log.find("no CUDA graph: adafactor"), std::string::npos) << log;
+  EXPECT_EQ(metrics("eager").size(), 10u);
   c_.graph = "on";
   EXPECT_THROW(train_in("on"), ValueError);
 }
@@ -202,7 +200,7 @@ TEST_F(OnCard, DivergenceNamesTheStepAndTheOp) {
   c_.steps = 10;
   text = message<DivergedError>([&] { train_in("run", true); });
   EXPECT_NE(text.find("step 6"), std::string::npos) << text;
-  EXPECT_NE(text.find("linear"), std::string::npos) << text;
+  EXPECT_NE(text.find("first produced by"), std::string::npos) << text;
   EXPECT_NE(text.find("step-00000005"), std::string::npos) << text;
   EXPECT_EQ(metrics("run").size(), 5u);
 }

@@ -292,6 +292,7 @@ void attention_forward_cuda(const AttentionCall& c) {
 
 void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads == 0) return;
+  if (fits_mma(c, true) && fits_hopper(c, true)) return backward_hopper(c, like_this);
   const int64_t rows = c.batch * c.heads * c.tq;
   const Tensor terms =
       empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(), std::nullopt});

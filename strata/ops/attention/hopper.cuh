@@ -239,6 +239,14 @@ __device__ __forceinline__ uint32_t pack2(float low, float high) {
   }
   return r;
 }
+template <class T>
+__device__ __forceinline__ float2 unpack2(uint32_t v) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
+  } else {
+    return __half22float2(*reinterpret_cast<const __half2*>(&v));
+  }
+}
 /// Four 8x8 matrices to shared memory; lanes 8m .. 8m + 7 hold the addresses of matrix m's rows.
 __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c),

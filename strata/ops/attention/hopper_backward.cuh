@@ -25,6 +25,7 @@ struct BackwardShape {
       2 * kKeyBytes + 2 * kStages * kRowBytes + 2 * kScoreBytes + kSumBytes + 2 * kStages * kRows * 4 + 8 * kBarriers;
   // A warpgroup's part of the gradient of a tile of queries is 64 x 64: rows, or columns, 64 group on.
   static constexpr bool kSplitRows = kRows == 128;
+  static constexpr bool kUnpack = true;
   static_assert(kSplitRows ? D == 64 : kRows == 64 && D == 128);
 };
 
@@ -211,38 +212,36 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     if (lane == 0) arrive(empty);
   };
 
-  wait(full_k, 0);
+  // The scores of the next tile of queries run while the gradients of this one are added up.
+  float s[M / 2], dp[M / 2];
+  const auto start_scores = [&](int stage) {
+    const uint64_t a = descriptor_k(ks + group * 64 * 128), bq = descriptor_k(qs + stage * S::kRowBytes);
+    pin(s);
+    fence_products();
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d)
+      multiply<T, false, false>(s, advanced(a, d / 4 * N * 128 + d % 4 * 32), advanced(bq, d / 4 * M * 128 + d % 4 * 32),
+                                d > 0);
+  };
   Ring<S::kStages> r;
   Ring<1> sum_ring;
   int it = 0;
-  for (int step = 0; step < steps; ++step) {
+  const auto pass = [&](int step, auto more) {
     const int row = row_tile(it) * M;
     if (++it == n) it = 0;
     const uint8_t* const q = qs + r.stage * S::kRowBytes;
     const uint8_t* const g = gs + r.stage * S::kRowBytes;
-    float s[M / 2], dp[M / 2];
-    wait(full_q + r.stage, r.parity);
-    {
-      const uint64_t a = descriptor_k(ks + group * 64 * 128), bq = descriptor_k(q);
-      fence_products();
-#pragma unroll
-      for (int d = 0; d < D / 16; ++d)
-        multiply<T, false, false>(s, advanced(a, d / 4 * N * 128 + d % 4 * 32), advanced(bq, d / 4 * M * 128 + d % 4 * 32),
-                                  d > 0);
-      commit_products();
-    }
-    if (step == 0) wait(full_v, 0);
     wait(full_g + r.stage, r.parity);
     {
       const uint64_t a = descriptor_k(vs + group * 64 * 128), bg = descriptor_k(g);
+      pin(dp);
+      fence_products();
 #pragma unroll
       for (int d = 0; d < D / 16; ++d)
         multiply<T, false, false>(dp, advanced(a, d / 4 * N * 128 + d % 4 * 32),
                                   advanced(bg, d / 4 * M * 128 + d % 4 * 32), d > 0);
       commit_products();
     }
-    wait_products<1>();
-    pin(s);
     if (row < all_first || row + M - 1 > all_last) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
@@ -260,12 +259,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #pragma unroll
     for (int j = 0; j < M / 8; ++j) {
       const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
-      s[4 * j] = fast_exp2(fmaf(s[4 * j], factor, -x.x));
-      s[4 * j + 1] = fast_exp2(fmaf(s[4 * j + 1], factor, -x.y));
-      s[4 * j + 2] = fast_exp2(fmaf(s[4 * j + 2], factor, -x.x));
-      s[4 * j + 3] = fast_exp2(fmaf(s[4 * j + 3], factor, -x.y));
-      p[j / 2][2 * (j % 2)] = pack2<T>(s[4 * j], s[4 * j + 1]);
-      p[j / 2][2 * (j % 2) + 1] = pack2<T>(s[4 * j + 2], s[4 * j + 3]);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[4 * j + e] = fast_exp2(fmaf(s[4 * j + e], factor, -(e % 2 ? x.y : x.x)));
+#pragma unroll
+      for (int e = 0; e < 2; ++e) p[j / 2][2 * (j % 2) + e] = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
     }
     {
       const uint64_t bg = descriptor_t(g, M * 128);
@@ -283,8 +280,13 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #pragma unroll
     for (int j = 0; j < M / 8; ++j) {
       const float2 x = *reinterpret_cast<const float2*>(delta + 8 * j);
-      t[j / 2][2 * (j % 2)] = pack2<T>(s[4 * j] * (dp[4 * j] - x.x), s[4 * j + 1] * (dp[4 * j + 1] - x.y));
-      t[j / 2][2 * (j % 2) + 1] = pack2<T>(s[4 * j + 2] * (dp[4 * j + 2] - x.x), s[4 * j + 3] * (dp[4 * j + 3] - x.y));
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        // Registers do not hold all weights a second time in f32.
+        const float2 w = S::kUnpack ? unpack2<T>(p[j / 2][2 * (j % 2) + e])
+                                    : float2{s[4 * j + 2 * e], s[4 * j + 2 * e + 1]};
+        t[j / 2][2 * (j % 2) + e] = pack2<T>(w.x * (dp[4 * j + 2 * e] - x.x), w.y * (dp[4 * j + 2 * e + 1] - x.y));
+      }
     }
     // To shared memory as [queries][keys], this warpgroup's keys being chunk `group`.
     uint8_t* const scores = ds + (step & 1) * S::kScoreBytes;
@@ -296,10 +298,16 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     }
     fence_shared();
     named_sync(1, 256);
+    wait_products<0>();
+    pin(grad_v);
+#pragma unroll
+    for (int j = 0; j < M / 16; ++j) pin(p[j]);
+    release(empty_g + r.stage);
     float sum[32];
     {
       const uint64_t a = descriptor_k(scores + (S::kSplitRows ? group * 64 * 128 : 0)),
                      bk = descriptor_t(ks + (S::kSplitRows ? 0 : group * N * 128), N * 128);
+      pin(sum);
       fence_products();
 #pragma unroll
       for (int j = 0; j < N / 16; ++j)
@@ -314,11 +322,15 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_k, t[j], advanced(bq, j * 2048), true);
       commit_products();
     }
-    wait_products<1>();
-    pin(sum), pin(grad_v);
-#pragma unroll
-    for (int j = 0; j < M / 16; ++j) pin(p[j]);
-    release(empty_g + r.stage);
+    Ring<S::kStages> next = r;
+    next.next();
+    if constexpr (more) {
+      wait(full_q + next.stage, next.parity);
+      start_scores(next.stage);
+      commit_products();
+    }
+    wait_products<more ? 2 : 1>();
+    pin(sum);
     wait(empty_sum, sum_ring.parity ^ 1);
     {
       float4* const to = reinterpret_cast<float4*>(sums) + group * 1024 + threadIdx.x % 128;
@@ -331,10 +343,22 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     sum_ring.next();
     wait_products<0>();
     pin(grad_k);
+    if constexpr (more) pin(s);
 #pragma unroll
     for (int j = 0; j < M / 16; ++j) pin(t[j]);
     release(empty_q + r.stage);
-    r.next();
+    r = next;
+  };
+  wait(full_k, 0);
+  if (steps > 0) {
+    wait(full_q, 0);
+    start_scores(0);
+    commit_products();
+    wait(full_v, 0);
+    wait_products<0>();
+    pin(s);
+    for (int step = 0; step + 1 < steps; ++step) pass(step, std::true_type{});
+    pass(steps - 1, std::false_type{});
   }
 
   // Results leave through the keys' and values' place, which both warpgroups have read.

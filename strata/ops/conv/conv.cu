@@ -14,10 +14,6 @@ constexpr int64_t kMostWorkspace = int64_t{256} << 20;  // bytes of unrolled win
 int64_t taps(const ConvSizes& s) {
   return s.kh * s.kw;
 }
-// The windows of a 1 x 1 kernel that moves by one are the input itself.
-bool is_pointwise(const ConvSizes& s) {
-  return taps(s) == 1 && s.sh == 1 && s.sw == 1 && s.ph == 0 && s.pw == 0;
-}
 int64_t padded(int64_t n) {
   return (n + 7) / 8 * 8;  // rows of matrices start at multiples of 16 bytes
 }
@@ -56,13 +52,73 @@ __global__ void __launch_bounds__(kThreads) unroll_kernel(Unroll u, const B* x, 
   }
 }
 
+// The same in 32-bit numbers, V columns of a row at once.
+template <class B, int V>
+__global__ void __launch_bounds__(kThreads)
+    unroll_narrow_kernel(Unroll u, FastDivisor by_image, FastDivisor by_row, int total, const B* x, B* to) {
+  const ConvSizes& s = u.s;
+  const int height = static_cast<int>(s.ih), width = static_cast<int>(s.iw), kw = static_cast<int>(s.kw);
+  const int taps = static_cast<int>(s.kh) * kw, step = static_cast<int>(s.sw);
+  for (int row = static_cast<int>(blockIdx.y); row < static_cast<int>(s.ic) * taps;
+       row += static_cast<int>(gridDim.y)) {
+    const int c = row / taps, tap = row - c * taps, a = tap / kw, b = tap - a * kw;
+    const int down = a * static_cast<int>(s.dh) - static_cast<int>(s.ph) +
+                     static_cast<int>(u.first_row) * static_cast<int>(s.sh),
+              right = b * static_cast<int>(s.dw) - static_cast<int>(s.pw);
+    const B* const from = x + static_cast<int64_t>(c) * height * width;
+    B* const row_to = to + row * u.row_stride;
+    for (int e = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); e < total;
+         e += static_cast<int>(gridDim.x) * kThreads) {
+      const auto n = by_image.divide(static_cast<uint32_t>(e)), p = static_cast<uint32_t>(e) - n * by_image.d;
+      const auto i = by_row.divide(p), j = (p - i * by_row.d) * V;
+      const int iy = static_cast<int>(i) * static_cast<int>(s.sh) + down, ix = static_cast<int>(j) * step + right;
+      const B* const line = from + (static_cast<int64_t>(n) * s.ic * height + iy) * width;
+      const bool inside = static_cast<unsigned>(iy) < static_cast<unsigned>(height);
+      Vec<B, V> v;
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const int at = ix + k * step;
+        v.v[k] = inside && static_cast<unsigned>(at) < static_cast<unsigned>(width) ? line[at] : B(0);
+      }
+      store_vec(row_to + n * u.image_stride + p * V, v);
+    }
+  }
+}
+
+constexpr int64_t kMost = int64_t{1} << 30;
+// Whether 32 bits hold every coordinate.
+bool is_narrow(const ConvSizes& s) {
+  return s.ih + 2 * s.ph < kMost && s.iw + 2 * s.pw < kMost && s.oh * s.sh < kMost && s.ow * s.sw < kMost &&
+         s.kh * s.dh < kMost && s.kw * s.dw < kMost;
+}
+
 void unroll(const Unroll& u, DType t, const void* x, void* to) {
-  const int64_t rows = u.s.ic * taps(u.s), total = u.images * u.rows * u.s.ow;
+  const ConvSizes& s = u.s;
+  const int64_t rows = s.ic * taps(s), total = u.images * u.rows * s.ow;
   if (rows * total == 0) return;
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((total + kThreads - 1) / kThreads, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
+  const auto grid = [&](int64_t threads) {
+    return dim3(static_cast<unsigned>(std::min<int64_t>((threads + kThreads - 1) / kThreads, 1 << 16)),
+                static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
+  };
+  const bool narrow = total < kMost && rows < kMost && is_narrow(s);
   dispatch_bytes(t, [&]<class B>() {
-    unroll_kernel<B><<<grid, kThreads, 0, stream()>>>(u, static_cast<const B*>(x), static_cast<B*>(to));
+    const auto* from = static_cast<const B*>(x);
+    auto* at = static_cast<B*>(to);
+    const auto run = [&](auto columns) {
+      constexpr int V = decltype(columns)::value;
+      unroll_narrow_kernel<B, V><<<grid(total / V), kThreads, 0, stream()>>>(
+          u, FastDivisor(static_cast<uint32_t>(u.rows * s.ow / V)), FastDivisor(static_cast<uint32_t>(s.ow / V)),
+          static_cast<int>(total / V), from, at);
+    };
+    if (!narrow) {
+      unroll_kernel<B><<<grid(total), kThreads, 0, stream()>>>(u, from, at);
+    } else if (s.ow % 4 == 0 && u.image_stride % 4 == 0 && u.row_stride % 4 == 0) {
+      run(std::integral_constant<int, 4>());
+    } else if (s.ow % 2 == 0 && u.image_stride % 2 == 0 && u.row_stride % 2 == 0) {
+      run(std::integral_constant<int, 2>());
+    } else {
+      run(std::integral_constant<int, 1>());
+    }
   });
 }
 
@@ -102,6 +158,43 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(Fold f, const compute_t<
   }
 }
 
+// The same in 32-bit numbers.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    fold_narrow_kernel(Fold f, int planes, int plane, const compute_t<T>* windows, const T* bias, T* x) {
+  using C = compute_t<T>;
+  const ConvSizes& s = f.s;
+  const int width = static_cast<int>(s.iw), kh = static_cast<int>(s.kh), kw = static_cast<int>(s.kw);
+  const int oh = static_cast<int>(s.oh), ow = static_cast<int>(s.ow), sh = static_cast<int>(s.sh),
+            sw = static_cast<int>(s.sw), dh = static_cast<int>(s.dh), dw = static_cast<int>(s.dw);
+  for (int q = static_cast<int>(blockIdx.y); q < planes; q += static_cast<int>(gridDim.y)) {
+    const int n = static_cast<int>(f.by_channel.fast.divide(static_cast<uint32_t>(q))),
+              c = q - n * static_cast<int>(s.ic);
+    const C* const from = windows + n * f.image_stride + static_cast<int64_t>(c) * kh * kw * f.row_stride;
+    const C start = bias != nullptr ? widen(bias[c]) : C(0);
+    for (int e = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); e < plane;
+         e += static_cast<int>(gridDim.x) * kThreads) {
+      const int row = static_cast<int>(f.by_column.fast.divide(static_cast<uint32_t>(e))), w = e - row * width;
+      const int h = row + static_cast<int>(f.x_row);
+      C sum = start;
+      for (int a = 0; a < kh; ++a) {
+        const int y = h + static_cast<int>(s.ph) - a * dh;
+        if (y < 0) break;
+        const int i = sh == 1 ? y : static_cast<int>(f.stride_h.fast.divide(static_cast<uint32_t>(y)));
+        if (i * sh != y || i >= oh) continue;
+        const C* line = from + a * kw * f.row_stride + (i - static_cast<int>(f.first_row)) * ow;
+        for (int b = 0; b < kw; ++b, line += f.row_stride) {
+          const int z = w + static_cast<int>(s.pw) - b * dw;
+          if (z < 0) break;
+          const int j = sw == 1 ? z : static_cast<int>(f.stride_w.fast.divide(static_cast<uint32_t>(z)));
+          if (j * sw == z && j < ow) sum += line[j];
+        }
+      }
+      x[(static_cast<int64_t>(q) * s.ih + h) * width + w] = narrow<T>(sum);
+    }
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     bias_kernel(int64_t total, Divisor by_plane, Divisor by_channel, const T* bias, T* to) {
@@ -112,15 +205,6 @@ __global__ void __launch_bounds__(kThreads)
     to[e] = bias[c];
   }
 }
-// Every plane filled with its channel's bias, to which a product adds.
-void fill_bias(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane, void* to) {
-  const int64_t total = n * channels * plane;
-  dispatch_bytes(t, [&]<class B>() {
-    bias_kernel<B><<<blocks_of(total), kThreads, 0, stream()>>>(total, Divisor(plane), Divisor(channels),
-                                                                static_cast<const B*>(bias), static_cast<B*>(to));
-  });
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(int64_t n, const float* from, T* to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -142,7 +226,7 @@ struct Cut {
 Cut cut_for(int64_t images, int64_t rows, int64_t row_elements, int64_t element_bytes) {
   const int64_t most = std::max<int64_t>(1, kMostWorkspace / std::max<int64_t>(1, row_elements * element_bytes));
   if (most < rows) return {1, most};
-  return {std::min(images, most / rows), rows};
+  return {std::min(images, most / std::max<int64_t>(1, rows)), rows};
 }
 
 void product(const Gemm& g, Device device) {
@@ -152,7 +236,7 @@ void product(const Gemm& g, Device device) {
 // y [n, groups, ocg, P] = w [groups, ocg, depth] times windows [n, groups, depth, P].
 void forward(const ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias, void* y) {
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, depth = icg * taps(s), plane = s.oh * s.ow;
-  if (bias != nullptr) fill_bias(t, bias, s.n, s.oc, plane, y);
+  if (bias != nullptr) fill(t, bias, s.n, s.oc, plane, y);
   const bool direct = is_pointwise(s);
   const Cut cut = direct ? Cut{s.n, s.oh} : cut_for(s.n, s.oh, s.ic * taps(s) * s.ow, size_of(t));
   Tensor windows;
@@ -186,7 +270,7 @@ void forward(const ConvSizes& s, DType t, Device device, const void* x, const vo
 void transpose(const ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias, void* x) {
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, depth = icg * taps(s), plane = s.oh * s.ow;
   const bool direct = is_pointwise(s);
-  if (direct && bias != nullptr) fill_bias(t, bias, s.n, s.ic, plane, x);
+  if (direct && bias != nullptr) fill(t, bias, s.n, s.ic, plane, x);
   const DType wide = sum_dtype(t);
   Cut cut = direct ? Cut{s.n, s.oh} : cut_for(s.n, s.oh, s.ic * taps(s) * s.ow, size_of(wide));
   // Cut through an image: rows of x, whose windows reach over `reach` rows of y.
@@ -224,10 +308,19 @@ void transpose(const ConvSizes& s, DType t, Device device, const void* y, const 
       f.by_row = Divisor(h_end - h), f.by_column = Divisor(s.iw), f.by_channel = Divisor(s.ic);
       f.stride_h = Divisor(s.sh), f.stride_w = Divisor(s.sw);
       const int64_t total = images * s.ic * (h_end - h) * s.iw;
+      const bool narrow = total < kMost && is_narrow(s);
       dispatch_floats(t, "convolution_transpose", [&]<class T>() {
-        fold_kernel<T><<<blocks_of(total), kThreads, 0, stream()>>>(
-            f, static_cast<const compute_t<T>*>(windows.raw_data()), static_cast<const T*>(bias),
-            static_cast<T*>(x) + n * s.ic * s.ih * s.iw);
+        const auto* from = static_cast<const compute_t<T>*>(windows.raw_data());
+        const T* add = static_cast<const T*>(bias);
+        T* to = static_cast<T*>(x) + n * s.ic * s.ih * s.iw;
+        const int64_t plane = (h_end - h) * s.iw, planes = images * s.ic;
+        if (!narrow) {
+          fold_kernel<T><<<blocks_of(total), kThreads, 0, stream()>>>(f, from, add, to);
+          return;
+        }
+        const dim3 grid(blocks_of(plane), static_cast<unsigned>(std::min<int64_t>(planes, 65535)));
+        fold_narrow_kernel<T>
+            <<<grid, kThreads, 0, stream()>>>(f, static_cast<int>(planes), static_cast<int>(plane), from, add, to);
       });
     }
     if (direct) break;
@@ -247,7 +340,7 @@ void weight(const ConvSizes& s, DType t, Device device, const void* x, const voi
   const Tensor sums = once || wide == t ? Tensor() : workspace(wide, device, s.oc * depth);
   void* const result = sums.defined() ? sums.raw_data() : w;
   ConvSizes same = s;  // a convolution whose windows are y itself
-  same.ic = s.oc, same.ih = s.oh, same.iw = s.ow;
+  same.ic = s.oc, same.ih = same.oh = 1, same.iw = same.ow = plane;
   same.kh = same.kw = same.sh = same.sw = same.dh = same.dw = 1;
   same.ph = same.pw = 0;
   for (int64_t n = 0; n < s.n; n += cut.images) {
@@ -260,7 +353,7 @@ void weight(const ConvSizes& s, DType t, Device device, const void* x, const voi
       g.m = ocg, g.n = depth, g.k = length;
       g.a = at(y, n * s.oc * plane + row * s.ow, t), g.a_row = plane, g.a_col = 1;
       if (cut.images > 1) {
-        unroll(Unroll(same, images, 0, s.oh, ld, plane), t, at(y, n * s.oc * plane, t), turned.raw_data());
+        unroll(Unroll(same, images, 0, 1, ld, plane), t, at(y, n * s.oc * plane, t), turned.raw_data());
         g.a = turned.raw_data(), g.a_row = ld;
       }
       g.b = windows.raw_data(), g.b_row = 1, g.b_col = ld;
@@ -284,12 +377,22 @@ bool plain_product(const ConvSizes& s, DType t) {
   return is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0;
 }
 
-void fill_zero(void* p, int64_t elements, DType t) {
-  check_cuda(cudaMemsetAsync(p, 0, static_cast<size_t>(elements * size_of(t)), stream()), "convolution",
-             "cudaMemsetAsync");
+}  // namespace
+
+void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane, void* to) {
+  const int64_t total = n * channels * plane;
+  if (total == 0) return;
+  if (bias == nullptr) {
+    check_cuda(cudaMemsetAsync(to, 0, static_cast<size_t>(total * size_of(t)), stream()), "convolution",
+               "cudaMemsetAsync");
+    return;
+  }
+  dispatch_bytes(t, [&]<class B>() {
+    bias_kernel<B><<<blocks_of(total), kThreads, 0, stream()>>>(total, Divisor(plane), Divisor(channels),
+                                                                static_cast<const B*>(bias), static_cast<B*>(to));
+  });
 }
 
-}  // namespace
 }  // namespace conv_cuda
 
 using namespace conv_cuda;
@@ -313,7 +416,7 @@ void conv_transpose_cuda(const ConvSizes& s, DType t, Device device, const void*
 void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
   const int64_t size = s.oc * (s.ic / s.groups) * s.kh * s.kw;
   if (size == 0) return;
-  if (s.n * s.oh * s.ow == 0) return fill_zero(w, size, t);
+  if (s.n * s.oh * s.ow == 0) return fill(t, nullptr, 1, 1, size, w);
   if (is_depthwise(s)) return depthwise_weight(s, t, device, x, y, w);
   if (!hopper_weight(s, t, device, x, y, w)) weight(s, t, device, x, y, w);
 }

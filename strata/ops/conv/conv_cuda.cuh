@@ -20,7 +20,7 @@ struct Divisor {
   int64_t d = 1;
   FastDivisor fast;
   Divisor() = default;
-  explicit Divisor(int64_t divisor) : d(divisor) {
+  explicit Divisor(int64_t divisor) : d(divisor > 0 ? divisor : 1) {
     if (d < (int64_t{1} << 31)) fast = FastDivisor(static_cast<uint32_t>(d));
   }
   __device__ __forceinline__ int64_t split(int64_t n, int64_t& rest) const {

@@ -17,15 +17,25 @@ void conv_transpose_cuda(const cpu::ConvSizes& s, DType t, Device device, const 
 void conv_weight_cuda(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);
 
 namespace conv_cuda {
-/// Whether each input channel has a filter of its own for at most a few outputs: no matrix product is worth it.
-inline bool is_depthwise(const cpu::ConvSizes& s) {
-  return s.ic == s.groups && s.oc <= 32 * s.groups;
+/// Whether the windows are the input itself: a kernel of 1 x 1 that moves by one.
+inline bool is_pointwise(const cpu::ConvSizes& s) {
+  return s.kh == 1 && s.kw == 1 && s.sh == 1 && s.sw == 1 && s.ph == 0 && s.pw == 0;
 }
+/// Whether each input channel has a filter of its own for at most a few outputs: no matrix product is worth it. Planes
+/// and options must fit 32 bits.
+inline bool is_depthwise(const cpu::ConvSizes& s) {
+  constexpr int64_t kMost = int64_t{1} << 29;
+  return s.ic == s.groups && s.oc <= 32 * s.groups && s.ih * s.iw < kMost && s.oh * s.ow < kMost && s.ph < kMost &&
+         s.pw < kMost && s.kh * s.dh < kMost && s.kw * s.dw < kMost && s.sh < kMost && s.sw < kMost;
+}
+/// Every plane of [n, channels, plane] filled with its channel's bias, or zeros where there is none.
+void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane, void* to);
 void depthwise_forward(const cpu::ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y);
 void depthwise_transpose(const cpu::ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x);
 void depthwise_weight(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);
-/// Hopper's tensor cores, for f16, bf16 and, where TF32 is allowed, f32 (not the last one). False, with nothing done,
-/// on another card, for another dtype, or for sizes that their kernels do not hold.
+/// Hopper's tensor cores, for f16, bf16 and, where TF32 is allowed, f32 (of the last one only where the kernel is 1 x 1
+/// and moves by one). False, with nothing done, on another card, for another dtype, or for sizes that their kernels do
+/// not hold.
 bool hopper_forward(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias,
                     void* y);
 bool hopper_transpose(const cpu::ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias,

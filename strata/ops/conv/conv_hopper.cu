@@ -18,8 +18,7 @@ constexpr int kBlockN = 128;  // columns of a block's tile
 constexpr int kStages = 3;
 constexpr int kRowBytes = 128;
 
-// ---- channels innermost
-// ----------------------------------------------------------------------------------------------
+// ---- channels innermost ----
 
 __device__ __forceinline__ uint16_t prepared(uint16_t v) {
   return v;
@@ -107,29 +106,91 @@ Tensor turn(DType t, Device device, const void* from, int64_t images, int64_t gr
   return to;
 }
 
-// ---- shared memory
-// ---------------------------------------------------------------------------------------------------
+// to [filters, taps, padded] from [filters, channels, taps]. A thread writes a piece of 16 bytes; of a warp they lie
+// close together in both.
+template <class B>
+__global__ void __launch_bounds__(kThreads)
+    turn_filters_kernel(const B* from, B* to, int64_t pieces, int taps, int channels, int padded, FastDivisor by_tap) {
+  constexpr int kPiece = 16 / sizeof(B);
+  const int per_tap = padded / kPiece;
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= pieces) return;
+  const int64_t o = e / (per_tap * taps);
+  const auto rest = static_cast<uint32_t>(e - o * per_tap * taps);
+  const int piece = static_cast<int>(by_tap.divide(rest)), tap = static_cast<int>(rest) - piece * taps;
+  const B* at = from + (o * channels + piece * kPiece) * taps + tap;
+  Vec<B, kPiece> v;
+#pragma unroll
+  for (int i = 0; i < kPiece; ++i) v.v[i] = piece * kPiece + i < channels ? prepared(at[i * taps]) : B(0);
+  store_vec(to + (o * taps + tap) * padded + piece * kPiece, v);
+}
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
+// Filters [oc, channels, taps] with channels innermost; `given` itself where they are already.
+const void* turn_filters(DType t, Device device, const void* given, int64_t oc, int64_t channels, int64_t taps,
+                         Tensor& keep) {
+  const int padded = pad_channels(channels, t), piece = static_cast<int>(16 / size_of(t));
+  if (taps == 1 && padded == channels && t != DType::f32 && aligned16(given)) return given;
+  keep = workspace(t, device, oc * taps * padded);
+  const int64_t pieces = oc * taps * (padded / piece);
+  const FastDivisor by_tap(static_cast<uint32_t>(taps));
+  const auto run = [&]<class B>() {
+    turn_filters_kernel<B><<<blocks_for(pieces, kThreads), kThreads, 0, stream()>>>(
+        static_cast<const B*>(given), static_cast<B*>(keep.raw_data()), pieces, static_cast<int>(taps),
+        static_cast<int>(channels), padded, by_tap);
+  };
+  t == DType::f32 ? run.template operator()<float>() : run.template operator()<uint16_t>();
+  return keep.raw_data();
+}
+
+// ---- shared memory ----
+
+[[maybe_unused]] __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
-// 16 bytes to shared memory, zeros unless `valid`.
-__device__ __forceinline__ void copy_piece(uint32_t to, const void* from, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+// 16 bytes to shared memory, zeros unless `valid`; past L1, whose traffic is that of shared memory.
+[[maybe_unused]] __device__ __forceinline__ void copy_piece(uint32_t to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
-__device__ __forceinline__ void copy_commit() {
+[[maybe_unused]] __device__ __forceinline__ void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 // All but the last copies are there, for the tensor cores too.
-__device__ __forceinline__ void copy_wait_but_one() {
+[[maybe_unused]] __device__ __forceinline__ void copy_wait_but_one() {
   asm volatile("cp.async.wait_group 1;\nfence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ __forceinline__ uint32_t swizzled(int row, int piece) {
+[[maybe_unused]] __device__ __forceinline__ uint32_t swizzled(int row, int piece) {
   return static_cast<uint32_t>(row * kRowBytes + ((piece ^ (row & 7)) << 4));
 }
 
-// ---- forward and transposed
-// ------------------------------------------------------------------------------------------
+// Queues sums += a b for a stage whose rows are along the sum.
+template <class T>
+__device__ __forceinline__ void multiply_stage(float (&sums)[64], uint32_t a, uint32_t b) {
+  warpgroup_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    warpgroup_product<T, false>(sums, rows_along_k(a + static_cast<uint32_t>(k * 32)),
+                                rows_along_k(b + static_cast<uint32_t>(k * 32)), 1);
+  warpgroup_commit();
+}
+
+// A warpgroup's sums into [m, columns] from (row, column) on; `columns` is even.
+[[maybe_unused]] __device__ __forceinline__ void write_sums(const float (&sums)[64], float* to, int m, int columns,
+                                                            int row0, int column0) {
+  const int lane = static_cast<int>(threadIdx.x) % 32,
+            row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (row + h * 8 >= m) continue;
+    float* const line = to + static_cast<int64_t>(row + h * 8) * columns;
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      const int c = column0 + j * 8 + lane % 4 * 2;
+      if (c < columns) store_vec(line + c, Vec<float, 2>{sums[j * 4 + h * 2], sums[j * 4 + h * 2 + 1]});
+    }
+  }
+}
+
+// ---- forward and transposed ----
 
 // dst[n, group M + m, (i, j)] = bias + the sum over taps (u, v) and channels c of
 // filters[group, m, tap, c] source[n, i step_h + down(u), j step_w + right(v), group, c].
@@ -248,12 +309,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
     copy_wait_but_one();
     __syncthreads();  // this stage is there, and everyone is done with the one before
     const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
-    warpgroup_fence();
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      warpgroup_product<T, false>(sums, rows_along_k(a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes + k * 32)),
-                                  rows_along_k(b_at + static_cast<uint32_t>(k * 32)), 1);
-    warpgroup_commit();
+    multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
     const int next = b + kStages - 1;
     if (next < g.blocks) load(next, stage == 0 ? kStages - 1 : stage - 1);
     copy_commit();
@@ -323,8 +379,7 @@ void run_gather(DType t, Gather& g) {
   run.template operator()<Half>();
 }
 
-// ---- the gradient of filters
-// -----------------------------------------------------------------------------------------
+// ---- the gradient of filters ----
 
 // sums[share, group, m, (tap, c)] = the sum over a share's pixels (n, i, j) of y[n, (i, j), group, m]
 // x[n, i step_h + a dilation_h - pad_h, j step_w + b dilation_w - pad_w, group, c].
@@ -414,47 +469,116 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
 
-  const int lane = tid % 32, row = m0 + warpgroup * 64 + tid % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (row + h * 8 >= g.m) continue;
-    float* to = g.sums + ((static_cast<int64_t>(share) * g.groups + group) * g.m + row + h * 8) * g.columns;
-#pragma unroll
-    for (int j = 0; j < 16; ++j) {
-      const int c = n0 + j * 8 + lane % 4 * 2;
-      if (c < g.columns) store_vec(to + c, Vec<float, 2>{sums[j * 4 + h * 2], sums[j * 4 + h * 2 + 1]});
-    }
-  }
+  write_sums(sums, g.sums + (static_cast<int64_t>(share) * g.groups + group) * g.m * g.columns, g.m, g.columns,
+             m0 + warpgroup * 64, n0);
 #endif
 }
 
-// w[o, c, tap] = the shares' sums[share, o, tap, c], in their order.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    filter_shares_kernel(const float* sums, int shares, int64_t filters, int taps, int channels, int padded, T* w) {
-  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (e >= filters * channels * taps) return;
-  const int64_t row = e / taps, o = row / channels;
-  const int tap = static_cast<int>(e - row * taps), c = static_cast<int>(row - o * channels);
-  const float* from = sums + (o * taps + tap) * padded + c;
-  float total = 0;
-  for (int s = 0; s < shares; ++s) total += from[s * filters * taps * padded];
-  w[e] = narrow<T>(total);
-}
+// sums[share, group, m, c] = the sum over a share's images and pixels of y[n, group, m, pixel] x[n, group, c, pixel]:
+// the gradient of filters of 1 x 1 that move by one, whose operands are taken as they lie.
+struct PlaneSum {
+  const void *x, *y;
+  float* sums;
+  int plane, m, channels, columns, groups;  // columns: channels, padded
+  int blocks, shares;                       // blocks of 128 bytes of a plane, of all images
+  FastDivisor by_image;                     // blocks of an image
+};
 
 template <class T, int Warpgroups>
-void launch_filter(const FilterSum& g) {
-  constexpr int kBytes = kStages * stage_bytes<Warpgroups>() + 1024;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(filter_kernel<T, Warpgroups>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  check_cuda(allowed, "convolution_weight", "cudaFuncSetAttribute");
-  const dim3 grid(blocks_for(g.columns, kBlockN), blocks_for(g.m, 64 * Warpgroups) * static_cast<unsigned>(g.groups),
-                  static_cast<unsigned>(g.shares));
-  filter_kernel<T, Warpgroups><<<grid, 128 * Warpgroups, kBytes, stream()>>>(g);
+__global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum g) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kM = 64 * Warpgroups, kPiece = 16 / sizeof(T), kRowStep = 16 * Warpgroups;
+  constexpr int kRowsA = kM / kRowStep, kRowsB = kBlockN / kRowStep;
+  extern __shared__ uint8_t raw[];
+  const uint32_t base = (shared_address(raw) + 1023) & ~1023u;
+  const int tid = static_cast<int>(threadIdx.x), piece = tid % 8, row0 = tid / 8;
+  const int tiles_m = (g.m + kM - 1) / kM;
+  const int m0 = static_cast<int>(blockIdx.y) % tiles_m * kM, group = static_cast<int>(blockIdx.y) / tiles_m;
+  const int n0 = static_cast<int>(blockIdx.x) * kBlockN, share = static_cast<int>(blockIdx.z);
+  const int begin = static_cast<int>(static_cast<int64_t>(g.blocks) * share / g.shares),
+            end = static_cast<int>(static_cast<int64_t>(g.blocks) * (share + 1) / g.shares);
+  const T* const y = static_cast<const T*>(g.y) + (static_cast<int64_t>(group) * g.m + m0 + row0) * g.plane;
+  const T* const x = static_cast<const T*>(g.x) + (static_cast<int64_t>(group) * g.channels + n0 + row0) * g.plane;
+
+  const auto load = [&](int block, int stage) {
+    const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
+    const int n = static_cast<int>(g.by_image.divide(static_cast<uint32_t>(block)));
+    const int p = ((block - n * static_cast<int>(g.by_image.d)) * 8 + piece) * kPiece;
+    const T* const a = y + static_cast<int64_t>(n) * g.groups * g.m * g.plane + p;
+    const T* const b = x + static_cast<int64_t>(n) * g.groups * g.channels * g.plane + p;
+#pragma unroll
+    for (int r = 0; r < kRowsA; ++r)
+      copy_piece(a_at + swizzled(row0 + r * kRowStep, piece), a + static_cast<int64_t>(r * kRowStep) * g.plane,
+                 p < g.plane && m0 + row0 + r * kRowStep < g.m);
+#pragma unroll
+    for (int r = 0; r < kRowsB; ++r)
+      copy_piece(b_at + swizzled(row0 + r * kRowStep, piece), b + static_cast<int64_t>(r * kRowStep) * g.plane,
+                 p < g.plane && n0 + row0 + r * kRowStep < g.channels);
+  };
+
+  float sums[64];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) sums[i] = 0;
+  const int warpgroup = tid / 128;
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (begin + s < end) load(begin + s, s);
+    copy_commit();
+  }
+  for (int block = begin, stage = 0; block < end; ++block) {
+    copy_wait_but_one();
+    __syncthreads();
+    const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
+    multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
+    const int next = block + kStages - 1;
+    if (next < end) load(next, stage == 0 ? kStages - 1 : stage - 1);
+    copy_commit();
+    warpgroup_wait(sums);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+  }
+  write_sums(sums, g.sums + (static_cast<int64_t>(share) * g.groups + group) * g.m * g.columns, g.m, g.columns,
+             m0 + warpgroup * 64, n0);
+#endif
 }
 
-// ---- what can be done here
-// -------------------------------------------------------------------------------------------
+// w[o, c, tap] = the shares' sums[share, o, tap, c], in their order. Threads lie as the sums do, which are read more
+// often.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    filter_shares_kernel(const float* sums, int shares, int64_t filters, int taps, int channels, int padded,
+                         FastDivisor by_channels, T* w) {
+  const int64_t size = filters * taps * padded, e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= size) return;
+  const int64_t o = e / (taps * padded);
+  const int rest = static_cast<int>(e - o * taps * padded);
+  const int tap = static_cast<int>(by_channels.divide(static_cast<uint32_t>(rest))), c = rest - tap * padded;
+  if (c >= channels) return;
+  const float* from = sums + e;
+  float total = 0;
+#pragma unroll 8
+  for (int s = 0; s < shares; ++s) total += from[s * size];
+  w[(o * channels + c) * taps + tap] = narrow<T>(total);
+}
+
+// Kernel: that of filter_kernel or plane_kernel for T and Warpgroups.
+template <int Warpgroups, class G>
+void launch_sums(void (*kernel)(G), const G& g) {
+  constexpr int kBytes = kStages * stage_bytes<Warpgroups>() + 1024;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "convolution_weight",
+             "cudaFuncSetAttribute");
+  const dim3 grid(blocks_for(g.columns, kBlockN), blocks_for(g.m, 64 * Warpgroups) * static_cast<unsigned>(g.groups),
+                  static_cast<unsigned>(g.shares));
+  kernel<<<grid, 128 * Warpgroups, kBytes, stream()>>>(g);
+}
+
+// Over how many blocks a sum is shared: the card is filled, each has at least eight steps, and the shares' sums of
+// `results` stay within 256 MiB.
+int shares_for(Device device, int64_t tiles, int64_t steps, int64_t results, bool tall) {
+  const int64_t slots = int64_t{properties(device.index).multiprocessors} * (tall ? 2 : 3);
+  return static_cast<int>(
+      std::clamp<int64_t>(std::min({slots / tiles, steps / 8, (int64_t{64} << 20) / results}), 1, 65535));
+}
+
+// ---- what can be done here ----
 
 // Sizes that the kernels' 32-bit numbers hold.
 bool fits(const ConvSizes& s, DType t, Device device) {
@@ -463,6 +587,7 @@ bool fits(const ConvSizes& s, DType t, Device device) {
   const int64_t icg = pad_channels(s.ic / s.groups, t), ocg = pad_channels(s.oc / s.groups, t);
   const int64_t taps = s.kh * s.kw;
   const int64_t widest = std::max(icg, ocg);
+  if (icg == 0 || ocg == 0 || s.n * s.ih * s.iw * s.oh * s.ow == 0) return false;
   return s.n * s.ih * s.iw < kMost && s.n * s.oh * s.ow < kMost && s.groups < 65536 && taps < 65536 &&
          taps * widest < kMost && s.groups * widest < (int64_t{1} << 22) && s.groups * ((widest + 63) / 64) < 65536 &&
          s.ph + s.ih < kMost / 4 && s.pw + s.iw < kMost / 4 && s.kh * s.dh < kMost / 4 && s.kw * s.dw < kMost / 4;
@@ -491,9 +616,10 @@ bool hopper_forward(const ConvSizes& s, DType t, Device device, const void* x, c
   if (!fits(s, t, device)) return false;
   const int64_t icg = s.ic / s.groups;
   const Tensor source = turn(t, device, x, s.n, s.groups, icg, s.ih * s.iw);
-  const Tensor filters = turn(t, device, w, s.oc, 1, icg, s.kh * s.kw);
+  Tensor filters;
   Gather g{};
-  g.source = source.raw_data(), g.filters = filters.raw_data(), g.bias = bias, g.dst = y;
+  g.source = source.raw_data(), g.filters = turn_filters(t, device, w, s.oc, icg, s.kh * s.kw, filters);
+  g.bias = bias, g.dst = y;
   g.height = static_cast<int>(s.ih), g.width = static_cast<int>(s.iw);
   g.channels = pad_channels(icg, t), g.pixel = static_cast<int>(s.groups) * g.channels;
   g.rows = static_cast<int>(s.oh), g.cols = static_cast<int>(s.ow), g.total = static_cast<int>(s.n * s.oh * s.ow);
@@ -526,9 +652,16 @@ bool hopper_transpose(const ConvSizes& s, DType t, Device device, const void* y,
   g.kernel_w = static_cast<int>(s.kw), g.taps = static_cast<int>(taps);
   g.dst_rows = static_cast<int>(s.ih), g.dst_cols = static_cast<int>(s.iw);
   g.dst_step_h = static_cast<int>(s.sh), g.dst_step_w = static_cast<int>(s.sw);
+  // Phases without a tap are filled beforehand, in runs.
+  bool filled = false;
+  for (int64_t top = 0; top < std::min(s.sh, s.ih) && !filled; ++top)
+    for (int64_t left = 0; left < std::min(s.sw, s.iw) && !filled; ++left)
+      filled = phase_of(top, s.kh, s.sh, s.ph, s.dh).count == 0 || phase_of(left, s.kw, s.sw, s.pw, s.dw).count == 0;
+  if (filled) fill(t, bias, s.n, s.ic, s.ih * s.iw, x);
   for (int64_t top = 0; top < std::min(s.sh, s.ih); ++top) {
     for (int64_t left = 0; left < std::min(s.sw, s.iw); ++left) {
       const Phase v = phase_of(top, s.kh, s.sh, s.ph, s.dh), h = phase_of(left, s.kw, s.sw, s.pw, s.dw);
+      if (v.count == 0 || h.count == 0) continue;
       g.rows = static_cast<int>((s.ih - top - 1) / s.sh + 1), g.cols = static_cast<int>((s.iw - left - 1) / s.sw + 1);
       g.total = static_cast<int>(s.n) * g.rows * g.cols;
       g.taps_h = v.count, g.first_a = v.first_tap, g.step_a = v.step_tap, g.first_y = v.down, g.step_y = v.step;
@@ -540,8 +673,55 @@ bool hopper_transpose(const ConvSizes& s, DType t, Device device, const void* y,
   return true;
 }
 
+namespace {
+
+template <class G>
+void finish_filters(const ConvSizes& s, DType t, const G& g, int taps, int padded, void* w) {
+  const int64_t icg = s.ic / s.groups;
+  dispatch_floats(t, "convolution_weight", [&]<class T>() {
+    if constexpr (sizeof(T) < 8)
+      filter_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kThreads), kThreads, 0, stream()>>>(
+          g.sums, g.shares, s.oc, taps, static_cast<int>(icg), padded, FastDivisor(static_cast<uint32_t>(padded)),
+          static_cast<T*>(w));
+  });
+}
+
+void pointwise_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
+  PlaneSum g{};
+  g.x = x, g.y = y;
+  const int64_t plane = s.ih * s.iw, per_image = (plane * size_of(t) + kRowBytes - 1) / kRowBytes;
+  g.plane = static_cast<int>(plane), g.groups = static_cast<int>(s.groups);
+  g.m = static_cast<int>(s.oc / s.groups), g.channels = static_cast<int>(s.ic / s.groups);
+  g.columns = (g.channels + 1) / 2 * 2;
+  g.blocks = static_cast<int>(s.n * per_image);
+  g.by_image = FastDivisor(static_cast<uint32_t>(per_image));
+  const bool tall = g.m > 64;
+  const int64_t tiles = int64_t{blocks_for(g.columns, kBlockN)} * blocks_for(g.m, tall ? 128 : 64) * s.groups;
+  g.shares = shares_for(device, tiles, g.blocks, s.oc * g.columns, tall);
+  const Tensor sums = workspace(DType::f32, device, g.shares * s.oc * g.columns);
+  g.sums = static_cast<float*>(sums.raw_data());
+  const auto run = [&]<class T>() {
+    tall ? launch_sums<2>(plane_kernel<T, 2>, g) : launch_sums<1>(plane_kernel<T, 1>, g);
+  };
+  if (t == DType::f32) {
+    run.template operator()<float>();
+  } else if (t == DType::bf16) {
+    run.template operator()<BFloat16>();
+  } else {
+    run.template operator()<Half>();
+  }
+  finish_filters(s, t, g, 1, g.columns, w);
+}
+
+}  // namespace
+
 bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
-  if (size_of(t) != 2 || !fits(s, t, device)) return false;
+  if (!fits(s, t, device)) return false;
+  if (is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
+    pointwise_weight(s, t, device, x, y, w);
+    return true;
+  }
+  if (size_of(t) != 2) return false;
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups;
   const Tensor wide_x = turn(t, device, x, s.n, s.groups, icg, s.ih * s.iw);
   const Tensor wide_y = turn(t, device, y, s.n, s.groups, ocg, s.oh * s.ow);
@@ -560,21 +740,16 @@ bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, co
   g.by_col = FastDivisor(static_cast<uint32_t>(g.cols));
   g.by_channels = FastDivisor(static_cast<uint32_t>(g.channels));
   g.by_kernel_w = FastDivisor(static_cast<uint32_t>(g.kernel_w));
-  // Shares fill the card twice over, of at least eight blocks each, and their sums stay within 256 MiB.
   const bool tall = ocg > 64;
   const int64_t tiles = int64_t{blocks_for(g.columns, kBlockN)} * blocks_for(ocg, tall ? 128 : 64) * s.groups;
-  const int64_t slots = int64_t{properties(device.index).multiprocessors} * (tall ? 2 : 3);
-  const int64_t filters = s.oc * g.columns;
-  g.shares = static_cast<int>(
-      std::clamp<int64_t>(std::min({slots / tiles, int64_t{g.blocks} / 8, (int64_t{64} << 20) / filters}), 1, 65535));
-  const Tensor sums = workspace(DType::f32, device, g.shares * filters);
+  g.shares = shares_for(device, tiles, g.blocks, s.oc * g.columns, tall);
+  const Tensor sums = workspace(DType::f32, device, g.shares * s.oc * g.columns);
   g.sums = static_cast<float*>(sums.raw_data());
   const auto run = [&]<class T>() {
-    tall ? launch_filter<T, 2>(g) : launch_filter<T, 1>(g);
-    filter_shares_kernel<T><<<blocks_for(s.oc * icg * g.taps, kThreads), kThreads, 0, stream()>>>(
-        g.sums, g.shares, s.oc, g.taps, static_cast<int>(icg), g.channels, static_cast<T*>(w));
+    tall ? launch_sums<2>(filter_kernel<T, 2>, g) : launch_sums<1>(filter_kernel<T, 1>, g);
   };
   t == DType::bf16 ? run.template operator()<BFloat16>() : run.template operator()<Half>();
+  finish_filters(s, t, g, g.taps, g.channels, w);
   return true;
 }
 

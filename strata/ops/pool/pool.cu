@@ -11,6 +11,7 @@ namespace {
 using namespace cuda;
 using pool::Axis;
 using pool::AxisKind;
+using pool::BasicAxis;
 using pool::Window;
 
 constexpr int kThreads = 256;
@@ -37,14 +38,23 @@ struct Grid {
   Divisor plane, col;
   Grid(int64_t planes, int64_t rows, int64_t cols) : total(planes * rows * cols), plane(rows * cols), col(cols) {}
 
+  template <class I>
   struct At {
-    int64_t plane, i, j;
+    int64_t plane;
+    I i, j;
   };
-  __device__ __forceinline__ At at(int64_t e) const {
-    At r;
+  // I is a type that holds the numbers of a plane's elements.
+  template <class I>
+  __device__ __forceinline__ At<I> at(int64_t e) const {
+    At<I> r;
     int64_t rest;
     r.plane = plane.split(e, rest);
-    r.i = col.split(rest, r.j);
+    if constexpr (sizeof(I) == 4) {
+      r.i = static_cast<I>(col.fast.divide(static_cast<uint32_t>(rest)));
+      r.j = static_cast<I>(rest) - r.i * static_cast<I>(col.d);
+    } else {
+      r.i = col.split(rest, r.j);
+    }
     return r;
   }
 };
@@ -63,86 +73,116 @@ unsigned blocks_of(int64_t total) {
 
 // Calls f(row in the plane, column, row's place in its window, column's place) for the inputs of a pair of windows; a
 // warp shares them.
-template <AxisKind Kind, int Lanes, class F>
-__device__ __forceinline__ void for_window(const Axis& h, const Axis& w, const Window& wi, const Window& wj, F&& f) {
-  const int64_t row_step = Kind == AxisKind::pool ? h.dilation : 1, col_step = Kind == AxisKind::pool ? w.dilation : 1;
+template <AxisKind Kind, int Lanes, class I, class W, class F>
+__device__ __forceinline__ void for_window(const BasicAxis<I>& h, const BasicAxis<I>& w, const Window<I, W>& wi,
+                                           const Window<I, W>& wj, F&& f) {
+  const I row_step = Kind == AxisKind::pool ? h.dilation : 1, col_step = Kind == AxisKind::pool ? w.dilation : 1;
   if constexpr (Lanes == 1) {
-    for (int64_t a = 0; a < wi.count; ++a)
-      for (int64_t b = 0; b < wj.count; ++b) f(wi.start + a * row_step, wj.start + b * col_step, a, b);
+    for (I a = 0; a < wi.count; ++a)
+      for (I b = 0; b < wj.count; ++b) f(wi.start + a * row_step, wj.start + b * col_step, a, b);
+  } else if (wj.count >= 2 * kWarp) {
+    for (I a = 0; a < wi.count; ++a)
+#pragma unroll 4
+      for (I b = threadIdx.x % kWarp; b < wj.count; b += kWarp)
+        f(wi.start + a * row_step, wj.start + b * col_step, a, b);
   } else if (wj.count > 0) {
-    const int64_t n = wi.count * wj.count;
-    for (int64_t k = threadIdx.x % kWarp; k < n; k += kWarp) {
-      const int64_t a = k / wj.count, b = k - a * wj.count;
+    const I n = wi.count * wj.count;
+#pragma unroll 2
+    for (I k = threadIdx.x % kWarp; k < n; k += kWarp) {
+      const I a = k / wj.count, b = k - a * wj.count;
       f(wi.start + a * row_step, wj.start + b * col_step, a, b);
     }
   }
 }
 
-template <class T, AxisKind Kind, int Lanes>
-__global__ void __launch_bounds__(kThreads) resample_kernel(Axis h, Axis w, Grid out, const T* x, T* y) {
+template <class T, AxisKind Kind, int Lanes, class I>
+__global__ void __launch_bounds__(kThreads)
+    resample_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid out, const T* x, T* y) {
   using C = compute_t<T>;
   for_elements<Lanes>(out.total, [&](int64_t e) {
-    const Grid::At at = out.at(e);
-    const Window wi = pool::window<Kind>(h, at.i), wj = pool::window<Kind>(w, at.j);
-    const C first_i = static_cast<C>(wi.first), rest_i = static_cast<C>(wi.rest);
-    const C first_j = static_cast<C>(wj.first), rest_j = static_cast<C>(wj.rest);
+    const auto at = out.at<I>(e);
+    const auto wi = pool::window<Kind, C>(h, at.i), wj = pool::window<Kind, C>(w, at.j);
     const T* from = x + at.plane * h.in * w.in;
     C sum = 0;
-    for_window<Kind, Lanes>(h, w, wi, wj, [&](int64_t i, int64_t j, int64_t a, int64_t b) {
-      sum += (a == 0 ? first_i : rest_i) * ((b == 0 ? first_j : rest_j) * widen(from[i * w.in + j]));
+    for_window<Kind, Lanes>(h, w, wi, wj, [&](I i, I j, I a, I b) {
+      sum += (a == 0 ? wi.first : wi.rest) * ((b == 0 ? wj.first : wj.rest) * widen(from[i * w.in + j]));
     });
     if constexpr (Lanes > 1) sum = warp_reduce(sum, Sum());
     if (Lanes == 1 || threadIdx.x % kWarp == 0) y[e] = narrow<T>(sum);
   });
 }
 
-template <class T, AxisKind Kind>
-__global__ void __launch_bounds__(kThreads) transposed_kernel(Axis h, Axis w, Grid in, const T* y, T* x) {
+template <class T, AxisKind Kind, class I>
+__global__ void __launch_bounds__(kThreads)
+    transposed_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid in, const T* y, T* x) {
   using C = compute_t<T>;
+  constexpr int kFew = 4;
   for_elements<1>(in.total, [&](int64_t e) {
-    const Grid::At at = in.at(e);
-    const pool::Outputs rows = pool::outputs_of<Kind>(h, at.i), cols = pool::outputs_of<Kind>(w, at.j);
+    const auto at = in.at<I>(e);
+    const pool::Outputs<I> rows = pool::outputs_of<Kind>(h, at.i);
+    pool::Outputs<I> cols = pool::outputs_of<Kind>(w, at.j);
     const T* from = y + at.plane * h.out * w.out;
-    C sum = 0;
-    for (int64_t i = rows.low; i <= rows.high; ++i) {
-      double wi, wj;
-      if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
-      for (int64_t j = cols.low; j <= cols.high; ++j)
-        if (pool::covers<Kind>(w, j, at.j, wj))
-          sum += widen(from[i * w.out + j]) * static_cast<C>(wi) * static_cast<C>(wj);
+    C sum = 0, wi, wj[kFew] = {};
+    while (cols.low <= cols.high && !pool::covers<Kind>(w, cols.low, at.j, wj[0])) ++cols.low;
+    if (cols.high - cols.low < 2 * kFew) {
+      // The columns' weights serve every row.
+      while (cols.high > cols.low && !pool::covers<Kind>(w, cols.high, at.j, wj[1])) --cols.high;
+    }
+    if (cols.high - cols.low < kFew) {
+      bool has[kFew];
+#pragma unroll
+      for (int u = 0; u < kFew; ++u)
+        has[u] = cols.low + u <= cols.high && pool::covers<Kind>(w, static_cast<I>(cols.low + u), at.j, wj[u]);
+      for (I i = rows.low; i <= rows.high; ++i) {
+        if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
+#pragma unroll
+        for (int u = 0; u < kFew; ++u)
+          if (has[u]) sum += widen(from[i * w.out + cols.low + u]) * wi * wj[u];
+      }
+    } else {
+      for (I i = rows.low; i <= rows.high; ++i) {
+        if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
+        for (I j = cols.low; j <= cols.high; ++j)
+          if (pool::covers<Kind>(w, j, at.j, wj[0])) sum += widen(from[i * w.out + j]) * wi * wj[0];
+      }
     }
     x[e] = narrow<T>(sum);
   });
 }
 
 // Whether a value takes the place of the best so far: NaN wins, of equals the first.
-template <class C>
-__device__ __forceinline__ bool beats(C v, int64_t at, C best, int64_t best_at) {
+template <class C, class I>
+__device__ __forceinline__ bool beats(C v, I at, C best, I best_at) {
   if (at < 0 || best_at < 0) return best_at < 0 && at >= 0;
   const bool nan = v != v, best_nan = best != best;
   if (nan != best_nan) return nan;
   return nan || v == best ? at < best_at : v > best;
 }
 
-template <class T, AxisKind Kind, int Lanes>
-__global__ void __launch_bounds__(kThreads) max_kernel(Axis h, Axis w, Grid out, const T* x, T* y, int64_t* positions) {
+template <class T, AxisKind Kind, int Lanes, class I>
+__global__ void __launch_bounds__(kThreads)
+    max_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid out, const T* x, T* y, int64_t* positions) {
   using C = compute_t<T>;
   for_elements<Lanes>(out.total, [&](int64_t e) {
-    const Grid::At at = out.at(e);
-    const Window wi = pool::window<Kind>(h, at.i), wj = pool::window<Kind>(w, at.j);
+    const auto at = out.at<I>(e);
+    const auto wi = pool::window<Kind, float>(h, at.i), wj = pool::window<Kind, float>(w, at.j);
     const T* from = x + at.plane * h.in * w.in;
     C best = -std::numeric_limits<C>::infinity();
-    int64_t best_at = -1;
-    for_window<Kind, Lanes>(h, w, wi, wj, [&](int64_t i, int64_t j, int64_t, int64_t) {
-      const int64_t here = i * w.in + j;
+    I best_at = -1;
+    for_window<Kind, Lanes>(h, w, wi, wj, [&](I i, I j, I, I) {
+      const I here = i * w.in + j;
       const C v = widen(from[here]);
-      if (beats(v, here, best, best_at)) best = v, best_at = here;
+      if constexpr (Lanes == 1) {  // in their order
+        if (v > best || best_at < 0 || (v != v && best == best)) best = v, best_at = here;
+      } else {
+        if (beats(v, here, best, best_at)) best = v, best_at = here;
+      }
     });
     if constexpr (Lanes > 1) {
 #pragma unroll
       for (int o = kWarp / 2; o > 0; o /= 2) {
         const C v = __shfl_xor_sync(0xffffffffu, best, o);
-        const int64_t there = __shfl_xor_sync(0xffffffffu, best_at, o);
+        const I there = __shfl_xor_sync(0xffffffffu, best_at, o);
         if (beats(v, there, best, best_at)) best = v, best_at = there;
       }
       if (threadIdx.x % kWarp != 0) return;
@@ -168,7 +208,7 @@ __global__ void __launch_bounds__(kScatterWarps* kWarp)
   for (int64_t task = static_cast<int64_t>(blockIdx.x) * kScatterWarps + warp; task < tasks;
        task += static_cast<int64_t>(gridDim.x) * kScatterWarps) {
     const int64_t plane = task / pieces, first = (task - plane * pieces) * kPiece;
-    const int size = static_cast<int>(pool::least(kPiece, in - first));
+    const int size = static_cast<int>(pool::least<int64_t>(kPiece, in - first));
     for (int i = lane; i < size; i += kWarp) sums[i] = 0;
     __syncwarp();
     const int64_t* at = positions + plane * out;
@@ -210,18 +250,35 @@ __global__ void __launch_bounds__(kThreads)
     gather_kernel(Grid result, int64_t in, const T* x, const int64_t* positions, T* y) {
   for_elements<1>(result.total, [&](int64_t e) {
     const int64_t at = positions[e];
-    y[e] = at >= 0 && at < in ? x[result.at(e).plane * in + at] : narrow<T>(compute_t<T>(0));
+    int64_t rest;
+    y[e] = at >= 0 && at < in ? x[result.plane.split(e, rest) * in + at] : narrow<T>(compute_t<T>(0));
   });
 }
 
 // Inputs of a window on average; windows of many are shared by a warp.
 bool many_inputs(const Axis& h, const Axis& w) {
   const auto each = [](const Axis& a) {
-    return a.kind == AxisKind::pool       ? pool::least(a.kernel, a.in)
+    return a.kind == AxisKind::pool       ? pool::least<int64_t>(a.kernel, a.in)
            : a.kind == AxisKind::adaptive ? pool::ceil_div(a.in, a.out)
                                           : int64_t{2};
   };
   return each(h) * each(w) >= 32;
+}
+
+// Whether 32 bits hold every number that the formulas of a plane meet.
+bool is_narrow(const Axis& h, const Axis& w) {
+  const auto fits = [](const Axis& a) {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    return a.in < kMost && a.out < kMost && a.padding < kMost / 2 && a.kernel < kMost && a.stride < kMost &&
+           a.dilation < kMost && (a.out + 1) * a.stride < kMost && a.kernel * a.dilation < kMost &&
+           (a.kind != AxisKind::adaptive || (a.in + 1) * (a.out + 1) < kMost);
+  };
+  return fits(h) && fits(w) && h.in * w.in < (int64_t{1} << 31) && h.out * w.out < (int64_t{1} << 31);
+}
+BasicAxis<int32_t> narrow_axis(const Axis& a) {
+  const auto n = [](int64_t v) { return static_cast<int32_t>(v); };
+  return {a.kind,   a.mean,      a.count_padding, a.nearest,    a.align_corners, n(a.in),
+          n(a.out), n(a.kernel), n(a.stride),     n(a.padding), n(a.dilation),   a.scale};
 }
 
 // Calls f.operator()<Kind>().
@@ -237,17 +294,18 @@ void dispatch_kind(AxisKind kind, F&& f) {
 void resample_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y) {
   const Grid out(planes, h.out, w.out);
   if (out.total == 0) return;
+  const auto run = [&]<class T, AxisKind K, int Lanes>(const auto& rows, const auto& cols) {
+    resample_kernel<T, K, Lanes><<<blocks_of<Lanes>(out.total), kThreads, 0, stream()>>>(
+        rows, cols, out, static_cast<const T*>(x), static_cast<T*>(y));
+  };
   dispatch_floats(t, "resample", [&]<class T>() {
     dispatch_kind(h.kind, [&]<AxisKind K>() {
-      const T* from = static_cast<const T*>(x);
+      if (!is_narrow(h, w)) return run.template operator()<T, K, 1>(h, w);
+      const auto rows = narrow_axis(h), cols = narrow_axis(w);
       if constexpr (K != AxisKind::resize) {
-        if (many_inputs(h, w)) {
-          resample_kernel<T, K, kWarp>
-              <<<blocks_of<kWarp>(out.total), kThreads, 0, stream()>>>(h, w, out, from, static_cast<T*>(y));
-          return;
-        }
+        if (many_inputs(h, w)) return run.template operator()<T, K, kWarp>(rows, cols);
       }
-      resample_kernel<T, K, 1><<<blocks_of<1>(out.total), kThreads, 0, stream()>>>(h, w, out, from, static_cast<T*>(y));
+      run.template operator()<T, K, 1>(rows, cols);
     });
   });
 }
@@ -255,10 +313,14 @@ void resample_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const 
 void resample_transposed_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x) {
   const Grid in(planes, h.in, w.in);
   if (in.total == 0) return;
+  const auto run = [&]<class T, AxisKind K>(const auto& rows, const auto& cols) {
+    transposed_kernel<T, K><<<blocks_of<1>(in.total), kThreads, 0, stream()>>>(rows, cols, in, static_cast<const T*>(y),
+                                                                               static_cast<T*>(x));
+  };
   dispatch_floats(t, "resample", [&]<class T>() {
     dispatch_kind(h.kind, [&]<AxisKind K>() {
-      transposed_kernel<T, K>
-          <<<blocks_of<1>(in.total), kThreads, 0, stream()>>>(h, w, in, static_cast<const T*>(y), static_cast<T*>(x));
+      if (!is_narrow(h, w)) return run.template operator()<T, K>(h, w);
+      run.template operator()<T, K>(narrow_axis(h), narrow_axis(w));
     });
   });
 }
@@ -267,18 +329,19 @@ void window_max_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, cons
                      int64_t* positions) {
   const Grid out(planes, h.out, w.out);
   if (out.total == 0) return;
-  const auto run = [&]<class T, AxisKind K>() {
-    const T* from = static_cast<const T*>(x);
-    T* to = static_cast<T*>(y);
-    if (many_inputs(h, w)) {
-      max_kernel<T, K, kWarp><<<blocks_of<kWarp>(out.total), kThreads, 0, stream()>>>(h, w, out, from, to, positions);
-    } else {
-      max_kernel<T, K, 1><<<blocks_of<1>(out.total), kThreads, 0, stream()>>>(h, w, out, from, to, positions);
-    }
+  const auto run = [&]<class T, AxisKind K, int Lanes>(const auto& rows, const auto& cols) {
+    max_kernel<T, K, Lanes><<<blocks_of<Lanes>(out.total), kThreads, 0, stream()>>>(
+        rows, cols, out, static_cast<const T*>(x), static_cast<T*>(y), positions);
+  };
+  const auto by_size = [&]<class T, AxisKind K>() {
+    if (!is_narrow(h, w)) return run.template operator()<T, K, 1>(h, w);
+    const auto rows = narrow_axis(h), cols = narrow_axis(w);
+    if (many_inputs(h, w)) return run.template operator()<T, K, kWarp>(rows, cols);
+    run.template operator()<T, K, 1>(rows, cols);
   };
   dispatch_floats(t, "max_pool", [&]<class T>() {
-    if (h.kind == AxisKind::pool) return run.template operator()<T, AxisKind::pool>();
-    run.template operator()<T, AxisKind::adaptive>();
+    if (h.kind == AxisKind::pool) return by_size.template operator()<T, AxisKind::pool>();
+    by_size.template operator()<T, AxisKind::adaptive>();
   });
 }
 

@@ -19,9 +19,9 @@ struct Taps {
 
   explicit Taps(const Axis& a) : inputs(a.in), step(a.kind == pool::AxisKind::pool ? a.dilation : 1) {
     for (int64_t i = 0; i < a.out; ++i) {
-      const pool::Window w = a.kind == pool::AxisKind::pool       ? pool::pool_window(a, i)
-                             : a.kind == pool::AxisKind::adaptive ? pool::adaptive_window(a, i)
-                                                                  : pool::resize_window(a, i);
+      const pool::Window<int64_t, double> w = a.kind == pool::AxisKind::pool       ? pool::pool_window<double>(a, i)
+                                              : a.kind == pool::AxisKind::adaptive ? pool::adaptive_window<double>(a, i)
+                                                                                   : pool::resize_window<double>(a, i);
       start.push_back(w.start);
       count.push_back(w.count);
       weight.insert(weight.end(), static_cast<size_t>(w.count), w.rest);
