@@ -540,18 +540,23 @@ __global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum 
 #endif
 }
 
-// w[o, c, tap] = the shares' sums[share, o, tap, c], in their order.
+// w[o, c, tap] = the shares' sums[share, o, tap, c], in their order. Threads lie as the sums do, which are read more
+// often.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    filter_shares_kernel(const float* sums, int shares, int64_t filters, int taps, int channels, int padded, T* w) {
-  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (e >= filters * channels * taps) return;
-  const int64_t row = e / taps, o = row / channels;
-  const int tap = static_cast<int>(e - row * taps), c = static_cast<int>(row - o * channels);
-  const float* from = sums + (o * taps + tap) * padded + c;
+    filter_shares_kernel(const float* sums, int shares, int64_t filters, int taps, int channels, int padded,
+                         FastDivisor by_channels, T* w) {
+  const int64_t size = filters * taps * padded, e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= size) return;
+  const int64_t o = e / (taps * padded);
+  const int rest = static_cast<int>(e - o * taps * padded);
+  const int tap = static_cast<int>(by_channels.divide(static_cast<uint32_t>(rest))), c = rest - tap * padded;
+  if (c >= channels) return;
+  const float* from = sums + e;
   float total = 0;
-  for (int s = 0; s < shares; ++s) total += from[s * filters * taps * padded];
-  w[e] = narrow<T>(total);
+#pragma unroll 8
+  for (int s = 0; s < shares; ++s) total += from[s * size];
+  w[(o * channels + c) * taps + tap] = narrow<T>(total);
 }
 
 // Kernel: that of filter_kernel or plane_kernel for T and Warpgroups.
@@ -675,8 +680,9 @@ void finish_filters(const ConvSizes& s, DType t, const G& g, int taps, int padde
   const int64_t icg = s.ic / s.groups;
   dispatch_floats(t, "convolution_weight", [&]<class T>() {
     if constexpr (sizeof(T) < 8)
-      filter_shares_kernel<T><<<blocks_for(s.oc * icg * taps, kThreads), kThreads, 0, stream()>>>(
-          g.sums, g.shares, s.oc, taps, static_cast<int>(icg), padded, static_cast<T*>(w));
+      filter_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kThreads), kThreads, 0, stream()>>>(
+          g.sums, g.shares, s.oc, taps, static_cast<int>(icg), padded, FastDivisor(static_cast<uint32_t>(padded)),
+          static_cast<T*>(w));
   });
 }
 
