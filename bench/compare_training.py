@@ -2,10 +2,12 @@
 """Training speed of `strata train` beside PyTorch (eager and compiled, f32 and bf16), in one run on one machine.
 
   bench/compare_training.py --strata build/release/bin/strata [--models small medium] [--out bench/results]
+  bench/compare_training.py --strata build/release/bin/strata --device cuda [--models gpt2-124m-padded llama-1b] [--engines strata]
 
-Each engine trains the same GPT on the same batch shape with AdamW and gradient clipping; Strata's figure comes from its
-own metrics.jsonl, so loading data and logging count against it. Medians after the first steps. Writes a Markdown
-table named for the date and the processor when --out is given."""
+Each engine trains the same model on the same batch shape with AdamW; Strata's figure comes from its own metrics.jsonl, so
+loading data and logging count against it. On the CPU: gradients are clipped, medians after the first steps. On a card:
+bf16 autocast over f32 weights, no clipping, the mean of --steps steps after --warmup; memory is the most that tensors held
+(and what the allocator kept). Writes a Markdown table named for the date when --out is given."""
 import argparse
 import datetime
 import json
@@ -15,6 +17,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
+
+from tokens import make_tokens, write_text
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETUPS = {
@@ -57,18 +62,135 @@ def pytorch(name, dtype, mode, seconds):
     return json.loads(done.stdout.splitlines()[-1])["tokens_per_s"], None
 
 
+# The padded vocabulary is what PyTorch's products want: with 50,257 columns they are slow and copied.
+CONFIGS = {"gpt2-124m": "configs/gpt2-124m.toml", "gpt2-124m-padded": "configs/gpt2-124m.toml", "llama-1b": "configs/llama-1b.toml"}
+VOCAB = {"gpt2-124m-padded": 50304}
+
+
+def config_path(name):
+    return pathlib.Path(name) if name.endswith(".toml") else HERE.parent / CONFIGS[name]
+
+
+def call(command, env=None):
+    """Runs a program whose last line is what counts; its errors become ours."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"{' '.join(map(str, command))}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}", file=sys.stderr)
+        return None
+    return done.stdout
+
+
+def cuda_strata(a, name, config, tmp):
+    model, batch = config["model"], a.batch or config["train"]["batch"]
+    run = pathlib.Path(name).stem
+    data, out = pathlib.Path(tmp) / f"{run}.txt", pathlib.Path(tmp) / run
+    write_text(make_tokens(model["vocab"], 8 * batch * model["context"] + 1), data)
+    command = [a.strata, "train", str(config_path(name)), "--device", a.device, "--data", str(data), "--out", str(out),
+               "--steps", str(a.warmup + a.steps), "--set", "data.tokenizer=ids", "data.valid_fraction=0", "train.eval_every=0",
+               "train.save_every=-1", "train.sample_tokens=0", "train.grad_clip=0", f"model.vocab={model['vocab']}",
+               f"train.batch={batch}", *a.set]
+    text = call(command)
+    if text is None:
+        return None
+    rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+    begin, end = rows[a.warmup - 1], rows[-1]
+    rate = (end["tokens"] - begin["tokens"]) / (end["elapsed_s"] - begin["elapsed_s"])
+    reserved = next(line for line in text.splitlines() if line.startswith("peak memory"))
+    return {"tokens_per_s": rate, "step_ms": 1e3 * batch * model["context"] / rate, "peak_gib": end["peak_memory"] / 2**30,
+            "reserved_gib": float(reserved.split(",")[1].split()[0]), "first_step_s": rows[0]["elapsed_s"],
+            "first_loss": rows[0]["loss"], "last_loss": end["loss"]}
+
+
+def cuda_pytorch(a, name, config, mode):
+    command = [sys.executable, str(HERE / "pytorch/train_cuda.py"), str(config_path(name)), "--mode", mode,
+               "--warmup", str(a.warmup), "--steps", str(a.steps), "--batch", str(a.batch), "--vocab", str(config["model"]["vocab"]),
+               "--device", a.device]
+    text = call(command)
+    return json.loads(text.splitlines()[-1]) if text else None
+
+
+def flops_per_token(m):
+    """Of a training step: six for each weight of the products, and attention's over the whole square (PaLM, appendix B)."""
+    heads, kv_heads = m["heads"], m.get("kv_heads") or m["heads"]
+    ffn = m.get("ffn_dim") or 4 * m["dim"]
+    block = m["dim"] * m["dim"] * (2 + 2 * kv_heads / heads) + m["dim"] * ffn * (3 if m["family"] == "llama" else 2)
+    return 6 * (m["layers"] * block + m["vocab"] * m["dim"]) + 12 * m["layers"] * m["dim"] * m["context"]
+
+
+def compare_on_card(a):
+    lines = ["| model | engine | tokens/s | against compiled | ms a step | TFLOP/s | peak GiB | reserved GiB | first step s | loss, first and last |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    card, version = "", ""
+    with tempfile.TemporaryDirectory() as tmp:
+        for name in a.models:
+            with open(config_path(name), "rb") as f:
+                config = tomllib.load(f)
+            config["model"]["vocab"] = a.vocab or VOCAB.get(name) or config["model"]["vocab"]
+            results = {}
+            for engine in a.engines:
+                label = "Strata" if engine == "strata" else f"PyTorch {engine}"
+                r = cuda_strata(a, name, config, tmp) if engine == "strata" else cuda_pytorch(a, name, config, engine)
+                if r is None:
+                    continue
+                results[label] = r
+                card, version = r.get("device", card), r.get("version", version)
+                print(f"{name} {label}: {r['tokens_per_s']:,.0f} tokens/s, {r.get('peak_gib', 0):.1f} GiB", file=sys.stderr, flush=True)
+            best = results.get("PyTorch compiled", {}).get("tokens_per_s")
+            each = flops_per_token(config["model"])
+            for label, r in results.items():
+                ratio = f"{r['tokens_per_s'] / best:.2f}" if best else ""
+                lines.append(f"| {name} | {label} | {r['tokens_per_s']:,.0f} | {ratio} | {r['step_ms']:.1f} | "
+                             f"{r['tokens_per_s'] * each / 1e12:.0f} | {r.get('peak_gib', 0):.1f} | {r.get('reserved_gib', 0):.1f} | "
+                             f"{r['first_step_s']:.1f} | {r['first_loss']:.3f} {r['last_loss']:.3f} |")
+                print(lines[-1], flush=True)
+    return "\n".join(lines), card, version
+
+
+def cuda_main(a):
+    table, card, version = compare_on_card(a)
+    if not a.out:
+        return
+    if not card:
+        card = next((line.split("  ", 1)[1].strip() for line in (call([a.strata, "info", "--no-peaks"]) or "").splitlines()
+                     if line.startswith("CUDA")), "unknown")
+    day = datetime.date.today().isoformat()
+    path = pathlib.Path(a.out) / f"training-cuda-{day}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"# Training steps on a card beside PyTorch\n\nCommand: `{' '.join(['bench/compare_training.py'] + sys.argv[1:])}`  \n"
+                    f"Machine: {card}  \nDate: {day}, commit {a.commit}, PyTorch {version or 'not run'}\n\n{table}\n\n"
+                    "Weights and AdamW's moments f32, bf16 autocast. TFLOP/s: 6 for each weight of a product and token, and\n"
+                    "attention's over the whole square. The first step holds PyTorch's compilation.\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--strata", required=True)
-    p.add_argument("--models", nargs="+", default=list(SETUPS), choices=list(SETUPS))
+    p.add_argument("--strata", default=str(HERE.parent / "build/release/bin/strata"))
+    p.add_argument("--models", nargs="+", help="small medium; on a card gpt2-124m gpt2-124m-padded llama-1b; or a configuration (FILE.toml), timed as on a card")
     p.add_argument("--dtypes", nargs="+", default=["f32", "bf16"])
     p.add_argument("--modes", nargs="+", default=["eager", "compiled"])
-    p.add_argument("--steps", type=int, default=60)
+    p.add_argument("--engines", nargs="+", default=["strata", "eager", "compiled"], choices=["strata", "eager", "compiled"],
+                   help="on a card: which to run")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--warmup", type=int, default=10, help="on a card: steps before the timed ones")
+    p.add_argument("--batch", type=int, default=0, help="on a card: 0 takes the configuration's")
+    p.add_argument("--vocab", type=int, default=0, help="on a card: 0 takes the configuration's")
+    p.add_argument("--set", nargs="+", default=[], help="on a card: settings for strata train")
+    p.add_argument("--steps", type=int, default=0, help="0: 60, on a card 30 timed ones")
     p.add_argument("--seconds", type=float, default=6)
     p.add_argument("--text", help="training text; default: this project's own sources")
     p.add_argument("--out")
     p.add_argument("--commit", default="")
     a = p.parse_args()
+    on_card = a.device != "cpu" or any(m.endswith(".toml") for m in a.models or [])
+    known = CONFIGS if on_card else SETUPS
+    a.models = a.models or list(known)
+    a.steps = a.steps or (30 if on_card else 60)
+    for name in a.models:
+        if name not in known and not (on_card and name.endswith(".toml")):
+            p.error(f"no model {name} on {a.device}: there are {', '.join(known)}")
+    if on_card:
+        return cuda_main(a)
     lines = ["| model | threads | engine | dtype | tokens/s | against PyTorch's best |", "|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as tmp:
         text = a.text

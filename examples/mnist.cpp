@@ -1,6 +1,6 @@
 // A convolutional network reads handwritten digits. It trains on 9,000 of the 10,000 digits of MNIST's test set and is
-// judged on the 1,000 others.  Usage: mnist [FOLDER], where FOLDER has t10k-images-idx3-ubyte(.gz) and
-// t10k-labels-idx1-ubyte(.gz).
+// judged on the 1,000 others.  Usage: mnist [FOLDER [DEVICE]], where FOLDER has t10k-images-idx3-ubyte(.gz) and
+// t10k-labels-idx1-ubyte(.gz), and DEVICE is cpu (unless given) or cuda.
 
 #include <cstdio>
 #include <cstdlib>
@@ -51,14 +51,17 @@ int main(int argc, char** argv) {
     std::printf("skipped: no digits in %s (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte)\n", folder.c_str());
     return argc > 1 ? 1 : 0;
   }
+  const Device device = parse_device(argc > 2 ? argv[2] : "cpu");
   const Tensor images = data::read_idx(image_file).to(DType::f32).unsqueeze(1) / 255.0;
   const Tensor labels = data::read_idx(label_file).to(DType::i64);
-  const Tensor test_images = images.narrow(0, 9000, 1000), test_labels = labels.narrow(0, 9000, 1000);
+  const Tensor test_images = images.narrow(0, 9000, 1000).to(device),
+               test_labels = labels.narrow(0, 9000, 1000).to(device);
   const auto train =
       std::make_shared<data::TensorDataset>(TensorList{images.narrow(0, 0, 9000), labels.narrow(0, 0, 9000)});
 
   manual_seed(1);
   Net net;
+  net.to(device);
   optim::AdamW optimizer(net.named_parameters(), {2e-3});
   data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .seed = 1});
   const int epochs = 8;
@@ -70,7 +73,7 @@ int main(int argc, char** argv) {
     while (const auto batch = loader.next()) {
       optimizer.set_lr(schedule(step++));
       optimizer.zero_grad();
-      const Tensor loss = cross_entropy(net.forward((*batch)[0]), (*batch)[1]);
+      const Tensor loss = cross_entropy(net.forward((*batch)[0].to(device)), (*batch)[1].to(device));
       loss.backward();
       optimizer.step();
       total += loss.item();

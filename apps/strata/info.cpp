@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "apps/strata/command.h"
+#include "strata/core/error.h"
+#include "strata/cuda/runtime.h"
 #include "strata/train/machine.h"
 
 namespace strata::cli {
@@ -24,6 +26,23 @@ void add_info(CLI::App& app, Body& body) {
         rows.emplace_back("f32 multiply-add", fmt::format("{:.0f} GFLOP/s", p.fma_gflops));
         rows.emplace_back("f32 matmul", fmt::format("{:.0f} GFLOP/s", p.matmul_f32_gflops));
         rows.emplace_back("bf16 matmul", fmt::format("{:.0f} GFLOP/s", p.matmul_bf16_gflops));
+        for (int d = 0; d < cuda::device_count(); ++d) {
+          const CardPeaks c = measure_card(Device::cuda(d));
+          const std::string name = cuda::device_count() > 1 ? fmt::format("cuda:{}", d) : "Card";
+          rows.emplace_back(name + ", copy", fmt::format("{:.0f} GB/s", c.copy_gb_s));
+          rows.emplace_back(name + ", bf16 matmul", fmt::format("{:.0f} TFLOP/s", 1e-3 * c.matmul_bf16_gflops));
+          rows.emplace_back(name + ", tf32 matmul", fmt::format("{:.0f} TFLOP/s", 1e-3 * c.matmul_tf32_gflops));
+          rows.emplace_back(name + ", f32 matmul", fmt::format("{:.1f} TFLOP/s", 1e-3 * c.matmul_f32_gflops));
+          rows.emplace_back(name + ", PCIe", fmt::format("{:.1f} GB/s to the card, {:.1f} GB/s from it", c.to_card_gb_s,
+                                                         c.from_card_gb_s));
+        }
+        try {
+          const DiskRates disk = measure_disk(".");
+          rows.emplace_back("Disk, here",
+                            fmt::format("{:.2f} GB/s written, {:.2f} GB/s read", disk.write_gb_s, disk.read_gb_s));
+        } catch (const IoError& e) {
+          rows.emplace_back("Disk, here", fmt::format("not measured: {}", e.what()));
+        }
       }
       size_t width = 0;
       for (const auto& [label, text] : rows) width = std::max(width, label.size());

@@ -43,11 +43,15 @@ class Progress {
   bool shown_;
 };
 
+void need_device(const char* command, Device device) {
+  if (device.is_cuda() && cuda::device_count() == 0)
+    throw DeviceError(command, cat("no CUDA device: ", cuda::unavailable_reason()));
+}
+
 int run_verify(const Options& o) {
   lab::VerifyOptions options;
   options.device = parse_device(o.device);
-  if (options.device.is_cuda() && cuda::device_count() == 0)
-    throw DeviceError("lab verify", cat("no CUDA device: ", cuda::unavailable_reason()));
+  need_device("lab verify", options.device);
   if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
   const std::vector<const OpBase*> ops = find_ops(o.names);
   std::vector<lab::OpReport> reports;
@@ -63,22 +67,36 @@ int run_verify(const Options& o) {
   return std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
 }
 
+lab::Limits measured_limits(Device device) {
+  if (device.is_cpu()) {
+    const Peaks p = measure_peaks(0.3);
+    std::fputs(fmt::format("Limits, {} threads: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in "
+                           "f32, {:.0f} in bf16\n\n",
+                           num_threads(), std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops,
+                           p.matmul_bf16_gflops)
+                   .c_str(),
+               stdout);
+    return {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
+  }
+  const CardPeaks p = measure_card(device);
+  std::fputs(fmt::format("Limits, {}: copy {:.0f} GB/s, matmul {:.1f} TFLOP/s in f32, {:.0f} in bf16\n\n",
+                         cuda::properties(device.index).name, p.copy_gb_s, 1e-3 * p.matmul_f32_gflops,
+                         1e-3 * p.matmul_bf16_gflops)
+                 .c_str(),
+             stdout);
+  return {p.copy_gb_s, p.matmul_f32_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
+}
+
 int run_bench(const Options& o) {
   lab::BenchOptions options;
+  options.device = parse_device(o.device);
+  need_device("lab bench", options.device);
   if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
   options.seconds = o.seconds;
   options.backward = !o.no_backward;
   if (o.threads > 0) set_num_threads(o.threads);
   const std::vector<const OpBase*> ops = find_ops(o.names);
-  if (!o.no_limits) {
-    const Peaks p = measure_peaks(0.3);
-    options.limits = {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
-    std::fputs(fmt::format("Limits, {} threads: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in "
-                           "f32, {:.0f} in bf16\n\n",
-                           num_threads(), options.limits.gb_s, p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops)
-                   .c_str(),
-               stdout);
-  }
+  if (!o.no_limits) options.limits = measured_limits(options.device);
   std::vector<lab::BenchResult> results;
   {
     Progress progress(ops.size());
@@ -116,6 +134,7 @@ void add_lab(CLI::App& app, Body& body) {
   CLI::App* bench = lab->add_subcommand(
       "bench", "Time forward and backward; give GFLOP/s, GB/s and the fraction of the measured limit");
   common(bench, "These, e.g. f32,bf16, or all; f32 otherwise");
+  bench->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE");
   bench->add_option("--seconds", o->seconds, "Time for each measurement")
       ->check(CLI::Range(1e-3, 60.0))
       ->capture_default_str();

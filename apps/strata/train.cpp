@@ -10,7 +10,9 @@
 #include "apps/strata/command.h"
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
+#include "strata/io/files.h"
 #include "strata/lab/profile.h"
+#include "strata/memory/timeline.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
 #include "strata/train/trainer.h"
@@ -19,7 +21,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, data, out, dtype, device;
+  std::string config, data, out, dtype, device, graph, memory_timeline;
   bool resume = false, quiet = false, profile = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
@@ -41,10 +43,21 @@ std::vector<std::string> overrides(const Arguments& a) {
   if (!a.data.empty()) all.push_back("data.path=" + quoted(a.data));
   if (!a.dtype.empty()) all.push_back("train.dtype=" + quoted(a.dtype));
   if (!a.device.empty()) all.push_back("train.device=" + quoted(a.device));
+  if (!a.graph.empty()) all.push_back("train.graph=" + quoted(a.graph));
   if (a.steps > 0) all.push_back(fmt::format("train.steps={}", a.steps));
   if (a.seed >= 0) all.push_back(fmt::format("train.seed={}", a.seed));
   all.insert(all.end(), a.set.begin(), a.set.end());
   return all;
+}
+
+// The run asks after each step whether to stop: the place to drop the first steps, which load libraries and choose
+// kernels, from the profile.
+constexpr int kUnprofiledSteps = 3;
+lab::OpProfile* g_profile = nullptr;
+int g_steps = 0;
+bool after_step() {
+  if (++g_steps == kUnprofiledSteps && g_profile) g_profile->reset();
+  return StopOnSignal::stop_requested();
 }
 
 int run(const Arguments& a) {
@@ -65,15 +78,36 @@ int run(const Arguments& a) {
 
   const StopOnSignal signals;
   std::optional<lab::OpProfile> profile;
-  if (a.profile) profile.emplace();
-  const TrainResult r = train(config, {.out = out,
-                                       .resume = a.resume,
-                                       .stop_requested = &StopOnSignal::stop_requested,
-                                       .log = a.quiet ? nullptr : stderr});
+  if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
+  std::optional<memory::Timeline> timeline;
+  if (!a.memory_timeline.empty()) timeline.emplace(parse_device(config.device));
+  // Also of a run that fails: who held the memory is asked most where there was too little.
+  const auto write_timeline = [&] {
+    if (!timeline) return;
+    timeline->stop();
+    io::write_file(a.memory_timeline,
+                   a.memory_timeline.ends_with(".json") ? timeline->to_json() : timeline->to_html(out));
+  };
+  TrainResult r;
+  try {
+    r = train(config,
+              {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
+  } catch (...) {
+    write_timeline();
+    throw;
+  }
+  write_timeline();
   std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
-  std::fputs(fmt::format("\ncheckpoint {}\nreport {}/report.html\n", r.checkpoint, out).c_str(), stdout);
+  constexpr double kGiB = 1 << 30;
+  std::fputs(fmt::format("\npeak memory {:.2f} GiB of tensors, {:.2f} GiB reserved\n",
+                         static_cast<double>(r.peak_memory) / kGiB, static_cast<double>(r.peak_reserved) / kGiB)
+                 .c_str(),
+             stdout);
+  if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
+  std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
+  if (timeline) std::fputs(fmt::format("memory {}\n", a.memory_timeline).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);
   if (r.step < config.steps)
     std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
@@ -98,15 +132,24 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--seed", a->seed, "Seed of the weights, the order of the data and dropout")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  train->add_option("--dtype", a->dtype, "f32, or bf16 autocast with f32 weights")
+  train->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   train->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")->type_name("DEVICE");
+  train->add_option("--graph", a->graph, "On a CUDA device, a step as one CUDA graph: auto, on or off")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   train->add_flag("--quiet", a->quiet, "No progress line");
-  train->add_flag("--profile", a->profile, "At the end, the time spent in each op");
+  train->add_flag("--profile", a->profile,
+                  "At the end, the time spent in each op after the first three steps (on a card: of its stream)");
+  train
+      ->add_option("--memory-timeline", a->memory_timeline,
+                   "Write who holds the device's memory over time, of the first 200,000 events: a page, or JSON where "
+                   "the name ends so")
+      ->type_name("FILE.html");
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"

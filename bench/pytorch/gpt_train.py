@@ -10,59 +10,14 @@ import time
 
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 
-
-class Block(nn.Module):
-    def __init__(self, dim, heads):
-        super().__init__()
-        self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.fc, self.out = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
-        self.heads = heads
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = self.qkv(self.ln1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.out(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    def __init__(self, vocab, layers, dim, heads, context):
-        super().__init__()
-        self.tok, self.pos = nn.Embedding(vocab, dim), nn.Embedding(context, dim)
-        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(layers))
-        self.ln = nn.LayerNorm(dim)
-        self.head = nn.Linear(dim, vocab, bias=False)
-        self.head.weight = self.tok.weight
-        for name, p in self.named_parameters():
-            if p.dim() == 2:
-                std = 0.02 / math.sqrt(2 * layers) if name.endswith(("proj.weight", "out.weight")) else 0.02
-                nn.init.normal_(p, std=std)
-            elif name.endswith("bias"):
-                nn.init.zeros_(p)
-
-    def forward(self, idx, targets):
-        x = self.tok(idx) + self.pos(torch.arange(idx.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        logits = self.head(self.ln(x))
-        return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.view(-1))
+from models import GPT, adamw
 
 
 MODELS = {
     "small": dict(layers=4, dim=256, heads=8, context=256, vocab=256, batch=8),
     "medium": dict(layers=6, dim=512, heads=8, context=256, vocab=8192, batch=16),
 }
-
-
-def optimizer_of(model, lr, weight_decay):
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    rest = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
 
 
 def step_fn(model, opt, dtype):
@@ -83,7 +38,7 @@ def throughput(name, threads, dtype, mode, seconds):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model = GPT(c["vocab"], c["layers"], c["dim"], c["heads"], c["context"])
-    opt = optimizer_of(model, 1e-3, 0.1)
+    opt = adamw(model, 1e-3, 0.1)
     run = model if mode == "eager" else torch.compile(model)
     step = step_fn(run, opt, dtype)
     x = torch.randint(0, c["vocab"], (c["batch"], c["context"]))
@@ -110,7 +65,7 @@ def train_text(path, steps, seed, lr):
     cut = int(len(data) * 0.9)
     train, val = data[:cut], data[cut:]
     model = GPT(c["vocab"], c["layers"], c["dim"], c["heads"], c["context"])
-    opt = optimizer_of(model, lr, 0.1)
+    opt = adamw(model, lr, 0.1)
     step = step_fn(torch.compile(model), opt, "bf16")
     warmup = 100
 

@@ -37,6 +37,7 @@ const std::set<std::string> kVocabulary = {"size",      "begin",    "end",   "em
 bool is_machinery(const std::string& header, const Symbol& s) {
   static const std::set<std::string> headers = {"strata/core/node.h", "strata/core/ref.h", "strata/cuda/launch.h"};
   static const std::set<std::string> names = {"TensorImpl",   "ref_dispose",     "throw_too_many_dims",  // core
+                                              "RngBaseScope",                                            // CUDA graphs
                                               "FunctionNode", "check_gradients", "BackwardOf",           // autograd
                                               "NoneIndex",    "EllipsisIndex",  // None, Ellipsis
                                               "append_text",                    // found by argument-dependent lookup

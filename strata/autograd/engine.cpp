@@ -151,6 +151,7 @@ class Pass {
       if (wanted) {
         GradMode mode(mode_);
         anomaly::BackwardOf running(*node);
+        memory::detail::RecordedModule at(node->module);
         node->apply(gy, gx);
         anomaly::check_gradients(*node, gx);
         if (!retain_graph_) node->release();

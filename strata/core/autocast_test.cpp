@@ -95,12 +95,39 @@ TEST(Autocast, ParametersAreCastOncePerScope) {
     EXPECT_EQ(count.casts, 3);
   }
   {
+    AutocastScope scope;
+    low(x, w);
+    NoGrad guard;
+    low(x, w);
+    EXPECT_EQ(count.casts, 3);  // kept with the parameter
+  }
+  {
     NoGrad guard;
     w.fill_(3);
   }
   AutocastScope scope;
-  EXPECT_EQ(to(low(x, w).detach(), DType::f32).data<float>()[0], 4);  // the new value: the cache ended with its scope
+  EXPECT_EQ(to(low(x, w).detach(), DType::f32).data<float>()[0], 4);  // the new value
   EXPECT_EQ(count.casts, 4 + 1);
+}
+
+TEST(Autocast, AParametersCopyFollowsItsDtypeAndItsTape) {
+  Tensor w = of(DType::f32).set_requires_grad();
+  Tensor first, second;
+  {
+    AutocastScope scope;
+    first = low(of(DType::bf16), w);
+  }
+  {
+    AutocastScope scope(DType::f16);
+    second = low(of(DType::f16), w);
+    AutocastScope inner(DType::bf16);
+    EXPECT_EQ(low(of(DType::bf16), w).dtype(), DType::bf16);
+  }
+  EXPECT_EQ(second.dtype(), DType::f16);
+  sum(to(first, DType::f32)).backward();
+  sum(to(second, DType::f32)).backward();
+  EXPECT_EQ(w.grad().data<float>()[0], 2);
+  EXPECT_EQ(w.grad().dtype(), DType::f32);
 }
 
 TEST(Autocast, GradientsArriveInF32) {
@@ -121,6 +148,26 @@ TEST(Autocast, GradientsArriveInF32) {
   // bf16 has 8 bits; the products add up to 8 terms of size about 1.
   for (int64_t i = 0; i < w.numel(); ++i) EXPECT_NEAR(w.grad().data<float>()[i], want[1].data<float>()[i], 1.0) << i;
   EXPECT_EQ(x.dtype(), DType::f32);  // the master weights
+}
+
+TEST(Autocast, GradientsStayLowWhereAskedFor) {
+  Samples samples(DType::f32, 3);
+  Tensor w = samples.tensor({8, 6}).set_requires_grad();
+  const Tensor x = samples.tensor({5, 8});
+  const auto gradient = [&](bool low) {
+    w.set_grad({});
+    Tensor y;
+    {
+      AutocastScope scope(DType::bf16, true, low);
+      y = matmul(x, w);
+    }
+    y.backward(ones({5, 6}, DType::bf16));
+    return w.grad();
+  };
+  const Tensor wide = gradient(false), low = gradient(true);
+  EXPECT_EQ(wide.dtype(), DType::f32);
+  ASSERT_EQ(low.dtype(), DType::bf16);
+  EXPECT_EQ(wide.to(DType::bf16).to_vector<double>(), low.to_vector<double>());
 }
 
 TEST(Autocast, AWeightUsedTwiceGetsBothGradients) {

@@ -92,15 +92,31 @@ class Node : public RefCounted {
   virtual void apply(Grads& result_grads, Grads& input_grads) = 0;
   /// The hooks on the leaf's gradient, when this is a leaf's accumulator.
   virtual const TensorHooks* leaf_hooks() const { return nullptr; }
+  /// Whether a gradient of a bf16 or f16 result may arrive in f32: a parameter's cast, whose own gradient is f32.
+  virtual bool takes_f32() const { return false; }
   /// Drops saved tensors; a second backward is then an error.
   virtual void release() {}
 
   std::vector<Edge> edges;  ///< one for each tensor input; node is nullptr where no gradient is wanted
   uint64_t sequence;        ///< creation order: the engine runs the newest first
   uint32_t num_results = 1;
+  /// The module whose forward recorded it: who takes the memory that its backward takes.
+  const std::string* module = memory::detail::t_caller.module;
   TensorHooks* hooks = nullptr;  ///< owned; hooks on the gradients of the results, made when needed
 };
 void ref_dispose(Node* n);
+
+/// A parameter's copy in autocast's low precision. It is kept from step to step: an optimizer that writes it beside the
+/// parameter saves the next step the cast.
+struct LowCopy {
+  Tensor tensor;
+  uint32_t version = 0;  ///< of the parameter, whose values it holds
+  /// Whether it holds what `parameter` holds now.
+  bool is_current(const Tensor& parameter, DType dtype) const {
+    return tensor.defined() && tensor.dtype() == dtype && version == parameter.version() &&
+           tensor.device() == parameter.device() && tensor.shape() == parameter.shape();
+  }
+};
 
 /// A tensor's part in the tape.
 struct AutogradMeta {
@@ -112,6 +128,7 @@ struct AutogradMeta {
   uint32_t view_version = 0;         ///< for a view: the storage's version that grad_fn speaks of
   TensorHooks hooks;                 ///< a leaf's hooks on its gradient
   TensorHooks post_hooks;            ///< run after a leaf's grad was accumulated
+  LowCopy low;                       ///< a parameter's, once autocast wanted it
 };
 /// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);

@@ -181,6 +181,11 @@ Schema parse_schema(std::string_view text) {
   return SchemaParser(text).parse();
 }
 
+bool Backward::takes_f32(int i) const {
+  const Edge& e = edges_[static_cast<size_t>(i)];
+  return e.node && e.node->takes_f32();
+}
+
 // ---- observers ----
 
 namespace {
@@ -296,7 +301,6 @@ Tensor Adapter::apply(const Tensor& t) {
 
 SavePlan parse_saves(std::string_view schema, std::string_view saves) {
   SavePlan plan;
-  std::fill(std::begin(plan.when), std::end(plan.when), static_cast<int8_t>(-1));
   if (saves.empty()) return plan;
   const Schema s = parse_schema(schema);
   const auto arg_index = [&](std::string_view name) {
@@ -316,9 +320,13 @@ SavePlan parse_saves(std::string_view schema, std::string_view saves) {
     if (const int i = arg_index(name); i >= 0) {
       bit = uint64_t{1} << i;
       if (colon != std::string_view::npos) {
-        const int when = arg_index(word.substr(colon + 1));
-        check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
-        plan.when[i] = static_cast<int8_t>(when);
+        for (size_t from = colon; from != std::string_view::npos;) {
+          const size_t comma = word.find(',', from + 1);
+          const int when = arg_index(word.substr(from + 1, comma == std::string_view::npos ? comma : comma - from - 1));
+          check(when >= 0, s.name, "saves '", word, "', whose condition is not an argument of: ", schema);
+          plan.when[i] |= uint32_t{1} << when;
+          from = comma;
+        }
       }
     }
     for (size_t i = 0; i < s.results.size(); ++i)
@@ -353,17 +361,21 @@ void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
 namespace {
 struct AutocastState {
   DType dtype = DType::bf16;
+  bool low_gradients = false;
   int depth = 0;
-  // Casts of leaves that want gradients (parameters), so that a weight used twice is cast once.
+  // Casts of leaves that want gradients (parameters), so that a weight used twice has one entry on the tape.
   std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
 };
 thread_local AutocastState t_autocast;
 }  // namespace
 
-AutocastScope::AutocastScope(DType dtype, bool enabled)
-    : previous_dtype_(t_autocast.dtype), previous_enabled_((t_mode.unusual & kAutocast) != 0) {
+AutocastScope::AutocastScope(DType dtype, bool enabled, bool low_gradients)
+    : previous_dtype_(t_autocast.dtype),
+      previous_enabled_((t_mode.unusual & kAutocast) != 0),
+      previous_low_gradients_(t_autocast.low_gradients) {
   check<DTypeError>(is_reduced_floating(dtype), "AutocastScope", "the low precision is bf16 or f16, got ", dtype);
   t_autocast.dtype = dtype;
+  t_autocast.low_gradients = low_gradients;
   ++t_autocast.depth;
   if (enabled)
     t_mode.unusual |= kAutocast;
@@ -372,6 +384,7 @@ AutocastScope::AutocastScope(DType dtype, bool enabled)
 }
 AutocastScope::~AutocastScope() {
   t_autocast.dtype = previous_dtype_;
+  t_autocast.low_gradients = previous_low_gradients_;
   if (previous_enabled_)
     t_mode.unusual |= kAutocast;
   else
@@ -386,6 +399,33 @@ DType autocast_dtype() {
   return t_autocast.dtype;
 }
 
+namespace {
+// The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
+struct CastNode final : Node {
+  CastNode(const Tensor& parameter, bool keeps_low) : dtype(parameter.dtype()), keeps_low(keeps_low) {
+    edges.push_back(gradient_edge(parameter));
+  }
+  std::string_view name() const override { return "to"; }
+  bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
+  void apply(Grads& gy, Grads& gx) override {
+    if (gy[0].defined()) gx[0] = keeps_low || gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
+  }
+  DType dtype;
+  bool keeps_low;
+};
+
+Tensor low_copy(const Tensor& parameter, DType dtype) {
+  static std::mutex mutex;  // threads may share a parameter
+  const std::lock_guard lock(mutex);
+  LowCopy& low = autograd_meta(parameter).low;
+  if (!low.is_current(parameter, dtype)) {
+    NoGrad guard;
+    low = {parameter.detach().to(dtype), parameter.version()};
+  }
+  return low.tensor.detach();
+}
+}  // namespace
+
 namespace detail {
 Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
@@ -397,11 +437,15 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
     uint32_t mode;
     ~Restore() { t_mode.unusual = mode; }
   } restore{unusual};
-  const bool parameter =
-      policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf() && grad_enabled();
+  const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
   if (!parameter) return t.to(target);
+  if (!grad_enabled()) return low_copy(t, target);
   auto& entry = t_autocast.cache[&t.impl()];
-  if (!entry.first.defined()) entry = {t, t.to(target)};
+  if (!entry.first.defined() || entry.second.dtype() != target) {
+    Tensor low = low_copy(t, target);
+    set_history(low, Ref<Node>(new CastNode(t, t_autocast.low_gradients)), 0);
+    entry = {t, std::move(low)};
+  }
   return entry.second;
 }
 }  // namespace detail

@@ -45,7 +45,8 @@ class Op<R(A...)> final : public OpBase {
     R (*view)(A...) = nullptr;      ///< returns a tensor that shares the first argument's storage
     R (*dynamic)(A...) = nullptr;   ///< for results whose size depends on values
     R (*composed)(A...) = nullptr;  ///< the same function written with other ops
-    /// Arguments and results whose elements `backward` reads: "x result". "a:b" keeps a only when b wants a gradient.
+    /// Arguments and results whose elements `backward` reads: "x result". "a:b,c" keeps a only when b or c
+    /// wants a gradient.
     std::string_view saves = {};
     void (*backward)(Backward&, A...) = nullptr;
     bool inplace = false;  ///< the kernel may write over its first argument
@@ -247,6 +248,7 @@ class Op<R(A...)> final : public OpBase {
       detail::throw_no_results(name_);
     check_devices(args...);
     const Metas metas = r_.infer(args...);
+    const memory::OpScope holder(name_);
     if constexpr (std::is_same_v<R, Tensor>) {
       Tensor result = empty(metas);
       run(metas.device, result, args...);
@@ -270,6 +272,8 @@ class Op<R(A...)> final : public OpBase {
   template <class... Results>
   void run(Device device, Results&... all) const {
     if (device.is_meta()) return;
+    // What a kernel takes for itself is not for the caller.
+    const memory::TagScope tag(memory::Tag::workspace);
     // Inside a kernel nothing is recorded, cast or observed.
     const ThreadMode outer = t_mode;
     t_mode = {false, 0};

@@ -65,6 +65,8 @@ class Backward {
   const Tensor& y(int i = 0) const { return results_[static_cast<size_t>(i)]; }
   /// Whether input `i` wants a gradient: skip the work when not.
   bool needs(int i) const { return static_cast<bool>(edges_[static_cast<size_t>(i)].node); }
+  /// Whether the gradient of a bf16 or f16 input `i` may be set in f32, unrounded: see Node::takes_f32().
+  bool takes_f32(int i) const;
   int num_inputs() const { return static_cast<int>(edges_.size()); }
   void set(int i, Tensor grad) { gx_[static_cast<size_t>(i)] = std::move(grad); }
 

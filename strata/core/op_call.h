@@ -85,9 +85,9 @@ Value boxed_default(const OpBase& op, size_t index);
 /// must want a gradient for argument i to be kept, or -1.
 struct SavePlan {
   uint64_t mask = 0;
-  int8_t when[32];
+  uint32_t when[32] = {};  ///< by argument: kept only where one of these wants a gradient; 0 for always
   bool keeps_arg(size_t i, uint64_t wanting) const {
-    return (mask >> i & 1) && (when[i] < 0 || (wanting >> when[i] & 1));
+    return (mask >> i & 1) && (when[i] == 0 || (wanting & when[i]) != 0);
   }
   bool keeps_result(int i) const { return mask >> (32 + (i < 31 ? i : 31)) & 1; }
 };

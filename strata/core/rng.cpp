@@ -1,10 +1,25 @@
 #include "strata/core/rng.h"
 
+#include "strata/core/error.h"
+
 namespace strata {
+namespace {
+thread_local const RngKey* t_base = nullptr;
+}
+
+RngBaseScope::RngBaseScope(const RngKey* base) {
+  t_base = base;
+}
+RngBaseScope::~RngBaseScope() {
+  t_base = nullptr;
+}
 
 RngKey Generator::next(uint64_t blocks) {
+  check(t_base == nullptr || this == &default_generator(), "Generator",
+        "in a captured CUDA graph random numbers come from default_generator() only");
   std::lock_guard lock(mutex_);
-  const RngKey key = key_;
+  RngKey key = key_;
+  key.base = t_base;
   key_.offset += blocks;
   return key;
 }
@@ -20,7 +35,7 @@ RngKey Generator::state() const {
 
 void Generator::set_state(RngKey key) {
   std::lock_guard lock(mutex_);
-  key_ = key;
+  key_ = {key.seed, key.offset};
 }
 
 Generator& default_generator() {

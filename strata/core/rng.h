@@ -13,11 +13,22 @@ namespace strata {
 struct RngKey {
   uint64_t seed = 0;
   uint64_t offset = 0;  ///< in units of counter blocks (4 numbers of 32 bits each)
+  /// In a CUDA graph only, nullptr elsewhere: an address on the device of the seed and of what is added to `offset`,
+  /// which each replay sets. Kernels need not look: philox() does.
+  const RngKey* base = nullptr;
   friend bool operator==(const RngKey&, const RngKey&) = default;
 };
 
+/// The key without `base`: on the device only. A kernel that calls philox() often begins with it.
+constexpr RngKey resolved(RngKey key) {
+  return key.base == nullptr ? key : RngKey{key.base->seed, key.offset + key.base->offset};
+}
+
 /// The four 32-bit numbers of counter block `key.offset + block` under `key.seed`.
 constexpr std::array<uint32_t, 4> philox(RngKey key, uint64_t block) {
+#ifdef __CUDA_ARCH__
+  key = resolved(key);
+#endif
   const uint64_t counter = key.offset + block;
   uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0, c3 = 0;
   uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
@@ -57,6 +68,15 @@ class Generator {
  private:
   mutable std::mutex mutex_;
   RngKey key_;
+};
+
+/// What a CUDA graph's capture does to random numbers: while one lives, the keys that default_generator() gives to this
+/// thread carry `base`, and other generators refuse (ValueError).
+class RngBaseScope {
+ public:
+  explicit RngBaseScope(const RngKey* base);
+  ~RngBaseScope();
+  RngBaseScope(const RngBaseScope&) = delete;
 };
 
 /// The generator that random functions use unless given another.

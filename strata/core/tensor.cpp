@@ -134,7 +134,7 @@ Tensor wrap_number(Scalar value, Device device) {
     if (device.is_cpu())
       std::memcpy(t.raw_data(), &v, sizeof v);
     else
-      cuda::copy_bytes(t.raw_data(), device, &v, Device::cpu(), sizeof v);
+      cuda::put_bytes(t.raw_data(), device, &v, sizeof v);
   };
   switch (value.kind()) {
     case DType::f64:

@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <cstring>
-#include <list>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
+#include "strata/cuda/blas_choice.h"
+#include "strata/cuda/blas_odd.h"
 #include "strata/cuda/blas_own.h"
-#include "strata/cuda/cublas_lt.h"
 #include "strata/cuda/kernel.cuh"
 
 namespace strata::cuda {
@@ -18,7 +18,6 @@ namespace {
 using cpu::Epilogue;
 using cpu::Gemm;
 
-constexpr size_t kWorkspace = size_t{32} << 20;
 std::atomic<bool> g_tf32{false};
 
 cudaDataType_t data_type(DType t) {
@@ -61,73 +60,42 @@ void transpose(Gemm& g) {
   std::swap(g.c_row, g.c_col);
 }
 
-// How a [rows, cols] matrix with these strides lies: its leading dimension as rows one after the other, or as columns.
-struct Lie {
-  bool by_rows = true;
-  int64_t ld = 0;
-};
-std::optional<Lie> lie(int64_t rows, int64_t cols, int64_t row, int64_t col) {
-  if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) return Lie{true, rows == 1 ? cols : row};
-  if ((row == 1 || rows == 1) && (col >= rows || cols == 1)) return Lie{false, cols == 1 ? rows : col};
-  return std::nullopt;
-}
-
 // The largest power of two, at most 256, that divides the addresses of all matrices of a batch.
 uint32_t alignment(const void* p, int64_t batch_bytes = 0) {
   const uintptr_t a = reinterpret_cast<uintptr_t>(p) | static_cast<uintptr_t>(batch_bytes) | 256;
   return static_cast<uint32_t>(a & (~a + 1));
 }
 
-// What the choice of a kernel depends on.
-struct Key {
-  int64_t m, n, k, lda, ldb, ldc, ld_aux, batches, a_batch, b_batch, c_batch;
-  int32_t device, in, out, compute, epilogue, by_rows_a, by_rows_b, accumulates;
-  uint32_t align_a, align_b, align_c, align_aux;
-  bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
+// cuBLASLt's descriptors for a problem and the kernel chosen for it: making them costs more than the launch.
+struct Plan {
+  Plan(const Problem& p, cublasComputeType_t compute, cudaDataType_t scale, cudaDataType_t in, cudaDataType_t out)
+      : desc(compute, scale),
+        first(in, p.by_rows_b ? p.n : p.k, p.by_rows_b ? p.k : p.n, p.ldb, p.batches, p.b_batch),
+        second(in, p.by_rows_a ? p.k : p.m, p.by_rows_a ? p.m : p.k, p.lda, p.batches, p.a_batch),
+        result(out, p.n, p.m, p.ldc, p.batches, p.c_batch) {}
+  LtDesc desc;
+  LtLayout first, second, result;
+  Choice choice;
 };
-struct KeyHash {
-  size_t operator()(const Key& k) const {
+
+struct PlanKey {
+  Problem problem;
+  int64_t device;
+  bool operator==(const PlanKey& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
+};
+struct PlanHash {
+  size_t operator()(const PlanKey& k) const {
     return std::hash<std::string_view>()(std::string_view(reinterpret_cast<const char*>(&k), sizeof k));
   }
 };
-static_assert(std::has_unique_object_representations_v<Key>);
 
-struct Choice {
-  bool found = false;
-  cublasLtMatmulAlgo_t algo{};
-  size_t workspace = 0;
-};
-
-// The choices used last.
-class Choices {
- public:
-  template <class Find>
-  Choice get(const Key& key, Find&& find) {
-    const std::lock_guard lock(mutex_);
-    if (const auto at = index_.find(key); at != index_.end()) {
-      order_.splice(order_.begin(), order_, at->second);
-      return at->second->second;
-    }
-    order_.emplace_front(key, find());
-    index_[key] = order_.begin();
-    if (order_.size() > kMost) {
-      index_.erase(order_.back().first);
-      order_.pop_back();
-    }
-    return order_.front().second;
-  }
-
- private:
-  static constexpr size_t kMost = 1024;
-  std::mutex mutex_;
-  std::list<std::pair<Key, Choice>> order_;
-  std::unordered_map<Key, std::list<std::pair<Key, Choice>>::iterator, KeyHash> index_;
-};
+// A thread's plans; when there are too many, all are made anew.
+using Plans = std::unordered_map<PlanKey, std::unique_ptr<Plan>, PlanHash>;
+constexpr size_t kMostPlans = 512;
 
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
 // g.bias is aligned to 16 bytes. With `fuse` the library applies the epilogue where it can, else a pass of ours.
 bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse) {
-  const CublasLt& lt = cublas_lt();
   const bool batched = !g.batch.empty();
   const int64_t batches = batched ? g.batch[0] : 1;
   if (batches > INT32_MAX) return false;
@@ -160,67 +128,49 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
     if (epilogue != CUBLASLT_EPILOGUE_BIAS) rest.epilogue = Epilogue::none;
   }
 
-  LtDesc desc(compute, wide ? CUDA_R_64F : CUDA_R_32F);
-  desc.set(CUBLASLT_MATMUL_DESC_TRANSA, b.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
-  desc.set(CUBLASLT_MATMUL_DESC_TRANSB, a.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
-  desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (bias) {
-    desc.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
-    desc.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(out));
-  }
-  if (uses_aux) {
-    desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.aux);
-    desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.c_row);
-  }
-  const int64_t a_batch = batched ? g.a_batch[0] : 0, b_batch = batched ? g.b_batch[0] : 0,
-                c_batch = batched ? g.c_batch[0] : 0;
-  const LtLayout first(in, b.by_rows ? g.n : g.k, b.by_rows ? g.k : g.n, b.ld, batches, b_batch);
-  const LtLayout second(in, a.by_rows ? g.k : g.m, a.by_rows ? g.m : g.k, a.ld, batches, a_batch);
-  const LtLayout result(out, g.n, g.m, g.c_row, batches, c_batch);
+  PlanKey key{};
+  Problem& p = key.problem;
+  key.device = device.index;
+  p.m = g.m, p.n = g.n, p.k = g.k, p.lda = a.ld, p.ldb = b.ld, p.ldc = g.c_row;
+  p.ld_aux = uses_aux ? g.c_row : 0;
+  p.batches = batches;
+  if (batched) p.a_batch = g.a_batch[0], p.b_batch = g.b_batch[0], p.c_batch = g.c_batch[0];
+  p.in = static_cast<int32_t>(g.in), p.out = static_cast<int32_t>(g.out);
+  p.compute = compute, p.epilogue = epilogue;
+  p.by_rows_a = a.by_rows, p.by_rows_b = b.by_rows, p.accumulates = g.beta != 0;
+  p.align_a = alignment(g.a, p.a_batch * size_of(g.in)), p.align_b = alignment(g.b, p.b_batch * size_of(g.in));
+  p.align_c = alignment(g.c, p.c_batch * size_of(g.out));
+  p.align_aux = uses_aux ? alignment(g.aux) : 0;
 
-  Key key{};
-  key.m = g.m, key.n = g.n, key.k = g.k, key.lda = a.ld, key.ldb = b.ld, key.ldc = g.c_row;
-  key.ld_aux = uses_aux ? g.c_row : 0;
-  key.batches = batches, key.a_batch = a_batch, key.b_batch = b_batch, key.c_batch = c_batch;
-  key.device = device.index, key.in = static_cast<int32_t>(g.in), key.out = static_cast<int32_t>(g.out);
-  key.compute = compute, key.epilogue = epilogue;
-  key.by_rows_a = a.by_rows, key.by_rows_b = b.by_rows, key.accumulates = g.beta != 0;
-  key.align_a = alignment(g.a, a_batch * size_of(g.in)), key.align_b = alignment(g.b, b_batch * size_of(g.in));
-  key.align_c = alignment(g.c, c_batch * size_of(g.out));
-  key.align_aux = uses_aux ? alignment(g.aux) : 0;
-  static auto* choices = new Choices;
-  const cublasLtHandle_t handle = cublas_lt_handle(device.index);
-  const Choice choice = choices->get(key, [&] {
-    LtPreference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // Partial sums may be kept apart in f32, never rounded to the result's dtype.
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_b);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_a);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_c);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_c);
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    const cublasStatus_t s =
-        lt.heuristic(handle, desc.p, first.p, second.p, result.p, result.p, preference.p, 1, &found, &count);
-    Choice c;
-    c.found = s == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
-    c.algo = found.algo;
-    c.workspace = found.workspaceSize;
-    return c;
-  });
-  if (!choice.found) return false;
-  Tensor workspace;
-  if (choice.workspace > 0)
-    workspace = empty({{static_cast<int64_t>(choice.workspace)}, DType::u8, device, std::nullopt});
+  thread_local Plans plans;
+  if (plans.size() >= kMostPlans && !plans.contains(key)) plans.clear();
+  std::unique_ptr<Plan>& known = plans[key];
+  const bool fresh = known == nullptr;
+  if (fresh) {
+    known = std::make_unique<Plan>(p, compute, wide ? CUDA_R_64F : CUDA_R_32F, in, out);
+    const LtDesc& desc = known->desc;
+    desc.set(CUBLASLT_MATMUL_DESC_TRANSA, b.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
+    desc.set(CUBLASLT_MATMUL_DESC_TRANSB, a.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
+    desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (bias) desc.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(out));
+    if (uses_aux) desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.c_row);
+  }
+  const Plan& plan = *known;
+  if (bias) plan.desc.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  if (uses_aux) plan.desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.aux);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
-  const void* const alpha_at = wide ? static_cast<const void*>(&g.alpha) : &alpha;
-  const void* const beta_at = wide ? static_cast<const void*>(&g.beta) : &beta;
-  const cublasStatus_t status =
-      lt.matmul(handle, desc.p, alpha_at, g.b, first.p, g.a, second.p, beta_at, g.c, result.p, g.c, result.p,
-                &choice.algo, workspace.defined() ? workspace.raw_data() : nullptr, choice.workspace, stream());
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
-  check_lt(status, "cublasLtMatmul");
+  const LtCall call{cublas_lt_handle(device.index), plan.desc.p, plan.first.p, plan.second.p, plan.result.p,
+                    wide ? static_cast<const void*>(&g.alpha) : &alpha,
+                    wide ? static_cast<const void*>(&g.beta) : &beta, g.b, g.a, g.c};
+  if (fresh) {
+    try {
+      known->choice = choose(p, call, device);
+    } catch (...) {
+      plans.erase(key);
+      throw;
+    }
+  }
+  if (!run_chosen(call, plan.choice, device)) return false;
   if (rest.bias != nullptr || rest.epilogue != Epilogue::none) finish_own(rest);
   return true;
 }
@@ -272,6 +222,7 @@ void gemm(const Gemm& given, Device device) {
   if (g.m > 1 && g.c_row < g.n) return gemm_own(g);
   g.c_col = 1;
   if (g.m == 1) g.c_row = g.n;
+  if (g.batch.empty() && gemm_odd(g, device)) return;
 
   // The library wants an aligned bias, and adding it later would round twice.
   Tensor aligned_bias;

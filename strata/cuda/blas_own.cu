@@ -161,6 +161,18 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const B* from, int64_t b
   }
 }
 
+// Rows that are not aligned: a block for each, each thread an element at a time.
+template <class B>
+__global__ void __launch_bounds__(kThreads) copy_rows_kernel(const B* from, int64_t from_row, B* to, int64_t to_row,
+                                                             int64_t rows, int64_t cols) {
+  for (int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
+    const B* source = from + i * from_row;
+    B* target = to + i * to_row;
+#pragma unroll 4
+    for (int64_t j = threadIdx.x; j < cols; j += kThreads) target[j] = source[j];
+  }
+}
+
 unsigned some_blocks(int64_t n) {
   return static_cast<unsigned>(std::min<int64_t>((n + kThreads - 1) / kThreads, 132 * 32));
 }
@@ -210,6 +222,15 @@ void copy_matrices(DType t, const void* from, int64_t batch, int64_t row, int64_
   dispatch_bytes(t, [&]<class B>() {
     copy_kernel<B><<<some_blocks(total), kThreads, 0, stream()>>>(static_cast<const B*>(from), batch, row, col,
                                                                   static_cast<B*>(to), total, rows, cols);
+  });
+}
+
+void copy_rows(DType t, const void* from, int64_t from_row, void* to, int64_t to_row, int64_t rows, int64_t cols) {
+  if (rows == 0 || cols == 0) return;
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(rows, 1 << 20));
+  dispatch_bytes(t, [&]<class B>() {
+    copy_rows_kernel<B><<<blocks, kThreads, 0, stream()>>>(static_cast<const B*>(from), from_row, static_cast<B*>(to),
+                                                           to_row, rows, cols);
   });
 }
 

@@ -13,4 +13,7 @@ void finish_own(const cpu::Gemm& g);
 void copy_matrices(DType t, const void* from, int64_t batch, int64_t row, int64_t col, void* to, int64_t batches,
                    int64_t rows, int64_t cols);
 
+/// to[i, j] = from[i, j] for matrices whose rows lie `from_row` and `to_row` elements apart.
+void copy_rows(DType t, const void* from, int64_t from_row, void* to, int64_t to_row, int64_t rows, int64_t cols);
+
 }  // namespace strata::cuda

@@ -87,6 +87,71 @@ TEST_F(Blas, EpiloguesAgreeWithSeparateSteps) {
   }
 }
 
+// Sizes that are not multiples of 8, in all three directions of a layer and in rows that are aligned or not.
+TEST_F(Blas, OddSizesOfLargeProducts) {
+  const int64_t m = 1003, n = 805, k = 697;
+  for (const DType t : {DType::bf16, DType::f16}) {
+    const Tensor x = uniform({m, k}, -1, 1).to(t), w = uniform({n, k}, -1, 1).to(t), b = uniform({n}, -1, 1).to(t),
+                 g = uniform({m, n}, -1, 1).to(t);
+    const auto wide = [](const Tensor& v) { return v.to(DType::f64); };
+    const Tensor y = linear(wide(x), wide(w), wide(b)), gx = matmul(wide(g), wide(w)), gw = matmul(wide(g).t(), wide(x));
+    for (const int64_t pad : {0, 3}) {
+      SCOPED_TRACE(cat(t, " padded by ", pad));
+      // pad 3 makes rows of 808 and 700 elements: the first aligned, the second not.
+      const auto put = [&](const Tensor& v) {
+        Tensor room = full({v.size(0), v.size(1) + pad}, NAN).to(t).to(Device::cuda());
+        Tensor part = room.narrow(1, 0, v.size(1));
+        part.copy_(on(v));
+        return part;
+      };
+      const Tensor dx = put(x), dw = put(w), dg = put(g);
+      const double tolerance = t == DType::bf16 ? 0.1 : 0.02;
+      expect_near(linear(dx, dw, on(b)), y, tolerance);
+      expect_near(matmul(dg, dw), gx, tolerance);
+      expect_near(matmul(dg.t(), dx), gw, tolerance);
+      expect_near(matmul(dw, dx.t()), matmul(wide(w), wide(x).t()), tolerance);
+      const Tensor base = uniform({m, n}, -1, 1).to(t);
+      expect_near(addmm(on(base), dx, dw.t(), 2, -1), wide(base) * 2 - matmul(wide(x), wide(w).t()), tolerance);
+    }
+  }
+}
+
+// C += A^T B in f32, C's rows aligned, as for the gradient of an output layer by chunks.
+TEST_F(Blas, OddSizesAreAddedToWhatIsThere) {
+  const int64_t rows = 1003, n = 805;
+  for (const int64_t k : {int64_t{696}, int64_t{701}}) {
+    const Tensor g = uniform({rows, n}, -1, 1).to(DType::bf16), x = uniform({rows, k}, -1, 1).to(DType::bf16),
+                 base = uniform({n, k}, -1, 1);
+    Tensor gd = zeros({rows, 808}, DType::bf16).to(Device::cuda()), xd = zeros({rows, 704}, DType::bf16).to(Device::cuda()),
+           sum = zeros({n, 704}).to(Device::cuda());
+    gd.narrow(1, 0, n).copy_(on(g));
+    xd.narrow(1, 0, k).copy_(on(x));
+    sum.narrow(1, 0, k).copy_(on(base));
+    cpu::Gemm p;
+    p.in = DType::bf16, p.out = DType::f32;
+    p.m = n, p.n = k, p.k = rows;
+    p.a = gd.raw_data(), p.a_row = 1, p.a_col = 808;
+    p.b = xd.raw_data(), p.b_row = 704, p.b_col = 1;
+    p.c = sum.raw_data(), p.c_row = 704;
+    p.alpha = 2, p.beta = 1;
+    gemm(p, Device::cuda());
+    expect_near(sum.narrow(1, 0, k), base.to(DType::f64) + matmul(g.to(DType::f64).t(), x.to(DType::f64)) * 2, 1e-3);
+    EXPECT_EQ(sum.narrow(1, k, 704 - k).to(Device::cpu()).to_vector<float>(),
+              std::vector<float>(static_cast<size_t>(n * (704 - k))));
+  }
+}
+
+TEST_F(Blas, RepeatedProductsAreBitwiseEqual) {
+  const Tensor x = on(uniform({2048, 768}, -1, 1).to(DType::bf16)), w = on(uniform({2304, 768}, -1, 1).to(DType::bf16)),
+               g = on(uniform({2048, 2304}, -1, 1).to(DType::bf16));
+  const auto bits = [](const Tensor& t) { return t.to(DType::f32).to(Device::cpu()).to_vector<float>(); };
+  const auto y = bits(linear(x, w)), gw = bits(matmul(g.t(), x));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(bits(linear(x, w)), y);
+    EXPECT_EQ(bits(matmul(g.t(), x)), gw);
+  }
+}
+
 TEST_F(Blas, Tf32IsOffUntilAskedFor) {
   ASSERT_FALSE(allow_tf32());
   const Tensor a = randn({128, 512}), b = randn({512, 128}), want = matmul(a.to(DType::f64), b.to(DType::f64));

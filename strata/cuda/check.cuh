@@ -42,6 +42,12 @@ inline cudaStream_t raw(const Stream& s) {
 /// The current stream of the current device.
 cudaStream_t stream();
 
+/// The pool that this thread's blocks come from; 0 for none: no graph is captured, or an OutsidePoolScope lives.
+int capture_pool();
+/// Throws DeviceError naming the op that runs, or `where` outside one, if this thread is capturing a graph: `what`
+/// cannot be recorded.
+void refuse_in_capture(std::string_view where, std::string_view what);
+
 /// Makes a device current for a scope.
 class DeviceScope {
  public:

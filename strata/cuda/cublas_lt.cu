@@ -40,6 +40,8 @@ const CublasLt& cublas_lt() {
     find(t.preference_destroy, "cublasLtMatmulPreferenceDestroy");
     find(t.preference_set, "cublasLtMatmulPreferenceSetAttribute");
     find(t.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    find(t.check, "cublasLtMatmulAlgoCheck");
+    find(t.version, "cublasLtGetVersion");
     find(t.status_name, "cublasLtGetStatusName");
     return t;
   }();

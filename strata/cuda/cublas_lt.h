@@ -22,6 +22,8 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoCheck) check;
+  decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtGetStatusName) status_name;
 };
 /// Throws DeviceError where the library or a function of it is missing.
@@ -42,7 +44,7 @@ struct LtDesc {
   ~LtDesc() { cublas_lt().desc_destroy(p); }
   LtDesc(const LtDesc&) = delete;
   template <class T>
-  void set(cublasLtMatmulDescAttributes_t what, const T& value) {
+  void set(cublasLtMatmulDescAttributes_t what, const T& value) const {
     check_lt(cublas_lt().desc_set(p, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   }
 };

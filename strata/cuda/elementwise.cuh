@@ -1,9 +1,10 @@
 #pragma once
 // y[i] = f(a[i], b[i], ...) for tensors of one shape and any strides, on the current stream.
 //
-// Dense operands go 16 bytes of the widest type at a time. Others are walked by index: dims are merged where every
-// operand steps evenly, and divisions by sizes are multiplications (Granlund and Montgomery, "Division by Invariant
-// Integers using Multiplication", PLDI '94). Strided tensors past 2^31 elements are launched in parts.
+// Dense operands go 16 bytes of the widest type at a time. Others are walked by index, in pieces of as many elements of
+// the innermost dim, which operands that lie dense there still load whole: dims are merged where every operand steps
+// evenly, and divisions by sizes are multiplications (Granlund and Montgomery, "Division by Invariant Integers using
+// Multiplication", PLDI '94). Strided tensors past 2^31 pieces are launched in parts.
 
 #include <algorithm>
 #include <array>
@@ -30,25 +31,29 @@ inline constexpr int kMostDims = 8;
 /// How N operands of one shape are walked: dims innermost first, strides in elements.
 template <int N>
 struct Walk {
-  int64_t numel = 0;
+  int64_t numel = 0, pieces = 0;
   int dims = 0;
   bool dense = true;  ///< all operands row-major without gaps
   int64_t sizes[kMostDims] = {};
   FastDivisor by[kMostDims];
   int64_t strides[N][kMostDims] = {};
 
-  /// Offsets of element i of every operand.
-  __device__ __forceinline__ void offsets(uint32_t i, int64_t (&at)[N]) const {
+  /// Offsets of the first element of piece i of every operand; returns how many elements it has.
+  __device__ __forceinline__ int64_t offsets(uint32_t i, int piece, int64_t (&at)[N]) const {
+    const uint32_t q0 = by[0].divide(i);
+    const int64_t first = static_cast<int64_t>(i - q0 * by[0].d) * piece;
+    i = q0;
 #pragma unroll
-    for (int k = 0; k < N; ++k) at[k] = 0;
+    for (int k = 0; k < N; ++k) at[k] = first * strides[k][0];
 #pragma unroll
-    for (int d = 0; d < kMostDims; ++d) {
-      if (d == dims) break;
+    for (int d = 1; d < kMostDims; ++d) {
+      if (d >= dims) break;
       const uint32_t q = by[d].divide(i), r = i - q * by[d].d;
       i = q;
 #pragma unroll
       for (int k = 0; k < N; ++k) at[k] += static_cast<int64_t>(r) * strides[k][d];
     }
+    return sizes[0] - first < piece ? sizes[0] - first : piece;
   }
 };
 
@@ -83,24 +88,27 @@ Walk<N> make_walk(const std::array<const Tensor*, N>& t, std::string_view op) {
   return w;
 }
 
-/// Calls part(walk, offsets of its first element) for parts of `w` that 32-bit indices reach.
+/// Calls part(walk, offsets of its first element) for parts of `w` whose pieces of `piece` innermost elements 32-bit
+/// indices reach; the walk's divisors are then those of pieces, and `pieces` counts them.
 template <int N, class Part>
-void for_parts(Walk<N> w, Part&& part, std::type_identity_t<std::array<int64_t, N>> at = {}) {
+void for_parts(Walk<N> w, int64_t piece, Part&& part, std::type_identity_t<std::array<int64_t, N>> at = {}) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
-  if (w.numel > kMost) {
+  w.pieces = (w.sizes[0] + piece - 1) / piece * (w.numel / w.sizes[0]);
+  if (w.pieces > kMost) {
     const int d = static_cast<int>(std::max_element(w.sizes, w.sizes + w.dims) - w.sizes);
     const int64_t size = w.sizes[d], other = w.numel / size;
-    for (int64_t begin = 0, half = (size + 1) / 2; begin < size; begin += half) {
+    for (int64_t begin = 0, half = (size / 2 + piece - 1) / piece * piece; begin < size; begin += half) {
       Walk<N> p = w;
       p.sizes[d] = std::min(half, size - begin);
       p.numel = other * p.sizes[d];
       std::array<int64_t, N> from = at;
       for (int k = 0; k < N; ++k) from[static_cast<size_t>(k)] += begin * w.strides[k][d];
-      for_parts(p, part, from);
+      for_parts(p, piece, part, from);
     }
     return;
   }
-  for (int d = 0; d < w.dims; ++d) w.by[d] = FastDivisor(static_cast<uint32_t>(w.sizes[d]));
+  w.by[0] = FastDivisor(static_cast<uint32_t>((w.sizes[0] + piece - 1) / piece));
+  for (int d = 1; d < w.dims; ++d) w.by[d] = FastDivisor(static_cast<uint32_t>(w.sizes[d]));
   part(w, at);
 }
 
@@ -137,17 +145,48 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(int64_t n, F f, void* t
   }
 }
 
-template <class Out, class F, class... In>
+// V elements `stride` apart, of which `count` are there; `whole`: they lie side by side, aligned.
+template <int V, class T>
+__device__ __forceinline__ Vec<T, V> load_piece(const T* p, int64_t stride, bool whole, int64_t count) {
+  if (whole && count == V) return load_vec<V>(p);
+  Vec<T, V> v;
+  v.v[0] = *p;
+#pragma unroll
+  for (int j = 1; j < V; ++j) v.v[j] = stride != 0 && j < count ? p[j * stride] : v.v[0];
+  return v;
+}
+
+template <int V, class O, class F, class... X>
+__device__ __forceinline__ Vec<O, V> map_pieces(const F& f, const Vec<X, V>&... x) {
+  Vec<O, V> r;
+#pragma unroll
+  for (int k = 0; k < V; ++k) r.v[k] = narrow<O>(f(widen(x.v[k])...));
+  return r;
+}
+
+/// Bit k of `whole`: operand k (0 the result) lies side by side and aligned in every piece.
+template <int V, class Out, class F, class... In>
 __global__ void __launch_bounds__(kThreads)
-    strided_kernel(Walk<1 + sizeof...(In)> w, F f, void* to, int64_t first, const In*... in) {
+    strided_kernel(Walk<1 + sizeof...(In)> w, F f, uint32_t whole, void* to, int64_t first, const In*... in) {
   using O = typename Stored<Out, decltype(f(widen(In{})...))>::type;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= w.numel) return;
+  if (i >= w.pieces) return;
   int64_t at[1 + sizeof...(In)];
-  w.offsets(static_cast<uint32_t>(i), at);
-  int k = 1;
-  const std::tuple<compute_t<In>...> x{widen(in[at[k++]])...};  // braces: from left to right
-  static_cast<O*>(to)[first + at[0]] = narrow<O>(std::apply(f, x));
+  const int64_t count = w.offsets(static_cast<uint32_t>(i), V, at);
+  O* y = static_cast<O*>(to) + first + at[0];
+  const int64_t step = w.strides[0][0];
+  const Vec<O, V> r = [&]<size_t... I>(std::index_sequence<I...>) {
+    return map_pieces<V, O>(f,
+                            load_piece<V>(in + at[I + 1], w.strides[I + 1][0], (whole >> (I + 1) & 1) != 0, count)...);
+  }
+  (std::index_sequence_for<In...>());
+  if ((whole & 1) != 0 && count == V) {
+    store_vec(y, r);
+  } else {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      if (k < count) y[k * step] = r.v[k];
+  }
 }
 
 template <class Out>
@@ -161,22 +200,30 @@ inline constexpr size_t stored_size<BoolOr<T>> = sizeof(T);
 template <class Out, class... In, class F>
 void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&... in) {
   constexpr int N = 1 + sizeof...(In);
-  const auto w = make_walk<N>(std::array<const Tensor*, N>{&y, &in...}, op);
-  if (w.numel == 0) return;
   constexpr size_t widest = std::max({detail::stored_size<Out>, sizeof(In)...});
   constexpr int V = std::max<int>(1, 16 / static_cast<int>(widest));
   const auto aligned = [](const Tensor& t) {
     return reinterpret_cast<uintptr_t>(t.raw_data()) % static_cast<size_t>(V * size_of(t.dtype())) == 0;
   };
-  if (w.dense && aligned(y) && (aligned(in) && ...)) {
-    detail::dense_kernel<V, Out><<<blocks_for(w.numel, int64_t{detail::kThreads} * V), detail::kThreads, 0, stream()>>>(
-        w.numel, f, y.raw_data(), static_cast<const In*>(in.raw_data())...);
+  const int64_t numel = y.numel();
+  if (numel == 0) return;
+  if (y.is_contiguous() && (in.is_contiguous() && ...) && aligned(y) && (aligned(in) && ...)) {
+    detail::dense_kernel<V, Out><<<blocks_for(numel, int64_t{detail::kThreads} * V), detail::kThreads, 0, stream()>>>(
+        numel, f, y.raw_data(), static_cast<const In*>(in.raw_data())...);
     return;
   }
-  for_parts(w, [&](const Walk<N>& part, const std::array<int64_t, N>& at) {
+  const auto w = make_walk<N>(std::array<const Tensor*, N>{&y, &in...}, op);
+  // Whether operand k starts every piece at a multiple of its vectors.
+  const auto is_whole = [&](int k, const Tensor& t, const std::array<int64_t, N>& at) {
+    bool whole = w.strides[k][0] == 1 && at[static_cast<size_t>(k)] % V == 0 && aligned(t);
+    for (int d = 1; d < w.dims; ++d) whole = whole && w.strides[k][d] % V == 0;
+    return static_cast<uint32_t>(whole) << k;
+  };
+  for_parts(w, V, [&](const Walk<N>& part, const std::array<int64_t, N>& at) {
     [&]<size_t... I>(std::index_sequence<I...>) {
-      detail::strided_kernel<Out><<<blocks_for(part.numel, detail::kThreads), detail::kThreads, 0, stream()>>>(
-          part, f, y.raw_data(), at[0], static_cast<const In*>(in.raw_data()) + at[I + 1]...);
+      const uint32_t whole = (is_whole(0, y, at) | ... | is_whole(static_cast<int>(I) + 1, in, at));
+      detail::strided_kernel<V, Out><<<blocks_for(part.pieces, detail::kThreads), detail::kThreads, 0, stream()>>>(
+          part, f, whole, y.raw_data(), at[0], static_cast<const In*>(in.raw_data()) + at[I + 1]...);
     }
     (std::index_sequence_for<In...>());
   });

@@ -7,12 +7,15 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
+#include "strata/cuda/graph.h"
 #include "strata/memory/heap.h"
 #include "strata/memory/report.h"
+#include "strata/ops/copy/copy.h"
 
 namespace strata::cuda {
 namespace {
@@ -29,15 +32,26 @@ int64_t rounded(size_t nbytes) {
   return (static_cast<int64_t>(nbytes) + kUnit - 1) / kUnit * kUnit;
 }
 
+// Heaps are found by the stream that their blocks belong to and, for graphs, the pool. The heaps of a released pool are
+// nobody's: they lose their memory as holes appear.
+constexpr int kNobody = -1;
+int heap_key(int pool, int stream) {
+  return pool * 64 + stream;
+}
+
 // The blocks of one stream.
 struct StreamHeap {
-  int stream = 0;
+  int key = 0;
   CUdeviceptr base = 0;
   int64_t range = 0;
   Heap heap;
   std::vector<CUmemGenericAllocationHandle> chunks;  // 0 where nothing is mapped
   std::vector<int64_t> quick[kQuickClasses];         // offsets of free small blocks, still "used" in the heap
 
+  int pool() const { return key < 0 ? 0 : key / 64; }
+  int64_t mapped_bytes() const {
+    return kChunk * std::count_if(chunks.begin(), chunks.end(), [](auto c) { return c != 0; });
+  }
   bool holds(CUdeviceptr p) const { return p >= base && p < base + static_cast<CUdeviceptr>(range); }
 };
 
@@ -56,17 +70,18 @@ struct DeviceMemory {
   std::vector<Pending> pending;
   Stats s;
   int64_t mapped = 0, total = 0;
+  int pools = 0;  // made so far
   double fraction = 0.97;
 
   int64_t limit() const { return static_cast<int64_t>(fraction * static_cast<double>(total)); }
 
-  StreamHeap& heap_of(int stream) {
+  StreamHeap& heap_of(int key) {
     for (const auto& h : heaps) {
-      if (h->stream == stream) return *h;
+      if (h->key == key) return *h;
     }
     if (total == 0) total = properties(device).memory_bytes;
     auto h = std::make_unique<StreamHeap>();
-    h->stream = stream;
+    h->key = key;
     h->range = (2 * total / kChunk + 1) * kChunk;  // address space is free; holes may spread it
     check_driver(driver().mem_address_reserve(&h->base, static_cast<size_t>(h->range), 0, 0, 0), "allocate",
                  "reserving address space");
@@ -121,11 +136,14 @@ struct DeviceMemory {
       list.clear();
     }
   }
-  // Unmaps chunks that lie in holes. The device may still run kernels that used them: waits for it first.
+  // Unmaps chunks that lie in holes, but those of pools, which replays use. The device may still run kernels that used
+  // them: waits for it first, which must not be while a graph is captured.
   void unmap_holes() {
+    if (captures_in_progress() > 0) return;
     const DeviceScope scope(device);
     check_cuda(cudaDeviceSynchronize(), "allocate", "an earlier kernel");
     for (const auto& h : heaps) {
+      if (h->pool() != 0) continue;
       flush_quick(*h);
       h->heap.trim();
       const auto drop = [&](int64_t begin, int64_t end) {
@@ -142,6 +160,11 @@ struct DeviceMemory {
       for (const auto& [offset, bytes] : h->heap.holes()) drop(offset, offset + bytes);
       drop(h->heap.top(), h->range);
     }
+    std::erase_if(heaps, [](const auto& h) {
+      if (h->key != kNobody || !h->heap.used().empty()) return false;
+      driver().mem_address_free(h->base, static_cast<size_t>(h->range));
+      return true;
+    });
     s.reserved = mapped;
   }
 
@@ -195,6 +218,8 @@ struct DeviceMemory {
   void count(int64_t bytes, Tag tag) {
     s.live[static_cast<int>(tag)] += bytes;
     s.live_total += bytes;
+    ++s.blocks;
+    ++s.allocations;
     s.reserved = mapped;
     s.peak_reserved = std::max(s.peak_reserved, mapped);
     if (s.live_total > s.peak_total) {
@@ -204,6 +229,22 @@ struct DeviceMemory {
   }
 };
 
+// Mapping memory waits for nothing, yet the driver counts its calls among those that a capture forbids.
+class RelaxedScope {
+ public:
+  explicit RelaxedScope(bool on) : on_(on) {
+    if (on_) cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~RelaxedScope() {
+    if (on_) cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  RelaxedScope(const RelaxedScope&) = delete;
+
+ private:
+  bool on_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 DeviceMemory& memory_of(int device) {
   static auto* all = [] {
     auto* v =
@@ -211,8 +252,10 @@ DeviceMemory& memory_of(int device) {
     for (size_t i = 0; i < v->size(); ++i) (*v)[i].device = static_cast<int>(i);
     return v;
   }();
-  check<DeviceError>(device >= 0 && device < device_count(), "allocate", "there is no device cuda:", device, ": ",
-                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  // The text of the error is not made in vain.
+  if (device < 0 || device >= device_count()) [[unlikely]]
+    throw DeviceError("allocate", cat("there is no device cuda:", device, ": ",
+                                      device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
   return (*all)[static_cast<size_t>(device)];
 }
 }  // namespace
@@ -221,11 +264,14 @@ void* allocate(Device device, size_t nbytes, Tag tag, const std::string* module)
   DeviceMemory& m = memory_of(device.index);
   const Stream stream = current_stream(device.index);
   const int64_t bytes = rounded(nbytes);
+  const bool captures = capturing();
+  const RelaxedScope relaxed(captures);
   std::lock_guard lock(m.mutex);
-  if (!m.pending.empty()) m.take_back(false);
-  StreamHeap& h = m.heap_of(stream.id());
+  if (!m.pending.empty() && !captures) m.take_back(false);
+  StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
   void* data = m.try_take(h, bytes, tag, module);
-  if (data == nullptr) {
+  if (data == nullptr) ++m.s.retries;
+  if (data == nullptr && !captures) {
     m.take_back(true);
     m.unmap_holes();
     data = m.try_take(h, bytes, tag, module);
@@ -245,8 +291,12 @@ void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
   std::lock_guard lock(m.mutex);
   m.s.live[static_cast<int>(tag)] -= bytes;
   m.s.live_total -= bytes;
+  --m.s.blocks;
   if (const auto it = m.used_elsewhere.find(data); it != m.used_elsewhere.end()) {
     Pending p{data, bytes, {}};
+    // In a capture the events would be nodes; the graph's own order keeps the block's users apart, and nobody gets it
+    // before the capture ends.
+    if (capturing()) it->second.clear();
     for (const Stream& s : it->second) {
       p.passed.push_back(std::make_unique<Event>(false, device.index));
       p.passed.back()->record(s);
@@ -273,6 +323,22 @@ Stats stats(int device) {
   std::lock_guard lock(m.mutex);
   return m.s;
 }
+std::vector<memory::BlockInfo> blocks(int device) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  std::vector<memory::BlockInfo> all;
+  for (const auto& h : m.heaps) {
+    std::unordered_set<int64_t> kept;  // small ones that nobody has
+    for (const auto& list : h->quick) kept.insert(list.begin(), list.end());
+    for (const auto& [offset, b] : h->heap.used()) {
+      if (kept.contains(offset)) continue;
+      all.push_back({static_cast<uintptr_t>(h->base) + static_cast<uintptr_t>(offset), b.bytes, b.tag,
+                     b.module ? *b.module : std::string()});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+  return all;
+}
 void reset_peak(int device) {
   DeviceMemory& m = memory_of(device);
   std::lock_guard lock(m.mutex);
@@ -281,6 +347,7 @@ void reset_peak(int device) {
   m.s.peak_reserved = m.s.reserved;
 }
 void release_cached() {
+  refuse_in_capture("release_cached", "the host waits for the device");
   for (int d = 0; d < device_count(); ++d) {
     DeviceMemory& m = memory_of(d);
     std::lock_guard lock(m.mutex);
@@ -295,12 +362,36 @@ double set_memory_fraction(double fraction, int device) {
   return std::exchange(m.fraction, fraction);
 }
 
+int create_pool(int device) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  return ++m.pools;
+}
+void release_pool(int device, int pool) noexcept {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  for (const auto& h : m.heaps)
+    if (h->pool() == pool) h->key = kNobody;
+  try {
+    m.unmap_holes();
+  } catch (const Error&) {  // the device has failed: whoever asks next is told
+  }
+}
+int64_t pool_bytes(int device, int pool) {
+  DeviceMemory& m = memory_of(device);
+  std::lock_guard lock(m.mutex);
+  int64_t bytes = 0;
+  for (const auto& h : m.heaps)
+    if (h->pool() == pool) bytes += h->mapped_bytes();
+  return bytes;
+}
+
 void record_stream(const Tensor& t, const Stream& stream) {
   if (!t.device().is_cuda() || t.storage()->data == nullptr) return;
   DeviceMemory& m = memory_of(t.device().index);
   std::lock_guard lock(m.mutex);
   void* data = t.storage()->data;
-  if (m.heap_with(data).stream == stream.id()) return;
+  if (m.heap_with(data).key % 64 == stream.id()) return;
   auto& streams = m.used_elsewhere[data];
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
@@ -332,6 +423,7 @@ void* allocate_pinned(size_t nbytes) {
     }
   }
   void* data = nullptr;
+  const RelaxedScope relaxed(capturing());
   check_cuda(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "allocate_pinned", "cudaHostAlloc");
   return data;
 }
@@ -341,11 +433,84 @@ void deallocate_pinned(void* data, size_t nbytes) {
   p.free.emplace(pinned_size(nbytes), data);
 }
 
+Tensor pin_memory(const Tensor& t) {
+  check<DeviceError>(t.device().is_cpu(), "pin_memory", "needs a tensor on the host, got ", t);
+  struct Block {
+    void* data;
+    size_t nbytes;
+  };
+  const auto nbytes = static_cast<size_t>(t.nbytes());
+  auto block = std::make_unique<Block>(Block{allocate_pinned(nbytes), nbytes});
+  const auto give_back = [](void* p) {
+    const std::unique_ptr<Block> b(static_cast<Block*>(p));
+    deallocate_pinned(b->data, b->nbytes);
+  };
+  void* data = block->data;
+  const Tensor copy = from_blob(data, t.shape(), t.dtype(), give_back, block.release());
+  copy_elements(copy, t);
+  return copy;
+}
+
+void copy_to_pinned(const Tensor& pinned, const Tensor& t) {
+  check<ShapeError>(pinned.shape() == t.shape() && t.is_contiguous(), "copy_to_pinned", "cannot copy ", t, " to ",
+                    pinned);
+  check<DTypeError>(pinned.dtype() == t.dtype(), "copy_to_pinned", "cannot copy ", t, " to ", pinned);
+  check<DeviceError>(pinned.device().is_cpu() && t.device().is_cuda(), "copy_to_pinned",
+                     "copies from a device to the host, got ", t, " and ", pinned);
+  if (t.numel() == 0) return;
+  const DeviceScope scope(t.device().index);
+  check_cuda(cudaMemcpyAsync(pinned.raw_data(), t.raw_data(), static_cast<size_t>(t.nbytes()), cudaMemcpyDeviceToHost,
+                             stream()),
+             "copy_to_pinned", "cudaMemcpyAsync");
+}
+
+namespace {
+constexpr size_t kMostPut = 4000;  // every card's launches take 4 KiB of parameters
+template <size_t N>
+struct Bytes {
+  uint8_t v[N];
+};
+template <size_t N>
+__global__ void put_kernel(uint8_t* to, const __grid_constant__ Bytes<N> from, int n) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) to[i] = from.v[i];
+}
+template <size_t N>
+void put(void* to, const uint8_t* from, size_t n, cudaStream_t s) {
+  Bytes<N> bytes;
+  std::copy_n(from, n, bytes.v);
+  put_kernel<N><<<1, N <= 32 ? 32 : 128, 0, s>>>(static_cast<uint8_t*>(to), bytes, static_cast<int>(n));
+}
+
+// Page-locked: a copy from it is recorded as one that each replay makes.
+bool is_pinned(const void* host) {
+  cudaPointerAttributes a;
+  const bool known = cudaPointerGetAttributes(&a, host) == cudaSuccess;
+  cudaGetLastError();
+  return known && a.type == cudaMemoryTypeHost;
+}
+}  // namespace
+
+void put_bytes(void* to, Device device, const void* from, size_t nbytes) {
+  check(nbytes <= kMostPut, "put_bytes", "takes at most ", kMostPut, " bytes, got ", nbytes);
+  if (nbytes == 0) return;
+  const DeviceScope scope(device.index);
+  const auto* bytes = static_cast<const uint8_t*>(from);
+  nbytes <= 32 ? put<32>(to, bytes, nbytes, stream()) : put<kMostPut>(to, bytes, nbytes, stream());
+  check_cuda(cudaGetLastError(), "put_bytes", "the launch");
+}
+
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
   if (nbytes == 0) return;
   const Device card = to_device.is_cuda() ? to_device : from_device;
   const DeviceScope scope(card.index);
   const Stream s = current_stream(card.index);
+  if (capturing()) [[unlikely]] {
+    if (!to_device.is_cuda())
+      refuse_in_capture("copy",
+                        "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
+    if (!from_device.is_cuda() && !is_pinned(from))
+      refuse_in_capture("copy", "the source is host memory that is not pinned");
+  }
   if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
     s.wait(current_stream(from_device.index));
   }

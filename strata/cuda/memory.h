@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "strata/core/device.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/timeline.h"
 
 namespace strata::cuda {
 
@@ -20,6 +22,7 @@ void* allocate(Device device, size_t nbytes, memory::Tag tag, const std::string*
 void deallocate(Device device, void* data, size_t nbytes, memory::Tag tag);
 void retag(Device device, void* data, size_t nbytes, memory::Tag from, memory::Tag to);
 memory::Stats stats(int device);
+std::vector<memory::BlockInfo> blocks(int device);
 void reset_peak(int device);
 /// Unmaps every physical chunk that holds no block.
 void release_cached();
@@ -27,9 +30,40 @@ void release_cached();
 void* allocate_pinned(size_t nbytes);
 void deallocate_pinned(void* data, size_t nbytes);
 
+/// Pools for the graphs of a device: while a PoolScope lives, a thread's blocks come from heaps of that pool, one for
+/// each stream, whose memory stays mapped, and is given to nobody else, until release_pool().
+int create_pool(int device);
+/// Throws nothing. Blocks of the pool that are still held stay valid.
+void release_pool(int device, int pool) noexcept;
+int64_t pool_bytes(int device, int pool);
+class PoolScope {
+ public:
+  explicit PoolScope(int pool);
+  ~PoolScope();
+  PoolScope(const PoolScope&) = delete;
+};
+/// Inside a PoolScope: memory from outside the pool again, for what is written before each replay. In the pool, what
+/// the graph computes before the block's own place in it would overwrite that.
+class OutsidePoolScope {
+ public:
+  OutsidePoolScope();
+  ~OutsidePoolScope();
+  OutsidePoolScope(const OutsidePoolScope&) = delete;
+
+ private:
+  bool previous_;
+};
+/// Threads that are inside a PoolScope: capturing. Nothing may wait for a whole device then.
+int captures_in_progress();
+
+/// Up to 4000 bytes of the host to the device, as a kernel's parameters: never waits, needs no pinned memory, and a
+/// graph that captures it keeps the bytes. On the current stream.
+void put_bytes(void* to, Device device, const void* from, size_t nbytes);
+
 /// Copies bytes between host and device, within a device, or between devices, on the current stream of the device that
 /// receives (or of the one that sends, for a copy to the host). A copy to the host returns when it is done. One from
-/// ordinary host memory has read its source when it returns; one from pinned memory reads it later.
+/// ordinary host memory has read its source when it returns; one from pinned memory reads it later. While a graph is
+/// captured, copies to the host and from ordinary host memory throw DeviceError.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes);
 void fill_bytes(Device device, void* data, uint8_t value, size_t nbytes);
 

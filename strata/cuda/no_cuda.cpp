@@ -3,6 +3,8 @@
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/blas.h"
+#include "strata/cuda/blas_scaled.h"
+#include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
@@ -88,6 +90,37 @@ double Event::elapsed_ms(const Event&) const {
 void synchronize(int) {
   refuse("synchronize");
 }
+
+struct GraphPool::State {};
+GraphPool::GraphPool(int) {
+  refuse("GraphPool");
+}
+int GraphPool::device() const {
+  refuse("GraphPool");
+}
+int64_t GraphPool::reserved_bytes() const {
+  refuse("GraphPool");
+}
+struct Graph::Capture::State {};
+Graph::Capture::Capture(Graph&) {
+  refuse("Graph");
+}
+Graph::Capture::~Capture() = default;
+void Graph::Capture::finish() {
+  refuse("Graph");
+}
+Graph::Graph(const GraphPool& pool) : pool_(pool) {
+  refuse("Graph");
+}
+Graph::~Graph() = default;
+void Graph::replay() {
+  refuse("Graph");
+}
+void Graph::reset() {}
+bool capturing() {
+  return false;
+}
+
 void set_launch_blocking(bool) {}
 bool launch_blocking() {
   return false;
@@ -107,6 +140,9 @@ void* allocate(Device, size_t, memory::Tag, const std::string*) {
 }
 void deallocate(Device, void*, size_t, memory::Tag) {}
 void retag(Device, void*, size_t, memory::Tag, memory::Tag) {}
+std::vector<memory::BlockInfo> blocks(int) {
+  return {};
+}
 memory::Stats stats(int) {
   return {};
 }
@@ -118,10 +154,19 @@ double set_memory_fraction(double, int) {
 void record_stream(const Tensor&, const Stream&) {
   refuse("record_stream");
 }
+Tensor pin_memory(const Tensor&) {
+  refuse("pin_memory");
+}
+void copy_to_pinned(const Tensor&, const Tensor&) {
+  refuse("copy_to_pinned");
+}
 void* allocate_pinned(size_t) {
   refuse("allocate_pinned");
 }
 void deallocate_pinned(void*, size_t) {}
+void put_bytes(void*, Device, const void*, size_t) {
+  refuse("copy");
+}
 void copy_bytes(void*, Device, const void*, Device, size_t) {
   refuse("copy");
 }
@@ -131,6 +176,9 @@ void fill_bytes(Device, void*, uint8_t, size_t) {
 
 void gemm(const cpu::Gemm&, Device) {
   refuse("matmul");
+}
+bool scaled_gemm(const ScaledGemm&, Device) {
+  refuse("scaled_matmul");
 }
 void set_allow_tf32(bool) {}
 bool allow_tf32() {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <nvtx3/nvToolsExt.h>
@@ -12,7 +13,10 @@
 #include "strata/core/storage.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
+#include "strata/cuda/current.h"
+#include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
+#include "strata/cuda/memory.h"
 
 namespace strata::cuda {
 
@@ -55,15 +59,22 @@ const Count& count() {
 
 struct DeviceState {
   std::once_flag once;
+  std::atomic<bool> ready{false};
   DeviceProperties properties;
   std::array<cudaStream_t, kStreams + 1> streams{};
   std::atomic<int> next{0};
 };
+[[noreturn]] void throw_no_device(int device) {
+  throw DeviceError("cuda", cat("there is no device cuda:", device, ": ",
+                                device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
+}
 DeviceState& state(int device) {
-  check<DeviceError>(device >= 0 && device < device_count(), "cuda", "there is no device cuda:", device, ": ",
-                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  if (device < 0 || device >= device_count()) [[unlikely]]
+    throw_no_device(device);
   static auto* states = new std::array<DeviceState, kMostDevices>;
   DeviceState& s = (*states)[static_cast<size_t>(device)];
+  if (s.ready.load(std::memory_order_acquire)) [[likely]]
+    return s;
   std::call_once(s.once, [&] {
     const DeviceScope scope(device);
     cudaDeviceProp p;
@@ -74,13 +85,46 @@ DeviceState& state(int device) {
     // Non-blocking: the legacy stream 0 would wait for them and could not be captured beside them.
     for (cudaStream_t& stream : s.streams)
       check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
+    s.ready.store(true, std::memory_order_release);
   });
   return s;
 }
 
 // Each thread's current stream by device: an index into the device's streams.
 thread_local std::array<int8_t, kMostDevices> t_current{};
+
+std::atomic<int> g_captures{0};
+thread_local int t_pool = 0;          // of the capture that this thread is in
+thread_local bool t_outside = false;  // inside an OutsidePoolScope
+thread_local std::string_view t_op;   // the op whose kernels are being launched
 }  // namespace
+
+bool capturing() {
+  return t_pool != 0;
+}
+int capture_pool() {
+  return t_outside ? 0 : t_pool;
+}
+OutsidePoolScope::OutsidePoolScope() : previous_(std::exchange(t_outside, true)) {}
+OutsidePoolScope::~OutsidePoolScope() {
+  t_outside = previous_;
+}
+int captures_in_progress() {
+  return g_captures.load();
+}
+PoolScope::PoolScope(int pool) {
+  t_pool = pool;
+  ++g_captures;
+}
+PoolScope::~PoolScope() {
+  t_pool = 0;
+  --g_captures;
+}
+void refuse_in_capture(std::string_view where, std::string_view what) {
+  if (t_pool == 0) [[likely]]
+    return;
+  throw DeviceError(t_op.empty() ? where : t_op, cat(what, ": a CUDA graph that is being captured cannot record that"));
+}
 
 int device_count() {
   return count().devices;
@@ -145,9 +189,11 @@ Stream Stream::create(int device) {
   return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
 }
 void Stream::synchronize() const {
+  refuse_in_capture("Stream::synchronize", "the host waits for the device");
   check_cuda(cudaStreamSynchronize(raw(*this)), "Stream::synchronize", "an earlier kernel");
 }
 bool Stream::query() const {
+  refuse_in_capture("Stream::query", "the host asks how far the device is");
   const cudaError_t e = cudaStreamQuery(raw(*this));
   if (e == cudaErrorNotReady) return false;
   check_cuda(e, "Stream::query", "an earlier kernel");
@@ -168,10 +214,15 @@ Stream current_stream(int device) {
   const int id = t_current[static_cast<size_t>(device)];
   return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
 }
-cudaStream_t stream() {
+int current_device() {
+  if (device_count() == 1) [[likely]]
+    return 0;
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cuda", "cudaGetDevice");
-  return raw(current_stream(device));
+  return device;
+}
+cudaStream_t stream() {
+  return raw(current_stream(current_device()));
 }
 StreamScope::StreamScope(const Stream& stream) : previous_(current_stream(stream.device())) {
   t_current[static_cast<size_t>(stream.device())] = static_cast<int8_t>(stream.id());
@@ -199,12 +250,14 @@ void Event::wait(const Stream& stream) const {
              "cudaStreamWaitEvent");
 }
 bool Event::query() const {
+  refuse_in_capture("Event::query", "the host asks how far the device is");
   const cudaError_t e = cudaEventQuery(static_cast<cudaEvent_t>(handle_));
   if (e == cudaErrorNotReady) return false;
   check_cuda(e, "Event::query", "an earlier kernel");
   return true;
 }
 void Event::synchronize() const {
+  refuse_in_capture("Event::synchronize", "the host waits for the device");
   check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(handle_)), "Event::synchronize", "an earlier kernel");
 }
 double Event::elapsed_ms(const Event& start) const {
@@ -216,6 +269,7 @@ double Event::elapsed_ms(const Event& start) const {
 }
 
 void synchronize(int device) {
+  refuse_in_capture("synchronize", "the host waits for the device");
   state(device);
   const DeviceScope scope(device);
   check_cuda(cudaDeviceSynchronize(), "synchronize", "an earlier kernel");
@@ -232,24 +286,26 @@ void set_nvtx(bool on) {
 }
 
 LaunchScope::LaunchScope(std::string_view op, Device device) {
-  int now = 0;
-  check_cuda(cudaGetDevice(&now), op, "cudaGetDevice");
+  const int now = current_device();
   if (now != device.index) {
     check_cuda(cudaSetDevice(device.index), op, "cudaSetDevice");
     previous_ = now;
   }
+  if (t_pool != 0) [[unlikely]]
+    t_op = op;
   if (g_nvtx.load(std::memory_order_relaxed)) [[unlikely]] {
     nvtxRangePushA(std::string(op).c_str());
     range_ = true;
   }
 }
 LaunchScope::~LaunchScope() {
+  t_op = {};
   if (range_) nvtxRangePop();
   if (previous_ >= 0) cudaSetDevice(previous_);
 }
 const char* LaunchScope::failure() const {
   cudaError_t e = cudaGetLastError();
-  if (e == cudaSuccess && launch_blocking()) [[unlikely]] {
+  if (e == cudaSuccess && launch_blocking() && t_pool == 0) [[unlikely]] {
     e = cudaStreamSynchronize(stream());
     cudaGetLastError();
   }

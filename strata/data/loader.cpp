@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
 
 namespace strata::data {
@@ -47,6 +48,8 @@ struct DataLoader::Impl {
     const memory::TagScope tag(memory::Tag::data);
     try {
       item.batch = dataset->get_batch(samples);
+      if (options.pin_memory)
+        for (Tensor& t : *item.batch) t = cuda::pin_memory(t);
     } catch (...) {
       item.error = std::current_exception();
     }

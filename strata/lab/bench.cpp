@@ -10,6 +10,7 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/runtime.h"
 #include "strata/lab/compare.h"
 
 namespace strata::lab {
@@ -20,11 +21,48 @@ using Clock = std::chrono::steady_clock;
 
 // Elements that an enlarged sample's largest tensor has, about: past the caches of most machines.
 constexpr double kElements = 1 << 23;
+// The same on a card, also of benchmark samples, which are made for processors.
+constexpr double kCardElements = 1 << 24;
 
 struct Timing {
   double median = 0;
   int repetitions = 0;
+  bool host_bound = false;
 };
+
+Timing median(std::vector<double> times, int group) {
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return {times[times.size() / 2], static_cast<int>(times.size()) * group};
+}
+
+// run(i) is called with i = 0, 1, ...
+template <class F>
+Timing time_on_card(Device device, double seconds, F&& run) {
+  const cuda::Stream stream = cuda::current_stream(device.index);
+  cuda::Event begin(true, device.index), end(true, device.index);
+  int64_t calls = 0;
+  double queueing = 0;
+  const auto timed = [&](int count) {
+    begin.record(stream);
+    const auto t = Clock::now();
+    for (int i = 0; i < count; ++i) run(calls++);
+    queueing = std::chrono::duration<double>(Clock::now() - t).count() / count;
+    end.record(stream);
+    end.synchronize();
+    return 1e-3 * end.elapsed_ms(begin) / count;
+  };
+  timed(2);  // the first call loads the kernel, takes memory, chooses an algorithm
+  const int group = std::clamp(static_cast<int>(1e-3 / std::max(timed(4), 1e-9)), 1, 200);
+  std::vector<double> times, queueings;
+  const auto start = Clock::now();
+  do {
+    times.push_back(timed(group));
+    queueings.push_back(queueing);
+  } while (times.size() < 5 || std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  Timing t = median(std::move(times), group);
+  t.host_bound = group > 1 && median(std::move(queueings), group).median > 0.9 * t.median;
+  return t;
+}
 
 template <class F>
 Timing time(double seconds, F&& run) {
@@ -43,11 +81,18 @@ Timing time(double seconds, F&& run) {
     times.push_back(std::chrono::duration<double>(Clock::now() - t).count() / group);
     if (std::chrono::duration<double>(Clock::now() - begin).count() > 10 * seconds && times.size() >= 3) break;
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return {times[times.size() / 2], static_cast<int>(times.size()) * group};
+  return median(std::move(times), group);
 }
 
-bool runs(const OpBase& op, const Args& args) {
+Args moved(const Args& args, Device device) {
+  Args r = map(args, [&](const Tensor& t) { return t.defined() && !t.impl().wrapped_number ? t.to(device) : t; });
+  for (Value& v : r)
+    if (Device* d = std::get_if<Device>(&v)) *d = device;
+  return r;
+}
+
+// Whether the results of `args` fit, as far as a dry run can tell.
+bool allocates_little(const OpBase& op, const Args& args) {
   try {
     NoGrad guard;
     DeviceScope device(Device::meta());
@@ -56,10 +101,14 @@ bool runs(const OpBase& op, const Args& args) {
     if (!op.is_dynamic())
       visit(op.call_boxed(dry),
             [&](const Tensor& t) { bytes_needed += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
-    if (bytes_needed > 1e9) return false;
+    return bytes_needed <= 1e9;
   } catch (const Error&) {
     return false;
   }
+}
+
+bool runs(const OpBase& op, const Args& args) {
+  if (!allocates_little(op, args)) return false;
   try {
     NoGrad guard;
     op.call_boxed(args);
@@ -69,24 +118,43 @@ bool runs(const OpBase& op, const Args& args) {
   }
 }
 
-std::vector<Args> arguments(const OpBase& op, DType dtype) {
+// `args` with every size doubled as often as kCardElements allows; as they are where the op does not take that.
+Args grown_for_card(const OpBase& op, const Args& args) {
+  double most = 1;
+  int rank = 1;
+  visit(args, [&](const Tensor& t) {
+    if (!t.defined() || static_cast<double>(t.numel()) <= most) return;
+    most = static_cast<double>(t.numel());
+    rank = std::max(
+        1, static_cast<int>(std::count_if(t.shape().begin(), t.shape().end(), [](int64_t n) { return n > 1; })));
+  });
+  const double doublings = std::floor(std::log2(kCardElements / most) / rank);
+  if (doublings < 1) return args;
+  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9));  // a root may round down
+  return allocates_little(op, large) ? large : args;  // indices stay in range: sizes only grow
+}
+
+std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
+  const double elements = device.is_cpu() ? kElements : kCardElements;
   std::vector<Args> r;
   Samples samples(dtype);
   samples.set_benchmarking(true);
   op.samples(samples);
   for (const Sample& s : samples.valid)
-    if (s.benchmark) r.push_back(s.args);
+    if (s.benchmark) r.push_back(device.is_cpu() ? s.args : moved(grown_for_card(op, s.args), device));
   if (!r.empty()) return r;
   int tried = 0;
   for (const Sample& s : samples.valid) {
     bool empty = false;
     visit(s.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
     if (empty) continue;
-    const Args large = enlarged(s.args, kElements);
-    if (runs(op, large)) return {large};
+    const Args large = enlarged(s.args, elements);
+    // An index out of range stops a card for good: a small form of the same tries it on the host first.
+    if (!device.is_cpu() && !runs(op, enlarged(s.args, 4096))) continue;
+    if (device.is_cpu() ? runs(op, large) : allocates_little(op, large)) return {moved(large, device)};
     if (++tried == 4) break;
   }
-  if (!samples.valid.empty()) r.push_back(samples.valid.front().args);
+  if (!samples.valid.empty()) r.push_back(moved(samples.valid.front().args, device));
   return r;
 }
 
@@ -135,51 +203,125 @@ Cost backward_cost(const TensorList& gradients, const TensorList& weights, const
 
 }  // namespace
 
+namespace {
+
+int64_t bytes_of(const Args& args) {
+  int64_t n = 0;
+  visit(args, [&](const Tensor& t) { n += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; });
+  return n;
+}
+
+// Copies of the arguments that take turns: several where one set would stay in a card's L2 cache.
+std::vector<Args> in_turn(const Args& args, Device device) {
+  std::vector<Args> turns{args};
+  if (device.is_cpu()) return turns;
+  const int64_t enough = 3 * cuda::properties(device.index).l2_bytes;
+  const int64_t copies = std::clamp<int64_t>(enough / std::max<int64_t>(bytes_of(args), 1) + 1, 1, 16);
+  for (int64_t i = 1; i < copies; ++i)
+    turns.push_back(map(args, [](const Tensor& t) {
+      return t.defined() && !t.impl().wrapped_number && t.device().is_cuda() ? t.clone() : t;
+    }));
+  return turns;
+}
+
+// Times call(i), where i counts through `turns`; what the last calls returned is kept, so that the next one does not
+// write to memory that is still in the cache.
+template <class F>
+Timing time_in_turn(const BenchOptions& o, size_t turns, F&& call) {
+  if (o.device.is_cpu()) return time(o.seconds, [&] { call(0); });
+  std::vector<decltype(call(0))> kept(turns);
+  return time_on_card(o.device, o.seconds, [&](int64_t i) {
+    const size_t at = static_cast<size_t>(i) % turns;
+    kept[at] = {};
+    kept[at] = call(at);
+  });
+}
+
+// One op's gradient rule, ready to be called.
+struct Recorded {
+  TensorList inputs, outputs, weights;
+  Args args;
+};
+
+Recorded record(const OpBase& op, const Args& args) {
+  Recorded r;
+  r.args = map(args, [](const Tensor& t) {
+    if (!t.defined() || t.impl().wrapped_number) return t;
+    Tensor x = t.detach();
+    if (is_floating(t.dtype())) x.set_requires_grad();
+    return x;
+  });
+  const Tensor pattern = from_span<float>(std::vector<float>{0.5f, -1, 0.25f, 1, -0.5f}, {5});
+  visit(r.args, [&](const Tensor& t) {
+    if (t.defined() && t.requires_grad()) r.inputs.push_back(t);
+  });
+  visit(op.call_boxed(r.args), [&](const Tensor& t) {
+    if (!t.defined() || !t.requires_grad()) return;
+    r.outputs.push_back(t);
+    r.weights.push_back(tiled(converted(pattern, t.dtype()), t.shape()).to(t.device()));
+  });
+  return r;
+}
+
+// Forward, then backward, of one set of arguments.
+void bench_arguments(const OpBase& op, const Args& args, const BenchOptions& o, BenchResult r,
+                     std::vector<BenchResult>& results) {
+  r.arguments = text_of(args);
+  const Cost cost = cost_of(op, args);
+  const std::vector<Args> turns = in_turn(args, o.device);
+  const auto add = [&](const Timing& t, Cost c) {
+    r.seconds = t.median;
+    r.repetitions = t.repetitions;
+    r.host_bound = t.host_bound;
+    rate(r, op, c, o.limits);
+    results.push_back(r);
+  };
+  {
+    NoGrad guard;
+    add(time_in_turn(o, turns.size(), [&](size_t i) { return op.call_boxed(turns[i]); }), cost);
+  }
+  if (!o.backward || !op.has_backward() || !is_floating(r.dtype)) return;
+  r.backward = true;
+  std::vector<Recorded> recorded;
+  for (const Args& a : turns) recorded.push_back(record(op, a));
+  if (recorded.front().inputs.empty() || recorded.front().outputs.empty()) return;
+  const auto call = [&](size_t i) {
+    const Recorded& c = recorded[i];
+    return grad(c.outputs, c.inputs, c.weights, false, true, true);
+  };
+  const Timing t = time_in_turn(o, turns.size(), call);
+  add(t, backward_cost(call(0), recorded[0].weights, recorded[0].args, cost));
+}
+
+}  // namespace
+
 std::vector<BenchResult> bench(const OpBase& op, const BenchOptions& options) {
   std::vector<BenchResult> results;
   if (!op.has_samples()) return results;
+  DeviceScope scope(options.device);
   for (const DType dtype : kAllDTypes) {
     if (!(options.dtypes & op.dtypes() & dtype_bit(dtype))) continue;
-    for (const Args& args : arguments(op, dtype)) {
-      BenchResult r;
-      r.op = op.name();
-      r.family = op.family();
-      r.arguments = text_of(args);
-      r.dtype = dtype;
-      const Cost cost = cost_of(op, args);
-      {
-        NoGrad guard;
-        const Timing t = time(options.seconds, [&] { op.call_boxed(args); });
-        r.seconds = t.median;
-        r.repetitions = t.repetitions;
+    BenchResult r;
+    r.op = op.name();
+    r.family = op.family();
+    r.dtype = dtype;
+    const auto attempt = [&](auto&& work) {
+      if (options.device.is_cpu()) return work();
+      try {
+        work();
+      } catch (const Error& e) {  // no kernel for this device, or not enough of its memory
+        r.problem = e.what();
+        results.push_back(r);
       }
-      rate(r, op, cost, options.limits);
-      results.push_back(r);
-      if (!options.backward || !op.has_backward() || !is_floating(dtype)) continue;
-
-      const Args own = map(args, [](const Tensor& t) {
-        Tensor x = t.detach();
-        if (is_floating(t.dtype())) x.set_requires_grad();
-        return x;
-      });
-      TensorList inputs, outputs, weights;
-      const Tensor pattern = from_span<float>(std::vector<float>{0.5f, -1, 0.25f, 1, -0.5f}, {5});
-      visit(own, [&](const Tensor& t) {
-        if (t.defined() && t.requires_grad()) inputs.push_back(t);
-      });
-      visit(op.call_boxed(own), [&](const Tensor& t) {
-        if (!t.defined() || !t.requires_grad()) return;
-        outputs.push_back(t);
-        weights.push_back(tiled(converted(pattern, t.dtype()), t.shape()));
-      });
-      if (inputs.empty() || outputs.empty()) continue;
-      r.backward = true;
-      const Timing t = time(options.seconds, [&] { grad(outputs, inputs, weights, false, true, true); });
-      r.seconds = t.median;
-      r.repetitions = t.repetitions;
-      rate(r, op, backward_cost(grad(outputs, inputs, weights, false, true, true), weights, own, cost), options.limits);
-      results.push_back(r);
-    }
+    };
+    attempt([&] {
+      std::vector<Args> all;
+      {
+        DeviceScope host(Device::cpu());
+        all = arguments(op, dtype, options.device);
+      }
+      for (const Args& args : all) attempt([&] { bench_arguments(op, args, options, r, results); });
+    });
   }
   return results;
 }
@@ -206,13 +348,24 @@ std::string table(const std::vector<BenchResult>& results) {
   std::string text = fmt::format("{:<{}}  {:<{}}  {:<5}  {:<8}  {:>10}  {:>9}  {:>8}  {:>8}\n", "op", name, "arguments",
                                  arguments, "dtype", "pass", "time", "GFLOP/s", "GB/s", "of limit");
   for (const BenchResult& r : results) {
+    if (!r.problem.empty()) {
+      text += fmt::format("{:<{}}  not timed in {}: {}\n", r.op, name, name_of(r.dtype), r.problem);
+      continue;
+    }
     text += fmt::format("{:<{}}  {:<{}}  {:<5}  {:<8}  {:>10}  {:>9}  {:>8}  {:>8}\n", r.op, name,
                         shortened(r.arguments, 56), arguments, name_of(r.dtype), r.backward ? "backward" : "forward",
                         duration(r.seconds), r.gflops > 0 ? fmt::format("{:.1f}", r.gflops) : "-",
                         r.gb_s > 0 ? fmt::format("{:.1f}", r.gb_s) : "-",
-                        r.fraction > 0 ? fmt::format("{:.0f}% {}", 100 * r.fraction, r.memory_bound ? "m" : "c") : "-");
+                        r.fraction > 0 ? fmt::format("{:.0f}% {}", 100 * r.fraction,
+                                                     r.host_bound     ? "h"
+                                                     : r.memory_bound ? "m"
+                                                                      : "c")
+                                       : "-");
   }
-  text += "\nof limit: the least time that memory (m) or arithmetic (c) allows on this machine, over the time taken.\n";
+  text += "\nof limit: the least time that memory (m) or arithmetic (c) allows on this machine, over the time taken";
+  if (std::any_of(results.begin(), results.end(), [](const BenchResult& r) { return r.host_bound; }))
+    text += "; h: a small call, whose time is the host's to queue it";
+  text += ".\n";
   return text;
 }
 
@@ -224,6 +377,10 @@ std::string to_json(const std::vector<BenchResult>& results, const Limits& limit
                  {"matmul_bf16", limits.matmul_bf16}};
   j["results"] = nlohmann::ordered_json::array();
   for (const BenchResult& r : results) {
+    if (!r.problem.empty()) {
+      j["results"].push_back({{"op", r.op}, {"dtype", name_of(r.dtype)}, {"problem", r.problem}});
+      continue;
+    }
     j["results"].push_back({{"op", r.op},
                             {"family", r.family},
                             {"arguments", r.arguments},
@@ -234,7 +391,9 @@ std::string to_json(const std::vector<BenchResult>& results, const Limits& limit
                             {"gflops", r.gflops},
                             {"gb_s", r.gb_s},
                             {"fraction", r.fraction},
-                            {"bound", r.memory_bound ? "memory" : "compute"}});
+                            {"bound", r.host_bound     ? "host"
+                                      : r.memory_bound ? "memory"
+                                                       : "compute"}});
   }
   return j.dump(2) + "\n";
 }

@@ -8,7 +8,7 @@
 
 namespace strata::lab {
 
-/// What the machine was measured to do at most. 0 where it is not known: fractions are then not given.
+/// What the machine, or the card, was measured to do at most. 0 where it is not known: fractions are then not given.
 struct Limits {
   double gb_s = 0;        ///< memory, 1e9 bytes/s
   double gflops = 0;      ///< f32 multiply-adds
@@ -29,6 +29,9 @@ struct BenchResult {
   /// The least time that the limits allow, divided by the time taken. Above 1 where the data stay in a cache.
   double fraction = 0;
   bool memory_bound = false;  ///< which of the two limits is the nearer
+  /// On a card: the host took as long to queue the call as the card to run it, so the time says nothing of the kernel.
+  bool host_bound = false;
+  std::string problem;  ///< why it could not be timed; empty where it was
 };
 
 /// What is timed, for how long, and beside which limits.
@@ -36,12 +39,15 @@ struct BenchOptions {
   DTypeSet dtypes = dtype_bit(DType::f32);
   double seconds = 0.2;  ///< for each op, direction and set of arguments
   bool backward = true;
+  Device device = Device::cpu();
   Limits limits;
 };
 
 /// Times the record's benchmark samples, or the first sample enlarged where it has none. An op whose samples cannot be
 /// enlarged is timed as they are. Backward: the gradient rule alone, with respect to every floating argument; its cost
 /// is taken as reading the arguments and the results' gradients, writing what it returns, and twice the operations.
+/// On a card: samples grow by powers of two to about 2^24 elements; several copies of them take turns, so that no call
+/// finds its arguments in the L2 cache; groups of calls are timed between two events.
 std::vector<BenchResult> bench(const OpBase& op, const BenchOptions& options);
 
 /// One line per result.

@@ -3,16 +3,19 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "strata/core/op.h"
+#include "strata/cuda/runtime.h"
 
 namespace strata::lab {
 
 /// Times every op that its thread calls while it lives, backward passes included (their ops are ops like any other).
 /// Time inside an op that calls ops counts for those; the rest, from the first to the last call's end, is `outside`:
-/// optimizer updates, data, autograd's own work.
+/// optimizer updates, data, autograd's own work. For a CUDA device the times are those of its current stream, taken with
+/// events between the calls; where the stream waits for the host, the wait counts for what was queued last.
 ///
 ///     lab::OpProfile profile;
 ///     train_step();
@@ -26,17 +29,20 @@ class OpProfile final : public CallObserver {
     double seconds = 0;  ///< without the ops that it called
   };
 
-  OpProfile() : scope_(*this), begin_(Clock::now()) {}
+  /// Throws DeviceError for a CUDA device that is not there.
+  explicit OpProfile(Device device = Device::cpu());
 
   void before(const OpBase& op) override;
   void after(const OpBase& op, std::span<const Tensor> results) override;
 
-  /// Slowest first.
-  std::vector<Row> rows() const;
-  /// Seconds from construction until now.
-  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  /// Forgets what was timed so far: called after a few steps, libraries are loaded and kernels chosen.
+  void reset();
+  /// Slowest first. For a CUDA device they wait for it.
+  std::vector<Row> rows();
+  /// Seconds from construction or reset() until now (a CUDA device: until the last op's end).
+  double elapsed();
   /// rows() as text: op, calls, milliseconds, share of elapsed(), microseconds a call; `outside` last.
-  std::string table() const;
+  std::string table();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -45,10 +51,23 @@ class OpProfile final : public CallObserver {
     Clock::time_point begin;
     double inner = 0;
   };
+  // A point in the device's stream; the time from it to the next one belongs to `op` (none: outside).
+  struct Mark {
+    std::unique_ptr<cuda::Event> at;
+    const OpBase* op = nullptr;
+  };
+  Row& row(const OpBase& op);
+  void mark();
+  void settle();
+
+  Device device_;
   ObserverScope scope_;
   Clock::time_point begin_;
   std::vector<Open> open_;
   std::vector<Row> rows_;
+  std::vector<Mark> marks_;
+  std::vector<std::unique_ptr<cuda::Event>> spare_;
+  double device_seconds_ = 0;
 };
 
 }  // namespace strata::lab

@@ -7,7 +7,7 @@
 namespace strata::lab {
 namespace {
 
-int64_t calls(const OpProfile& p, std::string_view name) {
+int64_t calls(OpProfile& p, std::string_view name) {
   for (const OpProfile::Row& r : p.rows()) {
     if (r.op->name() == name) return r.calls;
   }
@@ -33,12 +33,36 @@ TEST(OpProfile, CountsForwardAndBackwardAndSumsToTheWhole) {
   EXPECT_NE(table.find("outside"), std::string::npos) << table;
 }
 
+TEST(OpProfile, OnADeviceTimesTheStream) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const Tensor x = rand({2048, 2048}).to(Device::cuda());
+  matmul(x, x);
+  cuda::synchronize();
+  OpProfile profile(Device::cuda());
+  for (int i = 0; i < 5000; ++i) add(x, x);
+  EXPECT_EQ(calls(profile, "add"), 5000);
+  const double seconds = profile.rows().front().seconds;
+  EXPECT_GT(seconds, 5000 * 2e-6);  // 50 MB each
+  EXPECT_LE(seconds, profile.elapsed());
+}
+
 TEST(OpProfile, ACallThatThrowsLeavesNothingOpen) {
   OpProfile profile;
   EXPECT_THROW(matmul(rand({2, 3}), rand({2, 3})), ShapeError);
   add(rand({2}), rand({2}));
   EXPECT_EQ(calls(profile, "add"), 1);
   EXPECT_EQ(calls(profile, "matmul"), 0);
+}
+
+TEST(OpProfile, ResetForgets) {
+  OpProfile profile;
+  matmul(rand({64, 64}), rand({64, 64}));
+  const double before = profile.elapsed();
+  profile.reset();
+  EXPECT_LT(profile.elapsed(), before);
+  add(rand({2}), rand({2}));
+  EXPECT_EQ(calls(profile, "matmul"), 0);
+  EXPECT_EQ(calls(profile, "add"), 1);
 }
 
 TEST(OpProfile, EndsWithItsScope) {

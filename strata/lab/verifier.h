@@ -75,12 +75,18 @@ class Verifier {
   void view(const Args& args) const;
   void inplace(const Args& args) const;
   void threads();
+  void repeated(DType dtype);
+  std::vector<Sample> with_one_enlarged(const std::vector<Sample>& samples) const;
 
   // verify_gradient.cpp
   void inplace_gradient(const Args& args) const;
   void gradient(const Args& args) const;
   void second_gradient(const Args& args) const;
   void gradient_in(DType dtype, const Args& args) const;
+  // The rule's gradients of floating arguments, in the order of the arguments.
+  std::vector<Tensor> gradients_of(const Args& own) const;
+  // The same, computed on the device and brought to the CPU.
+  std::vector<Tensor> gradients_on_device(const Args& args) const;
 
   // verify_refusals.cpp
   void refused_sample(const InvalidSample& sample, DType dtype);

@@ -124,6 +124,8 @@ OpReport Verifier::run() {
     }
   }
   if (op_.has_samples() && options_.device.is_cpu()) threads();
+  if (op_.has_samples() && !options_.device.is_cpu())
+    for (const DType dtype : {DType::f32, DType::bf16, DType::i64}) repeated(dtype);
   report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return std::move(report_);
 }
@@ -503,6 +505,50 @@ void Verifier::inplace(const Args& args) const {
   expect(d.ratio <= 0, "in place, element ", d.index, " is ", d.got, ", otherwise ", d.want);
 }
 
+// The samples, and one of them enlarged, if the op takes it: work is divided only where there is enough of it.
+std::vector<Sample> Verifier::with_one_enlarged(const std::vector<Sample>& samples) const {
+  std::vector<Sample> all = samples;
+  for (const Sample& sample : samples) {
+    Sample large = sample;
+    large.args = enlarged(sample.args, kThreadedSample);
+    large.label = "enlarged";
+    try {
+      if (op_.cost_boxed(large.args).flops > kMostFlops) continue;
+      if (!options_.device.is_cpu()) refused_on_cpu(large.args);
+      call(large.args);
+    } catch (const Error&) {
+      continue;
+    }
+    all.push_back(large);
+    break;
+  }
+  return all;
+}
+
+// On a card, where blocks run in any order: the same bits each time, of results and of gradients.
+void Verifier::repeated(DType dtype) {
+  if (!(options_.dtypes & op_.dtypes() & dtype_bit(dtype))) return;
+  Samples samples(dtype);
+  try {
+    op_.samples(samples);
+  } catch (const std::exception&) {
+    return;  // reported by round()
+  }
+  for (const Sample& sample : with_one_enlarged(samples.valid)) {
+    attempt(Check::threads, sample, dtype, [&] {
+      const bool rule = op_.has_backward() && is_floating(dtype) && sample.differentiable;
+      const auto bits = [&] {
+        std::vector<Tensor> all = call(sample.args);
+        if (!rule) return all_bytes(all);
+        for (Tensor& t : gradients_on_device(sample.args)) all.push_back(std::move(t));
+        return all_bytes(all);
+      };
+      const auto first = bits();
+      for (int i = 0; i < 2; ++i) expect(bits() == first, "the same call gives other bits when it is repeated");
+    });
+  }
+}
+
 void Verifier::threads() {
   const DType dtype = op_.dtypes() & dtype_bit(DType::f32) ? DType::f32 : kAllDTypes[std::countr_zero(op_.dtypes())];
   if (!(options_.dtypes & dtype_bit(dtype))) return;
@@ -515,22 +561,7 @@ void Verifier::threads() {
   const int outer = num_threads();
   // A library below may divide a sum among threads; the record then says so in the reason for its tolerance.
   const bool divided = op_.tolerance_reason().find("thread") != std::string_view::npos;
-  // Work is divided only where there is enough of it: besides the samples, one of them enlarged, if the op takes it.
-  std::vector<Sample> tried = samples.valid;
-  for (const Sample& sample : samples.valid) {
-    Sample large = sample;
-    large.args = enlarged(sample.args, kThreadedSample);
-    large.label = "enlarged";
-    try {
-      if (op_.cost_boxed(large.args).flops > kMostFlops) continue;
-      call(large.args);
-    } catch (const Error&) {
-      continue;
-    }
-    tried.push_back(large);
-    break;
-  }
-  for (const Sample& sample : tried) {
+  for (const Sample& sample : with_one_enlarged(samples.valid)) {
     attempt(Check::threads, sample, dtype, [&] {
       set_num_threads(1);
       const std::vector<Tensor> one = call(sample.args);

@@ -23,7 +23,7 @@ enum class Check : uint8_t {
   inplace,   ///< the in-place form gives the plain one's result and gradient, and counts a write
   gradient,  ///< central differences in f64; the same with only one input wanting a gradient; each floating dtype
   second,    ///< central differences of the gradient
-  threads,   ///< the same bits on one thread and on three
+  threads,   ///< the same bits on one thread and on three; on a card, each time
   invalid,   ///< refused samples raise their error; absurd arguments and other dtypes raise some error
 };
 inline constexpr int kNumChecks = 13;
@@ -55,8 +55,8 @@ struct OpReport {
 struct VerifyOptions {
   DTypeSet dtypes = static_cast<DTypeSet>(~0u);  ///< only these of the record's dtypes
   int max_failures = 20;                         ///< details kept for one op
-  /// Where the op is called. On another device than the CPU: forward, memory, strided, empty, in place and gradients,
-  /// against the same references, which are computed on the CPU.
+  /// Where the op is called. On another device than the CPU: forward, memory, strided, empty, in place, gradients and
+  /// repetition, against the same references, which are computed on the CPU.
   Device device = Device::cpu();
 };
 

@@ -231,33 +231,36 @@ void Verifier::second_gradient(const Args& args) const {
       "second gradient");
 }
 
-// A smaller dtype's gradient has its input's shape and dtype and is near that in f64.
-void Verifier::gradient_in(DType dtype, const Args& args) const {
-  const auto gradients_of = [&](const Args& own) {
-    const std::vector<Tensor> inputs = wanting(own);
-    const Recorded y = recorded(tensors_of(op_.call_boxed(own)));
-    return rule_gradients(y.results, inputs, y.weights);
-  };
-  std::vector<Tensor> got;
-  {
-    DeviceScope scope(options_.device);
-    Args own = on_device(args);
-    if (options_.device.is_cpu()) {
-      own = leaves(args);
-    } else {
-      for (Value& v : own) {
-        if (Tensor* t = std::get_if<Tensor>(&v);
-            t && t->defined() && is_floating(t->dtype()) && !t->impl().wrapped_number)
-          t->set_requires_grad();
-        if (TensorList* l = std::get_if<TensorList>(&v)) {
-          for (Tensor& t : *l)
-            if (is_floating(t.dtype())) t.set_requires_grad();
-        }
+std::vector<Tensor> Verifier::gradients_of(const Args& own) const {
+  const std::vector<Tensor> inputs = wanting(own);
+  const Recorded y = recorded(tensors_of(op_.call_boxed(own)));
+  return rule_gradients(y.results, inputs, y.weights);
+}
+
+std::vector<Tensor> Verifier::gradients_on_device(const Args& args) const {
+  DeviceScope scope(options_.device);
+  Args own = on_device(args);
+  if (options_.device.is_cpu()) {
+    own = leaves(args);
+  } else {
+    for (Value& v : own) {
+      if (Tensor* t = std::get_if<Tensor>(&v);
+          t && t->defined() && is_floating(t->dtype()) && !t->impl().wrapped_number)
+        t->set_requires_grad();
+      if (TensorList* l = std::get_if<TensorList>(&v)) {
+        for (Tensor& t : *l)
+          if (t.defined() && is_floating(t.dtype())) t.set_requires_grad();
       }
     }
-    got = gradients_of(own);
-    for (Tensor& t : got) t = t.to(Device::cpu());
   }
+  std::vector<Tensor> got = gradients_of(own);
+  for (Tensor& t : got) t = t.to(Device::cpu());
+  return got;
+}
+
+// A smaller dtype's gradient has its input's shape and dtype and is near that in f64.
+void Verifier::gradient_in(DType dtype, const Args& args) const {
+  const std::vector<Tensor> got = gradients_on_device(args);
   if (!(op_.dtypes() & dtype_bit(DType::f64)) || schema_has("RngKey")) return;
   Args wide = map(args, [](const Tensor& t) { return is_floating(t.dtype()) ? converted(t, DType::f64) : t; });
   for (Value& v : wide)

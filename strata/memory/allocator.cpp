@@ -20,6 +20,8 @@
 #include "strata/memory/heap.h"
 #include "strata/memory/report.h"
 #include "strata/memory/retag.h"
+#include "strata/memory/timeline.h"
+#include "strata/memory/timeline_hooks.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STRATA_PLAIN_MALLOC 1  // every tensor its own malloc, so that the sanitizer sees its bounds and its end
@@ -30,8 +32,28 @@
 namespace strata::memory {
 namespace {
 
-thread_local Tag t_tag = Tag::activation;
-thread_local const std::string* t_module = nullptr;
+using detail::t_caller;
+
+// "linear in blocks.3": who takes memory, as a string that blocks point to for as long as they live. The same few
+// pairs come again and again, so each thread remembers the last ones.
+const std::string* holder() {
+  struct Known {
+    const std::string_view* op;
+    const std::string* module;
+    const std::string* text;
+  };
+  static thread_local Known known[64];
+  const auto [tag, op, module] = t_caller;
+  if (!op && !module) return nullptr;
+  const auto mix = reinterpret_cast<uintptr_t>(op) / 8 * 31 + reinterpret_cast<uintptr_t>(module) / 8;
+  Known& k = known[(mix ^ mix >> 6 ^ mix >> 12) % 64];
+  if (k.text && k.op == op && k.module == module) return k.text;
+  static std::mutex mutex;
+  static auto* names = new std::set<std::string>;
+  std::lock_guard lock(mutex);
+  k = {op, module, &*names->insert(!op ? *module : !module ? std::string(*op) : cat(*op, " in ", *module)).first};
+  return k.text;
+}
 
 // Requests up to kSmall bytes come from thread-local free lists, one size class for each 64 bytes.
 constexpr size_t kSmall = 4096;
@@ -238,6 +260,8 @@ int64_t rounded(size_t nbytes) {
 void count(Pool& p, int64_t bytes, Tag tag) {
   p.s.live[static_cast<int>(tag)] += bytes;
   p.s.live_total += bytes;
+  ++p.s.blocks;
+  ++p.s.allocations;
   if (p.s.live_total > p.s.peak_total) {
     p.s.peak_total = p.s.live_total;
     std::copy(std::begin(p.s.live), std::end(p.s.live), std::begin(p.s.peak));
@@ -252,32 +276,25 @@ std::string_view name_of(Tag tag) {
   return names[static_cast<int>(tag)];
 }
 
-Tag current_tag() {
-  return t_tag;
-}
-TagScope::TagScope(Tag tag) : previous_(t_tag) {
-  t_tag = tag;
-}
-TagScope::~TagScope() {
-  t_tag = previous_;
-}
-
-ModuleScope::ModuleScope(std::string_view name) : previous_(t_module) {
+ModuleScope::ModuleScope(std::string_view name) : previous_(t_caller.module) {
   static std::mutex mutex;
   static auto* names = new std::set<std::string, std::less<>>();  // blocks point into it for as long as they live
   std::lock_guard lock(mutex);
   auto it = names->find(name);
   if (it == names->end()) it = names->emplace(name).first;
-  t_module = &*it;
+  t_caller.module = &*it;
 }
 ModuleScope::~ModuleScope() {
-  t_module = previous_;
+  t_caller.module = previous_;
 }
 
 void* allocate(Device device, size_t nbytes, Tag tag) {
   if (nbytes == 0) return nullptr;
   if (device.is_cuda()) {
-    void* block = cuda::allocate(device, nbytes, tag, t_module);
+    const std::string* who = holder();
+    void* block = cuda::allocate(device, nbytes, tag, who);
+    if (is_recording()) [[unlikely]]
+      record_taken(device, block, nbytes, tag, who);
     const int pattern = g_poison.load(std::memory_order_relaxed);
     if (pattern >= 0) [[unlikely]]
       cuda::fill_bytes(device, block, static_cast<uint8_t>(pattern), nbytes);
@@ -311,22 +328,30 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
   check<MemoryError>(plain != nullptr || !device.is_cpu(), "allocate", "out of host memory asking for ", nbytes,
                      " bytes");
 #endif
-  const int64_t offset = p.heap.place(bytes, tag, t_module);
+  const std::string* who = holder();
+  const int64_t offset = p.heap.place(bytes, tag, who);
   count(p, bytes, tag);
   p.s.reserved = p.heap.top();
   p.s.peak_reserved = std::max(p.s.peak_reserved, p.s.reserved);
 #if STRATA_PLAIN_MALLOC
   if (device.is_cpu()) {
     p.plain.emplace(plain, offset);
+    if (is_recording()) [[unlikely]]
+      record_taken(device, plain, static_cast<size_t>(bytes), tag, who);
     return poisoned(plain, bytes);
   }
 #endif
   // A meta block is known by its offset, which must not look like a null pointer.
-  return device.is_cpu() ? poisoned(p.base + offset, bytes) : reinterpret_cast<void*>(offset + 1);
+  void* block = device.is_cpu() ? p.base + offset : reinterpret_cast<void*>(offset + 1);
+  if (is_recording()) [[unlikely]]
+    record_taken(device, block, static_cast<size_t>(bytes), tag, who);
+  return device.is_cpu() ? poisoned(block, bytes) : block;
 }
 
 void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   if (nbytes == 0) return;
+  if (is_recording()) [[unlikely]]
+    record_given(device, block);
   if (device.is_cuda()) return cuda::deallocate(device, block, nbytes, tag);
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC)
     return t_small.give(block, (nbytes - 1) / kAlignment);
@@ -335,6 +360,7 @@ void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
   const int64_t bytes = rounded(nbytes);
   p.s.live[static_cast<int>(tag)] -= bytes;
   p.s.live_total -= bytes;
+  --p.s.blocks;
   p.heap.remove(offset_of(p, device, block));
 #if STRATA_PLAIN_MALLOC
   if (device.is_cpu()) {
@@ -354,20 +380,27 @@ size_t block_size(size_t nbytes) {
 }
 
 Stats stats(DeviceType device) {
-  if (device == DeviceType::cuda) return cuda::stats(0);
-  Pool& p = pool(device);
+  return stats(Device{device, 0});
+}
+void reset_peak(DeviceType device) {
+  reset_peak(Device{device, 0});
+}
+
+Stats stats(Device device) {
+  if (device.is_cuda()) return cuda::stats(device.index);
+  Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   return p.s;
 }
 
-void reset_peak(DeviceType device) {
-  if (device == DeviceType::cuda) return cuda::reset_peak(0);
-  Pool& p = pool(device);
+void reset_peak(Device device) {
+  if (device.is_cuda()) return cuda::reset_peak(device.index);
+  Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   p.s.peak_total = p.s.live_total;
   std::copy(std::begin(p.s.live), std::end(p.s.live), std::begin(p.s.peak));
   // Host pages stay resident; a dry run starts from what is in use.
-  if (device == DeviceType::meta) {
+  if (device.is_meta()) {
     p.heap.trim();
     p.s.reserved = p.heap.top();
   }
@@ -385,6 +418,8 @@ void release_cached() {
 
 void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {
   if (nbytes == 0 || from == to) return;
+  if (is_recording()) [[unlikely]]
+    record_retagged(device, block, to);
   if (device.is_cuda()) return cuda::retag(device, block, nbytes, from, to);
   if (device.is_cpu() && nbytes <= kSmall && !STRATA_PLAIN_MALLOC) return;  // not counted
   Pool& p = pool(device.type);
@@ -393,6 +428,26 @@ void retag(Device device, void* block, size_t nbytes, Tag from, Tag to) {
   p.s.live[static_cast<int>(from)] -= bytes;
   p.s.live[static_cast<int>(to)] += bytes;
   p.heap.retag(offset_of(p, device, block), to);
+}
+
+std::vector<BlockInfo> blocks(Device device) {
+  if (device.is_cuda()) return cuda::blocks(device.index);
+  std::vector<BlockInfo> all;
+  Pool& p = pool(device.type);
+  std::lock_guard lock(p.mutex);
+  // A meta block's address is its offset and one more.
+  const auto base = device.is_cpu() ? reinterpret_cast<uintptr_t>(p.base) : uintptr_t{1};
+  for (const auto& [offset, b] : p.heap.used())
+    all.push_back({base + static_cast<uintptr_t>(offset), b.bytes, b.tag, b.module ? *b.module : std::string()});
+#if STRATA_PLAIN_MALLOC
+  if (device.is_cpu()) {
+    std::unordered_map<int64_t, uintptr_t> at;
+    for (const auto& [address, offset] : p.plain) at[offset] = reinterpret_cast<uintptr_t>(address);
+    for (BlockInfo& b : all) b.address = at.at(static_cast<int64_t>(b.address - base));
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+  }
+#endif
+  return all;
 }
 
 int64_t set_limit(int64_t bytes) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "strata/core/device.h"
 
@@ -27,20 +28,54 @@ void* allocate(Device device, size_t nbytes, Tag tag);
 /// Gives back what allocate() returned for the same arguments. Any thread may call it.
 void deallocate(Device device, void* data, size_t nbytes, Tag tag);
 
+namespace detail {
+// On whose behalf this thread takes memory.
+struct Caller {
+  Tag tag = Tag::activation;
+  const std::string_view* op = nullptr;   // lives as long as the program
+  const std::string* module = nullptr;    // the same
+};
+inline constinit thread_local Caller t_caller;
+// Names a module again, for the backward of what its forward recorded.
+class RecordedModule {
+ public:
+  explicit RecordedModule(const std::string* module) : previous_(std::exchange(t_caller.module, module)) {}
+  ~RecordedModule() { t_caller.module = previous_; }
+  RecordedModule(const RecordedModule&) = delete;
+
+ private:
+  const std::string* previous_;
+};
+}  // namespace detail
+
 /// The tag that new tensors on this thread get.
-Tag current_tag();
+inline Tag current_tag() {
+  return detail::t_caller.tag;
+}
 /// Sets it for a scope.
 class TagScope {
  public:
-  explicit TagScope(Tag tag);
-  ~TagScope();
+  explicit TagScope(Tag tag) : previous_(std::exchange(detail::t_caller.tag, tag)) {}
+  ~TagScope() { detail::t_caller.tag = previous_; }
   TagScope(const TagScope&) = delete;
 
  private:
   Tag previous_;
 };
 
-/// Names the module whose forward runs on this thread: what a MemoryError lists beside the tags.
+/// Names the op that runs on this thread: what a MemoryError and a Timeline list beside the tags. The name must live as
+/// long as the program.
+class OpScope {
+ public:
+  explicit OpScope(const std::string_view& name) : previous_(std::exchange(detail::t_caller.op, &name)) {}
+  ~OpScope() { detail::t_caller.op = previous_; }
+  OpScope(const OpScope&) = delete;
+
+ private:
+  const std::string_view* previous_;
+};
+
+/// Names the module whose forward runs on this thread, for the same lists.
 class ModuleScope {
  public:
   explicit ModuleScope(std::string_view name);
@@ -74,7 +109,16 @@ struct Stats {
   int64_t peak_total = 0;
   int64_t reserved = 0;  ///< extent of the heap, cached holes included: what stays resident
   int64_t peak_reserved = 0;
+  int64_t blocks = 0;       ///< in use now
+  int64_t allocations = 0;  ///< requests since the start
+  /// Requests that found memory only after the holes were given back to the device, or not at all.
+  int64_t retries = 0;
 };
+/// Of the host, of the meta device, or of one card.
+Stats stats(Device device);
+/// The peaks start again from what is in use now.
+void reset_peak(Device device);
+/// The same of a device type; for cuda, of the first card.
 Stats stats(DeviceType device);
 void reset_peak(DeviceType device);
 /// Returns the heap's holes to the system.

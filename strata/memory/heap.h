@@ -17,7 +17,7 @@ class Heap {
   struct Block {
     int64_t bytes = 0;
     Tag tag = Tag::activation;
-    const std::string* module = nullptr;
+    const std::string* module = nullptr;  // "linear in blocks.3": the op, the module, or both
   };
 
   /// Offset of a free stretch of `bytes`; the range grows when no hole is large enough.

@@ -25,18 +25,29 @@ void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, i
                          megabytes(s.live_total), " are in use and the limit is ", megabytes(limit), ". Held by tag:");
   for (int i = 0; i < kNumTags; ++i)
     if (s.live[i] > 0) text += cat(" ", name_of(static_cast<Tag>(i)), " ", megabytes(s.live[i]), ";");
-  std::map<std::string, int64_t> modules;
+  struct Held {
+    int64_t bytes = 0, blocks = 0;
+    std::string_view name;
+    Tag tag = Tag::activation;
+  };
+  std::map<std::pair<const std::string*, Tag>, Held> holders;
   for (const Heap* heap : heaps) {
-    for (const auto& [offset, block] : heap->used())
-      if (block.module) modules[*block.module] += block.bytes;
+    for (const auto& [offset, block] : heap->used()) {
+      if (!block.module) continue;
+      Held& h = holders[{block.module, block.tag}];
+      h.bytes += block.bytes, ++h.blocks, h.name = *block.module, h.tag = block.tag;
+    }
   }
-  if (!modules.empty()) {
-    std::vector<std::pair<int64_t, std::string>> top;
-    for (const auto& [name, bytes] : modules) top.emplace_back(bytes, name);
-    std::sort(top.rbegin(), top.rend());
-    text += " by module:";
-    for (size_t i = 0; i < std::min<size_t>(top.size(), 5); ++i)
-      text += cat(" ", top[i].second, " ", megabytes(top[i].first), ";");
+  std::vector<Held> top;
+  for (const auto& [key, held] : holders) top.push_back(held);
+  std::sort(top.begin(), top.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
+  if (top.size() > 8) top.resize(8);
+  if (!top.empty()) text += " Most is held by";
+  for (const Held& h : top) {
+    text += cat(" ", h.name, " ", megabytes(h.bytes));
+    if (h.blocks > 1) text += cat(" in ", h.blocks, " tensors");
+    if (h.tag != Tag::activation) text += cat(" (", name_of(h.tag), ")");
+    text += ";";
   }
   const bool activations = s.live[static_cast<int>(Tag::activation)] * 2 > s.live_total;
   text += activations

@@ -11,7 +11,7 @@
 namespace strata::memory {
 
 /// Throws the MemoryError of a request for `asked` bytes on `where` ("host", "cuda:0"): the limit, who holds what by
-/// tag and by module, and the cheapest fix.
+/// tag, which ops in which modules hold the most, and the cheapest fix.
 [[noreturn]] void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
                          std::string_view where);
 

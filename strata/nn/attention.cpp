@@ -1,5 +1,9 @@
 #include "strata/nn/attention.h"
 
+#include <bit>
+#include <mutex>
+#include <tuple>
+
 #include "strata/core/node.h"
 #include "strata/nn/init.h"
 #include "strata/ops/attention/attention.h"
@@ -68,6 +72,26 @@ KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64
   return {empty(shape, dtype), empty(shape, dtype), 0};
 }
 
+// Rows 0 .. of rotary_tables() on the device and in the dtype that were last asked for.
+struct SelfAttention::RotaryTables {
+  std::mutex mutex;
+  Tensor cosines, sines;
+
+  std::tuple<Tensor, Tensor> rows(int64_t offset, int64_t time, int64_t dim, double base, const Tensor& like) {
+    const DType dtype = statistic_dtype(like.dtype());
+    const std::lock_guard lock(mutex);
+    if (!cosines.defined() || cosines.size(0) < offset + time || cosines.dtype() != dtype ||
+        !(cosines.device() == like.device())) {
+      const NoGrad guard;
+      const DeviceScope there(like.device());
+      // A text that grows by a token at a time gets new tables a few times only.
+      const auto capacity = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(offset + time)));
+      std::tie(cosines, sines) = rotary_tables(capacity, dim, base, 0, dtype);
+    }
+    return {cosines.narrow(0, offset, time), sines.narrow(0, offset, time)};
+  }
+};
+
 SelfAttention::SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOptions& options)
     : Module("SelfAttention", cat("heads=", heads, ", kv_heads=", options.kv_heads > 0 ? options.kv_heads : heads)),
       qkv(register_module("qkv", Linear(dim,
@@ -78,19 +102,15 @@ SelfAttention::SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOpti
       heads_(heads),
       kv_heads_(options.kv_heads > 0 ? options.kv_heads : heads),
       head_size_(dim / heads),
-      options_(options) {
+      options_(options),
+      tables_(options.rope_base ? std::make_shared<RotaryTables>() : nullptr) {
   check(heads_ % kv_heads_ == 0, "SelfAttention", "kv_heads ", kv_heads_, " does not divide heads ", heads_);
   check(!options.rope_base || head_size_ % 2 == 0, "SelfAttention", "rotary positions turn pairs, but the head size ",
         head_size_, " is odd");
 }
 
 Tensor SelfAttention::rotate(const Tensor& x, int64_t offset) const {
-  const DType dtype = statistic_dtype(x.dtype());
-  Tensor cosines, sines;
-  {
-    NoGrad guard;
-    std::tie(cosines, sines) = rotary_tables(x.size(2), head_size_, *options_.rope_base, offset, dtype);
-  }
+  const auto [cosines, sines] = tables_->rows(offset, x.size(2), head_size_, *options_.rope_base, x);
   return rotary(x, cosines, sines);
 }
 
@@ -99,7 +119,11 @@ Tensor SelfAttention::forward(const Tensor& x, KvCache* cache) const {
   const int64_t time = x.size(1);
   const Tensor packed = qkv(x);
   AttentionOptions options{.is_causal = options_.causal, .dropout_p = is_training() ? options_.dropout : 0.0};
-  if (!cache && !options_.rope_base) return out(packed_attention(packed, heads_, kv_heads_, options));
+  if (!cache && options_.rope_base) {
+    const auto [cosines, sines] = tables_->rows(0, time, head_size_, *options_.rope_base, packed);
+    return out(packed_attention(packed_rotary(packed, cosines, sines, heads_, kv_heads_), heads_, kv_heads_, options));
+  }
+  if (!cache) return out(packed_attention(packed, heads_, kv_heads_, options));
 
   const Tensor heads = split_heads(packed, heads_ + 2 * kv_heads_);
   const int64_t offset = cache ? cache->length : 0;

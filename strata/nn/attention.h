@@ -1,6 +1,7 @@
 #pragma once
 // Attention layers, and the cache of keys and values that generation needs.
 
+#include <memory>
 #include <optional>
 
 #include "strata/nn/layers.h"
@@ -71,8 +72,10 @@ class SelfAttention : public Module {
  private:
   Tensor rotate(const Tensor& x, int64_t offset) const;
 
+  struct RotaryTables;
   int64_t heads_, kv_heads_, head_size_;
   SelfAttentionOptions options_;
+  std::shared_ptr<RotaryTables> tables_;  // with rope_base; made when first needed, then kept
 };
 
 }  // namespace strata::nn

@@ -92,6 +92,7 @@ void replace_data(Tensor t, const Tensor& value) {
   TensorImpl& to = t.impl();
   const TensorImpl& from = value.impl();
   t.set_grad({});
+  autograd_meta(t).low = {};
   to.storage = from.storage;
   to.strides = from.strides;
   to.offset = from.offset;

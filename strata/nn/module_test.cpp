@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
@@ -232,6 +233,16 @@ TEST(Init, Distributions) {
   EXPECT_GT(t.abs().max().item(), 1.999 * std::sqrt(6.0 / 700));
   EXPECT_EQ(init::fans(zeros({8, 4, 3, 3})), (std::pair<int64_t, int64_t>{36, 72}));
   EXPECT_THROW(init::fans(zeros({3})), ShapeError);
+}
+
+TEST(Module, ThatMovesForgetsItsAutocastCopies) {
+  Linear layer(4, 3);
+  AutocastScope scope;
+  NoGrad guard;
+  layer(ones({1, 4}));
+  ASSERT_TRUE(autograd_meta(layer.weight).low.tensor.defined());
+  layer.to(DType::f64);
+  EXPECT_FALSE(autograd_meta(layer.weight).low.tensor.defined());
 }
 
 }  // namespace

@@ -40,11 +40,19 @@ std::vector<Optimizer::StateSpec> AdamW::state_spec(const Param& p) const {
           {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
 }
 
+void Optimizer::set_adam(Slab& s, const Param& p, const AdamOptions& o, double lr, bool decoupled, double grad_scale) {
+  const bool there = p.state[0].device().is_cuda();
+  set_adam_constants(s, o, lr, decoupled, there ? 0 : step_count(p), grad_scale);
+  if (!there) return;
+  s.step = static_cast<int64_t*>(p.state[0].raw_data());
+  s.k[5] = lr;
+}
+
 void Adam::update(const std::vector<Param*>& active, double grad_scale) {
   std::vector<Slab> slabs;
   for (Param* p : active) {
     slabs.push_back(slab_of(*p, 1));
-    set_adam_constants(slabs.back(), options_of(*p), lr(p->group), false, step_count(*p), grad_scale);
+    set_adam(slabs.back(), *p, options_of(*p), lr(p->group), false, grad_scale);
   }
   run(Rule::adam, slabs);
 }
@@ -52,7 +60,7 @@ void AdamW::update(const std::vector<Param*>& active, double grad_scale) {
   std::vector<Slab> slabs;
   for (Param* p : active) {
     slabs.push_back(slab_of(*p, 1));
-    set_adam_constants(slabs.back(), options_of(*p), lr(p->group), true, step_count(*p), grad_scale);
+    set_adam(slabs.back(), *p, options_of(*p), lr(p->group), true, grad_scale);
   }
   run(Rule::adam, slabs);
 }

@@ -22,9 +22,12 @@ void for_devices(std::span<const Slab> slabs, F&& f) {
 
 }  // namespace
 
-void run_rule(Rule rule, std::span<const Slab> slabs, DeviceClip clip) {
+void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor) {
   for_devices(slabs, [&](Device device, std::span<const Slab> part) {
-    device.is_cuda() ? run_rule_cuda(rule, part, device, clip) : run_rule_cpu(rule, part);
+    if (!device.is_cuda()) return run_rule_cpu(rule, part);
+    const Tensor constants = empty_constants(part.size(), device);
+    write_constants(constants, part);
+    run_rule_cuda(rule, part, constants, factor);
   });
 }
 

@@ -19,6 +19,12 @@ struct Slab {
   DType grad_dtype = DType::f32;  ///< the same, or bf16 beside f32
   double k[10] = {};              ///< the rule's constants for this tensor
   Device device = Device::cpu();
+  /// On a CUDA device, for Rule::adam: the updates before this one, which the loop counts. k[5] is then lr, and the
+  /// device makes step_size and k[6] of it.
+  int64_t* step = nullptr;
+  /// On a CUDA device: a copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
+  void* low = nullptr;
+  DType low_dtype = DType::bf16;
 };
 
 /// What is done to each element; `k` names the constants, in order. g is grad * k[0].
@@ -29,17 +35,35 @@ enum class Rule : uint8_t {
   sgd_momentum,  ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
   scale_grad,    ///< k: scale
   clamp_grad,    ///< k: - limit
+  // On a CUDA device only:
+  muon_momentum,  ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
+  muon_apply,     ///< k: - decay rate: param = decay param - rate grad; a factor only decides whether
 };
-/// A clipping that a CUDA device works out for itself: with `sum`, an address there, gradients are scaled by
-/// clip_scale(sqrt(*sum), max_norm) besides, and nothing is changed where that root is not finite.
-struct DeviceClip {
-  const double* sum = nullptr;
-  double max_norm = 0;
-};
-/// On a CUDA device the loops are queued on its current stream. `clip` needs all slabs there.
-void run_rule(Rule rule, std::span<const Slab> slabs, DeviceClip clip = {});
+/// On a CUDA device the loops are queued on its current stream. With `factor`, an address on the device that holds all
+/// slabs, gradients are scaled by *factor besides, and nothing is changed where that is NaN.
+void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor = nullptr);
 void run_rule_cpu(Rule rule, std::span<const Slab> slabs);
-void run_rule_cuda(Rule rule, std::span<const Slab> slabs, Device device, DeviceClip clip);
+/// `constants` is rule_constants(slabs), or was filled by write_constants() for these slabs.
+void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constants, const double* factor);
+/// Memory for the constants of `n` slabs on a CUDA device, where the loops read them, so that a captured step can go on
+/// with new ones. Never from a graph's pool.
+Tensor empty_constants(size_t n, Device device);
+/// Queues the constants' way there; never waits.
+void write_constants(const Tensor& constants, std::span<const Slab> slabs);
+
+/// What a step that looks before it updates finds, as five numbers of f64 (StepReport's order, and the factor).
+struct Verdict {
+  double loss, norm, scale, outcome, factor;
+};
+inline constexpr int64_t kVerdictSize = 5;
+/// How a loss scale grows and shrinks; `state` is {scale, finite steps since it last changed}, or nullptr for no scale.
+struct ScaleRule {
+  double* state = nullptr;
+  double growth = 1, backoff = 1, interval = 1;
+};
+/// Fills `to`, which holds the last step's verdict (or zeros), and moves the scale; all of them on a CUDA device.
+/// `loss` may be undefined, else it is one f32 or f64 there.
+void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& loss, double max_norm, ScaleRule rule);
 
 /// The sum of the squares of all gradients, in f64; the same for any number of threads, and every time.
 double sum_of_squares(std::span<const Slab> slabs);

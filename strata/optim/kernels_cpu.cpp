@@ -188,6 +188,9 @@ void run(Rule rule, const Slab& s, int64_t begin, int64_t end) {
       if (s.grad_dtype == DType::bf16) return change_bf16_grad(rule, s, begin, end);
       if (s.grad_dtype == DType::f64) return change_grad<double>(rule, s, begin, end);
       return change_grad<float>(rule, s, begin, end);
+    case Rule::muon_momentum:
+    case Rule::muon_apply:
+      return;  // no caller: Muon multiplies matrices between them, which the CPU does one by one
   }
 }
 

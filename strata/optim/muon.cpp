@@ -53,29 +53,60 @@ std::vector<Optimizer::StateSpec> Muon::state_spec(const Param& p) const {
 }
 
 void Muon::update(const std::vector<Param*>& active, double grad_scale) {
-  std::vector<Slab> adam;
+  memory::TagScope tag(memory::Tag::workspace);
+  const auto shape_scale = [](const Param& p, const MuonOptions& o) {
+    const double rows = static_cast<double>(p.tensor.size(0)), cols = static_cast<double>(p.tensor.size(1));
+    return o.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, cols)) : std::sqrt(std::max(1.0, rows / cols));
+  };
+  std::vector<Slab> adam, momentum, apply;
+  std::vector<Param*> there;  // matrices on a device
+  TensorList directions;
   for (Param* p : active) {
     const MuonOptions& o = options_of(*p);
     const double rate = lr(p->group);
     if (!orthogonal(*p)) {
       adam.push_back(slab_of(*p, 1));
-      set_adam_constants(adam.back(), {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, step_count(*p),
-                         grad_scale);
+      set_adam(adam.back(), *p, {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, grad_scale);
       continue;
     }
     if (p->tensor.numel() == 0) continue;
-    memory::TagScope tag(memory::Tag::workspace);
+    if (p->tensor.device().is_cuda()) {
+      there.push_back(p);
+      directions.push_back(refreshing() ? p->tensor.detach() : empty(p->tensor.meta()));
+      Slab s = slab_of(*p);
+      s.param = directions.back().raw_data();
+      s.low = nullptr;
+      s.k[0] = grad_scale * (1 - o.momentum);
+      s.k[1] = o.momentum;
+      s.k[2] = o.nesterov;
+      momentum.push_back(s);
+      continue;
+    }
     const Tensor g = to(p->grad, p->tensor.dtype()) * Scalar(grad_scale * (1 - o.momentum));
     Tensor& buffer = p->state[0];
     buffer.mul_(Scalar(o.momentum)).add_(g);
     const Tensor direction = o.nesterov ? add(g, buffer, o.momentum) : buffer;
-    const double rows = static_cast<double>(p->tensor.size(0)), cols = static_cast<double>(p->tensor.size(1));
-    const double scale =
-        o.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, cols)) : std::sqrt(std::max(1.0, rows / cols));
     Tensor target = p->tensor.detach();
-    target.mul_(Scalar(1 - rate * o.weight_decay)).add_(newton_schulz(direction, o.ns_steps, o.eps), -rate * scale);
+    target.mul_(Scalar(1 - rate * o.weight_decay))
+        .add_(newton_schulz(direction, o.ns_steps, o.eps), -rate * shape_scale(*p, o));
   }
-  run_rule(Rule::adam, adam);
+  // On a device, where each step's numbers (and whether there is a step) are the loops' constants.
+  run(Rule::muon_momentum, momentum);
+  for (size_t i = 0; i < there.size(); ++i) {
+    const MuonOptions& o = options_of(*there[i]);
+    const double rate = lr(there[i]->group);
+    Tensor& d = directions[i];
+    if (!refreshing()) d = contiguous(newton_schulz(d, o.ns_steps, o.eps));
+    Slab s = slab_of(*there[i]);
+    s.grad = d.raw_data();
+    s.grad_dtype = d.dtype();
+    s.state[0] = nullptr;
+    s.k[1] = 1 - rate * o.weight_decay;
+    s.k[2] = rate * shape_scale(*there[i], o);
+    apply.push_back(s);
+  }
+  run(Rule::muon_apply, apply);
+  run(Rule::adam, adam);
 }
 
 std::vector<ParamGroup<MuonOptions>> muon_groups(const NamedTensors& params, const MuonOptions& options) {

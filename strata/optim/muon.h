@@ -39,6 +39,7 @@ class Muon final : public OptimizerOf<MuonOptions> {
  protected:
   std::vector<StateSpec> state_spec(const Param& p) const override;
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool fused() const override { return true; }
 
  private:
   bool orthogonal(const Param& p) const { return p.tensor.dim() == 2 && !options_of(p).use_adamw; }

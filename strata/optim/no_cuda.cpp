@@ -5,7 +5,16 @@
 
 namespace strata::optim {
 
-void run_rule_cuda(Rule, std::span<const Slab>, Device, DeviceClip) {
+void run_rule_cuda(Rule, std::span<const Slab>, const Tensor&, const double*) {
+  throw DeviceError("optimizer", "this build has no CUDA");
+}
+Tensor empty_constants(size_t, Device) {
+  throw DeviceError("optimizer", "this build has no CUDA");
+}
+void write_constants(const Tensor&, std::span<const Slab>) {
+  throw DeviceError("optimizer", "this build has no CUDA");
+}
+void judge_cuda(const Tensor&, const Tensor&, const Tensor&, double, ScaleRule) {
   throw DeviceError("optimizer", "this build has no CUDA");
 }
 Tensor sum_of_squares_cuda(std::span<const Slab>, Device) {

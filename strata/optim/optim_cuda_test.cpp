@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/core/autocast.h"
+#include "strata/core/node.h"
+#include "strata/core/op.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -98,6 +101,36 @@ TEST_F(CudaOptim, AnInfiniteNormChangesNothing) {
   expect_near(params, before, 0);
   EXPECT_TRUE(opt.state_dict().empty());
   EXPECT_FALSE(std::isfinite(clip_grad_norm(params, 1)));
+}
+
+TEST_F(CudaOptim, RenewsTheCopiesForAutocast) {
+  for (const DType low : {DType::bf16, DType::f16}) {
+    const TensorList params = params_on(Device::cuda(), DType::f32);
+    AdamW opt(params, AdamWOptions{0.05});
+    const auto cast = [&](const Tensor& p) {
+      NoGrad guard;
+      AutocastScope scope(low);
+      return detail::autocast_tensor(p, Autocast::low, DType::f32);
+    };
+    for (const Tensor& p : params) cast(p);
+    for (const double factor : {1.0, static_cast<double>(INFINITY), 1.0}) {
+      set_grads(params, DType::f32, factor);
+      opt.step_clipped(1);
+      for (const Tensor& p : params) {
+        EXPECT_TRUE(autograd_meta(p).low.is_current(p, low));
+        EXPECT_EQ(cast(p).to_vector<double>(), p.detach().to(low).to_vector<double>());
+      }
+    }
+    Tensor changed = params[1];
+    {
+      NoGrad guard;
+      changed.fill_(3);
+    }
+    EXPECT_FALSE(autograd_meta(changed).low.is_current(changed, low));
+    set_grads(params, DType::f32);
+    opt.step();
+    EXPECT_EQ(cast(changed).to_vector<double>(), changed.detach().to(low).to_vector<double>());
+  }
 }
 
 TEST_F(CudaOptim, GradientsAreClippedAsOnTheCpu) {

@@ -6,9 +6,12 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/optim/kernels.h"
+#include "strata/optim/loss_scaler.h"
+#include "strata/optim/verdict_inl.h"
 
 namespace strata::optim {
 namespace {
@@ -44,18 +47,13 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
 
 // Runs a rule that writes to gradients.
 void change_grads(Rule rule, std::vector<Slab>& slabs, const TensorList& grads, double scale, double limit,
-                  std::string_view op, DeviceClip clip = {}) {
+                  std::string_view op, const double* factor = nullptr) {
   for (Slab& s : slabs) {
     s.k[0] = scale;
     s.k[1] = limit;
   }
-  run_rule(rule, slabs, clip);
+  run_rule(rule, slabs, factor);
   for (const Tensor& g : grads) bump_version(g, op);
-}
-
-// Slightly below max_norm / norm, as in PyTorch, so that rounding does not end above the limit.
-double clip_scale(double norm, double max_norm) {
-  return std::min(1.0, max_norm / (norm + 1e-6));
 }
 
 // The CUDA device that holds all of them, if one does.
@@ -66,9 +64,15 @@ std::optional<Device> only_device(const std::vector<Slab>& slabs) {
   return slabs[0].device;
 }
 
-// Step counts stay on the host, which computes with them.
-Device state_device(std::string_view key, const Tensor& param) {
-  return key == "step" && param.device().is_cuda() ? Device::cpu() : param.device();
+// A verdict on gradients of one device, as step_clipped() needs it.
+Tensor judge_once(const Tensor& sum, double max_norm) {
+  const Tensor verdict = empty({{kVerdictSize}, DType::f64, sum.device(), std::nullopt});
+  fill_elements(verdict, 0);
+  judge_cuda(verdict, sum, {}, max_norm, {});
+  return verdict;
+}
+const double* factor_of(const Tensor& verdict) {
+  return &static_cast<const Verdict*>(verdict.raw_data())->factor;
 }
 
 }  // namespace
@@ -110,17 +114,34 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
          .device = p.tensor.device()};
   for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i)
     s.state[i - first_state] = p.state[i].raw_data();
+  if (p.renews_low) {
+    const Tensor& low = autograd_meta(p.tensor).low.tensor;
+    s.low = low.raw_data();
+    s.low_dtype = low.dtype();
+  }
   return s;
+}
+
+// The host computes with step counts, but for rules that run on a device as a whole.
+Device Optimizer::step_device(const Tensor& param) const {
+  return param.device().is_cuda() && !fused() ? Device::cpu() : param.device();
 }
 
 void Optimizer::step(double grad_scale) {
   NoGrad guard;
+  const bool captured = cuda::capturing();
+  check(!captured || fused(), name_,
+        "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
   std::vector<Param*> active;
   bool dry = false;
   for (Param& p : params_) {
     const Tensor g = p.tensor.grad();
     if (!g.defined()) continue;
     p.grad = readable_grad(g, p.tensor, name_);
+    // A copy that holds what the parameter holds still does so where the device decides against the step.
+    const LowCopy& low = autograd_meta(p.tensor).low;
+    p.renews_low =
+        fused() && p.tensor.device().is_cuda() && low.tensor.defined() && low.is_current(p.tensor, low.tensor.dtype());
     active.push_back(&p);
     dry = dry || p.tensor.is_meta() || g.is_meta();
   }
@@ -128,18 +149,32 @@ void Optimizer::step(double grad_scale) {
     const std::vector<StateSpec> spec = state_spec(*p);
     p->first = p->state.size() != spec.size();
     if (p->first) {
+      check(!captured, name_, "run a step before capturing one: '", p->name, "' has no state yet");
       memory::TagScope tag(memory::Tag::optimizer);
       p->state.clear();
       for (const StateSpec& s : spec) {
-        p->state.push_back(empty({s.shape, s.dtype, state_device(s.key, p->tensor), std::nullopt}));
+        const Device device = s.key == "step" ? step_device(p->tensor) : p->tensor.device();
+        p->state.push_back(empty({s.shape, s.dtype, device, std::nullopt}));
         if (!dry) fill_elements(p->state.back(), 0);
       }
     }
-    if (!dry && !spec.empty() && spec[0].key == "step") ++*p->state[0].data<int64_t>();
+    if (!dry && !spec.empty() && spec[0].key == "step" && p->state[0].device().is_cpu()) ++*p->state[0].data<int64_t>();
+  }
+  if (captured) {
+    captured_ = {.grad_scale = grad_scale};
+    for (Param* p : active) {
+      captured_.active.push_back(static_cast<size_t>(p - params_.data()));
+      captured_.low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
+    }
   }
   if (!dry && !active.empty()) update(active, grad_scale);
   for (Param* p : active) {
     bump_version(p->tensor, name_);
+    if (p->renews_low) {
+      LowCopy& low = autograd_meta(p->tensor).low;
+      bump_version(low.tensor, name_);
+      low.version = p->tensor.version();
+    }
     p->grad = Tensor();
     p->first = false;
   }
@@ -163,27 +198,116 @@ double Optimizer::step_clipped(double max_norm) {
 double Optimizer::step_clipped_on_device(double max_norm, const std::vector<Slab>& grads) {
   std::vector<bool> fresh;
   for (const Param& p : params_) fresh.push_back(p.state.empty());
-  const Tensor sum = sum_of_squares_cuda(grads, grads[0].device);
-  clip_sum_ = static_cast<const double*>(sum.raw_data());
-  clip_norm_ = max_norm;
+  const Tensor sum = sum_of_squares_cuda(grads, grads[0].device), verdict = judge_once(sum, max_norm);
+  factor_ = factor_of(verdict);
   step();
-  clip_sum_ = nullptr;
+  factor_ = nullptr;
   const double norm = std::sqrt(sum.item<double>());
-  if (std::isfinite(norm)) return norm;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    Param& p = params_[i];
-    if (!p.tensor.grad().defined() || p.state.empty()) continue;
-    if (fresh[i]) {
-      p.state.clear();
-    } else if (state_spec(p)[0].key == "step") {
-      --*p.state[0].data<int64_t>();
-    }
-  }
+  for (size_t i = 0; i < params_.size() && !std::isfinite(norm); ++i)
+    if (fresh[i]) params_[i].state.clear();
   return norm;
 }
 
-void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) const {
-  run_rule(rule, slabs, {clip_sum_, clip_norm_});
+StepReport StepReport::of(const double* numbers) {
+  return {numbers[0], numbers[1], numbers[2], static_cast<Outcome>(static_cast<int>(numbers[3]))};
+}
+
+Tensor Optimizer::step_guarded(const StepGuard& guard) {
+  check(guard.max_norm > 0, name_, "max_norm must be positive, got ", guard.max_norm);
+  if (guard.loss.defined()) {
+    check<ShapeError>(guard.loss.numel() == 1, name_, "the loss must be one number, got ", guard.loss);
+    check<DTypeError>(guard.loss.dtype() == DType::f32 || guard.loss.dtype() == DType::f64, name_,
+                      "the loss must be f32 or f64, got ", guard.loss);
+  }
+  NoGrad no_grad;
+  TensorList tensors, keep;
+  for (const Param& p : params_) tensors.push_back(p.tensor);
+  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep);
+  const std::optional<Device> card = fused() ? only_device(grads) : std::nullopt;
+  const Device where = card.value_or(Device::cpu());
+  for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor()})
+    check<DeviceError>(!t.defined() || !card || t.device() == *card, name_, "the gradients are on ", where,
+                       ", the loss or its scale is ", t);
+  check(!cuda::capturing() || card, name_, "cannot be captured in a CUDA graph: ",
+        fused() ? "its gradients are not on one CUDA device" : "it computes on the host with each step's numbers");
+  if (!report_.defined() || !(report_.device() == where)) {
+    check(!cuda::capturing(), name_, "run a step before capturing one");
+    memory::TagScope tag(memory::Tag::optimizer);
+    report_ = empty({{kVerdictSize}, DType::f64, where, std::nullopt});
+    fill_elements(report_, 0);
+  }
+  ScaleRule rule;
+  Tensor host_state;  // of a scaler on a device that the host has to decide for
+  if (guard.scaler) {
+    const LossScalerOptions& o = guard.scaler->options();
+    host_state = card ? guard.scaler->state() : guard.scaler->state().to(Device::cpu());
+    rule = {static_cast<double*>(host_state.raw_data()), o.growth, o.backoff, static_cast<double>(o.growth_interval)};
+  }
+  if (card) {
+    judge_cuda(report_, sum_of_squares_cuda(grads, *card), guard.loss, guard.max_norm, rule);
+    factor_ = factor_of(report_);
+    try {
+      step();
+    } catch (...) {
+      factor_ = nullptr;
+      throw;
+    }
+    factor_ = nullptr;
+  } else {
+    auto& verdict = *static_cast<Verdict*>(report_.raw_data());
+    judge(verdict, sum_of_squares(grads), guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
+    if (guard.scaler && !guard.scaler->state().same_as(host_state)) guard.scaler->load_state(host_state);
+    if (static_cast<int>(verdict.outcome) == StepReport::updated) step(verdict.factor);
+  }
+  return report_;
+}
+
+void Optimizer::reset_guard() {
+  NoGrad guard;
+  if (report_.defined()) fill_elements(report_, 0);
+}
+
+void Optimizer::prepare_replay() {
+  check(!captured_.constants.empty(), name_, "prepare_replay() needs a captured step");
+  NoGrad guard;
+  std::vector<Param*> active;
+  for (size_t i = 0; i < captured_.active.size(); ++i) {
+    Param& p = params_[captured_.active[i]];
+    active.push_back(&p);
+    p.grad = p.tensor.detach();  // stands in: only constants are written
+    Tensor& low = captured_.low[i];
+    p.renews_low = low.defined();
+    if (!low.defined()) continue;
+    LowCopy& now = autograd_meta(p.tensor).low;
+    if (now.tensor.defined() && now.tensor.same_as(low) && now.is_current(p.tensor, low.dtype())) continue;
+    copy_elements(low, p.tensor);  // somebody wrote to the parameter since
+    now = {low, p.tensor.version()};
+  }
+  refreshing_ = 1;
+  update(active, captured_.grad_scale);
+  refreshing_ = 0;
+  for (Param* p : active) {
+    bump_version(p->tensor, name_);
+    if (p->renews_low) {
+      LowCopy& low = autograd_meta(p->tensor).low;
+      bump_version(low.tensor, name_);
+      low.version = p->tensor.version();
+    }
+    p->grad = Tensor();
+  }
+}
+
+// A captured loop reads constants that only prepare_replay() writes.
+void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
+  if (refreshing_ > 0) return write_constants(captured_.constants.at(refreshing_++ - 1), slabs);
+  if (!cuda::capturing()) return run_rule(rule, slabs, factor_);
+  if (slabs.empty()) {
+    captured_.constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
+    return;
+  }
+  check(only_device(slabs).has_value(), name_, "cannot be captured in a CUDA graph: parameters are on several devices");
+  captured_.constants.push_back(empty_constants(slabs.size(), slabs[0].device));
+  run_rule_cuda(rule, slabs, captured_.constants.back(), factor_);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -239,7 +363,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
                         spec[i].shape);
       check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
                         spec[i].dtype);
-      Tensor copy = empty({spec[i].shape, spec[i].dtype, state_device(spec[i].key, p.tensor), std::nullopt});
+      const Device device = spec[i].key == "step" ? step_device(p.tensor) : p.tensor.device();
+      Tensor copy = empty({spec[i].shape, spec[i].dtype, device, std::nullopt});
       if (!copy.is_meta()) copy_elements(copy, it->second);
       loaded[k].push_back(std::move(copy));
       ++used;
@@ -277,9 +402,8 @@ double clip_grad_norm(const TensorList& params, double max_norm) {
   TensorList keep;
   std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_norm", keep);
   if (const auto device = only_device(slabs)) {
-    const Tensor sum = sum_of_squares_cuda(slabs, *device);
-    change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm",
-                 {static_cast<const double*>(sum.raw_data()), max_norm});
+    const Tensor sum = sum_of_squares_cuda(slabs, *device), verdict = judge_once(sum, max_norm);
+    change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm", factor_of(verdict));
     return std::sqrt(sum.item<double>());
   }
   const double norm = std::sqrt(sum_of_squares(slabs));

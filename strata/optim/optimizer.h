@@ -14,8 +14,11 @@
 namespace strata::optim {
 
 struct Slab;
+struct ScaleRule;
 enum class Rule : uint8_t;
+class LossScaler;
 
+struct AdamOptions;
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// Tensors by name; what a safetensors file holds.
@@ -36,6 +39,29 @@ NamedTensors number_params(const TensorList& params);
 /// weight decay.
 std::pair<NamedTensors, NamedTensors> split_by_rank(const NamedTensors& params);
 
+/// What Optimizer::step_guarded() looks at beside the gradients.
+struct StepGuard {
+  double max_norm = __builtin_inf();  ///< gradients are scaled so that their joint 2-norm is at most this
+  Tensor loss;                        ///< one element of f32 or f64; undefined: not looked at
+  LossScaler* scaler = nullptr;       ///< the loss was multiplied by its scale before backward()
+};
+
+/// What a guarded step found and did.
+struct StepReport {
+  /// What became of it.
+  enum Outcome {
+    updated,
+    skipped,  ///< the scaled gradients were not finite: nothing was updated, and the scale is smaller now
+    diverged  ///< the loss or the gradients are not finite: nothing was updated, nor will be by later guarded steps
+  };
+  double loss = 0;   ///< 0 where none was given
+  double norm = 0;   ///< of the gradients before clipping, without the loss scale
+  double scale = 1;  ///< the loss scale that they had
+  Outcome outcome = updated;
+  /// From the host's copy of what step_guarded() returned.
+  static StepReport of(const double* numbers);
+};
+
 /// What every optimizer does; make one of its kinds (SGD, Adam, AdamW, Lion, Adafactor, Muon).
 class Optimizer {
  public:
@@ -49,6 +75,23 @@ class Optimizer {
   /// the scaling folded into the update, the gradients themselves unchanged. Returns the norm before; when that is not
   /// finite, nothing is updated.
   double step_clipped(double max_norm);
+  /// A step that is left out, on the device and without waiting for it, where the loss or a gradient is not finite.
+  /// After a step that diverged, later ones change nothing either, until reset_guard(): a program may look at the
+  /// reports late and still finds the parameters as they were. Returns the report as f64 [5] in one place, which the
+  /// next step overwrites: on the parameters' device where the optimizer is `capturable()` and all gradients are on
+  /// one, else (having waited) on the host.
+  Tensor step_guarded(const StepGuard& guard = {});
+  /// Lets step_guarded() update again after a divergence.
+  void reset_guard();
+
+  /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all but
+  /// Adafactor, which computes on the host with each step's numbers.
+  bool capturable() const { return fused(); }
+  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates and other
+  /// options as they are now on the way to the device, where the graph reads them. The step's count is kept there. A
+  /// step must have run before the capture, so that the state exists. Throws ValueError where no step was captured.
+  void prepare_replay();
+
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
@@ -84,6 +127,7 @@ class Optimizer {
     std::vector<Tensor> state;  ///< in the order of state_spec(); empty before the first update
     Tensor grad;                ///< during step(): row-major, of the parameter's dtype, or bf16
     bool first = false;         ///< during step(): the state has just been made
+    bool renews_low = false;    ///< during step(): its copy for autocast is written with it
   };
 
   explicit Optimizer(std::string_view name) : name_(name) {}
@@ -93,20 +137,35 @@ class Optimizer {
   virtual std::vector<StateSpec> state_spec(const Param& p) const = 0;
   /// Updates `active`, whose gradients are defined and whose state exists.
   virtual void update(const std::vector<Param*>& active, double grad_scale) = 0;
-  /// The number of updates of `p`, this one included.
+  /// The number of updates of `p`, this one included. For states on the host.
   static int64_t step_count(const Param& p) { return *p.state[0].data<int64_t>(); }
+  /// Adam's constants, from the count where it is: on the host, or on the device for the loop to read.
+  static void set_adam(Slab& s, const Param& p, const AdamOptions& o, double lr, bool decoupled, double grad_scale);
   /// `p` for the fused loops, its states from `first_state` on.
   static Slab slab_of(const Param& p, size_t first_state = 0);
-  /// Whether update() only runs fused loops through run(), which can leave the clipping to the device.
+  /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
+  /// leave the clipping to the device.
   virtual bool fused() const { return false; }
-  /// A rule over tensors of update(), with step_clipped()'s clipping.
-  void run(Rule rule, const std::vector<Slab>& slabs) const;
+  /// A rule over tensors of update(), with the factor that a device found.
+  void run(Rule rule, const std::vector<Slab>& slabs);
+  /// Whether update() runs for prepare_replay(): run() only writes constants, and nothing else may be queued.
+  bool refreshing() const { return refreshing_ > 0; }
 
  private:
+  // What a captured step leaves for prepare_replay().
+  struct Captured {
+    std::vector<size_t> active;  // by params_
+    TensorList low;              // of each of them, the copy for autocast that the graph reads and writes
+    double grad_scale = 1;
+    TensorList constants;  // of each call of run()
+  };
   double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
+  Device step_device(const Tensor& param) const;
 
-  const double* clip_sum_ = nullptr;  // during step_clipped_on_device()
-  double clip_norm_ = 0;
+  const double* factor_ = nullptr;  // on the device, during a step that looks before it updates
+  Tensor report_;                   // of step_guarded()
+  Captured captured_;
+  size_t refreshing_ = 0;  // during prepare_replay(): 1 + the calls of run() so far
   std::string_view name_;
   std::vector<Param> params_;
 };

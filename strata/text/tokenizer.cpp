@@ -1,6 +1,7 @@
 #include "strata/text/tokenizer.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -60,6 +61,44 @@ std::string ByteTokenizer::to_json() const {
   return "{\"format\":\"strata-tokenizer\",\"version\":1,\"type\":\"byte\"}\n";
 }
 
+IdTokenizer::IdTokenizer(int64_t vocab_size) : vocab_(vocab_size) {
+  check(vocab_ >= 1 && vocab_ <= std::numeric_limits<int32_t>::max(), "IdTokenizer", "a vocabulary of ", vocab_,
+        ", wanted 1 to 2^31 - 1");
+}
+
+std::vector<int32_t> IdTokenizer::encode(std::string_view text) const {
+  const auto blank = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
+  std::vector<int32_t> ids;
+  const char *at = text.data(), *const end = at + text.size();
+  for (;;) {
+    while (at != end && blank(*at)) ++at;
+    if (at == end) return ids;
+    int64_t id = -1;
+    const auto [next, error] = std::from_chars(at, end, id);
+    const bool number = error != std::errc::invalid_argument && (next == end || blank(*next));
+    check(number, "IdTokenizer", "byte ", at - text.data(), " starts no number: wanted ids between blanks");
+    check<IndexError>(error == std::errc() && id >= 0 && id < vocab_, "IdTokenizer", "id ",
+                      std::string_view(at, static_cast<size_t>(next - at)), " is out of range, the vocabulary has ",
+                      vocab_);
+    ids.push_back(static_cast<int32_t>(id));
+    at = next;
+  }
+}
+
+std::string IdTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (const int32_t id : ids) {
+    check<IndexError>(id >= 0 && id < vocab_, "IdTokenizer", "id ", id, " is out of range, the vocabulary has ",
+                      vocab_);
+    text += std::to_string(id) + ' ';
+  }
+  return text;
+}
+
+std::string IdTokenizer::to_json() const {
+  return cat("{\"format\":\"strata-tokenizer\",\"version\":1,\"type\":\"ids\",\"vocab\":", vocab_, "}\n");
+}
+
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_view source) {
   constexpr std::string_view op = "tokenizer";
   const auto need = [&](bool ok, std::string_view field, std::string_view wanted) {
@@ -78,8 +117,15 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   need(j.is_object() && j.value("format", json()) == "strata-tokenizer", "format", "'strata-tokenizer'");
   need(j.value("version", json()) == 1, "version", "1");
   const json type = j.value("type", json());
-  need(type == "byte" || type == "bpe", "type", "'byte' or 'bpe'");
+  need(type == "byte" || type == "bpe" || type == "ids", "type", "'byte', 'bpe' or 'ids'");
   if (type == "byte") return std::make_unique<ByteTokenizer>();
+  if (type == "ids") {
+    const json vocab = j.value("vocab", json());
+    need(vocab.is_number_unsigned() && vocab.get<uint64_t>() >= 1 &&
+             vocab.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max()),
+         "vocab", "a number from 1 to 2^31 - 1");
+    return std::make_unique<IdTokenizer>(vocab.get<int64_t>());
+  }
 
   need(j.contains("special_tokens") && j["special_tokens"].is_array(), "special_tokens", "a list of strings");
   std::vector<std::string> special;

@@ -18,7 +18,8 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   /// How many ids there are.
   virtual int64_t vocab_size() const = 0;
-  /// decode(encode(text)) == text, for any bytes. Text that spells a special token is ordinary text here.
+  /// decode(encode(text)) == text, for any bytes (but see IdTokenizer). Text that spells a special token is ordinary
+  /// text here.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   /// The bytes of the ids; a special token is its own name. Throws IndexError for an id out of range.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
@@ -43,6 +44,24 @@ class ByteTokenizer final : public Tokenizer {
   std::string to_json() const override;
 
  private:
+  std::map<std::string, int32_t> special_;
+};
+
+/// Text that is ids already, decimal numbers between blanks, as another program wrote them.
+class IdTokenizer final : public Tokenizer {
+ public:
+  /// Ids 0 to vocab_size - 1. Throws ValueError for vocab_size < 1 or past 2^31 - 1.
+  explicit IdTokenizer(int64_t vocab_size);
+  int64_t vocab_size() const override { return vocab_; }
+  /// Throws ValueError for anything but numbers and blanks, IndexError for an id out of range.
+  std::vector<int32_t> encode(std::string_view text) const override;
+  /// The numbers, each followed by a space.
+  std::string decode(std::span<const int32_t> ids) const override;
+  const std::map<std::string, int32_t>& special_tokens() const override { return special_; }
+  std::string to_json() const override;
+
+ private:
+  int64_t vocab_;
   std::map<std::string, int32_t> special_;
 };
 

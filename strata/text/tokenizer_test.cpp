@@ -72,6 +72,25 @@ TEST(PieceLength, CoversAnyBytes) {
   }
 }
 
+TEST(IdTokenizer, NumbersBetweenBlanks) {
+  const IdTokenizer t(50257);
+  EXPECT_EQ(t.vocab_size(), 50257);
+  EXPECT_EQ(t.encode(" 0 12\n50256\t7"), (std::vector<int32_t>{0, 12, 50256, 7}));
+  EXPECT_TRUE(t.encode(" \n").empty());
+  EXPECT_EQ(t.decode(std::vector<int32_t>{3, 0, 50256}), "3 0 50256 ");
+  EXPECT_EQ(t.encode(t.decode(std::vector<int32_t>{3, 0, 50256})), (std::vector<int32_t>{3, 0, 50256}));
+  for (const char* text : {"1 two", "12a", "1,2", "+3", "1.5"}) EXPECT_THROW(t.encode(text), ValueError) << text;
+  for (const char* text : {"50257", "-1", "99999999999999999999"}) EXPECT_THROW(t.encode(text), IndexError) << text;
+  EXPECT_THROW(t.decode(std::vector<int32_t>{50257}), IndexError);
+  EXPECT_THROW(IdTokenizer(0), ValueError);
+  EXPECT_EQ(parse_tokenizer(t.to_json())->vocab_size(), 50257);
+  for (const char* vocab : {"0", "-1", "1.5", "\"9\"", "4294967296"})
+    EXPECT_THROW(
+        parse_tokenizer(cat("{\"format\":\"strata-tokenizer\",\"version\":1,\"type\":\"ids\",\"vocab\":", vocab, "}")),
+        IoError)
+        << vocab;
+}
+
 TEST(ByteTokenizer, RoundTrip) {
   const ByteTokenizer t;
   std::mt19937 random(6);

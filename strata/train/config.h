@@ -33,6 +33,7 @@ struct DataConfig {
   std::string valid_path;
   double valid_fraction = 0.05;
   std::string tokenizer = "byte";
+  bool shuffle = true;
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -71,12 +72,15 @@ struct TrainConfig {
   int64_t batch = 8;
   int64_t accumulate = 1;
   std::string dtype = "f32";
+  std::string grad_dtype = "f32";
   std::string device = "cpu";
+  std::string graph = "auto";
   int64_t seed = 1;
   int64_t threads = 0;
   int64_t eval_every = 100;
   int64_t eval_batches = 8;
   int64_t save_every = 200;
+  bool save_first = false;
   int64_t keep_last = 2;
   std::string sample_prompt = "\n";
   int64_t sample_tokens = 256;

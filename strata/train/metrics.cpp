@@ -24,9 +24,13 @@ constexpr struct {
   const char* name;
   double StepMetrics::*field;
 } kNumbers[] = {
-    {"loss", &StepMetrics::loss},           {"lr", &StepMetrics::lr},
-    {"grad_norm", &StepMetrics::grad_norm}, {"tokens_per_s", &StepMetrics::tokens_per_s},
-    {"elapsed_s", &StepMetrics::elapsed_s}, {"valid_loss", &StepMetrics::valid_loss},
+    {"loss", &StepMetrics::loss},
+    {"lr", &StepMetrics::lr},
+    {"grad_norm", &StepMetrics::grad_norm},
+    {"tokens_per_s", &StepMetrics::tokens_per_s},
+    {"elapsed_s", &StepMetrics::elapsed_s},
+    {"valid_loss", &StepMetrics::valid_loss},
+    {"peak_memory", &StepMetrics::peak_memory},
 };
 
 std::optional<StepMetrics> parse_line(std::string_view line) {
@@ -70,7 +74,7 @@ void for_each_line(std::string_view text, std::string_view source, Visit&& visit
 std::string to_json(const StepMetrics& m) {
   std::string s = fmt::format("{{\"step\":{},\"tokens\":{}", m.step, m.tokens);
   for (const auto& [name, field] : kNumbers)
-    if (std::isfinite(m.*field)) s += fmt::format(",\"{}\":{:.9g}", name, m.*field);
+    if (std::isfinite(m.*field)) s += fmt::format(",\"{}\":{:.12g}", name, m.*field);
   return s + '}';
 }
 

@@ -20,6 +20,7 @@ struct StepMetrics {
   double elapsed_s = NAN;     ///< seconds of training so far, resumed parts included
   int64_t tokens = 0;         ///< tokens trained on so far
   double valid_loss = NAN;    ///< mean validation loss, where it was measured after this step
+  double peak_memory = NAN;   ///< most bytes that tensors held at once so far, on the run's device
 };
 
 /// One step as a line of JSON, without the line's end.

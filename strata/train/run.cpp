@@ -119,15 +119,19 @@ optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {
 
 std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,
                      const optim::Optimizer& optimizer, int keep_last) {
+  std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
+                                           {"tokenizer", state.tokenizer},
+                                           {"tokens", std::to_string(state.tokens)},
+                                           {"elapsed_s", fmt::format("{:.3f}", state.elapsed_s)},
+                                           {"rng_seed", std::to_string(state.rng.seed)},
+                                           {"rng_offset", std::to_string(state.rng.offset)},
+                                           {"sampler", data::to_string(state.sampler)}};
+  if (state.loss_scale.size() == 2) {
+    texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
+    texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
+  }
   return io::save_checkpoint(out, state.step,
-                             {{kModelFile, model.state_dict()}, {kOptimizerFile, optimizer.state_dict()}},
-                             {{"config", to_toml(state.config)},
-                              {"tokenizer", state.tokenizer},
-                              {"tokens", std::to_string(state.tokens)},
-                              {"elapsed_s", fmt::format("{:.3f}", state.elapsed_s)},
-                              {"rng_seed", std::to_string(state.rng.seed)},
-                              {"rng_offset", std::to_string(state.rng.offset)},
-                              {"sampler", data::to_string(state.sampler)}},
+                             {{kModelFile, model.state_dict()}, {kOptimizerFile, optimizer.state_dict()}}, texts,
                              keep_last);
 }
 
@@ -159,6 +163,9 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   s.rng.seed = number<uint64_t>(entry(c, run.path, "rng_seed"), run.path, "rng_seed");
   s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
   s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
+  if (c.state.contains("loss_scale"))
+    s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
+                    number<double>(entry(c, run.path, "loss_scale_steps"), run.path, "loss_scale_steps")};
   return run;
 }
 

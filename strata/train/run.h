@@ -35,6 +35,8 @@ struct RunState {
   double elapsed_s = 0;
   RngKey rng;                  ///< of default_generator()
   data::SamplerState sampler;  ///< of the training data
+  /// Of the loss (f16): the scale and the finite steps since it last changed; empty where there is none.
+  std::vector<double> loss_scale;
 };
 
 /// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is

@@ -42,6 +42,7 @@ std::string read_start(const std::string& path, uint64_t limit) {
 
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
   if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();
+  if (data.tokenizer == "ids") return std::make_shared<text::IdTokenizer>(vocab);
   check(data.tokenizer == "bpe", "make_tokenizer", "unknown tokenizer '", data.tokenizer, "'");
   const std::string sample = read_start(data.path, kBpeBytes);
   return std::shared_ptr<text::Tokenizer>(
@@ -61,7 +62,8 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
     return std::make_shared<const data::TokenFile>(
         data::open_or_build_token_file(source, *d.tokenizer, folder + "/" + name));
   };
-  const data::TokenDatasetOptions train_options{.context = config.model.context};
+  const data::TokenDatasetOptions train_options{.context = config.model.context,
+                                                .shift_each_epoch = config.data.shuffle};
   const data::TokenDatasetOptions valid_options{.context = config.model.context, .shift_each_epoch = false};
   const auto train = open(config.data.path, "train.tokens");
   d.train_tokens = train->size();

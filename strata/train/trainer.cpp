@@ -1,7 +1,9 @@
 #include "strata/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <optional>
 
 #include <fmt/format.h>
@@ -14,12 +16,16 @@
 #include "strata/cuda/runtime.h"
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
+#include "strata/memory/allocator.h"
+#include "strata/memory/timeline.h"
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/train/feeder.h"
 #include "strata/train/machine.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
+#include "strata/train/step_runner.h"
 #include "strata/train/train_data.h"
 
 namespace strata {
@@ -42,18 +48,20 @@ class Run {
   TrainResult run();
 
  private:
-  struct StepOutcome {
-    double loss = 0;
-    double grad_norm = 0;
+  // A step that was queued, until its numbers are read.
+  struct Launched {
+    RngKey rng;                        // before it
+    std::vector<data::Batch> batches;  // on the host
+    StepMetrics metrics;               // what is known of them
   };
 
   void resume_from(const FoundRun& found);
   void note(const std::string& text) {
     if (progress_) progress_->note(text);
   }
-  StepOutcome step();
-  double forward_backward(const std::vector<data::Batch>& batches);
-  [[noreturn]] void diverged(const std::vector<data::Batch>& batches, RngKey rng, const StepOutcome& outcome);
+  void launch();
+  StepMetrics settle();
+  [[noreturn]] void diverged(const Launched& step, const optim::StepReport& report);
   double validate();
   void save();
   void report(const std::string& status, bool with_sample);
@@ -62,7 +70,6 @@ class Run {
 
   TrainConfig config_;
   TrainOptions options_;
-  bool bf16_;
   Device device_;
   Clock::time_point begin_ = Clock::now();
   double elapsed_before_ = 0;
@@ -71,6 +78,9 @@ class Run {
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::Schedule schedule_;
   std::optional<data::DataLoader> loader_;
+  std::optional<BatchFeeder> feeder_;
+  std::optional<StepRunner> steps_;
+  std::deque<Launched> launched_;
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
@@ -79,8 +89,7 @@ class Run {
   double valid_loss_ = NAN;
 };
 
-Run::Run(const TrainConfig& config, const TrainOptions& options)
-    : config_(config), options_(options), bf16_(config.dtype == "bf16") {
+Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(config), options_(options) {
   strata::validate(config_);
   device_ = parse_device(config_.device);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
@@ -105,11 +114,14 @@ Run::Run(const TrainConfig& config, const TrainOptions& options)
   model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
   schedule_ = make_schedule(config_.optim, config_.steps);
-  loader_.emplace(
-      data_.train,
-      data::DataLoaderOptions{
-          .batch_size = config_.batch, .shuffle = true, .seed = static_cast<uint64_t>(config_.seed), .repeat = true});
+  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
+                                                       .shuffle = config_.data.shuffle,
+                                                       .seed = static_cast<uint64_t>(config_.seed),
+                                                       .repeat = true,
+                                                       .pin_memory = device_.is_cuda()});
+  steps_.emplace(*model_, *optimizer_, config_, device_);
   if (found) resume_from(*found);
+  feeder_.emplace(*loader_, config_.accumulate, device_);
   metrics_.emplace(options_.out + "/metrics.jsonl", step_);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
@@ -140,60 +152,64 @@ void Run::resume_from(const FoundRun& found) {
   load_run(found, *model_, optimizer_.get());
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
+  if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
   step_ = saved_step_ = s.step;
   tokens_ = s.tokens;
   elapsed_before_ = s.elapsed_s;
   checkpoint_ = found.path;
 }
 
-double Run::forward_backward(const std::vector<data::Batch>& batches) {
-  double total = 0;
-  const double share = 1.0 / static_cast<double>(batches.size());
-  for (const data::Batch& batch : batches) {
-    Tensor loss;
-    {
-      std::optional<AutocastScope> autocast;
-      if (bf16_) autocast.emplace(DType::bf16);
-      loss = model_->loss(batch[0].to(device_), batch[1].to(device_));
-    }
-    total += loss.item() * share;
-    (batches.size() == 1 ? loss : loss * share).backward();
-  }
-  return total;
+void Run::launch() {
+  if (memory::is_recording()) memory::mark(fmt::format("step {}", step_ + 1));
+  steps_->begin();
+  Launched l{.rng = default_generator().state(), .batches = {}, .metrics = {}};
+  const std::vector<data::Batch>& batches = feeder_->next();
+  l.batches = feeder_->host();
+  const double lr = schedule_(step_);
+  steps_->launch(batches, lr);
+  tokens_ += config_.batch * config_.accumulate * config_.model.context;
+  l.metrics = {.step = ++step_, .lr = lr, .tokens = tokens_};
+  launched_.push_back(std::move(l));
+  if (step_ < config_.steps) feeder_->prefetch();
+  if (const std::string text = steps_->take_note(); !text.empty()) note(text);
 }
 
-Run::StepOutcome Run::step() {
-  const RngKey rng = default_generator().state();
-  std::vector<data::Batch> batches;
-  for (int64_t i = 0; i < config_.accumulate; ++i) batches.push_back(*loader_->next());
-  optimizer_->set_lr(schedule_(step_));
-  optimizer_->zero_grad();
-  StepOutcome r;
-  r.loss = forward_backward(batches);
-  // A norm that is not finite leaves the weights as they are.
-  if (std::isfinite(r.loss))
-    r.grad_norm = optimizer_->step_clipped(config_.optim.grad_clip > 0 ? config_.optim.grad_clip : INFINITY);
-  if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm)) diverged(batches, rng, r);
-  return r;
+// The oldest launched step's numbers, which its end is waited for.
+StepMetrics Run::settle() {
+  const optim::StepReport r = steps_->read();
+  Launched l = std::move(launched_.front());
+  launched_.pop_front();
+  if (r.outcome == optim::StepReport::diverged) diverged(l, r);
+  StepMetrics m = l.metrics;
+  m.loss = r.loss;
+  m.grad_norm = r.norm;
+  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) / steps_->seconds();
+  m.elapsed_s = elapsed();
+  m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
+  if (r.outcome == optim::StepReport::skipped)
+    note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale",
+                     m.step, r.scale));
+  return m;
 }
 
-// Runs the step once more, with the same numbers, looking for the first NaN.
-void Run::diverged(const std::vector<data::Batch>& batches, RngKey rng, const StepOutcome& outcome) {
+// Runs the step once more, with the same numbers, looking for the first NaN. Its weights are still there: neither it
+// nor a step launched since has changed them.
+void Run::diverged(const Launched& l, const optim::StepReport& r) {
   std::string cause = "no op produced a NaN when the step was repeated: a number grew past the largest one";
-  default_generator().set_state(rng);
-  optimizer_->zero_grad();
+  default_generator().set_state(l.rng);
   try {
     AnomalyScope watch;
-    forward_backward(batches);
+    steps_->repeat(l.batches, r.scale);
   } catch (const AutogradError& e) {
     cause = fmt::format("first produced by {}", e.what());
   }
-  const std::string what = std::isfinite(outcome.loss) ? fmt::format("the gradient's norm is {}", outcome.grad_norm)
-                                                       : fmt::format("the loss is {}", outcome.loss);
+  const int64_t step = l.metrics.step;
+  const std::string what =
+      std::isfinite(r.loss) ? fmt::format("the gradient's norm is {}", r.norm) : fmt::format("the loss is {}", r.loss);
   const std::string text =
-      fmt::format("step {}: {}; {}. {}", step_ + 1, what, cause,
+      fmt::format("step {}: {}; {}. {}", step, what, cause,
                   checkpoint_.empty() ? "There is no checkpoint yet" : "The last good checkpoint is " + checkpoint_);
-  report(fmt::format("stopped at step {}: {}; {}", step_ + 1, what, cause), false);
+  report(fmt::format("stopped at step {}: {}; {}", step, what, cause), false);
   throw DivergedError("train", text + " (a lower train.lr or a longer train.warmup may help)");
 }
 
@@ -203,10 +219,7 @@ double Run::validate() {
   double total = 0;
   int64_t count = 0;
   for (const auto& samples : validation_samples(*data_.valid, config_.batch, config_.eval_batches)) {
-    const data::Batch batch = data_.valid->get_batch(samples);
-    std::optional<AutocastScope> autocast;
-    if (bf16_) autocast.emplace(DType::bf16);
-    total += model_->loss(batch[0].to(device_), batch[1].to(device_)).item() * static_cast<double>(samples.size());
+    total += steps_->loss(data_.valid->get_batch(samples)).item() * static_cast<double>(samples.size());
     count += static_cast<int64_t>(samples.size());
   }
   model_->train();
@@ -214,7 +227,7 @@ double Run::validate() {
 }
 
 void Run::save() {
-  if (saved_step_ == step_) return;
+  if (saved_step_ == step_ || config_.save_every < 0) return;
   RunState s;
   s.config = config_;
   s.tokenizer = data_.tokenizer->to_json();
@@ -222,7 +235,8 @@ void Run::save() {
   s.tokens = tokens_;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
-  s.sampler = loader_->state();
+  s.sampler = feeder_->state();
+  if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
   checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
   saved_step_ = step_;
 }
@@ -231,6 +245,7 @@ std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
+  if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
   TokenSampler sampler(model_, prompt,
                        {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
   std::vector<int32_t> written;
@@ -249,6 +264,8 @@ void Run::report(const std::string& status, bool with_sample) {
   r.parameters = model_->num_parameters();
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
+  r.notes.emplace_back("Peak memory of tensors",
+                       fmt::format("{:.2f} GiB", static_cast<double>(memory::stats(device_).peak_total) / (1 << 30)));
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
@@ -259,34 +276,32 @@ void Run::report(const std::string& status, bool with_sample) {
 
 TrainResult Run::run() {
   model_->train();
+  memory::reset_peak(device_);
+  if (config_.save_first && step_ == 0) save();
   std::string status;
   while (step_ < config_.steps && status.empty()) {
-    const Clock::time_point begin = Clock::now();
-    const StepOutcome outcome = step();
-    const double lr = schedule_(step_);
-    const int64_t tokens = config_.batch * config_.accumulate * config_.model.context;
-    ++step_;
-    tokens_ += tokens;
-    last_ = {.step = step_,
-             .loss = outcome.loss,
-             .lr = lr,
-             .grad_norm = outcome.grad_norm,
-             .tokens_per_s = static_cast<double>(tokens) / seconds_since(begin),
-             .elapsed_s = elapsed(),
-             .tokens = tokens_};
+    launch();
     const bool last = step_ == config_.steps;
-    if (data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last)) {
-      last_.valid_loss = valid_loss_ = validate();
-      last_.elapsed_s = elapsed();
-    }
-    metrics_->write(last_);
-    if (progress_) progress_->update(last_);
-    if (!std::isnan(last_.valid_loss)) note(fmt::format("step {}: validation loss {:.4f}", step_, last_.valid_loss));
+    const bool validates = data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last);
+    const bool saves = !last && config_.save_every > 0 && step_ % config_.save_every == 0;
     if (options_.stop_requested && options_.stop_requested())
       status = fmt::format("stopped at step {}", step_);
     else if (config_.max_seconds > 0 && elapsed() >= config_.max_seconds && !last)
       status = fmt::format("stopped at step {} after {}", step_, format_duration(elapsed()));
-    if (status.empty() && !last && config_.save_every > 0 && step_ % config_.save_every == 0) {
+    // A card computes this step while the one before it is written down, unless more is wanted of this one.
+    const size_t ahead = device_.is_cuda() && !last && !validates && !saves && status.empty() ? 1 : 0;
+    while (launched_.size() > ahead) {
+      last_ = settle();
+      if (validates && launched_.empty()) {
+        last_.valid_loss = valid_loss_ = validate();
+        last_.elapsed_s = elapsed();
+      }
+      metrics_->write(last_);
+      if (progress_) progress_->update(last_);
+      if (!std::isnan(last_.valid_loss))
+        note(fmt::format("step {}: validation loss {:.4f}", last_.step, last_.valid_loss));
+    }
+    if (status.empty() && saves) {
       save();
       report("running", false);
     }
@@ -294,8 +309,15 @@ TrainResult Run::run() {
   if (status.empty()) status = "finished";
   save();
   if (progress_) progress_->finish();
+  const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
-  return {.step = step_, .last = last_, .valid_loss = valid_loss_, .status = status, .checkpoint = checkpoint_};
+  return {.step = step_,
+          .last = last_,
+          .valid_loss = valid_loss_,
+          .status = status,
+          .checkpoint = checkpoint_,
+          .peak_memory = memory.peak_total,
+          .peak_reserved = memory.peak_reserved};
 }
 
 }  // namespace

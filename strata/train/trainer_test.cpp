@@ -240,6 +240,45 @@ TEST_F(Trainer, BytePairsAndFolderOfTexts) {
   for (int i = 0; i < 40; ++i) EXPECT_LT(sampler.next(), 300);
 }
 
+TEST_F(Trainer, IdsInTheirOwnOrder) {
+  std::string ids;
+  for (int i = 0; i < 1000; ++i) ids += std::to_string(i % 300) + (i % 20 == 19 ? "\n" : " ");
+  io::write_file(dir_ / "ids.txt", ids);
+  c_.data.path = dir_ / "ids.txt";
+  c_.data.tokenizer = "ids";
+  c_.data.shuffle = false;
+  c_.data.valid_fraction = 0;
+  EXPECT_THROW(train_in("run"), ValueError);  // how many ids?
+  c_.model.vocab = 300;
+  const TrainData d = open_train_data(c_, dir_ / "run");
+  EXPECT_EQ(d.train_tokens, 1000);
+  for (const int64_t epoch : {0, 1}) EXPECT_EQ(d.train->begin_of({.index = 2, .epoch = epoch}), 64);
+  c_.steps = 2;
+  c_.sample_tokens = 3;
+  train_in("run");
+  EXPECT_EQ(load_trained_model(dir_ / "run").tokenizer->vocab_size(), 300);
+}
+
+TEST_F(Trainer, FirstWeightsOrNone) {
+  c_.steps = 2;
+  c_.save_first = true;
+  const TrainResult r = train_in("run");
+  ASSERT_EQ(io::list_checkpoints(dir_ / "run").size(), 2u);
+  manual_seed(static_cast<uint64_t>(c_.seed));
+  ModelConfig m = c_.model;
+  m.vocab = 256;
+  const Tensor fresh = make_model(m)->token_embedding.weight;
+  const Tensor saved = io::load_checkpoint(dir_ / "run/step-00000000").files.at("model").at("token_embedding.weight");
+  EXPECT_EQ(fresh.to_vector<float>(), saved.to_vector<float>());
+  EXPECT_GT(r.peak_memory, 0);
+  EXPECT_GE(r.peak_reserved, r.peak_memory);
+  EXPECT_EQ(read_metrics(dir_ / "run/metrics.jsonl").back().peak_memory, static_cast<double>(r.peak_memory));
+  c_.save_first = false;
+  c_.save_every = -1;
+  EXPECT_TRUE(train_in("none").checkpoint.empty());
+  EXPECT_FALSE(has_run(dir_ / "none"));
+}
+
 TEST_F(Trainer, ValidationSamplesCoverTheData) {
   const TrainData d = open_train_data(c_, dir_ / "run");
   const auto all = validation_samples(*d.valid, 4, 1000);

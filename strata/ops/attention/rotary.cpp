@@ -97,7 +97,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary
                "Shape({2, 4, 8}));",
     .infer = [](const Tensor& x, const Tensor& cos, const Tensor& sin, bool, bool) { return infer(x, cos, sin); },
     .kernels = {.everywhere = kernel},
-    .saves = "x cos sin",
+    .saves = "x:cos,sin cos sin",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved, bool inverse) {
           if (b.needs(0)) b.set(0, rotary_op(b.gy(), cos, sin, interleaved, !inverse));
@@ -143,8 +143,113 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary
         },
 }};
 
+// The heads of packed [B, T, (heads + 2 * kv_heads) * D] that are turned, as [B, heads + kv_heads, T, D].
+Tensor turned_heads(const Tensor& qkv, int64_t heads, int64_t kv_heads) {
+  const int64_t d = qkv.shape()[2] / (heads + 2 * kv_heads);
+  return qkv.narrow(2, 0, (heads + kv_heads) * d)
+      .reshape({qkv.shape()[0], qkv.shape()[1], heads + kv_heads, d})
+      .transpose(1, 2);
+}
+
+TensorMeta packed_infer(const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads) {
+  constexpr std::string_view op = "packed_rotary";
+  check<DTypeError>(is_floating(qkv.dtype()), op, "needs a floating dtype, got ", qkv.dtype());
+  check(heads >= 1 && kv_heads >= 1 && heads <= INT32_MAX && kv_heads <= INT32_MAX, op, "heads ", heads,
+        " and kv_heads ", kv_heads, " must be positive and below 2^31");
+  check<ShapeError>(qkv.dim() == 3 && qkv.shape()[2] % (heads + 2 * kv_heads) == 0, op, "qkv is ", qkv,
+                    ", wanted [B, T, (heads + 2 * kv_heads) * D] with heads ", heads, " and kv_heads ", kv_heads);
+  const int64_t time = qkv.shape()[1], size = qkv.shape()[2] / (heads + 2 * kv_heads);
+  check<ShapeError>(
+      cos.dim() == 2 && cos.shape() == sin.shape() && cos.shape()[0] == time && 2 * cos.shape()[1] <= size, op,
+      "cos is ", cos, ", sin is ", sin, ", wanted [", time, ", P] with 2 P <= ", size, " for qkv ", qkv);
+  check<DTypeError>(cos.dtype() == statistic_dtype(qkv.dtype()) && sin.dtype() == cos.dtype(), op, "cos is ",
+                    cos.dtype(), ", sin is ", sin.dtype(), ", wanted ", statistic_dtype(qkv.dtype()), " for qkv of ",
+                    qkv.dtype());
+  return like(qkv);
+}
+
+void packed_kernel(Tensor& y, const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads,
+                   bool inverse) {
+  if (qkv.numel() == 0) return;
+  const Tensor x = qkv.strides()[2] == 1 ? qkv : qkv.contiguous(), cc = cos.contiguous(), sc = sin.contiguous();
+  RotaryCall c;
+  c.dtype = x.dtype();
+  c.outer[1] = x.shape()[0];
+  c.outer[2] = heads + 2 * kv_heads;
+  c.time = x.shape()[1];
+  c.d = x.shape()[2] / c.outer[2];
+  c.pairs = cos.shape()[1];
+  c.turned = heads + kv_heads;
+  const auto strides = [&](const Tensor& t, int64_t* to) {
+    to[1] = t.strides()[0];
+    to[2] = c.d;
+    to[3] = t.strides()[1];
+  };
+  strides(x, c.x_stride);
+  strides(y, c.y_stride);
+  c.inverse = inverse;
+  c.x = x.raw_data();
+  c.cos = cc.raw_data();
+  c.sin = sc.raw_data();
+  c.y = y.raw_data();
+  x.device().is_cuda() ? rotary_cuda(c) : rotary_cpu(c);
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t, bool)> packed_rotary_op{{
+    .schema = "packed_rotary(Tensor qkv, Tensor cos, Tensor sin, int heads, int kv_heads, bool inverse=false) -> Tensor",
+    .doc = "rotary() of the queries and keys that lie packed in qkv [B, T, (heads + 2 * kv_heads) * D], as "
+           "packed_attention reads them; the values are copied. cos and sin are [T, P], 2 P <= D. With inverse, by the "
+           "opposite angles. ShapeError, DTypeError when the tables do not fit.",
+    .example = "auto [c, s] = rotary_tables(4, 8); Tensor y = packed_rotary(ones({2, 4, 32}), c, s, 2, 1); "
+               "assert(y.shape() == Shape({2, 4, 32}));",
+    .infer = [](const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads,
+                bool) { return packed_infer(qkv, cos, sin, heads, kv_heads); },
+    .kernels = {.everywhere = packed_kernel},
+    .saves = "qkv:cos,sin cos sin",
+    .backward =
+        [](Backward& b, const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads,
+           bool inverse) {
+          if (b.needs(0)) b.set(0, packed_rotary_op(b.gy(), cos, sin, heads, kv_heads, !inverse));
+          if (!b.needs(1) && !b.needs(2)) return;
+          const auto [xa, xb] = halves(turned_heads(qkv, heads, kv_heads), cos.shape()[1], false);
+          const auto [ga, gb] = halves(turned_heads(b.gy(), heads, kv_heads), cos.shape()[1], false);
+          b.set(1, sum_to(xa * ga + xb * gb, cos.shape()).to(cos.dtype()));
+          const Tensor across = sum_to(add(xa * gb, xb * ga, -1), sin.shape()).to(sin.dtype());
+          b.set(2, inverse ? -across : across);
+        },
+    .cost =
+        [](const Tensor& qkv, const Tensor& cos, const Tensor&, int64_t, int64_t, bool) {
+          return Cost{3.0 * qkv.numel(), 2.0 * qkv.nbytes() + 2.0 * cos.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          const DType t = statistic_dtype(s.dtype());
+          s.add(s.tensor({2, 5, 32}), s.tensor({5, 4}, t), s.tensor({5, 4}, t), 2, 1);
+          s.add(s.tensor({2, 3, 30}), s.tensor({3, 2}, t), s.tensor({3, 2}, t), 1, 1, true)
+              .named("inverse, elements that stay");
+          s.add(s.tensor({2, 40, 256}), s.tensor({40, 16}, t), s.tensor({40, 16}, t), 4, 2).named("vectors");
+          s.add(s.tensor({0, 5, 32}), s.tensor({5, 4}, t), s.tensor({5, 4}, t), 2, 1).named("empty");
+          s.invalid<ShapeError>("wanted [", s.tensor({2, 5, 30}), s.tensor({5, 4}, t), s.tensor({5, 4}, t), 2, 1);
+          s.invalid<ShapeError>("wanted [", s.tensor({2, 5, 32}), s.tensor({4, 4}, t), s.tensor({4, 4}, t), 2, 1);
+          s.invalid<ValueError>("positive", s.tensor({2, 5, 32}), s.tensor({5, 4}, t), s.tensor({5, 4}, t), 0, 1);
+          if (s.benchmarking())
+            s.bench(s.tensor({4, 2048, 3072}), s.tensor({2048, 32}, t), s.tensor({2048, 32}, t), 32, 8);
+        },
+    .reference =
+        [](const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads, bool inverse) {
+          const Tensor y = qkv.contiguous().clone();
+          const int64_t d = qkv.shape()[2] / (heads + 2 * kv_heads);
+          const Tensor turned = rotary_op(turned_heads(qkv, heads, kv_heads), cos, sin, false, inverse);
+          y.narrow(2, 0, (heads + kv_heads) * d).copy_(turned.transpose(1, 2).flatten(2));
+          return y;
+        },
+}};
+
 }  // namespace
 
+Tensor packed_rotary(const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads) {
+  return packed_rotary_op(qkv, cos, sin, heads, kv_heads, false);
+}
 Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved) {
   return rotary_op(x, cos, sin, interleaved, false);
 }

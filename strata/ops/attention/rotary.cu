@@ -15,17 +15,20 @@ using cuda::widen;
 constexpr int kThreads = 256;
 
 // A thread turns V pairs of a row, or copies V of the elements that stay. I is wide enough to number all threads.
-template <class T, int V, class I>
+// HeadsFirst: neighbouring rows are of one time, else of one head.
+template <class T, int V, class I, bool HeadsFirst>
 __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryCall c, I per_row, I rows) {
   using R = compute_t<T>;
   const I item = static_cast<I>(blockIdx.x) * kThreads + threadIdx.x;
   if (item / per_row >= rows) return;
   I r = item / per_row;
   const int64_t part = item - r * per_row;
-  const int64_t t = r % static_cast<I>(c.time);
-  r /= static_cast<I>(c.time);
-  const int64_t k = r % static_cast<I>(c.outer[2]);
-  r /= static_cast<I>(c.outer[2]);
+  const I inner = static_cast<I>(HeadsFirst ? c.outer[2] : c.time), next = static_cast<I>(HeadsFirst ? c.time : c.outer[2]);
+  const int64_t r0 = r % inner;
+  r /= inner;
+  const int64_t r1 = r % next;
+  r /= next;
+  const int64_t t = HeadsFirst ? r1 : r0, k = HeadsFirst ? r0 : r1;
   const int64_t j = r % static_cast<I>(c.outer[1]), i = r / static_cast<I>(c.outer[1]);
   const T* x =
       static_cast<const T*>(c.x) + i * c.x_stride[0] + j * c.x_stride[1] + k * c.x_stride[2] + t * c.x_stride[3];
@@ -42,6 +45,11 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryCall c, I per_ro
   const R sign = c.inverse ? R(-1) : R(1);
   const int64_t first = c.interleaved ? 2 * n : n, second = c.interleaved ? 2 * n + V : n + p;
   const auto lo = load_vec<V>(x + first), hi = load_vec<V>(x + second);
+  if (k >= c.turned) {
+    store_vec(y + first, lo);
+    store_vec(y + second, hi);
+    return;
+  }
   Vec<T, V> to_lo, to_hi;
   const auto turn = [&](int m, T a_in, T b_in, T& a_out, T& b_out) {
     const R a = widen(a_in), b = widen(b_in), s = si.v[m] * sign;
@@ -69,13 +77,11 @@ void launch(const RotaryCall& c) {
   const int64_t per_row = (c.d - c.pairs) / V, rows = c.outer[0] * c.outer[1] * c.outer[2] * c.time;
   const int64_t items = per_row * rows;
   const unsigned blocks = cuda::blocks_for(items, kThreads);
-  if (items < int64_t{1} << 31) {
-    rotary_kernel<T, V, uint32_t>
-        <<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<uint32_t>(per_row), static_cast<uint32_t>(rows));
-  } else {
-    rotary_kernel<T, V, uint64_t>
-        <<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<uint64_t>(per_row), static_cast<uint64_t>(rows));
-  }
+  const auto queue = [&]<class I>(I) {
+    const auto kernel = c.y_stride[2] < c.y_stride[3] ? rotary_kernel<T, V, I, true> : rotary_kernel<T, V, I, false>;
+    kernel<<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<I>(per_row), static_cast<I>(rows));
+  };
+  items < int64_t{1} << 31 ? queue(uint32_t{}) : queue(uint64_t{});
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ static void rotary_of(const RotaryCall& c) {
       const auto at = [&](const int64_t* s) { return i * s[0] + j * s[1] + k * s[2] + t * s[3]; };
       const T* x = x0 + at(c.x_stride);
       T* y = y0 + at(c.y_stride);
+      if (k >= c.turned) {
+        std::copy_n(x, c.d, y);
+        continue;
+      }
       const R *co = static_cast<const R*>(c.cos) + t * p, *si = static_cast<const R*>(c.sin) + t * p;
       if (c.interleaved) {
         for (int64_t n = 0; n < p; ++n) {

@@ -4,6 +4,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/conv/conv_cuda.h"
 #include "strata/ops/conv/conv_geometry.h"
 #include "strata/ops/conv/conv_kernels.h"
 #include "strata/ops/reduce/reduce.h"
@@ -63,9 +64,9 @@ TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, c
   const Geometry g{stride, padding, dilation, groups};
   check_geometry(op, g, x.dim() - 2);
   const int64_t channels = x.shape()[1];
-  check<ShapeError>(w.shape()[0] % groups == 0 && channels % groups == 0 && channels / groups == w.shape()[1], op, "x is ",
-                    x, " and weight is ", w, " with ", groups, " groups, wants x [n, ", groups, " times ", w.shape()[1],
-                    ", ..] and a multiple of ", groups, " output channels");
+  check<ShapeError>(w.shape()[0] % groups == 0 && channels % groups == 0 && channels / groups == w.shape()[1], op,
+                    "x is ", x, " and weight is ", w, " with ", groups, " groups, wants x [n, ", groups, " times ",
+                    w.shape()[1], ", ..] and a multiple of ", groups, " output channels");
   check_bias(op, bias, x, w.shape()[0]);
   return like(x).with_shape(
       with_channels(x.shape()[0], w.shape()[0], output_sizes(op, spatial_of(x), spatial_of(w), g)));
@@ -205,14 +206,18 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
                "dimensions; the lists have one entry for each. Zeros stand around x. conv1d and conv2d are the "
                "friendlier forms.",
         .infer = forward_infer,
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
                            const Dims& padding, const Dims& dilation, int64_t groups) {
                           Tensor kx, kw, kb;
                           const void *px = dense(x, kx), *pw = dense(w, kw), *pb = dense(bias, kb);
                           const cpu::ConvSizes s =
                               sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-                          into(y, [&](void* to) { cpu::conv_forward(s, x.dtype(), px, pw, pb, to); });
+                          into(y, [&](void* to) {
+                            if (x.device().is_cuda())
+                              return conv_forward_cuda(s, x.dtype(), x.device(), px, pw, pb, to);
+                            cpu::conv_forward(s, x.dtype(), px, pw, pb, to);
+                          });
                         }},
         .saves = "x:weight weight:x",
         .backward =
@@ -290,14 +295,18 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
                "groups, ..] give "
                "[n, in, size..], plus bias [in]. `size` must be one from which convolution leads to y's size.",
         .infer = transpose_infer,
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias, const Dims&,
                            const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
                           Tensor ky, kw, kb;
                           const void *py = dense(y, ky), *pw = dense(w, kw), *pb = dense(bias, kb);
                           const cpu::ConvSizes s =
                               sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-                          into(x, [&](void* to) { cpu::conv_transpose(s, y.dtype(), py, pw, pb, to); });
+                          into(x, [&](void* to) {
+                            if (y.device().is_cuda())
+                              return conv_transpose_cuda(s, y.dtype(), y.device(), py, pw, pb, to);
+                            cpu::conv_transpose(s, y.dtype(), py, pw, pb, to);
+                          });
                         }},
         .saves = "y:weight weight:y",
         .backward =
@@ -356,14 +365,17 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
             "The gradient of convolution with respect to its weight, as an op: x [n, in, ..] and y [n, out, ..] give "
             "[out, in / groups, kernel..].",
         .infer = weight_infer,
-        .kernels = {.cpu =
+        .kernels = {.everywhere =
                         [](Tensor& w, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride,
                            const Dims& padding, const Dims& dilation, int64_t groups) {
                           Tensor kx, ky;
                           const void *px = dense(x, kx), *py = dense(y, ky);
                           const cpu::ConvSizes s =
                               sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-                          into(w, [&](void* to) { cpu::conv_weight(s, x.dtype(), px, py, to); });
+                          into(w, [&](void* to) {
+                            if (x.device().is_cuda()) return conv_weight_cuda(s, x.dtype(), x.device(), px, py, to);
+                            cpu::conv_weight(s, x.dtype(), px, py, to);
+                          });
                         }},
         .saves = "x:y y:x",
         .backward =

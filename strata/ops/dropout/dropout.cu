@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   static_assert(V % 4 == 0);
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (at >= n) return;
+  key = resolved(key);
   uint32_t bits[V];
 #pragma unroll
   for (int k = 0; k < V; k += 4) {

@@ -52,6 +52,11 @@ class Rows {
   void floats(Map m, F) {
     set<N, F, float, double, BFloat16, Half>(m);
   }
+  /// Another form for results of bf16 and f16, whose arithmetic in f32 need not be good to the last bit.
+  template <int N, class F>
+  void reduced(Map m, F) {
+    set<N, F, BFloat16, Half>(m);
+  }
   template <int N, class F>
   void ints(Map m, F) {
     set<N, F, uint8_t, int8_t, int16_t, int32_t, int64_t>(m);

@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= w.numel) return;
   int64_t at[3];
-  w.offsets(static_cast<uint32_t>(i), at);
+  w.offsets(static_cast<uint32_t>(i), 1, at);
   const int64_t k = index[at[2]];
   cuda::check_range(k, size);
   y[at[0]] = x[at[1] + k * stride];
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= w.numel) return;
   int64_t at[3];
-  w.offsets(static_cast<uint32_t>(i), at);
+  w.offsets(static_cast<uint32_t>(i), 1, at);
   const int64_t k = index[at[2]];
   cuda::check_range(k, size);
   target[at[0]] = first + at[1] + k * stride;
@@ -193,7 +193,7 @@ void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const
     if (x.dim() > 0) lines[dim] = 0;
     const Tensor seen = alias(target, index.shape(), lines, 0);
     const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&target, &seen, &dense}, "scatter");
-    cuda::for_parts(w, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+    cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
       targets_kernel<<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
           part, static_cast<int64_t*>(target.raw_data()) + at[0], static_cast<const int64_t*>(dense.raw_data()) + at[2],
           at[1], size, stride);
@@ -217,7 +217,7 @@ void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 0 : x.strides()[dim];
   const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&y, &lines, &wide}, "gather");
   dispatch_bytes(x.dtype(), [&]<class B>() {
-    cuda::for_parts(w, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+    cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
       gather_kernel<B><<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
           part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(lines.raw_data()) + at[1],
           static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride);

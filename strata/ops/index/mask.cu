@@ -53,6 +53,7 @@ Tensor counts_of(const Tensor& on) {
 
 // Waits for the device.
 int64_t element(const Tensor& t, int64_t i) {
+  cuda::refuse_in_capture("nonzero, masked_select or bincount", "the result's size depends on values of the device");
   int64_t v = 0;
   cuda::copy_bytes(&v, Device::cpu(), static_cast<const int64_t*>(t.raw_data()) + i, t.device(), sizeof v);
   return v;

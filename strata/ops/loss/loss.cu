@@ -1,5 +1,7 @@
 // The losses on a CUDA device. Sums over rows and pairs are f64, in two stages of fixed order.
 
+#include "strata/cuda/current.h"
+#include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/loss/loss_kernel.h"
 
@@ -11,9 +13,7 @@ constexpr int kThreads = 256;
 
 template <class C>
 Tensor make_workspace(int64_t count) {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "loss", "cudaGetDevice");
-  return empty({Shape{count}, dtype_of<C>, Device::cuda(device), std::nullopt});
+  return empty({Shape{count}, dtype_of<C>, Device::cuda(current_device()), std::nullopt});
 }
 
 // A loss, and how many rows count for it.
@@ -39,92 +39,235 @@ __device__ __forceinline__ C bad_target() {
 
 // ---- cross entropy ----
 
-// log(sum(exp)) and the loss of each row; each row is read once.
-template <class T, int V>
-__global__ void __launch_bounds__(kMostRowThreads) cross_entropy_kernel(const CrossEntropyCall c, compute_t<T>* each) {
-  using C = compute_t<T>;
-  __shared__ ExpSum<C> shared[kMostRowThreads / kWarp];
-  __shared__ C sums[kMostRowThreads / kWarp];
-  const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
-  const T* x = static_cast<const T*>(c.x) + r * c.classes;
-  ExpSum<C> s{-INFINITY, 0};
-  C sum = 0;
-  for_row<V, false>(n, [&](int64_t i, int) {
-    const auto v = load_vec<V>(x + i);
-    add_exponentials(s, v);
-    if (c.smoothing > 0)
-#pragma unroll
-      for (int j = 0; j < V; ++j) sum += widen(v.v[j]);
-  });
-  s = row_reduce(s, AddExpSums(), shared);
-  if (c.smoothing > 0) sum = row_reduce(sum, Sum(), sums);
-  if (threadIdx.x != 0 || n == 0) return;
-  const C lse = s.top + log(s.sum);
-  static_cast<C*>(c.lse)[r] = lse;
-  const int64_t t = c.target[r];
-  C v = 0;
-  if (t != c.ignore_index) {
-    v = is_class(t, n) ? lse - widen(x[t]) : bad_target<C>();
-    if (c.smoothing > 0) {
-      const C e = static_cast<C>(c.smoothing);
-      v = v * (1 - e) + e * (lse - sum / static_cast<C>(n));
-    }
+// A row as the 16-byte vectors that cover it: its first and last may reach beyond it, but no further than to the next
+// multiple of 16 bytes, which is inside every block of memory.
+template <class T>
+struct Cover {
+  static constexpr int V = kVec<T>;
+  const T* from;            // the first vector; may be changed to a copy of all of them
+  int head, last, vectors;  // elements before the row; of the row in the last vector; vectors
+  __device__ Cover(const T* row, int64_t n) {
+    head = static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
+    from = row - head;
+    vectors = static_cast<int>((head + n + V - 1) / V);
+    last = static_cast<int>(head + n - int64_t{V} * (vectors - 1));
   }
-  each[r] = v;
+  __device__ bool is_edge(int j) const { return j == 0 || j >= vectors - 1; }
+  __device__ bool has(int j, int k) const {
+    return (j > 0 || k >= head) && (j < vectors - 1 || (j == vectors - 1 && k < last));
+  }
+  __device__ const T* vector(int j) const { return from + int64_t{j} * V; }
+  // Vector j, with -inf for what is not of the row.
+  __device__ __forceinline__ Vec<T, V> at(int j) const {
+    Vec<T, V> v;
+    if (j < vectors) v = load_vec<V>(vector(j));
+    if (is_edge(j))
+#pragma unroll
+      for (int k = 0; k < V; ++k)
+        if (!has(j, k)) v.v[k] = narrow<T>(static_cast<compute_t<T>>(-INFINITY));
+    return v;
+  }
+};
+
+constexpr int kAhead = 4;  // vectors on their way to a thread together
+
+// The row's maximum and sum of exponentials, read once; with `sum` the sum of its elements too. NaN needs no care in
+// the maximum: it makes the sum NaN.
+template <class T>
+__device__ __forceinline__ Exponentials<compute_t<T>> read_row(const Cover<T>& row, compute_t<T>* sum) {
+  using C = compute_t<T>;
+  constexpr int V = kVec<T>;
+  Exponentials<C> s{static_cast<C>(-INFINITY), 0};
+  const int step = static_cast<int>(blockDim.x);
+  for (int j = static_cast<int>(threadIdx.x); j < row.vectors; j += kAhead * step) {
+    Vec<T, V> v[kAhead];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) v[u] = row.at(j + u * step);
+    C top = s.top;
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) top = fmax(top, largest_of(v[u]));
+    const C shift = exp_shift<T>(top);
+    s.sum *= exp_below<T>(s.top, shift);
+    s.top = top;
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u)
+#pragma unroll
+      for (int k = 0; k < V; ++k) s.sum += exp_below<T>(widen(v[u].v[k]), shift);
+    if (sum != nullptr)
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u)
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          if (row.has(j + u * step, k)) *sum += widen(v[u].v[k]);
+  }
+  return s;
 }
 
-// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted.
-template <class C, class Out>
-__global__ void __launch_bounds__(kMostRowThreads) total_kernel(const CrossEntropyCall c, const C* each, Out* loss) {
-  Total t{0, 0};
-  for (int64_t r = threadIdx.x; r < c.rows; r += blockDim.x) {
-    t.sum += each[r];
-    t.count += c.target[r] != c.ignore_index;
+// The loss of a row, and its lse.
+template <class T>
+__device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, const T* x, int64_t t, compute_t<T> lse,
+                                                compute_t<T> sum) {
+  using C = compute_t<T>;
+  if (t == c.ignore_index) return 0;
+  C v = is_class(t, c.classes) ? lse - widen(x[t]) : bad_target<C>();
+  if (c.smoothing > 0) {
+    const C e = static_cast<C>(c.smoothing);
+    v = v * (1 - e) + e * (lse - sum / static_cast<C>(c.classes));
   }
-  t = block_total(t);
-  if (threadIdx.x == 0)
-    *loss = narrow<Out>(
-        static_cast<compute_t<Out>>(c.reduction == Reduction::mean ? t.sum / static_cast<double>(t.count) : t.sum));
+  return v;
+}
+
+// log(sum(exp)) and the loss of each row; each row is read once.
+template <class T>
+__global__ void __launch_bounds__(kMostRowThreads, 2)
+    cross_entropy_kernel(const CrossEntropyCall c, compute_t<T>* each) {
+  using C = compute_t<T>;
+  __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
+  __shared__ C sums[kMostRowThreads / kWarp];
+  const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
+  const T* x = static_cast<const T*>(c.x) + r * c.row_stride;
+  C sum = 0;
+  Exponentials<C> s = read_row<T>(Cover<T>(x, n), c.smoothing > 0 ? &sum : nullptr);
+  s = row_reduce(s, AddExponentials<T>(), shared);
+  if (c.smoothing > 0) sum = row_reduce(sum, Sum(), sums);
+  if (threadIdx.x != 0 || n == 0) return;
+  const C lse = log_of_sum<T>(s);
+  if (c.lse != nullptr) static_cast<C*>(c.lse)[r] = lse;
+  each[r] = loss_of<T>(c, x, c.target[r], lse, sum);
+}
+
+// The sum of f(r) over the rows, for all threads of the one block.
+template <class F>
+__device__ __forceinline__ Total total_of_rows(int64_t rows, F&& f) {
+  constexpr int kMany = 8;
+  Total t[kMany] = {};
+  for (int64_t r = threadIdx.x; r < rows; r += kMany * blockDim.x)
+#pragma unroll
+    for (int u = 0; u < kMany; ++u)
+      if (r + u * blockDim.x < rows) t[u] = AddTotals()(t[u], f(r + u * blockDim.x));
+#pragma unroll
+  for (int u = 1; u < kMany; ++u) t[0] = AddTotals()(t[0], t[u]);
+  return block_total(t[0]);
+}
+
+// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted; `share`, where
+// given, takes one over that number (or 1).
+template <class C, class Out>
+__global__ void __launch_bounds__(kMostRowThreads)
+    total_kernel(const CrossEntropyCall c, const C* each, Out* loss, C* share) {
+  const Total t = total_of_rows(c.rows, [&](int64_t r) { return Total{each[r], c.target[r] != c.ignore_index}; });
+  if (threadIdx.x != 0) return;
+  const bool mean = c.reduction == Reduction::mean;
+  *loss = narrow<Out>(static_cast<compute_t<Out>>(mean ? t.sum / static_cast<double>(t.count) : t.sum));
+  if (share != nullptr) *share = mean ? static_cast<C>(1.0 / static_cast<double>(t.count)) : C(1);
 }
 
 // One block: 1 over the number of rows that count.
 template <class C>
 __global__ void __launch_bounds__(kMostRowThreads) share_kernel(const CrossEntropyCall c, C* share) {
-  Total t{0, 0};
-  for (int64_t r = threadIdx.x; r < c.rows; r += blockDim.x) t.count += c.target[r] != c.ignore_index;
-  t = block_total(t);
+  const Total t = total_of_rows(c.rows, [&](int64_t r) { return Total{0, c.target[r] != c.ignore_index}; });
   if (threadIdx.x == 0) *share = static_cast<C>(1.0 / static_cast<double>(t.count));
 }
 
-// (exp(x - lse) - wanted) g; share: what g is multiplied by, 1 where it is null.
-template <class T, int V>
-__global__ void __launch_bounds__(kMostRowThreads)
+// (exp(x - lse) - wanted) g of a row, in place or not; x and gx lie alike within 16 bytes. From the row's end to its
+// beginning: what was read last is nearest.
+template <class T>
+__device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const Cover<T>& row, T* gx, int64_t t,
+                                               compute_t<T> lse, compute_t<T> g) {
+  using C = compute_t<T>;
+  constexpr int V = kVec<T>;
+  const bool used = t != c.ignore_index, bad = used && !is_class(t, c.classes);
+  if (bad) g = bad_target<C>();
+  const C e = static_cast<C>(c.smoothing), even = e / static_cast<C>(c.classes), shift = exp_scale<T>(lse);
+  T* const to = gx - row.head;
+  const int step = static_cast<int>(blockDim.x), rounds = (row.vectors + kAhead * step - 1) / (kAhead * step);
+  const int target_vector = used && !bad ? static_cast<int>((t + row.head) / V) : -1;
+  const int target_at = static_cast<int>((t + row.head) % V);
+  for (int round = rounds - 1; round >= 0; --round) {
+    const int j0 = round * kAhead * step + static_cast<int>(threadIdx.x);
+    Vec<T, V> v[kAhead];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u)
+      if (j0 + u * step < row.vectors) v[u] = load_vec<V>(row.vector(j0 + u * step));
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) {
+      const int j = j0 + u * step;
+      if (j >= row.vectors) continue;
+      T target = T();
+      if (j == target_vector)
+        target = narrow<T>((exp_below<T>(widen(row.vector(j)[target_at]), shift) - even - (1 - e)) * g);
+#pragma unroll
+      for (int k = 0; k < V; ++k) v[u].v[k] = narrow<T>((exp_below<T>(widen(v[u].v[k]), shift) - even) * g);
+      if (!used) v[u] = Vec<T, V>{};
+      if (j == target_vector)
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          if (k == target_at) v[u].v[k] = target;
+      T* const at = to + int64_t{j} * V;
+      if (row.is_edge(j)) {
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          if (row.has(j, k)) at[k] = v[u].v[k];
+      } else {
+        store_vec(at, v[u]);
+      }
+    }
+  }
+}
+
+// share: what the loss's gradient is multiplied by, 1 where it is null.
+template <class T>
+__global__ void __launch_bounds__(kMostRowThreads, 2)
     cross_entropy_backward_kernel(const CrossEntropyCall c, const compute_t<T>* share) {
   using C = compute_t<T>;
-  const int64_t r = this_row(), n = c.classes;
+  const int64_t r = this_row();
   if (r >= c.rows) return;
-  const T* x = static_cast<const T*>(c.x) + r * n;
-  const int64_t t = c.target[r];
-  const bool used = t != c.ignore_index;
-  const C lse = static_cast<const C*>(c.lse)[r], e = static_cast<C>(c.smoothing), even = e / static_cast<C>(n);
   C g = static_cast<const C*>(c.grad_loss)[c.reduction == Reduction::none ? r : 0];
   if (share != nullptr) g *= *share;
-  if (used && !is_class(t, n)) g = bad_target<C>();
-  for_row<V, false>(n, [&](int64_t i, int) {
-    Vec<T, V> to;
-    if (used) {
-      const auto v = load_vec<V>(x + i);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C p = exp_for<T>(widen(v.v[j]) - lse) - even - (i + j == t ? 1 - e : C(0));
-        to.v[j] = narrow<T>(p * g);
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < V; ++j) to.v[j] = narrow<T>(C(0));
-    }
-    store_vec(static_cast<T*>(c.grad_x) + r * n + i, to);
-  });
+  write_gradient<T>(c, Cover<T>(static_cast<const T*>(c.x) + r * c.row_stride, c.classes),
+                    static_cast<T*>(c.grad_x) + r * c.row_stride, c.target[r], static_cast<const C*>(c.lse)[r], g);
+}
+
+// The loss and lse of each row, and its gradient, which takes the logits' place. kStaged: the row waits for its
+// gradient in shared memory, instead of being read from memory again; one row a block.
+template <class T, bool kStaged>
+__global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(const CrossEntropyCall c) {
+  using C = compute_t<T>;
+  extern __shared__ uint4 staged[];
+  __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
+  __shared__ C sums[kMostRowThreads / kWarp];
+  const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
+  T* x = static_cast<T*>(c.grad_x) + r * c.row_stride;
+  Cover<T> row(x, n);
+  if constexpr (kStaged) {  // each thread waits for what it asked for itself, and reads no more
+    for (int j = static_cast<int>(threadIdx.x); j < row.vectors; j += static_cast<int>(blockDim.x))
+      copy_async(staged + j, row.vector(j));
+    wait_for_copies();
+    row.from = reinterpret_cast<const T*>(staged);
+  }
+  C sum = 0;
+  Exponentials<C> s = read_row<T>(row, c.smoothing > 0 ? &sum : nullptr);
+  s = row_reduce(s, AddExponentials<T>(), shared);
+  if (c.smoothing > 0) sum = row_reduce(sum, Sum(), sums);
+  if (n == 0) return;
+  const C lse = log_of_sum<T>(s);
+  const int64_t t = c.target[r];
+  if (threadIdx.x == 0) {
+    static_cast<C*>(c.loss)[r] = loss_of<T>(c, x, t, lse, sum);
+    static_cast<C*>(c.lse)[r] = lse;
+  }
+  // Whoever writes the target's element must not be ahead of its reader.
+  if (blockDim.x > kWarp)
+    __syncthreads();
+  else
+    __syncwarp();
+  write_gradient<T>(c, row, x, t, lse, 1);
+}
+
+// As many threads as leave each of them two rounds of loads.
+template <class T>
+RowLaunch loss_launch(const CrossEntropyCall& c) {
+  return row_launch<T>(c.rows, c.classes, true, 2 * kAhead);
 }
 
 // ---- negative log-likelihood ----
@@ -217,7 +360,15 @@ void run_pairs(F f, const T* x, const T* t, int64_t n, bool each, double divisor
 }
 }  // namespace
 
-void cross_entropy_cuda(const CrossEntropyCall& c) {
+namespace {
+CrossEntropyCall with_stride(CrossEntropyCall c) {
+  if (c.row_stride == 0) c.row_stride = c.classes;
+  return c;
+}
+}  // namespace
+
+void cross_entropy_cuda(const CrossEntropyCall& given) {
+  const CrossEntropyCall c = with_stride(given);
   dispatch_floats(c.dtype, "cross_entropy", [&]<class T>() {
     using C = compute_t<T>;
     C* loss = static_cast<C*>(c.loss);
@@ -225,16 +376,15 @@ void cross_entropy_cuda(const CrossEntropyCall& c) {
     const Tensor workspace = none ? Tensor() : make_workspace<C>(c.rows);
     C* each = none ? loss : static_cast<C*>(workspace.raw_data());
     if (c.rows > 0) {
-      const RowLaunch l = row_launch<T>(c.rows, c.classes, aligned16(c.x));
-      by_vectors<T>(l, [&](auto v) {
-        cross_entropy_kernel<T, decltype(v)::value><<<l.blocks, l.threads, 0, stream()>>>(c, each);
-      });
+      const RowLaunch l = loss_launch<T>(c);
+      cross_entropy_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c, each);
     }
-    if (!none) total_kernel<<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), loss);
+    if (!none) total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, static_cast<C*>(nullptr));
   });
 }
 
-void cross_entropy_backward_cuda(const CrossEntropyCall& c) {
+void cross_entropy_backward_cuda(const CrossEntropyCall& given) {
+  const CrossEntropyCall c = with_stride(given);
   if (c.rows == 0) return;
   dispatch_floats(c.dtype, "cross_entropy_backward", [&]<class T>() {
     using C = compute_t<T>;
@@ -242,10 +392,35 @@ void cross_entropy_backward_cuda(const CrossEntropyCall& c) {
     const Tensor workspace = mean ? make_workspace<C>(1) : Tensor();
     C* share = mean ? static_cast<C*>(workspace.raw_data()) : nullptr;
     if (mean) share_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, share);
-    const RowLaunch l = row_launch<T>(c.rows, c.classes, aligned16(c.x) && aligned16(c.grad_x));
-    by_vectors<T>(l, [&](auto v) {
-      cross_entropy_backward_kernel<T, decltype(v)::value><<<l.blocks, l.threads, 0, stream()>>>(c, share);
-    });
+    const RowLaunch l = loss_launch<T>(c);
+    cross_entropy_backward_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c, share);
+  });
+}
+
+void cross_entropy_both_cuda(const CrossEntropyCall& given) {
+  const CrossEntropyCall c = with_stride(given);
+  if (c.rows == 0) return;
+  dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
+    const RowLaunch l = loss_launch<T>(c);
+    // Where two rows find room beside each other, one is on its way while the other is worked on.
+    const auto bytes = static_cast<int>(c.classes * static_cast<int64_t>(sizeof(T)) + 32);
+    const int64_t room = properties(current_device()).shared_bytes_per_block / 2 - 2048;
+    if (l.threads.x == kMostRowThreads && bytes <= room) {
+      const auto kernel = cross_entropy_both_kernel<T, true>;
+      check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                 "linear_cross_entropy", "cudaFuncSetAttribute");
+      kernel<<<l.blocks, l.threads, static_cast<size_t>(bytes), stream()>>>(c);
+    } else {
+      cross_entropy_both_kernel<T, false><<<l.blocks, l.threads, 0, stream()>>>(c);
+    }
+  });
+}
+
+void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each, void* share) {
+  dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
+    using C = compute_t<T>;
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss),
+                                                         static_cast<C*>(share));
   });
 }
 
@@ -261,8 +436,21 @@ void nll_loss_cuda(const CrossEntropyCall& c) {
     const Tensor workspace = make_workspace<C>(c.rows);
     C* each = static_cast<C*>(workspace.raw_data());
     if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each);
-    total_kernel<<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), loss);
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, static_cast<C*>(nullptr));
   });
+}
+
+namespace {
+struct Product {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return a * b;
+  }
+};
+}  // namespace
+void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor) {
+  dispatch_floats(x.dtype(), "scaled",
+                  [&]<class T>() { elementwise<T, T, compute_t<T>>("scaled", y, Product{}, x, factor); });
 }
 
 void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,

@@ -23,6 +23,15 @@ struct CrossEntropyOptions {
 ///   Tensor loss = cross_entropy(logits, targets, {.label_smoothing = 0.1});
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options = {});
 
+/// cross_entropy(linear(x, weight), target) for x [.., D], weight [C, D] and target [..], with the logits of some rows
+/// at a time in memory, never of all: a vocabulary of 128k classes costs at most 1 GiB. Where gradients will be wanted
+/// (and reduction is not "none") they are computed on the way, chunk by chunk, instead of computing the logits twice.
+/// weight has x's dtype, or f32 where x is bf16 or f16; its gradient is summed in f32. Under autocast x is cast, weight
+/// is not. Throws as cross_entropy.
+///   Tensor loss = linear_cross_entropy(hidden, head.weight, targets);
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target,
+                            const CrossEntropyOptions& options = {});
+
 /// -x[target] of log-probabilities x, shapes as in cross_entropy.
 Tensor nll_loss(const Tensor& x, const Tensor& target, int64_t ignore_index = -100,
                 const std::string& reduction = "mean");

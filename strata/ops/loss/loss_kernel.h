@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "strata/core/dtype.h"
+#include "strata/core/tensor.h"
 
 namespace strata {
 
@@ -14,6 +15,7 @@ enum class Reduction : uint8_t { none, mean, sum };
 struct CrossEntropyCall {
   DType dtype = DType::f32;
   int64_t rows = 0, classes = 0, ignore_index = -100;
+  int64_t row_stride = 0;  // of x and grad_x in elements, 0 for classes; the CUDA kernels' alone
   double smoothing = 0;
   Reduction reduction = Reduction::mean;
   const void* x = nullptr;
@@ -44,8 +46,16 @@ void nll_loss_cpu(const CrossEntropyCall& c);
 /// the row's gradient NaN.
 void cross_entropy_cuda(const CrossEntropyCall& c);
 void cross_entropy_backward_cuda(const CrossEntropyCall& c);
+/// grad_x [rows, classes] holds logits, and then their gradient for a loss that is the rows' sum; loss and lse are
+/// [rows].
+void cross_entropy_both_cuda(const CrossEntropyCall& c);
+/// loss, one value, from the losses `each` of all rows (f32, f64 for f64) by c.reduction, mean or sum; where `share` is
+/// given, what each row's loss was multiplied by.
+void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each, void* share);
 void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                     Reduction reduction, double divisor, void* loss);
 void nll_loss_cuda(const CrossEntropyCall& c);
+/// y = x * factor; factor, of x's arithmetic dtype, has any strides.
+void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor);
 
 }  // namespace strata

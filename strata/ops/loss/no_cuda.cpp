@@ -16,6 +16,15 @@ void cross_entropy_cuda(const CrossEntropyCall&) {
 void cross_entropy_backward_cuda(const CrossEntropyCall&) {
   refuse("cross_entropy_backward");
 }
+void cross_entropy_both_cuda(const CrossEntropyCall&) {
+  refuse("linear_cross_entropy");
+}
+void cross_entropy_total_cuda(const CrossEntropyCall&, const void*, void*) {
+  refuse("linear_cross_entropy");
+}
+void scale_cuda(const Tensor&, const Tensor&, const Tensor&) {
+  refuse("scaled");
+}
 void nll_loss_cuda(const CrossEntropyCall&) {
   refuse("nll_loss");
 }

@@ -18,6 +18,8 @@ Tensor class_last(const Tensor& x, const Tensor& target, std::string_view op);
 Tensor at_targets(const Tensor& target, int64_t classes, DType dtype);
 /// [N, 1] in `dtype`: 1 in rows whose target is not ignore_index, or with the mean 1 over their number; else 0.
 Tensor row_shares(const Tensor& target, int64_t ignore_index, bool mean, DType dtype);
+/// x times a 0-dim factor of x's arithmetic dtype, rounded once.
+Tensor scaled(const Tensor& x, const Tensor& factor);
 }  // namespace detail
 
 }  // namespace strata

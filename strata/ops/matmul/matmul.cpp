@@ -48,9 +48,9 @@ Tensor as_rows(const Tensor& t) {
   return reshape(t, {rows, last});
 }
 
-void matmul_backward(Backward& bw, const Tensor& a, const Tensor& b) {
+// From the gradient `g` of a b.
+void product_backward(Backward& bw, Tensor g, const Tensor& a, const Tensor& b) {
   const Tensor ma = a.dim() == 1 ? unsqueeze(a, 0) : a, mb = b.dim() == 1 ? unsqueeze(b, 1) : b;
-  Tensor g = bw.gy();
   if (b.dim() == 1) g = unsqueeze(g, -1);
   if (a.dim() == 1) g = unsqueeze(g, -2);
   if (bw.needs(0)) bw.set(0, reshape(sum_to(matmul(g, swap_last(mb)), ma.shape()), a.shape()));
@@ -111,7 +111,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
     .infer = matmul_infer,
     .kernels = {.everywhere = cpu::matmul},
     .saves = "a:b b:a",
-    .backward = matmul_backward,
+    .backward = [](Backward& bw, const Tensor& a, const Tensor& b) { product_backward(bw, bw.gy(), a, b); },
     .autocast = Autocast::low,
     .dtypes = kNumbers,
     .cost = matmul_cost,
@@ -143,6 +143,45 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
             s.bench(s.tensor({2048, 256}), s.tensor({256, 1024}));
             s.bench(s.tensor({64, 256, 32}), s.tensor({64, 32, 256}));
           }
+        },
+    .reference = matmul_reference,
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
+    .schema = "matmul_f32(Tensor a, Tensor b) -> Tensor",
+    .doc = "matmul whose result is f32 where the operands are bf16 or f16: the sums are not rounded to their dtype.",
+    .example = "Tensor a = ones({2, 3}, DType::bf16); assert(matmul_f32(a, a.t()).dtype() == DType::f32);",
+    .infer =
+        [](const Tensor& a, const Tensor& b) {
+          const TensorMeta y = matmul_infer(a, b);
+          return y.with_dtype(statistic_dtype(y.dtype));
+        },
+    .kernels = {.everywhere = cpu::matmul},
+    .saves = "a:b b:a",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b) {
+          product_backward(bw, bw.gy().to(a.dtype()), a, b);
+        },
+    .autocast = Autocast::low,
+    .cost =
+        [](const Tensor& a, const Tensor& b) {
+          const TensorMeta y = matmul_infer(a, b);
+          return Cost{product_flops(a, y.shape),
+                      static_cast<double>(a.nbytes() + b.nbytes() + y.shape.product() * size_of(statistic_dtype(y.dtype)))};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), s.tensor({3, 5}));
+          s.add(s.tensor({4, 3}).t(), s.tensor({4, 5})).named("transposed");
+          s.add(s.tensor({3}), s.tensor({3, 5})).named("row");
+          s.add(s.tensor({2, 4, 3}), s.tensor({3, 5})).named("shared right");
+          s.add(s.tensor({0, 3}), s.tensor({3, 5})).named("no rows");
+          s.add(s.tensor({4, 0}), s.tensor({0, 5})).named("empty sum");
+          s.add(s.tensor({70, 40}).t(), s.tensor({70, 50})).named("medium");
+          s.invalid<ShapeError>("inner sizes", s.tensor({2, 3}), s.tensor({4, 5}));
+          s.invalid<DTypeError>("different dtypes", s.tensor({2, 2}),
+                                s.tensor({2, 2}, s.dtype() == DType::f32 ? DType::f64 : DType::f32));
+          if (s.benchmarking()) s.bench(s.tensor({2048, 1024}).t(), s.tensor({2048, 256}));
         },
     .reference = matmul_reference,
 }};
@@ -360,7 +399,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
           if (bw.needs(0)) bw.set(0, matmul(gy, weight));
           if (!bw.needs(1) && !bw.needs(2)) return;
           const Tensor rows = as_rows(gy);
-          if (bw.needs(1)) bw.set(1, matmul(rows.t(), as_rows(x)));
+          if (bw.needs(1)) set_weight_gradient(bw, 1, rows, as_rows(x));
           if (bw.needs(2)) bw.set(2, rows.sum({0}));
         },
     .autocast = Autocast::low,
@@ -404,8 +443,16 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
 
 }  // namespace
 
+void set_weight_gradient(Backward& bw, int i, const Tensor& gy, const Tensor& x) {
+  const bool wide = bw.takes_f32(i) && is_reduced_floating(gy.dtype()) && !grad_enabled();
+  bw.set(i, wide ? matmul_f32(gy.t(), x) : matmul(gy.t(), x));
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b) {
   return matmul_op(a, b);
+}
+Tensor matmul_f32(const Tensor& a, const Tensor& b) {
+  return matmul_f32_op(a, b);
 }
 Tensor mm(const Tensor& a, const Tensor& b) {
   return mm_op(a, b);

@@ -11,6 +11,9 @@ namespace strata {
 /// PyTorch's matmul: [.., m, k] x [.., k, n] -> [.., m, n] with leading dimensions broadcast; a 1-dim operand is a row
 /// (left) or column (right) whose dimension disappears from the result. Throws ShapeError, DTypeError.
 Tensor matmul(const Tensor& a, const Tensor& b);
+/// matmul whose bf16 or f16 operands give an f32 result: the sums as they are, unrounded. The way a weight's gradient
+/// goes to an f32 master weight.
+Tensor matmul_f32(const Tensor& a, const Tensor& b);
 /// [m, k] x [k, n] -> [m, n].
 Tensor mm(const Tensor& a, const Tensor& b);
 /// [batch, m, k] x [batch, k, n] -> [batch, m, n], without broadcasting.

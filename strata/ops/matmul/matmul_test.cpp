@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/op.h"
@@ -115,6 +116,29 @@ TEST(Einsum, RanksBeyondAnEightDimensionalProduct) {
   const Tensor a = random(seven), b = random(seven, DType::f32, 2);
   expect_near(einsum("abcdefg,abcdefg->abcdefg", {a, b}), einsum("x,x->x", {a.flatten(), b.flatten()}).reshape(seven),
               1e-6);
+}
+
+// The gradient of a layer's master weight is not rounded on its way.
+TEST(Linear, AMasterWeightsGradientIsASumInF32) {
+  Samples samples(DType::f32, 5);
+  const Tensor x = samples.tensor({300, 8}), g = samples.tensor({300, 6});
+  Tensor w = samples.tensor({6, 8}).set_requires_grad();
+  Tensor y;
+  {
+    AutocastScope scope;
+    y = linear(x, w);
+  }
+  ASSERT_EQ(y.dtype(), DType::bf16);
+  backward({y}, {g.to(DType::bf16)});
+  const Tensor want = matmul(g.to(DType::bf16).to(DType::f32).t(), x.to(DType::bf16).to(DType::f32));
+  ASSERT_EQ(w.grad().dtype(), DType::f32);
+  double worst = 0, rounded = 0;
+  for (int64_t i = 0; i < want.numel(); ++i) {
+    const double v = want.data<float>()[i];
+    worst = std::max(worst, std::abs(w.grad().data<float>()[i] - v));
+    rounded = std::max(rounded, std::abs(want.to(DType::bf16).to(DType::f32).data<float>()[i] - v));
+  }
+  EXPECT_LT(worst, 0.01 * rounded);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> linear_gelu_op{{
           if (b.has_gy(0)) g = gelu_backward(b.gy(0), b.y(1), "tanh");
           if (b.has_gy(1)) g = g.defined() ? g + b.gy(1) : b.gy(1);
           if (b.needs(0)) b.set(0, matmul(g, weight));
-          if (b.needs(1)) b.set(1, matmul(as_rows(g).t(), as_rows(x)));
+          if (b.needs(1)) set_weight_gradient(b, 1, as_rows(g), as_rows(x));
           if (b.needs(2)) b.set(2, as_rows(g).sum({0}));
         },
     .autocast = Autocast::low,
@@ -186,11 +186,11 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
             }
             if (b.has_gy(1)) g = g.defined() ? g + b.gy(1) : b.gy(1);
             if (b.needs(0)) b.set(0, matmul(g, up));
-            if (b.needs(1)) b.set(1, matmul(as_rows(g).t(), as_rows(x)));
+            if (b.needs(1)) set_weight_gradient(b, 1, as_rows(g), as_rows(x));
             if (b.needs(2)) b.set(2, as_rows(g).sum({0}));
           }
           if (!b.has_gy(0)) return;
-          if (b.needs(3)) b.set(3, matmul(as_rows(b.gy(0)).t(), as_rows(b.y(2))));
+          if (b.needs(3)) set_weight_gradient(b, 3, as_rows(b.gy(0)), as_rows(b.y(2)));
           if (b.needs(4)) b.set(4, as_rows(b.gy(0)).sum({0}));
         },
     .autocast = Autocast::low,

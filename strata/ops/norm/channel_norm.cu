@@ -39,13 +39,13 @@ __global__ void __launch_bounds__(kMostRowThreads)
   const int64_t r = this_row(), m = r < rows ? n : 0;
   const T* p = x + r * n;
   C sum = 0, squares = 0;
-  for_row<V, false>(m, [&](int64_t i, int) {
+  for_row<V, 0>(m, [&](int64_t i, int) {
     const auto v = load_vec<V>(p + i);
 #pragma unroll
     for (int j = 0; j < V; ++j) sum += widen(v.v[j]);
   });
   const C mean = row_reduce(sum, Sum(), shared) / static_cast<C>(n);
-  for_row<V, false>(m, [&](int64_t i, int) {
+  for_row<V, 0>(m, [&](int64_t i, int) {
     const auto v = load_vec<V>(p + i);
 #pragma unroll
     for (int j = 0; j < V; ++j) squares += (widen(v.v[j]) - mean) * (widen(v.v[j]) - mean);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kMostRowThreads) normalise_kernel(Sets sets, c
   const C mean = static_cast<const C*>(c.mean)[s];
   const C scale = static_cast<const C*>(c.rstd)[s] * (w != nullptr ? widen(w[channel]) : C(1));
   const C shift = b != nullptr ? widen(b[channel]) : C(0);
-  for_row<V, false>(c.inner, [&](int64_t i, int) {
+  for_row<V, 0>(c.inner, [&](int64_t i, int) {
     Vec<C, V> v = load_wide<C, V>(static_cast<const T*>(c.x) + r * c.inner + i);
 #pragma unroll
     for (int j = 0; j < V; ++j) v.v[j] = (v.v[j] - mean) * scale + shift;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
   const int64_t r = this_row(), n = r < sets.batch * sets.channels ? sets.inner : 0, first = r * sets.inner;
   const C m = n > 0 ? mean[sets.set_of(r)] : C(0);
   PairOf<C> s{0, 0};
-  for_row<V, false>(n, [&](int64_t i, int) {
+  for_row<V, 0>(n, [&](int64_t i, int) {
     const auto gv = load_vec<V>(g + first + i), xv = load_vec<V>(x + first + i);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
   const C scale = static_cast<const C*>(c.rstd)[s] * (w != nullptr ? widen(w[r % c.channels]) : C(1));
   const C mean = static_cast<const C*>(c.mean)[s];
   const PairOf<C> m = means[s];
-  for_row<V, false>(c.inner, [&](int64_t i, int) {
+  for_row<V, 0>(c.inner, [&](int64_t i, int) {
     const auto x = load_wide<C, V>(static_cast<const T*>(c.x) + r * c.inner + i);
     Vec<C, V> g = load_wide<C, V>(static_cast<const T*>(c.grad_y) + r * c.inner + i);
 #pragma unroll

@@ -11,10 +11,10 @@ double mean_weight(int64_t i, int64_t j, int64_t in, int64_t kernel, int64_t str
   return 1.0 / static_cast<double>(count_padding ? high - low : std::min(high, in) - std::max<int64_t>(low, 0));
 }
 
-std::array<Taps, 2> mean_taps(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding,
+std::array<Axis, 2> mean_axes(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding,
                               bool ceil_mode, bool count_padding) {
   return both(kernel.size(), [&](int64_t d) {
-    return pool_taps(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, true, count_padding);
+    return pool_axis(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, true, count_padding);
   });
 }
 
@@ -46,11 +46,11 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
            "counts as zeros "
            "unless count_include_pad is false. avg_pool1d and avg_pool2d are the friendlier forms.",
     .infer = avg_pool_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
                        bool ceil_mode, bool count) {
                       resample(y, x, kernel.size(),
-                               mean_taps(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode,
+                               mean_axes(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode,
                                          count));
                     }},
     .backward =
@@ -92,11 +92,11 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "avg_pool.",
     .infer = avg_pool_backward_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
                        const Dims& padding, bool ceil_mode, bool count) {
                       resample_transposed(x, g, kernel.size(),
-                                          mean_taps(size, kernel, stride, padding, ceil_mode, count));
+                                          mean_axes(size, kernel, stride, padding, ceil_mode, count));
                     }},
     .backward = [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding,
                    bool ceil_mode,
@@ -123,8 +123,8 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
         },
 }};
 
-std::array<Taps, 2> adaptive_both(const Dims& in, const Dims& out) {
-  return both(in.size(), [&](int64_t d) { return adaptive_taps(in[d], out[d]); });
+std::array<Axis, 2> adaptive_both(const Dims& in, const Dims& out) {
+  return both(in.size(), [&](int64_t d) { return adaptive_axis(in[d], out[d]); });
 }
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
@@ -133,7 +133,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
            "covers inputs "
            "floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = [](const Tensor& x, const Dims& output_size) { return to_size("adaptive_avg_pool", x, output_size); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& out) {
                       resample(y, x, out.size(), adaptive_both(spatial_of("adaptive_avg_pool", x, out.size()), out));
                     }},
@@ -163,7 +163,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "adaptive_avg_pool.",
     .infer = [](const Tensor& g, const Dims& size) { return to_size("adaptive_avg_pool_backward", g, size); },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& x, const Tensor& g, const Dims& size) {
                       resample_transposed(
                           x, g, size.size(),

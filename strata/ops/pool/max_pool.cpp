@@ -26,11 +26,12 @@ std::array<TensorMeta, 2> adaptive_max_infer(const Tensor& x, const Dims& output
   return {y, y.with_dtype(DType::i64)};
 }
 
-void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const std::array<Taps, 2>& t) {
+void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const std::array<Axis, 2>& t) {
   const Tensor from = x.contiguous();
   Tensor v = values.is_contiguous() ? values : empty(values.meta()),
          p = positions.is_contiguous() ? positions : empty(positions.meta());
-  cpu::window_max(t[0], t[1], planes_of(x, spatial), x.dtype(), from.raw_data(), v.raw_data(), p.data<int64_t>());
+  (x.device().is_cuda() ? window_max_cuda : cpu::window_max)(
+      t[0], t[1], planes_of(x, spatial), x.dtype(), from.raw_data(), v.raw_data(), static_cast<int64_t*>(p.raw_data()));
   if (!v.same_as(values)) values.copy_(v);
   if (!p.same_as(positions)) positions.copy_(p);
 }
@@ -66,12 +67,12 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
         "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d and "
         "max_pool2d are the friendlier forms.",
     .infer = max_pool_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel, const Dims& stride,
                        const Dims& padding, const Dims& dilation, bool ceil_mode) {
                       const Dims in = spatial_of("max_pool", x, kernel.size());
                       max_into(values, positions, x, kernel.size(), both(kernel.size(), [&](int64_t d) {
-                                 return pool_taps(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode,
+                                 return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode,
                                                   false, false);
                                }));
                     }},
@@ -115,11 +116,11 @@ const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
            "output_size, and "
            "their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = adaptive_max_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& output_size) {
                       const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
                       max_into(values, positions, x, output_size.size(), both(output_size.size(), [&](int64_t d) {
-                                 return adaptive_taps(in[d], output_size[d]);
+                                 return adaptive_axis(in[d], output_size[d]);
                                }));
                     }},
     .saves = "indices",
@@ -159,14 +160,15 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
            "plane; positions "
            "outside the plane are skipped. The gradient of max_pool.",
     .infer = scatter_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
                       const Tensor at = positions.contiguous();
                       dense(x, y, [&](const Tensor& from, Tensor& to) {
                         const int64_t planes = planes_of(y, size.size()), in = size.product(),
                                       out = planes > 0 ? y.numel() / planes : 0;
-                        cpu::plane_scatter(planes, in, out, y.dtype(), from.raw_data(), at.data<int64_t>(),
-                                           to.raw_data());
+                        (y.device().is_cuda() ? plane_scatter_cuda : cpu::plane_scatter)(
+                            planes, in, out, y.dtype(), from.raw_data(), static_cast<const int64_t*>(at.raw_data()),
+                            to.raw_data());
                       });
                     }},
     .saves = "positions",
@@ -220,12 +222,13 @@ const Op<Tensor(const Tensor&, const Tensor&)> plane_gather_op{{
     .doc = "y[.., i] = x[.., positions[.., i]], and 0 for positions outside x's last dimension. The gradient of "
            "plane_scatter.",
     .infer = gather_infer,
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Tensor& positions) {
                       const Tensor at = positions.contiguous();
                       dense(y, x, [&](const Tensor& from, Tensor& to) {
-                        cpu::plane_gather(planes_of(x, 1), x.shape().back(), positions.shape().back(), x.dtype(),
-                                          from.raw_data(), at.data<int64_t>(), to.raw_data());
+                        (x.device().is_cuda() ? plane_gather_cuda : cpu::plane_gather)(
+                            planes_of(x, 1), x.shape().back(), positions.shape().back(), x.dtype(), from.raw_data(),
+                            static_cast<const int64_t*>(at.raw_data()), to.raw_data());
                       });
                     }},
     .saves = "positions",

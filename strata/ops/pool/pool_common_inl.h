@@ -16,7 +16,6 @@
 #include "strata/ops/view/view.h"
 
 namespace strata::pool {
-using cpu::Taps;
 
 // ---- windows of one dimension --------------------------------------------------------------------------------------
 
@@ -32,35 +31,20 @@ inline int64_t pooled_size(int64_t in, int64_t kernel, int64_t stride, int64_t p
   return out;
 }
 
-// Windows clipped to the input. With `mean` they have weights whose sum is 1, or less where padding counts.
-inline Taps pool_taps(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode,
+inline Axis pool_axis(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode,
                       bool mean, bool count_padding) {
-  Taps t;
-  t.inputs = in, t.step = dilation;
-  const int64_t out = pooled_size(in, kernel, stride, padding, dilation, ceil_mode);
-  for (int64_t i = 0; i < out; ++i) {
-    int64_t first = i * stride - padding;
-    const int64_t full = std::min(first + kernel, in + padding) - first;  // of a mean, whose dilation is 1
-    int64_t n = kernel;
-    if (first < 0) {
-      const int64_t before = std::min(n, (-first - 1) / dilation + 1);
-      first += before * dilation;
-      n -= before;
-    }
-    n = first >= in ? 0 : std::min(n, (in - 1 - first) / dilation + 1);
-    t.add(first, n, mean ? 1.0 / static_cast<double>(count_padding ? full : std::max<int64_t>(n, 1)) : 1.0);
-  }
-  return t;
+  Axis a;
+  a.mean = mean, a.count_padding = count_padding;
+  a.in = in, a.out = pooled_size(in, kernel, stride, padding, dilation, ceil_mode);
+  a.kernel = kernel, a.stride = stride, a.padding = padding, a.dilation = dilation;
+  return a;
 }
 
-inline Taps adaptive_taps(int64_t in, int64_t out) {
-  Taps t;
-  t.inputs = in;
-  for (int64_t i = 0; i < out; ++i) {
-    const int64_t first = i * in / out, last = ((i + 1) * in + out - 1) / out;
-    t.add(first, last - first, 1.0 / static_cast<double>(last - first));
-  }
-  return t;
+inline Axis adaptive_axis(int64_t in, int64_t out) {
+  Axis a;
+  a.kind = AxisKind::adaptive;
+  a.in = in, a.out = out;
+  return a;
 }
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
@@ -95,17 +79,11 @@ inline void check_floating(std::string_view op, const Tensor& x) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x);
 }
 
-// Taps of both dimensions from those of one; a single spatial dimension is the second.
+// Both dimensions from a function for one; a single spatial dimension is the second.
 template <class F>
-std::array<Taps, 2> both(int64_t spatial, F&& f) {
-  std::array<Taps, 2> r;
-  r[1] = f(spatial - 1);
-  if (spatial == 2) {
-    r[0] = f(0);
-  } else {
-    r[0].add(0, {1.0});
-  }
-  return r;
+std::array<Axis, 2> both(int64_t spatial, F&& f) {
+  const Axis last = f(spatial - 1);
+  return {spatial == 2 ? f(0) : Axis::unit(last.kind), last};
 }
 
 // Runs f(dense input, dense result) and copies into a strided result where needed.
@@ -118,14 +96,16 @@ void dense(Tensor& y, const Tensor& x, F&& f) {
   y.copy_(copy);
 }
 
-inline void resample(Tensor& y, const Tensor& x, int64_t spatial, const std::array<Taps, 2>& t) {
+inline void resample(Tensor& y, const Tensor& x, int64_t spatial, const std::array<Axis, 2>& t) {
   dense(y, x, [&](const Tensor& from, Tensor& to) {
-    cpu::resample(t[0], t[1], planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+    (x.device().is_cuda() ? resample_cuda : cpu::resample)(t[0], t[1], planes_of(from, spatial), from.dtype(),
+                                                           from.raw_data(), to.raw_data());
   });
 }
-inline void resample_transposed(Tensor& x, const Tensor& y, int64_t spatial, const std::array<Taps, 2>& t) {
+inline void resample_transposed(Tensor& x, const Tensor& y, int64_t spatial, const std::array<Axis, 2>& t) {
   dense(x, y, [&](const Tensor& from, Tensor& to) {
-    cpu::resample_transposed(t[0], t[1], planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+    (x.device().is_cuda() ? resample_transposed_cuda : cpu::resample_transposed)(
+        t[0], t[1], planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
   });
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <vector>
 
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
@@ -9,6 +10,26 @@
 
 namespace strata::cpu {
 namespace {
+
+// The windows of a dimension: inputs start, start + step, .. for each output, their weights one output after the other.
+struct Taps {
+  int64_t inputs, step;
+  std::vector<int64_t> start, count;
+  std::vector<double> weight;
+
+  explicit Taps(const Axis& a) : inputs(a.in), step(a.kind == pool::AxisKind::pool ? a.dilation : 1) {
+    for (int64_t i = 0; i < a.out; ++i) {
+      const pool::Window<int64_t, double> w = a.kind == pool::AxisKind::pool       ? pool::pool_window<double>(a, i)
+                                              : a.kind == pool::AxisKind::adaptive ? pool::adaptive_window<double>(a, i)
+                                                                                   : pool::resize_window<double>(a, i);
+      start.push_back(w.start);
+      count.push_back(w.count);
+      weight.insert(weight.end(), static_cast<size_t>(w.count), w.rest);
+      if (w.count > 0) weight[weight.size() - static_cast<size_t>(w.count)] = w.first;
+    }
+  }
+  int64_t outputs() const { return static_cast<int64_t>(start.size()); }
+};
 
 // Calls f(plane) for every plane, on several threads where there is enough work.
 template <class F>
@@ -107,17 +128,20 @@ void max_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y, i
 }
 }  // namespace
 
-void resample(const Taps& h, const Taps& w, int64_t planes, DType t, const void* x, void* y) {
-  dispatch_floats(t, "resample",
-                  [&]<class T>() { resample_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y)); });
+void resample(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y) {
+  dispatch_floats(t, "resample", [&]<class T>() {
+    resample_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(x), static_cast<T*>(y));
+  });
 }
-void resample_transposed(const Taps& h, const Taps& w, int64_t planes, DType t, const void* y, void* x) {
-  dispatch_floats(t, "resample",
-                  [&]<class T>() { transposed_typed(h, w, planes, static_cast<const T*>(y), static_cast<T*>(x)); });
+void resample_transposed(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x) {
+  dispatch_floats(t, "resample", [&]<class T>() {
+    transposed_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(y), static_cast<T*>(x));
+  });
 }
-void window_max(const Taps& h, const Taps& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
-  dispatch_floats(t, "max_pool",
-                  [&]<class T>() { max_typed(h, w, planes, static_cast<const T*>(x), static_cast<T*>(y), positions); });
+void window_max(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
+  dispatch_floats(t, "max_pool", [&]<class T>() {
+    max_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(x), static_cast<T*>(y), positions);
+  });
 }
 
 void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x) {

@@ -13,19 +13,13 @@ double source(int64_t i, int64_t in, int64_t out, bool nearest, bool align_corne
   return std::max(0.0, (static_cast<double>(i) + 0.5) * scale - 0.5);
 }
 
-Taps resize_taps(int64_t in, int64_t out, bool nearest, bool align_corners, double scale) {
-  Taps t;
-  t.inputs = in;
-  for (int64_t i = 0; i < out; ++i) {
-    const double at = source(i, in, out, nearest, align_corners, scale);
-    const int64_t low = std::min(static_cast<int64_t>(at), in - 1);
-    if (nearest || low + 1 >= in) {
-      t.add(low, {1.0});
-    } else {
-      t.add(low, {1 - (at - static_cast<double>(low)), at - static_cast<double>(low)});
-    }
-  }
-  return t;
+Axis resize_axis(int64_t in, int64_t out, bool nearest, bool align_corners, double scale) {
+  Axis a;
+  a.kind = AxisKind::resize;
+  a.nearest = nearest, a.align_corners = align_corners;
+  a.in = in, a.out = out;
+  a.scale = scale == 0 ? static_cast<double>(in) / static_cast<double>(out) : scale;
+  return a;
 }
 
 double resize_weight(int64_t i, int64_t j, int64_t in, int64_t out, bool nearest, bool align_corners, double scale) {
@@ -38,8 +32,8 @@ bool is_nearest(std::string_view op, const std::string& mode) {
   return mode == "nearest";
 }
 
-std::array<Taps, 2> resize_both(const Dims& in, const Dims& out, bool nearest, bool align_corners, double scale) {
-  return both(in.size(), [&](int64_t d) { return resize_taps(in[d], out[d], nearest, align_corners, scale); });
+std::array<Axis, 2> resize_both(const Dims& in, const Dims& out, bool nearest, bool align_corners, double scale) {
+  return both(in.size(), [&](int64_t d) { return resize_axis(in[d], out[d], nearest, align_corners, scale); });
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> resize_op{{
@@ -53,7 +47,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           check(scale >= 0, "resize", "scale must not be negative, got ", scale);
           return to_size("resize", x, size);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& size, const std::string& mode, bool align,
                        double scale) {
                       resample(
@@ -99,7 +93,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           check(scale >= 0, "resize_backward", "scale must not be negative, got ", scale);
           return to_size("resize_backward", g, size);
         },
-    .kernels = {.cpu =
+    .kernels = {.everywhere =
                     [](Tensor& x, const Tensor& g, const Dims& size, const std::string& mode, bool align,
                        double scale) {
                       resample_transposed(x, g, size.size(),

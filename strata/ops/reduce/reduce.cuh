@@ -174,8 +174,9 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   Acc* partial = nullptr;
   if (l.inner == 1) {
     const bool vectors = l.n % V == 0 && aligned16(x);
-    const int lanes =
-        l.n > 2048 ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, power_above((l.n + V - 1) / V)));
+    // A warp of its own for each of many rows: its threads have several loads under way, and no barrier.
+    const bool block = l.n > 2048 && (l.outer < 4096 || l.n > int64_t{32} * kWarp * V);
+    const int lanes = block ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, power_above((l.n + V - 1) / V)));
     const int64_t blocks = blocks_for(l.outer, kThreads / lanes);
     if (lanes == kThreads) groups = cut(blocks, kThreads * V * kAhead);
     const int64_t length = (l.n + groups * V - 1) / (groups * V) * V;

@@ -7,71 +7,91 @@ namespace strata {
 namespace {
 using namespace cuda;
 
-template <class T, int V, bool kHold>
-__global__ void __launch_bounds__(kMostRowThreads) forward_rows(bool log, const T* x, T* y, int64_t rows, int64_t n) {
+// What a thread that holds few vectors leaves of the registers is for other threads.
+constexpr int blocks_at_least(int held, int few) {
+  return held == few ? 2 : 1;
+}
+
+// Of a row that is held its exponentials are kept (for the logarithm its distances from the maximum): what remains is a
+// multiplication.
+template <class T, int V, int kHeld>
+__global__ void __launch_bounds__(kMostRowThreads, blocks_at_least(kHeld, kHeldFew<V>))
+    forward_rows(bool log, const T* x, T* y, int64_t rows, int64_t n) {
   using C = compute_t<T>;
-  __shared__ ExpSum<C> shared[kMostRowThreads / kWarp];
+  __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
+  __shared__ C tops[kMostRowThreads / kWarp];
   const int64_t r = this_row(), m = r < rows ? n : 0;
-  const RowOf<T, V, kHold> row(x + r * n, m);
-  ExpSum<C> s{-INFINITY, 0};
-  if constexpr (kHold) {
-    for_row<V, kHold>(m, [&](int64_t i, int k) {
+  RowOf<T, V, kHeld> row(x + r * n, m);
+  T* to = y + r * n;
+  Exponentials<C> s{static_cast<C>(-INFINITY), 0};
+  Kept<Vec<C, V>, kHeld == 0 ? 1 : kHeld> e;
+  if constexpr (kHeld > 0) {
+    for_row<V, kHeld>(m, [&](int64_t i, int k) { s.top = fmax(s.top, largest_of(row.at(i, k))); });
+    s.top = row_reduce(s.top, Larger(), tops, true);
+    const C shift = exp_shift<T>(s.top);
+    for_row<V, kHeld>(m, [&](int64_t i, int k) {
       const auto v = row.at(i, k);
 #pragma unroll
-      for (int j = 0; j < V; ++j) s.top = Max()(s.top, widen(v.v[j]));
+      for (int j = 0; j < V; ++j) {
+        const C x = widen(v.v[j]), power = exp_below<T>(x, shift);
+        s.sum += power;
+        e.v[k].v[j] = log ? x - s.top : power;
+      }
     });
-    if (s.top != -INFINITY)
-      for_row<V, kHold>(m, [&](int64_t i, int k) {
-        const auto v = row.at(i, k);
-#pragma unroll
-        for (int j = 0; j < V; ++j) s.sum += exp_for<T>(widen(v.v[j]) - s.top);
-      });
+    __shared__ C sums[kMostRowThreads / kWarp];
+    s.sum = row_reduce(s.sum, Sum(), sums, true);
   } else {
-    for_row<V, kHold>(m, [&](int64_t i, int k) { add_exponentials(s, row.at(i, k)); });
-  }
-  s = row_reduce(s, AddExpSums(), shared);
-  // Of a row of -inf alone, what the formula gives: NaN.
-  const C scale = log ? ::log(s.sum) : C(1) / s.sum;
-  T* to = y + r * n;
-  for_row<V, kHold>(m, [&](int64_t i, int k) {
-    const auto v = row.at(i, k);
-    Vec<T, V> e;
+    for_row<V, kHeld>(m, [&](int64_t i, int k) {
+      const auto v = row.at(i, k);
+      const C top = fmax(s.top, largest_of(v)), shift = exp_shift<T>(top);
+      s.sum *= exp_below<T>(s.top, shift);
+      s.top = top;
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const C d = widen(v.v[j]) - s.top;
-      e.v[j] = narrow<T>(log ? d - scale : exp_for<T>(d) * scale);
+      for (int j = 0; j < V; ++j) s.sum += exp_below<T>(widen(v.v[j]), shift);
+    });
+    s = row_reduce(s, AddExponentials<T>(), shared, true);
+  }
+  // Of a row of -inf alone, what the formula gives: NaN.
+  const C scale = C(1) / s.sum, shift = exp_shift<T>(s.top), lsum = ::log(s.sum);
+  for_row<V, kHeld>(m, [&](int64_t i, int k) {
+    Vec<C, V> d;
+    if constexpr (kHeld > 0) {
+      d = e.v[k];
+    } else {
+      const auto v = row.at(i, k);
+#pragma unroll
+      for (int j = 0; j < V; ++j) d.v[j] = log ? widen(v.v[j]) - s.top : exp_below<T>(widen(v.v[j]), shift);
     }
-    store_vec(to + i, e);
+    Vec<T, V> p;
+#pragma unroll
+    for (int j = 0; j < V; ++j) p.v[j] = narrow<T>(log ? d.v[j] - lsum : d.v[j] * scale);
+    store_vec(to + i, p);
   });
 }
 
-// Vectors of each of two rows that a thread may hold.
-template <int V>
-constexpr int kHeldTwice = V == 1 ? 8 : 4;
-
-template <class T, int V, bool kHold>
-__global__ void __launch_bounds__(kMostRowThreads)
+template <class T, int V, int kHeld>
+__global__ void __launch_bounds__(kMostRowThreads, blocks_at_least(kHeld, kHeldFew<V>))
     backward_rows(bool log, const T* gy, const T* y, T* gx, int64_t rows, int64_t n) {
   using C = compute_t<T>;
-  constexpr int kMost = kHeldTwice<V>;
   __shared__ C shared[kMostRowThreads / kWarp];
   const int64_t r = this_row(), m = r < rows ? n : 0;
-  const RowOf<T, V, kHold, kMost> g_row(gy + r * n, m), y_row(y + r * n, m);
+  RowOf<T, V, kHeld> g_row(gy + r * n, m), y_row(y + r * n, m);
   C sum = 0;
-  for_row<V, kHold, kMost>(m, [&](int64_t i, int k) {
+  for_row<V, kHeld>(m, [&](int64_t i, int k) {
     const auto g = g_row.at(i, k), v = y_row.at(i, k);
 #pragma unroll
     for (int j = 0; j < V; ++j) sum += log ? widen(g.v[j]) : widen(g.v[j]) * widen(v.v[j]);
   });
-  sum = row_reduce(sum, Sum(), shared);
+  sum = row_reduce(sum, Sum(), shared, true);
+  g_row.renew(), y_row.renew();
   T* to = gx + r * n;
-  for_row<V, kHold, kMost>(m, [&](int64_t i, int k) {
+  for_row<V, kHeld>(m, [&](int64_t i, int k) {
     const auto g = g_row.at(i, k), v = y_row.at(i, k);
     Vec<T, V> e;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       const C gv = widen(g.v[j]), yv = widen(v.v[j]);
-      e.v[j] = narrow<T>(log ? gv - exp_for<T>(yv) * sum : yv * (gv - sum));
+      e.v[j] = narrow<T>(log ? gv - exp_below<T>(yv, C(0)) * sum : yv * (gv - sum));
     }
     store_vec(to + i, e);
   });
@@ -94,16 +114,20 @@ template <class T>
 __global__ void __launch_bounds__(kAcross* kDown)
     forward_columns(bool log, const T* x, T* y, int64_t columns, int64_t n, int64_t inner) {
   using C = compute_t<T>;
-  __shared__ ExpSum<C> shared[kDown][kAcross];
+  __shared__ Exponentials<C> shared[kDown][kAcross];
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kAcross + threadIdx.x, m = c < columns ? n : 0;
   const int64_t first = c / inner * n * inner + c % inner;
-  ExpSum<C> s{-INFINITY, 0};
-  for (int64_t i = threadIdx.y; i < m; i += kDown) add_exponentials(s, load_vec<1>(x + first + i * inner));
-  s = combine_down(s, AddExpSums(), shared);
-  const C scale = log ? ::log(s.sum) : C(1) / s.sum;
+  Exponentials<C> s{static_cast<C>(-INFINITY), 0};
   for (int64_t i = threadIdx.y; i < m; i += kDown) {
-    const C d = widen(x[first + i * inner]) - s.top;
-    y[first + i * inner] = narrow<T>(log ? d - scale : exp_for<T>(d) * scale);
+    const C v = widen(x[first + i * inner]), top = fmax(s.top, v), shift = exp_shift<T>(top);
+    s.sum = s.sum * exp_below<T>(s.top, shift) + exp_below<T>(v, shift);
+    s.top = top;
+  }
+  s = combine_down(s, AddExponentials<T>(), shared);
+  const C scale = C(1) / s.sum, shift = exp_shift<T>(s.top), lsum = ::log(s.sum);
+  for (int64_t i = threadIdx.y; i < m; i += kDown) {
+    const C v = widen(x[first + i * inner]);
+    y[first + i * inner] = narrow<T>(log ? (v - s.top) - lsum : exp_below<T>(v, shift) * scale);
   }
 }
 
@@ -123,7 +147,7 @@ __global__ void __launch_bounds__(kAcross* kDown)
   for (int64_t i = threadIdx.y; i < m; i += kDown) {
     const int64_t at = first + i * inner;
     const C g = widen(gy[at]), v = widen(y[at]);
-    gx[at] = narrow<T>(log ? g - exp_for<T>(v) * sum : v * (g - sum));
+    gx[at] = narrow<T>(log ? g - exp_below<T>(v, C(0)) * sum : v * (g - sum));
   }
 }
 }  // namespace
@@ -158,8 +182,7 @@ void softmax_backward_cuda(DType t, bool log, const void* gy, const void* y, voi
       return;
     }
     const bool aligned = aligned16(gy) && aligned16(y) && aligned16(gx);
-    const int held = aligned && n % kVec<T> == 0 ? kHeldTwice<kVec<T>> : kHeldTwice<1>;
-    const RowLaunch l = row_launch<T>(outer, n, aligned, 4, held);
+    const RowLaunch l = row_launch<T>(outer, n, aligned);
     dispatch_rows<T>(l, [&](auto v, auto held) {
       backward_rows<T, decltype(v)::value, decltype(held)::value>
           <<<l.blocks, l.threads, 0, stream()>>>(log, g, p, to, outer, n);

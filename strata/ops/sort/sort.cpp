@@ -44,7 +44,7 @@ const Op<Pair(const Tensor&, int64_t, bool)> sort_op{{
           wrap_dim(dim, x.dim(), "sort");
           return value_and_place(like(x));
         },
-    .kernels = {.cpu = sort_cpu},
+    .kernels = {.cpu = sort_cpu, .cuda = STRATA_CUDA_KERNEL(sort_cuda)},
     .saves = "indices",
     .backward = [](Backward& b, const Tensor& x, int64_t dim, bool) { b.set(0, put_back(b.gy(0), x, dim, b.y(1))); },
     .dtypes = kAllTypes,
@@ -95,7 +95,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> topk_op{{
           if (x.dim() > 0) m.shape[dim] = k;
           return value_and_place(m);
         },
-    .kernels = {.cpu = topk_cpu},
+    .kernels = {.cpu = topk_cpu, .cuda = STRATA_CUDA_KERNEL(topk_cuda)},
     .saves = "indices",
     .backward = [](Backward& b, const Tensor& x, int64_t, int64_t dim,
                    bool) { b.set(0, put_back(b.gy(0), x, dim, b.y(1))); },
@@ -129,7 +129,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
           if (x.dim() > 0 && !keepdim) m.shape.erase(dim);
           return value_and_place(m);
         },
-    .kernels = {.cpu = kthvalue_cpu},
+    .kernels = {.cpu = kthvalue_cpu, .cuda = STRATA_CUDA_KERNEL(kthvalue_cuda)},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& x, int64_t, int64_t dim, bool keepdim) {
@@ -155,7 +155,10 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_o
            "often each "
            "occurs. What was not asked for is an empty tensor. Every NaN counts as different. Not differentiable.",
     .example = "assert(unique(full({3}, 2)).values.to_vector<int64_t>() == std::vector<int64_t>({2}));",
-    .dynamic = unique_cpu,
+    .dynamic =
+        [](const Tensor& x, bool return_inverse, bool return_counts) {
+          return (x.device().is_cuda() ? unique_cuda : unique_cpu)(x, return_inverse, return_counts);
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, bool, bool) { return sort_cost(x, std::log2(2.0 + static_cast<double>(x.numel()))); },
     .samples =
@@ -184,7 +187,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool)> searchsorted_op{{
                             ": they must agree in all dimensions but the last, or sorted be 1-D");
           return like(values).with_dtype(DType::i64);
         },
-    .kernels = {.cpu = searchsorted_cpu},
+    .kernels = {.cpu = searchsorted_cpu, .cuda = STRATA_CUDA_KERNEL(searchsorted_cuda)},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& sorted, const Tensor& values, bool) { return sort_cost(values, log_length(sorted, -1)); },
     .samples =

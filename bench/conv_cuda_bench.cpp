@@ -1,0 +1,131 @@
+// Times convolutions (all three directions) and pooling on a CUDA device, on the layers of ResNet-50 with 64 images.
+// Prints one line for each row: name, dtype, direction, microseconds, TFLOP/s; bench/pytorch/conv.py prints the same
+// lines for PyTorch.
+//
+//   conv_cuda_bench [images] [words of a row's name...]
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "strata/core/tensor.h"
+#include "strata/cuda/runtime.h"
+#include "strata/ops/conv/conv.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/pool/pool.h"
+#include "strata/ops/random/random.h"
+
+namespace {
+using namespace strata;
+
+struct Layer {
+  const char* name;
+  int64_t in, size, out, kernel, stride, padding, groups;
+};
+constexpr Layer kLayers[] = {
+    {"7x7/2 3-64 224", 3, 224, 64, 7, 2, 3, 1},
+    {"1x1 64-64 56", 64, 56, 64, 1, 1, 0, 1},
+    {"3x3 64-64 56", 64, 56, 64, 3, 1, 1, 1},
+    {"1x1 64-256 56", 64, 56, 256, 1, 1, 0, 1},
+    {"1x1 256-64 56", 256, 56, 64, 1, 1, 0, 1},
+    {"3x3/2 128-128 56", 128, 56, 128, 3, 2, 1, 1},
+    {"3x3 128-128 28", 128, 28, 128, 3, 1, 1, 1},
+    {"1x1 128-512 28", 128, 28, 512, 1, 1, 0, 1},
+    {"1x1/2 256-512 56", 256, 56, 512, 1, 2, 0, 1},
+    {"3x3 256-256 14", 256, 14, 256, 3, 1, 1, 1},
+    {"1x1 1024-256 14", 1024, 14, 256, 1, 1, 0, 1},
+    {"3x3 512-512 7", 512, 7, 512, 3, 1, 1, 1},
+    {"1x1 512-2048 7", 512, 7, 2048, 1, 1, 0, 1},
+    {"3x3 depthwise 256 28", 256, 28, 256, 3, 1, 1, 256},
+    {"3x3 32 groups 256 28", 256, 28, 256, 3, 1, 1, 32},
+};
+constexpr int kSets = 3, kWarmup = 3, kRounds = 12;
+
+// Median of microseconds; f gets the number of the set of tensors, so that the cache does not hold the inputs.
+double time(const std::function<void(int)>& f) {
+  for (int i = 0; i < kWarmup; ++i) f(i % kSets);
+  std::vector<double> us;
+  for (int round = 0; round < 5; ++round) {
+    cuda::Event start(true), stop(true);
+    start.record(cuda::current_stream());
+    for (int i = 0; i < kRounds; ++i) f(i % kSets);
+    stop.record(cuda::current_stream());
+    stop.synchronize();
+    us.push_back(stop.elapsed_ms(start) * 1e3 / kRounds);
+  }
+  std::sort(us.begin(), us.end());
+  return us[us.size() / 2];
+}
+
+void row(const char* name, const char* dtype, const char* direction, double flops, const std::function<void(int)>& f) {
+  const double us = time(f);
+  std::printf("%s|%s|%s|%.1f|%.1f\n", name, dtype, direction, us, flops / us * 1e-6);
+  std::fflush(stdout);
+}
+
+Tensor numbers(const Shape& shape, DType dtype) {
+  return randn_like(empty({shape, DType::f32, Device::cuda(), std::nullopt})).to(dtype);
+}
+
+bool wanted(const char* name, int argc, char** argv) {
+  for (int i = 2; i < argc; ++i)
+    if (std::strstr(name, argv[i]) == nullptr) return false;
+  return true;
+}
+
+void layer(const Layer& l, int64_t n, DType dtype, const char* label) {
+  const int64_t out = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
+  std::vector<Tensor> x, y;
+  for (int i = 0; i < kSets; ++i) {
+    x.push_back(numbers({n, l.in, l.size, l.size}, dtype));
+    y.push_back(numbers({n, l.out, out, out}, dtype));
+  }
+  const Tensor w = numbers({l.out, l.in / l.groups, l.kernel, l.kernel}, dtype);
+  const Dims s{l.stride, l.stride}, p{l.padding, l.padding}, d{1, 1}, k{l.kernel, l.kernel}, size{l.size, l.size};
+  const double flops = 2.0 * static_cast<double>(n * l.out * out * out * (l.in / l.groups) * l.kernel * l.kernel);
+  row(l.name, label, "forward", flops, [&](int i) { convolution(x[i], w, {}, s, p, d, l.groups); });
+  row(l.name, label, "input", flops, [&](int i) { convolution_transpose(y[i], w, {}, size, s, p, d, l.groups); });
+  row(l.name, label, "weight", flops, [&](int i) { convolution_weight(x[i], y[i], k, s, p, d, l.groups); });
+}
+
+void pools(int64_t n, DType dtype, const char* label, int argc, char** argv) {
+  std::vector<Tensor> x, y, gy, gp, at;
+  for (int i = 0; i < kSets; ++i) {
+    x.push_back(numbers({n, 64, 112, 112}, dtype));
+    gy.push_back(numbers({n, 64, 56, 56}, dtype));
+    at.push_back(std::get<1>(max_pool(x.back(), {3, 3}, {2, 2}, {1, 1}, {1, 1}, false)));
+  }
+  const auto pool = [&](const char* name, const char* direction, const std::function<void(int)>& f) {
+    if (wanted(name, argc, argv)) row(name, label, direction, 0, f);
+  };
+  pool("max_pool 3x3/2 64 112", "forward", [&](int i) { max_pool(x[i], {3, 3}, {2, 2}, {1, 1}, {1, 1}, false); });
+  pool("max_pool 3x3/2 64 112", "input", [&](int i) { plane_scatter(gy[i], at[i], {112, 112}); });
+  pool("avg_pool 2x2 64 112", "forward", [&](int i) { avg_pool(x[i], {2, 2}, {2, 2}, {0, 0}, false, true); });
+  pool("avg_pool 2x2 64 112", "input", [&](int i) {
+    avg_pool_backward(gy[i], {112, 112}, {2, 2}, {2, 2}, {0, 0}, false, true);
+  });
+  pool("bilinear x2 64 56", "forward", [&](int i) { resize(gy[i], {112, 112}, "linear", false, 0); });
+  pool("bilinear x2 64 56", "input", [&](int i) { resize_backward(x[i], {56, 56}, "linear", false, 0); });
+  pool("global average 64 112", "forward", [&](int i) { adaptive_avg_pool(x[i], {1, 1}); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (cuda::device_count() == 0) {
+    std::printf("skipped: %s\n", cuda::unavailable_reason().c_str());
+    return 0;
+  }
+  const int64_t n = argc > 1 ? std::atoll(argv[1]) : 64;
+  for (const auto& [dtype, label] : {std::pair(DType::bf16, "bf16"), {DType::f32, "tf32"}, {DType::f32, "f32"}}) {
+    cuda::set_allow_tf32(std::strcmp(label, "tf32") == 0);
+    for (const Layer& l : kLayers)
+      if (wanted(l.name, argc, argv)) layer(l, n, dtype, label);
+    if (std::strcmp(label, "tf32") != 0) pools(n, dtype, label, argc, argv);
+  }
+  return 0;
+}

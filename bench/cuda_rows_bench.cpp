@@ -1,0 +1,296 @@
+// The memory-bound ops on a CUDA device, called as a program calls them: device time between CUDA events, GB/s of the
+// fewest bytes that must move, and the fraction of a device-to-device copy's bandwidth in the same run. Inputs rotate
+// so that none is still in the L2 cache when its turn comes.
+//     cuda_rows_bench [filter] [--lines FILE]
+// FILE takes "name <tab> bytes <tab> milliseconds" lines, which bench/pytorch/cuda_rows.py sets beside PyTorch's times.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/op_base.h"
+#include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/attention/attention.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/dropout/dropout.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/embedding/embedding.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/loss/loss.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/norm/norm.h"
+#include "strata/ops/random/random.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/softmax/softmax.h"
+#include "strata/ops/view/view.h"
+#include "strata/optim/optim.h"
+
+namespace {
+using namespace strata;
+
+constexpr int64_t kRotate = int64_t{200} << 20;  // four times the largest L2
+std::string g_filter;
+FILE* g_lines = nullptr;
+double g_copy = 0;
+
+// Milliseconds of one call: the median of rounds of as many calls as there are sets of inputs, two at least.
+template <class F>
+double device_ms(int64_t sets, F&& f) {
+  constexpr int kRounds = 11;
+  const cuda::Stream stream = cuda::current_stream();
+  const int64_t calls = std::max<int64_t>(sets, 4);
+  for (int64_t i = 0; i < calls; ++i) f(i % sets);
+  std::vector<std::unique_ptr<cuda::Event>> at;
+  for (int i = 0; i <= kRounds; ++i) at.push_back(std::make_unique<cuda::Event>(true));
+  at[0]->record(stream);
+  for (int r = 1; r <= kRounds; ++r) {
+    for (int64_t i = 0; i < calls; ++i) f(i % sets);
+    at[static_cast<size_t>(r)]->record(stream);
+  }
+  stream.synchronize();
+  std::vector<double> ms;
+  for (size_t r = 1; r < at.size(); ++r) ms.push_back(at[r]->elapsed_ms(*at[r - 1]) / static_cast<double>(calls));
+  std::nth_element(ms.begin(), ms.begin() + kRounds / 2, ms.end());
+  return ms[kRounds / 2];
+}
+
+bool wanted(const std::string& name) {
+  return g_filter.empty() || name.find(g_filter) != std::string::npos;
+}
+
+// f(i) runs on set i of the inputs; a call must move `bytes`, of which a set holds about `set_bytes`.
+template <class F>
+void row(const std::string& name, double bytes, int64_t sets, F&& f) {
+  const double ms = device_ms(sets, f);
+  const double rate = bytes / ms * 1e-6;
+  if (name == "copy") g_copy = rate;
+  std::printf("%-48s %9.4f ms  %7.0f GB/s  %4.0f%%\n", name.c_str(), ms, rate, 100 * rate / g_copy);
+  std::fflush(stdout);
+  if (g_lines) std::fprintf(g_lines, "%s\t%.0f\t%.5f\n", name.c_str(), bytes, ms);
+}
+
+int64_t sets_for(int64_t bytes) {
+  return std::clamp<int64_t>(kRotate / std::max<int64_t>(bytes, 1), 1, 16);
+}
+std::vector<Tensor> several(int64_t sets, const Shape& shape, DType t) {
+  std::vector<Tensor> all;
+  for (int64_t i = 0; i < sets; ++i) all.push_back(randn(shape, DType::f32).to(t));
+  return all;
+}
+std::vector<Value> call(const char* op, const std::vector<Value>& args) {
+  const OpBase* record = OpBase::find(op);
+  check(record != nullptr, op, "there is no such op");
+  return record->call_boxed(args);
+}
+
+std::string label(const char* op, int64_t rows, int64_t n, const char* type = "bf16") {
+  return cat(op, " ", rows, "x", n, " ", type);
+}
+
+void bench_norms(int64_t rows, int64_t n) {
+  const double x_bytes = 2. * static_cast<double>(rows * n);
+  const int64_t sets = sets_for(2 * rows * n);
+  const auto x = several(sets, {rows, n}, DType::bf16), g = several(sets, {rows, n}, DType::bf16);
+  const Tensor w = randn({n}), b = randn({n});
+  const Tensor mean = zeros({rows, 1}), rstd = ones({rows, 1});
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  const auto run = [&](const char* op, double passes, auto f) {
+    if (wanted(op)) row(label(op, rows, n), passes * x_bytes, sets, f);
+  };
+  run("rms_norm", 2, [&](int64_t i) { rms_norm(x[at(i)], {n}, w); });
+  run("layer_norm", 2, [&](int64_t i) { layer_norm(x[at(i)], {n}, w, b); });
+  run("add_rms_norm", 4, [&](int64_t i) { add_rms_norm(x[at(i)], g[at(i)], w); });
+  run("add_layer_norm", 4, [&](int64_t i) { add_layer_norm(x[at(i)], g[at(i)], w, b); });
+  run("rms_norm_backward", 3, [&](int64_t i) { call("rms_norm_backward", {g[at(i)], x[at(i)], Dims{n}, w, rstd}); });
+  run("layer_norm_backward", 3, [&](int64_t i) {
+    call("layer_norm_backward", {g[at(i)], x[at(i)], Dims{n}, w, mean, rstd});
+  });
+  run("add_layer_norm_backward", 4, [&](int64_t i) {
+    call("layer_norm_backward", {g[at(i)], x[at(i)], Dims{n}, w, mean, rstd, g[at((i + 1) % sets)]});
+  });
+}
+
+void bench_softmax(int64_t rows, int64_t n) {
+  const double x_bytes = 2. * static_cast<double>(rows * n);
+  const int64_t sets = sets_for(2 * rows * n);
+  const auto x = several(sets, {rows, n}, DType::bf16), g = several(sets, {rows, n}, DType::bf16);
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  const auto run = [&](const char* op, double passes, auto f) {
+    if (wanted(op)) row(label(op, rows, n), passes * x_bytes, sets, f);
+  };
+  run("softmax", 2, [&](int64_t i) { softmax(x[at(i)], -1); });
+  run("log_softmax", 2, [&](int64_t i) { log_softmax(x[at(i)], -1); });
+  run("softmax_backward", 3, [&](int64_t i) { call("softmax_backward", {g[at(i)], x[at(i)], int64_t{-1}}); });
+  run("log_softmax_backward", 3, [&](int64_t i) { call("log_softmax_backward", {g[at(i)], x[at(i)], int64_t{-1}}); });
+}
+
+void bench_elementwise() {
+  const int64_t rows = 16384, n = 4096;
+  const double x_bytes = 2. * static_cast<double>(rows * n);
+  const auto x = several(2, {rows, n}, DType::bf16), g = several(2, {rows, n}, DType::bf16);
+  const Tensor bias = randn({n}).to(DType::bf16);
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  const auto run = [&](const char* op, double passes, auto f) {
+    if (wanted(op)) row(label(op, rows, n), passes * x_bytes, 2, f);
+  };
+  run("gelu", 2, [&](int64_t i) { gelu(x[at(i)]); });
+  run("gelu_tanh", 2, [&](int64_t i) { gelu(x[at(i)], "tanh"); });
+  run("gelu_backward", 3, [&](int64_t i) { call("gelu_backward", {g[at(i)], x[at(i)], std::string("none")}); });
+  run("gelu_tanh_backward", 3, [&](int64_t i) { call("gelu_backward", {g[at(i)], x[at(i)], std::string("tanh")}); });
+  run("relu", 2, [&](int64_t i) { relu(x[at(i)]); });
+  run("add", 3, [&](int64_t i) { add(x[at(i)], g[at(i)]); });
+  run("mul", 3, [&](int64_t i) { mul(x[at(i)], g[at(i)]); });
+  run("add_bias", 2, [&](int64_t i) { add(x[at(i)], bias); });
+  run("mul_number", 2, [&](int64_t i) { mul(x[at(i)], 1.5); });
+  run("to_f32", 3, [&](int64_t i) { x[at(i)].to(DType::f32); });
+  run("transpose", 2, [&](int64_t i) { x[at(i)].transpose(0, 1).contiguous(); });
+  run("narrow_copy", 1, [&](int64_t i) { x[at(i)].narrow(1, 1024, 2048).contiguous(); });
+  run("heads_copy", 2, [&](int64_t i) { permute(x[at(i)].view({16, 1024, 64, 64}), {0, 2, 1, 3}).contiguous(); });
+  run("dropout", 2, [&](int64_t i) { dropout(x[at(i)], 0.1, true); });
+  run("swiglu", 1.5, [&](int64_t i) { swiglu(x[at(i)]); });
+  run("swiglu_backward", 2.5, [&](int64_t i) {
+    call("swiglu_packed_backward", {narrow(g[at(i)].view({2, rows, n / 2}), 0, 0, 1).view({rows, n / 2}), x[at(i)]});
+  });
+  if (wanted("rotary")) {
+    const auto [c, s] = rotary_tables(4096, 128);
+    const std::vector<Tensor> q{x[0].view({4, 4096, 32, 128}), x[1].view({4, 4096, 32, 128})};
+    run("rotary", 2, [&](int64_t i) { rotary(q[at(i)].transpose(1, 2), c, s); });
+  }
+  const std::vector<Tensor> f{x[0].to(DType::f32), x[1].to(DType::f32)};
+  run("to_bf16", 3, [&](int64_t i) { f[at(i)].to(DType::bf16); });
+  run("sum_all", 1, [&](int64_t i) { sum(x[at(i)]); });
+  run("sum_rows", 1, [&](int64_t i) { sum(x[at(i)], {1}); });
+  run("sum_columns", 1, [&](int64_t i) { sum(x[at(i)], {0}); });
+  run("mean_rows", 1, [&](int64_t i) { mean(x[at(i)], {1}); });
+  run("amax_rows", 1, [&](int64_t i) { amax(x[at(i)], {1}); });
+  run("amax_columns", 1, [&](int64_t i) { amax(x[at(i)], {0}); });
+  run("argmax_rows", 1, [&](int64_t i) { argmax(x[at(i)], 1); });
+  run("var_rows", 1, [&](int64_t i) { var(x[at(i)], {1}); });
+}
+
+void bench_cross_entropy(int64_t rows, int64_t n) {
+  const double x_bytes = 2. * static_cast<double>(rows * n);
+  const auto x = several(1, {rows, n}, DType::bf16);
+  const Tensor target = randint(0, n, {rows});
+  if (wanted("cross_entropy"))
+    row(label("cross_entropy", rows, n), x_bytes, 1, [&](int64_t) { cross_entropy(x[0], target); });
+  if (wanted("cross_entropy_backward")) {
+    const Tensor gloss = ones({}), lse = full({rows}, 11.0);
+    row(label("cross_entropy_backward", rows, n), 2 * x_bytes, 1, [&](int64_t) {
+      call("cross_entropy_backward", {gloss, x[0], target, lse, int64_t{-100}, std::string("mean"), 0.0});
+    });
+  }
+}
+
+void bench_embedding() {
+  const int64_t rows = 32768, n = 768, vocab = 50304;
+  // Text repeats its words: the square of a uniform number makes small ones likelier.
+  const Tensor ids = (square(rand({rows})) * static_cast<double>(vocab)).to(DType::i64);
+  const Tensor table = randn({vocab, n}), half = table.to(DType::bf16);
+  const auto g = several(4, {rows, n}, DType::bf16);
+  const auto wide = several(2, {rows, n}, DType::f32);
+  const double out = 2. * static_cast<double>(rows * n), whole = 4. * static_cast<double>(vocab * n);
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  if (wanted("embedding")) row("embedding 32768 of 50304x768 bf16", 2 * out, 1, [&](int64_t) { embedding(ids, half); });
+  if (wanted("embedding_backward")) {
+    row("embedding_backward 32768 of 50304x768 bf16", out + whole / 2, 4, [&](int64_t i) {
+      call("embedding_backward", {g[at(i)], ids, vocab});
+    });
+    row("embedding_backward 32768 of 50304x768 f32", 2 * out + whole, 2, [&](int64_t i) {
+      call("embedding_backward", {wide[at(i)], ids, vocab});
+    });
+  }
+}
+
+// A language model's head and loss, forward and backward: in one, and with whole logits. The rate is that of the
+// products, in TFLOP/s; the peak of memory is what the call adds.
+void bench_head(int64_t rows, int64_t width, int64_t vocab, bool whole) {
+  if (!wanted("head")) return;
+  Tensor x = randn({rows, width}).to(DType::bf16), w = randn({vocab, width}) * 0.02;
+  x.set_requires_grad(), w.set_requires_grad();
+  const Tensor target = randint(0, vocab, {rows});
+  const GradMode on(true);
+  for (const bool one : {true, false}) {
+    if (!one && !whole) continue;
+    const auto step = [&](int64_t) {
+      const Tensor loss = one ? linear_cross_entropy(x, w, target) : cross_entropy(linear(x, w.to(DType::bf16)), target);
+      loss.backward();
+      x.set_grad({}), w.set_grad({});
+    };
+    step(0);
+    cuda::synchronize();
+    memory::reset_peak(Device::cuda());
+    const int64_t before = memory::stats(Device::cuda()).live_total;
+    step(0);
+    const int64_t peak = memory::stats(Device::cuda()).peak_total - before;
+    const double ms = device_ms(1, step);
+    std::printf("%-48s %9.4f ms  %7.0f TFLOP/s  peak %.2f GiB\n",
+                cat(one ? "head fused " : "head whole ", rows, "x", width, "x", vocab).c_str(), ms,
+                6. * static_cast<double>(rows * width) * static_cast<double>(vocab) / ms * 1e-9,
+                static_cast<double>(peak) / (1 << 30));
+    std::fflush(stdout);
+  }
+}
+
+// GPT-2's parameters.
+void bench_optimizer() {
+  if (!wanted("adamw") && !wanted("grad_norm")) return;
+  TensorList all{randn({50304, 768}), randn({1024, 768})};
+  for (int i = 0; i < 12; ++i)
+    for (const Shape& s : {Shape{768}, Shape{768}, Shape{2304, 768}, Shape{2304}, Shape{768, 768}, Shape{768},
+                           Shape{768}, Shape{768}, Shape{3072, 768}, Shape{3072}, Shape{768, 3072}, Shape{768}})
+      all.push_back(randn(s));
+  double n = 0;
+  for (Tensor& p : all) {
+    p.set_requires_grad();
+    p.set_grad(randn(p.shape()));
+    n += static_cast<double>(p.numel());
+  }
+  optim::AdamW opt(all);
+  if (wanted("adamw")) row("adamw GPT-2 124M f32", 28 * n, 1, [&](int64_t) { opt.step(); });
+  if (wanted("adamw")) row("adamw clipped GPT-2 124M f32", 32 * n, 1, [&](int64_t) { opt.step_clipped(1.0); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--lines") == 0 && i + 1 < argc)
+      g_lines = std::fopen(argv[++i], "w");
+    else
+      g_filter = argv[i];
+  }
+  if (cuda::device_count() == 0) {
+    std::printf("no CUDA device: %s\n", cuda::unavailable_reason().c_str());
+    return 0;
+  }
+  std::printf("%s\n", cuda::properties().name.c_str());
+  const DeviceScope on(Device::cuda());
+  const NoGrad guard;
+  {
+    const Tensor from = randn({int64_t{1} << 28}), to = empty_like(from);
+    row("copy", 2. * static_cast<double>(from.nbytes()), 1, [&](int64_t) { copy_elements(to, from); });
+  }
+  bench_norms(16384, 4096);
+  bench_norms(32768, 768);
+  bench_norms(8192, 2048);
+  bench_norms(2048, 16384);
+  bench_softmax(16384, 4096);
+  bench_softmax(65536, 1024);
+  bench_softmax(2048, 32768);
+  bench_elementwise();
+  bench_cross_entropy(8192, 50304);
+  bench_cross_entropy(8192, 50257);
+  bench_head(32768, 768, 50304, true);
+  bench_head(32768, 768, 50257, true);
+  bench_head(8192, 2048, 128256, true);
+  bench_embedding();
+  bench_optimizer();
+  if (g_lines) std::fclose(g_lines);
+}

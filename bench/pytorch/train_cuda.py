@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""PyTorch's side of the training comparison on a CUDA card: one model, one mode, one JSON object as last line.
+
+Parameters and AdamW's two moments are f32 (16 bytes a parameter with the gradient), the forward pass runs under bf16
+autocast, attention is scaled_dot_product_attention, the loss F.cross_entropy, the optimizer the fused AdamW. Batches are
+copied from pinned memory. No loss is read while the steps are timed: the clock runs from a synchronised start to a
+synchronised end."""
+import argparse
+import json
+import os
+import sys
+import time
+import tomllib
+
+import torch
+import torch.nn as nn
+
+import models
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from tokens import make_tokens  # noqa: E402
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("config", help="the TOML that strata trains with: sections model and train are read")
+    p.add_argument("--mode", default="eager", choices=["eager", "compiled"])
+    p.add_argument("--warmup", type=int, default=10)
+    p.add_argument("--steps", type=int, default=30)
+    p.add_argument("--clip", type=float, default=0, help="largest norm of the gradient; 0 for no clipping")
+    p.add_argument("--batch", type=int, default=0, help="0: the configuration's")
+    p.add_argument("--vocab", type=int, default=0, help="0: the configuration's")
+    p.add_argument("--device", default="cuda")
+    a = p.parse_args()
+    with open(a.config, "rb") as f:
+        config = tomllib.load(f)
+    model_config = config["model"]
+    if a.vocab:
+        model_config["vocab"] = a.vocab
+    batch, context = a.batch or config["train"]["batch"], model_config["context"]
+    cuda = a.device.startswith("cuda")
+    synchronize = torch.cuda.synchronize if cuda else lambda: None
+
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    with torch.device(a.device):
+        model = models.make(model_config)
+    optimizer = models.adamw(model, 3e-4, 0.1)
+    run = model if a.mode == "eager" else torch.compile(model)
+
+    tokens = torch.frombuffer(make_tokens(model_config["vocab"], 8 * batch * context + 1), dtype=torch.int32).long()
+    pairs = []
+    for i in range(8):
+        at = i * batch * context
+        x, y = (tokens[at + d:at + d + batch * context].view(batch, context) for d in (0, 1))
+        pairs.append((x.pin_memory(), y.pin_memory()) if cuda else (x, y))
+
+    def step(i):
+        x, y = (t.to(a.device, non_blocking=True) for t in pairs[i % 8])
+        with torch.autocast("cuda" if cuda else "cpu", torch.bfloat16):
+            loss = run(x, y)
+        loss.backward()
+        if a.clip > 0:
+            nn.utils.clip_grad_norm_(model.parameters(), a.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    start = time.perf_counter()
+    first = step(0).item()
+    synchronize()
+    compile_s = time.perf_counter() - start
+    for i in range(1, a.warmup):
+        last = step(i)
+    synchronize()
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
+    for i in range(a.steps):
+        last = step(i)
+    synchronize()
+    seconds = (time.perf_counter() - start) / a.steps
+    result = {"engine": "pytorch", "version": torch.__version__, "mode": a.mode, "family": model_config["family"],
+              "parameters": sum(p.numel() for p in model.parameters()), "batch": batch, "context": context,
+              "tokens_per_s": batch * context / seconds, "step_ms": 1e3 * seconds, "first_step_s": compile_s,
+              "first_loss": first, "last_loss": last.item()}
+    if cuda:
+        result |= {"peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+                   "reserved_gib": torch.cuda.max_memory_reserved() / 2**30,
+                   "device": torch.cuda.get_device_name()}
+    print(json.dumps(result), flush=True)
+
+
+main()

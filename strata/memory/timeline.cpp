@@ -1,0 +1,244 @@
+#include "strata/memory/timeline.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <unordered_map>
+
+#include "strata/core/error.h"
+#include "strata/memory/timeline_hooks.h"
+#include "strata/memory/timeline_page.h"
+
+namespace strata::memory {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Event {
+  int64_t bytes;
+  uint32_t microseconds;
+  uint32_t block;
+  uint32_t holder;
+  Tag tag;
+};
+struct Mark {
+  uint32_t microseconds;
+  std::string text;
+};
+
+std::mutex g_mutex;  // guards every record, so that one can be stopped while other threads allocate
+std::atomic<bool> g_recording{false};
+
+void append_text(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\' || c == '<' || static_cast<unsigned char>(c) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+std::string escaped(std::string_view text) {
+  std::string s;
+  for (const char c : text) {
+    if (c == '&') {
+      s += "&amp;";
+    } else if (c == '<') {
+      s += "&lt;";
+    } else {
+      s += c;
+    }
+  }
+  return s;
+}
+
+void replace(std::string& page, std::string_view what, const std::string& with) {
+  for (size_t at = 0; (at = page.find(what, at)) != std::string::npos; at += with.size())
+    page.replace(at, what.size(), with);
+}
+
+}  // namespace
+
+struct Timeline::Record {
+  struct Held {
+    uint32_t id;
+    int64_t bytes;
+    uint32_t holder;
+  };
+
+  Device device;
+  Clock::time_point begin = Clock::now();
+  size_t max_events = 0;
+  bool whole = true;
+  std::vector<Event> events;
+  std::vector<Mark> marks;
+  std::unordered_map<const void*, Held> held;
+  std::unordered_map<const std::string*, uint32_t> holder_ids;
+  std::vector<std::string> holders;
+  uint32_t blocks = 0;
+
+  uint32_t now() const {
+    return static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count());
+  }
+  uint32_t id_of(const std::string* holder) {
+    const auto [it, fresh] = holder_ids.emplace(holder, static_cast<uint32_t>(holders.size()));
+    if (fresh) holders.push_back(holder ? *holder : std::string());
+    return it->second;
+  }
+  void take(const void* block, int64_t bytes, Tag tag, uint32_t holder) {
+    held[block] = {blocks, bytes, holder};
+    events.push_back({bytes, now(), blocks++, holder, tag});
+  }
+};
+
+// The record that is being made, if `device` is its device and it has room.
+struct TimelineAccess {
+  static inline Timeline::Record* active = nullptr;
+
+  static Timeline::Record* of(Device device) {
+    if (!active || !(device == active->device)) return nullptr;
+    if (active->events.size() < active->max_events) return active;
+    active->whole = false;
+    active = nullptr;
+    g_recording = false;
+    return nullptr;
+  }
+};
+
+void record_taken(Device device, const void* block, size_t bytes, Tag tag, const std::string* holder) {
+  std::lock_guard lock(g_mutex);
+  if (auto* r = TimelineAccess::of(device)) r->take(block, static_cast<int64_t>(bytes), tag, r->id_of(holder));
+}
+
+void record_given(Device device, const void* block) {
+  std::lock_guard lock(g_mutex);
+  auto* r = TimelineAccess::of(device);
+  if (!r) return;
+  const auto at = r->held.find(block);
+  if (at == r->held.end()) return;
+  r->events.push_back({0, r->now(), at->second.id, at->second.holder, Tag::workspace});
+  r->held.erase(at);
+}
+
+void record_retagged(Device device, const void* block, Tag tag) {
+  std::lock_guard lock(g_mutex);
+  auto* r = TimelineAccess::of(device);
+  if (!r) return;
+  const auto at = r->held.find(block);
+  if (at != r->held.end()) r->events.push_back({at->second.bytes, r->now(), at->second.id, at->second.holder, tag});
+}
+
+bool is_recording() {
+  return g_recording.load(std::memory_order_relaxed);
+}
+
+void mark(std::string_view text) {
+  if (!is_recording()) return;
+  std::lock_guard lock(g_mutex);
+  if (auto* r = TimelineAccess::active) r->marks.push_back({r->now(), std::string(text)});
+}
+
+Timeline::Timeline(Device device, int64_t max_events) : record_(std::make_unique<Record>()) {
+  check(max_events > 0, "Timeline", "max_events is ", max_events, ", wanted at least 1");
+  const std::vector<BlockInfo> before = blocks(device);
+  Record& r = *record_;
+  r.device = device;
+  r.max_events = static_cast<size_t>(max_events) + before.size();
+  std::unordered_map<std::string, uint32_t> named;
+  for (const BlockInfo& b : before) {
+    const auto [it, fresh] = named.emplace(b.holder, static_cast<uint32_t>(r.holders.size()));
+    if (fresh) r.holders.push_back(b.holder);
+    r.take(reinterpret_cast<const void*>(b.address), b.bytes, b.tag, it->second);
+  }
+  std::lock_guard lock(g_mutex);
+  check(!g_recording, "Timeline", "another one records");
+  TimelineAccess::active = record_.get();
+  g_recording = true;
+}
+
+Timeline::~Timeline() {
+  stop();
+}
+
+void Timeline::stop() {
+  std::lock_guard lock(g_mutex);
+  if (TimelineAccess::active != record_.get()) return;
+  TimelineAccess::active = nullptr;
+  g_recording = false;
+}
+
+int64_t Timeline::size() const {
+  std::lock_guard lock(g_mutex);
+  return static_cast<int64_t>(record_->events.size());
+}
+
+std::string Timeline::to_json() const {
+  std::lock_guard lock(g_mutex);
+  const Record& r = *record_;
+  std::string s = "{\"device\":";
+  append_text(s, to_string(r.device));
+  s += ",\"tags\":[";
+  for (int i = 0; i < kNumTags; ++i) {
+    if (i > 0) s += ',';
+    append_text(s, name_of(static_cast<Tag>(i)));
+  }
+  s += "],\"holders\":[";
+  for (size_t i = 0; i < r.holders.size(); ++i) {
+    if (i > 0) s += ',';
+    append_text(s, r.holders[i]);
+  }
+  s += "],\"events\":[";
+  for (size_t i = 0; i < r.events.size(); ++i) {
+    const Event& e = r.events[i];
+    char text[96];
+    std::snprintf(text, sizeof text, "%s[%u,%u,%lld,%d,%u]", i > 0 ? "," : "", e.microseconds, e.block,
+                  static_cast<long long>(e.bytes), static_cast<int>(e.tag), e.holder);
+    s += text;
+  }
+  s += "],\"marks\":[";
+  for (size_t i = 0; i < r.marks.size(); ++i) {
+    s += cat(i > 0 ? "," : "", "[", r.marks[i].microseconds, ",");
+    append_text(s, r.marks[i].text);
+    s += ']';
+  }
+  return s + cat("],\"whole\":", r.whole ? "true" : "false", "}");
+}
+
+std::string Timeline::to_html(std::string_view title) const {
+  std::string page = kTimelinePage;
+  replace(page, "{{title}}", escaped(title));
+  replace(page, "{{data}}", to_json());  // its texts hold no '<'
+  return page;
+}
+
+std::string snapshot_json(Device device) {
+  const Stats now = stats(device);
+  std::string s = "{\"device\":";
+  append_text(s, to_string(device));
+  s += ",\"stats\":{\"live\":{";
+  for (int i = 0; i < kNumTags; ++i)
+    s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.live[i]);
+  s += "},\"peak\":{";
+  for (int i = 0; i < kNumTags; ++i)
+    s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.peak[i]);
+  s += cat("},\"live_total\":", now.live_total, ",\"peak_total\":", now.peak_total, ",\"reserved\":", now.reserved,
+           ",\"peak_reserved\":", now.peak_reserved, ",\"allocations\":", now.allocations, ",\"retries\":", now.retries,
+           "},\"blocks\":[");
+  bool first = true;
+  for (const BlockInfo& b : blocks(device)) {
+    s += cat(first ? "" : ",", "{\"address\":", b.address, ",\"bytes\":", b.bytes, ",\"tag\":\"", name_of(b.tag),
+             "\",\"holder\":");
+    append_text(s, b.holder);
+    s += '}';
+    first = false;
+  }
+  return s + "]}";
+}
+
+}  // namespace strata::memory

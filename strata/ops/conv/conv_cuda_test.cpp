@@ -1,0 +1,142 @@
+// Convolutions on a CUDA device against the CPU's in double, all three directions, for shapes that reach every kernel.
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/cuda/runtime.h"
+#include "strata/ops/conv/conv.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/random/random.h"
+
+namespace strata {
+namespace {
+
+struct Config {
+  Shape x, w;
+  Dims stride, padding, dilation;
+  int64_t groups;
+  bool bias;
+};
+
+// Whole images, odd sizes, groups, strides and dilations; then pointwise and depthwise ones.
+const Config kConfigs[] = {
+    {{2, 64, 28, 28}, {96, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+    {{3, 37, 19, 23}, {29, 37, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false},
+    {{2, 128, 15, 15}, {136, 128, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1, true},
+    {{2, 3, 67, 61}, {64, 3, 7, 7}, {2, 2}, {3, 3}, {1, 1}, 1, true},
+    {{2, 48, 17, 14}, {64, 24, 3, 3}, {1, 1}, {2, 2}, {2, 2}, 2, true},
+    {{2, 40, 13, 17}, {25, 8, 5, 3}, {3, 2}, {2, 1}, {1, 2}, 5, false},
+    {{2, 64, 32, 32}, {128, 64, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, true},
+    {{5, 64, 7, 7}, {200, 64, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, true},
+    {{3, 64, 15, 14}, {32, 64, 1, 1}, {2, 2}, {0, 0}, {1, 1}, 1, false},
+    {{9, 256, 7, 7}, {256, 256, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false},
+    {{2, 32, 21, 18}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 32, true},
+    {{2, 12, 21, 18}, {24, 1, 5, 4}, {2, 1}, {2, 1}, {1, 2}, 12, true},
+    {{4, 1, 28, 28}, {16, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+    {{3, 80, 301}, {96, 80, 3}, {1}, {1}, {1}, 1, true},
+    {{3, 96, 300}, {80, 96, 5}, {2}, {2}, {3}, 1, false},
+    {{1, 16, 40, 100}, {8, 16, 9, 9}, {1, 1}, {4, 4}, {1, 1}, 1, false},
+};
+
+struct Tensors {
+  Tensor x, w, bias, gy, y, gx, gw, gb;
+
+  explicit Tensors(const Config& c) {
+    manual_seed(5);
+    x = randn(c.x);
+    w = randn(c.w);
+    if (c.bias) bias = randn({c.w[0]});
+  }
+  void convert(DType dtype, Device device) {
+    for (Tensor* t : {&x, &w, &bias})
+      if (t->defined()) *t = t->to(dtype).to(device);
+  }
+  void run(const Config& c) {
+    for (Tensor* t : {&x, &w, &bias})
+      if (t->defined()) t->set_requires_grad();
+    y = convolution(x, w, bias, c.stride, c.padding, c.dilation, c.groups);
+    manual_seed(7);
+    // The same numbers, whatever y's dtype.
+    gy = randn(y.shape()).to(DType::bf16).to(y.dtype()).to(y.device());
+    y.backward(gy);
+    gx = x.grad(), gw = w.grad();
+    if (bias.defined()) gb = bias.grad();
+  }
+};
+
+// The norm of the difference over that of what is wanted.
+double difference(const Tensor& got, const Tensor& want) {
+  const std::vector<double> a = got.detach().to_vector<double>(), b = want.detach().to_vector<double>();
+  double error = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    error += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(error / std::max(size, 1e-60));
+}
+
+class CudaConvolution : public ::testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  }
+  static void compare(const Config& c, DType dtype, double tolerance) {
+    Tensors here(c), there(c);
+    here.convert(dtype, Device::cpu());
+    here.convert(DType::f64, Device::cpu());
+    there.convert(dtype, Device::cuda());
+    here.run(c);
+    there.run(c);
+    EXPECT_LE(difference(there.y, here.y), tolerance) << name_of(dtype);
+    EXPECT_LE(difference(there.gx, here.gx), tolerance) << name_of(dtype);
+    EXPECT_LE(difference(there.gw, here.gw), tolerance) << name_of(dtype);
+    if (c.bias) EXPECT_LE(difference(there.gb, here.gb), tolerance) << name_of(dtype);
+  }
+};
+
+TEST_P(CudaConvolution, AgreesWithTheCpuInDouble) {
+  const Config& c = kConfigs[GetParam()];
+  for (const auto& [dtype, tolerance] :
+       {std::pair(DType::f64, 1e-12), {DType::f32, 1e-5}, {DType::bf16, 4e-3}, {DType::f16, 1e-3}})
+    compare(c, dtype, tolerance);
+}
+
+TEST_P(CudaConvolution, AgreesInTf32) {
+  cuda::set_allow_tf32(true);
+  compare(kConfigs[GetParam()], DType::f32, 2e-3);
+  cuda::set_allow_tf32(false);
+}
+
+TEST_P(CudaConvolution, HasTheSameBitsEveryTime) {
+  const Config& c = kConfigs[GetParam()];
+  Tensors a(c), b(c);
+  for (Tensors* t : {&a, &b}) {
+    t->convert(DType::bf16, Device::cuda());
+    t->run(c);
+  }
+  EXPECT_EQ(a.y.to_vector<float>(), b.y.to_vector<float>());
+  EXPECT_EQ(a.gx.to_vector<float>(), b.gx.to_vector<float>());
+  EXPECT_EQ(a.gw.to_vector<float>(), b.gw.to_vector<float>());
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaConvolution, ::testing::Range(size_t{0}, std::size(kConfigs)));
+
+// Windows of one image that are larger than the workspace: rows of the result are unrolled in pieces.
+TEST(CudaConvolutionPieces, AgreeWithTheCpu) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const Config c{{2, 16, 1100, 500}, {4, 16, 5, 5}, {2, 1}, {2, 1}, {2, 1}, 1, true};
+  Tensors here(c), there(c);
+  here.convert(DType::f32, Device::cpu());
+  there.convert(DType::f32, Device::cuda());
+  here.run(c);
+  there.run(c);
+  EXPECT_LE(difference(there.y, here.y), 1e-5);
+  EXPECT_LE(difference(there.gx, here.gx), 1e-5);
+  EXPECT_LE(difference(there.gw, here.gw), 1e-4);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,371 @@
+// Pooling and resizing on a CUDA device. Every element of a result gathers what belongs to it, in a fixed order, so
+// that gradients have the same bits every time. Windows are computed where they are used, never stored.
+
+#include <limits>
+
+#include "strata/cuda/elementwise.cuh"
+#include "strata/ops/pool/pool_kernels.h"
+
+namespace strata {
+namespace {
+using namespace cuda;
+using pool::Axis;
+using pool::AxisKind;
+using pool::BasicAxis;
+using pool::Window;
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 1 << 20;  // further elements are a loop
+
+// Quotient and remainder by a number known before the launch.
+struct Divisor {
+  int64_t d = 1;
+  FastDivisor fast;
+  explicit Divisor(int64_t divisor) : d(divisor > 0 ? divisor : 1) {
+    if (d < (int64_t{1} << 31)) fast = FastDivisor(static_cast<uint32_t>(d));
+  }
+  __device__ __forceinline__ int64_t split(int64_t n, int64_t& rest) const {
+    const bool narrow = n < (int64_t{1} << 31) && d < (int64_t{1} << 31);
+    const int64_t q = narrow ? static_cast<int64_t>(fast.divide(static_cast<uint32_t>(n))) : n / d;
+    rest = n - q * d;
+    return q;
+  }
+};
+
+// Elements of [planes, rows, cols] by number.
+struct Grid {
+  int64_t total;
+  Divisor plane, col;
+  Grid(int64_t planes, int64_t rows, int64_t cols) : total(planes * rows * cols), plane(rows * cols), col(cols) {}
+
+  template <class I>
+  struct At {
+    int64_t plane;
+    I i, j;
+  };
+  // I is a type that holds the numbers of a plane's elements.
+  template <class I>
+  __device__ __forceinline__ At<I> at(int64_t e) const {
+    At<I> r;
+    int64_t rest;
+    r.plane = plane.split(e, rest);
+    if constexpr (sizeof(I) == 4) {
+      r.i = static_cast<I>(col.fast.divide(static_cast<uint32_t>(rest)));
+      r.j = static_cast<I>(rest) - r.i * static_cast<I>(col.d);
+    } else {
+      r.i = col.split(rest, r.j);
+    }
+    return r;
+  }
+};
+
+// Calls f(element) for each: a thread each, or with Lanes = 32 a warp each.
+template <int Lanes, class F>
+__device__ __forceinline__ void for_elements(int64_t total, F&& f) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * (kThreads / Lanes);
+  for (int64_t e = static_cast<int64_t>(blockIdx.x) * (kThreads / Lanes) + threadIdx.x / Lanes; e < total; e += step)
+    f(e);
+}
+template <int Lanes>
+unsigned blocks_of(int64_t total) {
+  return static_cast<unsigned>(std::min<int64_t>((total + kThreads / Lanes - 1) / (kThreads / Lanes), kMostBlocks));
+}
+
+// Calls f(row in the plane, column, row's place in its window, column's place) for the inputs of a pair of windows; a
+// warp shares them.
+template <AxisKind Kind, int Lanes, class I, class W, class F>
+__device__ __forceinline__ void for_window(const BasicAxis<I>& h, const BasicAxis<I>& w, const Window<I, W>& wi,
+                                           const Window<I, W>& wj, F&& f) {
+  const I row_step = Kind == AxisKind::pool ? h.dilation : 1, col_step = Kind == AxisKind::pool ? w.dilation : 1;
+  if constexpr (Lanes == 1) {
+    for (I a = 0; a < wi.count; ++a)
+      for (I b = 0; b < wj.count; ++b) f(wi.start + a * row_step, wj.start + b * col_step, a, b);
+  } else if (wj.count >= 2 * kWarp) {
+    for (I a = 0; a < wi.count; ++a)
+#pragma unroll 4
+      for (I b = threadIdx.x % kWarp; b < wj.count; b += kWarp)
+        f(wi.start + a * row_step, wj.start + b * col_step, a, b);
+  } else if (wj.count > 0) {
+    const I n = wi.count * wj.count;
+#pragma unroll 2
+    for (I k = threadIdx.x % kWarp; k < n; k += kWarp) {
+      const I a = k / wj.count, b = k - a * wj.count;
+      f(wi.start + a * row_step, wj.start + b * col_step, a, b);
+    }
+  }
+}
+
+template <class T, AxisKind Kind, int Lanes, class I>
+__global__ void __launch_bounds__(kThreads)
+    resample_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid out, const T* x, T* y) {
+  using C = compute_t<T>;
+  for_elements<Lanes>(out.total, [&](int64_t e) {
+    const auto at = out.at<I>(e);
+    const auto wi = pool::window<Kind, C>(h, at.i), wj = pool::window<Kind, C>(w, at.j);
+    const T* from = x + at.plane * h.in * w.in;
+    C sum = 0;
+    for_window<Kind, Lanes>(h, w, wi, wj, [&](I i, I j, I a, I b) {
+      sum += (a == 0 ? wi.first : wi.rest) * ((b == 0 ? wj.first : wj.rest) * widen(from[i * w.in + j]));
+    });
+    if constexpr (Lanes > 1) sum = warp_reduce(sum, Sum());
+    if (Lanes == 1 || threadIdx.x % kWarp == 0) y[e] = narrow<T>(sum);
+  });
+}
+
+template <class T, AxisKind Kind, class I>
+__global__ void __launch_bounds__(kThreads)
+    transposed_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid in, const T* y, T* x) {
+  using C = compute_t<T>;
+  constexpr int kFew = 4;
+  for_elements<1>(in.total, [&](int64_t e) {
+    const auto at = in.at<I>(e);
+    const pool::Outputs<I> rows = pool::outputs_of<Kind>(h, at.i);
+    pool::Outputs<I> cols = pool::outputs_of<Kind>(w, at.j);
+    const T* from = y + at.plane * h.out * w.out;
+    C sum = 0, wi, wj[kFew] = {};
+    while (cols.low <= cols.high && !pool::covers<Kind>(w, cols.low, at.j, wj[0])) ++cols.low;
+    if (cols.high - cols.low < 2 * kFew) {
+      // The columns' weights serve every row.
+      while (cols.high > cols.low && !pool::covers<Kind>(w, cols.high, at.j, wj[1])) --cols.high;
+    }
+    if (cols.high - cols.low < kFew) {
+      bool has[kFew];
+#pragma unroll
+      for (int u = 0; u < kFew; ++u)
+        has[u] = cols.low + u <= cols.high && pool::covers<Kind>(w, static_cast<I>(cols.low + u), at.j, wj[u]);
+      for (I i = rows.low; i <= rows.high; ++i) {
+        if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
+#pragma unroll
+        for (int u = 0; u < kFew; ++u)
+          if (has[u]) sum += widen(from[i * w.out + cols.low + u]) * wi * wj[u];
+      }
+    } else {
+      for (I i = rows.low; i <= rows.high; ++i) {
+        if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
+        for (I j = cols.low; j <= cols.high; ++j)
+          if (pool::covers<Kind>(w, j, at.j, wj[0])) sum += widen(from[i * w.out + j]) * wi * wj[0];
+      }
+    }
+    x[e] = narrow<T>(sum);
+  });
+}
+
+// Whether a value takes the place of the best so far: NaN wins, of equals the first.
+template <class C, class I>
+__device__ __forceinline__ bool beats(C v, I at, C best, I best_at) {
+  if (at < 0 || best_at < 0) return best_at < 0 && at >= 0;
+  const bool nan = v != v, best_nan = best != best;
+  if (nan != best_nan) return nan;
+  return nan || v == best ? at < best_at : v > best;
+}
+
+template <class T, AxisKind Kind, int Lanes, class I>
+__global__ void __launch_bounds__(kThreads)
+    max_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid out, const T* x, T* y, int64_t* positions) {
+  using C = compute_t<T>;
+  for_elements<Lanes>(out.total, [&](int64_t e) {
+    const auto at = out.at<I>(e);
+    const auto wi = pool::window<Kind, float>(h, at.i), wj = pool::window<Kind, float>(w, at.j);
+    const T* from = x + at.plane * h.in * w.in;
+    C best = -std::numeric_limits<C>::infinity();
+    I best_at = -1;
+    for_window<Kind, Lanes>(h, w, wi, wj, [&](I i, I j, I, I) {
+      const I here = i * w.in + j;
+      const C v = widen(from[here]);
+      if constexpr (Lanes == 1) {  // in their order
+        if (v > best || best_at < 0 || (v != v && best == best)) best = v, best_at = here;
+      } else {
+        if (beats(v, here, best, best_at)) best = v, best_at = here;
+      }
+    });
+    if constexpr (Lanes > 1) {
+#pragma unroll
+      for (int o = kWarp / 2; o > 0; o /= 2) {
+        const C v = __shfl_xor_sync(0xffffffffu, best, o);
+        const I there = __shfl_xor_sync(0xffffffffu, best_at, o);
+        if (beats(v, there, best, best_at)) best = v, best_at = there;
+      }
+      if (threadIdx.x % kWarp != 0) return;
+    }
+    y[e] = narrow<T>(best);
+    positions[e] = best_at;
+  });
+}
+
+// A warp owns a piece of a plane: it looks at all positions of the plane in their order and adds up, in shared memory,
+// what falls into its piece. Lanes with the same position leave their sum to the first of them.
+constexpr int kScatterWarps = 8;
+constexpr int kPieceBytes = 6144;
+
+template <class T>
+__global__ void __launch_bounds__(kScatterWarps* kWarp)
+    scatter_kernel(int64_t tasks, int64_t pieces, int64_t in, int64_t out, const T* y, const int64_t* positions, T* x) {
+  using C = compute_t<T>;
+  constexpr int kPiece = kPieceBytes / sizeof(C);
+  __shared__ C shared[kScatterWarps][kPiece];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  C* sums = shared[warp];
+  for (int64_t task = static_cast<int64_t>(blockIdx.x) * kScatterWarps + warp; task < tasks;
+       task += static_cast<int64_t>(gridDim.x) * kScatterWarps) {
+    const int64_t plane = task / pieces, first = (task - plane * pieces) * kPiece;
+    const int size = static_cast<int>(pool::least<int64_t>(kPiece, in - first));
+    for (int i = lane; i < size; i += kWarp) sums[i] = 0;
+    __syncwarp();
+    const int64_t* at = positions + plane * out;
+    const T* from = y + plane * out;
+    for (int64_t k0 = 0; k0 < out; k0 += 2 * kWarp) {
+      int64_t place[2];
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        const int64_t k = k0 + u * kWarp + lane;
+        place[u] = k < out ? at[k] - first : -1;
+      }
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        const int64_t k = k0 + u * kWarp + lane;
+        const bool mine = place[u] >= 0 && place[u] < size;
+        if (__ballot_sync(0xffffffffu, mine) == 0) continue;
+        const C v = mine ? widen(from[k]) : C(0);
+        const unsigned same = __match_any_sync(0xffffffffu, mine ? static_cast<int>(place[u]) : -1 - lane);
+        const bool leads = mine && __ffs(static_cast<int>(same)) - 1 == lane;
+        C sum = leads ? sums[place[u]] + v : C(0);
+        unsigned others = leads ? same & (same - 1) : 0;
+        while (__any_sync(0xffffffffu, others != 0)) {
+          const C other = __shfl_sync(0xffffffffu, v, others != 0 ? __ffs(static_cast<int>(others)) - 1 : lane);
+          if (others != 0) sum += other;
+          others &= others - 1;
+        }
+        if (leads) sums[place[u]] = sum;
+        __syncwarp();
+      }
+    }
+    T* to = x + plane * in + first;
+    for (int i = lane; i < size; i += kWarp) to[i] = narrow<T>(sums[i]);
+    __syncwarp();
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(Grid result, int64_t in, const T* x, const int64_t* positions, T* y) {
+  for_elements<1>(result.total, [&](int64_t e) {
+    const int64_t at = positions[e];
+    int64_t rest;
+    y[e] = at >= 0 && at < in ? x[result.plane.split(e, rest) * in + at] : narrow<T>(compute_t<T>(0));
+  });
+}
+
+// Inputs of a window on average; windows of many are shared by a warp.
+bool many_inputs(const Axis& h, const Axis& w) {
+  const auto each = [](const Axis& a) {
+    return a.kind == AxisKind::pool       ? pool::least<int64_t>(a.kernel, a.in)
+           : a.kind == AxisKind::adaptive ? pool::ceil_div(a.in, a.out)
+                                          : int64_t{2};
+  };
+  return each(h) * each(w) >= 32;
+}
+
+// Whether 32 bits hold every number that the formulas of a plane meet.
+bool is_narrow(const Axis& h, const Axis& w) {
+  const auto fits = [](const Axis& a) {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    return a.in < kMost && a.out < kMost && a.padding < kMost / 2 && a.kernel < kMost && a.stride < kMost &&
+           a.dilation < kMost && (a.out + 1) * a.stride < kMost && a.kernel * a.dilation < kMost &&
+           (a.kind != AxisKind::adaptive || (a.in + 1) * (a.out + 1) < kMost);
+  };
+  return fits(h) && fits(w) && h.in * w.in < (int64_t{1} << 31) && h.out * w.out < (int64_t{1} << 31);
+}
+BasicAxis<int32_t> narrow_axis(const Axis& a) {
+  const auto n = [](int64_t v) { return static_cast<int32_t>(v); };
+  return {a.kind,   a.mean,      a.count_padding, a.nearest,    a.align_corners, n(a.in),
+          n(a.out), n(a.kernel), n(a.stride),     n(a.padding), n(a.dilation),   a.scale};
+}
+
+// Calls f.operator()<Kind>().
+template <class F>
+void dispatch_kind(AxisKind kind, F&& f) {
+  if (kind == AxisKind::pool) return f.template operator()<AxisKind::pool>();
+  if (kind == AxisKind::adaptive) return f.template operator()<AxisKind::adaptive>();
+  f.template operator()<AxisKind::resize>();
+}
+
+}  // namespace
+
+void resample_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y) {
+  const Grid out(planes, h.out, w.out);
+  if (out.total == 0) return;
+  const auto run = [&]<class T, AxisKind K, int Lanes>(const auto& rows, const auto& cols) {
+    resample_kernel<T, K, Lanes><<<blocks_of<Lanes>(out.total), kThreads, 0, stream()>>>(
+        rows, cols, out, static_cast<const T*>(x), static_cast<T*>(y));
+  };
+  dispatch_floats(t, "resample", [&]<class T>() {
+    dispatch_kind(h.kind, [&]<AxisKind K>() {
+      if (!is_narrow(h, w)) return run.template operator()<T, K, 1>(h, w);
+      const auto rows = narrow_axis(h), cols = narrow_axis(w);
+      if constexpr (K != AxisKind::resize) {
+        if (many_inputs(h, w)) return run.template operator()<T, K, kWarp>(rows, cols);
+      }
+      run.template operator()<T, K, 1>(rows, cols);
+    });
+  });
+}
+
+void resample_transposed_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x) {
+  const Grid in(planes, h.in, w.in);
+  if (in.total == 0) return;
+  const auto run = [&]<class T, AxisKind K>(const auto& rows, const auto& cols) {
+    transposed_kernel<T, K><<<blocks_of<1>(in.total), kThreads, 0, stream()>>>(rows, cols, in, static_cast<const T*>(y),
+                                                                               static_cast<T*>(x));
+  };
+  dispatch_floats(t, "resample", [&]<class T>() {
+    dispatch_kind(h.kind, [&]<AxisKind K>() {
+      if (!is_narrow(h, w)) return run.template operator()<T, K>(h, w);
+      run.template operator()<T, K>(narrow_axis(h), narrow_axis(w));
+    });
+  });
+}
+
+void window_max_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y,
+                     int64_t* positions) {
+  const Grid out(planes, h.out, w.out);
+  if (out.total == 0) return;
+  const auto run = [&]<class T, AxisKind K, int Lanes>(const auto& rows, const auto& cols) {
+    max_kernel<T, K, Lanes><<<blocks_of<Lanes>(out.total), kThreads, 0, stream()>>>(
+        rows, cols, out, static_cast<const T*>(x), static_cast<T*>(y), positions);
+  };
+  const auto by_size = [&]<class T, AxisKind K>() {
+    if (!is_narrow(h, w)) return run.template operator()<T, K, 1>(h, w);
+    const auto rows = narrow_axis(h), cols = narrow_axis(w);
+    if (many_inputs(h, w)) return run.template operator()<T, K, kWarp>(rows, cols);
+    run.template operator()<T, K, 1>(rows, cols);
+  };
+  dispatch_floats(t, "max_pool", [&]<class T>() {
+    if (h.kind == AxisKind::pool) return by_size.template operator()<T, AxisKind::pool>();
+    by_size.template operator()<T, AxisKind::adaptive>();
+  });
+}
+
+void plane_scatter_cuda(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions,
+                        void* x) {
+  if (planes * in == 0) return;
+  dispatch_floats(t, "plane_scatter", [&]<class T>() {
+    constexpr int64_t kPiece = kPieceBytes / sizeof(compute_t<T>);
+    const int64_t pieces = (in + kPiece - 1) / kPiece, tasks = planes * pieces;
+    const auto blocks =
+        static_cast<unsigned>(std::min<int64_t>((tasks + kScatterWarps - 1) / kScatterWarps, kMostBlocks));
+    scatter_kernel<T><<<blocks, kScatterWarps * kWarp, 0, stream()>>>(tasks, pieces, in, out, static_cast<const T*>(y),
+                                                                      positions, static_cast<T*>(x));
+  });
+}
+
+void plane_gather_cuda(int64_t planes, int64_t in, int64_t out, DType t, const void* x, const int64_t* positions,
+                       void* y) {
+  const Grid result(planes, 1, out);
+  if (result.total == 0) return;
+  dispatch_floats(t, "plane_gather", [&]<class T>() {
+    gather_kernel<T><<<blocks_of<1>(result.total), kThreads, 0, stream()>>>(result, in, static_cast<const T*>(x),
+                                                                            positions, static_cast<T*>(y));
+  });
+}
+
+}  // namespace strata

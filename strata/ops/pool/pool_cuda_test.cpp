@@ -1,0 +1,155 @@
+// Pooling and resizing on a CUDA device against the CPU's, with gradients.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/cuda/runtime.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/pool/pool.h"
+#include "strata/ops/random/random.h"
+
+namespace strata {
+namespace {
+
+struct Case {
+  const char* name;
+  Shape x;
+  std::function<Tensor(const Tensor&)> f;
+};
+
+const Case kCases[] = {
+    {"max 2x2", {5, 7, 56, 50}, [](const Tensor& x) { return max_pool2d(x, {2}); }},
+    {"max 3x3, overlapping", {3, 9, 113, 111}, [](const Tensor& x) { return max_pool2d(x, {3}, {2}, {1}); }},
+    {"max 13x9, dilated",
+     {2, 3, 61, 67},
+     [](const Tensor& x) {
+       return max_pool2d(x, {13, 9}, {1, 2}, {3, 4}, {2, 3}, true);
+     }},
+    {"max, a long row", {2, 3, 20001}, [](const Tensor& x) { return max_pool1d(x, {5}, {3}, {2}); }},
+    {"average 3x3", {3, 5, 57, 61}, [](const Tensor& x) { return avg_pool2d(x, {3}, {2}, {1}, true, false); }},
+    {"average 3x3, padding counts", {3, 5, 57, 61}, [](const Tensor& x) { return avg_pool2d(x, {3}, {2}, {1}, true); }},
+    {"average 31", {3, 5, 1001}, [](const Tensor& x) { return avg_pool1d(x, {31}, {7}, {15}, true); }},
+    {"adaptive average",
+     {3, 5, 57, 61},
+     [](const Tensor& x) {
+       return adaptive_avg_pool2d(x, {6, 9});
+     }},
+    {"adaptive average, larger",
+     {3, 5, 7, 6},
+     [](const Tensor& x) {
+       return adaptive_avg_pool2d(x, {16, 9});
+     }},
+    {"global average", {3, 64, 27, 31}, [](const Tensor& x) { return adaptive_avg_pool2d(x, {1}); }},
+    {"adaptive max",
+     {3, 5, 57, 61},
+     [](const Tensor& x) {
+       return adaptive_max_pool2d(x, {6, 9});
+     }},
+    {"adaptive max, larger", {3, 5, 33}, [](const Tensor& x) { return adaptive_max_pool1d(x, {50}); }},
+    {"nearest, larger",
+     {2, 5, 17, 13},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{50, 39});
+     }},
+    {"nearest, smaller",
+     {2, 5, 57, 43},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{20, 9});
+     }},
+    {"nearest by a factor", {2, 5, 57}, [](const Tensor& x) { return interpolate(x, std::nullopt, 0.37); }},
+    {"bilinear, larger",
+     {2, 5, 17, 13},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{50, 39}, {}, "bilinear");
+     }},
+    {"bilinear, doubled", {2, 5, 17, 13}, [](const Tensor& x) { return interpolate(x, {}, 2.0, "bilinear"); }},
+    {"bilinear, smaller",
+     {2, 5, 57, 43},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{20, 9}, {}, "bilinear");
+     }},
+    {"bilinear, corners",
+     {2, 5, 17, 13},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{40, 7}, {}, "bilinear", true);
+     }},
+    {"linear to one", {2, 5, 17}, [](const Tensor& x) { return interpolate(x, Dims{1}, {}, "linear", true); }},
+    {"linear by a factor", {2, 5, 170}, [](const Tensor& x) { return interpolate(x, {}, 3.3, "linear"); }},
+};
+
+struct Result {
+  Tensor y, gx;
+};
+Result run(const Case& c, DType given, DType dtype, Device device) {
+  manual_seed(3);
+  Tensor x = randn(c.x).to(given).to(dtype).to(device);
+  x.set_requires_grad();
+  Result r;
+  r.y = c.f(x);
+  manual_seed(4);
+  r.y.backward(randn(r.y.shape()).to(given).to(dtype).to(device));
+  r.gx = x.grad();
+  return r;
+}
+
+double difference(const Tensor& got, const Tensor& want) {
+  const std::vector<double> a = got.detach().to_vector<double>(), b = want.detach().to_vector<double>();
+  double error = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    error += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return a.size() == b.size() ? std::sqrt(error / std::max(size, 1e-60)) : 1;
+}
+
+class CudaPool : public ::testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  }
+};
+
+TEST_P(CudaPool, AgreesWithTheCpuInDouble) {
+  const Case& c = kCases[GetParam()];
+  for (const auto& [dtype, tolerance] :
+       {std::pair(DType::f64, 1e-12), {DType::f32, 1e-6}, {DType::bf16, 4e-3}, {DType::f16, 5e-4}}) {
+    // Rounded numbers are equal often, and of equals the first wins: both sides see the same ones.
+    const Result here = run(c, dtype, DType::f64, Device::cpu()), there = run(c, dtype, dtype, Device::cuda()),
+                 again = run(c, dtype, dtype, Device::cuda());
+    EXPECT_LE(difference(there.y, here.y), tolerance) << c.name << ' ' << name_of(dtype);
+    EXPECT_LE(difference(there.gx, here.gx), tolerance) << c.name << ' ' << name_of(dtype);
+    EXPECT_EQ(again.gx.to_vector<double>(), there.gx.to_vector<double>()) << c.name << ' ' << name_of(dtype);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Cases, CudaPool, ::testing::Range(size_t{0}, std::size(kCases)));
+
+TEST(CudaMaxPool, NanWinsAndTiesGoToTheFirst) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  // Windows of 6 for a thread, of 36 for a warp.
+  for (const int64_t k : {6, 36}) {
+    std::vector<float> v(static_cast<size_t>(2 * k), 1.0f);
+    v[static_cast<size_t>(k + 3)] = v[static_cast<size_t>(k + 4)] = std::nanf("");
+    const Tensor x = from_span(std::span<const float>(v), {1, 2 * k}).to(Device::cuda());
+    const auto [y, at] = max_pool(x, {k}, {k}, {0}, {1}, false);
+    EXPECT_EQ(at.to_vector<int64_t>(), (std::vector<int64_t>{0, k + 3}));
+    EXPECT_EQ(y.to_vector<float>()[0], 1.0f);
+    EXPECT_TRUE(std::isnan(y.to_vector<float>()[1]));
+  }
+}
+
+TEST(CudaPlaneScatter, AddsInTheOrderOfTheCpu) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  manual_seed(1);
+  const Tensor y = randn({3, 5000}), at = randint(-3, 40, {3, 5000});
+  const Tensor here = plane_scatter(y, at, {37}),
+               there = plane_scatter(y.to(Device::cuda()), at.to(Device::cuda()), {37});
+  EXPECT_EQ(there.to_vector<float>(), here.to_vector<float>());
+}
+
+}  // namespace
+}  // namespace strata

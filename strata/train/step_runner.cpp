@@ -1,0 +1,171 @@
+#include "strata/train/step_runner.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/core/autocast.h"
+#include "strata/core/node.h"
+#include "strata/cuda/graph.h"
+#include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+
+namespace strata {
+
+struct StepRunner::Cuda {
+  explicit Cuda(Device d) : device(d), graph(cuda::GraphPool(d.index)) {}
+  ~Cuda() {
+    try {
+      cuda::synchronize(device.index);  // a report may still be on its way to a slot
+    } catch (const Error&) {            // a failed device: told by whoever asks next
+    }
+  }
+
+  struct Slot {
+    explicit Slot(int device) : begun(true, device), arrived(true, device) {}
+    Tensor pinned;
+    cuda::Event begun, arrived;
+    bool follows = false;  // it began before the step before it was read
+  };
+  Slot& slot(size_t step) { return *slots[step % slots.size()]; }
+
+  Device device;
+  bool wanted = true;  // a graph, once a step has run
+  cuda::Graph graph;
+  Tensor report;                               // what a replay writes
+  std::array<std::unique_ptr<Slot>, 3> slots;  // two unread steps, and the one before them for its end
+};
+
+StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config,
+                       Device device)
+    : model_(model),
+      optimizer_(optimizer),
+      device_(device),
+      low_gradients_(config.grad_dtype == "bf16"),
+      max_norm_(config.optim.grad_clip > 0 ? config.optim.grad_clip : INFINITY),
+      must_capture_(config.graph == "on") {
+  if (config.dtype != "f32") low_ = parse_dtype(config.dtype);
+  if (low_ == DType::f16) scaler_.emplace(device);
+  check(!must_capture_ || device.is_cuda(), "train", "train.graph is on, but train.device is ", device,
+        ": only CUDA devices have graphs");
+  if (!device.is_cuda()) return;
+  cuda_ = std::make_unique<Cuda>(device);
+  for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
+  if (config.graph == "off") {
+    cuda_->wanted = false;
+  } else if (!optimizer.capturable()) {
+    const std::string reason = fmt::format("{} computes on the host with each step's numbers", optimizer.name());
+    check(!must_capture_, "train", "train.graph is on, but ", reason);
+    cuda_->wanted = false;
+    note_ = fmt::format("no CUDA graph: {}", reason);
+  }
+}
+StepRunner::~StepRunner() = default;
+
+bool StepRunner::captured() const {
+  return cuda_ && !cuda_->graph.empty();
+}
+
+Tensor StepRunner::loss(const data::Batch& batch) const {
+  std::optional<AutocastScope> autocast;
+  if (low_) autocast.emplace(*low_, true, low_gradients_);
+  return model_.loss(batch[0].to(device_), batch[1].to(device_));
+}
+
+Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
+  optimizer_.zero_grad();
+  const double share = 1.0 / static_cast<double>(batches.size());
+  Tensor total;
+  for (const data::Batch& batch : batches) {
+    const Tensor l = loss(batch);
+    {
+      NoGrad guard;
+      const Tensor part = to(l.detach(), DType::f64) * share;
+      total = total.defined() ? total + part : part;
+    }
+    const Tensor shared = batches.size() == 1 ? l : l * share;
+    (scaler_ ? scaler_->scale(shared) : shared).backward();
+  }
+  return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+}
+
+void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
+  if (cuda_) cuda_ = nullptr;  // the graph's memory is wanted
+  optimizer_.zero_grad();
+  for (const data::Batch& batch : batches)
+    (loss(batch) * Scalar(scale / static_cast<double>(batches.size()))).backward();
+}
+
+void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
+  Cuda& c = *cuda_;
+  c.wanted = false;
+  try {
+    check(!(t_mode.unusual & kObserved), "train", "something watches each op (--profile)");
+    optimizer_.zero_grad();
+    memory::release_cached();  // of the steps before: the graph has memory of its own
+    c.graph.capture([&] { c.report = compute(batches); });
+    note_ = fmt::format("the step is one CUDA graph of {} nodes, with {:.0f} MiB of its own", c.graph.nodes(),
+                        static_cast<double>(c.graph.pool().reserved_bytes()) / (1 << 20));
+  } catch (const Error& e) {
+    if (must_capture_) throw;
+    optimizer_.zero_grad();
+    note_ = fmt::format("no CUDA graph, each op is launched by itself: {}", e.what());
+  }
+}
+
+void StepRunner::begin() {
+  begun_ = std::chrono::steady_clock::now();
+  if (!cuda_) return;
+  Cuda::Slot& s = cuda_->slot(queued_);
+  s.follows = unread() > 0;
+  s.begun.record(cuda::current_stream(device_.index));
+}
+
+void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
+  check(unread() < 2, "StepRunner", "two steps are queued whose reports were not read");
+  optimizer_.set_lr(lr);
+  if (!cuda_) {
+    const Tensor report = compute(batches);
+    report_ = optim::StepReport::of(report.to(Device::cpu()).data<double>());
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+    ++queued_;
+    return;
+  }
+  Cuda& c = *cuda_;
+  Cuda::Slot& s = c.slot(queued_);
+  if (c.wanted && queued_ > 0) try_capture(batches);
+  Tensor report;
+  if (c.graph.empty()) {
+    report = compute(batches);
+  } else {
+    optimizer_.prepare_replay();
+    c.graph.replay();
+    report = c.report;
+  }
+  if (report.device().is_cpu()) {  // the optimizer has waited
+    s.pinned = report.clone();
+  } else {
+    if (!s.pinned.defined()) s.pinned = cuda::pin_memory(zeros(report.shape(), report.dtype()));
+    cuda::copy_to_pinned(s.pinned, report);
+  }
+  s.arrived.record(cuda::current_stream(device_.index));
+  ++queued_;
+}
+
+optim::StepReport StepRunner::read() {
+  check(unread() > 0, "StepRunner", "no step is queued");
+  const size_t step = read_++;
+  if (!cuda_) return report_;
+  Cuda::Slot& s = cuda_->slot(step);
+  s.arrived.synchronize();
+  seconds_ = s.arrived.elapsed_ms(s.follows ? cuda_->slot(step - 1).arrived : s.begun) / 1e3;
+  return optim::StepReport::of(s.pinned.data<double>());
+}
+
+}  // namespace strata
