@@ -2,7 +2,7 @@
 """Training speed of `strata train` beside PyTorch (eager and compiled, f32 and bf16), in one run on one machine.
 
   bench/compare_training.py --strata build/release/bin/strata [--models small medium] [--out bench/results]
-  bench/compare_training.py --strata build/release/bin/strata --device cuda [--models gpt2-124m llama-1b] [--engines strata]
+  bench/compare_training.py --strata build/release/bin/strata --device cuda [--models gpt2-124m-padded llama-1b] [--engines strata]
 
 Each engine trains the same model on the same batch shape with AdamW; Strata's figure comes from its own metrics.jsonl, so
 loading data and logging count against it. On the CPU: gradients are clipped, medians after the first steps. On a card:
@@ -62,7 +62,9 @@ def pytorch(name, dtype, mode, seconds):
     return json.loads(done.stdout.splitlines()[-1])["tokens_per_s"], None
 
 
-CONFIGS = {"gpt2-124m": "configs/gpt2-124m.toml", "llama-1b": "configs/llama-1b.toml"}
+# The padded vocabulary is what PyTorch's products want: with 50,257 columns they are slow and copied.
+CONFIGS = {"gpt2-124m": "configs/gpt2-124m.toml", "gpt2-124m-padded": "configs/gpt2-124m.toml", "llama-1b": "configs/llama-1b.toml"}
+VOCAB = {"gpt2-124m-padded": 50304}
 
 
 def config_path(name):
@@ -79,10 +81,9 @@ def call(command, env=None):
 
 
 def cuda_strata(a, name, config, tmp):
-    model, batch = dict(config["model"]), a.batch or config["train"]["batch"]
-    if a.vocab:
-        model["vocab"] = a.vocab
-    data, out = pathlib.Path(tmp) / f"{config_path(name).stem}.txt", pathlib.Path(tmp) / config_path(name).stem
+    model, batch = config["model"], a.batch or config["train"]["batch"]
+    run = pathlib.Path(name).stem
+    data, out = pathlib.Path(tmp) / f"{run}.txt", pathlib.Path(tmp) / run
     write_text(make_tokens(model["vocab"], 8 * batch * model["context"] + 1), data)
     command = [a.strata, "train", str(config_path(name)), "--device", a.device, "--data", str(data), "--out", str(out),
                "--steps", str(a.warmup + a.steps), "--set", "data.tokenizer=ids", "data.valid_fraction=0", "train.eval_every=0",
@@ -100,20 +101,20 @@ def cuda_strata(a, name, config, tmp):
             "first_loss": rows[0]["loss"], "last_loss": end["loss"]}
 
 
-def cuda_pytorch(a, name, mode):
+def cuda_pytorch(a, name, config, mode):
     command = [sys.executable, str(HERE / "pytorch/train_cuda.py"), str(config_path(name)), "--mode", mode,
-               "--warmup", str(a.warmup), "--steps", str(a.steps), "--batch", str(a.batch), "--vocab", str(a.vocab),
+               "--warmup", str(a.warmup), "--steps", str(a.steps), "--batch", str(a.batch), "--vocab", str(config["model"]["vocab"]),
                "--device", a.device]
     text = call(command)
     return json.loads(text.splitlines()[-1]) if text else None
 
 
-def flops_per_token(m, vocab):
+def flops_per_token(m):
     """Of a training step: six for each weight of the products, and attention's over the whole square (PaLM, appendix B)."""
     heads, kv_heads = m["heads"], m.get("kv_heads") or m["heads"]
     ffn = m.get("ffn_dim") or 4 * m["dim"]
     block = m["dim"] * m["dim"] * (2 + 2 * kv_heads / heads) + m["dim"] * ffn * (3 if m["family"] == "llama" else 2)
-    return 6 * (m["layers"] * block + vocab * m["dim"]) + 12 * m["layers"] * m["dim"] * m["context"]
+    return 6 * (m["layers"] * block + m["vocab"] * m["dim"]) + 12 * m["layers"] * m["dim"] * m["context"]
 
 
 def compare_on_card(a):
@@ -125,17 +126,18 @@ def compare_on_card(a):
         for name in a.models:
             with open(config_path(name), "rb") as f:
                 config = tomllib.load(f)
+            config["model"]["vocab"] = a.vocab or VOCAB.get(name) or config["model"]["vocab"]
             results = {}
             for engine in a.engines:
                 label = "Strata" if engine == "strata" else f"PyTorch {engine}"
-                r = cuda_strata(a, name, config, tmp) if engine == "strata" else cuda_pytorch(a, name, engine)
+                r = cuda_strata(a, name, config, tmp) if engine == "strata" else cuda_pytorch(a, name, config, engine)
                 if r is None:
                     continue
                 results[label] = r
                 card, version = r.get("device", card), r.get("version", version)
                 print(f"{name} {label}: {r['tokens_per_s']:,.0f} tokens/s, {r.get('peak_gib', 0):.1f} GiB", file=sys.stderr, flush=True)
             best = results.get("PyTorch compiled", {}).get("tokens_per_s")
-            each = flops_per_token(config["model"], a.vocab or config["model"]["vocab"])
+            each = flops_per_token(config["model"])
             for label, r in results.items():
                 ratio = f"{r['tokens_per_s'] / best:.2f}" if best else ""
                 lines.append(f"| {name} | {label} | {r['tokens_per_s']:,.0f} | {ratio} | {r['step_ms']:.1f} | "
@@ -164,7 +166,7 @@ def cuda_main(a):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--strata", default=str(HERE.parent / "build/release/bin/strata"))
-    p.add_argument("--models", nargs="+", help="small medium; on a card gpt2-124m llama-1b; or a configuration (FILE.toml), timed as on a card")
+    p.add_argument("--models", nargs="+", help="small medium; on a card gpt2-124m gpt2-124m-padded llama-1b; or a configuration (FILE.toml), timed as on a card")
     p.add_argument("--dtypes", nargs="+", default=["f32", "bf16"])
     p.add_argument("--modes", nargs="+", default=["eager", "compiled"])
     p.add_argument("--engines", nargs="+", default=["strata", "eager", "compiled"], choices=["strata", "eager", "compiled"],

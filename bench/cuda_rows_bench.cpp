@@ -15,6 +15,7 @@
 #include "strata/core/node.h"
 #include "strata/core/op_base.h"
 #include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
@@ -22,6 +23,7 @@
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/matmul/matmul.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
@@ -206,6 +208,36 @@ void bench_embedding() {
   }
 }
 
+// A language model's head and loss, forward and backward: in one, and with whole logits. The rate is that of the
+// products, in TFLOP/s; the peak of memory is what the call adds.
+void bench_head(int64_t rows, int64_t width, int64_t vocab, bool whole) {
+  if (!wanted("head")) return;
+  Tensor x = randn({rows, width}).to(DType::bf16), w = randn({vocab, width}) * 0.02;
+  x.set_requires_grad(), w.set_requires_grad();
+  const Tensor target = randint(0, vocab, {rows});
+  const GradMode on(true);
+  for (const bool one : {true, false}) {
+    if (!one && !whole) continue;
+    const auto step = [&](int64_t) {
+      const Tensor loss = one ? linear_cross_entropy(x, w, target) : cross_entropy(linear(x, w.to(DType::bf16)), target);
+      loss.backward();
+      x.set_grad({}), w.set_grad({});
+    };
+    step(0);
+    cuda::synchronize();
+    memory::reset_peak(Device::cuda());
+    const int64_t before = memory::stats(Device::cuda()).live_total;
+    step(0);
+    const int64_t peak = memory::stats(Device::cuda()).peak_total - before;
+    const double ms = device_ms(1, step);
+    std::printf("%-48s %9.4f ms  %7.0f TFLOP/s  peak %.2f GiB\n",
+                cat(one ? "head fused " : "head whole ", rows, "x", width, "x", vocab).c_str(), ms,
+                6. * static_cast<double>(rows * width) * static_cast<double>(vocab) / ms * 1e-9,
+                static_cast<double>(peak) / (1 << 30));
+    std::fflush(stdout);
+  }
+}
+
 // GPT-2's parameters.
 void bench_optimizer() {
   if (!wanted("adamw") && !wanted("grad_norm")) return;
@@ -255,6 +287,9 @@ int main(int argc, char** argv) {
   bench_elementwise();
   bench_cross_entropy(8192, 50304);
   bench_cross_entropy(8192, 50257);
+  bench_head(32768, 768, 50304, true);
+  bench_head(32768, 768, 50257, true);
+  bench_head(8192, 2048, 128256, true);
   bench_embedding();
   bench_optimizer();
   if (g_lines) std::fclose(g_lines);

@@ -11,13 +11,15 @@ namespace strata {
 /// as nothing writes to it; the fused optimizers renew it. Throws DTypeError unless dtype is bf16 or f16.
 class AutocastScope {
  public:
-  explicit AutocastScope(DType dtype = DType::bf16, bool enabled = true);
+  /// With `low_gradients` the gradients of parameters stay in `dtype`, as products round them, instead of f32 sums: less
+  /// memory and traffic, the precision of PyTorch's autocast. Only the optimizers read such gradients (bf16 ones).
+  explicit AutocastScope(DType dtype = DType::bf16, bool enabled = true, bool low_gradients = false);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
 
  private:
   DType previous_dtype_;
-  bool previous_enabled_;
+  bool previous_enabled_, previous_low_gradients_;
 };
 bool autocast_enabled();
 DType autocast_dtype();

@@ -150,6 +150,26 @@ TEST(Autocast, GradientsArriveInF32) {
   EXPECT_EQ(x.dtype(), DType::f32);  // the master weights
 }
 
+TEST(Autocast, GradientsStayLowWhereAskedFor) {
+  Samples samples(DType::f32, 3);
+  Tensor w = samples.tensor({8, 6}).set_requires_grad();
+  const Tensor x = samples.tensor({5, 8});
+  const auto gradient = [&](bool low) {
+    w.set_grad({});
+    Tensor y;
+    {
+      AutocastScope scope(DType::bf16, true, low);
+      y = matmul(x, w);
+    }
+    y.backward(ones({5, 6}, DType::bf16));
+    return w.grad();
+  };
+  const Tensor wide = gradient(false), low = gradient(true);
+  EXPECT_EQ(wide.dtype(), DType::f32);
+  ASSERT_EQ(low.dtype(), DType::bf16);
+  EXPECT_EQ(wide.to(DType::bf16).to_vector<double>(), low.to_vector<double>());
+}
+
 TEST(Autocast, AWeightUsedTwiceGetsBothGradients) {
   Tensor w = ones({4}).set_requires_grad();
   Tensor loss;

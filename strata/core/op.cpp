@@ -361,6 +361,7 @@ void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
 namespace {
 struct AutocastState {
   DType dtype = DType::bf16;
+  bool low_gradients = false;
   int depth = 0;
   // Casts of leaves that want gradients (parameters), so that a weight used twice has one entry on the tape.
   std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
@@ -368,10 +369,13 @@ struct AutocastState {
 thread_local AutocastState t_autocast;
 }  // namespace
 
-AutocastScope::AutocastScope(DType dtype, bool enabled)
-    : previous_dtype_(t_autocast.dtype), previous_enabled_((t_mode.unusual & kAutocast) != 0) {
+AutocastScope::AutocastScope(DType dtype, bool enabled, bool low_gradients)
+    : previous_dtype_(t_autocast.dtype),
+      previous_enabled_((t_mode.unusual & kAutocast) != 0),
+      previous_low_gradients_(t_autocast.low_gradients) {
   check<DTypeError>(is_reduced_floating(dtype), "AutocastScope", "the low precision is bf16 or f16, got ", dtype);
   t_autocast.dtype = dtype;
+  t_autocast.low_gradients = low_gradients;
   ++t_autocast.depth;
   if (enabled)
     t_mode.unusual |= kAutocast;
@@ -380,6 +384,7 @@ AutocastScope::AutocastScope(DType dtype, bool enabled)
 }
 AutocastScope::~AutocastScope() {
   t_autocast.dtype = previous_dtype_;
+  t_autocast.low_gradients = previous_low_gradients_;
   if (previous_enabled_)
     t_mode.unusual |= kAutocast;
   else
@@ -397,13 +402,16 @@ DType autocast_dtype() {
 namespace {
 // The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
 struct CastNode final : Node {
-  CastNode(const Tensor& parameter) : dtype(parameter.dtype()) { edges.push_back(gradient_edge(parameter)); }
+  CastNode(const Tensor& parameter, bool keeps_low) : dtype(parameter.dtype()), keeps_low(keeps_low) {
+    edges.push_back(gradient_edge(parameter));
+  }
   std::string_view name() const override { return "to"; }
-  bool takes_f32() const override { return dtype == DType::f32; }
+  bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
   void apply(Grads& gy, Grads& gx) override {
-    if (gy[0].defined()) gx[0] = gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
+    if (gy[0].defined()) gx[0] = keeps_low || gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
   }
   DType dtype;
+  bool keeps_low;
 };
 
 Tensor low_copy(const Tensor& parameter, DType dtype) {
@@ -435,7 +443,7 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   auto& entry = t_autocast.cache[&t.impl()];
   if (!entry.first.defined() || entry.second.dtype() != target) {
     Tensor low = low_copy(t, target);
-    set_history(low, Ref<Node>(new CastNode(t)), 0);
+    set_history(low, Ref<Node>(new CastNode(t, t_autocast.low_gradients)), 0);
     entry = {t, std::move(low)};
   }
   return entry.second;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "strata/core/dispatch.h"
@@ -9,13 +10,18 @@
 namespace strata {
 namespace {
 
-// A row-major host tensor whose element i is f(i).
+// Benchmarks' tensors repeat this many elements: to make each would take longer than to time them.
+constexpr int64_t kPeriod = 1 << 18;
+
+// A row-major host tensor whose element i is f(i), the same again after `period` elements.
 template <class F>
-Tensor generate(const Shape& shape, DType dtype, F&& f) {
+Tensor generate(const Shape& shape, DType dtype, int64_t period, F&& f) {
   Tensor t = empty({shape, dtype, Device::cpu(), std::nullopt});
   dispatch_all(dtype, "samples", [&]<class T>() {
     T* p = t.data<T>();
-    for (int64_t i = 0; i < t.numel(); ++i) p[i] = static_cast<T>(Scalar(f(i)).template to<T>());
+    const int64_t n = t.numel(), own = std::min(n, period);
+    for (int64_t i = 0; i < own; ++i) p[i] = static_cast<T>(Scalar(f(i)).template to<T>());
+    for (int64_t i = own; i < n; i += own) std::copy_n(p, std::min(own, n - i), p + i);
   });
   return t;
 }
@@ -27,9 +33,13 @@ double unit(RngKey key, int64_t i) {
 
 }  // namespace
 
+int64_t Samples::period() const {
+  return benchmarking_ ? kPeriod : std::numeric_limits<int64_t>::max();
+}
+
 Tensor Samples::uniform(const Shape& shape, double low, double high, DType dtype) {
   const RngKey key = generator_.next(static_cast<uint64_t>(shape.product()));
-  return generate(shape, dtype, [&](int64_t i) { return low + (high - low) * unit(key, i); });
+  return generate(shape, dtype, period(), [&](int64_t i) { return low + (high - low) * unit(key, i); });
 }
 
 Tensor Samples::tensor(const Shape& shape, DType dtype) {
@@ -40,14 +50,14 @@ Tensor Samples::tensor(const Shape& shape, DType dtype) {
 
 Tensor Samples::integers(const Shape& shape, int64_t low, int64_t high, DType dtype) {
   const RngKey key = generator_.next(static_cast<uint64_t>(shape.product()));
-  return generate(shape, dtype, [&](int64_t i) {
+  return generate(shape, dtype, period(), [&](int64_t i) {
     return low + static_cast<int64_t>(std::floor(static_cast<double>(high - low) * unit(key, i)));
   });
 }
 
 Tensor Samples::off_grid(const Shape& shape, double grid) {
   const RngKey key = generator_.next(static_cast<uint64_t>(shape.product()));
-  return generate(shape, dtype_, [&](int64_t i) {
+  return generate(shape, dtype_, period(), [&](int64_t i) {
     const double u = unit(key, i) * 4;  // cell in {-2, -1, 0, 1}, then a place in its middle half
     const double cell = std::floor(u) - 2;
     return grid * (cell + 0.25 + 0.5 * (u - std::floor(u)));
@@ -64,7 +74,7 @@ Tensor Samples::distinct(const Shape& shape, double gap) {
   const int64_t below = n / 2;
   const double middle = static_cast<double>(below);
   const bool integral = !is_floating(dtype_);
-  return generate(shape, dtype_, [&](int64_t i) {
+  return generate(shape, dtype_, n, [&](int64_t i) {
     const double rank = static_cast<double>(order[static_cast<size_t>(i)]);
     if (dtype_ == DType::u8) return rank;
     return integral ? rank - middle : (rank - middle + 0.5) * gap;

@@ -86,6 +86,7 @@ class Samples {
   std::vector<InvalidSample> refused;
 
  private:
+  int64_t period() const;
   static Value value(const Tensor& v) { return v; }
   static Value value(const TensorList& v) { return v; }
   static Value value(const Dims& v) { return v; }

@@ -200,18 +200,19 @@ inline constexpr size_t stored_size<BoolOr<T>> = sizeof(T);
 template <class Out, class... In, class F>
 void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&... in) {
   constexpr int N = 1 + sizeof...(In);
-  const auto w = make_walk<N>(std::array<const Tensor*, N>{&y, &in...}, op);
-  if (w.numel == 0) return;
   constexpr size_t widest = std::max({detail::stored_size<Out>, sizeof(In)...});
   constexpr int V = std::max<int>(1, 16 / static_cast<int>(widest));
   const auto aligned = [](const Tensor& t) {
     return reinterpret_cast<uintptr_t>(t.raw_data()) % static_cast<size_t>(V * size_of(t.dtype())) == 0;
   };
-  if (w.dense && aligned(y) && (aligned(in) && ...)) {
-    detail::dense_kernel<V, Out><<<blocks_for(w.numel, int64_t{detail::kThreads} * V), detail::kThreads, 0, stream()>>>(
-        w.numel, f, y.raw_data(), static_cast<const In*>(in.raw_data())...);
+  const int64_t numel = y.numel();
+  if (numel == 0) return;
+  if (y.is_contiguous() && (in.is_contiguous() && ...) && aligned(y) && (aligned(in) && ...)) {
+    detail::dense_kernel<V, Out><<<blocks_for(numel, int64_t{detail::kThreads} * V), detail::kThreads, 0, stream()>>>(
+        numel, f, y.raw_data(), static_cast<const In*>(in.raw_data())...);
     return;
   }
+  const auto w = make_walk<N>(std::array<const Tensor*, N>{&y, &in...}, op);
   // Whether operand k starts every piece at a multiple of its vectors.
   const auto is_whole = [&](int k, const Tensor& t, const std::array<int64_t, N>& at) {
     bool whole = w.strides[k][0] == 1 && at[static_cast<size_t>(k)] % V == 0 && aligned(t);

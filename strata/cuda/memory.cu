@@ -252,8 +252,10 @@ DeviceMemory& memory_of(int device) {
     for (size_t i = 0; i < v->size(); ++i) (*v)[i].device = static_cast<int>(i);
     return v;
   }();
-  check<DeviceError>(device >= 0 && device < device_count(), "allocate", "there is no device cuda:", device, ": ",
-                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  // The text of the error is not made in vain.
+  if (device < 0 || device >= device_count()) [[unlikely]]
+    throw DeviceError("allocate", cat("there is no device cuda:", device, ": ",
+                                      device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
   return (*all)[static_cast<size_t>(device)];
 }
 }  // namespace

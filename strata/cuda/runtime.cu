@@ -13,6 +13,7 @@
 #include "strata/core/storage.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
+#include "strata/cuda/current.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
@@ -58,15 +59,22 @@ const Count& count() {
 
 struct DeviceState {
   std::once_flag once;
+  std::atomic<bool> ready{false};
   DeviceProperties properties;
   std::array<cudaStream_t, kStreams + 1> streams{};
   std::atomic<int> next{0};
 };
+[[noreturn]] void throw_no_device(int device) {
+  throw DeviceError("cuda", cat("there is no device cuda:", device, ": ",
+                                device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
+}
 DeviceState& state(int device) {
-  check<DeviceError>(device >= 0 && device < device_count(), "cuda", "there is no device cuda:", device, ": ",
-                     device_count() == 0 ? unavailable_reason() : cat(device_count(), " found"));
+  if (device < 0 || device >= device_count()) [[unlikely]]
+    throw_no_device(device);
   static auto* states = new std::array<DeviceState, kMostDevices>;
   DeviceState& s = (*states)[static_cast<size_t>(device)];
+  if (s.ready.load(std::memory_order_acquire)) [[likely]]
+    return s;
   std::call_once(s.once, [&] {
     const DeviceScope scope(device);
     cudaDeviceProp p;
@@ -77,6 +85,7 @@ DeviceState& state(int device) {
     // Non-blocking: the legacy stream 0 would wait for them and could not be captured beside them.
     for (cudaStream_t& stream : s.streams)
       check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
+    s.ready.store(true, std::memory_order_release);
   });
   return s;
 }
@@ -205,10 +214,15 @@ Stream current_stream(int device) {
   const int id = t_current[static_cast<size_t>(device)];
   return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
 }
-cudaStream_t stream() {
+int current_device() {
+  if (device_count() == 1) [[likely]]
+    return 0;
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cuda", "cudaGetDevice");
-  return raw(current_stream(device));
+  return device;
+}
+cudaStream_t stream() {
+  return raw(current_stream(current_device()));
 }
 StreamScope::StreamScope(const Stream& stream) : previous_(current_stream(stream.device())) {
   t_current[static_cast<size_t>(stream.device())] = static_cast<int8_t>(stream.id());
@@ -272,8 +286,7 @@ void set_nvtx(bool on) {
 }
 
 LaunchScope::LaunchScope(std::string_view op, Device device) {
-  int now = 0;
-  check_cuda(cudaGetDevice(&now), op, "cudaGetDevice");
+  const int now = current_device();
   if (now != device.index) {
     check_cuda(cudaSetDevice(device.index), op, "cudaSetDevice");
     previous_ = now;

@@ -125,12 +125,13 @@ Args grown_for_card(const OpBase& op, const Args& args) {
   visit(args, [&](const Tensor& t) {
     if (!t.defined() || static_cast<double>(t.numel()) <= most) return;
     most = static_cast<double>(t.numel());
-    rank = static_cast<int>(std::max<int64_t>(1, t.dim()));
+    rank = std::max(
+        1, static_cast<int>(std::count_if(t.shape().begin(), t.shape().end(), [](int64_t n) { return n > 1; })));
   });
   const double doublings = std::floor(std::log2(kCardElements / most) / rank);
   if (doublings < 1) return args;
-  const Args large = enlarged(args, most * std::exp2(doublings * rank));
-  return runs(op, large) ? large : args;
+  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9));  // a root may round down
+  return allocates_little(op, large) ? large : args;  // indices stay in range: sizes only grow
 }
 
 std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {

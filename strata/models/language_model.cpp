@@ -86,7 +86,10 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
   const Tensor x = hidden(tokens, nullptr);
   memory::ModuleScope at("loss");
-  return cross_entropy(logits(x.view({-1, config_.dim})), targets.reshape({-1}));
+  const Tensor rows = x.view({-1, config_.dim}), wanted = targets.reshape({-1});
+  // A card has little memory for its speed; the CPU keeps all logits, which is as fast.
+  if (x.device().is_cuda()) return linear_cross_entropy(rows, head_, wanted);
+  return cross_entropy(logits(rows), wanted);
 }
 
 ModelCache LanguageModel::make_cache(int64_t batch) const {

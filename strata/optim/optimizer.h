@@ -48,6 +48,7 @@ struct StepGuard {
 
 /// What a guarded step found and did.
 struct StepReport {
+  /// What became of it.
   enum Outcome {
     updated,
     skipped,  ///< the scaled gradients were not finite: nothing was updated, and the scale is smaller now

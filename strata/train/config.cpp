@@ -267,6 +267,10 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   } catch (const ValueError& e) {
     fail(blame({"train.device"}), fmt::format("train.device: {}", e.what()));
   }
+  if (c.grad_dtype == "bf16" && (c.dtype != "bf16" || c.accumulate != 1))
+    fail(blame({"train.grad_dtype", "train.dtype", "train.accumulate"}),
+         fmt::format("train.grad_dtype = bf16 wants train.dtype = bf16 and train.accumulate = 1, got {} and {}", c.dtype,
+                     c.accumulate));
   const ModelConfig& m = c.model;
   if (m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),

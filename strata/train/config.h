@@ -72,6 +72,7 @@ struct TrainConfig {
   int64_t batch = 8;
   int64_t accumulate = 1;
   std::string dtype = "f32";
+  std::string grad_dtype = "f32";
   std::string device = "cpu";
   std::string graph = "auto";
   int64_t seed = 1;

@@ -87,6 +87,10 @@ constexpr ConfigKey kKeys[] = {
     {"train.grad_clip", kNumber, "Largest norm of the gradient; 0 for no limit.", "", 0, 1e30, optim<&O::grad_clip>},
     {"train.dtype", kText, "f32, or autocast to bf16 or (with a loss scale) f16, weights in f32 (--dtype).",
      "f32 bf16 f16", 0, 0, top<&T::dtype>},
+    {"train.grad_dtype", kText,
+     "Gradients of weights under bf16: kept in f32, or as products round them (accumulate 1), which saves memory and "
+     "time.",
+     "f32 bf16", 0, 0, top<&T::grad_dtype>},
     {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "", 0,
      0, top<&T::device>},
     {"train.graph", kText,

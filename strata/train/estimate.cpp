@@ -50,7 +50,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
       Tensor loss;
       {
         std::optional<AutocastScope> autocast;
-        if (config.dtype != "f32") autocast.emplace(parse_dtype(config.dtype));
+        if (config.dtype != "f32") autocast.emplace(parse_dtype(config.dtype), true, config.grad_dtype == "bf16");
         loss = model->loss(batch[0], batch[1]);
       }
       (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();

@@ -28,14 +28,18 @@ struct StepRunner::Cuda {
   }
 
   struct Slot {
+    explicit Slot(int device) : begun(true, device), arrived(true, device) {}
     Tensor pinned;
-    std::unique_ptr<cuda::Event> arrived;
+    cuda::Event begun, arrived;
+    bool follows = false;  // it began before the step before it was read
   };
+  Slot& slot(size_t step) { return *slots[step % slots.size()]; }
+
   Device device;
   bool wanted = true;  // a graph, once a step has run
   cuda::Graph graph;
-  Tensor report;  // what a replay writes
-  std::array<Slot, 2> slots;
+  Tensor report;                               // what a replay writes
+  std::array<std::unique_ptr<Slot>, 3> slots;  // two unread steps, and the one before them for its end
 };
 
 StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config,
@@ -43,6 +47,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
     : model_(model),
       optimizer_(optimizer),
       device_(device),
+      low_gradients_(config.grad_dtype == "bf16"),
       max_norm_(config.optim.grad_clip > 0 ? config.optim.grad_clip : INFINITY),
       must_capture_(config.graph == "on") {
   if (config.dtype != "f32") low_ = parse_dtype(config.dtype);
@@ -51,7 +56,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
         ": only CUDA devices have graphs");
   if (!device.is_cuda()) return;
   cuda_ = std::make_unique<Cuda>(device);
-  for (Cuda::Slot& s : cuda_->slots) s.arrived = std::make_unique<cuda::Event>(false, device.index);
+  for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
   if (config.graph == "off") {
     cuda_->wanted = false;
   } else if (!optimizer.capturable()) {
@@ -69,7 +74,7 @@ bool StepRunner::captured() const {
 
 Tensor StepRunner::loss(const data::Batch& batch) const {
   std::optional<AutocastScope> autocast;
-  if (low_) autocast.emplace(*low_);
+  if (low_) autocast.emplace(*low_, true, low_gradients_);
   return model_.loss(batch[0].to(device_), batch[1].to(device_));
 }
 
@@ -114,16 +119,26 @@ void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
   }
 }
 
+void StepRunner::begin() {
+  begun_ = std::chrono::steady_clock::now();
+  if (!cuda_) return;
+  Cuda::Slot& s = cuda_->slot(queued_);
+  s.follows = unread() > 0;
+  s.begun.record(cuda::current_stream(device_.index));
+}
+
 void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
   check(unread() < 2, "StepRunner", "two steps are queued whose reports were not read");
   optimizer_.set_lr(lr);
   if (!cuda_) {
     const Tensor report = compute(batches);
     report_ = optim::StepReport::of(report.to(Device::cpu()).data<double>());
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
     ++queued_;
     return;
   }
   Cuda& c = *cuda_;
+  Cuda::Slot& s = c.slot(queued_);
   if (c.wanted && queued_ > 0) try_capture(batches);
   Tensor report;
   if (c.graph.empty()) {
@@ -133,22 +148,23 @@ void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
     c.graph.replay();
     report = c.report;
   }
-  Cuda::Slot& s = c.slots[queued_++ % 2];
   if (report.device().is_cpu()) {  // the optimizer has waited
     s.pinned = report.clone();
-    return;
+  } else {
+    if (!s.pinned.defined()) s.pinned = cuda::pin_memory(zeros(report.shape(), report.dtype()));
+    cuda::copy_to_pinned(s.pinned, report);
   }
-  if (!s.pinned.defined()) s.pinned = cuda::pin_memory(zeros(report.shape(), report.dtype()));
-  cuda::copy_to_pinned(s.pinned, report);
-  s.arrived->record(cuda::current_stream(device_.index));
+  s.arrived.record(cuda::current_stream(device_.index));
+  ++queued_;
 }
 
 optim::StepReport StepRunner::read() {
   check(unread() > 0, "StepRunner", "no step is queued");
-  ++read_;
+  const size_t step = read_++;
   if (!cuda_) return report_;
-  Cuda::Slot& s = cuda_->slots[(read_ - 1) % 2];
-  s.arrived->synchronize();
+  Cuda::Slot& s = cuda_->slot(step);
+  s.arrived.synchronize();
+  seconds_ = s.arrived.elapsed_ms(s.follows ? cuda_->slot(step - 1).arrived : s.begun) / 1e3;
   return optim::StepReport::of(s.pinned.data<double>());
 }
 

@@ -2,6 +2,7 @@
 // One step of training: forward, backward, clipping and update, queued on the model's device without waiting for it,
 // from the second step on as one CUDA graph where that is possible.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@ class StepRunner {
   StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device);
   ~StepRunner();
 
+  /// The next step begins: what is done until its launch() counts in its seconds().
+  void begin();
   /// Queues a step with these batches (on the device, at the same addresses each time) and this learning rate. On the
   /// CPU the step is done when it returns.
   void launch(const std::vector<data::Batch>& batches, double lr);
@@ -29,6 +32,9 @@ class StepRunner {
   size_t unread() const { return queued_ - read_; }
   /// The oldest unread report; waits for its step.
   optim::StepReport read();
+  /// What the step that was read last took: from its begin(), or, where the step before it was not yet read then, from
+  /// that one's end on. On a device by the device's clock.
+  double seconds() const { return seconds_; }
 
   /// A step's forward and backward passes at a fixed loss scale, nothing else: for finding what went wrong in it.
   void repeat(const std::vector<data::Batch>& batches, double scale);
@@ -50,11 +56,14 @@ class StepRunner {
   optim::Optimizer& optimizer_;
   Device device_;
   std::optional<DType> low_;  // of autocast
+  bool low_gradients_;
   double max_norm_;
   bool must_capture_ = false;
   std::optional<optim::LossScaler> scaler_;
   std::string note_;
   size_t queued_ = 0, read_ = 0;
+  std::chrono::steady_clock::time_point begun_;  // on the CPU
+  double seconds_ = 0;
   optim::StepReport report_;  // of the CPU
   std::unique_ptr<Cuda> cuda_;
 };

@@ -50,7 +50,6 @@ class Run {
  private:
   // A step that was queued, until its numbers are read.
   struct Launched {
-    Clock::time_point begin;
     RngKey rng;                        // before it
     std::vector<data::Batch> batches;  // on the host
     StepMetrics metrics;               // what is known of them
@@ -82,7 +81,6 @@ class Run {
   std::optional<BatchFeeder> feeder_;
   std::optional<StepRunner> steps_;
   std::deque<Launched> launched_;
-  Clock::time_point settled_;  // when the last step's numbers were read
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
@@ -163,7 +161,8 @@ void Run::resume_from(const FoundRun& found) {
 
 void Run::launch() {
   if (memory::is_recording()) memory::mark(fmt::format("step {}", step_ + 1));
-  Launched l{.begin = Clock::now(), .rng = default_generator().state(), .batches = {}, .metrics = {}};
+  steps_->begin();
+  Launched l{.rng = default_generator().state(), .batches = {}, .metrics = {}};
   const std::vector<data::Batch>& batches = feeder_->next();
   l.batches = feeder_->host();
   const double lr = schedule_(step_);
@@ -181,14 +180,10 @@ StepMetrics Run::settle() {
   Launched l = std::move(launched_.front());
   launched_.pop_front();
   if (r.outcome == optim::StepReport::diverged) diverged(l, r);
-  // A step that was launched while another ran begins when that one has ended.
-  const Clock::time_point begin = std::max(l.begin, settled_);
-  settled_ = Clock::now();
   StepMetrics m = l.metrics;
   m.loss = r.loss;
   m.grad_norm = r.norm;
-  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) /
-                   std::chrono::duration<double>(settled_ - begin).count();
+  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) / steps_->seconds();
   m.elapsed_s = elapsed();
   m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
   if (r.outcome == optim::StepReport::skipped)

@@ -63,7 +63,7 @@ class CudaAttention : public ::testing::TestWithParam<int64_t> {
 
 TEST_P(CudaAttention, AgreesWithTheCpuInDouble) {
   const int64_t d = GetParam();
-  AttentionOptions plain, causal, window, earlier, dropout, both_sides;
+  AttentionOptions plain, causal, window, earlier, dropout, both_sides, behind;
   causal.is_causal = true;
   window.is_causal = true;
   window.window = 21;
@@ -71,10 +71,14 @@ TEST_P(CudaAttention, AgreesWithTheCpuInDouble) {
   both_sides.scale = 0.3;
   earlier.is_causal = true;
   earlier.query_offset = 63;
+  behind.is_causal = true;  // windows behind the last key
+  behind.window = 4;
+  behind.query_offset = 300;
   dropout.is_causal = true;
   dropout.dropout_p = 0.25;
   const Config configs[] = {{2, 2, 2, 67, 131, plain},   {1, 4, 2, 150, 150, causal}, {1, 2, 1, 150, 150, window},
                             {1, 3, 1, 40, 103, earlier}, {2, 2, 2, 33, 33, dropout},  {1, 2, 2, 200, 170, both_sides},
+                            {1, 2, 2, 200, 100, behind},  {1, 2, 1, 400, 431, plain}, {1, 2, 2, 513, 513, causal},
                             {1, 1, 1, 5, 0, plain}};
   for (size_t i = 0; i < std::size(configs); ++i) {
     for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {

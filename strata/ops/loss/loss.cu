@@ -1,5 +1,6 @@
 // The losses on a CUDA device. Sums over rows and pairs are f64, in two stages of fixed order.
 
+#include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/loss/loss_kernel.h"
@@ -12,9 +13,7 @@ constexpr int kThreads = 256;
 
 template <class C>
 Tensor make_workspace(int64_t count) {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "loss", "cudaGetDevice");
-  return empty({Shape{count}, dtype_of<C>, Device::cuda(device), std::nullopt});
+  return empty({Shape{count}, dtype_of<C>, Device::cuda(current_device()), std::nullopt});
 }
 
 // A loss, and how many rows count for it.
@@ -45,11 +44,11 @@ __device__ __forceinline__ C bad_target() {
 template <class T>
 struct Cover {
   static constexpr int V = kVec<T>;
-  const T* base;
+  const T* from;            // the first vector; may be changed to a copy of all of them
   int head, last, vectors;  // elements before the row; of the row in the last vector; vectors
   __device__ Cover(const T* row, int64_t n) {
     head = static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
-    base = row - head;
+    from = row - head;
     vectors = static_cast<int>((head + n + V - 1) / V);
     last = static_cast<int>(head + n - int64_t{V} * (vectors - 1));
   }
@@ -57,7 +56,7 @@ struct Cover {
   __device__ bool has(int j, int k) const {
     return (j > 0 || k >= head) && (j < vectors - 1 || (j == vectors - 1 && k < last));
   }
-  __device__ const T* vector(int j) const { return base + int64_t{j} * V; }
+  __device__ const T* vector(int j) const { return from + int64_t{j} * V; }
   // Vector j, with -inf for what is not of the row.
   __device__ __forceinline__ Vec<T, V> at(int j) const {
     Vec<T, V> v;
@@ -229,15 +228,23 @@ __global__ void __launch_bounds__(kMostRowThreads, 2)
                     static_cast<T*>(c.grad_x) + r * c.row_stride, c.target[r], static_cast<const C*>(c.lse)[r], g);
 }
 
-// The loss and lse of each row, and its gradient, which takes the logits' place.
-template <class T>
+// The loss and lse of each row, and its gradient, which takes the logits' place. kStaged: the row waits for its
+// gradient in shared memory, instead of being read from memory again; one row a block.
+template <class T, bool kStaged>
 __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(const CrossEntropyCall c) {
   using C = compute_t<T>;
+  extern __shared__ uint4 staged[];
   __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
   T* x = static_cast<T*>(c.grad_x) + r * c.row_stride;
-  const Cover<T> row(x, n);
+  Cover<T> row(x, n);
+  if constexpr (kStaged) {  // each thread waits for what it asked for itself, and reads no more
+    for (int j = static_cast<int>(threadIdx.x); j < row.vectors; j += static_cast<int>(blockDim.x))
+      copy_async(staged + j, row.vector(j));
+    wait_for_copies();
+    row.from = reinterpret_cast<const T*>(staged);
+  }
   C sum = 0;
   Exponentials<C> s = read_row<T>(row, c.smoothing > 0 ? &sum : nullptr);
   s = row_reduce(s, AddExponentials<T>(), shared);
@@ -395,7 +402,17 @@ void cross_entropy_both_cuda(const CrossEntropyCall& given) {
   if (c.rows == 0) return;
   dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
     const RowLaunch l = loss_launch<T>(c);
-    cross_entropy_both_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c);
+    // Where two rows find room beside each other, one is on its way while the other is worked on.
+    const auto bytes = static_cast<int>(c.classes * static_cast<int64_t>(sizeof(T)) + 32);
+    const int64_t room = properties(current_device()).shared_bytes_per_block / 2 - 2048;
+    if (l.threads.x == kMostRowThreads && bytes <= room) {
+      const auto kernel = cross_entropy_both_kernel<T, true>;
+      check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                 "linear_cross_entropy", "cudaFuncSetAttribute");
+      kernel<<<l.blocks, l.threads, static_cast<size_t>(bytes), stream()>>>(c);
+    } else {
+      cross_entropy_both_kernel<T, false><<<l.blocks, l.threads, 0, stream()>>>(c);
+    }
   });
 }
 

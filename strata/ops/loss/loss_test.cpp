@@ -8,10 +8,14 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/node.h"
 #include "strata/memory/allocator.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/loss_kernel.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/vec/level.h"
 
 namespace strata {
@@ -124,6 +128,54 @@ TEST(PairLoss, SumsOfManyElementsLoseNothing) {
   // 2^22 equal terms: an f32 running sum would stop growing at 2^24.
   const int64_t n = int64_t{1} << 22;
   EXPECT_EQ(mse_loss(full({n}, 3.0), full({n}, 0.0), "sum").item(), 9.0 * static_cast<double>(n));
+}
+
+// More rows than are in memory at once, with ignored ones; gradients of a sum and of a mean, and with f32 weights.
+TEST(LinearCrossEntropy, ChunksGiveWhatWholeLogitsGive) {
+  constexpr int64_t kRows = 5000, kWidth = 6, kClasses = 1001;
+  const Tensor target = classes({kRows}, kClasses);
+  for (int64_t r = 0; r < kRows; r += 7) target.data<int64_t>()[r] = -100;
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const char* reduction : {"mean", "sum", "none"})
+      for (const double smoothing : {0.0, 0.1}) {
+        SCOPED_TRACE(cat(type, " ", reduction, " ", smoothing));
+        const CrossEntropyOptions o{.reduction = reduction, .label_smoothing = smoothing};
+        Tensor x[2], w[2], loss[2];
+        for (int i = 0; i < 2; ++i) {
+          x[i] = numbers({kRows, kWidth}).to(type).set_requires_grad();
+          w[i] = numbers({kClasses, kWidth}).set_requires_grad();
+        }
+        loss[0] = linear_cross_entropy(x[0], w[0], target, o);
+        loss[1] = cross_entropy(linear(x[1], w[1].to(type)), target, o);
+        const double eps = type == DType::f32 ? 1e-5 : 2e-2;
+        const auto expect_alike = [&](const Tensor& a, const Tensor& b) {
+          ASSERT_EQ(a.shape(), b.shape());
+          const std::vector<double> u = a.to_vector<double>(), v = b.to_vector<double>();
+          double scale = 0;
+          for (const double e : v) scale = std::max(scale, std::abs(e));
+          for (size_t i = 0; i < u.size(); ++i) ASSERT_NEAR(u[i], v[i], eps * scale) << i;
+        };
+        expect_alike(loss[0], loss[1]);
+        for (int i = 0; i < 2; ++i) (loss[i] * 3).sum().backward();
+        EXPECT_EQ(w[0].grad().dtype(), DType::f32);
+        expect_alike(x[0].grad(), x[1].grad());
+        expect_alike(w[0].grad(), w[1].grad());
+        NoGrad guard;
+        expect_alike(linear_cross_entropy(x[0], w[0], target, o), loss[1]);
+      }
+}
+
+TEST(LinearCrossEntropy, GradientsHaveGradients) {
+  const Tensor target = classes({6}, 5);
+  Tensor x[2], w[2], second[2];
+  for (int i = 0; i < 2; ++i) {
+    x[i] = numbers({6, 3}).set_requires_grad();
+    w[i] = numbers({5, 3}).set_requires_grad();
+    const Tensor loss = i == 0 ? linear_cross_entropy(x[i], w[i], target) : cross_entropy(linear(x[i], w[i]), target);
+    const TensorList g = grad({loss}, {x[i], w[i]}, {}, true);
+    second[i] = grad({(g[0] * g[0]).sum() + (g[1] * g[1]).sum()}, {w[i]})[0];
+  }
+  for (int64_t i = 0; i < 15; ++i) EXPECT_NEAR(second[0].data<float>()[i], second[1].data<float>()[i], 1e-5);
 }
 
 }  // namespace

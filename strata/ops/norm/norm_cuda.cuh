@@ -1,6 +1,7 @@
 #pragma once
 // What the CUDA kernels of the norms share.
 
+#include "strata/cuda/current.h"
 #include "strata/cuda/row_loops.cuh"
 
 namespace strata::cuda {
@@ -25,11 +26,6 @@ __device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
   store_vec(p, r);
 }
 
-inline int current_device() {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "norm", "cudaGetDevice");
-  return device;
-}
 /// Memory for `count` values on the current device, as long as the tensor lives.
 template <class C>
 Tensor make_workspace(int64_t count) {

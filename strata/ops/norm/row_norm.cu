@@ -181,10 +181,6 @@ __device__ __forceinline__ void store_columns(const C* dw, const C* db, int64_t 
   });
 }
 
-__device__ __forceinline__ void copy_async(uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
 // A row's rows of x, grad_y and grad_sum come through shared memory, kStages rows ahead; each thread reads only what it
 // asked for itself, so that no barrier is needed for that.
 template <class T, class A, int kHeld, int kStages>
@@ -197,7 +193,6 @@ __global__ void __launch_bounds__(kMostRowThreads) pipelined_kernel(const RowNor
   const int threads = static_cast<int>(blockDim.x * blockDim.y);
   const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   const int streams = c.grad_sum != nullptr ? 3 : 2, n = static_cast<int>(c.n);
-  const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(staged));
   const auto slot = [&](int stage, int stream, int k) {
     return ((stage * streams + stream) * kHeld + k) * threads + thread;
   };
@@ -210,8 +205,7 @@ __global__ void __launch_bounds__(kMostRowThreads) pipelined_kernel(const RowNor
       for (int q = 0; q < 3; ++q)
         if (q < streams)
           for_row<V, kHeld>(n, [&](int64_t i, int k) {
-            copy_async(base + static_cast<uint32_t>(slot(stage, q, k)) * 16,
-                       static_cast<const T*>(from[q]) + r * n + i);
+            copy_async(staged + slot(stage, q, k), static_cast<const T*>(from[q]) + r * n + i);
           });
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
