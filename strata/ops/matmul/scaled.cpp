@@ -101,7 +101,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, DType)> fp8_de
     .schema = "fp8_dequantize(Tensor codes, Tensor scale, str format=\"e4m3\", DType dtype=f32) -> Tensor",
     .doc = "The numbers that fp8 codes (u8) stand for, times scale (f32, of one element or broadcasting to codes), in the "
            "floating dtype. Not differentiable.",
-    .example = "Tensor x = full({2}, 3.0); assert(fp8_dequantize(fp8_quantize(x, full({}, 1.0)), full({}, 1.0)).equal(x));",
+    .example = "Tensor x = full({2}, 3.0); assert(equal(fp8_dequantize(fp8_quantize(x, full({}, 1.0)), full({}, 1.0)), x));",
     .infer =
         [](const Tensor& codes, const Tensor& scale, const std::string& format, DType dtype) {
           constexpr std::string_view op = "fp8_dequantize";
@@ -181,7 +181,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> int8_matmul_op{{
     .schema = "int8_matmul(Tensor a, Tensor b) -> Tensor",
     .doc = "The product of i8 matrices, summed in i32: [m, k] x [k, n] -> [m, n]. Exact while k is below 131072. Not "
            "differentiable.",
-    .example = "Tensor x = full({2, 3}, 100, DType::i8); assert(int8_matmul(x, x.t()).equal(full({2, 2}, 30000, DType::i32)));",
+    .example = "Tensor x = full({2, 3}, 100, DType::i8); assert(equal(int8_matmul(x, x.t()), full({2, 2}, 30000, DType::i32)));",
     .infer =
         [](const Tensor& a, const Tensor& b) {
           check_operands("int8_matmul", a, b);
@@ -288,7 +288,7 @@ const Op<ScaledSignature> scaled_matmul_op{{
            "n]; bias [n] has the result's dtype, bf16, f16 or f32. Sums run in f32 (of fp8 on a Hopper card with about 14 bits in between), for i8 in i32, and are rounded once. Not "
            "differentiable.",
     .example = "Tensor one = full({}, 1.0), x = fp8_quantize(full({2, 16}, 3.0), one); "
-               "assert(scaled_matmul(x, x.t(), one, one).equal(full({2, 2}, 144, DType::bf16)));",
+               "assert(equal(scaled_matmul(x, x.t(), one, one), full({2, 2}, 144, DType::bf16)));",
     .infer = scaled_infer,
     .kernels = {.everywhere = scaled_kernel},
     .dtypes = kResults,
