@@ -182,45 +182,30 @@ __device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const 
   if (bad) g = bad_target<C>();
   const C e = static_cast<C>(c.smoothing), even = e / static_cast<C>(c.classes), shift = exp_scale<T>(lse);
   T* const to = gx - row.head;
-  const int step = static_cast<int>(blockDim.x), rounds = (row.vectors + kAhead * step - 1) / (kAhead * step);
-  const int target_vector = used && !bad ? static_cast<int>((t + row.head) / V) : -1;
-  const int target_at = static_cast<int>((t + row.head) % V);
-  for (int round = rounds - 1; round >= 0; --round) {
-    const int j0 = round * kAhead * step + static_cast<int>(threadIdx.x);
-    Vec<T, V> v[kAhead];
+  const int step = static_cast<int>(blockDim.x), first = static_cast<int>(threadIdx.x);
+  const int target = used && !bad ? static_cast<int>(t) + row.head : -1;
+  for (int j = first + (row.vectors - 1 - first + step) / step * step - step; j >= 0; j -= step) {
+    auto v = load_vec<V>(row.vector(j));
+    const int at = target - j * V;
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u)
-      if (j0 + u * step < row.vectors) v[u] = load_vec<V>(row.vector(j0 + u * step));
+    for (int k = 0; k < V; ++k) {
+      const C p = exp_below<T>(widen(v.v[k]), shift) - even - (k == at ? 1 - e : C(0));
+      v.v[k] = used ? narrow<T>(p * g) : T();
+    }
+    T* const out = to + int64_t{j} * V;
+    if (row.is_edge(j)) {
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      const int j = j0 + u * step;
-      if (j >= row.vectors) continue;
-      T target = T();
-      if (j == target_vector)
-        target = narrow<T>((exp_below<T>(widen(row.vector(j)[target_at]), shift) - even - (1 - e)) * g);
-      const auto x = widen_all(v[u]);
-#pragma unroll
-      for (int k = 0; k < V; ++k) v[u].v[k] = narrow<T>((exp_below<T>(x.v[k], shift) - even) * g);
-      if (!used) v[u] = Vec<T, V>{};
-      if (j == target_vector)
-#pragma unroll
-        for (int k = 0; k < V; ++k)
-          if (k == target_at) v[u].v[k] = target;
-      T* const at = to + int64_t{j} * V;
-      if (row.is_edge(j)) {
-#pragma unroll
-        for (int k = 0; k < V; ++k)
-          if (row.has(j, k)) at[k] = v[u].v[k];
-      } else {
-        store_vec(at, v[u]);
-      }
+      for (int k = 0; k < V; ++k)
+        if (row.has(j, k)) out[k] = v.v[k];
+    } else {
+      store_vec(out, v);
     }
   }
 }
 
 // share: what the loss's gradient is multiplied by, 1 where it is null.
 template <class T>
-__global__ void __launch_bounds__(kMostRowThreads, 2)
+__global__ void __launch_bounds__(kMostRowThreads)
     cross_entropy_backward_kernel(const CrossEntropyCall c, const compute_t<T>* share) {
   using C = compute_t<T>;
   const int64_t r = this_row();
