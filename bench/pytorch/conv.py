@@ -82,6 +82,7 @@ def pools(n, dtype, label):
 def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 64
     torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark_limit = 5  # of its own choice; all of them take a minute
     for label, dtype in (("bf16", torch.bfloat16), ("bf16-nhwc", torch.bfloat16), ("tf32", torch.float32),
                          ("f32", torch.float32)):
         torch.backends.cudnn.allow_tf32 = label == "tf32"

@@ -35,7 +35,7 @@ TEST_F(CudaLarge, ElementsAndCopies) {
       EXPECT_EQ(x.select(0, i).select(0, j).item<int64_t>(), at(i, j)) << i << " " << j;
   {
     const Tensor twice = x + x, last = twice.select(0, kRows - 1);
-    EXPECT_EQ(last.select(0, kColumns - 1).item<int64_t>(), 2 * at(kRows - 1, kColumns - 1));
+    EXPECT_EQ(last.select(0, kColumns - 1).item<int64_t>(), 2 * at(kRows - 1, kColumns - 1) % 256);
   }
   const Tensor turned = x.transpose(0, 1).contiguous();
   EXPECT_EQ(turned.select(0, kColumns - 1).select(0, kRows - 2).item<int64_t>(), at(kRows - 2, kColumns - 1));

@@ -138,6 +138,25 @@ struct RowOf {
   }
 };
 
+/// widen() of all elements: bf16 by words, an instruction for each half.
+template <class T, int V>
+__device__ __forceinline__ Vec<compute_t<T>, V> widen_all(const Vec<T, V>& v) {
+  Vec<compute_t<T>, V> r;
+  if constexpr (std::is_same_v<T, BFloat16> && V % 2 == 0) {
+    uint32_t words[V / 2];
+    memcpy(words, &v, sizeof v);
+#pragma unroll
+    for (int k = 0; k < V / 2; ++k) {
+      r.v[2 * k] = __uint_as_float(words[k] << 16);
+      r.v[2 * k + 1] = __uint_as_float(words[k] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < V; ++k) r.v[k] = widen(v.v[k]);
+  }
+  return r;
+}
+
 /// V elements of A in pieces of 16 bytes, widened to C.
 template <class C, int V, class A>
 __device__ __forceinline__ Vec<C, V> load_wide(const A* p) {
@@ -145,9 +164,9 @@ __device__ __forceinline__ Vec<C, V> load_wide(const A* p) {
   Vec<C, V> r;
 #pragma unroll
   for (int j = 0; j < V; j += kPiece) {
-    const Vec<A, kPiece> v = load_vec<kPiece>(p + j);
+    const auto v = widen_all(load_vec<kPiece>(p + j));
 #pragma unroll
-    for (int k = 0; k < kPiece; ++k) r.v[j + k] = widen(v.v[k]);
+    for (int k = 0; k < kPiece; ++k) r.v[j + k] = v.v[k];
   }
   return r;
 }

@@ -2,6 +2,7 @@
 // Scaled dot-product attention and rotary position embedding.
 
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include "strata/core/rng.h"
@@ -39,6 +40,15 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 /// heads first, then the keys, then the values; the result is [B, T, heads * D]. Neither direction copies the parts
 /// out: the gradient is written straight into one tensor of qkv's shape. Throws ShapeError, DTypeError, ValueError.
 Tensor packed_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads, const AttentionOptions& options = {});
+
+/// Attention over sequences of different lengths that lie one after another: q [total of queries, H, D], k and v
+/// [total of keys, Hkv, D]; sequence i has the rows from cu_seqlens[i] up to cu_seqlens[i + 1], and its queries see its
+/// keys alone. The options hold within each sequence; the result is [total of queries, H, Dv]. The lengths are the
+/// host's. One call of scaled_dot_product_attention for each sequence: made for tens of sequences, not for thousands.
+/// Throws ShapeError, DTypeError, ValueError.
+///   Tensor y = varlen_attention(q, k, v, ends, ends, {.is_causal = true});  // ends: {0, 3, 10} are lengths 3 and 7
+Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const int64_t> cu_seqlens_q,
+                        std::span<const int64_t> cu_seqlens_k, const AttentionOptions& options = {});
 
 /// Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b cos). cos
 /// and sin are [T, P], P <= D / 2, f32 (f64 where x is f64); pair i is (i, i + P), or (2i, 2i + 1) where `interleaved`;

@@ -14,6 +14,7 @@
 #include "strata/memory/allocator.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/vec/level.h"
 
@@ -302,6 +303,41 @@ TEST(Attention, WindowsBehindTheLastKeySeeNothing) {
         for (double e : x.to_vector<double>()) EXPECT_EQ(e, 0) << name_of(t) << " offset " << offset;
     }
   }
+}
+
+TEST(Attention, SequencesOfDifferentLengthsSeeThemselvesAlone) {
+  std::mt19937 rng(5);
+  std::normal_distribution<float> normal;
+  std::vector<int64_t> q_ends{0}, k_ends{0};
+  for (int i = 0; i < 19; ++i) q_ends.push_back(q_ends.back() + i % 5), k_ends.push_back(k_ends.back() + 3 + i % 4);
+  const auto numbers = [&](int64_t rows, int64_t heads) {
+    Tensor x = empty({rows, heads, 8});
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = normal(rng);
+    x.set_requires_grad();
+    return x;
+  };
+  const Tensor q = numbers(q_ends.back(), 4), k = numbers(k_ends.back(), 2), v = numbers(k_ends.back(), 2);
+  const AttentionOptions o{.is_causal = true, .query_offset = 1};
+  const Tensor y = varlen_attention(q, k, v, q_ends, k_ends, o);
+  ASSERT_EQ(y.shape(), q.shape());
+  // The same as one call with a mask that hides the other sequences.
+  std::vector<double> seen(static_cast<size_t>(q_ends.back() * k_ends.back()));
+  for (size_t s = 0; s + 1 < q_ends.size(); ++s)
+    for (int64_t i = q_ends[s]; i < q_ends[s + 1]; ++i)
+      for (int64_t j = k_ends[s]; j < k_ends[s + 1]; ++j)
+        seen[static_cast<size_t>(i * k_ends.back() + j)] = j - k_ends[s] <= i - q_ends[s] + 1;
+  const Tensor mask = from_span<double>(seen, {q_ends.back(), k_ends.back()}).to(DType::boolean);
+  const auto heads_first = [](const Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
+  const Tensor whole = scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), mask);
+  const Tensor want = whole.squeeze(0).transpose(0, 1), g = ones(q.shape());
+  const std::vector<Tensor> a = grad({y}, {q, k, v}, {g}), b = grad({want}, {q, k, v}, {g});
+  EXPECT_TRUE(allclose(y, want, 1e-5, 1e-5));
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(allclose(a[i], b[i], 1e-4, 1e-5)) << i;
+  EXPECT_THROW(varlen_attention(q, k, v, k_ends, k_ends), ShapeError);
+  EXPECT_THROW(varlen_attention(q, k, v, std::vector<int64_t>{0, q_ends.back()}, k_ends), ShapeError);
+  EXPECT_THROW(varlen_attention(q, k, v, std::vector<int64_t>{0, 5, 3, q_ends.back()},
+                                std::vector<int64_t>{0, 1, 2, k_ends.back()}),
+               ShapeError);
 }
 
 TEST(Attention, ResultIsContiguousWithHeadsInside) {

@@ -14,8 +14,9 @@
 namespace strata::conv_cuda {
 namespace {
 
-constexpr int kBlockN = 128;  // columns of a block's tile
-constexpr int kStages = 3;
+constexpr int kBlockN = 128;    // columns of a block's tile
+constexpr int kStages = 3;      // several blocks share a multiprocessor
+constexpr int kDeepStages = 6;  // a block has one for itself
 constexpr int kRowBytes = 128;
 
 // ---- channels innermost ----
@@ -154,9 +155,10 @@ const void* turn_filters(DType t, Device device, const void* given, int64_t oc, 
 [[maybe_unused]] __device__ __forceinline__ void copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// All but the last copies are there, for the tensor cores too.
-[[maybe_unused]] __device__ __forceinline__ void copy_wait_but_one() {
-  asm volatile("cp.async.wait_group 1;\nfence.proxy.async.shared::cta;" ::: "memory");
+// All but the last `Left` groups of copies are there, for the tensor cores too.
+template <int Left>
+__device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_group %0;\nfence.proxy.async.shared::cta;" ::"n"(Left) : "memory");
 }
 [[maybe_unused]] __device__ __forceinline__ uint32_t swizzled(int row, int piece) {
   return static_cast<uint32_t>(row * kRowBytes + ((piece ^ (row & 7)) << 4));
@@ -237,7 +239,7 @@ __device__ __forceinline__ void write_tile(const Gather& g, const T* tile, int p
     store_vec(to + row * dst_plane, load_vec<V>(tile + row * pitch + column));
 }
 
-template <class T, int Warpgroups>
+template <class T, int Warpgroups, int Stages>
 __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kM = 64 * Warpgroups, kPiece = 16 / sizeof(T), kRowStep = 16 * Warpgroups;
@@ -301,20 +303,20 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
 #pragma unroll
   for (int i = 0; i < 64; ++i) sums[i] = 0;
   const int warpgroup = tid / 128;
-  for (int b = 0; b < kStages - 1; ++b) {
+  for (int b = 0; b < Stages - 1; ++b) {
     if (b < g.blocks) load(b, b);
     copy_commit();
   }
   for (int b = 0, stage = 0; b < g.blocks; ++b) {
-    copy_wait_but_one();
+    copy_wait<Stages - 2>();
     __syncthreads();  // this stage is there, and everyone is done with the one before
     const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
     multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
-    const int next = b + kStages - 1;
-    if (next < g.blocks) load(next, stage == 0 ? kStages - 1 : stage - 1);
+    const int next = b + Stages - 1;
+    if (next < g.blocks) load(next, stage == 0 ? Stages - 1 : stage - 1);
     copy_commit();
     warpgroup_wait(sums);
-    stage = stage + 1 == kStages ? 0 : stage + 1;
+    stage = stage + 1 == Stages ? 0 : stage + 1;
   }
   __syncthreads();
 
@@ -345,19 +347,19 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
 #endif
 }
 
-template <class T, int Warpgroups>
+template <class T, int Warpgroups, int Stages>
 void launch_gather(const Gather& g) {
   constexpr int kPitch = kBlockN + 8;
   constexpr int kBytes =
-      std::max<int>(kStages * stage_bytes<Warpgroups>(), 64 * Warpgroups * kPitch * static_cast<int>(sizeof(T))) + 1024;
+      std::max<int>(Stages * stage_bytes<Warpgroups>(), 64 * Warpgroups * kPitch * static_cast<int>(sizeof(T))) + 1024;
   static const cudaError_t allowed =
-      cudaFuncSetAttribute(gather_kernel<T, Warpgroups>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+      cudaFuncSetAttribute(gather_kernel<T, Warpgroups, Stages>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   check_cuda(allowed, "convolution", "cudaFuncSetAttribute");
   const dim3 grid(blocks_for(g.total, kBlockN), blocks_for(g.m, 64 * Warpgroups), static_cast<unsigned>(g.groups));
-  gather_kernel<T, Warpgroups><<<grid, 128 * Warpgroups, kBytes, stream()>>>(g);
+  gather_kernel<T, Warpgroups, Stages><<<grid, 128 * Warpgroups, kBytes, stream()>>>(g);
 }
 
-void run_gather(DType t, Gather& g) {
+void run_gather(DType t, Device device, Gather& g) {
   const int piece = static_cast<int>(16 / size_of(t)), pieces = g.channels / piece, taps = g.taps_h * g.taps_w;
   g.by_taps = pieces % 8 == 0;
   g.blocks = (taps * pieces + 7) / 8;
@@ -371,8 +373,10 @@ void run_gather(DType t, Gather& g) {
   for (const int v : {static_cast<int>(16 / size_of(t)), 4})
     if (g.vector == 1 && dense && plane % v == 0 && reinterpret_cast<uintptr_t>(g.dst) % 16 == 0) g.vector = v;
   const auto run = [&]<class T>() {
-    if (g.m > 64) return launch_gather<T, 2>(g);
-    launch_gather<T, 1>(g);
+    if (g.m <= 64) return launch_gather<T, 1, kStages>(g);
+    const int64_t tiles = int64_t{blocks_for(g.total, kBlockN)} * blocks_for(g.m, 128) * g.groups;
+    if (tiles <= properties(device.index).multiprocessors) return launch_gather<T, 2, kDeepStages>(g);
+    launch_gather<T, 2, kStages>(g);
   };
   if (t == DType::f32) return run.template operator()<float>();
   if (t == DType::bf16) return run.template operator()<BFloat16>();
@@ -421,6 +425,18 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
   const T* const x = static_cast<const T*>(g.x) + group * g.channels + column - tap * g.channels;
   constexpr int kStage = (kM + kBlockN) * kRowBytes;
 
+  // Where the pixels of a block lie in x, for this block and the next: {pixel, row, column}.
+  __shared__ int4 places[2][kPixels];
+  const auto locate = [&](int block) {
+    if (tid >= kPixels || block >= end) return;
+    const int p = block * kPixels + tid;
+    const int n = static_cast<int>(g.by_plane.divide(static_cast<uint32_t>(p))), rest = p - n * g.rows * g.cols;
+    const int i = static_cast<int>(g.by_col.divide(static_cast<uint32_t>(rest))), j = rest - i * g.cols;
+    const int top = i * g.step_h, left = j * g.step_w;
+    places[block & 1][tid] = {(n * g.height + top) * g.width + left, p < g.total ? top : -(1 << 30), left, 0};
+  };
+  const int shift = down * g.width + right;
+
   const auto load = [&](int block, int stage) {
     const uint32_t a_at = base + static_cast<uint32_t>(stage * kStage), b_at = a_at + kM * kRowBytes;
 #pragma unroll
@@ -431,15 +447,12 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
     }
 #pragma unroll
     for (int r = 0; r < kPixels / kStepB; ++r) {
-      const int row = tid / kPiecesB + r * kStepB, p = block * kPixels + row;
-      const int n = static_cast<int>(g.by_plane.divide(static_cast<uint32_t>(p))), rest = p - n * g.rows * g.cols;
-      const int i = static_cast<int>(g.by_col.divide(static_cast<uint32_t>(rest))), j = rest - i * g.cols;
-      const int iy = i * g.step_h + down, ix = j * g.step_w + right;
-      const bool inside = static_cast<unsigned>(iy) < static_cast<unsigned>(g.height) &&
-                          static_cast<unsigned>(ix) < static_cast<unsigned>(g.width);
+      const int row = tid / kPiecesB + r * kStepB;
+      const int4 place = places[block & 1][row];
+      const bool inside = static_cast<unsigned>(place.y + down) < static_cast<unsigned>(g.height) &&
+                          static_cast<unsigned>(place.z + right) < static_cast<unsigned>(g.width);
       copy_piece(b_at + static_cast<uint32_t>(piece_b / 8 * kHalf) + swizzled(row, piece_b % 8),
-                 x + ((static_cast<int64_t>(n) * g.height + iy) * g.width + ix) * x_width,
-                 valid_b && inside && p < g.total);
+                 x + static_cast<int64_t>(place.x + shift) * x_width, valid_b && inside);
     }
   };
 
@@ -447,12 +460,18 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
 #pragma unroll
   for (int i = 0; i < 64; ++i) sums[i] = 0;
   const int warpgroup = tid / 128;
+  static_assert(kStages == 3);
+  locate(begin);
+  locate(begin + 1);
+  __syncthreads();
   for (int s = 0; s < kStages - 1; ++s) {
     if (begin + s < end) load(begin + s, s);
     copy_commit();
   }
+  __syncthreads();
+  locate(begin + 2);
   for (int block = begin, stage = 0; block < end; ++block) {
-    copy_wait_but_one();
+    copy_wait<kStages - 2>();
     __syncthreads();
     const uint32_t a_at = base + static_cast<uint32_t>(stage * kStage), b_at = a_at + kM * kRowBytes;
     warpgroup_fence();
@@ -463,6 +482,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
           rows_across_k(b_at + static_cast<uint32_t>(k * 16 * kRowBytes), kHalf), 1);
     warpgroup_commit();
     const int next = block + kStages - 1;
+    locate(next + 1);  // read after the next barrier; its place was read before this one
     if (next < end) load(next, stage == 0 ? kStages - 1 : stage - 1);
     copy_commit();
     warpgroup_wait(sums);
@@ -525,7 +545,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum 
     copy_commit();
   }
   for (int block = begin, stage = 0; block < end; ++block) {
-    copy_wait_but_one();
+    copy_wait<kStages - 2>();
     __syncthreads();
     const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
     multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
@@ -570,12 +590,22 @@ void launch_sums(void (*kernel)(G), const G& g) {
   kernel<<<grid, 128 * Warpgroups, kBytes, stream()>>>(g);
 }
 
-// Over how many blocks a sum is shared: the card is filled, each has at least eight steps, and the shares' sums of
-// `results` stay within 256 MiB.
+// Over how many blocks a sum of `steps` is shared. Rounds of blocks on a full card against the reading and writing of
+// the shares' sums, of `results` each, which stay within 256 MiB.
 int shares_for(Device device, int64_t tiles, int64_t steps, int64_t results, bool tall) {
+  constexpr double kStep = 0.5e-6, kSum = 8 / 3e12;  // seconds, about
   const int64_t slots = int64_t{properties(device.index).multiprocessors} * (tall ? 2 : 3);
-  return static_cast<int>(
-      std::clamp<int64_t>(std::min({slots / tiles, steps / 8, (int64_t{64} << 20) / results}), 1, 65535));
+  const int64_t most = std::clamp<int64_t>(std::min(steps / 4, (int64_t{64} << 20) / results), 1, 1024);
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t n = 1; n <= most; ++n) {
+    const auto rounds = static_cast<double>((tiles * n + slots - 1) / slots);
+    const double cost =
+        rounds * static_cast<double>((steps + n - 1) / n) * kStep + static_cast<double>(n * results) * kSum;
+    if (n > 1 && cost >= least) continue;
+    best = n, least = cost;
+  }
+  return static_cast<int>(best);
 }
 
 // ---- what can be done here ----
@@ -631,7 +661,7 @@ bool hopper_forward(const ConvSizes& s, DType t, Device device, const void* x, c
   g.step_h = static_cast<int>(s.sh), g.step_w = static_cast<int>(s.sw);
   g.kernel_w = static_cast<int>(s.kw), g.taps = static_cast<int>(s.kh * s.kw);
   g.dst_rows = g.rows, g.dst_cols = g.cols, g.dst_step_h = g.dst_step_w = 1;
-  run_gather(t, g);
+  run_gather(t, device, g);
   return true;
 }
 
@@ -667,7 +697,7 @@ bool hopper_transpose(const ConvSizes& s, DType t, Device device, const void* y,
       g.taps_h = v.count, g.first_a = v.first_tap, g.step_a = v.step_tap, g.first_y = v.down, g.step_y = v.step;
       g.taps_w = h.count, g.first_b = h.first_tap, g.step_b = h.step_tap, g.first_x = h.down, g.step_x = h.step;
       g.dst_first_h = static_cast<int>(top), g.dst_first_w = static_cast<int>(left);
-      run_gather(t, g);
+      run_gather(t, device, g);
     }
   }
   return true;

@@ -90,9 +90,11 @@ __device__ __forceinline__ Exponentials<compute_t<T>> read_row(const Cover<T>& r
     s.sum *= exp_below<T>(s.top, shift);
     s.top = top;
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u)
+    for (int u = 0; u < kAhead; ++u) {
+      const auto x = widen_all(v[u]);
 #pragma unroll
-      for (int k = 0; k < V; ++k) s.sum += exp_below<T>(widen(v[u].v[k]), shift);
+      for (int k = 0; k < V; ++k) s.sum += exp_below<T>(x.v[k], shift);
+    }
     if (sum != nullptr)
 #pragma unroll
       for (int u = 0; u < kAhead; ++u)
@@ -196,8 +198,9 @@ __device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const 
       T target = T();
       if (j == target_vector)
         target = narrow<T>((exp_below<T>(widen(row.vector(j)[target_at]), shift) - even - (1 - e)) * g);
+      const auto x = widen_all(v[u]);
 #pragma unroll
-      for (int k = 0; k < V; ++k) v[u].v[k] = narrow<T>((exp_below<T>(widen(v[u].v[k]), shift) - even) * g);
+      for (int k = 0; k < V; ++k) v[u].v[k] = narrow<T>((exp_below<T>(x.v[k], shift) - even) * g);
       if (!used) v[u] = Vec<T, V>{};
       if (j == target_vector)
 #pragma unroll

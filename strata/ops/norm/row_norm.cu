@@ -15,13 +15,14 @@ struct Moments {
 };
 
 // The mean of a held row and the mean of the squares about it, with one barrier: each warp takes its own mean first.
-// value(k, j) is element j of vector k.
+// value(k) is vector k, widened.
 template <class C, int V, int kHeld, class F, class Renew>
 __device__ __forceinline__ PairOf<C> row_moments(int64_t n, F&& value, Renew&& renew, Moments<C>* shared) {
   C sum = 0;
   for_row<V, kHeld>(n, [&](int64_t, int k) {
+    const Vec<C, V> v = value(k);
 #pragma unroll
-    for (int j = 0; j < V; ++j) sum += value(k, j);
+    for (int j = 0; j < V; ++j) sum += v.v[j];
   });
   sum = warp_reduce(sum, Sum());
   int count = static_cast<int>(n);
@@ -35,8 +36,9 @@ __device__ __forceinline__ PairOf<C> row_moments(int64_t n, F&& value, Renew&& r
   renew();
   C squares = 0;
   for_row<V, kHeld>(n, [&](int64_t, int k) {
+    const Vec<C, V> v = value(k);
 #pragma unroll
-    for (int j = 0; j < V; ++j) squares += (value(k, j) - mean) * (value(k, j) - mean);
+    for (int j = 0; j < V; ++j) squares += (v.v[j] - mean) * (v.v[j] - mean);
   });
   squares = warp_reduce(squares, Sum());
   if (blockDim.x == kWarp) return {mean, squares / static_cast<C>(n)};
@@ -96,13 +98,14 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
     for_row<V, kHeld>(n, [&](int64_t i, int k) { store_sum(i, kept.v[k]); });
     if (c.rms) {
       for_row<V, kHeld>(n, [&](int64_t, int k) {
+        const auto v = widen_all(kept.v[k]);
 #pragma unroll
-        for (int j = 0; j < V; ++j) square += widen(kept.v[k].v[j]) * widen(kept.v[k].v[j]);
+        for (int j = 0; j < V; ++j) square += v.v[j] * v.v[j];
       });
       square = row_reduce(square, Sum(), shared, true) / static_cast<C>(c.n);
     } else {
       const PairOf<C> m = row_moments<C, V, kHeld>(
-          n, [&](int k, int j) { return widen(kept.v[k].v[j]); }, [&] { kept.renew(); }, moments);
+          n, [&](int k) { return widen_all(kept.v[k]); }, [&] { kept.renew(); }, moments);
       mean = m.a, square = m.b;
     }
   } else {
@@ -128,10 +131,9 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
     if (c.rstd != nullptr) static_cast<C*>(c.rstd)[r] = rstd;
   }
   for_row<V, kHeld>(n, [&](int64_t i, int k) {
-    const auto raw = at(i, k);
-    Vec<C, V> v;
+    Vec<C, V> v = widen_all(at(i, k));
 #pragma unroll
-    for (int j = 0; j < V; ++j) v.v[j] = (widen(raw.v[j]) - mean) * rstd;
+    for (int j = 0; j < V; ++j) v.v[j] = (v.v[j] - mean) * rstd;
     if (w != nullptr) {
       const Vec<C, V> wv = load_wide<C, V>(w + i);
 #pragma unroll
@@ -196,17 +198,25 @@ __global__ void __launch_bounds__(kMostRowThreads) pipelined_kernel(const RowNor
   const auto slot = [&](int stage, int stream, int k) {
     return ((stage * streams + stream) * kHeld + k) * threads + thread;
   };
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y, step_elements = step * n;
   const int64_t mine = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  const void* const from[3] = {c.x, c.grad_y, c.grad_sum};
-  const auto ask = [&](int64_t r, int stage) {
-    if (r < c.rows)
+  // The row that is asked for next, and this thread's first element in it.
+  int64_t asked = mine, at = mine * n + static_cast<int64_t>(threadIdx.x) * V;
+  const auto ask = [&](int stage) {
+    if (asked < c.rows) {
+      const auto stream = [&](int q, const void* from) {
+        const T* p = static_cast<const T*>(from) + at;
+        uint4* to = staged + slot(stage, q, 0);
 #pragma unroll
-      for (int q = 0; q < 3; ++q)
-        if (q < streams)
-          for_row<V, kHeld>(n, [&](int64_t i, int k) {
-            copy_async(staged + slot(stage, q, k), static_cast<const T*>(from[q]) + r * n + i);
-          });
+        for (int k = 0; k < kHeld; ++k)
+          if (static_cast<int>(threadIdx.x + k * blockDim.x) * V < n)
+            copy_async(to + k * threads, p + static_cast<int64_t>(k * blockDim.x) * V);
+      };
+      stream(0, c.x);
+      stream(1, c.grad_y);
+      if (streams == 3) stream(2, c.grad_sum);
+    }
+    asked += step, at += step_elements;
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
   const auto weight = [&](int64_t i) {
@@ -219,10 +229,11 @@ __global__ void __launch_bounds__(kMostRowThreads) pipelined_kernel(const RowNor
   const auto mean_of = [&](int64_t r) { return c.rms || r >= c.rows ? C(0) : static_cast<const C*>(c.mean)[r]; };
   const auto rstd_of = [&](int64_t r) { return r >= c.rows ? C(0) : static_cast<const C*>(c.rstd)[r]; };
 #pragma unroll
-  for (int s = 0; s < kStages; ++s) ask(mine + s * step, s);
+  for (int s = 0; s < kStages; ++s) ask(s);
   C dw[kHeld * V], db[kHeld * V];
 #pragma unroll
   for (int k = 0; k < kHeld * V; ++k) dw[k] = db[k] = 0;
+  const C share = C(1) / static_cast<C>(n);
   C next_mean = mean_of(mine), next_rstd = rstd_of(mine);
   int stage = 0, parity = 0;
   // All rows of a block go round together, for the barrier's sake.
@@ -236,31 +247,33 @@ __global__ void __launch_bounds__(kMostRowThreads) pipelined_kernel(const RowNor
       xs.v[k] = *reinterpret_cast<const Vec<T, V>*>(staged + slot(stage, 0, k));
       gs.v[k] = *reinterpret_cast<const Vec<T, V>*>(staged + slot(stage, 1, k));
       if (streams == 3) more.v[k] = *reinterpret_cast<const Vec<T, V>*>(staged + slot(stage, 2, k));
-      const Vec<C, V> wv = weight(i);
+      const Vec<C, V> wv = weight(i), x = widen_all(xs.v[k]), g = widen_all(gs.v[k]);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C gv = widen(gs.v[k].v[j]), both = gv * (widen(xs.v[k].v[j]) - mean);
-        s.a += gv * wv.v[j];
+        const C both = g.v[j] * (x.v[j] - mean);
+        s.a += g.v[j] * wv.v[j];
         s.b += both * wv.v[j];
         dw[k * V + j] += both * rstd;
-        db[k * V + j] += gv;
+        db[k * V + j] += g.v[j];
       }
     });
     xs.renew(), gs.renew();
-    ask(r + kStages * step, stage);
+    ask(stage);
     stage = stage + 1 == kStages ? 0 : stage + 1;
     next_mean = mean_of(r + step), next_rstd = rstd_of(r + step);
     // The other half of `shared` is written next time round: one barrier is enough.
     s = row_reduce(s, SumPairs(), shared[parity], true);
     parity ^= 1;
-    const C count = static_cast<C>(n), a1 = c.rms ? C(0) : s.a / count * rstd, a2 = s.b / count * rstd * rstd * rstd;
+    const C a1 = c.rms ? C(0) : s.a * share * rstd, a2 = s.b * share * rstd * rstd * rstd;
     for_row<V, kHeld>(there, [&](int64_t i, int k) {
-      const Vec<C, V> wv = weight(i);
+      const Vec<C, V> wv = weight(i), x = widen_all(xs.v[k]), g = widen_all(gs.v[k]);
       Vec<C, V> to;
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        to.v[j] = widen(gs.v[k].v[j]) * wv.v[j] * rstd - a1 - a2 * (widen(xs.v[k].v[j]) - mean);
-        if (streams == 3) to.v[j] += widen(more.v[k].v[j]);
+      for (int j = 0; j < V; ++j) to.v[j] = g.v[j] * wv.v[j] * rstd - a1 - a2 * (x.v[j] - mean);
+      if (streams == 3) {
+        const Vec<C, V> added = widen_all(more.v[k]);
+#pragma unroll
+        for (int j = 0; j < V; ++j) to.v[j] += added.v[j];
       }
       store_narrow(static_cast<T*>(c.grad_x) + r * n + i, to);
     });

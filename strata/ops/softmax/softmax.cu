@@ -30,10 +30,10 @@ __global__ void __launch_bounds__(kMostRowThreads, blocks_at_least(kHeld, kHeldF
     s.top = row_reduce(s.top, Larger(), tops, true);
     const C shift = exp_shift<T>(s.top);
     for_row<V, kHeld>(m, [&](int64_t i, int k) {
-      const auto v = row.at(i, k);
+      const Vec<C, V> v = widen_all(row.at(i, k));
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C x = widen(v.v[j]), power = exp_below<T>(x, shift);
+        const C x = v.v[j], power = exp_below<T>(x, shift);
         s.sum += power;
         e.v[k].v[j] = log ? x - s.top : power;
       }
@@ -78,19 +78,19 @@ __global__ void __launch_bounds__(kMostRowThreads, blocks_at_least(kHeld, kHeldF
   RowOf<T, V, kHeld> g_row(gy + r * n, m), y_row(y + r * n, m);
   C sum = 0;
   for_row<V, kHeld>(m, [&](int64_t i, int k) {
-    const auto g = g_row.at(i, k), v = y_row.at(i, k);
+    const Vec<C, V> g = widen_all(g_row.at(i, k)), v = widen_all(y_row.at(i, k));
 #pragma unroll
-    for (int j = 0; j < V; ++j) sum += log ? widen(g.v[j]) : widen(g.v[j]) * widen(v.v[j]);
+    for (int j = 0; j < V; ++j) sum += log ? g.v[j] : g.v[j] * v.v[j];
   });
   sum = row_reduce(sum, Sum(), shared, true);
   g_row.renew(), y_row.renew();
   T* to = gx + r * n;
   for_row<V, kHeld>(m, [&](int64_t i, int k) {
-    const auto g = g_row.at(i, k), v = y_row.at(i, k);
+    const Vec<C, V> g = widen_all(g_row.at(i, k)), v = widen_all(y_row.at(i, k));
     Vec<T, V> e;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const C gv = widen(g.v[j]), yv = widen(v.v[j]);
+      const C gv = g.v[j], yv = v.v[j];
       e.v[j] = narrow<T>(log ? gv - exp_below<T>(yv, C(0)) * sum : yv * (gv - sum));
     }
     store_vec(to + i, e);
