@@ -185,7 +185,8 @@ __device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const 
   const int step = static_cast<int>(blockDim.x), first = static_cast<int>(threadIdx.x);
   const int target = used && !bad ? static_cast<int>(t) + row.head : -1;
   for (int j = first + (row.vectors - 1 - first + step) / step * step - step; j >= 0; j -= step) {
-    auto v = load_vec<V>(row.vector(j));
+    Vec<T, V> v = load_vec<V>(row.vector(j));
+    static_assert(sizeof(v) == 16);
     const int at = target - j * V;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
@@ -198,7 +199,12 @@ __device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const 
       for (int k = 0; k < V; ++k)
         if (row.has(j, k)) out[k] = v.v[k];
     } else {
-      store_vec(out, v);
+      uint4 words;
+      memcpy(&words, &v, sizeof(words));
+      // As an ordinary assignment it shares the edges' stores, element by element.
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(out)), "r"(words.x),
+                   "r"(words.y), "r"(words.z), "r"(words.w)
+                   : "memory");
     }
   }
 }
