@@ -184,36 +184,40 @@ __device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const 
   T* const to = gx - row.head;
   const int step = static_cast<int>(blockDim.x), rounds = (row.vectors + kAhead * step - 1) / (kAhead * step);
   const int target_vector = used && !bad ? static_cast<int>((t + row.head) / V) : -1;
-  const int target_at = static_cast<int>((t + row.head) % V);
   for (int round = rounds - 1; round >= 0; --round) {
     const int j0 = round * kAhead * step + static_cast<int>(threadIdx.x);
     Vec<T, V> v[kAhead];
+    if (used)
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u)
-      if (j0 + u * step < row.vectors) v[u] = load_vec<V>(row.vector(j0 + u * step));
+      for (int u = 0; u < kAhead; ++u)
+        if (j0 + u * step < row.vectors) v[u] = load_vec<V>(row.vector(j0 + u * step));
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
       const int j = j0 + u * step;
-      if (j >= row.vectors) continue;
+      if (j >= row.vectors) break;
       T target = T();
       if (j == target_vector)
-        target = narrow<T>((exp_below<T>(widen(row.vector(j)[target_at]), shift) - even - (1 - e)) * g);
-      const auto x = widen_all(v[u]);
+        target = narrow<T>((exp_below<T>(widen(row.from[t + row.head]), shift) - even - (1 - e)) * g);
+      Vec<T, V> out{};
+      if (used) {
+        const auto x = widen_all(v[u]);
 #pragma unroll
-      for (int k = 0; k < V; ++k) v[u].v[k] = narrow<T>((exp_below<T>(x.v[k], shift) - even) * g);
-      if (!used) v[u] = Vec<T, V>{};
-      if (j == target_vector)
-#pragma unroll
-        for (int k = 0; k < V; ++k)
-          if (k == target_at) v[u].v[k] = target;
+        for (int k = 0; k < V; ++k) out.v[k] = narrow<T>((exp_below<T>(x.v[k], shift) - even) * g);
+      }
       T* const at = to + int64_t{j} * V;
       if (row.is_edge(j)) {
 #pragma unroll
         for (int k = 0; k < V; ++k)
-          if (row.has(j, k)) at[k] = v[u].v[k];
+          if (row.has(j, k)) at[k] = out.v[k];
       } else {
-        store_vec(at, v[u]);
+        uint4 words;
+        memcpy(&words, &out, sizeof words);
+        // Spelled out: left to itself the compiler shares the stores with the branch above, in small pieces.
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(words.x),
+                     "r"(words.y), "r"(words.z), "r"(words.w)
+                     : "memory");
       }
+      if (j == target_vector) to[t + row.head] = target;
     }
   }
 }
