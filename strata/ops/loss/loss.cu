@@ -69,7 +69,7 @@ struct Cover {
   }
 };
 
-constexpr int kAhead = 4;  // vectors on their way to a thread together
+constexpr int kAhead = 2;  // vectors on their way to a thread together: few leave registers for more threads
 
 // The row's maximum and sum of exponentials, read once; with `sum` the sum of its elements too. NaN needs no care in
 // the maximum: it makes the sum NaN.
@@ -121,7 +121,7 @@ __device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, const
 
 // log(sum(exp)) and the loss of each row; each row is read once.
 template <class T>
-__global__ void __launch_bounds__(kMostRowThreads, 2)
+__global__ void __launch_bounds__(kMostRowThreads, sizeof(T) == 8 ? 1 : 3)
     cross_entropy_kernel(const CrossEntropyCall c, compute_t<T>* each) {
   using C = compute_t<T>;
   __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
@@ -224,7 +224,7 @@ __device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const 
 
 // share: what the loss's gradient is multiplied by, 1 where it is null.
 template <class T>
-__global__ void __launch_bounds__(kMostRowThreads, 2)
+__global__ void __launch_bounds__(kMostRowThreads, sizeof(T) == 8 ? 1 : 3)
     cross_entropy_backward_kernel(const CrossEntropyCall c, const compute_t<T>* share) {
   using C = compute_t<T>;
   const int64_t r = this_row();
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
 // As many threads as leave each of them two rounds of loads.
 template <class T>
 RowLaunch loss_launch(const CrossEntropyCall& c) {
-  return row_launch<T>(c.rows, c.classes, true, 2 * kAhead);
+  return row_launch<T>(c.rows, c.classes, true, 4 * kAhead);
 }
 
 // ---- negative log-likelihood ----
