@@ -43,12 +43,17 @@ struct Layer {
 };
 constexpr int64_t kGpt = 32768, kLlama = 8192;
 constexpr Layer kLayers[] = {
-    {"gpt2 qkv", kGpt, 2304, 768, true},      {"gpt2 out", kGpt, 768, 768, true},
-    {"gpt2 up", kGpt, 3072, 768, true},       {"gpt2 down", kGpt, 768, 3072, true},
-    {"gpt2 head 50304", kGpt, 50304, 768, false}, {"gpt2 head 50257", kGpt, 50257, 768, false},
+    {"gpt2 qkv", kGpt, 2304, 768, true},
+    {"gpt2 out", kGpt, 768, 768, true},
+    {"gpt2 up", kGpt, 3072, 768, true},
+    {"gpt2 down", kGpt, 768, 3072, true},
+    {"gpt2 head 50304", kGpt, 50304, 768, false},
+    {"gpt2 head 50257", kGpt, 50257, 768, false},
     {"gpt2 head 50257, rows of 50304", kGpt, 50257, 768, false},
-    {"llama qkv", kLlama, 3072, 2048, false}, {"llama out", kLlama, 2048, 2048, false},
-    {"llama gate_up", kLlama, 16384, 2048, false}, {"llama down", kLlama, 2048, 8192, false},
+    {"llama qkv", kLlama, 3072, 2048, false},
+    {"llama out", kLlama, 2048, 2048, false},
+    {"llama gate_up", kLlama, 16384, 2048, false},
+    {"llama down", kLlama, 2048, 8192, false},
     {"llama head", kLlama, 128256, 2048, false},
 };
 
@@ -63,11 +68,9 @@ int main(int argc, char** argv) {
   const std::string_view only = argc > 2 ? argv[2] : "";
   NoGrad guard;
   DeviceScope on{Device::cuda()};
-  const auto make = [](const Shape& s, double scale) {
-    return uniform(s, -scale, scale).to(DType::bf16);
-  };
-  std::printf("%-32s %9s %6s %9s %6s %9s %6s   ms and TFLOP/s\n", cuda::properties().name.c_str(), "forward", "", "d input",
-              "", "d weight", "");
+  const auto make = [](const Shape& s, double scale) { return uniform(s, -scale, scale).to(DType::bf16); };
+  std::printf("%-32s %9s %6s %9s %6s %9s %6s   ms and TFLOP/s\n", cuda::properties().name.c_str(), "forward", "",
+              "d input", "", "d weight", "");
   for (const Layer& l : kLayers) {
     if (!std::string_view(l.name).starts_with(only)) continue;
     const Tensor x = make({l.rows, l.in}, 1), w = make({l.out, l.in}, 0.05), b = l.bias ? make({l.out}, 1) : Tensor();

@@ -23,12 +23,12 @@ namespace {
 
 constexpr size_t kWorkspace = size_t{64} << 20;
 constexpr int kCandidates = 16;
-constexpr double kWorthSearching = 2e9;                // flops
-constexpr size_t kScratchLimit = size_t{256} << 20;    // bytes of a result that may not be written over
-constexpr int kRounds = 5, kRoundsOfSlow = 3;          // from a millisecond on
-constexpr float kHopeless = 1.3f;                      // times the quickest first run
-constexpr float kRoundMs = 0.4f;                       // of one candidate in one round, at least
-constexpr float kClearlyFaster = 0.98f;                // than the library's first guess
+constexpr double kWorthSearching = 2e9;              // flops
+constexpr size_t kScratchLimit = size_t{256} << 20;  // bytes of a result that may not be written over
+constexpr int kRounds = 5, kRoundsOfSlow = 3;        // from a millisecond on
+constexpr float kHopeless = 1.3f;                    // times the quickest first run
+constexpr float kRoundMs = 0.4f;                     // of one candidate in one round, at least
+constexpr float kClearlyFaster = 0.98f;              // than the library's first guess
 
 std::string bytes_of(const Problem& p) {
   return {reinterpret_cast<const char*>(&p), sizeof p};
@@ -77,8 +77,8 @@ struct Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
 };
 
-// The fastest candidate by the median of several rounds, in which the candidates take turns: a card that slows down as it
-// warms up slows them all down.
+// The fastest candidate by the median of several rounds, in which the candidates take turns: a card that slows down as
+// it warms up slows them all down.
 Choice search(const std::vector<Choice>& all, const Problem& problem, const LtCall& call, Device device) {
   size_t space = 0;
   for (const Choice& c : all) space = std::max(space, c.workspace);
@@ -97,10 +97,10 @@ Choice search(const std::vector<Choice>& all, const Problem& problem, const LtCa
   const auto run = [&](const Choice& c, int times) -> std::optional<float> {
     check_cuda(cudaEventRecord(watch.begin, stream()), "matmul", "cudaEventRecord");
     for (int i = 0; i < times; ++i) {
-      const cublasStatus_t s = cublas_lt().matmul(
-          call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout, call.beta, call.c,
-          call.c_layout, into, call.c_layout, &c.algo, workspace.defined() ? workspace.raw_data() : nullptr,
-          c.workspace, stream());
+      const cublasStatus_t s =
+          cublas_lt().matmul(call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout,
+                             call.beta, call.c, call.c_layout, into, call.c_layout, &c.algo,
+                             workspace.defined() ? workspace.raw_data() : nullptr, c.workspace, stream());
       if (s != CUBLAS_STATUS_SUCCESS) return std::nullopt;
     }
     check_cuda(cudaEventRecord(watch.end, stream()), "matmul", "cudaEventRecord");
@@ -254,10 +254,10 @@ bool run_chosen(const LtCall& call, const Choice& choice, Device device) {
   Tensor workspace;
   if (choice.workspace > 0)
     workspace = empty({{static_cast<int64_t>(choice.workspace)}, DType::u8, device, std::nullopt});
-  const cublasStatus_t status = cublas_lt().matmul(
-      call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout, call.beta, call.c,
-      call.c_layout, call.c, call.c_layout, &choice.algo, workspace.defined() ? workspace.raw_data() : nullptr,
-      choice.workspace, stream());
+  const cublasStatus_t status =
+      cublas_lt().matmul(call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout, call.beta,
+                         call.c, call.c_layout, call.c, call.c_layout, &choice.algo,
+                         workspace.defined() ? workspace.raw_data() : nullptr, choice.workspace, stream());
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
   check_lt(status, "cublasLtMatmul");
   return true;

@@ -38,10 +38,10 @@ struct Choice {
   size_t workspace = 0;  ///< bytes
 };
 
-/// The choice for `problem` on the current stream of `device`: what was chosen before (by this process, or by an earlier
-/// one and put down on disk), else a search, else the library's first guess. A search runs the candidates into `call.c`
-/// and waits for them; it takes place for products from 2 GFLOP on, where its result can be put down, outside of graph
-/// capture, and unless STRATA_MATMUL_SEARCH is 0 at the start of the program.
+/// The choice for `problem` on the current stream of `device`: what was chosen before (by this process, or by an
+/// earlier one and put down on disk), else a search, else the library's first guess. A search runs the candidates into
+/// `call.c` and waits for them; it takes place for products from 2 GFLOP on, where its result can be put down, outside
+/// of graph capture, and unless STRATA_MATMUL_SEARCH is 0 at the start of the program.
 Choice choose(const Problem& problem, const LtCall& call, Device device);
 
 /// Queues `call` with the chosen kernel. False, with nothing queued, where there is none.

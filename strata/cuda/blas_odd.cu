@@ -15,9 +15,9 @@ using cpu::Gemm;
 
 constexpr int kUnit = 8;  // elements in 16 bytes
 constexpr int kThreads = 256;
-constexpr double kLarge = 1e9;           // flops
-constexpr int64_t kLeast = 64;           // of each size: below, a copy costs more than it saves
-constexpr int64_t kSlice = 128;          // rows that one block sums
+constexpr double kLarge = 1e9;   // flops
+constexpr int64_t kLeast = 64;   // of each size: below, a copy costs more than it saves
+constexpr int64_t kSlice = 128;  // rows that one block sums
 
 // What a finished sum becomes: alpha sum + beta C + bias.
 struct Finish {
@@ -39,11 +39,12 @@ Finish finish_of(const Gemm& g) {
   return {static_cast<float>(g.alpha), static_cast<float>(g.beta), g.bias, g.bias_dtype == g.out};
 }
 
-// C[i, j] from sum_l A[i, l] B[l, j] for fewer than 8 columns j; A's rows and B's columns are dense. A warp for each row.
+// C[i, j] from sum_l A[i, l] B[l, j] for fewer than 8 columns j; A's rows and B's columns are dense. A warp for each
+// row.
 template <class T, class O>
-__global__ void __launch_bounds__(kThreads) few_columns_kernel(const T* a, int64_t lda, const T* b, int64_t ldb, O* c,
-                                                               int64_t ldc, int64_t m, int n, int64_t k,
-                                                               Finish finish) {
+__global__ void __launch_bounds__(kThreads)
+    few_columns_kernel(const T* a, int64_t lda, const T* b, int64_t ldb, O* c, int64_t ldc, int64_t m, int n, int64_t k,
+                       Finish finish) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (i >= m) return;
@@ -63,11 +64,11 @@ __global__ void __launch_bounds__(kThreads) few_columns_kernel(const T* a, int64
   }
 }
 
-// partial[s, i, j] = the sum over slice s of A[i, l] B[l, j] for fewer than 8 rows i; A's columns and B's rows are dense.
-// A thread for each j.
+// partial[s, i, j] = the sum over slice s of A[i, l] B[l, j] for fewer than 8 rows i; A's columns and B's rows are
+// dense. A thread for each j.
 template <class T>
-__global__ void __launch_bounds__(kThreads) few_rows_kernel(const T* a, int64_t lda, const T* b, int64_t ldb,
-                                                            float* partial, int m, int64_t n, int64_t k) {
+__global__ void __launch_bounds__(kThreads)
+    few_rows_kernel(const T* a, int64_t lda, const T* b, int64_t ldb, float* partial, int m, int64_t n, int64_t k) {
   const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (j >= n) return;
   const int64_t begin = blockIdx.y * kSlice, end = begin + kSlice < k ? begin + kSlice : k;
@@ -86,8 +87,8 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(const T* a, int64_t 
   }
 }
 template <class T, class O>
-__global__ void __launch_bounds__(kThreads) sum_slices_kernel(const float* partial, int64_t slices, O* c, int64_t ldc,
-                                                              int64_t m, int64_t n, Finish finish) {
+__global__ void __launch_bounds__(kThreads)
+    sum_slices_kernel(const float* partial, int64_t slices, O* c, int64_t ldc, int64_t m, int64_t n, Finish finish) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e >= m * n) return;
   const int64_t i = e / n, j = e - i * n;
@@ -98,10 +99,9 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(const float* parti
 
 // C[i, j] from S[i, j] + sum_l A[i, l] B[l, j] for fewer than 8 summands l.
 template <class T, class O>
-__global__ void __launch_bounds__(kThreads) few_summands_kernel(const float* s, int64_t lds, const T* a, int64_t a_row,
-                                                                int64_t a_col, const T* b, int64_t b_row, int64_t b_col,
-                                                                O* c, int64_t ldc, int64_t m, int64_t n, int k,
-                                                                Finish finish) {
+__global__ void __launch_bounds__(kThreads)
+    few_summands_kernel(const float* s, int64_t lds, const T* a, int64_t a_row, int64_t a_col, const T* b,
+                        int64_t b_row, int64_t b_col, O* c, int64_t ldc, int64_t m, int64_t n, int k, Finish finish) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; j < n; j += step) {
     for (int64_t i = blockIdx.y; i < m; i += gridDim.y) {
@@ -145,9 +145,9 @@ void few_columns(const Gemm& g, const Lie& a, const Lie& b, Device device) {
   if (!a.by_rows || b.by_rows) return gemm(g, device);
   const unsigned blocks = blocks_for(g.m, kThreads / kWarp);
   dispatch_reduced(g, [&]<class T, class O>() {
-    few_columns_kernel<T, O><<<blocks, kThreads, 0, stream()>>>(
-        static_cast<const T*>(g.a), a.ld, static_cast<const T*>(g.b), b.ld, static_cast<O*>(g.c), g.c_row, g.m,
-        static_cast<int>(g.n), g.k, finish_of(g));
+    few_columns_kernel<T, O><<<blocks, kThreads, 0, stream()>>>(static_cast<const T*>(g.a), a.ld,
+                                                                static_cast<const T*>(g.b), b.ld, static_cast<O*>(g.c),
+                                                                g.c_row, g.m, static_cast<int>(g.n), g.k, finish_of(g));
   });
 }
 

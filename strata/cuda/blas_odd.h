@@ -1,6 +1,6 @@
 #pragma once
-// Products of bf16 and f16 whose sizes are not multiples of 8: cuBLASLt multiplies large ones at a seventh of its speed,
-// and rounds before it adds a bias.
+// Products of bf16 and f16 whose sizes are not multiples of 8: cuBLASLt multiplies large ones at a seventh of its
+// speed, and rounds before it adds a bias.
 
 #include <optional>
 
@@ -17,9 +17,9 @@ struct Lie {
 /// Nothing where neither has stride 1.
 std::optional<Lie> lie(int64_t rows, int64_t cols, int64_t row, int64_t col);
 
-/// Queues the product in parts, a large one so: all but the last m % 8 rows, n % 8 columns and k % 8 summands go through gemm(), from
-/// copies with padded rows where rows are not aligned to 16 bytes, and the rest through kernels of ours. g has no batch,
-/// and c_col is 1. False, with nothing queued, where gemm() as it is will do.
+/// Queues the product in parts, a large one so: all but the last m % 8 rows, n % 8 columns and k % 8 summands go
+/// through gemm(), from copies with padded rows where rows are not aligned to 16 bytes, and the rest through kernels of
+/// ours. g has no batch, and c_col is 1. False, with nothing queued, where gemm() as it is will do.
 bool gemm_odd(const cpu::Gemm& g, Device device);
 
 }  // namespace strata::cuda

@@ -51,9 +51,16 @@ bool scaled_gemm(const ScaledGemm& g, Device device) {
 
   const float one = 1, zero = 0;
   const int32_t whole = 1, nothing = 0;
-  const LtCall call{cublas_lt_handle(device.index), desc.p, first.p, second.p, result.p,
+  const LtCall call{cublas_lt_handle(device.index),
+                    desc.p,
+                    first.p,
+                    second.p,
+                    result.p,
                     integers ? static_cast<const void*>(&whole) : &one,
-                    integers ? static_cast<const void*>(&nothing) : &zero, g.b, g.a, g.c};
+                    integers ? static_cast<const void*>(&nothing) : &zero,
+                    g.b,
+                    g.a,
+                    g.c};
   Problem p;
   p.m = g.m, p.n = g.n, p.k = g.k, p.lda = g.lda, p.ldb = g.ldb, p.ldc = g.ldc;
   p.in = 256 + 16 * static_cast<int32_t>(g.a_type) + static_cast<int32_t>(g.b_type);  // no dtype's number

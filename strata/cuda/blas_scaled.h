@@ -8,8 +8,8 @@ namespace strata::cuda {
 
 enum class EightBit : int { e4m3, e5m2, i8 };
 
-/// C [m, n] = A B * scale_a * scale_b + bias, for A [m, k] whose rows are dense and B [k, n] whose columns are; `lda` and
-/// `ldb` lie between them, `ldc` between C's rows. For i8 C is i32, without scales and bias.
+/// C [m, n] = A B * scale_a * scale_b + bias, for A [m, k] whose rows are dense and B [k, n] whose columns are; `lda`
+/// and `ldb` lie between them, `ldc` between C's rows. For i8 C is i32, without scales and bias.
 struct ScaledGemm {
   EightBit a_type = EightBit::e4m3, b_type = EightBit::e4m3;
   DType out = DType::bf16;  ///< bf16, f16 or f32; i32 for i8
@@ -20,8 +20,8 @@ struct ScaledGemm {
   const void* bias = nullptr;                          ///< [n] of `out`, which is bf16 or f16 then; or null
 };
 
-/// Queues the product on the current stream of `device`. False, with nothing queued, where the card or the library has no
-/// kernel for it: below compute capability 8.9 for fp8, for two e5m2 operands, and for sizes and rows that are not
+/// Queues the product on the current stream of `device`. False, with nothing queued, where the card or the library has
+/// no kernel for it: below compute capability 8.9 for fp8, for two e5m2 operands, and for sizes and rows that are not
 /// multiples of 16.
 bool scaled_gemm(const ScaledGemm& g, Device device);
 

@@ -94,7 +94,8 @@ TEST_F(Blas, OddSizesOfLargeProducts) {
     const Tensor x = uniform({m, k}, -1, 1).to(t), w = uniform({n, k}, -1, 1).to(t), b = uniform({n}, -1, 1).to(t),
                  g = uniform({m, n}, -1, 1).to(t);
     const auto wide = [](const Tensor& v) { return v.to(DType::f64); };
-    const Tensor y = linear(wide(x), wide(w), wide(b)), gx = matmul(wide(g), wide(w)), gw = matmul(wide(g).t(), wide(x));
+    const Tensor y = linear(wide(x), wide(w), wide(b)), gx = matmul(wide(g), wide(w)),
+                 gw = matmul(wide(g).t(), wide(x));
     for (const int64_t pad : {0, 3}) {
       SCOPED_TRACE(cat(t, " padded by ", pad));
       // pad 3 makes rows of 808 and 700 elements: the first aligned, the second not.
@@ -122,8 +123,8 @@ TEST_F(Blas, OddSizesAreAddedToWhatIsThere) {
   for (const int64_t k : {int64_t{696}, int64_t{701}}) {
     const Tensor g = uniform({rows, n}, -1, 1).to(DType::bf16), x = uniform({rows, k}, -1, 1).to(DType::bf16),
                  base = uniform({n, k}, -1, 1);
-    Tensor gd = zeros({rows, 808}, DType::bf16).to(Device::cuda()), xd = zeros({rows, 704}, DType::bf16).to(Device::cuda()),
-           sum = zeros({n, 704}).to(Device::cuda());
+    Tensor gd = zeros({rows, 808}, DType::bf16).to(Device::cuda()),
+           xd = zeros({rows, 704}, DType::bf16).to(Device::cuda()), sum = zeros({n, 704}).to(Device::cuda());
     gd.narrow(1, 0, n).copy_(on(g));
     xd.narrow(1, 0, k).copy_(on(x));
     sum.narrow(1, 0, k).copy_(on(base));

@@ -58,10 +58,10 @@ CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64
   const cuuint64_t strides[3] = {bytes(time, v.time), bytes(heads, v.head), bytes(batch, v.batch)};
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(rows), 1, 1}, steps[4] = {1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult e = encode()(
-      &map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, v.data, sizes,
-      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult e =
+      encode()(&map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4,
+               v.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "scaled_dot_product_attention", "cuTensorMapEncodeTiled");
   return map;
 }
@@ -82,8 +82,8 @@ bool fits_hopper(const AttentionCall& c, bool backward) {
   cuda::check_cuda(cudaGetDevice(&device), "scaled_dot_product_attention", "cudaGetDevice");
   // A block's work is numbered in 32 bits.
   const bool size = (c.d == 64 || c.d == 128) && c.batch * c.heads < (1 << 24) &&
-                    c.batch * c.heads * ((std::max(c.tq, c.tk) + 63) / 64) < (1 << 30) &&
-                    c.offset > -(1 << 30) && c.offset < (1 << 30) && c.window < (1 << 30);
+                    c.batch * c.heads * ((std::max(c.tq, c.tk) + 63) / 64) < (1 << 30) && c.offset > -(1 << 30) &&
+                    c.offset < (1 << 30) && c.window < (1 << 30);
   const auto keys = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.kv_heads, c.tk); };
   const auto queries = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.heads, c.tq); };
   return size && cuda::properties(device).major == 9 && hopper::built_for_hopper() && queries(c.q) && keys(c.k) &&

@@ -77,8 +77,8 @@ struct Ring {
 __device__ __forceinline__ void copy_in(void* to, const CUtensorMap& map, uint64_t* barrier, int column, int row,
                                         int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::
-          "r"(shared_address(to)),
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(shared_address(to)),
       "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
@@ -105,7 +105,8 @@ __device__ __forceinline__ void wait_out() {
 /// Descriptor of an operand whose rows are the product's inner dimension's ends: [M or N][K], K contiguous. A step of
 /// 16 along K is 32 bytes further.
 __device__ __forceinline__ uint64_t descriptor_k(const void* tile) {
-  return (uint64_t{1} << 62) | (uint64_t{1024 >> 4} << 32) | (uint64_t{1} << 16) | ((shared_address(tile) & 0x3ffff) >> 4);
+  return (uint64_t{1} << 62) | (uint64_t{1024 >> 4} << 32) | (uint64_t{1} << 16) |
+         ((shared_address(tile) & 0x3ffff) >> 4);
 }
 /// Descriptor of a transposed operand: [K][M or N], chunks of 64 columns `chunk` bytes apart. A step of 16 along K is
 /// 2048 bytes further.
@@ -158,7 +159,7 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 #define STRATA_REGS48 STRATA_REGS40 STRATA_EIGHT(4)
 #define STRATA_REGS64 STRATA_REGS40 STRATA_TEN(4) STRATA_TEN(5) STRATA_FOUR(6)
 #define STRATA_REGS88 STRATA_REGS40 STRATA_TEN(4) STRATA_TEN(5) STRATA_TEN(6) STRATA_TEN(7) STRATA_EIGHT(8)
-#define STRATA_OUT8(i) \
+#define STRATA_OUT8(i)                                                                                        \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
 #define STRATA_OUT16 STRATA_OUT8(0), STRATA_OUT8(8)
@@ -168,31 +169,30 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 #define STRATA_OUT64 STRATA_OUT48, STRATA_OUT8(48), STRATA_OUT8(56)
 #define STRATA_OUT88 STRATA_OUT64, STRATA_OUT8(64), STRATA_OUT8(72), STRATA_OUT8(80)
 
-#define STRATA_WGMMA_ONE(N, R, TYPES, R0, R1, R2, R3, R4, R5, R6)                                                   \
-  /* both from shared memory */                                                                                    \
-  if constexpr (kShared) {                                                                                         \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N             \
-                 "k16.f32." TYPES " {" STRATA_REGS##R "}, %" #R0 ", %" #R1 ", p, 1, 1, %" #R3 ", %" #R4 ";\n}"     \
-                 : STRATA_OUT##R                                                                                   \
-                 : "l"(a.shared), "l"(b), "r"(accumulate), "n"(kTransA), "n"(kTransB)                              \
-                 : "memory");                                                                                      \
-  } else {                                                                                                         \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N             \
-                 "k16.f32." TYPES " {" STRATA_REGS##R "}, {%" #R0 ", %" #R1 ", %" #R2 ", %" #R3 "}, %" #R4         \
-                 ", p, 1, 1, %" #R6 ";\n}"                                                                         \
-                 : STRATA_OUT##R                                                                                   \
-                 : "r"(a.regs[0]), "r"(a.regs[1]), "r"(a.regs[2]), "r"(a.regs[3]), "l"(b), "r"(accumulate),        \
-                   "n"(kTransB)                                                                                    \
-                 : "memory");                                                                                      \
+#define STRATA_WGMMA_ONE(N, R, TYPES, R0, R1, R2, R3, R4, R5, R6)                                               \
+  /* both from shared memory */                                                                                 \
+  if constexpr (kShared) {                                                                                      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N          \
+                 "k16.f32." TYPES " {" STRATA_REGS##R "}, %" #R0 ", %" #R1 ", p, 1, 1, %" #R3 ", %" #R4 ";\n}"  \
+                 : STRATA_OUT##R                                                                                \
+                 : "l"(a.shared), "l"(b), "r"(accumulate), "n"(kTransA), "n"(kTransB)                           \
+                 : "memory");                                                                                   \
+  } else {                                                                                                      \
+    asm volatile(                                                                                               \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #R5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPES  \
+        " {" STRATA_REGS##R "}, {%" #R0 ", %" #R1 ", %" #R2 ", %" #R3 "}, %" #R4 ", p, 1, 1, %" #R6 ";\n}"      \
+        : STRATA_OUT##R                                                                                         \
+        : "r"(a.regs[0]), "r"(a.regs[1]), "r"(a.regs[2]), "r"(a.regs[3]), "l"(b), "r"(accumulate), "n"(kTransB) \
+        : "memory");                                                                                            \
   }
-#define STRATA_WGMMA(N, R, ...)                                                                        \
-  template <class T, bool kShared, int kTransA, int kTransB, class A>                                  \
-  __device__ __forceinline__ void wgmma(float (&d)[R], const A& a, uint64_t b, int accumulate) {       \
-    if constexpr (std::is_same_v<T, BFloat16>) {                                                       \
-      STRATA_WGMMA_ONE(N, R, "bf16.bf16", __VA_ARGS__)                                                 \
-    } else {                                                                                           \
-      STRATA_WGMMA_ONE(N, R, "f16.f16", __VA_ARGS__)                                                   \
-    }                                                                                                  \
+#define STRATA_WGMMA(N, R, ...)                                                                 \
+  template <class T, bool kShared, int kTransA, int kTransB, class A>                           \
+  __device__ __forceinline__ void wgmma(float(&d)[R], const A& a, uint64_t b, int accumulate) { \
+    if constexpr (std::is_same_v<T, BFloat16>) {                                                \
+      STRATA_WGMMA_ONE(N, R, "bf16.bf16", __VA_ARGS__)                                          \
+    } else {                                                                                    \
+      STRATA_WGMMA_ONE(N, R, "f16.f16", __VA_ARGS__)                                            \
+    }                                                                                           \
   }
 STRATA_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
 STRATA_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
@@ -249,8 +249,8 @@ __device__ __forceinline__ float2 unpack2(uint32_t v) {
 }
 /// Four 8x8 matrices to shared memory; lanes 8m .. 8m + 7 hold the addresses of matrix m's rows.
 __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c),
-               "r"(d)
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
+               "r"(c), "r"(d)
                : "memory");
 }
 /// The same, each matrix transposed.

@@ -5,38 +5,42 @@
 // for values and keys:
 //   s^T = k q^T, dp^T = v grad_out^T, p = exp2(s factor - lse2), ds = p (dp - delta),
 //   grad_v += p^T grad_out, grad_k += ds^T q, and grad_q += ds k, for which ds passes through shared memory.
-// grad_q of a tile of queries has a term from every block whose keys it sees. Blocks add them to an f32 sum in one order,
-// which makes results the same every time: each tile has a count of the terms in it, and a block waits for its place.
-// A block only waits for blocks of its head that started before it, or (where blocks start at different queries, so
-// that they need not queue up) that run at the same time.
+// grad_q of a tile of queries has a term from every block whose keys it sees. Blocks add them to an f32 sum in one
+// order, which makes results the same every time: each tile has a count of the terms in it, and a block waits for its
+// place. A block only waits for blocks of its head that started before it, or (where blocks start at different queries,
+// so that they need not queue up) that run at the same time.
 
 #include "strata/ops/attention/hopper.cuh"
 
 namespace strata::attention_cuda::hopper {
 
-template <int kD, int kRowsN, int kStagesN>
+/// Queries of a tile, tiles in flight, buffers of keys and values: with two a block stays and takes one item of work
+/// after another, with one it has the item of its number.
+template <int kD, int kRowsN, int kStagesN, int kKeyBuffersN>
 struct BackwardShape {
-  static constexpr int D = kD, kRows = kRowsN, kKeys = 128, kStages = kStagesN;  // queries of a tile, keys of a block
+  static constexpr int D = kD, kRows = kRowsN, kKeys = 128, kStages = kStagesN, kKeyBuffers = kKeyBuffersN;
+  static constexpr bool kStays = kKeyBuffers > 1;
   static constexpr int kThreads = 3 * 128;
   static constexpr int kKeyBytes = kKeys * 128 * kChunks<D>, kRowBytes = kRows * 128 * kChunks<D>,
                        kScoreBytes = kRows * kKeys * 2, kSumBytes = kRows * D * 4;
-  static constexpr int kBarriers = 2 + 4 * kStages + 2;
-  static constexpr int kSharedBytes =
-      2 * kKeyBytes + 2 * kStages * kRowBytes + 2 * kScoreBytes + kSumBytes + 2 * kStages * kRows * 4 + 8 * kBarriers;
+  static constexpr int kBarriers = 3 * kKeyBuffers + 4 * kStages + 2;
+  static constexpr int kSharedBytes = 8 * kKeyBuffers + 2 * kKeyBuffers * kKeyBytes + 2 * kStages * kRowBytes +
+                                      2 * kScoreBytes + kSumBytes + 2 * kStages * kRows * 4 + 8 * kBarriers;
   // A warpgroup's part of the gradient of a tile of queries is 64 x 64: rows, or columns, 64 group on.
   static constexpr bool kSplitRows = kRows == 128;
-  static constexpr bool kUnpack = true;
+  // Between them they have what the block starts with, 168 for each of its threads.
+  static constexpr int kCopyRegisters = D == 64 ? 40 : 24, kRegisters = D == 64 ? 232 : 240;
   static_assert(kSplitRows ? D == 64 : kRows == 64 && D == 128);
 };
 
 struct BackwardMaps {
   CUtensorMap q, k, v, grad_out, grad_k, grad_v;
 };
-/// f32 workspace: for each head (rows of `pitch` queries) lse2 and delta; for each tile of queries the sum of grad_q, in
-/// the order of registers, and the count of its terms.
+/// f32 workspace: for each head (rows of `pitch` queries) lse2 and delta; for each tile of queries the sum of grad_q,
+/// in the order of registers, and the count of its terms.
 struct BackwardSpace {
   float *lse2, *delta, *sums;
-  int* counts;
+  int *counts, *ticket;  // the next block's worth of keys
   int pitch, row_tiles, key_tiles;
   bool rotated;  // blocks of a head start at different queries
 };
@@ -79,27 +83,31 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int D = S::D, M = S::kRows, N = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
-  uint8_t* const ks = memory;
-  uint8_t* const vs = ks + S::kKeyBytes;
-  uint8_t* const qs = vs + S::kKeyBytes;
+  uint8_t* const all_ks = memory;
+  uint8_t* const all_vs = all_ks + S::kKeyBuffers * S::kKeyBytes;
+  uint8_t* const qs = all_vs + S::kKeyBuffers * S::kKeyBytes;
   uint8_t* const gs = qs + S::kStages * S::kRowBytes;
   uint8_t* const ds = gs + S::kStages * S::kRowBytes;  // two
   uint8_t* const sums = ds + 2 * S::kScoreBytes;
   float* const lse2s = reinterpret_cast<float*>(sums + S::kSumBytes);
   float* const deltas = lse2s + S::kStages * M;
   uint64_t* const full_k = reinterpret_cast<uint64_t*>(deltas + S::kStages * M);
-  uint64_t* const full_v = full_k + 1;
-  uint64_t* const full_q = full_v + 1;
+  uint64_t* const full_v = full_k + S::kKeyBuffers;
+  uint64_t* const empty_keys = full_v + S::kKeyBuffers;
+  uint64_t* const full_q = empty_keys + S::kKeyBuffers;
   uint64_t* const empty_q = full_q + S::kStages;
   uint64_t* const full_g = empty_q + S::kStages;
   uint64_t* const empty_g = full_g + S::kStages;
   uint64_t* const full_sum = empty_g + S::kStages;
   uint64_t* const empty_sum = full_sum + 1;
+  volatile int* const items = reinterpret_cast<volatile int*>(empty_sum + 1);  // of each buffer of keys
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
 
   if (threadIdx.x == 0) {
     if (shared_address(memory) % 1024 != 0) __trap();
-    init_barrier(full_k, 1), init_barrier(full_v, 1), init_barrier(full_sum, 8), init_barrier(empty_sum, 1);
+    init_barrier(full_sum, 8), init_barrier(empty_sum, 1);
+    for (int i = 0; i < S::kKeyBuffers; ++i)
+      init_barrier(full_k + i, 1), init_barrier(full_v + i, 1), init_barrier(empty_keys + i, 3);
     for (int i = 0; i < S::kStages; ++i) {
       init_barrier(full_q + i, 1), init_barrier(full_g + i, 1);
       init_barrier(empty_q + i, 8), init_barrier(empty_g + i, 8);  // a warp each
@@ -109,290 +117,342 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   }
   __syncthreads();
 
-  // The last keys first: under a causal mask, where others wait for them.
   const int all_heads = static_cast<int>(c.kv_heads), head_group = static_cast<int>(c.heads / c.kv_heads);
-  const int tile = space.key_tiles - 1 - static_cast<int>(blockIdx.x) % space.key_tiles;
-  const int hk = static_cast<int>(blockIdx.x) / space.key_tiles % all_heads,
-            b = static_cast<int>(blockIdx.x) / space.key_tiles / all_heads;
-  const int k0 = tile * N;
-  int first, n;  // tiles of queries
-  {
+  // Item `at`: 128 keys of a head, the last of a head first (under a causal mask others wait for them), and the tiles
+  // of queries that see them.
+  struct Item {
+    int tile, hk, b, first, n, start;
+  };
+  const auto item_at = [&](int at) {
+    Item x;
+    x.tile = space.key_tiles - 1 - at % space.key_tiles;
+    x.hk = at / space.key_tiles % all_heads, x.b = at / space.key_tiles / all_heads;
     int64_t begin, end;
-    visible_queries(c, k0, min(static_cast<int64_t>(k0) + N, c.tk), begin, end);
-    first = static_cast<int>(begin / M);
-    n = end > begin ? static_cast<int>((end + M - 1) / M) - first : 0;
-  }
-  const int start = space.rotated ? static_cast<int>(static_cast<int64_t>(tile) * space.row_tiles / space.key_tiles) : 0;
-  const auto row_tile = [&](int it) {
-    int i = first + it;
-    if (space.rotated) i = it + start, i -= i >= n ? n : 0;
+    visible_queries(c, x.tile * N, min(static_cast<int64_t>(x.tile) * N + N, c.tk), begin, end);
+    x.first = static_cast<int>(begin / M);
+    x.n = end > begin ? static_cast<int>((end + M - 1) / M) - x.first : 0;
+    x.start = space.rotated ? static_cast<int>(static_cast<int64_t>(x.tile) * space.row_tiles / space.key_tiles) : 0;
+    return x;
+  };
+  const auto row_tile = [&](const Item& x, int it) {
+    int i = x.first + it;
+    if (space.rotated) i = it + x.start, i -= i >= x.n ? x.n : 0;
     return i;
   };
-  const int steps = head_group * n;
 
   if (group == 2) {
-    give_registers<24>();
+    give_registers<S::kCopyRegisters>();
     if (warp == 0 && lane == 0) {  // copies in
-      arrive_expecting(full_k, S::kKeyBytes);
-#pragma unroll
-      for (int i = 0; i < kChunks<D>; ++i) copy_in(ks + i * N * 128, maps.k, full_k, 64 * i, k0, hk, b);
+      const int total = static_cast<int>(c.batch) * all_heads * space.key_tiles;
       Ring<S::kStages> r;
-      int h = hk * head_group, it = 0;
-      for (int step = 0; step < steps; ++step) {
-        const int row = row_tile(it) * M;
-        const int64_t at = (static_cast<int64_t>(b) * c.heads + h) * space.pitch + row;
-        wait(empty_q + r.stage, r.parity ^ 1);
-        arrive_expecting(full_q + r.stage, S::kRowBytes + M * 4);
-#pragma unroll
-        for (int i = 0; i < kChunks<D>; ++i)
-          copy_in(qs + r.stage * S::kRowBytes + i * M * 128, maps.q, full_q + r.stage, 64 * i, row, h, b);
-        copy_bytes_in(lse2s + r.stage * M, space.lse2 + at, full_q + r.stage, M * 4);
-        if (step == 0) {
-          arrive_expecting(full_v, S::kKeyBytes);
-#pragma unroll
-          for (int i = 0; i < kChunks<D>; ++i) copy_in(vs + i * N * 128, maps.v, full_v, 64 * i, k0, hk, b);
+      Ring<S::kKeyBuffers> rk, last;
+      for (bool any = false;; any = true) {
+        int at = static_cast<int>(blockIdx.x);
+        if constexpr (S::kStays) {
+          wait(empty_keys + rk.stage, rk.parity ^ 1);
+          // Blocks that run at the same time wait for each other: none may keep the keys of another.
+          if (space.rotated && any) wait(empty_keys + last.stage, last.parity);
+          at = atomicAdd(space.ticket, 1);
+          items[rk.stage] = at < total ? at : -1;
+          if (at >= total) {
+            arrive(full_k + rk.stage);
+            break;
+          }
         }
-        wait(empty_g + r.stage, r.parity ^ 1);
-        arrive_expecting(full_g + r.stage, S::kRowBytes + M * 4);
+        const Item x = item_at(at);
+        const auto copy_keys = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full) {
+          arrive_expecting(full + rk.stage, S::kKeyBytes);
 #pragma unroll
-        for (int i = 0; i < kChunks<D>; ++i)
-          copy_in(gs + r.stage * S::kRowBytes + i * M * 128, maps.grad_out, full_g + r.stage, 64 * i, row, h, b);
-        copy_bytes_in(deltas + r.stage * M, space.delta + at, full_g + r.stage, M * 4);
-        r.next();
-        if (++it == n) it = 0, ++h;
+          for (int i = 0; i < kChunks<D>; ++i)
+            copy_in(to + rk.stage * S::kKeyBytes + i * N * 128, map, full + rk.stage, 64 * i, x.tile * N, x.hk, x.b);
+        };
+        copy_keys(all_ks, maps.k, full_k);
+        if (x.n == 0) copy_keys(all_vs, maps.v, full_v);
+        int h = x.hk * head_group, it = 0;
+        for (int step = 0; step < head_group * x.n; ++step) {
+          const int row = row_tile(x, it) * M;
+          const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + row;
+          wait(empty_q + r.stage, r.parity ^ 1);
+          arrive_expecting(full_q + r.stage, S::kRowBytes + M * 4);
+#pragma unroll
+          for (int i = 0; i < kChunks<D>; ++i)
+            copy_in(qs + r.stage * S::kRowBytes + i * M * 128, maps.q, full_q + r.stage, 64 * i, row, h, x.b);
+          copy_bytes_in(lse2s + r.stage * M, space.lse2 + from, full_q + r.stage, M * 4);
+          if (step == 0) copy_keys(all_vs, maps.v, full_v);
+          wait(empty_g + r.stage, r.parity ^ 1);
+          arrive_expecting(full_g + r.stage, S::kRowBytes + M * 4);
+#pragma unroll
+          for (int i = 0; i < kChunks<D>; ++i)
+            copy_in(gs + r.stage * S::kRowBytes + i * M * 128, maps.grad_out, full_g + r.stage, 64 * i, row, h, x.b);
+          copy_bytes_in(deltas + r.stage * M, space.delta + from, full_g + r.stage, M * 4);
+          r.next();
+          if (++it == x.n) it = 0, ++h;
+        }
+        if constexpr (!S::kStays) break;
+        last = rk;
+        rk.next();
       }
     } else if (warp == 1 && lane == 0) {  // sums out
       Ring<1> r;
-      int h = hk * head_group, it = 0;
-      for (int step = 0; step < steps; ++step) {
-        const int i = row_tile(it);
-        int place;  // terms before this one
-        if (space.rotated) {
-          const int64_t begun = (static_cast<int64_t>(i + 1) * space.key_tiles - 1) / space.row_tiles + 1;
-          const int upper = static_cast<int>(min(begun, static_cast<int64_t>(space.key_tiles)));
-          place = start <= i ? upper - 1 - tile : upper + space.key_tiles - 1 - tile;
-        } else {
-          int64_t begin, end;
-          visible_keys(c, static_cast<int64_t>(i) * M, min(static_cast<int64_t>(i + 1) * M, c.tq), begin, end);
-          place = static_cast<int>((end - 1) / N) - tile;
-        }
-        const int64_t at = (static_cast<int64_t>(b) * c.heads + h) * space.row_tiles + i;
-        float* const to = space.sums + at * (M * D);
-        wait(full_sum, r.parity);
-        if (place == 0) {
-          copy_bytes_out(to, sums, S::kSumBytes);
-        } else {
-          wait_count(space.counts + at, place);
+      for (Ring<S::kKeyBuffers> rk;; rk.next()) {
+        wait(full_k + rk.stage, rk.parity);
+        const int taken = S::kStays ? items[rk.stage] : static_cast<int>(blockIdx.x);
+        if (taken < 0) break;
+        const Item x = item_at(taken);
+        int h = x.hk * head_group, it = 0;
+        for (int step = 0; step < head_group * x.n; ++step) {
+          const int i = row_tile(x, it);
+          int place;  // terms before this one
+          if (space.rotated) {
+            const int64_t begun = (static_cast<int64_t>(i + 1) * space.key_tiles - 1) / space.row_tiles + 1;
+            const int upper = static_cast<int>(min(begun, static_cast<int64_t>(space.key_tiles)));
+            place = x.start <= i ? upper - 1 - x.tile : upper + space.key_tiles - 1 - x.tile;
+          } else {
+            int64_t begin, end;
+            visible_keys(c, static_cast<int64_t>(i) * M, min(static_cast<int64_t>(i + 1) * M, c.tq), begin, end);
+            place = static_cast<int>((end - 1) / N) - x.tile;
+          }
+          const int64_t at = (static_cast<int64_t>(x.b) * c.heads + h) * space.row_tiles + i;
+          float* const to = space.sums + at * (M * D);
+          wait(full_sum, r.parity);
+          if (place == 0) {
+            copy_bytes_out(to, sums, S::kSumBytes);
+          } else {
+            wait_count(space.counts + at, place);
+            asm volatile("fence.proxy.async;" ::: "memory");
+            add_bytes_out(to, sums, S::kSumBytes);
+          }
+          commit_out();
+          wait_out_read();
+          arrive(empty_sum);
+          r.next();
+          wait_out();
           asm volatile("fence.proxy.async;" ::: "memory");
-          add_bytes_out(to, sums, S::kSumBytes);
+          post_count(space.counts + at, place + 1);
+          if (++it == x.n) it = 0, ++h;
         }
-        commit_out();
-        wait_out_read();
-        arrive(empty_sum);
-        r.next();
-        wait_out();
-        asm volatile("fence.proxy.async;" ::: "memory");
-        post_count(space.counts + at, place + 1);
-        if (++it == n) it = 0, ++h;
+        if constexpr (!S::kStays) break;
+        arrive(empty_keys + rk.stage);
       }
     }
     return;
   }
 
-  take_registers<240>();
+  take_registers<S::kRegisters>();
   const float factor = static_cast<float>(c.scale * kLog2e);
-  const int key0 = k0 + 64 * group, key = key0 + 16 * warp + lane / 4;  // this thread's, and key + 8
-  const auto seen_by = [&](int j) { return j < c.tk ? seen_queries(c, j) : Seen{static_cast<int>(c.tq), -1}; };
-  const Seen seen[2] = {seen_by(key), seen_by(key + 8)};
-  const int all_first = seen_by(key0 + 63).first, all_last = seen_by(key0 + 63).last < 0 ? -1 : seen_by(key0).last;
-  float grad_k[D / 2], grad_v[D / 2];
-#pragma unroll
-  for (int i = 0; i < D / 2; ++i) grad_k[i] = grad_v[i] = 0;
   const auto release = [&](uint64_t* empty) {
     if (lane == 0) arrive(empty);
   };
-
-  // The scores of the next tile of queries run while the gradients of this one are added up.
-  float s[M / 2], dp[M / 2];
-  const auto start_scores = [&](int stage) {
-    const uint64_t a = descriptor_k(ks + group * 64 * 128), bq = descriptor_k(qs + stage * S::kRowBytes);
-    pin(s);
-    fence_products();
-#pragma unroll
-    for (int d = 0; d < D / 16; ++d)
-      multiply<T, false, false>(s, advanced(a, d / 4 * N * 128 + d % 4 * 32), advanced(bq, d / 4 * M * 128 + d % 4 * 32),
-                                d > 0);
+  const bool leader = threadIdx.x % 128 == 0;
+  uint64_t* leaving = nullptr;  // the buffer of keys that results leave from
+  const auto release_keys = [&] {
+    if (leader && leaving != nullptr) wait_out_read(), arrive(leaving);
+    leaving = nullptr;
   };
   Ring<S::kStages> r;
   Ring<1> sum_ring;
-  int it = 0;
-  const auto pass = [&](int step, auto more) {
-    const int row = row_tile(it) * M;
-    if (++it == n) it = 0;
-    const uint8_t* const q = qs + r.stage * S::kRowBytes;
-    const uint8_t* const g = gs + r.stage * S::kRowBytes;
-    wait(full_g + r.stage, r.parity);
-    {
-      const uint64_t a = descriptor_k(vs + group * 64 * 128), bg = descriptor_k(g);
-      pin(dp);
+  int scores_at = 0;
+  for (Ring<S::kKeyBuffers> rk;; rk.next()) {
+    wait(full_k + rk.stage, rk.parity);
+    const int taken = S::kStays ? items[rk.stage] : static_cast<int>(blockIdx.x);
+    if (taken < 0) break;
+    const Item item = item_at(taken);
+    const uint8_t* const ks = all_ks + rk.stage * S::kKeyBytes;
+    const uint8_t* const vs = all_vs + rk.stage * S::kKeyBytes;
+    const int n = item.n, steps = head_group * n;
+    const int key0 = item.tile * N + 64 * group, key = key0 + 16 * warp + lane / 4;  // this thread's, and key + 8
+    const auto seen_by = [&](int j) { return j < c.tk ? seen_queries(c, j) : Seen{static_cast<int>(c.tq), -1}; };
+    const Seen seen[2] = {seen_by(key), seen_by(key + 8)};
+    const int all_first = seen_by(key0 + 63).first, all_last = seen_by(key0 + 63).last < 0 ? -1 : seen_by(key0).last;
+    float grad_k[D / 2], grad_v[D / 2];
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) grad_k[i] = grad_v[i] = 0;
+
+    // The scores of the next tile of queries run while the gradients of this one are added up.
+    float s[M / 2], dp[M / 2];
+    const auto start_scores = [&](int stage) {
+      const uint64_t a = descriptor_k(ks + group * 64 * 128), bq = descriptor_k(qs + stage * S::kRowBytes);
+      pin(s);
       fence_products();
 #pragma unroll
       for (int d = 0; d < D / 16; ++d)
-        multiply<T, false, false>(dp, advanced(a, d / 4 * N * 128 + d % 4 * 32),
-                                  advanced(bg, d / 4 * M * 128 + d % 4 * 32), d > 0);
-      commit_products();
-    }
-    if (row < all_first || row + M - 1 > all_last) {
+        multiply<T, false, false>(s, advanced(a, d / 4 * N * 128 + d % 4 * 32),
+                                  advanced(bq, d / 4 * M * 128 + d % 4 * 32), d > 0);
+    };
+    int it = 0;
+    const auto pass = [&](auto more) {
+      const int row = row_tile(item, it) * M;
+      if (++it == n) it = 0;
+      const uint8_t* const q = qs + r.stage * S::kRowBytes;
+      const uint8_t* const g = gs + r.stage * S::kRowBytes;
+      wait(full_g + r.stage, r.parity);
+      {
+        const uint64_t a = descriptor_k(vs + group * 64 * 128), bg = descriptor_k(g);
+        pin(dp);
+        fence_products();
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int lo = seen[e].first - row - 2 * (lane % 4), hi = seen[e].last - row - 2 * (lane % 4);
-#pragma unroll
-        for (int j = 0; j < M / 8; ++j)
-#pragma unroll
-          for (int f = 0; f < 2; ++f)
-            if (8 * j + f < lo || 8 * j + f > hi) s[4 * j + 2 * e + f] = -INFINITY;
+        for (int d = 0; d < D / 16; ++d)
+          multiply<T, false, false>(dp, advanced(a, d / 4 * N * 128 + d % 4 * 32),
+                                    advanced(bg, d / 4 * M * 128 + d % 4 * 32), d > 0);
+        commit_products();
       }
-    }
-    const float* const lse2 = lse2s + r.stage * M + 2 * (lane % 4);
-    const float* const delta = deltas + r.stage * M + 2 * (lane % 4);
-    uint32_t p[M / 16][4];
+      if (row < all_first || row + M - 1 > all_last) {
 #pragma unroll
-    for (int j = 0; j < M / 8; ++j) {
-      const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
+        for (int e = 0; e < 2; ++e) {
+          const int lo = seen[e].first - row - 2 * (lane % 4), hi = seen[e].last - row - 2 * (lane % 4);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) s[4 * j + e] = fast_exp2(fmaf(s[4 * j + e], factor, -(e % 2 ? x.y : x.x)));
+          for (int j = 0; j < M / 8; ++j)
 #pragma unroll
-      for (int e = 0; e < 2; ++e) p[j / 2][2 * (j % 2) + e] = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
-    }
-    {
-      const uint64_t bg = descriptor_t(g, M * 128);
+            for (int f = 0; f < 2; ++f)
+              if (8 * j + f < lo || 8 * j + f > hi) s[4 * j + 2 * e + f] = -INFINITY;
+        }
+      }
+      const float* const lse2 = lse2s + r.stage * M + 2 * (lane % 4);
+      const float* const delta = deltas + r.stage * M + 2 * (lane % 4);
+      uint32_t p[M / 16][4];
+#pragma unroll
+      for (int j = 0; j < M / 8; ++j) {
+        const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[4 * j + e] = fast_exp2(fmaf(s[4 * j + e], factor, -(e % 2 ? x.y : x.x)));
+#pragma unroll
+        for (int e = 0; e < 2; ++e) p[j / 2][2 * (j % 2) + e] = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
+      }
+      {
+        const uint64_t bg = descriptor_t(g, M * 128);
+#pragma unroll
+        for (int j = 0; j < M / 16; ++j) pin(p[j]);
+        pin(grad_v);
+        fence_products();
+#pragma unroll
+        for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_v, p[j], advanced(bg, j * 2048), true);
+        commit_products();
+      }
+      wait_products<1>();
+      pin(dp);
+      uint32_t t[M / 16][4];
+#pragma unroll
+      for (int j = 0; j < M / 8; ++j) {
+        const float2 x = *reinterpret_cast<const float2*>(delta + 8 * j);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          // Registers do not hold all weights a second time in f32.
+          const float2 w = unpack2<T>(p[j / 2][2 * (j % 2) + e]);
+          t[j / 2][2 * (j % 2) + e] = pack2<T>(w.x * (dp[4 * j + 2 * e] - x.x), w.y * (dp[4 * j + 2 * e + 1] - x.y));
+        }
+      }
+      // To shared memory as [queries][keys], this warpgroup's keys being chunk `group`.
+      uint8_t* const scores = ds + scores_at * S::kScoreBytes;
+      scores_at ^= 1;
+      {
+        const int at = lane % 8 + lane / 16 * 8, piece = 2 * warp + lane / 8 % 2;
+        const uint32_t to = shared_address(scores) + group * M * 128 + at * 128 + ((piece ^ (at % 8)) * 16);
+#pragma unroll
+        for (int j = 0; j < M / 16; ++j) store_transposed(to + j * 2048, t[j][0], t[j][1], t[j][2], t[j][3]);
+      }
+      fence_shared();
+      named_sync(1, 256);
+      wait_products<0>();
+      pin(grad_v);
 #pragma unroll
       for (int j = 0; j < M / 16; ++j) pin(p[j]);
-      pin(grad_v);
-      fence_products();
+      release(empty_g + r.stage);
+      float sum[32];
+      {
+        const uint64_t a = descriptor_k(scores + (S::kSplitRows ? group * 64 * 128 : 0)),
+                       bk = descriptor_t(ks + (S::kSplitRows ? 0 : group * N * 128), N * 128);
+        pin(sum);
+        fence_products();
 #pragma unroll
-      for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_v, p[j], advanced(bg, j * 2048), true);
-      commit_products();
-    }
-    wait_products<1>();
-    pin(dp);
-    uint32_t t[M / 16][4];
+        for (int j = 0; j < N / 16; ++j)
+          multiply<T, false, true>(sum, advanced(a, j / 4 * M * 128 + j % 4 * 32), advanced(bk, j * 2048), j > 0);
+        commit_products();
+        const uint64_t bq = descriptor_t(q, M * 128);
 #pragma unroll
-    for (int j = 0; j < M / 8; ++j) {
-      const float2 x = *reinterpret_cast<const float2*>(delta + 8 * j);
+        for (int j = 0; j < M / 16; ++j) pin(t[j]);
+        pin(grad_k);
+        fence_products();
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        // Registers do not hold all weights a second time in f32.
-        const float2 w = S::kUnpack ? unpack2<T>(p[j / 2][2 * (j % 2) + e])
-                                    : float2{s[4 * j + 2 * e], s[4 * j + 2 * e + 1]};
-        t[j / 2][2 * (j % 2) + e] = pack2<T>(w.x * (dp[4 * j + 2 * e] - x.x), w.y * (dp[4 * j + 2 * e + 1] - x.y));
+        for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_k, t[j], advanced(bq, j * 2048), true);
+        commit_products();
       }
-    }
-    // To shared memory as [queries][keys], this warpgroup's keys being chunk `group`.
-    uint8_t* const scores = ds + (step & 1) * S::kScoreBytes;
-    {
-      const int at = lane % 8 + lane / 16 * 8, piece = 2 * warp + lane / 8 % 2;
-      const uint32_t to = shared_address(scores) + group * M * 128 + at * 128 + ((piece ^ (at % 8)) * 16);
-#pragma unroll
-      for (int j = 0; j < M / 16; ++j) store_transposed(to + j * 2048, t[j][0], t[j][1], t[j][2], t[j][3]);
-    }
-    fence_shared();
-    named_sync(1, 256);
-    wait_products<0>();
-    pin(grad_v);
-#pragma unroll
-    for (int j = 0; j < M / 16; ++j) pin(p[j]);
-    release(empty_g + r.stage);
-    float sum[32];
-    {
-      const uint64_t a = descriptor_k(scores + (S::kSplitRows ? group * 64 * 128 : 0)),
-                     bk = descriptor_t(ks + (S::kSplitRows ? 0 : group * N * 128), N * 128);
+      Ring<S::kStages> next = r;
+      next.next();
+      if constexpr (more) {
+        wait(full_q + next.stage, next.parity);
+        start_scores(next.stage);
+        commit_products();
+      }
+      wait_products<more ? 2 : 1>();
       pin(sum);
-      fence_products();
+      wait(empty_sum, sum_ring.parity ^ 1);
+      {
+        float4* const to = reinterpret_cast<float4*>(sums) + group * 1024 + threadIdx.x % 128;
 #pragma unroll
-      for (int j = 0; j < N / 16; ++j)
-        multiply<T, false, true>(sum, advanced(a, j / 4 * M * 128 + j % 4 * 32), advanced(bk, j * 2048), j > 0);
-      commit_products();
-      const uint64_t bq = descriptor_t(q, M * 128);
+        for (int j = 0; j < 8; ++j) to[j * 128] = float4{sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]};
+      }
+      fence_shared();
+      __syncwarp();
+      release(full_sum);
+      sum_ring.next();
+      wait_products<0>();
+      pin(grad_k);
+      if constexpr (more) pin(s);
 #pragma unroll
       for (int j = 0; j < M / 16; ++j) pin(t[j]);
-      pin(grad_k);
-      fence_products();
-#pragma unroll
-      for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_k, t[j], advanced(bq, j * 2048), true);
+      release(empty_q + r.stage);
+      r = next;
+    };
+    wait(full_v + rk.stage, rk.parity);
+    if (steps > 0) {
+      wait(full_q + r.stage, r.parity);
+      start_scores(r.stage);
       commit_products();
+      release_keys();
+      wait_products<0>();
+      pin(s);
+      for (int step = 0; step + 1 < steps; ++step) pass(std::true_type{});
+      pass(std::false_type{});
     }
-    Ring<S::kStages> next = r;
-    next.next();
-    if constexpr (more) {
-      wait(full_q + next.stage, next.parity);
-      start_scores(next.stage);
-      commit_products();
-    }
-    wait_products<more ? 2 : 1>();
-    pin(sum);
-    wait(empty_sum, sum_ring.parity ^ 1);
-    {
-      float4* const to = reinterpret_cast<float4*>(sums) + group * 1024 + threadIdx.x % 128;
-#pragma unroll
-      for (int j = 0; j < 8; ++j) to[j * 128] = float4{sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]};
-    }
-    fence_shared();
-    __syncwarp();
-    release(full_sum);
-    sum_ring.next();
-    wait_products<0>();
-    pin(grad_k);
-    if constexpr (more) pin(s);
-#pragma unroll
-    for (int j = 0; j < M / 16; ++j) pin(t[j]);
-    release(empty_q + r.stage);
-    r = next;
-  };
-  wait(full_k, 0);
-  if (steps > 0) {
-    wait(full_q, 0);
-    start_scores(0);
-    commit_products();
-    wait(full_v, 0);
-    wait_products<0>();
-    pin(s);
-    for (int step = 0; step + 1 < steps; ++step) pass(step, std::true_type{});
-    pass(steps - 1, std::false_type{});
-  }
+    release_keys();
 
-  // Results leave through the keys' and values' place, which both warpgroups have read.
-  named_sync(1, 256);
-  const auto write = [&](uint8_t* place, float scale, const float(&x)[D / 2], const CUtensorMap& map) {
-    const int at = 16 * warp + lane % 16;
-    const uint32_t base = shared_address(place) + (64 * group + at) * 128;
+    // Results leave through the keys' and values' place, which both warpgroups have read.
+    named_sync(1, 256);
+    const auto write = [&](uint8_t* place, float scale, const float(&x)[D / 2], const CUtensorMap& map) {
+      const int at = 16 * warp + lane % 16;
+      const uint32_t base = shared_address(place) + (64 * group + at) * 128;
 #pragma unroll
-    for (int j = 0; j < D / 8; j += 2) {
-      const int piece = j + lane / 16;
-      store_matrices(base + piece / 8 * N * 128 + ((piece % 8) ^ (at % 8)) * 16,
-                     pack2<T>(x[4 * j] * scale, x[4 * j + 1] * scale), pack2<T>(x[4 * j + 2] * scale, x[4 * j + 3] * scale),
-                     pack2<T>(x[4 * j + 4] * scale, x[4 * j + 5] * scale),
-                     pack2<T>(x[4 * j + 6] * scale, x[4 * j + 7] * scale));
-    }
-    fence_shared();
-    named_sync(2 + group, 128);
-    if (threadIdx.x % 128 == 0) {
-      if (key0 < c.tk)
+      for (int j = 0; j < D / 8; j += 2) {
+        const int piece = j + lane / 16;
+        store_matrices(
+            base + piece / 8 * N * 128 + ((piece % 8) ^ (at % 8)) * 16,
+            pack2<T>(x[4 * j] * scale, x[4 * j + 1] * scale), pack2<T>(x[4 * j + 2] * scale, x[4 * j + 3] * scale),
+            pack2<T>(x[4 * j + 4] * scale, x[4 * j + 5] * scale), pack2<T>(x[4 * j + 6] * scale, x[4 * j + 7] * scale));
+      }
+      fence_shared();
+      named_sync(2 + group, 128);
+      if (threadIdx.x % 128 == 0) {
+        if (key0 < c.tk)
 #pragma unroll
-        for (int i = 0; i < kChunks<D>; ++i) copy_out(map, place + i * N * 128 + group * 64 * 128, 64 * i, key0, hk, b);
-      commit_out();
-    }
-  };
-  write(vs, 1.f, grad_v, maps.grad_v);
-  write(ks, static_cast<float>(c.scale), grad_k, maps.grad_k);
-  if (threadIdx.x % 128 == 0) wait_out();
+          for (int i = 0; i < kChunks<D>; ++i)
+            copy_out(map, place + i * N * 128 + group * 64 * 128, 64 * i, key0, item.hk, item.b);
+        commit_out();
+      }
+    };
+    write(all_vs + rk.stage * S::kKeyBytes, 1.f, grad_v, maps.grad_v);
+    write(all_ks + rk.stage * S::kKeyBytes, static_cast<float>(c.scale), grad_k, maps.grad_k);
+    if constexpr (!S::kStays) break;
+    leaving = empty_keys + rk.stage;
+    if (space.rotated) release_keys();
+  }
+  if (leader) wait_out();
 #endif
 }
 
 /// lse2 (+inf where a query sees nothing or does not exist), delta, and counts of 0. D / 8 lanes a query.
 template <class T, int D>
-__global__ void __launch_bounds__(256) backward_rows_kernel(const __grid_constant__ AttentionCall c,
-                                                            const BackwardSpace space) {
+__global__ void __launch_bounds__(256)
+    backward_rows_kernel(const __grid_constant__ AttentionCall c, const BackwardSpace space) {
   constexpr int kLanes = D / 8;
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) / kLanes;
   const int64_t heads = c.batch * c.heads;
@@ -412,24 +472,26 @@ __global__ void __launch_bounds__(256) backward_rows_kernel(const __grid_constan
   space.lse2[at] = lse == -INFINITY ? INFINITY : lse * static_cast<float>(kLog2e);
   space.delta[at] = i < c.tq && c.grad_lse ? sum - static_cast<const float*>(c.grad_lse)[head * c.tq + i] : sum;
   if (at < heads * space.row_tiles) space.counts[at] = 0;
+  if (at == 0) *space.ticket = 0;
 }
 
 /// Sums in the order of registers to grad_q. A thread has 8 neighbours of a row and of the row 8 on.
 template <class T, class S>
-__global__ void __launch_bounds__(256) backward_queries_kernel(const __grid_constant__ AttentionCall c,
-                                                               const BackwardSpace space) {
+__global__ void __launch_bounds__(256)
+    backward_queries_kernel(const __grid_constant__ AttentionCall c, const BackwardSpace space) {
   constexpr int kItems = S::kRows * S::D / 16;  // of a tile
   const int64_t item = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, tile = item / kItems;
   if (tile >= c.batch * c.heads * space.row_tiles) return;
   const int in = static_cast<int>(item % kItems), j = in % 8, row8 = in / 8 % 32, part = in / 256;
-  const int64_t head = tile / space.row_tiles, b = head / c.heads, h = head % c.heads, row0 = tile % space.row_tiles * S::kRows;
+  const int64_t head = tile / space.row_tiles, b = head / c.heads, h = head % c.heads,
+                row0 = tile % space.row_tiles * S::kRows;
   const int64_t row = row0 + (S::kSplitRows ? 64 * part : 0) + row8 / 8 * 16 + row8 % 8;
   const int column = (S::kSplitRows ? 0 : 64 * part) + 8 * j;
   int64_t begin, end;
   visible_keys(c, row0, min(row0 + S::kRows, c.tq), begin, end);
   const bool any = begin < end;  // else nothing was added up
-  const float4* const from = reinterpret_cast<const float4*>(space.sums + tile * (S::kRows * S::D)) + part * 1024 +
-                             j * 128 + row8 * 4;
+  const float4* const from =
+      reinterpret_cast<const float4*>(space.sums + tile * (S::kRows * S::D)) + part * 1024 + j * 128 + row8 * 4;
   float4 x[4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) x[k] = any ? from[k] : float4{0, 0, 0, 0};
@@ -439,7 +501,8 @@ __global__ void __launch_bounds__(256) backward_queries_kernel(const __grid_cons
     uint4 v;
     uint32_t* const w = reinterpret_cast<uint32_t*>(&v);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) w[k] = second ? pack2<T>(x[k].z * scale, x[k].w * scale) : pack2<T>(x[k].x * scale, x[k].y * scale);
+    for (int k = 0; k < 4; ++k)
+      w[k] = second ? pack2<T>(x[k].z * scale, x[k].w * scale) : pack2<T>(x[k].x * scale, x[k].y * scale);
     *reinterpret_cast<uint4*>(p) = v;
   };
   if (row < c.tq) store(to, false);
@@ -465,8 +528,9 @@ void queue_backward(const AttentionCall& c, const BackwardSpace& given) {
   maps.grad_v = tensor_map(c.dtype, c.grad_v, c.batch, c.kv_heads, c.tk, S::D, 64);
   const cudaStream_t stream = cuda::stream();
   backward_rows_kernel<T, S::D><<<cuda::blocks_for(heads * space.pitch * (S::D / 8), 256), 256, 0, stream>>>(c, space);
-  kernel<<<cuda::blocks_for(c.batch * c.kv_heads * space.key_tiles, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps,
-                                                                                                             space);
+  const int64_t items = c.batch * c.kv_heads * space.key_tiles;
+  const int64_t blocks = S::kStays ? std::min<int64_t>(items, multiprocessors()) : items;
+  kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps, space);
   backward_queries_kernel<T, S>
       <<<cuda::blocks_for(heads * space.row_tiles * (S::kRows * S::D / 16), 256), 256, 0, stream>>>(c, space);
 }
@@ -478,7 +542,7 @@ inline int64_t backward_pitch(const AttentionCall& c) {
 /// Floats of workspace, counts included, and where its parts are.
 inline int64_t backward_floats(const AttentionCall& c) {
   const int64_t rows = c.batch * c.heads * backward_pitch(c);
-  return rows * (c.d + 2) + rows / 64;
+  return rows * (c.d + 2) + rows / 64 + 1;
 }
 inline BackwardSpace backward_space(const AttentionCall& c, float* p) {
   const int64_t pitch = backward_pitch(c), rows = c.batch * c.heads * pitch;
@@ -488,6 +552,7 @@ inline BackwardSpace backward_space(const AttentionCall& c, float* p) {
   s.lse2 = p + rows * c.d;
   s.delta = s.lse2 + rows;
   s.counts = reinterpret_cast<int*>(s.delta + rows);
+  s.ticket = s.counts + rows / 64;
   return s;
 }
 

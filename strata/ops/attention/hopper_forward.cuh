@@ -28,8 +28,8 @@ struct Schedule {
   __device__ __forceinline__ int rounds() const { return (total() + gridDim.x - 1) / gridDim.x; }
 };
 
-/// What a kernel is made of: warpgroups with 64 queries each, keys of a tile, tiles in flight, buffers of queries, blocks
-/// that share a multiprocessor; whether scores run ahead, whether warpgroups take turns.
+/// What a kernel is made of: warpgroups with 64 queries each, keys of a tile, tiles in flight, buffers of queries,
+/// blocks that share a multiprocessor; whether scores run ahead, whether warpgroups take turns.
 template <int kD, int kGroupsN, int kKeysN, int kStagesN, int kQueryBuffersN, int kBlocksN, bool kAheadN, bool kTurnsN>
 struct ForwardShape {
   static constexpr int D = kD, kGroups = kGroupsN, kKeys = kKeysN, kStages = kStagesN, kQueryBuffers = kQueryBuffersN,
@@ -78,12 +78,15 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     int tile, head;
     schedule.locate(at, tile, head);
     h = head % static_cast<int>(c.heads), b = head / static_cast<int>(c.heads);
+    // Under a causal mask the last tile is a whole one, and what is missing lacks in the first, which sees least. A
+    // warpgroup's rows all come before the first or none does: copies out stop at a negative row (illegal instruction).
     q0 = (schedule.tiles - 1 - tile) * S::kQueries;
+    if (c.causal) q0 = static_cast<int>((c.tq + 63) / 64 * 64) - (tile + 1) * S::kQueries;
   };
   // The first key and the number of tiles of keys.
   const auto keys_of = [&](int q0, int& first) {
     int64_t begin, end;
-    visible_keys(c, q0, min(static_cast<int64_t>(q0) + S::kQueries, c.tq), begin, end);
+    visible_keys(c, max(q0, 0), min(static_cast<int64_t>(q0) + S::kQueries, c.tq), begin, end);
     first = static_cast<int>(min(begin, c.tk));
     return end > begin ? static_cast<int>((end - begin + BK - 1) / BK) : 0;
   };
@@ -94,8 +97,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     if (warp != 0 || lane != 0) return;
     Ring<S::kQueryBuffers> rq;
     Ring<S::kStages> rk, rv;
-    const auto copy_tile = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full, uint64_t* empty, Ring<S::kStages>& r,
-                               int row, int head, int b) {
+    const auto copy_tile = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full, uint64_t* empty,
+                               Ring<S::kStages>& r, int row, int head, int b) {
       wait(empty + r.stage, r.parity ^ 1);
       arrive_expecting(full + r.stage, S::kTileBytes);
 #pragma unroll
@@ -160,13 +163,16 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
     // What every row of the warpgroup sees, and what some row does.
     const int all_first = seen_keys(c, row0 + 63).first, all_last = seen_keys(c, row0).last;
-    const int any_first = seen_keys(c, row0).first, any_last = row0 < c.tq ? seen_keys(c, min(row0 + 63, static_cast<int>(c.tq) - 1)).last : -1;
+    const bool any = row0 < c.tq && row0 + 63 >= 0;
+    const int any_first = seen_keys(c, max(row0, 0)).first,
+              any_last = any ? seen_keys(c, min(row0 + 63, static_cast<int>(c.tq) - 1)).last : -1;
     // Tiles in the order of work, of which this warpgroup needs those of [from, to).
     int from = 0, to = n;
     while (from < to && first + (n - 1 - from) * BK > any_last) ++from;
     while (from < to && first + (n - to) * BK + BK - 1 < any_first) --to;
 
-    float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, alpha[2];
+    float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, alpha[2] = {0, 0};
+    bool shrinks = false;
     float s[BK / 2], o[D / 2];
     uint32_t p[BK / 16][4];
 #pragma unroll
@@ -196,36 +202,58 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     // Scores to weights, in place; alpha is what older sums shrink by.
     const auto weights = [&](int i) {
       const int k0 = first + (n - 1 - i) * BK;
-      if (k0 + BK - 1 > all_last || k0 < all_first) {
+      if (k0 + BK - 1 > all_last) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int lo = seen[r].first - k0 - 2 * (lane % 4), hi = seen[r].last - k0 - 2 * (lane % 4);
+          const int last = seen[r].last - k0 - 2 * (lane % 4);
 #pragma unroll
           for (int j = 0; j < BK / 8; ++j)
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-              if (8 * j + e < lo || 8 * j + e > hi) s[4 * j + 2 * r + e] = -INFINITY;
+              if (8 * j + e > last) s[4 * j + 2 * r + e] = -INFINITY;
         }
+      }
+      if (k0 < all_first) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int begin = seen[r].first - k0 - 2 * (lane % 4);
+#pragma unroll
+          for (int j = 0; j < BK / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * j + e < begin) s[4 * j + 2 * r + e] = -INFINITY;
+        }
+      }
+      float top[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float x[2] = {m[r], s[2 * r]};  // two chains
+#pragma unroll
+        for (int j = 0; j < BK / 8; ++j) x[0] = fmaxf(x[0], s[4 * j + 2 * r]), x[1] = fmaxf(x[1], s[4 * j + 2 * r + 1]);
+        top[r] = fmaxf(x[0], x[1]);
+        top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
+        top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
+      }
+      // Sums shrink only where a weight would pass 2^8: an older maximum serves as well.
+      shrinks = __any_sync(0xffffffffu, fmaxf(top[0] - m[0], top[1] - m[1]) * factor > 8.f);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        top[r] = shrinks ? top[r] : m[r];
+        alpha[r] = fast_exp2((m[r] - top[r]) * factor), m[r] = top[r], l[r] *= alpha[r];
       }
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        float top = m[r];
-#pragma unroll
-        for (int j = 0; j < BK / 8; ++j) top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-        alpha[r] = fast_exp2((m[r] - top) * factor);
-        m[r] = top;
-        l[r] *= alpha[r];
-        const float shift = top * factor;
+        const float shift = m[r] * factor;
+        float sum[2] = {0, 0};
 #pragma unroll
         for (int j = 0; j < BK / 8; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             float& x = s[4 * j + 2 * r + e];
             x = fast_exp2(fmaf(x, factor, -shift));
-            l[r] += x;
+            sum[e] += x;
           }
+        l[r] += sum[0] + sum[1];
       }
       pin(s);  // before what follows
     };
@@ -275,7 +303,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           wait_products<0>();
           pin(o);
           release(empty_v + rv.stage), rv.next();
-          shrink();
+          if (shrinks) shrink();
           pack_weights();
         }
       } else {
@@ -291,7 +319,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           release(empty_v + rv.stage), rv.next();
           release(empty_k + rk.stage), rk.next();
           weights(i);
-          shrink();
+          if (shrinks) shrink();
           pack_weights();
         }
       }
@@ -315,7 +343,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 1);
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 2);
       alpha[r] = l[r] == 0 ? 0.f : 1 / l[r];
-      if (lane % 4 == 0 && row + 8 * r < c.tq)
+      if (lane % 4 == 0 && row + 8 * r >= 0 && row + 8 * r < c.tq)
         lse[row + 8 * r] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
     }
     shrink();
@@ -334,7 +362,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     fence_shared();
     named_sync(8 + group, 128);
     if (leader) {
-      if (row0 < c.tq)
+      if (any)
 #pragma unroll
         for (int i = 0; i < kChunks<D>; ++i) copy_out(maps.out, q + i * S::kChunk, 64 * i, row0, h, b);
       commit_out();
@@ -350,6 +378,17 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
 #endif
 }
 
+/// Heads of a section: as many as fit the L2 (40 MB of keys and values), if not all then a multiple or a fraction of
+/// the number of blocks, so that each block gets as many heavy tiles as any other.
+inline int section_of(const AttentionCall& c, int blocks) {
+  const int64_t heads = c.batch * c.heads, group = c.heads / c.kv_heads;
+  const int64_t fit = std::max<int64_t>(1, (int64_t{40} << 20) / (4 * c.tk * c.d)) * group;
+  int64_t n = fit - fit % blocks;
+  for (int64_t k = 1; n == 0; ++k) n = blocks / k <= fit ? blocks / k : 0;
+  n = std::max(group, n - n % group);
+  return static_cast<int>(std::min(heads, fit >= heads ? heads : n));
+}
+
 template <class T, class S>
 void queue_forward(const AttentionCall& c) {
   const auto kernel = forward_hopper_kernel<T, S>;
@@ -363,10 +402,8 @@ void queue_forward(const AttentionCall& c) {
   Schedule schedule;
   schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
   schedule.heads = static_cast<int>(c.batch * c.heads);
-  const int64_t bytes = 4 * c.tk * c.d, group = c.heads / c.kv_heads;
-  schedule.section = static_cast<int>(
-      std::min<int64_t>(schedule.heads, std::max<int64_t>(1, (int64_t{24} << 20) / std::max<int64_t>(1, bytes)) * group));
   const int blocks = std::min(schedule.tiles * schedule.heads, multiprocessors() * S::kBlocks);
+  schedule.section = section_of(c, blocks);
   kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule);
 }
 

@@ -35,7 +35,9 @@ struct Sequences {
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Sequences& s, const AttentionOptions& o) {
   const size_t n = s.q.size() - 1;
   if (n == 1)
-    return scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, o).squeeze(0).transpose(0, 1);
+    return scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, o)
+        .squeeze(0)
+        .transpose(0, 1);
   std::vector<Sequences> parts;
   Dims q_sizes, k_sizes;
   const size_t each = (n + kMaxDims - 1) / kMaxDims;

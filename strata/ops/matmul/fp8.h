@@ -1,6 +1,6 @@
 #pragma once
-// Numbers of eight bits: e4m3 (NVIDIA's and OCP's e4m3fn: no infinity, largest 448) and e5m2 (IEEE-like, largest 57344),
-// as in "FP8 Formats for Deep Learning", https://arxiv.org/abs/2209.05433. Stored as u8.
+// Numbers of eight bits: e4m3 (NVIDIA's and OCP's e4m3fn: no infinity, largest 448) and e5m2 (IEEE-like, largest
+// 57344), as in "FP8 Formats for Deep Learning", https://arxiv.org/abs/2209.05433. Stored as u8.
 
 #include <bit>
 #include <cstdint>
@@ -37,8 +37,8 @@ constexpr float fp8_value(uint8_t code, Fp8 f) {
   return code & 0x80 ? -v : v;
 }
 
-/// The code nearest to v, ties to the even one. What lies past the largest number, infinity too, becomes that number; NaN
-/// becomes NaN.
+/// The code nearest to v, ties to the even one. What lies past the largest number, infinity too, becomes that number;
+/// NaN becomes NaN.
 constexpr uint8_t fp8_code(float v, Fp8 f) {
   const uint32_t u = std::bit_cast<uint32_t>(v), magnitude = u & 0x7fffffffu;
   const auto sign = static_cast<uint8_t>(u >> 24 & 0x80);

@@ -41,17 +41,19 @@ Tensor decode(const Tensor& codes, Fp8 format) {
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_op{{
     .schema = "fp8_quantize(Tensor x, Tensor scale, str format=\"e4m3\") -> Tensor",
-    .doc = "The fp8 codes (u8) of x / scale, divided in f32 and rounded to nearest even. What is too large, infinity too, "
-           "becomes the largest number (448 for e4m3, 57344 for e5m2), NaN stays NaN. scale (f32) has one element or "
-           "broadcasts to x. Formats: https://arxiv.org/abs/2209.05433. Not differentiable.",
+    .doc =
+        "The fp8 codes (u8) of x / scale, divided in f32 and rounded to nearest even. What is too large, infinity too, "
+        "becomes the largest number (448 for e4m3, 57344 for e5m2), NaN stays NaN. scale (f32) has one element or "
+        "broadcasts to x. Formats: https://arxiv.org/abs/2209.05433. Not differentiable.",
     .example = "assert(fp8_quantize(full({1}, 1.0), full({}, 1.0)).item() == 0x38);",
     .infer =
         [](const Tensor& x, const Tensor& scale, const std::string& format) {
           format_of(format, "fp8_quantize");
           check<DTypeError>(is_floating(x.dtype()), "fp8_quantize", "needs a floating dtype, got ", x);
           check_scale("fp8_quantize", scale, "scale");
-          check<ShapeError>(scale.numel() == 1 || broadcast_shapes(scale.shape(), x.shape(), "fp8_quantize") == x.shape(),
-                            "fp8_quantize", "scale ", scale, " does not broadcast to x ", x);
+          check<ShapeError>(
+              scale.numel() == 1 || broadcast_shapes(scale.shape(), x.shape(), "fp8_quantize") == x.shape(),
+              "fp8_quantize", "scale ", scale, " does not broadcast to x ", x);
           return TensorMeta{x.shape(), DType::u8, x.device(), std::nullopt};
         },
     .kernels = {.everywhere =
@@ -59,12 +61,14 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_
                       const Tensor one = scale.numel() == 1 ? reshape(scale, {}) : scale;
                       const Tensor in = contiguous(div(to(x, DType::f32), one));
                       const Tensor out = y.is_contiguous() ? y : make(y.shape(), DType::u8, y);
-                      (y.device().is_cuda() ? fp8_encode_cuda : fp8_encode_cpu)(
-                          out, in, format_of(format, "fp8_quantize"));
+                      (y.device().is_cuda() ? fp8_encode_cuda : fp8_encode_cpu)(out, in,
+                                                                                format_of(format, "fp8_quantize"));
                       if (!out.same_as(y)) copy_elements(y, out);
                     }},
-    .cost = [](const Tensor& x, const Tensor&,
-               const std::string&) { return Cost{2.0 * x.numel(), static_cast<double>(x.nbytes() + x.numel())}; },
+    .cost =
+        [](const Tensor& x, const Tensor&, const std::string&) {
+          return Cost{2.0 * x.numel(), static_cast<double>(x.nbytes() + x.numel())};
+        },
     .samples =
         [](Samples& s) {
           const auto scale = [&](const Shape& shape, double v) { return full(shape, v); };
@@ -78,7 +82,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_
         },
     .reference =
         [](const Tensor& x, const Tensor& scale, const std::string& format) {
-          const Tensor by = (scale.numel() == 1 ? reshape(scale, {}) : scale).to(DType::f64).expand(x.shape()).contiguous();
+          const Tensor by =
+              (scale.numel() == 1 ? reshape(scale, {}) : scale).to(DType::f64).expand(x.shape()).contiguous();
           const std::vector<double> v = x.to_vector<double>(), d = by.to_vector<double>();
           const Fp8 f = format_of(format, "fp8_quantize");
           std::vector<uint8_t> codes(v.size());
@@ -99,9 +104,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, DType)> fp8_dequantize_op{{
     .schema = "fp8_dequantize(Tensor codes, Tensor scale, str format=\"e4m3\", DType dtype=f32) -> Tensor",
-    .doc = "The numbers that fp8 codes (u8) stand for, times scale (f32, of one element or broadcasting to codes), in the "
-           "floating dtype. Not differentiable.",
-    .example = "Tensor x = full({2}, 3.0); assert(equal(fp8_dequantize(fp8_quantize(x, full({}, 1.0)), full({}, 1.0)), x));",
+    .doc =
+        "The numbers that fp8 codes (u8) stand for, times scale (f32, of one element or broadcasting to codes), in the "
+        "floating dtype. Not differentiable.",
+    .example =
+        "Tensor x = full({2}, 3.0); assert(equal(fp8_dequantize(fp8_quantize(x, full({}, 1.0)), full({}, 1.0)), x));",
     .infer =
         [](const Tensor& codes, const Tensor& scale, const std::string& format, DType dtype) {
           constexpr std::string_view op = "fp8_dequantize";
@@ -119,8 +126,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, DType)> fp8_de
                       copy_elements(y, decode(codes, format_of(format, "fp8_dequantize")) * one);
                     }},
     .dtypes = kResults,
-    .cost = [](const Tensor& codes, const Tensor&, const std::string&,
-               DType t) { return Cost{2.0 * codes.numel(), static_cast<double>(codes.numel() * (1 + size_of(t)))}; },
+    .cost =
+        [](const Tensor& codes, const Tensor&, const std::string&, DType t) {
+          return Cost{2.0 * codes.numel(), static_cast<double>(codes.numel() * (1 + size_of(t)))};
+        },
     .samples =
         [](Samples& s) {
           const Tensor all = s.integers({256}, 0, 256, DType::u8);
@@ -181,12 +190,13 @@ const Op<Tensor(const Tensor&, const Tensor&)> int8_matmul_op{{
     .schema = "int8_matmul(Tensor a, Tensor b) -> Tensor",
     .doc = "The product of i8 matrices, summed in i32: [m, k] x [k, n] -> [m, n]. Exact while k is below 131072. Not "
            "differentiable.",
-    .example = "Tensor x = full({2, 3}, 100, DType::i8); assert(equal(int8_matmul(x, x.t()), full({2, 2}, 30000, DType::i32)));",
+    .example = "Tensor x = full({2, 3}, 100, DType::i8); assert(equal(int8_matmul(x, x.t()), full({2, 2}, 30000, "
+               "DType::i32)));",
     .infer =
         [](const Tensor& a, const Tensor& b) {
           check_operands("int8_matmul", a, b);
-          check<DTypeError>(a.dtype() == DType::i8 && b.dtype() == DType::i8, "int8_matmul", "operands must be i8, got ",
-                            a, " and ", b);
+          check<DTypeError>(a.dtype() == DType::i8 && b.dtype() == DType::i8, "int8_matmul",
+                            "operands must be i8, got ", a, " and ", b);
           return TensorMeta{{a.size(0), b.size(1)}, DType::i32, a.device(), std::nullopt};
         },
     .kernels = {.everywhere = integer_product},
@@ -281,11 +291,14 @@ void scaled_kernel(Tensor& y, const Tensor& a, const Tensor& b, const Tensor& sc
 }
 
 const Op<ScaledSignature> scaled_matmul_op{{
-    .schema = "scaled_matmul(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, str a_format=\"e4m3\", "
-              "str b_format=\"e4m3\", DType dtype=bf16) -> Tensor",
+    .schema =
+        "scaled_matmul(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, str a_format=\"e4m3\", "
+        "str b_format=\"e4m3\", DType dtype=bf16) -> Tensor",
     .doc = "(a b) * scale_a * scale_b + bias for eight-bit matrices a [m, k] and b [k, n]: fp8 codes (u8) of the given "
-           "formats, or i8 (the formats count for nothing then). Scales (f32) have one element or the shapes [m, 1] and [1, "
-           "n]; bias [n] has the result's dtype, bf16, f16 or f32. Sums run in f32 (of fp8 on a Hopper card with about 14 bits in between), for i8 in i32, and are rounded once. Not "
+           "formats, or i8 (the formats count for nothing then). Scales (f32) have one element or the shapes [m, 1] "
+           "and [1, "
+           "n]; bias [n] has the result's dtype, bf16, f16 or f32. Sums run in f32 (of fp8 on a Hopper card with about "
+           "14 bits in between), for i8 in i32, and are rounded once. Not "
            "differentiable.",
     .example = "Tensor one = full({}, 1.0), x = fp8_quantize(full({2, 16}, 3.0), one); "
                "assert(equal(scaled_matmul(x, x.t(), one, one), full({2, 2}, 144, DType::bf16)));",
@@ -359,7 +372,8 @@ const Op<ScaledSignature> scaled_matmul_op{{
           return from_span<double>(y, {m, n});
         },
     .tolerance = 16,
-    .tolerance_reason = "Hopper's tensor cores add products of fp8 with about 14 bits, and hand the sums on to f32 by and by",
+    .tolerance_reason =
+        "Hopper's tensor cores add products of fp8 with about 14 bits, and hand the sums on to f32 by and by",
 }};
 
 }  // namespace
@@ -373,8 +387,8 @@ Tensor fp8_dequantize(const Tensor& codes, const Tensor& scale, const std::strin
 Tensor int8_matmul(const Tensor& a, const Tensor& b) {
   return int8_matmul_op(a, b);
 }
-Tensor scaled_matmul(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b,
-                     const Tensor& bias, const ScaledMatmulOptions& options) {
+Tensor scaled_matmul(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, const Tensor& bias,
+                     const ScaledMatmulOptions& options) {
   return scaled_matmul_op(a, b, scale_a, scale_b, bias, options.a_format, options.b_format, options.dtype);
 }
 

@@ -26,9 +26,9 @@ struct ScaledMatmulOptions {
   DType dtype = DType::bf16;  ///< of the result: bf16, f16 or f32
 };
 /// (a b) * scale_a * scale_b + bias, for codes a [m, k] and b [k, n], both u8 or both i8 (PyTorch's _scaled_mm). Scales
-/// are f32: of one element, or [m, 1] for a and [1, n] for b. bias [n] has the result's dtype, or is undefined. Sums run
-/// in f32 (i32 for i8). The fastest layout is a by rows and b by columns (the transpose of a weight [n, k]), with k and n
-/// multiples of 16. Throws ShapeError, DTypeError, ValueError.
+/// are f32: of one element, or [m, 1] for a and [1, n] for b. bias [n] has the result's dtype, or is undefined. Sums
+/// run in f32 (i32 for i8). The fastest layout is a by rows and b by columns (the transpose of a weight [n, k]), with k
+/// and n multiples of 16. Throws ShapeError, DTypeError, ValueError.
 Tensor scaled_matmul(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b,
                      const Tensor& bias = {}, const ScaledMatmulOptions& options = {});
 

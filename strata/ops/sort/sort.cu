@@ -1,7 +1,7 @@
 // Ordering on a CUDA device, in the CPU's order: by value with NaN last, then by place.
 //
-// Elements are compared as unsigned integers of their width whose order is that of the values; sort goes through a stable
-// radix sort of (row, key), topk and kthvalue find the k-th key digit by digit and then read the row once more.
+// Elements are compared as unsigned integers of their width whose order is that of the values; sort goes through a
+// stable radix sort of (row, key), topk and kthvalue find the k-th key digit by digit and then read the row once more.
 
 #include <algorithm>
 
@@ -85,8 +85,8 @@ int bits_for(int64_t values) {
 
 // to[e] = e's key, below its row's number where `row_shift` is not 0; `flip` turns the order of the keys around.
 template <class B>
-__global__ void __launch_bounds__(kThreads) keys_kernel(const B* x, uint64_t* to, int64_t total, int64_t length,
-                                                        Order order, B flip, int row_shift) {
+__global__ void __launch_bounds__(kThreads)
+    keys_kernel(const B* x, uint64_t* to, int64_t total, int64_t length, Order order, B flip, int row_shift) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e >= total) return;
   uint64_t key = static_cast<B>(key_of(x[e], order) ^ flip);
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(const B* x, uint64_t* to
   to[e] = key;
 }
 
-__global__ void __launch_bounds__(kThreads) rows_kernel(const int64_t* at, int64_t* row, int64_t total,
-                                                        int64_t length) {
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(const int64_t* at, int64_t* row, int64_t total, int64_t length) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e < total) row[e] = at[e] / length;
 }
@@ -103,9 +103,9 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const int64_t* at, int64
 // Element e of the result is the element of x at order[through ? through[e] : e]. `take` of each row's `length` are
 // wanted.
 template <class B>
-__global__ void __launch_bounds__(kThreads) pick_kernel(const B* x, const int64_t* order, const int64_t* through,
-                                                        B* values, int64_t* indices, int64_t total, int64_t length,
-                                                        int64_t take) {
+__global__ void __launch_bounds__(kThreads)
+    pick_kernel(const B* x, const int64_t* order, const int64_t* through, B* values, int64_t* indices, int64_t total,
+                int64_t length, int64_t take) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e >= total) return;
   const int64_t row = e / take, p = row * length + (e - row * take);
@@ -209,7 +209,8 @@ __device__ Threshold<B> find_threshold(const B* row, int64_t length, int64_t k, 
   return {prefix, k};
 }
 
-// Among the elements of a tile with `is`, the number of those before this thread's, and of all; every thread takes part.
+// Among the elements of a tile with `is`, the number of those before this thread's, and of all; every thread takes
+// part.
 struct Rank {
   int before, all;
 };
@@ -300,14 +301,12 @@ void select_into(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, in
   shape[shape.size() - 1] = only_last ? 1 : k;
   Tensor v = make(shape, x.dtype(), x), at = make(shape, DType::i64, x);
   const int size = only_last ? 1 : 1 << bits_for(k);
-  const auto threads = static_cast<unsigned>(
-      std::min<int64_t>((std::max<int64_t>(rows.length, size) + cuda::kWarp - 1) / cuda::kWarp * cuda::kWarp,
-                        kSelectThreads));
+  const auto threads = static_cast<unsigned>(std::min<int64_t>(
+      (std::max<int64_t>(rows.length, size) + cuda::kWarp - 1) / cuda::kWarp * cuda::kWarp, kSelectThreads));
   dispatch_bytes(x.dtype(), [&]<class B>() {
     select_kernel<B><<<static_cast<unsigned>(rows.count), threads, 0, cuda::stream()>>>(
-        static_cast<const B*>(rows.dense.raw_data()), rows.length, k, size, only_last,
-        order_of(x.dtype()), largest ? static_cast<B>(~B(0)) : B(0), static_cast<B*>(v.raw_data()),
-        static_cast<int64_t*>(at.raw_data()));
+        static_cast<const B*>(rows.dense.raw_data()), rows.length, k, size, only_last, order_of(x.dtype()),
+        largest ? static_cast<B>(~B(0)) : B(0), static_cast<B*>(v.raw_data()), static_cast<int64_t*>(at.raw_data()));
   });
   place(values, v, x, dim);
   place(indices, at, x, dim);
@@ -316,8 +315,8 @@ void select_into(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, in
 // ---- unique ----
 
 // starts[i]: whether sorted element i differs from the one before; NaNs differ from each other.
-__global__ void __launch_bounds__(kThreads) starts_kernel(const uint64_t* keys, bool* starts, int64_t n,
-                                                          bool has_nan, uint64_t nan) {
+__global__ void __launch_bounds__(kThreads)
+    starts_kernel(const uint64_t* keys, bool* starts, int64_t n, bool has_nan, uint64_t nan) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) starts[i] = i == 0 || keys[i] != keys[i - 1] || (has_nan && keys[i] == nan);
 }
@@ -344,16 +343,16 @@ __device__ int64_t bound(int64_t n, K key, bool equal_too, Get get) {
   }
   return low;
 }
-__global__ void __launch_bounds__(kThreads) inverse_kernel(const int64_t* order, const int64_t* starts, int64_t found,
-                                                           int64_t n, int64_t* inverse) {
+__global__ void __launch_bounds__(kThreads)
+    inverse_kernel(const int64_t* order, const int64_t* starts, int64_t found, int64_t n, int64_t* inverse) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < n) inverse[order[i]] = bound(found, i, true, [&](int64_t j) { return starts[j]; }) - 1;
 }
 
 template <class B>
-__global__ void __launch_bounds__(kThreads) searchsorted_kernel(const B* table, int64_t n, int64_t per_row,
-                                                                const B* values, int64_t* y, int64_t total,
-                                                                Order order, bool right) {
+__global__ void __launch_bounds__(kThreads)
+    searchsorted_kernel(const B* table, int64_t n, int64_t per_row, const B* values, int64_t* y, int64_t total,
+                        Order order, bool right) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= total) return;
   const B* row = table + (per_row == 0 ? 0 : i / per_row * n);
@@ -391,8 +390,8 @@ std::tuple<Tensor, Tensor, Tensor> unique_cuda(const Tensor& x, bool return_inve
     const unsigned blocks = cuda::blocks_for(n, kThreads);
     const bool floating = is_floating(x.dtype());
     starts_kernel<<<blocks, kThreads, 0, cuda::stream()>>>(static_cast<const uint64_t*>(sorted.keys.raw_data()),
-                                                           static_cast<bool*>(flags.raw_data()), n,
-                                                           floating, static_cast<B>(~B(0)));
+                                                           static_cast<bool*>(flags.raw_data()), n, floating,
+                                                           static_cast<B>(~B(0)));
     const Tensor starts = contiguous(reshape(nonzero(flags), {-1}));
     const auto* from = static_cast<const int64_t*>(starts.raw_data());
     const int64_t found = starts.numel();
