@@ -37,7 +37,7 @@ enum class Rule : uint8_t {
   clamp_grad,    ///< k: - limit
   // On a CUDA device only:
   muon_momentum,  ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
-  muon_apply,     ///< k: - decay rate: param = decay param - rate grad; a factor only decides whether
+  muon_apply,     ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
 };
 /// On a CUDA device the loops are queued on its current stream. With `factor`, an address on the device that holds all
 /// slabs, gradients are scaled by *factor besides, and nothing is changed where that is NaN.

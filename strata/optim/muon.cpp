@@ -101,6 +101,7 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     s.grad = d.raw_data();
     s.grad_dtype = d.dtype();
     s.state[0] = nullptr;
+    s.k[0] = 1;
     s.k[1] = 1 - rate * o.weight_decay;
     s.k[2] = rate * shape_scale(*there[i], o);
     apply.push_back(s);
