@@ -76,7 +76,7 @@ class Verifier {
   void inplace(const Args& args) const;
   void threads();
   void repeated(DType dtype);
-  std::vector<Sample> with_one_enlarged(const std::vector<Sample>& samples) const;
+  std::vector<Sample> with_one_enlarged(const std::vector<Sample>& samples, bool gradient) const;
 
   // verify_gradient.cpp
   void inplace_gradient(const Args& args) const;

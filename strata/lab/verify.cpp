@@ -21,7 +21,7 @@ constexpr double kLargeSample = 3000;
 // Enough elements that loops divide them among threads.
 constexpr double kThreadedSample = 200000;
 // Calls with more work than this are left out: verification should take seconds, with sanitizers minutes.
-constexpr double kMostFlops = 1e9;
+constexpr double kMostFlops = 1e9, kMostBytes = 1e9;
 
 bool is_result_fresh(const Tensor& result, std::span<const Value> args) {
   bool fresh = result.storage()->release == nullptr && result.device().is_cpu();
@@ -505,17 +505,20 @@ void Verifier::inplace(const Args& args) const {
   expect(d.ratio <= 0, "in place, element ", d.index, " is ", d.got, ", otherwise ", d.want);
 }
 
-// The samples, and one of them enlarged, if the op takes it: work is divided only where there is enough of it.
-std::vector<Sample> Verifier::with_one_enlarged(const std::vector<Sample>& samples) const {
+// The samples, and one of them enlarged, if the op (and, where wanted, its gradient on the device) takes it: work is
+// divided only where there is enough of it.
+std::vector<Sample> Verifier::with_one_enlarged(const std::vector<Sample>& samples, bool gradient) const {
   std::vector<Sample> all = samples;
   for (const Sample& sample : samples) {
     Sample large = sample;
     large.args = enlarged(sample.args, kThreadedSample);
     large.label = "enlarged";
     try {
-      if (op_.cost_boxed(large.args).flops > kMostFlops) continue;
+      const Cost cost = op_.cost_boxed(large.args);
+      if (cost.flops > kMostFlops || cost.bytes > kMostBytes) continue;
       if (!options_.device.is_cpu()) refused_on_cpu(large.args);
       call(large.args);
+      if (gradient) gradients_on_device(large.args);
     } catch (const Error&) {
       continue;
     }
@@ -534,9 +537,10 @@ void Verifier::repeated(DType dtype) {
   } catch (const std::exception&) {
     return;  // reported by round()
   }
-  for (const Sample& sample : with_one_enlarged(samples.valid)) {
+  const bool gradient = op_.has_backward() && is_floating(dtype);
+  for (const Sample& sample : with_one_enlarged(samples.valid, gradient)) {
     attempt(Check::threads, sample, dtype, [&] {
-      const bool rule = op_.has_backward() && is_floating(dtype) && sample.differentiable;
+      const bool rule = gradient && sample.differentiable;
       const auto bits = [&] {
         std::vector<Tensor> all = call(sample.args);
         if (!rule) return all_bytes(all);
@@ -561,7 +565,7 @@ void Verifier::threads() {
   const int outer = num_threads();
   // A library below may divide a sum among threads; the record then says so in the reason for its tolerance.
   const bool divided = op_.tolerance_reason().find("thread") != std::string_view::npos;
-  for (const Sample& sample : with_one_enlarged(samples.valid)) {
+  for (const Sample& sample : with_one_enlarged(samples.valid, false)) {
     attempt(Check::threads, sample, dtype, [&] {
       set_num_threads(1);
       const std::vector<Tensor> one = call(sample.args);
