@@ -41,13 +41,13 @@ inline double clock_rate() {
 #if defined(__x86_64__)
   constexpr int kLength = 100000;
   static const double rate = 3. * kLength / best_seconds([] {
-    uint64_t v = 3;
-    for (int i = 0; i < kLength / 10; ++i)
-      asm volatile(
-          "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\t"
-          "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0"
-          : "+r"(v));
-  });
+                               uint64_t v = 3;
+                               for (int i = 0; i < kLength / 10; ++i)
+                                 asm volatile(
+                                     "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\t"
+                                     "imul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0\n\timul %0, %0"
+                                     : "+r"(v));
+                             });
   return rate;
 #else
   return 0;

@@ -219,7 +219,8 @@ void bench_head(int64_t rows, int64_t width, int64_t vocab, bool whole) {
   for (const bool one : {true, false}) {
     if (!one && !whole) continue;
     const auto step = [&](int64_t) {
-      const Tensor loss = one ? linear_cross_entropy(x, w, target) : cross_entropy(linear(x, w.to(DType::bf16)), target);
+      const Tensor loss =
+          one ? linear_cross_entropy(x, w, target) : cross_entropy(linear(x, w.to(DType::bf16)), target);
       loss.backward();
       x.set_grad({}), w.set_grad({});
     };

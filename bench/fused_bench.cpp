@@ -136,8 +136,7 @@ void each_row_kernel(DType t, int64_t r, int64_t n, F&& measure) {
 
 void rows(DType t, int64_t r, int64_t n) {
   each_row_kernel(t, r, n, [&](const std::string& name, double bytes, auto&& f) {
-    if (name.find(g_filter) != std::string::npos)
-      report(name, t, cat("[", r, ", ", n, "]"), best_seconds(f), bytes, 0);
+    if (name.find(g_filter) != std::string::npos) report(name, t, cat("[", r, ", ", n, "]"), best_seconds(f), bytes, 0);
   });
 }
 

@@ -159,9 +159,16 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
   if (bias) plan.desc.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
   if (uses_aux) plan.desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.aux);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
-  const LtCall call{cublas_lt_handle(device.index), plan.desc.p, plan.first.p, plan.second.p, plan.result.p,
+  const LtCall call{cublas_lt_handle(device.index),
+                    plan.desc.p,
+                    plan.first.p,
+                    plan.second.p,
+                    plan.result.p,
                     wide ? static_cast<const void*>(&g.alpha) : &alpha,
-                    wide ? static_cast<const void*>(&g.beta) : &beta, g.b, g.a, g.c};
+                    wide ? static_cast<const void*>(&g.beta) : &beta,
+                    g.b,
+                    g.a,
+                    g.c};
   if (fresh) {
     try {
       known->choice = choose(p, call, device);

@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const B* from, int64_t b
 
 // Rows that are not aligned: a block for each, each thread an element at a time.
 template <class B>
-__global__ void __launch_bounds__(kThreads) copy_rows_kernel(const B* from, int64_t from_row, B* to, int64_t to_row,
-                                                             int64_t rows, int64_t cols) {
+__global__ void __launch_bounds__(kThreads)
+    copy_rows_kernel(const B* from, int64_t from_row, B* to, int64_t to_row, int64_t rows, int64_t cols) {
   for (int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
     const B* source = from + i * from_row;
     B* target = to + i * to_row;

@@ -14,8 +14,8 @@ namespace strata::lab {
 
 /// Times every op that its thread calls while it lives, backward passes included (their ops are ops like any other).
 /// Time inside an op that calls ops counts for those; the rest, from the first to the last call's end, is `outside`:
-/// optimizer updates, data, autograd's own work. For a CUDA device the times are those of its current stream, taken with
-/// events between the calls; where the stream waits for the host, the wait counts for what was queued last.
+/// optimizer updates, data, autograd's own work. For a CUDA device the times are those of its current stream, taken
+/// with events between the calls; where the stream waits for the host, the wait counts for what was queued last.
 ///
 ///     lab::OpProfile profile;
 ///     train_step();

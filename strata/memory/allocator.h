@@ -32,8 +32,8 @@ namespace detail {
 // On whose behalf this thread takes memory.
 struct Caller {
   Tag tag = Tag::activation;
-  const std::string_view* op = nullptr;   // lives as long as the program
-  const std::string* module = nullptr;    // the same
+  const std::string_view* op = nullptr;  // lives as long as the program
+  const std::string* module = nullptr;   // the same
 };
 inline constinit thread_local Caller t_caller;
 // Names a module again, for the backward of what its forward recorded.

@@ -222,11 +222,9 @@ std::string snapshot_json(Device device) {
   std::string s = "{\"device\":";
   append_text(s, to_string(device));
   s += ",\"stats\":{\"live\":{";
-  for (int i = 0; i < kNumTags; ++i)
-    s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.live[i]);
+  for (int i = 0; i < kNumTags; ++i) s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.live[i]);
   s += "},\"peak\":{";
-  for (int i = 0; i < kNumTags; ++i)
-    s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.peak[i]);
+  for (int i = 0; i < kNumTags; ++i) s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.peak[i]);
   s += cat("},\"live_total\":", now.live_total, ",\"peak_total\":", now.peak_total, ",\"reserved\":", now.reserved,
            ",\"peak_reserved\":", now.peak_reserved, ",\"allocations\":", now.allocations, ",\"retries\":", now.retries,
            "},\"blocks\":[");

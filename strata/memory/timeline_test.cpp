@@ -104,8 +104,7 @@ TEST_P(TimelineTest, FollowsAStep) {
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), [](auto& a, auto& b) { return a.address < b.address; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TimelineTest,
-                         testing::ValuesIn([] {
+INSTANTIATE_TEST_SUITE_P(Devices, TimelineTest, testing::ValuesIn([] {
                            std::vector<Device> all{Device::cpu(), Device::meta()};
                            if (cuda::device_count() > 0) all.push_back(Device::cuda());
                            return all;

@@ -269,8 +269,8 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   }
   if (c.grad_dtype == "bf16" && (c.dtype != "bf16" || c.accumulate != 1))
     fail(blame({"train.grad_dtype", "train.dtype", "train.accumulate"}),
-         fmt::format("train.grad_dtype = bf16 wants train.dtype = bf16 and train.accumulate = 1, got {} and {}", c.dtype,
-                     c.accumulate));
+         fmt::format("train.grad_dtype = bf16 wants train.dtype = bf16 and train.accumulate = 1, got {} and {}",
+                     c.dtype, c.accumulate));
   const ModelConfig& m = c.model;
   if (m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),

@@ -27,7 +27,8 @@ std::string message(F&& f) {
 TEST(Config, GradientsInBf16WantAutocastAndOneBatch) {
   EXPECT_EQ(parse_config("", "c", {"train.dtype=\"bf16\"", "train.grad_dtype=\"bf16\""}).grad_dtype, "bf16");
   for (const char* more : {"train.dtype=\"f32\"", "train.accumulate=2"})
-    EXPECT_THROW(parse_config("", "c", {"train.dtype=\"bf16\"", "train.grad_dtype=\"bf16\"", more}), ValueError) << more;
+    EXPECT_THROW(parse_config("", "c", {"train.dtype=\"bf16\"", "train.grad_dtype=\"bf16\"", more}), ValueError)
+        << more;
 }
 
 TEST(Config, DefaultsAreValidAndEmptyTextGivesThem) {

@@ -130,9 +130,8 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step,
-                             {{kModelFile, model.state_dict()}, {kOptimizerFile, optimizer.state_dict()}}, texts,
-                             keep_last);
+  return io::save_checkpoint(
+      out, state.step, {{kModelFile, model.state_dict()}, {kOptimizerFile, optimizer.state_dict()}}, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {

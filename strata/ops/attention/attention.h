@@ -54,8 +54,8 @@ Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::
 /// and sin are [T, P], P <= D / 2, f32 (f64 where x is f64); pair i is (i, i + P), or (2i, 2i + 1) where `interleaved`;
 /// elements from 2P on stay (Su et al., RoFormer, arXiv:2104.09864). Throws ShapeError, DTypeError.
 Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved = false);
-/// rotary() of the queries and keys that lie packed in qkv [B, T, (heads + 2 * kv_heads) * D], as packed_attention reads
-/// them; the values are copied. Throws ShapeError, DTypeError, ValueError.
+/// rotary() of the queries and keys that lie packed in qkv [B, T, (heads + 2 * kv_heads) * D], as packed_attention
+/// reads them; the values are copied. Throws ShapeError, DTypeError, ValueError.
 Tensor packed_rotary(const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads);
 /// (cos, sin) for positions offset .. offset + time - 1 of D = `dim` elements: angle i is position / base^(2i / dim).
 std::tuple<Tensor, Tensor> rotary_tables(int64_t time, int64_t dim, double base = 10000, int64_t offset = 0,

@@ -196,7 +196,8 @@ void packed_kernel(Tensor& y, const Tensor& qkv, const Tensor& cos, const Tensor
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t, bool)> packed_rotary_op{{
-    .schema = "packed_rotary(Tensor qkv, Tensor cos, Tensor sin, int heads, int kv_heads, bool inverse=false) -> Tensor",
+    .schema =
+        "packed_rotary(Tensor qkv, Tensor cos, Tensor sin, int heads, int kv_heads, bool inverse=false) -> Tensor",
     .doc = "rotary() of the queries and keys that lie packed in qkv [B, T, (heads + 2 * kv_heads) * D], as "
            "packed_attention reads them; the values are copied. cos and sin are [T, P], 2 P <= D. With inverse, by the "
            "opposite angles. ShapeError, DTypeError when the tables do not fit.",

@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryCall c, I per_ro
   if (item / per_row >= rows) return;
   I r = item / per_row;
   const int64_t part = item - r * per_row;
-  const I inner = static_cast<I>(HeadsFirst ? c.outer[2] : c.time), next = static_cast<I>(HeadsFirst ? c.time : c.outer[2]);
+  const I inner = static_cast<I>(HeadsFirst ? c.outer[2] : c.time),
+          next = static_cast<I>(HeadsFirst ? c.time : c.outer[2]);
   const int64_t r0 = r % inner;
   r /= inner;
   const int64_t r1 = r % next;

@@ -22,7 +22,8 @@ inline void check_geometry(std::string_view op, const Geometry& g, int64_t spati
   const auto all = [&](const Dims& d, int64_t least, std::string_view name) {
     check(d.size() == spatial, op, name, " ", d, " needs ", spatial, " entries");
     for (int64_t v : d)
-      check(v >= least && v <= kMostConv, op, name, " must be at least ", least, " and at most ", kMostConv, ", got ", d);
+      check(v >= least && v <= kMostConv, op, name, " must be at least ", least, " and at most ", kMostConv, ", got ",
+            d);
   };
   all(g.stride, 1, "stride");
   all(g.padding, 0, "padding");

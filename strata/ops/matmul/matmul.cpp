@@ -158,16 +158,15 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
         },
     .kernels = {.everywhere = cpu::matmul},
     .saves = "a:b b:a",
-    .backward =
-        [](Backward& bw, const Tensor& a, const Tensor& b) {
-          product_backward(bw, bw.gy().to(a.dtype()), a, b);
-        },
+    .backward = [](Backward& bw, const Tensor& a,
+                   const Tensor& b) { product_backward(bw, bw.gy().to(a.dtype()), a, b); },
     .autocast = Autocast::low,
     .cost =
         [](const Tensor& a, const Tensor& b) {
           const TensorMeta y = matmul_infer(a, b);
-          return Cost{product_flops(a, y.shape),
-                      static_cast<double>(a.nbytes() + b.nbytes() + y.shape.product() * size_of(statistic_dtype(y.dtype)))};
+          return Cost{
+              product_flops(a, y.shape),
+              static_cast<double>(a.nbytes() + b.nbytes() + y.shape.product() * size_of(statistic_dtype(y.dtype)))};
         },
     .samples =
         [](Samples& s) {

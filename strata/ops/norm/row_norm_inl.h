@@ -101,8 +101,7 @@ STRATA_INLINE void write_normalised(const RowNorm& c, const X* x, T* y, const Ro
   const auto weight = [&](int64_t at, int64_t k) { return load_affine<A, T>(w, at, k); };
   const auto bias = [&](int64_t at, int64_t k) { return load_affine<A, T>(b, at, k); };
   if (w && b)
-    write_row(y, n, nt, next,
-              [&](int64_t at, int64_t k) { return fma(scaled(at, k), weight(at, k), bias(at, k)); });
+    write_row(y, n, nt, next, [&](int64_t at, int64_t k) { return fma(scaled(at, k), weight(at, k), bias(at, k)); });
   else if (w)
     write_row(y, n, nt, next, [&](int64_t at, int64_t k) { return scaled(at, k) * weight(at, k); });
   else if (b)
@@ -164,22 +163,22 @@ static void add_parts(const Real<T>* from, int64_t parts, int64_t width, int64_t
   if (!to) return;
   parallel_for(0, (n + W * kTogether - 1) / (W * kTogether), std::max<int64_t>(1, 2048 / parts),
                [&](int64_t begin, int64_t end) {
-    for (int64_t i0 = begin * W * kTogether; i0 < std::min(n, end * W * kTogether); i0 += W * kTogether) {
-      V<T> s[kTogether] = {};
-      const int64_t vectors = std::min(kTogether, (n - i0 + W - 1) / W);
-      for (int64_t part = 0; part < parts; ++part) {
-        const Real<T>* p = from + part * 2 * width + i0;
-        if (vectors == kTogether) {
+                 for (int64_t i0 = begin * W * kTogether; i0 < std::min(n, end * W * kTogether); i0 += W * kTogether) {
+                   V<T> s[kTogether] = {};
+                   const int64_t vectors = std::min(kTogether, (n - i0 + W - 1) / W);
+                   for (int64_t part = 0; part < parts; ++part) {
+                     const Real<T>* p = from + part * 2 * width + i0;
+                     if (vectors == kTogether) {
 #pragma GCC unroll 8
-          for (int64_t j = 0; j < kTogether; ++j) s[j] += load(p + j * W);
-        } else {
-          for (int64_t j = 0; j < vectors; ++j) s[j] += load(p + j * W);
-        }
-      }
-      for (int64_t j = 0; j < vectors; ++j)
-        store_upto(to + i0 + j * W, s[j], std::min<int64_t>(W, n - i0 - j * W));
-    }
-  });
+                       for (int64_t j = 0; j < kTogether; ++j) s[j] += load(p + j * W);
+                     } else {
+                       for (int64_t j = 0; j < vectors; ++j) s[j] += load(p + j * W);
+                     }
+                   }
+                   for (int64_t j = 0; j < vectors; ++j)
+                     store_upto(to + i0 + j * W, s[j], std::min<int64_t>(W, n - i0 - j * W));
+                 }
+               });
 }
 
 // Some neighbouring rows, and what their backward pass adds to the sums of the weight gradient. (Values, not
@@ -189,7 +188,7 @@ struct BackwardBlock {
   const T *x, *g, *more;  // of the first row
   const A* w;
   T* gx;
-  const Real<T> *mean, *rstd;
+  const Real<T>*mean, *rstd;
   Real<T>*dw, *db;
   int64_t n;
   bool nt, first;  // first: dw and db hold nothing yet

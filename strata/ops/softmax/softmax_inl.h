@@ -4,8 +4,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-// e = exp(x - m); the sum of it. With kQuick, for few digits, x - m is taken in one step with its scaling, rounded by the
-// digits of m: a factor to all of e while m is not huge, else anything.
+// e = exp(x - m); the sum of it. With kQuick, for few digits, x - m is taken in one step with its scaling, rounded by
+// the digits of m: a factor to all of e while m is not huge, else anything.
 template <class T, bool kQuick>
 STRATA_INLINE Real<T> exponentials(const T* x, int64_t n, Real<T> m, Real<T>* e) {
   constexpr int W = kLanes<T>;
@@ -13,7 +13,7 @@ STRATA_INLINE Real<T> exponentials(const T* x, int64_t n, Real<T> m, Real<T>* e)
   const V<T> mv = set1(m), below = set1(-m * kLog2e);
   const auto value = [&](V<T> v) {
     if constexpr (kQuick)
-      return exp2<std::is_same_v<T, BFloat16> ? 3 : 4>(fma(v, set1(kLog2e), below));
+      return exp2 < std::is_same_v<T, BFloat16> ? 3 : 4 > (fma(v, set1(kLog2e), below));
     else
       return exp_below<T>(v, mv);
   };
@@ -50,7 +50,8 @@ static void softmax_row(const T* x, T* y, int64_t n, Real<T>* e, bool nt) {
   if constexpr (kGuess) sum = exponentials<T, true>(x, n, likely_max(x, n), e);
   if (!kGuess || !(sum >= R(0.5) && sum < kLargestSum)) sum = exponentials<T, false>(x, n, row_max(x, n), e);
   const V<T> inv = set1(R(1) / sum);
-  write_row(y, n, nt, [](int64_t) {}, [&](int64_t i, int64_t k) { return load_upto(e + i, k, 0) * inv; });
+  write_row(
+      y, n, nt, [](int64_t) {}, [&](int64_t i, int64_t k) { return load_upto(e + i, k, 0) * inv; });
 }
 
 template <class T>
