@@ -127,6 +127,17 @@ Device Optimizer::step_device(const Tensor& param) const {
   return param.device().is_cuda() && !fused() ? Device::cpu() : param.device();
 }
 
+void Optimizer::count_write(Param& p) {
+  bump_version(p.tensor, name_);
+  if (p.renews_low) {
+    LowCopy& low = autograd_meta(p.tensor).low;
+    bump_version(low.tensor, name_);
+    low.version = p.tensor.version();
+  }
+  p.grad = Tensor();
+  p.first = false;
+}
+
 void Optimizer::step(double grad_scale) {
   NoGrad guard;
   const bool captured = cuda::capturing();
@@ -168,16 +179,7 @@ void Optimizer::step(double grad_scale) {
     }
   }
   if (!dry && !active.empty()) update(active, grad_scale);
-  for (Param* p : active) {
-    bump_version(p->tensor, name_);
-    if (p->renews_low) {
-      LowCopy& low = autograd_meta(p->tensor).low;
-      bump_version(low.tensor, name_);
-      low.version = p->tensor.version();
-    }
-    p->grad = Tensor();
-    p->first = false;
-  }
+  for (Param* p : active) count_write(*p);
 }
 
 double Optimizer::step_clipped(double max_norm) {
@@ -286,15 +288,7 @@ void Optimizer::prepare_replay() {
   refreshing_ = 1;
   update(active, captured_.grad_scale);
   refreshing_ = 0;
-  for (Param* p : active) {
-    bump_version(p->tensor, name_);
-    if (p->renews_low) {
-      LowCopy& low = autograd_meta(p->tensor).low;
-      bump_version(low.tensor, name_);
-      low.version = p->tensor.version();
-    }
-    p->grad = Tensor();
-  }
+  for (Param* p : active) count_write(*p);
 }
 
 // A captured loop reads constants that only prepare_replay() writes.

@@ -161,6 +161,8 @@ class Optimizer {
   };
   double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
   Device step_device(const Tensor& param) const;
+  // A queued update is a write to the parameter and to the copy that it renews; ends what step() noted of it.
+  void count_write(Param& p);
 
   const double* factor_ = nullptr;  // on the device, during a step that looks before it updates
   Tensor report_;                   // of step_guarded()

@@ -219,6 +219,17 @@ Pair through_lse(const Tensor& glse, const Tensor& x, const Tensor& weight, cons
   return through_logits(add(logits_of(x, weight), lse.unsqueeze(1), -1).exp() * glse.unsqueeze(1), x, weight);
 }
 
+// Sets what reaches x and weight through the loss (undefined: nothing), and through lse where that has a gradient.
+void set_gradients(Backward& b, Tensor gx, Tensor gweight, const Tensor& x, const Tensor& weight) {
+  if (b.has_gy(1)) {
+    const auto [mx, mw] = through_lse(b.gy(1), x, weight, b.y(1));
+    gx = gx.defined() ? gx + mx : mx;
+    gweight = gweight.defined() ? gweight + mw : mw;
+  }
+  b.set(0, gx);
+  b.set(1, gweight);
+}
+
 // [N]: the gradient of each row's loss.
 Tensor row_gradients(const Tensor& gloss, const Tensor& target, int64_t ignore_index, Reduction reduction) {
   const Tensor share = detail::row_shares(target, ignore_index, reduction == Reduction::mean, gloss.dtype()).squeeze(1);
@@ -329,13 +340,7 @@ const Op<ForwardSignature> linear_cross_entropy_op{{
           if (b.has_gy(0))
             std::tie(gx, gweight) = linear_cross_entropy_backward_op(b.gy(0), x, weight, target, b.y(1), ignore_index,
                                                                      reduction, smoothing);
-          if (b.has_gy(1)) {
-            const auto [mx, mw] = through_lse(b.gy(1), x, weight, b.y(1));
-            gx = gx.defined() ? gx + mx : mx;
-            gweight = gweight.defined() ? gweight + mw : mw;
-          }
-          b.set(0, gx);
-          b.set(1, gweight);
+          set_gradients(b, gx, gweight, x, weight);
         },
     .cost = [](const Tensor& x, const Tensor& weight, const Tensor&, int64_t, const std::string&,
                double) { return product_cost(x, weight, 1); },
@@ -406,13 +411,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
             if (b.needs(0)) gx = detail::scaled(b.y(3), factor);
             if (b.needs(1)) gweight = detail::scaled(b.y(4), factor);
           }
-          if (b.has_gy(1)) {
-            const auto [mx, mw] = through_lse(b.gy(1), x, weight, b.y(1));
-            gx = gx.defined() ? gx + mx : mx;
-            gweight = gweight.defined() ? gweight + mw : mw;
-          }
-          b.set(0, gx);
-          b.set(1, gweight);
+          set_gradients(b, gx, gweight, x, weight);
         },
     .cost = [](const Tensor& x, const Tensor& weight, const Tensor&, int64_t, const std::string&,
                double) { return product_cost(x, weight, 3); },

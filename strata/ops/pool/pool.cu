@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/divisor.cuh"
 #include "strata/ops/pool/pool_kernels.h"
 
 namespace strata {
@@ -16,21 +16,6 @@ using pool::Window;
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 20;  // further elements are a loop
-
-// Quotient and remainder by a number known before the launch.
-struct Divisor {
-  int64_t d = 1;
-  FastDivisor fast;
-  explicit Divisor(int64_t divisor) : d(divisor > 0 ? divisor : 1) {
-    if (d < (int64_t{1} << 31)) fast = FastDivisor(static_cast<uint32_t>(d));
-  }
-  __device__ __forceinline__ int64_t split(int64_t n, int64_t& rest) const {
-    const bool narrow = n < (int64_t{1} << 31) && d < (int64_t{1} << 31);
-    const int64_t q = narrow ? static_cast<int64_t>(fast.divide(static_cast<uint32_t>(n))) : n / d;
-    rest = n - q * d;
-    return q;
-  }
-};
 
 // Elements of [planes, rows, cols] by number.
 struct Grid {

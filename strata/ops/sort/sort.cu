@@ -55,16 +55,6 @@ __device__ __forceinline__ B key_of(B bits, Order order) {
   return bits & sign ? static_cast<B>(~bits) : static_cast<B>(bits | sign);
 }
 
-// Rows of x along dim, laid out densely.
-struct Rows {
-  Tensor dense;
-  int64_t count, length;
-};
-Rows rows_of(const Tensor& x, int64_t dim) {
-  const Tensor r = contiguous(x.dim() == 0 ? reshape(x, {1}) : transpose(x, dim, -1));
-  const int64_t length = r.shape().back();
-  return {r, length == 0 ? 0 : r.numel() / length, length};
-}
 // From rows of results to where the op wants them.
 void place(Tensor& to, const Tensor& from, const Tensor& x, int64_t dim) {
   if (x.dim() == 0) return copy_elements(to, reshape(from, to.shape()));
@@ -116,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The keys of x in the order of the rows, by value within each.
 template <class B>
-cuda::SortedIndex sort_keys(const Rows& rows, Order order, bool descending, int row_bits) {
+cuda::SortedIndex sort_keys(const SortRows& rows, Order order, bool descending, int row_bits) {
   const int64_t total = rows.dense.numel();
   constexpr int kBits = 8 * static_cast<int>(sizeof(B));
   const bool both = kBits + row_bits <= 63;
@@ -129,7 +119,7 @@ cuda::SortedIndex sort_keys(const Rows& rows, Order order, bool descending, int 
 
 // The first `take` of each row in order.
 void sort_into(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending, int64_t take) {
-  const Rows rows = rows_of(x, dim);
+  const SortRows rows = sort_rows(x, dim);
   if (rows.count == 0 || take == 0) return;
   Shape shape = rows.dense.shape();
   shape[shape.size() - 1] = take;
@@ -295,7 +285,7 @@ __global__ void __launch_bounds__(kSelectThreads)
 
 void select_into(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest,
                  bool only_last) {
-  const Rows rows = rows_of(x, dim);
+  const SortRows rows = sort_rows(x, dim);
   if (rows.count == 0 || k == 0) return;
   Shape shape = rows.dense.shape();
   shape[shape.size() - 1] = only_last ? 1 : k;

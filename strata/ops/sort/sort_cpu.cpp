@@ -50,23 +50,12 @@ void dispatch_keys(DType t, std::string_view op, F&& f) {
   });
 }
 
-// Rows of x along dim, laid out densely.
-struct Rows {
-  Tensor dense;
-  int64_t count, length;
-};
-Rows rows_of(const Tensor& x, int64_t dim) {
-  const Tensor r = contiguous(x.dim() == 0 ? reshape(x, {1}) : transpose(x, dim, -1));
-  const int64_t length = r.shape().back();
-  return {r, length == 0 ? 0 : r.numel() / length, length};
-}
-
 // Takes each row's items through `order`, then writes the first `take` of them from item `skip` on.
 template <class Order>
 void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, int64_t skip, int64_t take,
                 std::string_view op, Order order) {
   dim = wrap_dim(dim, x.dim(), op);
-  const Rows rows = rows_of(x, dim);
+  const SortRows rows = sort_rows(x, dim);
   if (rows.count == 0 || take == 0) return;
   Shape shape = rows.dense.shape();
   shape[shape.size() - 1] = take;

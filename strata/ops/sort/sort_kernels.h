@@ -2,8 +2,21 @@
 #include <tuple>
 
 #include "strata/core/tensor.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
+/// Rows of a tensor along one dimension, laid out densely.
+struct SortRows {
+  Tensor dense;
+  int64_t count, length;
+};
+inline SortRows sort_rows(const Tensor& x, int64_t dim) {
+  const Tensor r = contiguous(x.dim() == 0 ? reshape(x, {1}) : transpose(x, dim, -1));
+  const int64_t length = r.shape().back();
+  return {r, length == 0 ? 0 : r.numel() / length, length};
+}
+
 void sort_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending);
 void topk_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest);
 void kthvalue_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool keepdim);
