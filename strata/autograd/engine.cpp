@@ -152,6 +152,7 @@ class Pass {
         GradMode mode(mode_);
         anomaly::BackwardOf running(*node);
         memory::detail::RecordedModule at(node->module);
+        node->runs_last = !retain_graph_;
         node->apply(gy, gx);
         anomaly::check_gradients(*node, gx);
         if (!retain_graph_) node->release();

@@ -100,6 +100,7 @@ class Node : public RefCounted {
   std::vector<Edge> edges;  ///< one for each tensor input; node is nullptr where no gradient is wanted
   uint64_t sequence;        ///< creation order: the engine runs the newest first
   uint32_t num_results = 1;
+  bool runs_last = false;  ///< set by the engine before apply(): what is saved is released right after it
   /// The module whose forward recorded it: who takes the memory that its backward takes.
   const std::string* module = memory::detail::t_caller.module;
   TensorHooks* hooks = nullptr;  ///< owned; hooks on the gradients of the results, made when needed
@@ -143,6 +144,8 @@ void set_history(const Tensor& t, const Ref<Node>& node, uint32_t index);
 /// The same for a result that was written in place: views and their base learn of it.
 void rebase_history(Tensor& t, const Ref<Node>& node);
 namespace detail {
+/// The copy of a parameter that autocast keeps with it, made anew where the parameter was written since.
+Tensor low_copy(const Tensor& parameter, DType dtype);
 Tensor add_tensors(const Tensor& a, const Tensor& b);
 /// Gives a view whose base was written in place since a grad_fn that starts at the base's new history.
 void refresh_view(const Tensor& view);
@@ -182,6 +185,8 @@ class SavedTensor {
   /// The tensor as it was. Throws AutogradError when it was overwritten since or already released.
   Tensor get(const Ref<Node>& owner, std::string_view arg) const;
   void reset();
+  /// Whether a hook packed it.
+  bool packed() const { return packed_ != nullptr; }
   /// The op itself wrote over its argument: whatever was kept is gone, and get() says so.
   void overwritten_by(std::string_view op);
 

@@ -186,6 +186,11 @@ bool Backward::takes_f32(int i) const {
   return e.node && e.node->takes_f32();
 }
 
+bool Backward::may_overwrite(int i) const {
+  // The saved tensor and the one made from it for this rule hold its memory.
+  return sole_ && y(i).storage().use_count() <= 2;
+}
+
 // ---- observers ----
 
 namespace {
@@ -413,7 +418,9 @@ struct CastNode final : Node {
   DType dtype;
   bool keeps_low;
 };
+}  // namespace
 
+namespace detail {
 Tensor low_copy(const Tensor& parameter, DType dtype) {
   static std::mutex mutex;  // threads may share a parameter
   const std::lock_guard lock(mutex);
@@ -424,9 +431,7 @@ Tensor low_copy(const Tensor& parameter, DType dtype) {
   }
   return low.tensor.detach();
 }
-}  // namespace
 
-namespace detail {
 Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
   const DType target = policy == Autocast::low ? t_autocast.dtype : policy == Autocast::full ? DType::f32 : widest;

@@ -166,8 +166,12 @@ class Op<R(A...)> final : public OpBase {
       const Ref<Node> self(this);
       std::vector<Tensor> ys;
       ys.reserve(results_.size());
-      for (const SavedTensor& s : results_) ys.push_back(s.get(self, op_.name()));
-      Backward b(gy, gx, edges, ys);
+      bool sole = runs_last;
+      for (const SavedTensor& s : results_) {
+        ys.push_back(s.get(self, op_.name()));
+        sole = sole && !s.packed();
+      }
+      Backward b(gy, gx, edges, ys, sole);
       std::apply([&](const auto&... a) { op_.r_.backward(b, a.get(self, op_.name())...); }, args_);
     }
     void release() override {

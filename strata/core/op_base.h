@@ -56,8 +56,8 @@ inline constexpr DTypeSet kAllTypes = kFloats | kInts | kBool;
 /// gradients of its inputs. Inputs are counted over the tensor arguments, lists flattened.
 class Backward {
  public:
-  Backward(Grads& gy, Grads& gx, const std::vector<Edge>& edges, std::span<const Tensor> results)
-      : gy_(gy), gx_(gx), edges_(edges), results_(results) {}
+  Backward(Grads& gy, Grads& gx, const std::vector<Edge>& edges, std::span<const Tensor> results, bool sole)
+      : gy_(gy), gx_(gx), edges_(edges), results_(results), sole_(sole) {}
   /// Gradient of result `i`; undefined when nothing flowed into it.
   const Tensor& gy(int i = 0) const { return gy_[static_cast<size_t>(i)]; }
   bool has_gy(int i = 0) const { return gy_[static_cast<size_t>(i)].defined(); }
@@ -68,6 +68,8 @@ class Backward {
   /// Whether the gradient of a bf16 or f16 input `i` may be set in f32, unrounded: see Node::takes_f32().
   bool takes_f32(int i) const;
   int num_inputs() const { return static_cast<int>(edges_.size()); }
+  /// Whether nothing but this rule can read the memory of saved result `i` again: it may be written over.
+  bool may_overwrite(int i) const;
   void set(int i, Tensor grad) { gx_[static_cast<size_t>(i)] = std::move(grad); }
 
  private:
@@ -75,6 +77,7 @@ class Backward {
   Grads& gx_;
   const std::vector<Edge>& edges_;
   std::span<const Tensor> results_;
+  bool sole_;  // nothing asks for the saved results again, and no hook keeps them
 };
 
 /// Sees calls on the thread that installed it: profilers, anomaly mode, tracing.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "strata/core/autocast.h"
+#include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/cuda/blas.h"
@@ -46,7 +47,7 @@ void check_inputs(const Tensor& x, const Tensor& weight, const Tensor& target, d
 class Chunks {
  public:
   Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index, double smoothing)
-      : x_(x.contiguous()), weight_(weight.to(x.dtype()).contiguous()), target_(target.contiguous()) {
+      : x_(x.contiguous()), weight_(low_weight(weight, x.dtype()).contiguous()), target_(target.contiguous()) {
     rows_ = x.shape()[0], width_ = x.shape()[1], classes_ = weight.shape()[0];
     const int64_t size = size_of(x.dtype()), all = 16 / size;
     // Rows that begin at multiples of 16 bytes, for the card's matrix units.
@@ -85,50 +86,63 @@ class Chunks {
       return gradient;
     });
   }
-  // Both, the gradients being those of the rows' sum.
-  void both(const Tensor& each, const Tensor& lse, const Tensor& gx, const Tensor& gweight) {
+  // Both, the gradients being those of the rows' sum times `factor` [].
+  void both(const Tensor& each, const Tensor& lse, const Tensor& factor, const Tensor& gx, const Tensor& gweight) {
     const Tensor logits = buffer(), gradient = on_device() ? logits : buffer();
-    const Tensor one = on_device() ? Tensor() : full({chunk_}, 1, lse.dtype());
+    const Tensor factors = on_device() ? factor : factor.expand({chunk_}).contiguous();
     gradients(gx, gweight, [&](int64_t from, int64_t n) {
       multiply_logits(logits, from, n);
       CrossEntropyCall c = at(logits, from, n, lse);
       c.loss = row(each, from);
       c.grad_x = gradient.raw_data();
+      c.grad_loss = factors.raw_data();
       if (on_device()) {
         cross_entropy_both_cuda(c);
       } else {
         cross_entropy_cpu(c);
-        c.grad_loss = one.raw_data();
         cross_entropy_backward_cpu(c);
       }
       return gradient;
     });
   }
 
-  // The loss from those of all rows; `share`, if given, gets what each was multiplied by.
-  void total(Reduction reduction, const Tensor& each, const Tensor& loss, void* share) const {
+  // The loss from those of all rows.
+  void total(Reduction reduction, const Tensor& each, const Tensor& loss) const {
+    CrossEntropyCall c = all_rows(reduction);
+    c.loss = loss.raw_data();
+    if (on_device()) return cross_entropy_total_cuda(c, each.raw_data());
+    const auto add_up = [&]<class R>() {
+      const R* const losses = each.data<R>();
+      double sum = 0;
+      for (int64_t r = 0; r < rows_; ++r) sum += static_cast<double>(losses[r]);
+      *static_cast<R*>(c.loss) = static_cast<R>(sum / divisor(c));
+    };
+    each.dtype() == DType::f64 ? add_up.operator()<double>() : add_up.operator()<float>();
+  }
+  // What each row's loss is multiplied by for the loss.
+  void share(Reduction reduction, const Tensor& share) const {
+    const CrossEntropyCall c = all_rows(reduction);
+    on_device() ? cross_entropy_share_cuda(c, share.raw_data()) : fill_elements(share, 1 / divisor(c));
+  }
+
+ private:
+  // A parameter's cast is kept with it.
+  static Tensor low_weight(const Tensor& weight, DType t) {
+    const bool parameter =
+        weight.dtype() == DType::f32 && t != DType::f32 && weight.requires_grad() && weight.is_leaf();
+    return parameter ? detail::low_copy(weight, t) : weight.to(t);
+  }
+  CrossEntropyCall all_rows(Reduction reduction) const {
     CrossEntropyCall c = call_;
     c.rows = rows_;
     c.reduction = reduction;
     c.target = static_cast<const int64_t*>(target_.raw_data());
-    c.loss = loss.raw_data();
-    if (on_device()) return cross_entropy_total_cuda(c, each.raw_data(), share);
-    const auto add_up = [&]<class R>() {
-      const R* const losses = each.data<R>();
-      double sum = 0;
-      int64_t count = 0;
-      for (int64_t r = 0; r < rows_; ++r) {
-        sum += static_cast<double>(losses[r]);
-        count += c.target[r] != c.ignore_index;
-      }
-      const double divisor = reduction == Reduction::mean ? static_cast<double>(count) : 1;
-      *static_cast<R*>(c.loss) = static_cast<R>(sum / divisor);
-      if (share != nullptr) *static_cast<R*>(share) = static_cast<R>(1 / divisor);
-    };
-    each.dtype() == DType::f64 ? add_up.operator()<double>() : add_up.operator()<float>();
+    return c;
   }
-
- private:
+  static double divisor(const CrossEntropyCall& c) {
+    if (c.reduction != Reduction::mean) return 1;
+    return static_cast<double>(c.rows - std::count(c.target, c.target + c.rows, c.ignore_index));
+  }
   bool on_device() const { return x_.device().is_cuda(); }
   Tensor buffer() const { return empty({{chunk_, stride_}, x_.dtype(), x_.device(), std::nullopt}); }
   static void* row(const Tensor& t, int64_t at) {
@@ -330,7 +344,7 @@ const Op<ForwardSignature> linear_cross_entropy_op{{
                       Chunks chunks(x, weight, target, ignore_index, smoothing);
                       const Tensor each = r == Reduction::none ? loss : empty(like(lse));
                       chunks.forward(each, lse);
-                      if (r != Reduction::none) chunks.total(r, each, loss, nullptr);
+                      if (r != Reduction::none) chunks.total(r, each, loss);
                     }},
     .saves = "x weight target lse",
     .backward =
@@ -366,20 +380,34 @@ const Op<ForwardSignature> linear_cross_entropy_op{{
     .tolerance_reason = kWhyWide,
 }};
 
-using TrainingSignature = Five(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&, double);
+using TrainingSignature = Five(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&, double, bool);
+
+// Saved result i of linear_cross_entropy_gradients times factor: in its own memory where nothing else reads that.
+Tensor times(const Backward& b, int i, const Tensor& factor) {
+  if (!b.may_overwrite(i)) return detail::scaled(b.y(i), factor);
+  Tensor y = b.y(i).detach();
+  if (y.device().is_cuda()) {
+    scale_in_place_cuda(y, factor);
+  } else {
+    const Tensor all = factor.expand(y.shape());
+    if (factor.item() != 1) map(Map::mul, y, {&y, &all});
+  }
+  return y;
+}
 
 const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
     .schema =
         "linear_cross_entropy_gradients(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
-        "reduction=\"mean\", float label_smoothing=0.0) -> (Tensor loss, Tensor lse, Tensor share, Tensor gx, Tensor "
-        "gweight)",
-    .doc = "linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice: gx and "
-           "gweight are those of the rows' sum, share [] is what the loss is of that sum (1 over the number of rows "
-           "that count, or 1). The gradient of loss is theirs times share times its own gradient; they have no "
-           "gradients themselves.",
+        "reduction=\"mean\", float label_smoothing=0.0, bool of_sum=false) -> (Tensor loss, Tensor lse, Tensor share, "
+        "Tensor gx, Tensor gweight)",
+    .doc = "linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The "
+           "gradient of loss is gx and gweight times share [] times its own gradient; they have no gradients "
+           "themselves. With of_sum gx and gweight are those of the rows' sum and share is what the loss is of that "
+           "sum (1 over the number of rows that count, or 1): so nothing of f16 is lost before a loss scaler's factor "
+           "comes. Else they are those of loss, and share is 1.",
     .infer =
         [](const Tensor& x, const Tensor& weight, const Tensor& target, int64_t, const std::string& reduction,
-           double smoothing) {
+           double smoothing, bool) {
           const std::string_view op = "linear_cross_entropy_gradients";
           check_inputs(x, weight, target, smoothing, op);
           check(parse_reduction(reduction, op) != Reduction::none, op, "reduction must be mean or sum");
@@ -389,17 +417,19 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
     .kernels = {.everywhere =
                     [](Tensor& loss, Tensor& lse, Tensor& share, Tensor& gx, Tensor& gweight, const Tensor& x,
                        const Tensor& weight, const Tensor& target, int64_t ignore_index, const std::string& reduction,
-                       double smoothing) {
+                       double smoothing, bool of_sum) {
+                      const Reduction r = parse_reduction(reduction, "linear_cross_entropy_gradients");
                       Chunks chunks(x, weight, target, ignore_index, smoothing);
-                      const Tensor each = empty(like(lse));
-                      chunks.both(each, lse, gx, gweight);
-                      chunks.total(parse_reduction(reduction, "linear_cross_entropy_gradients"), each, loss,
-                                   share.raw_data());
+                      const Tensor each = empty(like(lse)), inside = empty(like(share));
+                      chunks.share(r, of_sum ? share : inside);
+                      fill_elements(of_sum ? inside : share, 1);
+                      chunks.both(each, lse, inside, gx, gweight);
+                      chunks.total(r, each, loss);
                     }},
     .saves = "x weight target lse share gx gweight",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
-           const std::string& reduction, double smoothing) {
+           const std::string& reduction, double smoothing, bool) {
           if (b.has_gy(3) || b.has_gy(4))
             throw AutogradError("linear_cross_entropy_gradients", "gx and gweight have no gradients");
           Tensor gx, gweight;
@@ -408,16 +438,18 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
                                                                      reduction, smoothing);
           } else if (b.has_gy(0)) {
             const Tensor factor = b.gy(0) * b.y(2);
-            if (b.needs(0)) gx = detail::scaled(b.y(3), factor);
-            if (b.needs(1)) gweight = detail::scaled(b.y(4), factor);
+            if (b.needs(0)) gx = times(b, 3, factor);
+            if (b.needs(1)) gweight = times(b, 4, factor);
           }
           set_gradients(b, gx, gweight, x, weight);
         },
-    .cost = [](const Tensor& x, const Tensor& weight, const Tensor&, int64_t, const std::string&,
-               double) { return product_cost(x, weight, 3); },
+    .cost = [](const Tensor& x, const Tensor& weight, const Tensor&, int64_t, const std::string&, double,
+               bool) { return product_cost(x, weight, 3); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({4, 5}), s.tensor({7, 5}), s.integers({4}, 0, 7)).not_differentiable();
+          s.add(s.tensor({4, 5}), s.tensor({7, 5}), s.integers({4}, 0, 7), -100, "mean", 0.0, true)
+              .not_differentiable();
           s.add(s.tensor({5, 8}), s.tensor({40, 8}), s.integers({5}, 0, 40), -100, "sum", 0.1).not_differentiable();
           s.add(s.tensor({6, 3}), s.tensor({3, 3}), s.integers({6}, 0, 3), 1, "mean").not_differentiable();
           s.add(s.tensor({0, 4}), s.tensor({3, 4}), s.integers({0}, 0, 3), -100, "sum").not_differentiable();
@@ -427,7 +459,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
         },
     .reference =
         [](const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
-           const std::string& reduction, double smoothing) {
+           const std::string& reduction, double smoothing, bool of_sum) {
           const Reduction r = parse_reduction(reduction, "linear_cross_entropy_gradients");
           const Tensor logits = logits_of(x, weight);
           const auto [lse, each] = whole_losses(logits, target, ignore_index, smoothing);
@@ -435,11 +467,11 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
           const Tensor used = (target != ignore_index).to(each.dtype());
           const Tensor wanted = detail::at_targets(target, classes, each.dtype()) * (1 - smoothing) +
                                 smoothing / static_cast<double>(classes);
-          const Tensor g = add(add(logits, lse.unsqueeze(1), -1).exp(), wanted, -1) * used.unsqueeze(1);
+          const Tensor one = ones({}, each.dtype()), share = r == Reduction::sum ? one : one / sum(used);
+          Tensor g = add(add(logits, lse.unsqueeze(1), -1).exp(), wanted, -1) * used.unsqueeze(1);
+          if (!of_sum) g = g * share;
           const auto [gx, gweight] = through_logits(g, x, weight);
-          const Tensor one = ones({}, each.dtype());
-          return Five(reduced(each, target, ignore_index, r), lse, r == Reduction::sum ? one : one / sum(used), gx,
-                      gweight);
+          return Five(reduced(each, target, ignore_index, r), lse, of_sum ? share : one, gx, gweight);
         },
     .tolerance = 8,
     .tolerance_reason = kWhyWide,
@@ -493,8 +525,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   if (autocast_enabled() && rows.dtype() == DType::f32) rows = rows.to(autocast_dtype());
   const Tensor classes = target.reshape({target.numel()});
   if (o.reduction != "none" && grad_enabled() && (rows.requires_grad() || weight.requires_grad()))
-    return std::get<0>(
-        linear_cross_entropy_gradients_op(rows, weight, classes, o.ignore_index, o.reduction, o.label_smoothing));
+    return std::get<0>(linear_cross_entropy_gradients_op(rows, weight, classes, o.ignore_index, o.reduction,
+                                                         o.label_smoothing, rows.dtype() == DType::f16));
   const Tensor loss =
       std::get<0>(linear_cross_entropy_op(rows, weight, classes, o.ignore_index, o.reduction, o.label_smoothing));
   return o.reduction == "none" ? loss.reshape(target.shape()) : loss;

@@ -150,13 +150,25 @@ __device__ __forceinline__ void add_edges(RowSums<T>& r, bool smoothed, const Co
   });
 }
 
-// The loss of a row, and its lse.
+// A row's target, and its logit where this is the thread that writes the loss: asked for before the row is read.
 template <class T>
-__device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, const T* x, int64_t t, compute_t<T> lse,
+struct Target {
+  int64_t t = 0;
+  compute_t<T> x = 0;
+  __device__ Target(const CrossEntropyCall& c, const T* row, int64_t r) {
+    if (r >= c.rows) return;
+    t = c.target[r];
+    if (threadIdx.x == 0) x = is_class(t, c.classes) ? widen(row[t]) : bad_target<compute_t<T>>();
+  }
+};
+
+// The loss of a row.
+template <class T>
+__device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, const Target<T>& target, compute_t<T> lse,
                                                 compute_t<T> sum) {
   using C = compute_t<T>;
-  if (t == c.ignore_index) return 0;
-  C v = is_class(t, c.classes) ? lse - widen(x[t]) : bad_target<C>();
+  if (target.t == c.ignore_index) return 0;
+  C v = lse - target.x;
   if (c.smoothing > 0) {
     const C e = static_cast<C>(c.smoothing);
     v = v * (1 - e) + e * (lse - sum / static_cast<C>(c.classes));
@@ -174,6 +186,7 @@ __global__ void __launch_bounds__(kForwardThreads, sizeof(T) == 8 ? 2 : 5)
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
   const T* x = static_cast<const T*>(c.x) + r * c.row_stride;
+  const Target<T> target(c, x, r);
   const Cover<T> row(x, n);
   RowSums<T> mine;
   add_edges(mine, c.smoothing > 0, row);
@@ -183,7 +196,7 @@ __global__ void __launch_bounds__(kForwardThreads, sizeof(T) == 8 ? 2 : 5)
   if (threadIdx.x != 0 || n == 0) return;
   const C lse = log_of_sum<T>(s);
   if (c.lse != nullptr) static_cast<C*>(c.lse)[r] = lse;
-  each[r] = loss_of<T>(c, x, c.target[r], lse, sum);
+  each[r] = loss_of<T>(c, target, lse, sum);
 }
 
 // The sum of f(r) over the rows, for all threads of the one block.
@@ -200,23 +213,21 @@ __device__ __forceinline__ Total total_of_rows(int64_t rows, F&& f) {
   return block_total(t[0]);
 }
 
-// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted; `share`, where
-// given, takes one over that number (or 1).
+// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted.
 template <class C, class Out>
-__global__ void __launch_bounds__(kMostRowThreads)
-    total_kernel(const CrossEntropyCall c, const C* each, Out* loss, C* share) {
+__global__ void __launch_bounds__(kMostRowThreads) total_kernel(const CrossEntropyCall c, const C* each, Out* loss) {
   const Total t = total_of_rows(c.rows, [&](int64_t r) { return Total{each[r], c.target[r] != c.ignore_index}; });
   if (threadIdx.x != 0) return;
   const bool mean = c.reduction == Reduction::mean;
   *loss = narrow<Out>(static_cast<compute_t<Out>>(mean ? t.sum / static_cast<double>(t.count) : t.sum));
-  if (share != nullptr) *share = mean ? static_cast<C>(1.0 / static_cast<double>(t.count)) : C(1);
 }
 
-// One block: 1 over the number of rows that count.
+// One block: what each row's loss is multiplied by.
 template <class C>
 __global__ void __launch_bounds__(kMostRowThreads) share_kernel(const CrossEntropyCall c, C* share) {
-  const Total t = total_of_rows(c.rows, [&](int64_t r) { return Total{0, c.target[r] != c.ignore_index}; });
-  if (threadIdx.x == 0) *share = static_cast<C>(1.0 / static_cast<double>(t.count));
+  const bool mean = c.reduction == Reduction::mean;
+  const Total t = total_of_rows(mean ? c.rows : 0, [&](int64_t r) { return Total{0, c.target[r] != c.ignore_index}; });
+  if (threadIdx.x == 0) *share = mean ? static_cast<C>(1.0 / static_cast<double>(t.count)) : C(1);
 }
 
 // (exp(x - lse) - wanted) g of a row's vectors.
@@ -225,27 +236,28 @@ struct Gradient {
   using C = compute_t<T>;
   static constexpr int V = kVec<T>;
   bool used;
-  int64_t target;  // an element of the cover; far outside where there is none
+  int vector, element;  // where the target lies in the cover; vector is -1 where it is nowhere
   C shift, g, even, at_target;
 
   __device__ Gradient(const CrossEntropyCall& c, const Cover<T>& row, int64_t t, C lse, C grad_loss) {
     const C e = static_cast<C>(c.smoothing);
     used = t != c.ignore_index;
     g = !used || is_class(t, c.classes) ? grad_loss : bad_target<C>();
-    target = used && is_class(t, c.classes) ? t + row.head : -V;
+    vector = used && is_class(t, c.classes) ? static_cast<int>((t + row.head) / V) : -1;
+    element = static_cast<int>((t + row.head) % V);
     shift = exp_scale<T>(lse);
     even = -e / static_cast<C>(c.classes) * g;
     at_target = (1 - e) * g;
   }
   __device__ __forceinline__ Vec<T, V> of(const Vec<T, V>& v, int j) const {
+    if (!used) return Vec<T, V>{};
     auto x = widen_all(v);
 #pragma unroll
-    for (int k = 0; k < V; ++k) x.v[k] = used ? fma(exp_below<T>(x.v[k], shift), g, even) : C(0);
-    const int64_t at = target - int64_t{j} * V;
-    if (at >= 0 && at < V)
+    for (int k = 0; k < V; ++k) x.v[k] = fma(exp_below<T>(x.v[k], shift), g, even);
+    if (j == vector)
 #pragma unroll
       for (int k = 0; k < V; ++k)
-        if (k == at) x.v[k] -= at_target;
+        if (k == element) x.v[k] -= at_target;
     return narrow_all<T>(x);
   }
 };
@@ -302,6 +314,7 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
   T* const x = static_cast<T*>(c.grad_x) + r * c.row_stride;
+  const Target<T> target(c, x, r);  // before another thread writes where it lies
   const Cover<T> row(x, n);
   const bool smoothed = c.smoothing > 0;
   const auto from_memory = [&](int j) { return row.at(j); };
@@ -320,17 +333,13 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
   const C sum = smoothed ? row_reduce(mine.sum, Sum(), sums, true) : C(0);
   if (n == 0) return;
   const C lse = log_of_sum<T>(s);
-  const int64_t t = c.target[r];
   if (threadIdx.x == 0) {
-    static_cast<C*>(c.loss)[r] = loss_of<T>(c, x, t, lse, sum);
+    static_cast<C*>(c.loss)[r] = loss_of<T>(c, target, lse, sum);
     static_cast<C*>(c.lse)[r] = lse;
   }
-  // Whoever writes the target's element must not be ahead of its reader.
-  if (blockDim.x > kWarp)
-    __syncthreads();
-  else
-    __syncwarp();
-  const Gradient<T> gradient(c, row, t, lse, 1);
+  __syncwarp();
+  const C g = c.grad_loss == nullptr ? C(1) : *static_cast<const C*>(c.grad_loss);
+  const Gradient<T> gradient(c, row, target.t, lse, g);
   T* const to = x - row.head;
   write_range(gradient, to, rest, row.end, from_memory);
   write_range(gradient, to, row.begin, kept, from_shared);
@@ -454,7 +463,7 @@ void cross_entropy_cuda(const CrossEntropyCall& given) {
       const RowLaunch l = loss_launch<T>(c, kForwardThreads);
       cross_entropy_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c, each);
     }
-    if (!none) total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, static_cast<C*>(nullptr));
+    if (!none) total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss);
   });
 }
 
@@ -488,11 +497,17 @@ void cross_entropy_both_cuda(const CrossEntropyCall& given) {
   });
 }
 
-void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each, void* share) {
+void cross_entropy_share_cuda(const CrossEntropyCall& c, void* share) {
   dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
     using C = compute_t<T>;
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss),
-                                                         static_cast<C*>(share));
+    share_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<C*>(share));
+  });
+}
+
+void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each) {
+  dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
+    using C = compute_t<T>;
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss));
   });
 }
 
@@ -508,7 +523,7 @@ void nll_loss_cuda(const CrossEntropyCall& c) {
     const Tensor workspace = make_workspace<C>(c.rows);
     C* each = static_cast<C*>(workspace.raw_data());
     if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each);
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, static_cast<C*>(nullptr));
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss);
   });
 }
 
@@ -519,10 +534,39 @@ struct Product {
     return a * b;
   }
 };
+
+// y *= *factor, unless that is 1.
+template <class T>
+__global__ void __launch_bounds__(kThreads) scale_kernel(T* y, int64_t n, bool vectors, const compute_t<T>* factor) {
+  constexpr int V = kVec<T>;
+  const compute_t<T> f = *factor;
+  if (f == 1) return;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads, whole = vectors ? n / V : 0;
+  for (int64_t j = first; j < whole; j += step) {
+    auto x = widen_all(load_vec<V>(y + j * V));
+#pragma unroll
+    for (int k = 0; k < V; ++k) x.v[k] *= f;
+    store_vec(y + j * V, narrow_all<T>(x));
+  }
+  for (int64_t i = whole * V + first; i < n; i += step) y[i] = narrow<T>(widen(y[i]) * f);
+}
 }  // namespace
 void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor) {
   dispatch_floats(x.dtype(), "scaled",
                   [&]<class T>() { elementwise<T, T, compute_t<T>>("scaled", y, Product{}, x, factor); });
+}
+
+void scale_in_place_cuda(const Tensor& y, const Tensor& factor) {
+  constexpr int64_t kBlocks = 8;  // of a multiprocessor: few, as mostly there is nothing to do
+  dispatch_floats(y.dtype(), "scaled", [&]<class T>() {
+    const int64_t blocks = std::min<int64_t>(blocks_for(y.numel(), int64_t{kThreads} * kVec<T>),
+                                             kBlocks * properties(current_device()).multiprocessors);
+    if (blocks > 0)
+      scale_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(
+          static_cast<T*>(y.raw_data()), y.numel(), aligned16(y.raw_data()),
+          static_cast<const compute_t<T>*>(factor.raw_data()));
+  });
 }
 
 void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,

@@ -46,16 +46,19 @@ void nll_loss_cpu(const CrossEntropyCall& c);
 /// the row's gradient NaN.
 void cross_entropy_cuda(const CrossEntropyCall& c);
 void cross_entropy_backward_cuda(const CrossEntropyCall& c);
-/// grad_x [rows, classes] holds logits, and then their gradient for a loss that is the rows' sum; loss and lse are
-/// [rows].
+/// grad_x [rows, classes] holds logits, and then their gradient for a loss that is the rows' sum times grad_loss, one
+/// value (null: 1); loss and lse are [rows].
 void cross_entropy_both_cuda(const CrossEntropyCall& c);
-/// loss, one value, from the losses `each` of all rows (f32, f64 for f64) by c.reduction, mean or sum; where `share` is
-/// given, what each row's loss was multiplied by.
-void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each, void* share);
+/// share, one value: 1 over the number of rows that count where c.reduction is mean, else 1.
+void cross_entropy_share_cuda(const CrossEntropyCall& c, void* share);
+/// loss, one value, from the losses `each` of all rows (f32, f64 for f64) by c.reduction, mean or sum.
+void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each);
 void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                     Reduction reduction, double divisor, void* loss);
 void nll_loss_cuda(const CrossEntropyCall& c);
 /// y = x * factor; factor, of x's arithmetic dtype, has any strides.
 void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor);
+/// y *= factor for contiguous y and one value of its arithmetic dtype; where that is 1, y is not touched.
+void scale_in_place_cuda(const Tensor& y, const Tensor& factor);
 
 }  // namespace strata

@@ -165,6 +165,24 @@ TEST(LinearCrossEntropy, ChunksGiveWhatWholeLogitsGive) {
       }
 }
 
+// The last backward may write over what the earlier ones still needed; scaled, and not.
+TEST(LinearCrossEntropy, GradientsCanBeAskedForAgain) {
+  const Tensor target = classes({6}, 5);
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor x = numbers({6, 3}).to(type).set_requires_grad(), w = numbers({5, 3}).set_requires_grad();
+    const Tensor loss = linear_cross_entropy(x, w, target), twice = loss * 2;
+    TensorList all[4];
+    for (int i = 0; i < 3; ++i) all[i] = grad({i == 1 ? twice : loss}, {x, w}, {}, false, true);
+    all[3] = grad({twice}, {x, w});
+    for (size_t j = 0; j < 2; ++j) {
+      const std::vector<double> once = all[0][j].to_vector<double>(), both = all[1][j].to_vector<double>();
+      EXPECT_EQ(all[2][j].to_vector<double>(), once);
+      EXPECT_EQ(all[3][j].to_vector<double>(), both);
+      for (size_t k = 0; k < once.size(); ++k) EXPECT_NEAR(both[k], 2 * once[k], 1e-2 * std::abs(once[k]) + 1e-6);
+    }
+  }
+}
+
 TEST(LinearCrossEntropy, GradientsHaveGradients) {
   const Tensor target = classes({6}, 5);
   Tensor x[2], w[2], second[2];

@@ -19,10 +19,16 @@ void cross_entropy_backward_cuda(const CrossEntropyCall&) {
 void cross_entropy_both_cuda(const CrossEntropyCall&) {
   refuse("linear_cross_entropy");
 }
-void cross_entropy_total_cuda(const CrossEntropyCall&, const void*, void*) {
+void cross_entropy_share_cuda(const CrossEntropyCall&, void*) {
+  refuse("linear_cross_entropy");
+}
+void cross_entropy_total_cuda(const CrossEntropyCall&, const void*) {
   refuse("linear_cross_entropy");
 }
 void scale_cuda(const Tensor&, const Tensor&, const Tensor&) {
+  refuse("scaled");
+}
+void scale_in_place_cuda(const Tensor&, const Tensor&) {
   refuse("scaled");
 }
 void nll_loss_cuda(const CrossEntropyCall&) {

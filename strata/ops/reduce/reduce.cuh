@@ -17,9 +17,14 @@ namespace strata::cuda {
 
 namespace reduce_detail {
 constexpr int kThreads = 256;
-constexpr int kBlocks = 6;  // of a multiprocessor: all that run at once, so that none are left for a second round
-constexpr int kAhead = 4;   // loads under way in each thread
-constexpr int kSecond = 8;  // results of a block that adds up groups: few, for many blocks
+constexpr int kAhead = 4, kColumnsAhead = 2;  // loads under way in each thread
+constexpr int kSecond = 8;                    // results of a block that adds up groups: few, for many blocks
+
+// Blocks of a multiprocessor that run at once, with so many bytes of accumulators in each thread: as many are made, so
+// that none are left for a second round.
+constexpr int resident_blocks(int bytes) {
+  return bytes <= 32 ? 6 : 3;
+}
 
 // `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
 template <class R, class T>
@@ -91,7 +96,7 @@ __device__ __forceinline__ typename R::Acc combine_down(const R& r, typename R::
 
 // Columns of all [n, inner] matrices side by side, V to a thread.
 template <class R, class T, int V>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, resident_blocks(sizeof(typename R::Acc) * V))
     columns_kernel(R r, const T* x, int64_t outer, int64_t n, int64_t inner, int64_t length, int across,
                    const typename R::Shift* shift, typename R::Acc* partial) {
   using Acc = typename R::Acc;
@@ -110,19 +115,21 @@ __global__ void __launch_bounds__(kThreads)
     s[k] = shift != nullptr && active ? shift[result + k] : typename R::Shift();
   }
   int64_t i = begin + ty;
-  for (; i + (kAhead - 1) * down < end; i += kAhead * down) {
-    Vec<T, V> v[kAhead];
+  for (; i + (kColumnsAhead - 1) * down < end; i += kColumnsAhead * down) {
+    Vec<T, V> v[kColumnsAhead];
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) v[u] = load_vec<V>(p + (i + u * down) * inner);
+    for (int u = 0; u < kColumnsAhead; ++u) v[u] = load_vec<V>(p + (i + u * down) * inner);
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u)
+    for (int u = 0; u < kColumnsAhead; ++u) {
+      const auto x = widen_all(v[u]);
 #pragma unroll
-      for (int k = 0; k < V; ++k) r.step(a[k], widen(v[u].v[k]), s[k], i + u * down);
+      for (int k = 0; k < V; ++k) r.step(a[k], x.v[k], s[k], i + u * down);
+    }
   }
   for (; i < end; i += down) {
-    const Vec<T, V> v = load_vec<V>(p + i * inner);
+    const auto x = widen_all(load_vec<V>(p + i * inner));
 #pragma unroll
-    for (int k = 0; k < V; ++k) r.step(a[k], widen(v.v[k]), s[k], i);
+    for (int k = 0; k < V; ++k) r.step(a[k], x.v[k], s[k], i);
   }
   const auto write = [&](int64_t at, const Acc& total) {
     if (at >= outer * inner) return;
@@ -185,8 +192,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   // Accumulators of two words fill the registers with one column each.
   constexpr int V = kVec<T>, kColumns = sizeof(Acc) > 8 ? 1 : std::min(V, 8);
   Tensor workspace;
-  const auto cut = [&](int64_t blocks, int64_t least) {  // into groups of at least that many elements
-    const int64_t wanted = int64_t{kBlocks} * properties(current_device()).multiprocessors;
+  const auto cut = [&](int64_t blocks, int bytes, int64_t least) {  // into groups of at least that many elements
+    const int64_t wanted = resident_blocks(bytes) * int64_t{properties(current_device()).multiprocessors};
     return std::clamp<int64_t>(wanted / blocks, 1, std::max<int64_t>(1, l.n / least));
   };
   const auto make_partial = [&](int64_t groups) -> Acc* {
@@ -203,7 +210,7 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     const bool block = l.n > 2048 && (l.outer < 4096 || l.n > int64_t{32} * kWarp * V);
     const int lanes = block ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, power_above((l.n + V - 1) / V)));
     const int64_t blocks = blocks_for(l.outer, kThreads / lanes);
-    if (lanes == kThreads) groups = cut(blocks, kThreads * V * kAhead);
+    if (lanes == kThreads) groups = cut(blocks, sizeof(Acc), kThreads * V * kAhead);
     const int64_t length = (l.n + groups * V - 1) / (groups * V) * V;
     partial = make_partial(groups);
     rows_kernel<R, T><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)), kThreads, 0, stream()>>>(
@@ -214,7 +221,7 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     const int64_t most_down = kThreads / std::min<int64_t>(kWarp, power_above(columns));
     const int64_t down = std::clamp<int64_t>(power_above(l.n / kAhead), 1, most_down), across = kThreads / down;
     const int64_t blocks = blocks_for(columns, across);
-    groups = cut(blocks, down * kAhead * 4);
+    groups = cut(blocks, static_cast<int>(sizeof(Acc)) * (wide ? kColumns : 1), down * kAhead * 4);
     const int64_t length = (l.n + groups - 1) / groups;
     partial = make_partial(groups);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(groups));
