@@ -18,11 +18,27 @@ struct SumPairs {
   }
 };
 
+/// Rounds to nearest even; bf16 and f16 by pairs.
 template <class T, class C, int V>
 __device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
   Vec<T, V> r;
+  if constexpr (V % 2 == 0 && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>)) {
+    uint32_t words[V / 2];
 #pragma unroll
-  for (int j = 0; j < V; ++j) r.v[j] = narrow<T>(v.v[j]);
+    for (int k = 0; k < V / 2; ++k) {
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        const __nv_bfloat162 two = __floats2bfloat162_rn(v.v[2 * k], v.v[2 * k + 1]);
+        memcpy(&words[k], &two, 4);
+      } else {
+        const __half2 two = __floats2half2_rn(v.v[2 * k], v.v[2 * k + 1]);
+        memcpy(&words[k], &two, 4);
+      }
+    }
+    memcpy(&r, words, sizeof r);
+  } else {
+#pragma unroll
+    for (int j = 0; j < V; ++j) r.v[j] = narrow<T>(v.v[j]);
+  }
   store_vec(p, r);
 }
 
@@ -30,6 +46,12 @@ __device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
 template <class C>
 Tensor make_workspace(int64_t count) {
   return empty({Shape{count}, dtype_of<C>, Device::cuda(current_device()), std::nullopt});
+}
+
+/// Whether all that are given start at multiples of 16 bytes.
+template <class... P>
+bool all_aligned(const P*... p) {
+  return (aligned16(p) && ...);
 }
 
 /// Calls f with the element type of a call and that of its weights.
