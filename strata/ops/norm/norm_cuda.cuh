@@ -18,14 +18,25 @@ struct SumPairs {
   }
 };
 
+/// 16 bytes as words: values of two bytes are else loaded and stored one by one where the compiler sees fit.
+__device__ __forceinline__ uint4 load_words(const void* p) {
+  const uint4* from = static_cast<const uint4*>(p);
+  return {from->x, from->y, from->z, from->w};
+}
+template <class T>
+__device__ __forceinline__ Vec<compute_t<T>, kVec<T>> widen_words(const uint4& v) {
+  Vec<T, kVec<T>> r;
+  memcpy(&r, &v, 16);
+  return widen_all(r);
+}
+
 /// Rounds to nearest even; bf16 and f16 by pairs.
 template <class T, class C, int V>
 __device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
-  Vec<T, V> r;
-  if constexpr (V % 2 == 0 && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>)) {
-    uint32_t words[V / 2];
+  if constexpr (V == 8 && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>)) {
+    uint32_t words[4];
 #pragma unroll
-    for (int k = 0; k < V / 2; ++k) {
+    for (int k = 0; k < 4; ++k) {
       if constexpr (std::is_same_v<T, BFloat16>) {
         const __nv_bfloat162 two = __floats2bfloat162_rn(v.v[2 * k], v.v[2 * k + 1]);
         memcpy(&words[k], &two, 4);
@@ -34,12 +45,13 @@ __device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
         memcpy(&words[k], &two, 4);
       }
     }
-    memcpy(&r, words, sizeof r);
+    *reinterpret_cast<uint4*>(p) = {words[0], words[1], words[2], words[3]};
   } else {
+    Vec<T, V> r;
 #pragma unroll
     for (int j = 0; j < V; ++j) r.v[j] = narrow<T>(v.v[j]);
+    store_vec(p, r);
   }
-  store_vec(p, r);
 }
 
 /// Memory for `count` values on the current device, as long as the tensor lives.

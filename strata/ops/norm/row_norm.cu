@@ -8,130 +8,165 @@ namespace strata {
 namespace {
 using namespace cuda;
 
-// Some of a row's elements: their sum, the squares of their distances from their mean, and how many they are.
-template <class C>
-struct Moments {
-  C sum, squares, count;
-};
-
-// The mean of a held row and the mean of the squares about it, with one barrier: each warp takes its own mean first.
-// value(k) is vector k, widened.
-template <class C, int V, int kHeld, class F, class Renew>
-__device__ __forceinline__ PairOf<C> row_moments(int64_t n, F&& value, Renew&& renew, Moments<C>* shared) {
-  C sum = 0;
-  for_row<V, kHeld>(n, [&](int64_t, int k) {
-    const Vec<C, V> v = value(k);
-#pragma unroll
-    for (int j = 0; j < V; ++j) sum += v.v[j];
-  });
-  sum = warp_reduce(sum, Sum());
-  int count = static_cast<int>(n);
-  if (blockDim.x > kWarp) {
-    count = 0;
-    const int first = static_cast<int>(threadIdx.x / kWarp) * kWarp * V, step = static_cast<int>(blockDim.x) * V;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) count += min(max(static_cast<int>(n) - first - k * step, 0), kWarp * V);
-  }
-  const C mean = count > 0 ? sum / static_cast<C>(count) : C(0);
-  renew();
-  C squares = 0;
-  for_row<V, kHeld>(n, [&](int64_t, int k) {
-    const Vec<C, V> v = value(k);
-#pragma unroll
-    for (int j = 0; j < V; ++j) squares += (v.v[j] - mean) * (v.v[j] - mean);
-  });
-  squares = warp_reduce(squares, Sum());
-  if (blockDim.x == kWarp) return {mean, squares / static_cast<C>(n)};
-  const int warps = static_cast<int>(blockDim.x / kWarp), first = static_cast<int>(threadIdx.y) * warps;
-  if (threadIdx.x % kWarp == 0) shared[first + threadIdx.x / kWarp] = {sum, squares, static_cast<C>(count)};
-  __syncthreads();
-  C all = 0;
-  for (int w = 0; w < warps; ++w) all += shared[first + w].sum;
-  all /= static_cast<C>(n);
-  squares = 0;
-  for (int w = 0; w < warps; ++w) {
-    const Moments<C> m = shared[first + w];
-    const C away = m.count > 0 ? m.sum / m.count - all : C(0);
-    squares += m.squares + m.count * away * away;
-  }
-  return {all, squares / static_cast<C>(n)};
+// a / b for f32 to two units of the last place.
+__device__ __forceinline__ float ratio(float a, float b) {
+  return __fdividef(a, b);
+}
+__device__ __forceinline__ double ratio(double a, double b) {
+  return a / b;
 }
 
-// kAdd: there may be a residual; what is held then is the sum, not yet rounded.
-template <class T, class A, int V, int kHeld, bool kAdd>
+// Rows that lie aligned, held in the threads' registers as they are stored, or, where there may be a residual (kAdd),
+// as sums that are not yet rounded.
+template <class T, class A, int kHeld, bool kAdd>
+__global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) {
+  using C = compute_t<T>;
+  constexpr int V = kVec<T>;
+  __shared__ PairOf<C> shared[kMostRowThreads / kWarp];
+  const int x0 = static_cast<int>(threadIdx.x), across = static_cast<int>(blockDim.x), n = static_cast<int>(c.n);
+  const int lane = x0 % kWarp, warp = x0 / kWarp, warps = across / kWarp;
+  const int64_t r = this_row(), begin = r * c.n + x0 * V;
+  bool in[kHeld];
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) in[k] = r < c.rows && (x0 + k * across) * V < n;
+  uint4 kept[kHeld];
+  Vec<C, V> sums[kAdd ? kHeld : 1];
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k)
+    if (in[k]) kept[k] = load_words(static_cast<const T*>(c.x) + begin + k * across * V);
+  if constexpr (kAdd) {
+    uint4 more[kHeld];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      if (in[k]) more[k] = load_words(static_cast<const T*>(c.residual) + begin + k * across * V);
+        // All loads are under way before anything is stored.
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      if (in[k]) {
+        sums[k] = widen_words<T>(kept[k]);
+        const Vec<C, V> v = widen_words<T>(more[k]);
+#pragma unroll
+        for (int j = 0; j < V; ++j) sums[k].v[j] += v.v[j];
+        if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + begin + k * across * V, sums[k]);
+      }
+  }
+  // Between passes the stored words are widened again, rather than kept in twice the registers.
+  const auto value = [&](int k) {
+    if constexpr (kAdd) {
+      return sums[k];
+    } else {
+      asm volatile("" : "+r"(kept[k].x), "+r"(kept[k].y), "+r"(kept[k].z), "+r"(kept[k].w));
+      return widen_words<T>(kept[k]);
+    }
+  };
+  // How many elements a warp has.
+  const auto count_of = [&](int w) {
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) count += min(max(n - (w * kWarp + k * across) * V, 0), kWarp * V);
+    return static_cast<C>(count);
+  };
+
+  // Sums and squares about each warp's mean are combined with one barrier; RMS norm's mean is 0.
+  C sum = 0, mean = 0, squares = 0;
+  if (!c.rms) {
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      if (in[k]) {
+        const Vec<C, V> v = value(k);
+#pragma unroll
+        for (int j = 0; j < V; ++j) sum += v.v[j];
+      }
+    sum = warp_reduce(sum, Sum());
+    const C count = count_of(warp);
+    mean = count > 0 ? ratio(sum, count) : C(0);
+  }
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k)
+    if (in[k]) {
+      const Vec<C, V> v = value(k);
+#pragma unroll
+      for (int j = 0; j < V; ++j) squares += (v.v[j] - mean) * (v.v[j] - mean);
+    }
+  squares = warp_reduce(squares, Sum());
+  if (warps > 1) {
+    const int first = static_cast<int>(threadIdx.y) * warps;
+    if (lane == 0) shared[first + warp] = {sum, squares};
+    __syncthreads();
+    const PairOf<C> of = lane < warps ? shared[first + lane] : PairOf<C>{0, 0};
+    squares = of.b;
+    if (!c.rms) {
+      mean = warp_reduce(of.a, Sum()) / static_cast<C>(n);
+      const C count = lane < warps ? count_of(lane) : C(0), away = count > 0 ? ratio(of.a, count) - mean : C(0);
+      squares += count * away * away;
+    }
+    squares = warp_reduce(squares, Sum());
+  }
+  const C rstd = C(1) / sqrt(squares / static_cast<C>(n) + static_cast<C>(c.eps)), shift = -mean * rstd;
+  if (x0 == 0 && r < c.rows) {
+    if (c.mean != nullptr) static_cast<C*>(c.mean)[r] = mean;
+    if (c.rstd != nullptr) static_cast<C*>(c.rstd)[r] = rstd;
+  }
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k)
+    if (in[k]) {
+      const int i = (x0 + k * across) * V;
+      Vec<C, V> v = value(k);
+#pragma unroll
+      for (int j = 0; j < V; ++j) v.v[j] = v.v[j] * rstd + shift;
+      if (c.weight != nullptr) {
+        const Vec<C, V> w = load_wide<C, V>(static_cast<const A*>(c.weight) + i);
+#pragma unroll
+        for (int j = 0; j < V; ++j) v.v[j] *= w.v[j];
+      }
+      if (c.bias != nullptr) {
+        const Vec<C, V> b = load_wide<C, V>(static_cast<const A*>(c.bias) + i);
+#pragma unroll
+        for (int j = 0; j < V; ++j) v.v[j] += b.v[j];
+      }
+      store_narrow(static_cast<T*>(c.y) + begin + k * across * V, v);
+    }
+}
+
+// Rows that lie unaligned, or that are too long to be held: read for each pass.
+template <class T, class A, int V>
 __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm c) {
   using C = compute_t<T>;
-  using Stored = std::conditional_t<kAdd, C, T>;
-  __shared__ Moments<C> moments[kMostRowThreads / kWarp];
   __shared__ C shared[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.n : 0;
   const T *x = static_cast<const T*>(c.x) + r * c.n, *residual = static_cast<const T*>(c.residual);
   const A *w = static_cast<const A*>(c.weight), *b = static_cast<const A*>(c.bias);
-  Kept<Vec<Stored, V>, kHeld == 0 ? 1 : kHeld> kept;
   const auto read = [&](int64_t i) {
-    if constexpr (kAdd) {
-      Vec<C, V> v = load_wide<C, V>(x + i);
-      if (residual != nullptr) {
-        const Vec<C, V> more = load_wide<C, V>(residual + r * c.n + i);
+    Vec<C, V> v = load_wide<C, V>(x + i);
+    if (residual != nullptr) {
+      const Vec<C, V> more = load_wide<C, V>(residual + r * c.n + i);
 #pragma unroll
-        for (int j = 0; j < V; ++j) v.v[j] += more.v[j];
-      }
-      return v;
-    } else {
-      return load_vec<V>(x + i);
+      for (int j = 0; j < V; ++j) v.v[j] += more.v[j];
     }
-  };
-  const auto at = [&](int64_t i, int k) {
-    if constexpr (kHeld > 0)
-      return kept.v[k];
-    else
-      return read(i);
-  };
-  const auto store_sum = [&](int64_t i, const Vec<Stored, V>& v) {
-    if constexpr (kAdd)
-      if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + r * c.n + i, v);
+    return v;
   };
   C mean = 0, square = 0;
-  if constexpr (kHeld > 0) {
-    // All loads are under way before anything is stored.
-    for_row<V, kHeld>(n, [&](int64_t i, int k) { kept.v[k] = read(i); });
-    for_row<V, kHeld>(n, [&](int64_t i, int k) { store_sum(i, kept.v[k]); });
-    if (c.rms) {
-      for_row<V, kHeld>(n, [&](int64_t, int k) {
-        const auto v = widen_all(kept.v[k]);
-#pragma unroll
-        for (int j = 0; j < V; ++j) square += v.v[j] * v.v[j];
-      });
-      square = row_reduce(square, Sum(), shared, true) / static_cast<C>(c.n);
-    } else {
-      const PairOf<C> m = row_moments<C, V, kHeld>(
-          n, [&](int k) { return widen_all(kept.v[k]); }, [&] { kept.renew(); }, moments);
-      mean = m.a, square = m.b;
-    }
-  } else {
-    if (!c.rms || c.sum != nullptr)
-      for_row<V, 0>(n, [&](int64_t i, int) {
-        const auto v = read(i);
-#pragma unroll
-        for (int j = 0; j < V; ++j) mean += widen(v.v[j]);
-        store_sum(i, v);
-      });
-    mean = c.rms ? C(0) : row_reduce(mean, Sum(), shared) / static_cast<C>(c.n);
+  if (!c.rms || c.sum != nullptr)
     for_row<V, 0>(n, [&](int64_t i, int) {
-      const auto v = read(i);
+      const Vec<C, V> v = read(i);
 #pragma unroll
-      for (int j = 0; j < V; ++j) square += (widen(v.v[j]) - mean) * (widen(v.v[j]) - mean);
+      for (int j = 0; j < V; ++j) mean += v.v[j];
+      if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + r * c.n + i, v);
     });
-    square = row_reduce(square, Sum(), shared, true) / static_cast<C>(c.n);
-  }
-  kept.renew();
+  mean = c.rms ? C(0) : row_reduce(mean, Sum(), shared) / static_cast<C>(c.n);
+  for_row<V, 0>(n, [&](int64_t i, int) {
+    const Vec<C, V> v = read(i);
+#pragma unroll
+    for (int j = 0; j < V; ++j) square += (v.v[j] - mean) * (v.v[j] - mean);
+  });
+  square = row_reduce(square, Sum(), shared, true) / static_cast<C>(c.n);
   const C rstd = C(1) / sqrt(square + static_cast<C>(c.eps));
   if (threadIdx.x == 0 && n > 0) {
     if (c.mean != nullptr) static_cast<C*>(c.mean)[r] = mean;
     if (c.rstd != nullptr) static_cast<C*>(c.rstd)[r] = rstd;
   }
-  for_row<V, kHeld>(n, [&](int64_t i, int k) {
-    Vec<C, V> v = widen_all(at(i, k));
+  for_row<V, 0>(n, [&](int64_t i, int) {
+    Vec<C, V> v = read(i);
 #pragma unroll
     for (int j = 0; j < V; ++j) v.v[j] = (v.v[j] - mean) * rstd;
     if (w != nullptr) {
@@ -154,14 +189,18 @@ void row_norm_cuda(const RowNorm& c) {
   if (c.rows * c.n == 0) return;
   dispatch_types(c, [&]<class T, class A>() {
     const RowLaunch l = row_launch<T>(c.rows, c.n, all_aligned(c.x, c.weight, c.bias, c.residual, c.y, c.sum));
-    dispatch_rows<T>(l, [&](auto v, auto held) {
-      constexpr int V = decltype(v)::value, kHeld = decltype(held)::value;
-      // Rows that are read in single elements have no kernel of their own for want of a residual.
-      if (V == 1 || c.residual != nullptr)
-        forward_kernel<T, A, V, kHeld, true><<<l.blocks, l.threads, 0, stream()>>>(c);
-      else
-        forward_kernel<T, A, V, kHeld, V == 1><<<l.blocks, l.threads, 0, stream()>>>(c);
-    });
+    constexpr int V = kVec<T>, kFew = kHeldFew<V>, kMany = kHeldMany<V>;
+    const bool add = c.residual != nullptr;
+    void (*kernel)(RowNorm) = nullptr;
+    if (!l.vectors)
+      kernel = forward_kernel<T, A, 1>;
+    else if (l.held == kFew)
+      kernel = add ? held_kernel<T, A, kFew, true> : held_kernel<T, A, kFew, false>;
+    else if (l.held == kMany)
+      kernel = add ? held_kernel<T, A, kMany, true> : held_kernel<T, A, kMany, false>;
+    else
+      kernel = forward_kernel<T, A, V>;
+    kernel<<<l.blocks, l.threads, 0, stream()>>>(c);
   });
 }
 

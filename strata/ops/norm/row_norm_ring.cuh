@@ -26,15 +26,6 @@ __device__ __forceinline__ void wait_for_copies_but(int pending) {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
-/// The values of T in 16 bytes, widened. Taken as words from memory to here: elements of two bytes are else loaded one
-/// by one, or put together again.
-template <class T>
-__device__ __forceinline__ Vec<compute_t<T>, kVec<T>> widen_words(const uint4& v) {
-  Vec<T, kVec<T>> r;
-  memcpy(&r, &v, 16);
-  return widen_all(r);
-}
-
 /// Waits for the kThreads threads of one row.
 template <int kThreads>
 __device__ __forceinline__ void row_barrier(int row) {
@@ -115,7 +106,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
     Vec<C, V> xh[kWide ? kHeld : 1], gw[kWide ? kHeld : 1];
     C a = 0, b = 0;
     const auto hats = [&](int k, Vec<C, V>& h) {
-      h = widen_words<T>(at[k * kThreads]);
+      h = widen_words<T>(load_words(&at[k * kThreads]));
 #pragma unroll
       for (int j = 0; j < V; ++j) h.v[j] = kRms ? h.v[j] * rstd : h.v[j] * rstd + shift;
     };
@@ -124,7 +115,8 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
       if (in[k]) {
         Vec<C, V> h, gwk;
         hats(k, h);
-        const Vec<C, V> g = widen_words<T>(at[(kHeld + k) * kThreads]), wv = kWide ? wide_w[kWide ? k : 0] : weight(k);
+        const Vec<C, V> g = widen_words<T>(load_words(&at[(kHeld + k) * kThreads])),
+                        wv = kWide ? wide_w[kWide ? k : 0] : weight(k);
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           gwk.v[j] = g.v[j] * wv.v[j];
@@ -168,13 +160,13 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
           h = xh[k], gwk = gw[k];
         } else {
           hats(k, h);
-          gwk = widen_words<T>(at[(kHeld + k) * kThreads]);
+          gwk = widen_words<T>(load_words(&at[(kHeld + k) * kThreads]));
           const Vec<C, V> wv = weight(k);
 #pragma unroll
           for (int j = 0; j < V; ++j) gwk.v[j] *= wv.v[j];
         }
         if (streams == 3) {
-          const Vec<C, V> added = widen_words<T>(at[(2 * kHeld + k) * kThreads]);
+          const Vec<C, V> added = widen_words<T>(load_words(&at[(2 * kHeld + k) * kThreads]));
 #pragma unroll
           for (int j = 0; j < V; ++j) y.v[j] = gwk.v[j] * rstd + (added.v[j] + (kRms ? C(0) : m1));
         } else {
