@@ -119,6 +119,16 @@ TEST_F(CudaRows, Norms) {
   }
 }
 
+TEST_F(CudaRows, DropoutKeepsWhatTheProcessorKeeps) {
+  for (const int64_t n : {1, 7, 2048, 4095, 4096, 4097, 100003})
+    for (const DType type : kTypes)
+      for (const double p : {0.0, 0.3, 1.0}) {
+        const Tensor x = randn({n}).to(type), there = x.to(Device::cuda());
+        const RngKey key{9, 3};
+        EXPECT_EQ(dropout(there, p, key).to_vector<double>(), dropout(x, p, key).to_vector<double>()) << n << " " << p;
+      }
+}
+
 TEST_F(CudaRows, Losses) {
   for (const Shape& s : rows) {
     Tensor target = randint(0, s[1], {s[0]});
