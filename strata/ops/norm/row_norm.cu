@@ -16,29 +16,35 @@ __device__ __forceinline__ double ratio(double a, double b) {
   return a / b;
 }
 
-// Rows that lie aligned, held in the threads' registers as they are stored, or, where there may be a residual (kAdd),
-// as sums that are not yet rounded.
-template <class T, class A, int kHeld, bool kAdd>
-__global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) {
+constexpr int kSideBySide = 4;  // rows of a block where a warp has a row
+
+template <int kRow>
+inline constexpr int kHeldThreads = kRow == kWarp ? kWarp* kSideBySide : kRow;
+
+// Rows that lie aligned, a row to kRow threads, held in their registers as they are stored, or, where there may be a
+// residual (kAdd), as sums that are not yet rounded. Registers are
+// bounded so that many rows are under way.
+template <class T, class A, int kRow, int kHeld, bool kAdd>
+__global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536 / kHeldThreads<kRow> : 1)
+    held_kernel(const RowNorm c) {
   using C = compute_t<T>;
-  constexpr int V = kVec<T>;
-  __shared__ PairOf<C> shared[kMostRowThreads / kWarp];
-  const int x0 = static_cast<int>(threadIdx.x), across = static_cast<int>(blockDim.x), n = static_cast<int>(c.n);
-  const int lane = x0 % kWarp, warp = x0 / kWarp, warps = across / kWarp;
-  const int64_t r = this_row(), begin = r * c.n + x0 * V;
+  constexpr int V = kVec<T>, kWarps = kRow / kWarp;
+  __shared__ PairOf<C> shared[kWarps];
+  const int x0 = static_cast<int>(threadIdx.x), n = static_cast<int>(c.n), warp = x0 / kWarp;
+  const int64_t r = kWarps == 1 ? this_row() : blockIdx.x, begin = r * c.n + x0 * V;
   bool in[kHeld];
 #pragma unroll
-  for (int k = 0; k < kHeld; ++k) in[k] = r < c.rows && (x0 + k * across) * V < n;
+  for (int k = 0; k < kHeld; ++k) in[k] = r < c.rows && (x0 + k * kRow) * V < n;
   uint4 kept[kHeld];
   Vec<C, V> sums[kAdd ? kHeld : 1];
 #pragma unroll
   for (int k = 0; k < kHeld; ++k)
-    if (in[k]) kept[k] = load_words(static_cast<const T*>(c.x) + begin + k * across * V);
+    if (in[k]) kept[k] = load_words(static_cast<const T*>(c.x) + begin + k * kRow * V);
   if constexpr (kAdd) {
     uint4 more[kHeld];
 #pragma unroll
     for (int k = 0; k < kHeld; ++k)
-      if (in[k]) more[k] = load_words(static_cast<const T*>(c.residual) + begin + k * across * V);
+      if (in[k]) more[k] = load_words(static_cast<const T*>(c.residual) + begin + k * kRow * V);
         // All loads are under way before anything is stored.
 #pragma unroll
     for (int k = 0; k < kHeld; ++k)
@@ -47,7 +53,7 @@ __global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) 
         const Vec<C, V> v = widen_words<T>(more[k]);
 #pragma unroll
         for (int j = 0; j < V; ++j) sums[k].v[j] += v.v[j];
-        if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + begin + k * across * V, sums[k]);
+        if (c.sum != nullptr) store_narrow(static_cast<T*>(c.sum) + begin + k * kRow * V, sums[k]);
       }
   }
   // Between passes the stored words are widened again, rather than kept in twice the registers.
@@ -63,7 +69,7 @@ __global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) 
   const auto count_of = [&](int w) {
     int count = 0;
 #pragma unroll
-    for (int k = 0; k < kHeld; ++k) count += min(max(n - (w * kWarp + k * across) * V, 0), kWarp * V);
+    for (int k = 0; k < kHeld; ++k) count += min(max(n - (w * kWarp + k * kRow) * V, 0), kWarp * V);
     return static_cast<C>(count);
   };
 
@@ -89,18 +95,19 @@ __global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) 
       for (int j = 0; j < V; ++j) squares += (v.v[j] - mean) * (v.v[j] - mean);
     }
   squares = warp_reduce(squares, Sum());
-  if (warps > 1) {
-    const int first = static_cast<int>(threadIdx.y) * warps;
-    if (lane == 0) shared[first + warp] = {sum, squares};
+  if constexpr (kWarps > 1) {
+    if (x0 % kWarp == 0) shared[warp] = {sum, squares};
     __syncthreads();
-    const PairOf<C> of = lane < warps ? shared[first + lane] : PairOf<C>{0, 0};
+    // Lane by lane the warps' numbers, as often as they fit.
+    const int w = x0 % kWarps;
+    const PairOf<C> of = shared[w];
     squares = of.b;
     if (!c.rms) {
-      mean = warp_reduce(of.a, Sum()) / static_cast<C>(n);
-      const C count = lane < warps ? count_of(lane) : C(0), away = count > 0 ? ratio(of.a, count) - mean : C(0);
+      mean = warp_reduce<kWarps>(of.a, Sum()) / static_cast<C>(n);
+      const C count = count_of(w), away = count > 0 ? ratio(of.a, count) - mean : C(0);
       squares += count * away * away;
     }
-    squares = warp_reduce(squares, Sum());
+    squares = warp_reduce<kWarps>(squares, Sum());
   }
   const C rstd = C(1) / sqrt(squares / static_cast<C>(n) + static_cast<C>(c.eps)), shift = -mean * rstd;
   if (x0 == 0 && r < c.rows) {
@@ -110,7 +117,7 @@ __global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) 
 #pragma unroll
   for (int k = 0; k < kHeld; ++k)
     if (in[k]) {
-      const int i = (x0 + k * across) * V;
+      const int i = (x0 + k * kRow) * V;
       Vec<C, V> v = value(k);
 #pragma unroll
       for (int j = 0; j < V; ++j) v.v[j] = v.v[j] * rstd + shift;
@@ -124,7 +131,7 @@ __global__ void __launch_bounds__(kMostRowThreads) held_kernel(const RowNorm c) 
 #pragma unroll
         for (int j = 0; j < V; ++j) v.v[j] += b.v[j];
       }
-      store_narrow(static_cast<T*>(c.y) + begin + k * across * V, v);
+      store_narrow(static_cast<T*>(c.y) + begin + k * kRow * V, v);
     }
 }
 
@@ -183,23 +190,33 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
   });
 }
 
+// False where a row is too long.
+template <class T, class A>
+bool held_rows(const RowNorm& c) {
+  const int64_t vectors = c.n / kVec<T>;
+  const auto launch = [&]<int kRow, int kHeld>() {
+    constexpr int kRows = kRow == kWarp ? kSideBySide : 1;
+    const auto kernel =
+        c.residual != nullptr ? held_kernel<T, A, kRow, kHeld, true> : held_kernel<T, A, kRow, kHeld, false>;
+    kernel<<<blocks_for(c.rows, kRows), dim3(kRow, kRows), 0, stream()>>>(c);
+    return true;
+  };
+  if (vectors <= 3 * 32) return launch.template operator()<32, 3>();
+  if (vectors <= 4 * 64) return launch.template operator()<64, 4>();
+  if (vectors <= 4 * 128) return launch.template operator()<128, 4>();
+  if (vectors <= 4 * 256) return launch.template operator()<256, 4>();
+  if (vectors <= 4 * 512) return launch.template operator()<512, 4>();
+  return vectors <= 8 * 512 && launch.template operator()<512, 8>();
+}
 }  // namespace
 
 void row_norm_cuda(const RowNorm& c) {
   if (c.rows * c.n == 0) return;
   dispatch_types(c, [&]<class T, class A>() {
     const RowLaunch l = row_launch<T>(c.rows, c.n, all_aligned(c.x, c.weight, c.bias, c.residual, c.y, c.sum));
-    constexpr int V = kVec<T>, kFew = kHeldFew<V>, kMany = kHeldMany<V>;
-    const bool add = c.residual != nullptr;
-    void (*kernel)(RowNorm) = nullptr;
-    if (!l.vectors)
-      kernel = forward_kernel<T, A, 1>;
-    else if (l.held == kFew)
-      kernel = add ? held_kernel<T, A, kFew, true> : held_kernel<T, A, kFew, false>;
-    else if (l.held == kMany)
-      kernel = add ? held_kernel<T, A, kMany, true> : held_kernel<T, A, kMany, false>;
-    else
-      kernel = forward_kernel<T, A, V>;
+    if constexpr (sizeof(T) <= 4)
+      if (l.vectors && held_rows<T, A>(c)) return;
+    const auto kernel = l.vectors ? forward_kernel<T, A, kVec<T>> : forward_kernel<T, A, 1>;
     kernel<<<l.blocks, l.threads, 0, stream()>>>(c);
   });
 }
