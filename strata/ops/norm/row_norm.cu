@@ -8,22 +8,13 @@ namespace strata {
 namespace {
 using namespace cuda;
 
-// a / b for f32 to two units of the last place.
-__device__ __forceinline__ float ratio(float a, float b) {
-  return __fdividef(a, b);
-}
-__device__ __forceinline__ double ratio(double a, double b) {
-  return a / b;
-}
-
 constexpr int kSideBySide = 4;  // rows of a block where a warp has a row
 
 template <int kRow>
 inline constexpr int kHeldThreads = kRow == kWarp ? kWarp* kSideBySide : kRow;
 
-// Rows that lie aligned, a row to kRow threads, held in their registers as they are stored, or, where there may be a
-// residual (kAdd), as sums that are not yet rounded. Registers are
-// bounded so that many rows are under way.
+// Rows that lie aligned, a row to kRow threads, held in their registers as they are stored, or, where there is a
+// residual (kAdd), as sums that are not yet rounded. Registers are bounded so that many rows are under way.
 template <class T, class A, int kRow, int kHeld, bool kAdd>
 __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536 / kHeldThreads<kRow> : 1)
     held_kernel(const RowNorm c) {
@@ -73,7 +64,8 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
     return static_cast<C>(count);
   };
 
-  // Sums and squares about each warp's mean are combined with one barrier; RMS norm's mean is 0.
+  // Sums and squares about each warp's mean, which need not be exact for that, are combined with one barrier. RMS
+  // norm's mean is 0.
   C sum = 0, mean = 0, squares = 0;
   if (!c.rms) {
 #pragma unroll
@@ -84,8 +76,12 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
         for (int j = 0; j < V; ++j) sum += v.v[j];
       }
     sum = warp_reduce(sum, Sum());
-    const C count = count_of(warp);
-    mean = count > 0 ? ratio(sum, count) : C(0);
+    if constexpr (kWarps == 1) {
+      mean = sum / static_cast<C>(n);
+    } else {
+      const C count = count_of(warp);
+      mean = count > 0 ? __fdividef(sum, count) : C(0);
+    }
   }
 #pragma unroll
   for (int k = 0; k < kHeld; ++k)
@@ -104,7 +100,7 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
     squares = of.b;
     if (!c.rms) {
       mean = warp_reduce<kWarps>(of.a, Sum()) / static_cast<C>(n);
-      const C count = count_of(w), away = count > 0 ? ratio(of.a, count) - mean : C(0);
+      const C count = count_of(w), away = count > 0 ? __fdividef(of.a, count) - mean : C(0);
       squares += count * away * away;
     }
     squares = warp_reduce<kWarps>(squares, Sum());
