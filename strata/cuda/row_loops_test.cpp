@@ -145,5 +145,17 @@ TEST_F(CudaRows, Losses) {
   }
 }
 
+// Up to rows that shared memory holds a part of, or nothing of.
+TEST_F(CudaRows, HeadAndLoss) {
+  for (const int64_t n : {40, 1003, 9001, 40000, 50257, 140003}) {
+    const Tensor target = from_span<int64_t>(std::vector<int64_t>{n - 1, 0, -100, n / 2}, {4});
+    for (const double smoothing : {0.0, 0.1}) {
+      const CrossEntropyOptions o{.label_smoothing = smoothing};
+      expect_alike([&](const auto& x) { return linear_cross_entropy(x[0], x[1], target.to(x[0].device()), o); },
+                   {{4, 6}, {n, 6}}, "linear_cross_entropy");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::cuda
