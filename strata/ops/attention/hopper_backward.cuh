@@ -140,6 +140,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     return i;
   };
 
+  // Worked out while every warp still has registers for it.
+  Item mine{};
+  if constexpr (!S::kStays) mine = item_at(static_cast<int>(blockIdx.x));
+
   if (group == 2) {
     give_registers<S::kCopyRegisters>();
     if (warp == 0 && lane == 0) {  // copies in
@@ -147,7 +151,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       Ring<S::kStages> r;
       Ring<S::kKeyBuffers> rk, last;
       for (bool any = false;; any = true) {
-        int at = static_cast<int>(blockIdx.x);
+        int at = 0;
         if constexpr (S::kStays) {
           wait(empty_keys + rk.stage, rk.parity ^ 1);
           // Blocks that run at the same time wait for each other: none may keep the keys of another.
@@ -159,7 +163,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
             break;
           }
         }
-        const Item x = item_at(at);
+        const Item x = S::kStays ? item_at(at) : mine;
         const auto copy_keys = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full) {
           arrive_expecting(full + rk.stage, S::kKeyBytes);
 #pragma unroll
@@ -196,9 +200,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       Ring<1> r;
       for (Ring<S::kKeyBuffers> rk;; rk.next()) {
         wait(full_k + rk.stage, rk.parity);
-        const int taken = S::kStays ? items[rk.stage] : static_cast<int>(blockIdx.x);
+        const int taken = S::kStays ? items[rk.stage] : 0;
         if (taken < 0) break;
-        const Item x = item_at(taken);
+        const Item x = S::kStays ? item_at(taken) : mine;
         int h = x.hk * head_group, it = 0;
         for (int step = 0; step < head_group * x.n; ++step) {
           const int i = row_tile(x, it);
@@ -254,9 +258,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   int scores_at = 0;
   for (Ring<S::kKeyBuffers> rk;; rk.next()) {
     wait(full_k + rk.stage, rk.parity);
-    const int taken = S::kStays ? items[rk.stage] : static_cast<int>(blockIdx.x);
+    const int taken = S::kStays ? items[rk.stage] : 0;
     if (taken < 0) break;
-    const Item item = item_at(taken);
+    const Item item = S::kStays ? item_at(taken) : mine;
     const uint8_t* const ks = all_ks + rk.stage * S::kKeyBytes;
     const uint8_t* const vs = all_vs + rk.stage * S::kKeyBytes;
     const int n = item.n, steps = head_group * n;
