@@ -92,12 +92,15 @@ void bench(const Case& c) {
   const double pairs =
                    static_cast<double>(c.batch * c.heads * c.time) * static_cast<double>(c.time) * (c.causal ? 0.5 : 1),
                flop = 4 * static_cast<double>(c.d) * pairs;
-  const auto run = [&](size_t i) {
-    return call("scaled_dot_product_attention", {q[i], k[i], v[i], std::monostate(), c.causal});
-  };
-  row("attention " + shape, flop, sets, [&](int64_t i) { run(static_cast<size_t>(i)); });
+  AttentionOptions options;
+  options.is_causal = c.causal;
+  row("attention " + shape, flop, sets, [&](int64_t at) {
+    const size_t i = static_cast<size_t>(at);
+    scaled_dot_product_attention(q[i], k[i], v[i], {}, options);
+  });
   std::vector<std::vector<Value>> results;
-  for (int64_t i = 0; i < sets; ++i) results.push_back(run(static_cast<size_t>(i)));
+  for (size_t i = 0; i < q.size(); ++i)
+    results.push_back(call("scaled_dot_product_attention", {q[i], k[i], v[i], std::monostate(), c.causal}));
   row("attention_backward " + shape, 2.5 * flop, sets, [&](int64_t at) {
     const size_t i = static_cast<size_t>(at);
     call("scaled_dot_product_attention_backward",
