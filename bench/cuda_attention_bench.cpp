@@ -17,6 +17,7 @@
 #include "strata/core/op_base.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/view/view.h"
 
@@ -109,6 +110,47 @@ void bench(const Case& c) {
   });
 }
 
+// 16384 rows in sequences of uneven lengths: one call, and a call for each.
+void bench_varlen(int64_t d, int64_t heads) {
+  Dims lengths;
+  std::vector<int64_t> ends{0};
+  double pairs = 0;
+  while (ends.back() < 16384) {
+    const int64_t n = std::min<int64_t>(64 + ends.size() * 397 % 1500, 16384 - ends.back());
+    lengths.push_back(n), ends.push_back(ends.back() + n);
+    pairs += 0.5 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(heads);
+  }
+  const int64_t sets = 4;
+  const std::string shape = cat("D", d, " T16384 N", lengths.size(), " H", heads, " causal");
+  const double flop = 4 * static_cast<double>(d) * pairs;
+  std::vector<Tensor> q, k, v, g;
+  for (int64_t i = 0; i < sets; ++i)
+    for (auto* x : {&q, &k, &v, &g}) x->push_back(randn({16384, heads, d}).to(DType::bf16));
+  const Tensor on_device = from_span<int64_t>(ends, {static_cast<int64_t>(ends.size())}).to(Device::cuda());
+  AttentionOptions options;
+  options.is_causal = true;
+  row("varlen " + shape, flop, sets, [&](int64_t at) {
+    const size_t i = static_cast<size_t>(at);
+    varlen_attention(q[i], k[i], v[i], on_device, on_device, options);
+  });
+  std::vector<std::vector<Value>> results;
+  for (size_t i = 0; i < q.size(); ++i)
+    results.push_back(call("varlen_attention", {q[i], k[i], v[i], on_device, on_device, true}));
+  row("varlen_backward " + shape, 2.5 * flop, sets, [&](int64_t at) {
+    const size_t i = static_cast<size_t>(at);
+    call("varlen_attention_backward", {g[i], std::monostate(), q[i], k[i], v[i], on_device, on_device, results[i][0],
+                                       results[i][1], true, std::monostate(), int64_t{0}, int64_t{0}});
+  });
+  const auto each = [&](const Tensor& x, int64_t n) {
+    return x.narrow(0, ends[static_cast<size_t>(n)], lengths[n]).transpose(0, 1).unsqueeze(0);
+  };
+  row("one by one " + shape, flop, sets, [&](int64_t at) {
+    const size_t i = static_cast<size_t>(at);
+    for (int64_t n = 0; n < static_cast<int64_t>(lengths.size()); ++n)
+      scaled_dot_product_attention(each(q[i], n), each(k[i], n), each(v[i], n), {}, options);
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -126,5 +168,7 @@ int main(int argc, char** argv) {
   const DeviceScope on(Device::cuda());
   const NoGrad guard;
   for (const Case& c : kCases) bench(c);
+  bench_varlen(64, 12);
+  bench_varlen(128, 16);
   if (g_lines) std::fclose(g_lines);
 }

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROTATE = 200 << 20
-KERNELS = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
+KERNELS = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION)
 
 
 def device_ms(sets, f, rounds=11):
@@ -50,6 +50,24 @@ def measure(shape, kernel):
     return forward, backward
 
 
+def measure_varlen(d, heads):
+    """The same for 16384 rows in sequences of cuda_attention_bench's lengths, through flash."""
+    ends = [0]
+    while ends[-1] < 16384:
+        ends.append(ends[-1] + min(64 + len(ends) * 397 % 1500, 16384 - ends[-1]))
+    most = max(b - a for a, b in zip(ends, ends[1:]))
+    ends = torch.tensor(ends, device="cuda", dtype=torch.int32)
+    several = lambda: [torch.randn(16384, heads, d, device="cuda").bfloat16().requires_grad_() for _ in range(4)]
+    q, k, v, g = several(), several(), several(), several()
+    flash = torch.ops.aten._flash_attention_forward
+    run = lambda i: flash(q[i], k[i], v[i], ends, ends, most, most, 0.0, True, False)[0]
+    with torch.no_grad():
+        forward = device_ms(4, run)
+    y = [run(i) for i in range(4)]
+    backward = device_ms(4, lambda i: torch.autograd.grad(y[i], (q[i], k[i], v[i]), g[i], retain_graph=True))
+    return forward, backward
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("lines")
@@ -59,29 +77,39 @@ def main():
     for line in open(a.lines):
         name, flop, ms = line.rstrip("\n").split("\t")
         ours[name] = (float(flop), float(ms))
-    theirs = {}
-    for name in ours:
-        found = re.fullmatch(r"attention D(\d+) S(\d+) B(\d+) H(\d+)/(\d+)( causal)?", name)
-        if not found or a.filter not in name:
-            continue
-        shape = (*map(int, found.groups()[:5]), found.group(6) is not None)
-        for label, kernel in KERNELS.items():
-            try:
-                both = measure(shape, kernel)
-            except Exception as e:
-                print(f"{name}: {label}: {str(e)[:200]}")
-                continue
-            theirs[label, name] = both[0]
-            theirs[label, name.replace("attention", "attention_backward")] = both[1]
 
     print(f"| TFLOP/s | Strata | ms | flash of PyTorch {torch.__version__} | cuDNN | Strata / best |")
     print("|---|---|---|---|---|---|")
-    for name, (flop, ms) in ours.items():
-        times = [theirs.get((label, name)) for label in KERNELS]
+
+    def show(name, times):
+        if name not in ours:
+            return
+        flop, ms = ours[name]
         rate = lambda t: f"{flop / t * 1e-9:.0f}" if t else ""
         best = min((t for t in times if t), default=None)
         ratio = f"{best / ms:.2f}" if best else ""
-        print(f"| {name} | {rate(ms)} | {ms:.4f} | {' | '.join(map(rate, times))} | {ratio} |")
+        print(f"| {name} | {rate(ms)} | {ms:.4f} | {' | '.join(map(rate, times))} | {ratio} |", flush=True)
+
+    def attempt(name, f, *args):
+        try:
+            return f(*args)
+        except Exception as e:
+            print(f"{name}: {args[-1]}: {str(e)[:200]}")
+            return None, None
+
+    for name in ours:
+        if a.filter not in name:
+            continue
+        if found := re.fullmatch(r"attention D(\d+) S(\d+) B(\d+) H(\d+)/(\d+)( causal)?", name):
+            shape = (*map(int, found.groups()[:5]), found.group(6) is not None)
+            theirs = [attempt(name, measure, shape, kernel) for kernel in KERNELS]
+            show(name, [t[0] for t in theirs])
+            show(name.replace("attention", "attention_backward"), [t[1] for t in theirs])
+        elif found := re.fullmatch(r"varlen D(\d+) T16384 N\d+ H(\d+) causal", name):
+            flash = attempt(name, measure_varlen, int(found.group(1)), int(found.group(2)))
+            show(name, [flash[0], None])
+            show(name.replace("varlen", "varlen_backward"), [flash[1], None])
+            show(name.replace("varlen", "one by one"), [flash[0], None])
 
 
 main()
