@@ -112,7 +112,7 @@ void bench(const Case& c) {
 
 // 16384 rows in sequences of uneven lengths: one call, and a call for each.
 void bench_varlen(int64_t d, int64_t heads) {
-  Dims lengths;
+  std::vector<int64_t> lengths;
   std::vector<int64_t> ends{0};
   double pairs = 0;
   while (ends.back() < 16384) {
@@ -142,7 +142,7 @@ void bench_varlen(int64_t d, int64_t heads) {
                                        results[i][1], true, std::monostate(), int64_t{0}, int64_t{0}});
   });
   const auto each = [&](const Tensor& x, int64_t n) {
-    return x.narrow(0, ends[static_cast<size_t>(n)], lengths[n]).transpose(0, 1).unsqueeze(0);
+    return x.narrow(0, ends[static_cast<size_t>(n)], lengths[static_cast<size_t>(n)]).transpose(0, 1).unsqueeze(0);
   };
   row("one by one " + shape, flop, sets, [&](int64_t at) {
     const size_t i = static_cast<size_t>(at);
