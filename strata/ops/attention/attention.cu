@@ -299,7 +299,7 @@ using namespace attention_cuda;
 
 void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads * c.tq == 0) return;
-  if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c) : forward_mma(c, like_this);
+  if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c, like_this) : forward_mma(c, like_this);
   Tensor space;
   const Sequences sequences = sequences_of(c, kTile, kTile, like_this, space);
   dispatch_columns(c.dtype, c.dv, [&]<class T, int N>() {

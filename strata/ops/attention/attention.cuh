@@ -184,9 +184,9 @@ void dispatch_mma(const AttentionCall& c, F&& f) {
 }
 
 /// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
-/// it, heads of 64 or 128, strides that bulk copies take.
+/// it, heads of 64, 80, 96 or 128 (forward also 256), strides that bulk copies take.
 bool fits_hopper(const AttentionCall& c, bool backward);
-void forward_hopper(const AttentionCall& c);
+void forward_hopper(const AttentionCall& c, const Tensor& like_this);
 void backward_hopper(const AttentionCall& c, const Tensor& like_this);
 
 /// The tensor-core kernels, for calls that fit.
