@@ -8,6 +8,8 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding_kernel.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -122,7 +124,12 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding) {
-          b.set(1, embedding_backward_op(b.gy(), indices, weight.shape()[0], padding));
+          // A table that is also a model's last layer has a gradient already: only the rows that are named change.
+          if (Tensor* sum = padding ? nullptr : b.gathered(1)) {
+            index_add_(*sum, 0, indices.reshape({-1}), b.gy().reshape({-1, weight.shape()[1]}).to(sum->dtype()));
+          } else {
+            b.set(1, embedding_backward_op(b.gy(), indices, weight.shape()[0], padding));
+          }
         },
     .cost =
         [](const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {
