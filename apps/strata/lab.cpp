@@ -9,6 +9,7 @@
 
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
+#include "apps/strata/verify_jobs.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
 #include "strata/lab/bench.h"
@@ -21,9 +22,9 @@ namespace {
 struct Options {
   std::vector<std::string> names;
   std::string dtype, json, device = "cpu";
-  double seconds = 0.2;
-  int threads = 0;
-  bool no_backward = false, no_limits = false;
+  double seconds = 0.2, limit = 300;
+  int threads = 0, jobs = 1;
+  bool no_backward = false, no_limits = false, named = false;
 };
 
 // Which op is at work, on a terminal only.
@@ -53,13 +54,21 @@ int run_verify(const Options& o) {
   options.device = parse_device(o.device);
   need_device("lab verify", options.device);
   if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
+  if (o.named) return verify_named(options);
   const std::vector<const OpBase*> ops = find_ops(o.names);
   std::vector<lab::OpReport> reports;
   {
     Progress progress(ops.size());
-    for (const OpBase* op : ops) {
-      progress.step(op->name());
-      reports.push_back(lab::verify(*op, options));
+    if (o.jobs > 1) {
+      std::vector<std::string> arguments{"lab", "verify", "--device", o.device, "--named"};
+      if (!o.dtype.empty()) arguments.insert(arguments.end(), {"--dtype", o.dtype});
+      const auto started = [&](std::string_view name) { progress.step(name); };
+      reports = verify_in_processes(ops, arguments, o.jobs, o.limit, started);
+    } else {
+      for (const OpBase* op : ops) {
+        progress.step(op->name());
+        reports.push_back(lab::verify(*op, options));
+      }
     }
   }
   std::fputs(lab::table(reports).c_str(), stdout);
@@ -129,6 +138,15 @@ void add_lab(CLI::App& app, Body& body) {
       "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
   common(verify, "Only these, e.g. f32,bf16; otherwise every dtype of the record");
   verify->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE");
+  verify->add_option("--jobs", o->jobs, "Processes that share the ops; an op that ends its process fails alone")
+      ->type_name("N")
+      ->check(CLI::Range(1, 256));
+  verify
+      ->add_option("--limit", o->limit, "With --jobs: seconds that one op may take")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->capture_default_str();
+  verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")->group("");
   verify->callback([&body, o] { body = [o] { return run_verify(*o); }; });
 
   CLI::App* bench = lab->add_subcommand(
