@@ -91,24 +91,11 @@ Args moved(const Args& args, Device device) {
   return r;
 }
 
-// Whether the results of `args` fit, as far as a dry run can tell.
-bool allocates_little(const OpBase& op, const Args& args) {
-  try {
-    NoGrad guard;
-    DeviceScope device(Device::meta());
-    Args dry = map(args, [](const Tensor& t) { return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt}); });
-    double bytes_needed = 0;
-    if (!op.is_dynamic())
-      visit(op.call_boxed(dry),
-            [&](const Tensor& t) { bytes_needed += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
-    return bytes_needed <= 1e9;
-  } catch (const Error&) {
-    return false;
-  }
-}
+// Results that take more than this are not made.
+constexpr double kMostBytes = 1e9;
 
 bool runs(const OpBase& op, const Args& args) {
-  if (!allocates_little(op, args)) return false;
+  if (result_bytes(op, args) > kMostBytes) return false;
   try {
     NoGrad guard;
     op.call_boxed(args);
@@ -131,7 +118,7 @@ Args grown_for_card(const OpBase& op, const Args& args) {
   const double doublings = std::floor(std::log2(kCardElements / most) / rank);
   if (doublings < 1) return args;
   const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9));  // a root may round down
-  return allocates_little(op, large) ? large : args;  // indices stay in range: sizes only grow
+  return result_bytes(op, large) <= kMostBytes ? large : args;  // indices stay in range: sizes only grow
 }
 
 std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
@@ -151,7 +138,7 @@ std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
     const Args large = enlarged(s.args, elements);
     // An index out of range stops a card for good: a small form of the same tries it on the host first.
     if (!device.is_cpu() && !runs(op, enlarged(s.args, 4096))) continue;
-    if (device.is_cpu() ? runs(op, large) : allocates_little(op, large)) return {moved(large, device)};
+    if (device.is_cpu() ? runs(op, large) : result_bytes(op, large) <= kMostBytes) return {moved(large, device)};
     if (++tried == 4) break;
   }
   if (!samples.valid.empty()) r.push_back(moved(samples.valid.front().args, device));

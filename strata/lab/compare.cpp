@@ -257,4 +257,21 @@ std::vector<Value> enlarged(std::span<const Value> args, double elements) {
   return r;
 }
 
+double result_bytes(const OpBase& op, std::span<const Value> args) {
+  if (op.is_dynamic()) return 0;
+  try {
+    NoGrad guard;
+    DeviceScope device(Device::meta());
+    std::vector<Value> dry =
+        map(args, [](const Tensor& t) { return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt}); });
+    for (Value& v : dry)
+      if (Device* d = std::get_if<Device>(&v)) *d = Device::meta();
+    double sum = 0;
+    visit(op.call_boxed(dry), [&](const Tensor& t) { sum += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+    return sum;
+  } catch (const Error&) {
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
 }  // namespace strata::lab

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/core/op_base.h"
 #include "strata/core/value.h"
 
 namespace strata::lab {
@@ -83,5 +84,7 @@ Tensor tiled(const Tensor& t, const Shape& shape);
 /// Arguments of the same ranks of which the largest has about `elements` elements. Sizes that arguments share grow
 /// together, also in shapes given as numbers; contents are tiled. Not every op takes the result.
 std::vector<Value> enlarged(std::span<const Value> args, double elements);
+/// What the op's results take in memory, from a dry run: 0 where that cannot tell, infinite where it refuses.
+double result_bytes(const OpBase& op, std::span<const Value> args);
 
 }  // namespace strata::lab
