@@ -92,6 +92,16 @@ TEST(Cli, LabNamesTheOpWhoseProcessWasKilled) {
   EXPECT_NE(r.output.find("was ended by signal 9"), std::string::npos) << r.output;
 }
 
+TEST(Cli, LabThatIsStoppedShowsWhatIsDone) {
+  const Result bench = strata("lab bench --no-limits --seconds 0.5 & p=$!; sleep 0.3; kill -TERM $p; wait $p");
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_NE(bench.output.find("stopped after"), std::string::npos) << bench.output;
+  EXPECT_NE(bench.output.find("of limit"), std::string::npos) << bench.output;
+  const Result verify = strata("lab verify --jobs 2 & p=$!; sleep 0.3; kill -TERM $p; wait $p");
+  EXPECT_EQ(verify.status, 1);
+  EXPECT_NE(verify.output.find("stopped before its turn"), std::string::npos) << verify.output;
+}
+
 TEST(Cli, FullDiskIsAFailure) {
   const Result r = strata("info --no-peaks >/dev/full");
   EXPECT_EQ(r.status, 1);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
+#include "apps/strata/signals.h"
 #include "apps/strata/verify_jobs.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
@@ -57,6 +59,7 @@ int run_verify(const Options& o) {
   if (o.named) return verify_named(options);
   const std::vector<const OpBase*> ops = find_ops(o.names);
   std::vector<lab::OpReport> reports;
+  const StopOnSignal signals("the ops at work");
   {
     Progress progress(ops.size());
     if (o.jobs > 1) {
@@ -66,6 +69,7 @@ int run_verify(const Options& o) {
       reports = verify_in_processes(ops, arguments, o.jobs, o.limit, started);
     } else {
       for (const OpBase* op : ops) {
+        if (StopOnSignal::stop_requested()) break;
         progress.step(op->name());
         reports.push_back(lab::verify(*op, options));
       }
@@ -73,7 +77,9 @@ int run_verify(const Options& o) {
   }
   std::fputs(lab::table(reports).c_str(), stdout);
   if (!o.json.empty()) write_file(o.json, lab::to_json(reports));
-  return std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
+  const bool whole = reports.size() == ops.size();
+  if (!whole) std::fputs(fmt::format("stopped after {} of {} ops\n", reports.size(), ops.size()).c_str(), stdout);
+  return whole && std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
 }
 
 lab::Limits measured_limits(Device device) {
@@ -107,17 +113,26 @@ int run_bench(const Options& o) {
   const std::vector<const OpBase*> ops = find_ops(o.names);
   if (!o.no_limits) options.limits = measured_limits(options.device);
   std::vector<lab::BenchResult> results;
+  size_t timed = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  const StopOnSignal signals("this op");
   {
     Progress progress(ops.size());
     for (const OpBase* op : ops) {
+      if (StopOnSignal::stop_requested()) break;
       progress.step(op->name());
       const auto some = lab::bench(*op, options);
       results.insert(results.end(), some.begin(), some.end());
+      ++timed;
     }
   }
   std::fputs(lab::table(results).c_str(), stdout);
   if (!o.json.empty()) write_file(o.json, lab::to_json(results, options.limits));
-  return kOk;
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const bool whole = timed == ops.size();
+  std::fputs(fmt::format("{} {} of {} ops in {:.0f} s\n", whole ? "timed" : "stopped after", timed, ops.size(), took).c_str(),
+             stdout);
+  return whole ? kOk : kFailure;
 }
 
 }  // namespace

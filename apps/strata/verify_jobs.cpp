@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "apps/strata/command.h"
+#include "apps/strata/signals.h"
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
 
@@ -143,6 +144,8 @@ std::vector<lab::OpReport> verify_in_processes(const std::vector<const OpBase*>&
   };
   for (auto& w : workers) employ(w);
   while (done < ops.size()) {
+    for (; StopOnSignal::stop_requested() && next < ops.size(); ++next, ++done)
+      reports[next] = lost(*ops[next], 0, "stopped before its turn");
     std::vector<pollfd> fds;
     for (const auto& w : workers) fds.push_back({w && w->busy() ? w->channel() : -1, POLLIN, 0});
     ::poll(fds.data(), fds.size(), 100);

@@ -51,14 +51,17 @@ Timing time_on_card(Device device, double seconds, F&& run) {
     end.synchronize();
     return 1e-3 * end.elapsed_ms(begin) / count;
   };
-  timed(2);  // the first call loads the kernel, takes memory, chooses an algorithm
-  const int group = std::clamp(static_cast<int>(1e-3 / std::max(timed(4), 1e-9)), 1, 200);
+  timed(1);  // the first call loads the kernel, takes memory, chooses an algorithm
+  double once = timed(1);
+  if (once < 1e-3) once = timed(4);
+  const int group = std::clamp(static_cast<int>(1e-3 / std::max(once, 1e-9)), 1, 200);
   std::vector<double> times, queueings;
   const auto start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   do {
     times.push_back(timed(group));
     queueings.push_back(queueing);
-  } while (times.size() < 5 || std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  } while (times.size() < 3 || (times.size() < 5 && elapsed() < 10 * seconds) || elapsed() < seconds);
   Timing t = median(std::move(times), group);
   t.host_bound = group > 1 && median(std::move(queueings), group).median > 0.9 * t.median;
   return t;
@@ -105,8 +108,8 @@ bool runs(const OpBase& op, const Args& args) {
   }
 }
 
-// `args` with every size doubled as often as kCardElements allows; as they are where the op does not take that.
-Args grown_for_card(const OpBase& op, const Args& args) {
+// `args` on a card, with every size doubled as often as kCardElements allows; as they are where the op does not take that.
+Args grown_for_card(const OpBase& op, const Args& args, Device device) {
   double most = 1;
   int rank = 1;
   visit(args, [&](const Tensor& t) {
@@ -116,9 +119,9 @@ Args grown_for_card(const OpBase& op, const Args& args) {
         1, static_cast<int>(std::count_if(t.shape().begin(), t.shape().end(), [](int64_t n) { return n > 1; })));
   });
   const double doublings = std::floor(std::log2(kCardElements / most) / rank);
-  if (doublings < 1) return args;
-  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9));  // a root may round down
-  return result_bytes(op, large) <= kMostBytes ? large : args;  // indices stay in range: sizes only grow
+  if (doublings < 1) return moved(args, device);
+  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9), device);  // a root may round down
+  return result_bytes(op, large) <= kMostBytes ? large : moved(args, device);  // indices stay in range: sizes only grow
 }
 
 std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
@@ -128,17 +131,17 @@ std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
   samples.set_benchmarking(true);
   op.samples(samples);
   for (const Sample& s : samples.valid)
-    if (s.benchmark) r.push_back(device.is_cpu() ? s.args : moved(grown_for_card(op, s.args), device));
+    if (s.benchmark) r.push_back(device.is_cpu() ? s.args : grown_for_card(op, s.args, device));
   if (!r.empty()) return r;
   int tried = 0;
   for (const Sample& s : samples.valid) {
     bool empty = false;
     visit(s.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
     if (empty) continue;
-    const Args large = enlarged(s.args, elements);
+    const Args large = enlarged(s.args, elements, device);
     // An index out of range stops a card for good: a small form of the same tries it on the host first.
     if (!device.is_cpu() && !runs(op, enlarged(s.args, 4096))) continue;
-    if (device.is_cpu() ? runs(op, large) : result_bytes(op, large) <= kMostBytes) return {moved(large, device)};
+    if (device.is_cpu() ? runs(op, large) : result_bytes(op, large) <= kMostBytes) return {large};
     if (++tried == 4) break;
   }
   if (!samples.valid.empty()) r.push_back(moved(samples.valid.front().args, device));
@@ -245,7 +248,7 @@ Recorded record(const OpBase& op, const Args& args) {
   visit(op.call_boxed(r.args), [&](const Tensor& t) {
     if (!t.defined() || !t.requires_grad()) return;
     r.outputs.push_back(t);
-    r.weights.push_back(tiled(converted(pattern, t.dtype()), t.shape()).to(t.device()));
+    r.weights.push_back(tiled(converted(pattern, t.dtype()), t.shape(), t.device()));
   });
   return r;
 }
