@@ -130,8 +130,9 @@ int run_bench(const Options& o) {
   if (!o.json.empty()) write_file(o.json, lab::to_json(results, options.limits));
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const bool whole = timed == ops.size();
-  std::fputs(fmt::format("{} {} of {} ops in {:.0f} s\n", whole ? "timed" : "stopped after", timed, ops.size(), took).c_str(),
-             stdout);
+  std::fputs(
+      fmt::format("{} {} of {} ops in {:.0f} s\n", whole ? "timed" : "stopped after", timed, ops.size(), took).c_str(),
+      stdout);
   return whole ? kOk : kFailure;
 }
 
@@ -156,12 +157,12 @@ void add_lab(CLI::App& app, Body& body) {
   verify->add_option("--jobs", o->jobs, "Processes that share the ops; an op that ends its process fails alone")
       ->type_name("N")
       ->check(CLI::Range(1, 256));
-  verify
-      ->add_option("--limit", o->limit, "With --jobs: seconds that one op may take")
+  verify->add_option("--limit", o->limit, "With --jobs: seconds that one op may take")
       ->type_name("SECONDS")
       ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
-  verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")->group("");
+  verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")
+      ->group("");
   verify->callback([&body, o] { body = [o] { return run_verify(*o); }; });
 
   CLI::App* bench = lab->add_subcommand(

@@ -276,8 +276,9 @@ double result_bytes(const OpBase& op, std::span<const Value> args) {
   try {
     NoGrad guard;
     DeviceScope device(Device::meta());
-    std::vector<Value> dry =
-        map(args, [](const Tensor& t) { return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt}); });
+    std::vector<Value> dry = map(args, [](const Tensor& t) {
+      return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt});
+    });
     for (Value& v : dry)
       if (Device* d = std::get_if<Device>(&v)) *d = Device::meta();
     double sum = 0;
