@@ -123,19 +123,24 @@ template <class T, class F>
 __device__ __forceinline__ void add_range(RowSums<T>& r, bool smoothed, int begin, int end, F&& load) {
   constexpr int kCount = kAhead<T>;
   const int step = static_cast<int>(blockDim.x);
-  for (int j = first_from(begin); j < end; j += kCount * step) {
-    Vec<T, kVec<T>> v[kCount];
+  int j = first_from(begin);
+  Vec<T, kVec<T>> v[kCount];
+  for (; j + (kCount - 1) * step < end; j += kCount * step) {
 #pragma unroll
-    for (int u = 0; u < kCount; ++u) {
-      if (j + u * step < end) {
-        v[u] = load(j + u * step);
-      } else {
-#pragma unroll
-        for (int k = 0; k < kVec<T>; ++k) v[u].v[k] = narrow<T>(static_cast<compute_t<T>>(-INFINITY));
-      }
-    }
-    add_vectors<T>(r, smoothed, v, (end - j + step - 1) / step);
+    for (int u = 0; u < kCount; ++u) v[u] = load(j + u * step);
+    add_vectors<T>(r, smoothed, v, kCount);
   }
+  if (j >= end) return;
+#pragma unroll
+  for (int u = 0; u < kCount; ++u) {
+    if (j + u * step < end) {
+      v[u] = load(j + u * step);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kVec<T>; ++k) v[u].v[k] = narrow<T>(static_cast<compute_t<T>>(-INFINITY));
+    }
+  }
+  add_vectors<T>(r, smoothed, v, (end - j + step - 1) / step);
 }
 // Adds the elements of the vectors that reach beyond the row.
 template <class T>
@@ -150,25 +155,20 @@ __device__ __forceinline__ void add_edges(RowSums<T>& r, bool smoothed, const Co
   });
 }
 
-// A row's target, and its logit where this is the thread that writes the loss: asked for before the row is read.
+// The target's logit, for the thread that writes the loss.
 template <class T>
-struct Target {
-  int64_t t = 0;
-  compute_t<T> x = 0;
-  __device__ Target(const CrossEntropyCall& c, const T* row, int64_t r) {
-    if (r >= c.rows) return;
-    t = c.target[r];
-    if (threadIdx.x == 0) x = is_class(t, c.classes) ? widen(row[t]) : bad_target<compute_t<T>>();
-  }
-};
+__device__ __forceinline__ compute_t<T> target_logit(const CrossEntropyCall& c, const T* row, int64_t t) {
+  if (threadIdx.x != 0) return 0;
+  return is_class(t, c.classes) ? widen(row[t]) : bad_target<compute_t<T>>();
+}
 
 // The loss of a row.
 template <class T>
-__device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, const Target<T>& target, compute_t<T> lse,
-                                                compute_t<T> sum) {
+__device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, int64_t t, compute_t<T> at_target,
+                                                compute_t<T> lse, compute_t<T> sum) {
   using C = compute_t<T>;
-  if (target.t == c.ignore_index) return 0;
-  C v = lse - target.x;
+  if (t == c.ignore_index) return 0;
+  C v = lse - at_target;
   if (c.smoothing > 0) {
     const C e = static_cast<C>(c.smoothing);
     v = v * (1 - e) + e * (lse - sum / static_cast<C>(c.classes));
@@ -186,17 +186,18 @@ __global__ void __launch_bounds__(kForwardThreads, sizeof(T) == 8 ? 2 : 5)
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
   const T* x = static_cast<const T*>(c.x) + r * c.row_stride;
-  const Target<T> target(c, x, r);
+  const int64_t t = n > 0 ? c.target[r] : 0;
   const Cover<T> row(x, n);
   RowSums<T> mine;
   add_edges(mine, c.smoothing > 0, row);
   add_range(mine, c.smoothing > 0, row.begin, row.end, [&](int j) { return row.at(j); });
+  const C at_target = n > 0 ? target_logit(c, x, t) : C(0);
   const Exponentials<C> s = row_reduce(mine.s, AddExponentials<T>(), shared, true);
   const C sum = c.smoothing > 0 ? row_reduce(mine.sum, Sum(), sums, true) : C(0);
   if (threadIdx.x != 0 || n == 0) return;
   const C lse = log_of_sum<T>(s);
   if (c.lse != nullptr) static_cast<C*>(c.lse)[r] = lse;
-  each[r] = loss_of<T>(c, target, lse, sum);
+  each[r] = loss_of<T>(c, t, at_target, lse, sum);
 }
 
 // The sum of f(r) over the rows, for all threads of the one block.
@@ -314,7 +315,8 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
   T* const x = static_cast<T*>(c.grad_x) + r * c.row_stride;
-  const Target<T> target(c, x, r);  // before another thread writes where it lies
+  const int64_t t = n > 0 ? c.target[r] : 0;
+  const C g = c.grad_loss == nullptr ? C(1) : *static_cast<const C*>(c.grad_loss);
   const Cover<T> row(x, n);
   const bool smoothed = c.smoothing > 0;
   const auto from_memory = [&](int j) { return row.at(j); };
@@ -329,20 +331,21 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
   add_range(mine, smoothed, rest, row.end, from_memory);
   wait_for_copies();
   add_range(mine, smoothed, row.begin, kept, from_shared);
+  const C at_target = n > 0 ? target_logit(c, x, t) : C(0);  // before another thread writes where it lies
   const Exponentials<C> s = row_reduce(mine.s, AddExponentials<T>(), shared, true);
   const C sum = smoothed ? row_reduce(mine.sum, Sum(), sums, true) : C(0);
   if (n == 0) return;
   const C lse = log_of_sum<T>(s);
   if (threadIdx.x == 0) {
-    static_cast<C*>(c.loss)[r] = loss_of<T>(c, target, lse, sum);
+    static_cast<C*>(c.loss)[r] = loss_of<T>(c, t, at_target, lse, sum);
     static_cast<C*>(c.lse)[r] = lse;
   }
   __syncwarp();
-  const C g = c.grad_loss == nullptr ? C(1) : *static_cast<const C*>(c.grad_loss);
-  const Gradient<T> gradient(c, row, target.t, lse, g);
+  const Gradient<T> gradient(c, row, t, lse, g);
   T* const to = x - row.head;
   write_range(gradient, to, rest, row.end, from_memory);
-  write_range(gradient, to, row.begin, kept, from_shared);
+  for (int j = first_from(row.begin); j < kept; j += static_cast<int>(blockDim.x))
+    store_vec(to + int64_t{kVec<T>} * j, gradient.of(from_shared(j), j));
   write_edges(gradient, to, row);
 }
 
@@ -442,9 +445,7 @@ void run_pairs(F f, const T* x, const T* t, int64_t n, bool each, double divisor
     pairs_kernel<1><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(f, x, t, n, to, sums);
   if (!each) sums_kernel<T><<<1, kMostRowThreads, 0, stream()>>>(sums, blocks, divisor, loss);
 }
-}  // namespace
 
-namespace {
 CrossEntropyCall with_stride(CrossEntropyCall c) {
   if (c.row_stride == 0) c.row_stride = c.classes;
   return c;
@@ -486,10 +487,11 @@ void cross_entropy_both_cuda(const CrossEntropyCall& given) {
   if (c.rows == 0) return;
   dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
     const RowLaunch l = loss_launch<T>(c);
-    // Two rows find room beside each other: one is on its way while the other is worked on.
+    // Two rows find room beside each other: one is on its way while the other is worked on. Of a row that does not fit
+    // less is kept: what is read twice wants an L1 cache.
     const int64_t most = properties(current_device()).shared_bytes_per_block / 2 - 2048;
-    const int64_t row = c.classes * static_cast<int64_t>(sizeof(T)) + 32;
-    const auto bytes = static_cast<int>(l.threads.x == kMostRowThreads ? std::min(row, most) / 16 * 16 : 0);
+    const int64_t row = c.classes * int64_t{sizeof(T)} + 32, wanted = row <= most ? row : most / 6 * 5;
+    const auto bytes = static_cast<int>(l.threads.x == kMostRowThreads ? wanted / 16 * 16 : 0);
     const auto kernel = cross_entropy_both_kernel<T>;
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "linear_cross_entropy",
                "cudaFuncSetAttribute");
