@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   int64_t r = static_cast<int64_t>(row) * gridDim.x + blockIdx.x, asked = r;
   const int64_t begin = r * n + x0 * V, apart = step * n;
   const T *px = static_cast<const T*>(c.x) + begin, *pg = static_cast<const T*>(c.grad_y) + begin;
-  const T* ps = streams == 3 ? static_cast<const T*>(c.grad_sum) + begin : nullptr;
+  const T* ps = static_cast<const T*>(streams == 3 ? c.grad_sum : c.x) + begin;
   T* to = static_cast<T*>(c.grad_x) + begin;
   const int stage_size = streams * kHeld * kThreads;
   uint4 *const first = ring + thread, *const end = first + stages * stage_size;
