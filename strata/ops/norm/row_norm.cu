@@ -114,19 +114,15 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
   for (int k = 0; k < kHeld; ++k)
     if (in[k]) {
       const int i = (x0 + k * kRow) * V;
+      Vec<C, V> w, b;
+#pragma unroll
+      for (int j = 0; j < V; ++j) w.v[j] = 1, b.v[j] = 0;
+      // Both are under way before either is used.
+      if (c.weight != nullptr) w = load_wide<C, V>(static_cast<const A*>(c.weight) + i);
+      if (!kRms && c.bias != nullptr) b = load_wide<C, V>(static_cast<const A*>(c.bias) + i);
       Vec<C, V> v = value(k);
 #pragma unroll
-      for (int j = 0; j < V; ++j) v.v[j] = kRms ? v.v[j] * rstd : (v.v[j] - mean) * rstd;
-      if (c.weight != nullptr) {
-        const Vec<C, V> w = load_wide<C, V>(static_cast<const A*>(c.weight) + i);
-#pragma unroll
-        for (int j = 0; j < V; ++j) v.v[j] *= w.v[j];
-      }
-      if (c.bias != nullptr) {
-        const Vec<C, V> b = load_wide<C, V>(static_cast<const A*>(c.bias) + i);
-#pragma unroll
-        for (int j = 0; j < V; ++j) v.v[j] += b.v[j];
-      }
+      for (int j = 0; j < V; ++j) v.v[j] = kRms ? v.v[j] * rstd * w.v[j] : (v.v[j] - mean) * rstd * w.v[j] + b.v[j];
       store_narrow(static_cast<T*>(c.y) + begin + k * kRow * V, v);
     }
 }
