@@ -15,7 +15,7 @@ inline constexpr int kHeldThreads = kRow == kWarp ? kWarp* kSideBySide : kRow;
 
 // Rows that lie aligned, a row to kRow threads, held in their registers as they are stored, or, where there is a
 // residual (kAdd), as sums that are not yet rounded. Registers are bounded so that many rows are under way.
-template <class T, class A, int kRow, int kHeld, bool kAdd>
+template <class T, class A, int kRow, int kHeld, bool kAdd, bool kRms>
 __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536 / kHeldThreads<kRow> : 1)
     held_kernel(const RowNorm c) {
   using C = compute_t<T>;
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
   // Sums and squares about each warp's mean, which need not be exact for that, are combined with one barrier. RMS
   // norm's mean is 0.
   C sum = 0, mean = 0, squares = 0;
-  if (!c.rms) {
+  if constexpr (!kRms) {
 #pragma unroll
     for (int k = 0; k < kHeld; ++k)
       if (in[k]) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
     if (in[k]) {
       const Vec<C, V> v = value(k);
 #pragma unroll
-      for (int j = 0; j < V; ++j) squares += (v.v[j] - mean) * (v.v[j] - mean);
+      for (int j = 0; j < V; ++j) squares += kRms ? v.v[j] * v.v[j] : (v.v[j] - mean) * (v.v[j] - mean);
     }
   squares = warp_reduce(squares, Sum());
   if constexpr (kWarps > 1) {
@@ -98,14 +98,14 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
     const int w = x0 % kWarps;
     const PairOf<C> of = shared[w];
     squares = of.b;
-    if (!c.rms) {
+    if constexpr (!kRms) {
       mean = warp_reduce<kWarps>(of.a, Sum()) / static_cast<C>(n);
       const C count = count_of(w), away = count > 0 ? __fdividef(of.a, count) - mean : C(0);
       squares += count * away * away;
     }
     squares = warp_reduce<kWarps>(squares, Sum());
   }
-  const C rstd = C(1) / sqrt(squares / static_cast<C>(n) + static_cast<C>(c.eps)), shift = -mean * rstd;
+  const C rstd = C(1) / sqrt(squares / static_cast<C>(n) + static_cast<C>(c.eps));
   if (x0 == 0 && r < c.rows) {
     if (c.mean != nullptr) static_cast<C*>(c.mean)[r] = mean;
     if (c.rstd != nullptr) static_cast<C*>(c.rstd)[r] = rstd;
@@ -114,19 +114,15 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
   for (int k = 0; k < kHeld; ++k)
     if (in[k]) {
       const int i = (x0 + k * kRow) * V;
+      Vec<C, V> w, b;
+#pragma unroll
+      for (int j = 0; j < V; ++j) w.v[j] = 1, b.v[j] = 0;
+      // Both are under way before either is used.
+      if (c.weight != nullptr) w = load_wide<C, V>(static_cast<const A*>(c.weight) + i);
+      if (!kRms && c.bias != nullptr) b = load_wide<C, V>(static_cast<const A*>(c.bias) + i);
       Vec<C, V> v = value(k);
 #pragma unroll
-      for (int j = 0; j < V; ++j) v.v[j] = v.v[j] * rstd + shift;
-      if (c.weight != nullptr) {
-        const Vec<C, V> w = load_wide<C, V>(static_cast<const A*>(c.weight) + i);
-#pragma unroll
-        for (int j = 0; j < V; ++j) v.v[j] *= w.v[j];
-      }
-      if (c.bias != nullptr) {
-        const Vec<C, V> b = load_wide<C, V>(static_cast<const A*>(c.bias) + i);
-#pragma unroll
-        for (int j = 0; j < V; ++j) v.v[j] += b.v[j];
-      }
+      for (int j = 0; j < V; ++j) v.v[j] = kRms ? v.v[j] * rstd * w.v[j] : (v.v[j] - mean) * rstd * w.v[j] + b.v[j];
       store_narrow(static_cast<T*>(c.y) + begin + k * kRow * V, v);
     }
 }
@@ -192,8 +188,11 @@ bool held_rows(const RowNorm& c) {
   const int64_t vectors = c.n / kVec<T>;
   const auto launch = [&]<int kRow, int kHeld>() {
     constexpr int kRows = kRow == kWarp ? kSideBySide : 1;
-    const auto kernel =
-        c.residual != nullptr ? held_kernel<T, A, kRow, kHeld, true> : held_kernel<T, A, kRow, kHeld, false>;
+    const auto by_add = [&]<bool kRms>() {
+      return c.residual != nullptr ? held_kernel<T, A, kRow, kHeld, true, kRms>
+                                   : held_kernel<T, A, kRow, kHeld, false, kRms>;
+    };
+    const auto kernel = c.rms ? by_add.template operator()<true>() : by_add.template operator()<false>();
     kernel<<<blocks_for(c.rows, kRows), dim3(kRow, kRows), 0, stream()>>>(c);
     return true;
   };

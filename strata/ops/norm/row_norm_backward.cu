@@ -178,7 +178,8 @@ bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
   using C = compute_t<T>;
   constexpr size_t kStep = size_t{kRingThreads<kHeld>} * kHeld * 16;
   const size_t stage = kStep * (c.grad_sum != nullptr ? 3 : 2);
-  const auto stages = static_cast<int>(std::min<size_t>((card.shared_bytes_per_block - 1024) / stage, kMostStages));
+  const auto stages =
+      static_cast<int>(std::min<size_t>((card.shared_bytes_per_block - 1024) / stage, kMostStages<kHeld>));
   if (stages < 2) return false;
   const bool sums = c.grad_weight != nullptr || c.grad_bias != nullptr;
   const int64_t parts = std::min<int64_t>(card.multiprocessors, c.rows), all = c.rms ? c.n : 2 * c.n;

@@ -13,8 +13,9 @@ namespace strata::cuda {
 template <int kHeld>
 inline constexpr int kRingThreads = kHeld == 3 ? 384 : 512;
 
-/// Rows on their way to each thread, at most.
-inline constexpr int kMostStages = 4;
+/// Rows on their way to each thread, at most. The longest rows leave the L1 cache room for their weights.
+template <int kHeld>
+inline constexpr int kMostStages = kHeld == 4 ? 2 : 4;
 
 /// All but `pending` groups of copies have arrived, for the thread itself.
 __device__ __forceinline__ void wait_for_copies_but(int pending) {
@@ -44,6 +45,8 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   constexpr int V = kVec<T>, kThreads = kRingThreads<kHeld>, kRows = kThreads / kRow, kWarps = kRow / kWarp;
   // Widened values and weights stay in registers where these suffice.
   constexpr bool kWide = kHeld * V <= 24;
+  // The next row is asked for as soon as this one's place is free; where registers lack, that is after its second pass.
+  constexpr bool kEarly = kWide && kRms;
   extern __shared__ uint4 ring[];
   __shared__ alignas(16) C sums[2][kRows][kWarps][2];
   const int thread = static_cast<int>(threadIdx.x), row = thread / kRow, x0 = thread % kRow, lane = thread % kWarp;
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   int64_t r = static_cast<int64_t>(row) * gridDim.x + blockIdx.x, asked = r;
   const int64_t begin = r * n + x0 * V, apart = step * n;
   const T *px = static_cast<const T*>(c.x) + begin, *pg = static_cast<const T*>(c.grad_y) + begin;
-  const T* ps = streams == 3 ? static_cast<const T*>(c.grad_sum) + begin : nullptr;
+  const T* ps = static_cast<const T*>(streams == 3 ? c.grad_sum : c.x) + begin;
   T* to = static_cast<T*>(c.grad_x) + begin;
   const int stage_size = streams * kHeld * kThreads;
   uint4 *const first = ring + thread, *const end = first + stages * stage_size;
@@ -73,6 +76,11 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
     }
     asked += step;
     asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  // Into the place of a row that is done with; the place of the next one.
+  const auto ask_again = [&](uint4* at) {
+    ask(at);
+    return at + stage_size == end ? first : at + stage_size;
   };
   for (int s = 0; s < stages; ++s) ask(first + s * stage_size);
 
@@ -104,6 +112,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
     const C rstd = next_rstd, shift = -next_mean * rstd;
     wait_for_copies_but(stages - 1);
     Vec<C, V> xh[kWide ? kHeld : 1], gw[kWide ? kHeld : 1];
+    uint4 more[kEarly ? kHeld : 1];
     C a = 0, b = 0;
     const auto hats = [&](int k, Vec<C, V>& h) {
       h = widen_words<T>(load_words(&at[k * kThreads]));
@@ -125,7 +134,10 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
           dw[k].v[j] += g.v[j] * h.v[j];
         }
         if constexpr (kWide) xh[k] = h, gw[k] = gwk;
+        if constexpr (kEarly)
+          if (streams == 3) more[k] = load_words(&at[(2 * kHeld + k) * kThreads]);
       }
+    if constexpr (kEarly) at = ask_again(at);
     next_mean = mean_of(r + step), next_rstd = rstd_of(r + step);
 
     // Lanes 0 to 15 add up a, the others b.
@@ -166,7 +178,8 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
           for (int j = 0; j < V; ++j) gwk.v[j] *= wv.v[j];
         }
         if (streams == 3) {
-          const Vec<C, V> added = widen_words<T>(load_words(&at[(2 * kHeld + k) * kThreads]));
+          const Vec<C, V> added =
+              widen_words<T>(kEarly ? more[kEarly ? k : 0] : load_words(&at[(2 * kHeld + k) * kThreads]));
 #pragma unroll
           for (int j = 0; j < V; ++j) y.v[j] = gwk.v[j] * rstd + (added.v[j] + (kRms ? C(0) : m1));
         } else {
@@ -178,9 +191,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
         store_narrow(to + k * kRow * V, y);
       }
     to += apart;
-    ask(at);
-    at += stage_size;
-    if (at == end) at = first;
+    if constexpr (!kEarly) at = ask_again(at);
   }
   if (partial == nullptr) return;
   constexpr int kSums = kRms ? 1 : 2;
