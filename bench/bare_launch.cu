@@ -1,5 +1,6 @@
 // The least that a kernel costs the host: a launch with as many parameters as a small add has.
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 namespace strata {
@@ -9,6 +10,38 @@ __global__ void nothing(long long n, float c, void* y, const float* a, const flo
 
 void bare_launch(void* stream) {
   nothing<<<1, 256, 0, static_cast<cudaStream_t>(stream)>>>(4, 1.f, nullptr, nullptr, nullptr);
+}
+
+void config_launch(void* stream) {
+  cudaLaunchConfig_t c{};
+  c.gridDim = 1, c.blockDim = 256, c.stream = static_cast<cudaStream_t>(stream);
+  long long n = 4;
+  float f = 1;
+  void* y = nullptr;
+  const float *a = nullptr, *b = nullptr;
+  void* params[] = {&n, &f, &y, &a, &b};
+  cudaLaunchKernelExC(&c, reinterpret_cast<const void*>(&nothing), params);
+}
+void driver_launch(void* stream) {
+  using Launch = decltype(&cuLaunchKernel);
+  static cudaFunction_t function = nullptr;
+  static Launch launch = nullptr;
+  if (function == nullptr) {
+    cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(&nothing));
+    void* p = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    cudaGetDriverEntryPointByVersion("cuLaunchKernel", &p, 4000, cudaEnableDefault, &result);
+    launch = reinterpret_cast<Launch>(p);
+  }
+  long long n = 4;
+  float f = 1;
+  void* y = nullptr;
+  const float *a = nullptr, *b = nullptr;
+  void* params[] = {&n, &f, &y, &a, &b};
+  launch(function, 1, 1, 1, 256, 1, 1, 0, static_cast<CUstream>(stream), params, nullptr);
+}
+void bare_last_error() {
+  cudaGetLastError();
 }
 
 }  // namespace strata
