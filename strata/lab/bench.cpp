@@ -23,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kElements = 1 << 23;
 // The same on a card, also of benchmark samples, which are made for processors.
 constexpr double kCardElements = 1 << 24;
+// The same there for an op that is made of others and has no cost of its own: it may do any amount of work.
+constexpr double kUnknownElements = 1 << 20;
 
 struct Timing {
   double median = 0;
@@ -109,6 +111,21 @@ bool runs(const OpBase& op, const Args& args) {
   }
 }
 
+Cost cost_of(const OpBase& op, const Args& args) {
+  try {
+    return op.cost_boxed(args);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Calls with more operations than this are made smaller: a convolution's grow faster than its tensors.
+constexpr double kMostFlops = 1e12;
+
+bool fits(const OpBase& op, const Args& args) {
+  return cost_of(op, args).flops <= kMostFlops && result_bytes(op, args) <= kMostBytes;
+}
+
 // `args` on a card, with every size doubled as often as kCardElements allows; as they are where the op does not take
 // that.
 Args grown_for_card(const OpBase& op, const Args& args, Device device) {
@@ -121,13 +138,14 @@ Args grown_for_card(const OpBase& op, const Args& args, Device device) {
         1, static_cast<int>(std::count_if(t.shape().begin(), t.shape().end(), [](int64_t n) { return n > 1; })));
   });
   const double doublings = std::floor(std::log2(kCardElements / most) / rank);
-  if (doublings < 1) return moved(args, device);
-  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9), device);  // a root may round down
-  return result_bytes(op, large) <= kMostBytes ? large : moved(args, device);  // indices stay in range: sizes only grow
+  for (double d = doublings; d >= 1; --d) {
+    const Args large = enlarged(args, most * std::exp2(d * rank) * (1 + 1e-9), device);  // a root may round down
+    if (fits(op, large)) return large;  // indices stay in range: sizes only grow
+  }
+  return moved(args, device);
 }
 
 std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
-  const double elements = device.is_cpu() ? kElements : kCardElements;
   std::vector<Args> r;
   Samples samples(dtype);
   samples.set_benchmarking(true);
@@ -140,10 +158,14 @@ std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
     bool empty = false;
     visit(s.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
     if (empty) continue;
-    const Args large = enlarged(s.args, elements, device);
     // An index out of range stops a card for good: a small form of the same tries it on the host first.
     if (!device.is_cpu() && !runs(op, enlarged(s.args, 4096))) continue;
-    if (device.is_cpu() ? runs(op, large) : result_bytes(op, large) <= kMostBytes) return {large};
+    const bool known = !op.is_composed() || cost_of(op, s.args).flops > 0;
+    const double elements = device.is_cpu() ? kElements : known ? kCardElements : kUnknownElements;
+    Args large = enlarged(s.args, elements, device);
+    for (int smaller = 1; smaller < 4 && !device.is_cpu() && !fits(op, large); ++smaller)
+      large = enlarged(s.args, elements / std::exp2(3 * smaller), device);
+    if (device.is_cpu() ? runs(op, large) : fits(op, large)) return {large};
     if (++tried == 4) break;
   }
   if (!samples.valid.empty()) r.push_back(moved(samples.valid.front().args, device));
@@ -162,14 +184,6 @@ void rate(BenchResult& r, const OpBase& op, Cost cost, const Limits& limits) {
   const double memory = limits.gb_s > 0 ? cost.bytes / (1e9 * limits.gb_s) : 0;
   r.memory_bound = memory >= compute;
   r.fraction = std::max(compute, memory) / r.seconds;
-}
-
-Cost cost_of(const OpBase& op, const Args& args) {
-  try {
-    return op.cost_boxed(args);
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 // Least work of a rule that computed `gradients`: it reads the results' gradients and the arguments and writes what is
