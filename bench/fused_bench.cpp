@@ -161,7 +161,7 @@ void attention(DType t, int64_t batch, int64_t heads, int64_t time, int64_t d) {
   c.dtype = t;
   c.batch = batch;
   c.heads = c.kv_heads = heads;
-  c.tq = c.tk = time;
+  c.tq = c.tk = c.lse_head = time;
   c.d = c.dv = d;
   c.scale = 1 / std::sqrt(static_cast<double>(d));
   c.causal = true;

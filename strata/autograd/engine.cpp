@@ -19,7 +19,7 @@ struct Pending {
 
 // One backward pass: counts the edges into every reachable node, then runs nodes whose edges have all delivered,
 // newest first.
-class Pass {
+class Pass : detail::GatheredGrads {
  public:
   Pass(bool retain_graph, bool create_graph) : retain_graph_(retain_graph), mode_(create_graph) {}
 
@@ -49,6 +49,7 @@ class Pass {
   }
 
   std::vector<Tensor> run() {
+    const Running running(this);
     discover();
     for (auto& [edge, g] : roots_) deliver(edge, std::move(g), false);
     for (auto& [edge, g] : roots_)
@@ -71,6 +72,26 @@ class Pass {
     uint64_t sequence;
     bool operator<(const Ready& o) const { return sequence < o.sequence; }
   };
+
+  // This thread's pass while it runs; a rule may run another inside.
+  struct Running {
+    explicit Running(Pass* pass) : outer(detail::t_gathered) { detail::t_gathered = pass; }
+    ~Running() { detail::t_gathered = outer; }
+    Running(const Running&) = delete;
+    detail::GatheredGrads* outer;
+  };
+
+  static bool is_exclusive(Tensor& t) {
+    return t.ref().use_count() == 1 && t.storage().use_count() == 1 && t.is_contiguous();
+  }
+
+  Tensor* at(const Edge& edge) override {
+    if (mode_) return nullptr;
+    const auto found = nodes_.find(edge.node.get());
+    if (found == nodes_.end() || !found->second.needed || found->second.grads.empty()) return nullptr;
+    Tensor& sum = found->second.grads[edge.index];
+    return sum.defined() && is_exclusive(sum) ? &sum : nullptr;
+  }
 
   void discover() {
     std::vector<Node*> order, stack;
@@ -111,8 +132,7 @@ class Pass {
       Tensor& slot = p.grads[e.index];
       if (!slot.defined()) {
         slot = std::move(g);
-      } else if (!mode_ && slot.ref().use_count() == 1 && slot.storage().use_count() == 1 && slot.is_contiguous() &&
-                 slot.dtype() == g.dtype()) {
+      } else if (!mode_ && is_exclusive(slot) && slot.dtype() == g.dtype()) {
         slot.add_(g);
       } else {
         slot = slot + g;

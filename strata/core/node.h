@@ -94,6 +94,8 @@ class Node : public RefCounted {
   virtual const TensorHooks* leaf_hooks() const { return nullptr; }
   /// Whether a gradient of a bf16 or f16 result may arrive in f32: a parameter's cast, whose own gradient is f32.
   virtual bool takes_f32() const { return false; }
+  /// Whether this only hands a gradient on to its one edge, whatever its dtype: a parameter's cast.
+  virtual bool passes_on() const { return false; }
   /// Drops saved tensors; a second backward is then an error.
   virtual void release() {}
 
@@ -130,6 +132,17 @@ struct AutogradMeta {
   TensorHooks post_hooks;            ///< run after a leaf's grad was accumulated
   LowCopy low;                       ///< a parameter's, once autocast wanted it
 };
+namespace detail {
+/// Gradients on their way in a pass of backward.
+struct GatheredGrads {
+  virtual ~GatheredGrads() = default;
+  /// What has come to `edge`, if it may be written in place.
+  virtual Tensor* at(const Edge& edge) = 0;
+};
+/// That of the pass that runs on this thread.
+extern thread_local GatheredGrads* t_gathered;
+}  // namespace detail
+
 /// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
 /// Adds a hook that runs after a gradient was added to the leaf `t`. Throws AutogradError when `t` is no such leaf.

@@ -186,6 +186,20 @@ bool Backward::takes_f32(int i) const {
   return e.node && e.node->takes_f32();
 }
 
+namespace detail {
+thread_local GatheredGrads* t_gathered = nullptr;
+}
+
+Tensor* Backward::gathered(int i) const {
+  if (detail::t_gathered == nullptr || grad_enabled()) return nullptr;
+  const Edge* e = &edges_[static_cast<size_t>(i)];
+  while (e->node && e->node->passes_on() && e->node->hooks == nullptr) {
+    if (Tensor* sum = detail::t_gathered->at(*e)) return sum;
+    e = &e->node->edges[0];
+  }
+  return e->node ? detail::t_gathered->at(*e) : nullptr;
+}
+
 // ---- observers ----
 
 namespace {
@@ -407,6 +421,7 @@ struct CastNode final : Node {
   }
   std::string_view name() const override { return "to"; }
   bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
+  bool passes_on() const override { return true; }
   void apply(Grads& gy, Grads& gx) override {
     if (gy[0].defined()) gx[0] = keeps_low || gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
   }

@@ -67,6 +67,9 @@ class Backward {
   bool needs(int i) const { return static_cast<bool>(edges_[static_cast<size_t>(i)].node); }
   /// Whether the gradient of a bf16 or f16 input `i` may be set in f32, unrounded: see Node::takes_f32().
   bool takes_f32(int i) const;
+  /// What other ops already gave input `i` as its gradient, for a rule that adds to a few of its elements in place and
+  /// then sets nothing. nullptr where nothing came, others hold it too, or gradients are recorded or watched.
+  Tensor* gathered(int i) const;
   int num_inputs() const { return static_cast<int>(edges_.size()); }
   void set(int i, Tensor grad) { gx_[static_cast<size_t>(i)] = std::move(grad); }
 

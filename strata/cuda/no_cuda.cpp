@@ -213,7 +213,7 @@ void pick_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
 void put_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
   cuda::refuse("put_along");
 }
-void attention_forward_cuda(const AttentionCall&) {
+void attention_forward_cuda(const AttentionCall&, const Tensor&) {
   cuda::refuse("scaled_dot_product_attention");
 }
 void attention_backward_cuda(const AttentionCall&, const Tensor&) {

@@ -85,6 +85,7 @@ AttentionCall describe_call(const Tensor& q, const Tensor& k, const Tensor& v, c
   c.kv_heads = k.shape()[1];
   c.tq = q.shape()[2];
   c.tk = k.shape()[2];
+  c.lse_head = c.tq;
   c.d = q.shape()[3];
   c.dv = v.shape()[3];
   c.scale = a.scale_for(c.d);
@@ -111,7 +112,7 @@ void forward_kernel(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, 
   AttentionCall c = describe_call(qd, kd, vd, mask, a);
   c.out = view_of(out);
   c.lse = lse.raw_data();
-  q.device().is_cuda() ? attention_forward_cuda(c) : attention_forward_cpu(c);
+  q.device().is_cuda() ? attention_forward_cuda(c, q) : attention_forward_cpu(c);
 }
 
 void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
@@ -458,15 +459,17 @@ const Op<ForwardSignature> attention_op{{
 }  // namespace
 
 std::tuple<Tensor, Tensor> detail::attention_reference(const Tensor& q, const Tensor& k, const Tensor& v,
-                                                       bool is_causal, std::optional<double> scale, int64_t window) {
-  return reference(q, k, v, {}, Plain{is_causal, scale, window, 0, 0, {}});
+                                                       bool is_causal, std::optional<double> scale, int64_t window,
+                                                       int64_t query_offset) {
+  return reference(q, k, v, {}, Plain{is_causal, scale, window, query_offset, 0, {}});
 }
 
 std::tuple<Tensor, Tensor, Tensor> detail::attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
                                                               const Tensor& k, const Tensor& v, const Tensor& out,
                                                               const Tensor& lse, bool is_causal,
-                                                              std::optional<double> scale, int64_t window) {
-  return composed_backward(gout, glse, q, k, v, {}, out, lse, Plain{is_causal, scale, window, 0, 0, {}});
+                                                              std::optional<double> scale, int64_t window,
+                                                              int64_t query_offset) {
+  return composed_backward(gout, glse, q, k, v, {}, out, lse, Plain{is_causal, scale, window, query_offset, 0, {}});
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

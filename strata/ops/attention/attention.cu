@@ -101,13 +101,28 @@ __device__ __forceinline__ Place place_of(int64_t heads, int64_t tiles, int64_t 
   i /= tiles;
   return {i / heads, i % heads, tile * kTile, part * columns};
 }
+// The same for a call of several sequences, whose tiles have been counted through.
+template <class T, bool kOfQueries>
+__device__ bool take_place(AttentionCall& c, const Sequences& sequences, Place& at,
+                           RowTerms<compute_t<T>>* terms = nullptr) {
+  int64_t tile = at.row0 / kTile;
+  const bool there = take_sequence<T, kOfQueries>(c, sequences, tile, terms);
+  at.row0 = tile * kTile;
+  return there;
+}
+
+// Blocks that share a multiprocessor, which bounds registers.
+template <class C, int N>
+inline constexpr int kBlocks = sizeof(C) == 4 && N == 2 ? 3 : 2;
 
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionCall c, int64_t tiles, int64_t parts) {
+__global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
+    forward_kernel(AttentionCall c, Sequences sequences, int64_t tiles, int64_t parts) {
   using C = compute_t<T>;
   __shared__ alignas(32) C sa[kTile][kPitch], sb[kTile][kPitch], sp[kTile][kPitch], sx[kTile][kWarp * N];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const Place at = place_of(c.heads, tiles, parts, kWarp * N);
+  Place at = place_of(c.heads, tiles, parts, kWarp * N);
+  if (sequences.all != nullptr && !take_place<T, true>(c, sequences, at)) return;
   const int64_t hk = at.h / (c.heads / c.kv_heads), q0 = at.row0, row = q0 + warp * kRows;
   const auto q = rows_of<T>(c.q, at.b, at.h, q0, c.tq);
   const C factor = static_cast<C>(c.scale * kLog2e);
@@ -152,7 +167,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionCall c, int6
       if (d < c.dv) out[i * c.out.time + d] = narrow<T>(acc[r][n] * inverse);
     }
     if (lane == 0 && at.column == 0)
-      static_cast<C*>(c.lse)[(at.b * c.heads + at.h) * c.tq + i] =
+      static_cast<C*>(c.lse)[(at.b * c.heads + at.h) * c.lse_head + i] =
           l[r] == 0 ? -static_cast<C>(INFINITY) : (m[r] + log2(l[r])) * C(kLn2);
   }
 }
@@ -162,20 +177,21 @@ enum class Gradient { query, key, value };
 // The gradient of one operand: a block has 32 of its rows and passes over the tiles of the other side, keys for
 // Gradient::query, else the queries of every head that reads the key head.
 template <class T, int N, Gradient kOf>
-__global__ void __launch_bounds__(kThreads)
-    gradient_kernel(AttentionCall c, RowTerms<compute_t<T>> terms, int64_t tiles, int64_t parts) {
+__global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
+    gradient_kernel(AttentionCall c, RowTerms<compute_t<T>> terms, Sequences sequences, int64_t tiles, int64_t parts) {
   using C = compute_t<T>;
   constexpr bool kOfQuery = kOf == Gradient::query;
   __shared__ alignas(32) C sa[kTile][kPitch], sb[kTile][kPitch], sp[kTile][kPitch], sx[kTile][kWarp * N];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const Place at = place_of(kOfQuery ? c.heads : c.kv_heads, tiles, parts, kWarp * N);
+  Place at = place_of(kOfQuery ? c.heads : c.kv_heads, tiles, parts, kWarp * N);
+  if (sequences.all != nullptr && !take_place<T, kOfQuery>(c, sequences, at, &terms)) return;
   const int64_t group = c.heads / c.kv_heads, row0 = at.row0, row = row0 + warp * kRows;
   const int64_t hk = kOfQuery ? at.h / group : at.h;
   const C factor = static_cast<C>(c.scale * kLog2e);
 
   C acc[kRows][N] = {};
   for (int64_t g = 0; g < (kOfQuery ? 1 : group); ++g) {
-    const int64_t h = kOfQuery ? at.h : hk * group + g, first = (at.b * c.heads + h) * c.tq;
+    const int64_t h = kOfQuery ? at.h : hk * group + g, first = (at.b * c.heads + h) * c.lse_head;
     int64_t begin, end;
     if constexpr (kOfQuery) {
       visible_keys(c, row0, min(row0 + kTile, c.tq), begin, end);
@@ -262,16 +278,17 @@ void dispatch_columns(DType t, int64_t size, F&& f) {
 }
 
 template <Gradient kOf>
-void queue_gradient(const AttentionCall& c, const Tensor& terms) {
+void queue_gradient(const AttentionCall& c, const Tensor& terms, const Sequences& sequences) {
   const int64_t size = kOf == Gradient::value ? c.dv : c.d, heads = kOf == Gradient::query ? c.heads : c.kv_heads;
   dispatch_columns(c.dtype, size, [&]<class T, int N>() {
     using C = compute_t<T>;
     C* p = static_cast<C*>(terms.raw_data());
-    const int64_t tiles = tiles_of(kOf == Gradient::query ? c.tq : c.tk), parts = (size + kTile * N - 1) / (kTile * N);
+    int64_t tiles = tiles_of(kOf == Gradient::query ? c.tq : c.tk), parts = (size + kTile * N - 1) / (kTile * N);
+    if (c.sequences > 0) tiles = kOf == Gradient::query ? sequences.q_tiles : sequences.k_tiles;
     const int64_t blocks = c.batch * heads * tiles * parts;
     if (blocks > 0)
       gradient_kernel<T, N, kOf><<<cuda::blocks_for(blocks, 1), kThreads, 0, cuda::stream()>>>(
-          c, RowTerms<C>{p, p + c.batch * c.heads * c.tq}, tiles, parts);
+          c, RowTerms<C>{p, p + c.batch * c.heads * c.tq}, sequences, tiles, parts);
   });
 }
 
@@ -280,13 +297,16 @@ void queue_gradient(const AttentionCall& c, const Tensor& terms) {
 
 using namespace attention_cuda;
 
-void attention_forward_cuda(const AttentionCall& c) {
+void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads * c.tq == 0) return;
-  if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c) : forward_mma(c);
+  if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c, like_this) : forward_mma(c, like_this);
+  Tensor space;
+  const Sequences sequences = sequences_of(c, kTile, kTile, like_this, space);
   dispatch_columns(c.dtype, c.dv, [&]<class T, int N>() {
-    const int64_t tiles = tiles_of(c.tq), parts = std::max<int64_t>(1, (c.dv + kTile * N - 1) / (kTile * N));
-    forward_kernel<T, N>
-        <<<cuda::blocks_for(c.batch * c.heads * tiles * parts, 1), kThreads, 0, cuda::stream()>>>(c, tiles, parts);
+    const int64_t tiles = c.sequences > 0 ? sequences.q_tiles : tiles_of(c.tq);
+    const int64_t parts = std::max<int64_t>(1, (c.dv + kTile * N - 1) / (kTile * N));
+    forward_kernel<T, N><<<cuda::blocks_for(c.batch * c.heads * tiles * parts, 1), kThreads, 0, cuda::stream()>>>(
+        c, sequences, tiles, parts);
   });
 }
 
@@ -305,11 +325,13 @@ void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
     });
   if (fits_mma(c, true)) {
     float* p = static_cast<float*>(terms.raw_data());
-    return backward_mma(c, RowTerms<float>{p, p + rows});
+    return backward_mma(c, RowTerms<float>{p, p + rows}, like_this);
   }
-  queue_gradient<Gradient::query>(c, terms);
-  queue_gradient<Gradient::key>(c, terms);
-  queue_gradient<Gradient::value>(c, terms);
+  Tensor space;
+  const Sequences sequences = sequences_of(c, kTile, kTile, like_this, space);
+  queue_gradient<Gradient::query>(c, terms, sequences);
+  queue_gradient<Gradient::key>(c, terms, sequences);
+  queue_gradient<Gradient::value>(c, terms, sequences);
 }
 
 }  // namespace strata

@@ -78,13 +78,47 @@ __device__ __forceinline__ T* head_of(const AttentionView& v, int64_t b, int64_t
   return static_cast<T*>(v.data) + b * v.batch + h * v.head;
 }
 
-/// Terms of the gradient for each query, [batch, heads, tq] of C: delta = sum(out grad_out) - grad_lse, and lse in
+/// Terms of the gradient for each query, laid out as lse, of C: delta = sum(out grad_out) - grad_lse, and lse in
 /// base 2, +inf for queries that see nothing.
 template <class C>
 struct RowTerms {
   C* delta;
   C* lse2;
 };
+
+/// One sequence of a call of several: its first query and key among all, its lengths, and how many tiles of queries and
+/// of keys the sequences before it have.
+struct Sequence {
+  int q0, tq, k0, tk, q_tile, k_tile;
+};
+/// The sequences of a call and, for each tile of queries and of keys, which one it belongs to (-1: none; the lists are
+/// as long as they can become). `all` is null for a batch of equal lengths.
+struct Sequences {
+  const Sequence* all = nullptr;
+  const int *of_q = nullptr, *of_k = nullptr;
+  int64_t q_tiles = 0, k_tiles = 0;
+};
+/// Makes them on the device, from lengths that only the device knows, for tiles of so many queries and keys; `space`
+/// keeps their memory. Empty for a batch of equal lengths. Numbers that do not fit are brought within bounds.
+Sequences sequences_of(const AttentionCall& c, int q_rows, int k_rows, const Tensor& like_this, Tensor& space);
+
+/// Makes a call of all sequences that of tile `at` of queries (or keys) alone, and `at` the tile's number within it.
+/// False behind the last.
+template <class T, bool kOfQueries>
+__device__ __forceinline__ bool take_sequence(AttentionCall& c, const Sequences& s, int64_t& at,
+                                              RowTerms<compute_t<T>>* terms = nullptr) {
+  const int of = (kOfQueries ? s.of_q : s.of_k)[at];
+  if (of < 0) return false;
+  const Sequence x = s.all[of];
+  at -= kOfQueries ? x.q_tile : x.k_tile;
+  const auto begin_at = [](AttentionView& v, int64_t row) { v.data = static_cast<T*>(v.data) + row * v.time; };
+  begin_at(c.q, x.q0), begin_at(c.out, x.q0), begin_at(c.grad_out, x.q0), begin_at(c.grad_q, x.q0);
+  begin_at(c.k, x.k0), begin_at(c.v, x.k0), begin_at(c.grad_k, x.k0), begin_at(c.grad_v, x.k0);
+  c.lse = static_cast<compute_t<T>*>(c.lse) + x.q0;
+  if (terms != nullptr) terms->delta += x.q0, terms->lse2 += x.q0;
+  c.tq = x.tq, c.tk = x.tk;
+  return true;
+}
 
 /// Two ends, both included, of what a row of a tile sees of the other side.
 struct Seen {
@@ -150,13 +184,13 @@ void dispatch_mma(const AttentionCall& c, F&& f) {
 }
 
 /// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
-/// it, heads of 64 or 128, strides that bulk copies take.
+/// it, heads of 64, 80, 96 or 128 (forward also 256), strides that bulk copies take.
 bool fits_hopper(const AttentionCall& c, bool backward);
-void forward_hopper(const AttentionCall& c);
+void forward_hopper(const AttentionCall& c, const Tensor& like_this);
 void backward_hopper(const AttentionCall& c, const Tensor& like_this);
 
 /// The tensor-core kernels, for calls that fit.
-void forward_mma(const AttentionCall& c);
-void backward_mma(const AttentionCall& c, RowTerms<float> terms);
+void forward_mma(const AttentionCall& c, const Tensor& like_this);
+void backward_mma(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this);
 
 }  // namespace strata::attention_cuda

@@ -43,12 +43,17 @@ Tensor packed_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads, cons
 
 /// Attention over sequences of different lengths that lie one after another: q [total of queries, H, D], k and v
 /// [total of keys, Hkv, D]; sequence i has the rows from cu_seqlens[i] up to cu_seqlens[i + 1], and its queries see its
-/// keys alone. The options hold within each sequence; the result is [total of queries, H, Dv]. The lengths are the
-/// host's. One call of scaled_dot_product_attention for each sequence: made for tens of sequences, not for thousands.
-/// Throws ShapeError, DTypeError, ValueError.
+/// keys alone. The options hold within each sequence; the result is [total of queries, H, Dv]. One pass over all
+/// sequences, except with dropout: then one call of scaled_dot_product_attention each. Throws ShapeError, DTypeError,
+/// ValueError.
 ///   Tensor y = varlen_attention(q, k, v, ends, ends, {.is_causal = true});  // ends: {0, 3, 10} are lengths 3 and 7
 Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const int64_t> cu_seqlens_q,
                         std::span<const int64_t> cu_seqlens_k, const AttentionOptions& options = {});
+/// The same with the numbers, i64 [sequences + 1] from 0 on and never falling, in memory of q's device: the host does
+/// not read them there, so that a CUDA graph can be replayed with other lengths. The last may be below the number of
+/// rows; queries behind it give zeros. On a CUDA device wrong numbers give wrong results, no error.
+Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens_q,
+                        const Tensor& cu_seqlens_k, const AttentionOptions& options = {});
 
 /// Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b cos). cos
 /// and sin are [T, P], P <= D / 2, f32 (f64 where x is f64); pair i is (i, i + P), or (2i, 2i + 1) where `interleaved`;
@@ -64,11 +69,12 @@ std::tuple<Tensor, Tensor> rotary_tables(int64_t time, int64_t dim, double base 
 namespace detail {
 /// The definition in double precision, and the gradient written with ordinary ops: for the records of both forms.
 std::tuple<Tensor, Tensor> attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                                               std::optional<double> scale, int64_t window);
+                                               std::optional<double> scale, int64_t window,
+                                               int64_t query_offset = 0);
 std::tuple<Tensor, Tensor, Tensor> attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
                                                       const Tensor& k, const Tensor& v, const Tensor& out,
                                                       const Tensor& lse, bool is_causal, std::optional<double> scale,
-                                                      int64_t window);
+                                                      int64_t window, int64_t query_offset = 0);
 }  // namespace detail
 
 }  // namespace strata

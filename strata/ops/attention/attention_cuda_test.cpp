@@ -10,7 +10,10 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -126,6 +129,96 @@ TEST_P(CudaAttention, GradientsAreTheSameBitsEveryTime) {
   EXPECT_EQ(a.gq.to_vector<float>(), b.gq.to_vector<float>());
   EXPECT_EQ(a.gk.to_vector<float>(), b.gk.to_vector<float>());
   EXPECT_EQ(a.gv.to_vector<float>(), b.gv.to_vector<float>());
+}
+
+// Lengths of queries and of keys, and rows behind the last sequence.
+struct Lengths {
+  std::vector<int64_t> q, k;
+  int64_t q_more = 0, k_more = 0;
+};
+std::vector<int64_t> ends_of(const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> ends{0};
+  for (int64_t n : lengths) ends.push_back(ends.back() + n);
+  return ends;
+}
+
+TEST_P(CudaAttention, SequencesOfDifferentLengthsAgreeWithTheCpuInDouble) {
+  const int64_t d = GetParam();
+  AttentionOptions plain, causal, window, earlier, both_sides;
+  causal.is_causal = true;
+  window.is_causal = true;
+  window.window = 21;
+  both_sides.window = 13;
+  both_sides.scale = 0.3;
+  earlier.is_causal = true;
+  earlier.query_offset = 3;
+  const Lengths equal{{1, 200, 0, 129, 64, 3}, {1, 200, 0, 129, 64, 3}}, more{{131, 1, 260}, {131, 1, 260}, 40, 70};
+  const Lengths differ{{0, 67, 1, 128, 5, 33}, {7, 131, 300, 0, 1, 90}};
+  Lengths many;
+  for (int64_t i = 0; i < 1300; ++i) many.q.push_back(i % 3), many.k.push_back(i % 4);
+  struct VarlenConfig {
+    const Lengths& lengths;
+    int64_t heads, kv_heads;
+    AttentionOptions options;
+  };
+  const VarlenConfig configs[] = {{equal, 2, 2, causal},     {differ, 4, 2, plain}, {differ, 2, 1, earlier},
+                                  {equal, 4, 1, window},     {more, 2, 2, causal},  {more, 2, 2, plain},
+                                  {equal, 2, 2, both_sides}, {many, 2, 1, causal}};
+  for (size_t i = 0; i < std::size(configs); ++i) {
+    const VarlenConfig& c = configs[i];
+    const std::vector<int64_t> q_ends = ends_of(c.lengths.q), k_ends = ends_of(c.lengths.k);
+    const int64_t tq = q_ends.back() + c.lengths.q_more, tk = k_ends.back() + c.lengths.k_more;
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+      manual_seed(i + 1);
+      const Tensor q = randn({tq, c.heads, d}).to(dtype), kv = randn({tk, c.kv_heads, 2 * d}).to(dtype),
+                   gy = randn({tq, c.heads, d}).to(dtype);
+      const auto run = [&](DType type, Device device) {
+        const auto leaf = [&](const Tensor& x) {
+          Tensor t = x.to(type).to(device);
+          t.set_requires_grad();
+          return t;
+        };
+        const auto ends = [&](const std::vector<int64_t>& e) {
+          return from_span<int64_t>(e, {static_cast<int64_t>(e.size())}).to(device);
+        };
+        const Tensor a = leaf(q), b = leaf(kv);
+        const Tensor y =
+            varlen_attention(a, b.narrow(2, 0, d), b.narrow(2, d, d), ends(q_ends), ends(k_ends), c.options);
+        y.backward(gy.to(type).to(device));
+        return std::array<Tensor, 3>{y, a.grad(), b.grad()};
+      };
+      const auto here = run(DType::f64, Device::cpu()), there = run(dtype, Device::cuda()),
+                 again = run(dtype, Device::cuda());
+      for (size_t n = 0; n < 3; ++n) {
+        EXPECT_LE(difference(there[n], here[n]), tolerance)
+            << "config " << i << " result " << n << ' ' << name_of(dtype);
+        EXPECT_EQ(there[n].detach().to_vector<float>(), again[n].detach().to_vector<float>())
+            << "config " << i << " result " << n << ' ' << name_of(dtype);
+      }
+    }
+  }
+}
+
+// A sequence's values do not reach its neighbours, not even as 0 * infinity.
+TEST_P(CudaAttention, SequencesDoNotTouchEachOther) {
+  const int64_t d = GetParam();
+  const std::vector<int64_t> ends{0, 50, 130, 200};
+  manual_seed(3);
+  const Tensor x = randn({200, 2, d}).to(DType::bf16), infinite = full({80, 2, d}, INFINITY).to(DType::bf16);
+  const Tensor bad = cat({x.narrow(0, 0, 50), infinite, x.narrow(0, 130, 70)}, 0);
+  const auto run = [&](const Tensor& from) {
+    Tensor q = from.to(Device::cuda());
+    q.set_requires_grad();
+    const Tensor y = varlen_attention(q, q, q, ends, ends, {.is_causal = true});
+    y.backward(from.to(Device::cuda()));
+    return std::pair(y, q.grad());
+  };
+  const auto a = run(x), b = run(bad);
+  for (const auto& [first, n] : {std::pair<int64_t, int64_t>(0, 50), {130, 70}}) {
+    EXPECT_EQ(a.first.detach().narrow(0, first, n).to_vector<float>(),
+              b.first.detach().narrow(0, first, n).to_vector<float>());
+    EXPECT_EQ(a.second.narrow(0, first, n).to_vector<float>(), b.second.narrow(0, first, n).to_vector<float>());
+  }
 }
 
 }  // namespace

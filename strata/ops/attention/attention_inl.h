@@ -244,7 +244,7 @@ struct Forward {
     const int64_t hk = h / (c.heads / c.kv_heads);
     const Head<T> q = head_of<T>(c.q, b, h), k = head_of<T>(c.k, b, hk), v = head_of<T>(c.v, b, hk);
     const Head<T> out = head_of<T>(c.out, b, h);
-    R* lse = static_cast<R*>(c.lse) + (b * c.heads + h) * c.tq;
+    R* lse = static_cast<R*>(c.lse) + (b * c.heads + h) * c.lse_head;
     const int64_t dp = E::size_rows(c.d), dvp = E::size_rows(c.dv);
     const Range all = visible_keys(c, q_begin, q_end);
     const int64_t first_key = all.begin / 32 * 32;
@@ -369,8 +369,8 @@ struct Backward {
   // not exist.
   static void row_terms(const AttentionCall& c, int64_t b, int64_t h, R* delta, R* lse2) {
     const Head<T> out = head_of<T>(c.out, b, h), g = head_of<T>(c.grad_out, b, h);
-    const R* lse = static_cast<const R*>(c.lse) + (b * c.heads + h) * c.tq;
-    const R* glse = c.grad_lse ? static_cast<const R*>(c.grad_lse) + (b * c.heads + h) * c.tq : nullptr;
+    const R* lse = static_cast<const R*>(c.lse) + (b * c.heads + h) * c.lse_head;
+    const R* glse = c.grad_lse ? static_cast<const R*>(c.grad_lse) + (b * c.heads + h) * c.lse_head : nullptr;
     for (int64_t q = 0; q < round_up(c.tq, kQueries); ++q) {
       Vec sum = Vec{};
       if (q < c.tq)

@@ -35,7 +35,8 @@ struct AttentionCall {
   int64_t mask_stride[4] = {0, 0, 0, 0};  // batch, head, query, key
 
   AttentionView q, k, v, out;
-  void* lse = nullptr;  // [batch, heads, tq] contiguous, f32 (f64 for f64): log of the sum of exponentials
+  void* lse = nullptr;   // [batch, heads, tq], f32 (f64 for f64): log of the sum of exponentials
+  int64_t lse_head = 0;  // elements between its heads: tq, but where the call is one sequence of several
 
   /// Weights are set to 0 with this probability and the others divided by its complement: weight (b, h, i, j) by number
   /// ((b * heads + h) * tq + i) * tk + j of the key's stream, as ops/dropout does.
@@ -45,6 +46,12 @@ struct AttentionCall {
   // Backward only.
   AttentionView grad_out, grad_q, grad_k, grad_v;
   const void* grad_lse = nullptr;  // as lse; null means 0
+
+  /// Sequences of different lengths that lie one after another in a batch of 1, on a CUDA device alone: sequence i has
+  /// the queries from cu_seqlens_q[i] up to cu_seqlens_q[i + 1], its keys likewise (numbers in device memory), and sees
+  /// itself only; offset and window count within it. Queries and keys behind the last see nothing. 0: one sequence.
+  int64_t sequences = 0;
+  const int64_t *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr;
 };
 
 /// Fills out and lse.
@@ -52,7 +59,7 @@ void attention_forward_cpu(const AttentionCall& c);
 /// Fills grad_q, grad_k and grad_v from q, k, v, out, lse and grad_out. The same bits for any number of threads.
 void attention_backward_cpu(const AttentionCall& c);
 /// The same on the current CUDA device, which is like_this's. The same bits every time.
-void attention_forward_cuda(const AttentionCall& c);
+void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this);
 void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this);
 
 }  // namespace strata

@@ -96,6 +96,7 @@ struct Case {
     call.v = heads_of(v, c.tk, c.kv_heads, c.dv);
     call.out = heads_of(out, c.tq, c.heads, c.dv);
     call.lse = lse.data();
+    call.lse_head = call.tq;
     call.grad_out = heads_of(go, c.tq, c.heads, c.dv);
     call.grad_q = heads_of(gq, c.tq, c.heads, c.d);
     call.grad_k = heads_of(gk, c.tk, c.kv_heads, c.d);
@@ -333,6 +334,17 @@ TEST(Attention, SequencesOfDifferentLengthsSeeThemselvesAlone) {
   const std::vector<Tensor> a = grad({y}, {q, k, v}, {g}), b = grad({want}, {q, k, v}, {g});
   EXPECT_TRUE(allclose(y, want, 1e-5, 1e-5));
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(allclose(a[i], b[i], 1e-4, 1e-5)) << i;
+  // The form for lengths of the device takes rows behind the last sequence, which see nothing.
+  const auto on_device = [](std::vector<int64_t> ends) {
+    return from_span<int64_t>(ends, {static_cast<int64_t>(ends.size())});
+  };
+  const Tensor early = varlen_attention(q, k, v, on_device({0, 2, 2, 9}), on_device({0, 3, 7, 12}), o);
+  const Tensor none = early.narrow(0, 9, q_ends.back() - 9);
+  EXPECT_TRUE(equal(none, none * 0));
+  EXPECT_TRUE(allclose(early.narrow(0, 0, 2), varlen_attention(q.narrow(0, 0, 2), k.narrow(0, 0, 3), v.narrow(0, 0, 3),
+                                                               on_device({0, 2}), on_device({0, 3}), o)));
+  EXPECT_THROW(varlen_attention(q, k, v, on_device({0, 5, 3}), on_device({0, 1, 2})), ShapeError);
+  EXPECT_THROW(varlen_attention(q, k, v, on_device({0, 5}), on_device({0, 1000})), ShapeError);
   EXPECT_THROW(varlen_attention(q, k, v, k_ends, k_ends), ShapeError);
   EXPECT_THROW(varlen_attention(q, k, v, std::vector<int64_t>{0, q_ends.back()}, k_ends), ShapeError);
   EXPECT_THROW(varlen_attention(q, k, v, std::vector<int64_t>{0, 5, 3, q_ends.back()},

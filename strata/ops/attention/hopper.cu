@@ -1,4 +1,4 @@
-// What the Hopper kernels need of the host: tensor maps.
+// What the Hopper kernels need first: tensor maps.
 
 #include "strata/ops/attention/hopper.cuh"
 
@@ -30,6 +30,25 @@ __global__ void probe_kernel() {
   there = 1;
 #endif
 }
+
+// A block a part, a thread a map.
+__global__ void maps_kernel(const __grid_constant__ MapSet set, const Sequences sequences, CUtensorMap* to) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int i = threadIdx.x;
+  if (i >= set.count) return;
+  const Sequence s = sequences.all[blockIdx.x];
+  const bool keys = set.of_keys >> i & 1;
+  CUtensorMap* const map = to + static_cast<int64_t>(blockIdx.x) * set.count + i;
+  *map = set.maps[i];
+  const char* const data = static_cast<const char*>(set.data[i]) + (keys ? s.k0 : s.q0) * set.row_bytes[i];
+  asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(data) : "memory");
+  asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], 1, %1;" ::"l"(map),
+               "r"(max(keys ? s.tk : s.tq, 1))
+               : "memory");
+  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+#endif
+}
+
 bool built_for_hopper() {
   static const bool built = [] {
     cudaFuncAttributes a{};
@@ -66,6 +85,16 @@ CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64
   return map;
 }
 
+const CUtensorMap* maps_of_sequences(const MapSet& set, const Sequences& s, int64_t parts, const Tensor& like_this,
+                                     Tensor& space) {
+  constexpr int64_t kBytes = sizeof(CUtensorMap);
+  space = empty({Shape{kBytes * (parts * set.count + 1)}, DType::u8, like_this.device(), std::nullopt});
+  const uintptr_t at = reinterpret_cast<uintptr_t>(space.raw_data());
+  CUtensorMap* const to = reinterpret_cast<CUtensorMap*>((at + kBytes - 1) / kBytes * kBytes);
+  maps_kernel<<<cuda::blocks_for(parts, 1), 32, 0, cuda::stream()>>>(set, s, to);
+  return to;
+}
+
 int multiprocessors() {
   int device = 0;
   cuda::check_cuda(cudaGetDevice(&device), "scaled_dot_product_attention", "cudaGetDevice");
@@ -81,9 +110,10 @@ bool fits_hopper(const AttentionCall& c, bool backward) {
   int device = 0;
   cuda::check_cuda(cudaGetDevice(&device), "scaled_dot_product_attention", "cudaGetDevice");
   // A block's work is numbered in 32 bits.
-  const bool size = (c.d == 64 || c.d == 128) && c.batch * c.heads < (1 << 24) &&
-                    c.batch * c.heads * ((std::max(c.tq, c.tk) + 63) / 64) < (1 << 30) && c.offset > -(1 << 30) &&
-                    c.offset < (1 << 30) && c.window < (1 << 30);
+  const bool size = (c.d == 64 || c.d == 80 || c.d == 96 || c.d == 128 || (c.d == 256 && !backward)) &&
+                    c.batch * c.heads < (1 << 24) &&
+                    c.batch * c.heads * ((std::max(c.tq, c.tk) + 63) / 64 + c.sequences + 2) < (1 << 30) &&
+                    c.offset > -(1 << 30) && c.offset < (1 << 30) && c.window < (1 << 30);
   const auto keys = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.kv_heads, c.tk); };
   const auto queries = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.heads, c.tq); };
   return size && cuda::properties(device).major == 9 && hopper::built_for_hopper() && queries(c.q) && keys(c.k) &&

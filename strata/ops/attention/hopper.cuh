@@ -100,6 +100,11 @@ __device__ __forceinline__ void wait_out() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
+/// Before this thread's first copies by a map that a kernel wrote.
+__device__ __forceinline__ void acquire_map(const CUtensorMap& map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&map) : "memory");
+}
+
 // ---- products ----
 
 /// Descriptor of an operand whose rows are the product's inner dimension's ends: [M or N][K], K contiguous. A step of
@@ -159,6 +164,9 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 #define STRATA_REGS48 STRATA_REGS40 STRATA_EIGHT(4)
 #define STRATA_REGS64 STRATA_REGS40 STRATA_TEN(4) STRATA_TEN(5) STRATA_FOUR(6)
 #define STRATA_REGS88 STRATA_REGS40 STRATA_TEN(4) STRATA_TEN(5) STRATA_TEN(6) STRATA_TEN(7) STRATA_EIGHT(8)
+#define STRATA_REGS128                                                                                             \
+  STRATA_REGS40 STRATA_TEN(4) STRATA_TEN(5) STRATA_TEN(6) STRATA_TEN(7) STRATA_TEN(8) STRATA_TEN(9) STRATA_TEN(10) \
+      STRATA_TEN(11) STRATA_EIGHT(12)
 #define STRATA_OUT8(i)                                                                                        \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -168,6 +176,8 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 #define STRATA_OUT48 STRATA_OUT40, STRATA_OUT8(40)
 #define STRATA_OUT64 STRATA_OUT48, STRATA_OUT8(48), STRATA_OUT8(56)
 #define STRATA_OUT88 STRATA_OUT64, STRATA_OUT8(64), STRATA_OUT8(72), STRATA_OUT8(80)
+#define STRATA_OUT128 \
+  STRATA_OUT88, STRATA_OUT8(88), STRATA_OUT8(96), STRATA_OUT8(104), STRATA_OUT8(112), STRATA_OUT8(120)
 
 #define STRATA_WGMMA_ONE(N, R, TYPES, R0, R1, R2, R3, R4, R5, R6)                                               \
   /* both from shared memory */                                                                                 \
@@ -200,6 +210,7 @@ STRATA_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
 STRATA_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
 STRATA_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
 STRATA_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
+STRATA_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
 struct SharedA {
   uint64_t shared;
@@ -273,5 +284,21 @@ bool fits_copies(const AttentionView& v, int64_t batch, int64_t heads, int64_t t
 /// A map of the operand for boxes of 64 columns by `rows` rows.
 CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64_t heads, int64_t time, int64_t size,
                        int rows);
+
+/// Maps of operands that hold several sequences: `of_keys` has a bit for each that lies along the keys.
+struct MapSet {
+  CUtensorMap maps[6];
+  const void* data[6];
+  int64_t row_bytes[6];
+  int count, of_keys;
+  void add(const CUtensorMap& map, const AttentionView& v, bool keys) {
+    maps[count] = map, data[count] = v.data, row_bytes[count] = 2 * v.time;
+    of_keys |= keys << count, ++count;
+  }
+};
+/// Writes for each part of `s` the maps of its rows alone, so that copies end where the sequence does; returns them,
+/// `set.count` after one another for each part. `space` keeps their memory.
+const CUtensorMap* maps_of_sequences(const MapSet& set, const Sequences& s, int64_t parts, const Tensor& like_this,
+                                     Tensor& space);
 
 }  // namespace strata::attention_cuda::hopper

@@ -1,16 +1,141 @@
-// The backward kernels for Hopper, one for each dtype and head size.
+// The backward kernels for Hopper, one for each dtype and head size, and the small ones before and after.
 
 #include "strata/ops/attention/hopper_backward.cuh"
 
 namespace strata::attention_cuda {
+namespace hopper {
+namespace {
+
+// lse2 (+inf where a query sees nothing or does not exist), delta, and counts of 0. D / 8 lanes a query. Of several
+// sequences each one's rows begin with a tile.
+template <class T, class S>
+__global__ void __launch_bounds__(256) backward_rows_kernel(const __grid_constant__ AttentionCall c,
+                                                            const BackwardSpace space, const Sequences sequences) {
+  constexpr int kLanes = S::D / 8;
+  const int64_t at = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) / kLanes;
+  const int64_t heads = c.batch * c.heads;
+  if (at >= heads * space.pitch) return;
+  const int64_t head = at / space.pitch, b = head / c.heads, h = head % c.heads;
+  int64_t i = at % space.pitch, end = c.tq;
+  if (sequences.all != nullptr) {
+    const int of = sequences.of_q[i / S::kRows];
+    const Sequence s = of < 0 ? Sequence{} : sequences.all[of];
+    i += s.q0 - static_cast<int64_t>(s.q_tile) * S::kRows, end = s.q0 + s.tq;
+  }
+  float sum = 0;
+  const int lane = threadIdx.x % kLanes;
+  if (i < end && 8 * lane < c.d) {
+    const auto x = cuda::load_vec<8>(head_of<const T>(c.out, b, h) + i * c.out.time + 8 * lane);
+    const auto y = cuda::load_vec<8>(head_of<const T>(c.grad_out, b, h) + i * c.grad_out.time + 8 * lane);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum += cuda::widen(x.v[k]) * cuda::widen(y.v[k]);
+  }
+  sum = cuda::warp_reduce<kLanes>(sum, cuda::Sum{});
+  if (lane != 0) return;
+  const float lse = i < end ? static_cast<const float*>(c.lse)[head * c.lse_head + i] : -INFINITY;
+  space.lse2[at] = lse == -INFINITY ? INFINITY : lse * static_cast<float>(kLog2e);
+  space.delta[at] = i < end && c.grad_lse ? sum - static_cast<const float*>(c.grad_lse)[head * c.lse_head + i] : sum;
+  if (at < heads * space.row_tiles) space.counts[at] = 0;
+  if (at == 0) *space.ticket = 0;
+}
+
+// Sums in the order of registers to grad_q. A thread has 8 neighbours of a row and of the row 8 on.
+template <class T, class S>
+__global__ void __launch_bounds__(256) backward_queries_kernel(const __grid_constant__ AttentionCall given,
+                                                               const BackwardSpace space, const Sequences sequences) {
+  AttentionCall c = given;
+  constexpr int kItems = S::kRows * S::D / 16;  // of a tile
+  const int64_t item = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, tile = item / kItems;
+  if (tile >= c.batch * c.heads * space.row_tiles) return;
+  const int in = static_cast<int>(item % kItems), j = in % 8, row8 = in / 8 % 32, part = in / 256;
+  const int64_t head = tile / space.row_tiles, b = head / c.heads, h = head % c.heads;
+  int64_t row_tile = tile % space.row_tiles;
+  if (sequences.all != nullptr && !take_sequence<T, true>(c, sequences, row_tile)) return;
+  const int64_t row0 = row_tile * S::kRows;
+  const int64_t row = row0 + (S::kSplitRows ? 64 * part : 0) + row8 / 8 * 16 + row8 % 8;
+  const int column = (S::kSplitRows ? 0 : 64 * part) + 8 * j;
+  if (column >= c.d) return;
+  int64_t begin, end;
+  visible_keys(c, row0, min(row0 + S::kRows, c.tq), begin, end);
+  const bool any = begin < end;  // else nothing was added up
+  const float4* const from =
+      reinterpret_cast<const float4*>(space.sums + tile * (S::kRows * S::D)) + part * 1024 + j * 128 + row8 * 4;
+  float4 x[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) x[k] = any ? from[k] : float4{0, 0, 0, 0};
+  const float scale = static_cast<float>(c.scale);
+  T* const to = head_of<T>(c.grad_q, b, h) + row * c.grad_q.time + column;
+  const auto store = [&](T* p, bool second) {
+    uint4 v;
+    uint32_t* const w = reinterpret_cast<uint32_t*>(&v);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      w[k] = second ? pack2<T>(x[k].z * scale, x[k].w * scale) : pack2<T>(x[k].x * scale, x[k].y * scale);
+    *reinterpret_cast<uint4*>(p) = v;
+  };
+  if (row < c.tq) store(to, false);
+  if (row + 8 < c.tq) store(to + 8 * c.grad_q.time, true);
+}
+
+template <class T, class S>
+void queue_backward(const AttentionCall& c, const Tensor& like_this) {
+  Tensor lists, floats, all_maps;
+  const Sequences sequences = sequences_of(c, S::kRows, S::kKeys, like_this, lists);
+  const bool several = c.sequences > 0;
+  const int64_t heads = c.batch * c.heads;
+  BackwardSpace space{};
+  space.row_tiles = static_cast<int>(several ? sequences.q_tiles : (c.tq + S::kRows - 1) / S::kRows);
+  space.key_tiles = static_cast<int>(several ? sequences.k_tiles : (c.tk + S::kKeys - 1) / S::kKeys);
+  space.together = multiprocessors();
+  space.rotated = !c.causal && c.window == 0 && (several || space.key_tiles <= space.together);
+  space.pitch = space.row_tiles * S::kRows;
+  const int64_t rows = heads * space.pitch, tiles = heads * space.row_tiles;
+  floats = empty({Shape{rows * (S::D + 2) + tiles + 1}, DType::f32, like_this.device(), std::nullopt});
+  space.sums = static_cast<float*>(floats.raw_data());
+  space.lse2 = space.sums + rows * S::D;
+  space.delta = space.lse2 + rows;
+  space.counts = reinterpret_cast<int*>(space.delta + rows);
+  space.ticket = space.counts + tiles;
+  BackwardMaps maps;
+  maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, c.d, S::kRows);
+  maps.grad_out = tensor_map(c.dtype, c.grad_out, c.batch, c.heads, c.tq, c.d, S::kRows);
+  maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
+  maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
+  maps.grad_k = tensor_map(c.dtype, c.grad_k, c.batch, c.kv_heads, c.tk, c.d, 64);
+  maps.grad_v = tensor_map(c.dtype, c.grad_v, c.batch, c.kv_heads, c.tk, c.d, 64);
+  const cudaStream_t stream = cuda::stream();
+  backward_rows_kernel<T, S><<<cuda::blocks_for(rows * (S::D / 8), 256), 256, 0, stream>>>(c, space, sequences);
+  const int64_t items = c.batch * c.kv_heads * space.key_tiles;
+  const int64_t blocks = S::kStays ? std::min<int64_t>(items, multiprocessors()) : items;
+  const auto queue = [&](auto kernel, const BackwardMaps* maps_of) {
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+                     "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
+    kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps, space, sequences, maps_of);
+  };
+  if (several) {
+    MapSet set{};
+    set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true);
+    set.add(maps.grad_out, c.grad_out, false), set.add(maps.grad_k, c.grad_k, true),
+        set.add(maps.grad_v, c.grad_v, true);
+    const CUtensorMap* const written = maps_of_sequences(set, sequences, c.sequences + 2, like_this, all_maps);
+    queue(backward_hopper_kernel<T, S, true>, reinterpret_cast<const BackwardMaps*>(written));
+  } else {
+    queue(backward_hopper_kernel<T, S, false>, nullptr);
+  }
+  backward_queries_kernel<T, S>
+      <<<cuda::blocks_for(heads * space.row_tiles * (S::kRows * S::D / 16), 256), 256, 0, stream>>>(c, space,
+                                                                                                    sequences);
+}
+
+}  // namespace
+}  // namespace hopper
 
 void backward_hopper(const AttentionCall& c, const Tensor& like_this) {
   using namespace hopper;
-  const Tensor space = empty({Shape{backward_floats(c)}, DType::f32, like_this.device(), std::nullopt});
-  const BackwardSpace parts = backward_space(c, static_cast<float*>(space.raw_data()));
   const auto with = [&]<class T>() {
-    c.d == 64 ? queue_backward<T, BackwardShape<64, 128, 2, 2>>(c, parts)
-              : queue_backward<T, BackwardShape<128, 64, 2, 1>>(c, parts);
+    // Sizes between fill up with zeros in the copies.
+    c.d == 64 ? queue_backward<T, BackwardShape<64, 128, 2, 2>>(c, like_this)
+              : queue_backward<T, BackwardShape<128, 64, 2, 1>>(c, like_this);
   };
   c.dtype == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
 }

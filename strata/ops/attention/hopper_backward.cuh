@@ -40,9 +40,10 @@ struct BackwardMaps {
 /// in the order of registers, and the count of its terms.
 struct BackwardSpace {
   float *lse2, *delta, *sums;
-  int *counts, *ticket;  // the next block's worth of keys
-  int pitch, row_tiles, key_tiles;
-  bool rotated;  // blocks of a head start at different queries
+  int *counts, *ticket;             // the next block's worth of keys
+  int pitch, row_tiles, key_tiles;  // of several sequences, tiles of all
+  int together;                     // blocks that run at the same time
+  bool rotated;                     // blocks of a head start at different queries
 };
 
 __device__ __forceinline__ void copy_bytes_in(void* to, const void* from, uint64_t* barrier, int bytes) {
@@ -76,11 +77,13 @@ __device__ __forceinline__ void post_count(int* p, int value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
 
-template <class T, class S>
+template <class T, class S, bool kSequences>
 __global__ void __launch_bounds__(S::kThreads, 1)
-    backward_hopper_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ BackwardMaps maps,
-                           const BackwardSpace space) {
+    backward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ BackwardMaps given_maps,
+                           const BackwardSpace space, const Sequences sequences, const BackwardMaps* maps_of) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  // The call of the sequence that is being worked on, or the whole.
+  std::conditional_t<kSequences, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, M = S::kRows, N = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
   uint8_t* const all_ks = memory;
@@ -122,23 +125,49 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   // of queries that see them.
   struct Item {
     int tile, hk, b, first, n, start;
+    int key_tiles, row_tiles, tile0;  // of its sequence, whose first tile of queries is tile0 of all
+    bool rotated;
+    const BackwardMaps* maps;
+  };
+  // Of several sequences, whether there is an item of this number.
+  const auto exists = [&](int at) {
+    const int tile = at / all_heads;
+    return tile < space.key_tiles && sequences.of_k[tile] >= 0;
   };
   const auto item_at = [&](int at) {
     Item x;
-    x.tile = space.key_tiles - 1 - at % space.key_tiles;
-    x.hk = at / space.key_tiles % all_heads, x.b = at / space.key_tiles / all_heads;
+    x.key_tiles = space.key_tiles, x.row_tiles = space.row_tiles, x.tile0 = 0;
+    x.rotated = space.rotated, x.maps = &given_maps;
+    if constexpr (kSequences) {
+      const int of = sequences.of_k[at / all_heads];
+      const Sequence s = sequences.all[of];
+      c.tq = s.tq, c.tk = s.tk;
+      at -= s.k_tile * all_heads;
+      x.key_tiles = (s.tk + N - 1) / N, x.row_tiles = (s.tq + M - 1) / M, x.tile0 = s.q_tile;
+      x.rotated = space.rotated && x.key_tiles <= space.together;
+      x.maps = maps_of + of;
+    }
+    x.tile = x.key_tiles - 1 - at % x.key_tiles;
+    x.hk = at / x.key_tiles % all_heads, x.b = at / x.key_tiles / all_heads;
     int64_t begin, end;
     visible_queries(c, x.tile * N, min(static_cast<int64_t>(x.tile) * N + N, c.tk), begin, end);
     x.first = static_cast<int>(begin / M);
     x.n = end > begin ? static_cast<int>((end + M - 1) / M) - x.first : 0;
-    x.start = space.rotated ? static_cast<int>(static_cast<int64_t>(x.tile) * space.row_tiles / space.key_tiles) : 0;
+    x.start = x.rotated ? static_cast<int>(static_cast<int64_t>(x.tile) * x.row_tiles / x.key_tiles) : 0;
     return x;
   };
   const auto row_tile = [&](const Item& x, int it) {
     int i = x.first + it;
-    if (space.rotated) i = it + x.start, i -= i >= x.n ? x.n : 0;
+    if (x.rotated) i = it + x.start, i -= i >= x.n ? x.n : 0;
     return i;
   };
+
+  // Worked out while every warp still has registers for it.
+  Item mine{};
+  if constexpr (!S::kStays) {
+    if (kSequences && !exists(static_cast<int>(blockIdx.x))) return;
+    mine = item_at(static_cast<int>(blockIdx.x));
+  }
 
   if (group == 2) {
     give_registers<S::kCopyRegisters>();
@@ -147,43 +176,46 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       Ring<S::kStages> r;
       Ring<S::kKeyBuffers> rk, last;
       for (bool any = false;; any = true) {
-        int at = static_cast<int>(blockIdx.x);
+        int at = 0;
         if constexpr (S::kStays) {
           wait(empty_keys + rk.stage, rk.parity ^ 1);
           // Blocks that run at the same time wait for each other: none may keep the keys of another.
           if (space.rotated && any) wait(empty_keys + last.stage, last.parity);
           at = atomicAdd(space.ticket, 1);
-          items[rk.stage] = at < total ? at : -1;
-          if (at >= total) {
+          const bool there = kSequences ? exists(at) : at < total;
+          items[rk.stage] = there ? at : -1;
+          if (!there) {
             arrive(full_k + rk.stage);
             break;
           }
         }
-        const Item x = item_at(at);
+        const Item x = S::kStays ? item_at(at) : mine;
+        if constexpr (kSequences)
+          acquire_map(x.maps->q), acquire_map(x.maps->k), acquire_map(x.maps->v), acquire_map(x.maps->grad_out);
         const auto copy_keys = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full) {
           arrive_expecting(full + rk.stage, S::kKeyBytes);
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
             copy_in(to + rk.stage * S::kKeyBytes + i * N * 128, map, full + rk.stage, 64 * i, x.tile * N, x.hk, x.b);
         };
-        copy_keys(all_ks, maps.k, full_k);
-        if (x.n == 0) copy_keys(all_vs, maps.v, full_v);
+        copy_keys(all_ks, x.maps->k, full_k);
+        if (x.n == 0) copy_keys(all_vs, x.maps->v, full_v);
         int h = x.hk * head_group, it = 0;
         for (int step = 0; step < head_group * x.n; ++step) {
           const int row = row_tile(x, it) * M;
-          const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + row;
+          const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + x.tile0 * M + row;
           wait(empty_q + r.stage, r.parity ^ 1);
           arrive_expecting(full_q + r.stage, S::kRowBytes + M * 4);
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
-            copy_in(qs + r.stage * S::kRowBytes + i * M * 128, maps.q, full_q + r.stage, 64 * i, row, h, x.b);
+            copy_in(qs + r.stage * S::kRowBytes + i * M * 128, x.maps->q, full_q + r.stage, 64 * i, row, h, x.b);
           copy_bytes_in(lse2s + r.stage * M, space.lse2 + from, full_q + r.stage, M * 4);
-          if (step == 0) copy_keys(all_vs, maps.v, full_v);
+          if (step == 0) copy_keys(all_vs, x.maps->v, full_v);
           wait(empty_g + r.stage, r.parity ^ 1);
           arrive_expecting(full_g + r.stage, S::kRowBytes + M * 4);
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
-            copy_in(gs + r.stage * S::kRowBytes + i * M * 128, maps.grad_out, full_g + r.stage, 64 * i, row, h, x.b);
+            copy_in(gs + r.stage * S::kRowBytes + i * M * 128, x.maps->grad_out, full_g + r.stage, 64 * i, row, h, x.b);
           copy_bytes_in(deltas + r.stage * M, space.delta + from, full_g + r.stage, M * 4);
           r.next();
           if (++it == x.n) it = 0, ++h;
@@ -196,23 +228,23 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       Ring<1> r;
       for (Ring<S::kKeyBuffers> rk;; rk.next()) {
         wait(full_k + rk.stage, rk.parity);
-        const int taken = S::kStays ? items[rk.stage] : static_cast<int>(blockIdx.x);
+        const int taken = S::kStays ? items[rk.stage] : 0;
         if (taken < 0) break;
-        const Item x = item_at(taken);
+        const Item x = S::kStays ? item_at(taken) : mine;
         int h = x.hk * head_group, it = 0;
         for (int step = 0; step < head_group * x.n; ++step) {
           const int i = row_tile(x, it);
           int place;  // terms before this one
-          if (space.rotated) {
-            const int64_t begun = (static_cast<int64_t>(i + 1) * space.key_tiles - 1) / space.row_tiles + 1;
-            const int upper = static_cast<int>(min(begun, static_cast<int64_t>(space.key_tiles)));
-            place = x.start <= i ? upper - 1 - x.tile : upper + space.key_tiles - 1 - x.tile;
+          if (x.rotated) {
+            const int64_t begun = (static_cast<int64_t>(i + 1) * x.key_tiles - 1) / x.row_tiles + 1;
+            const int upper = static_cast<int>(min(begun, static_cast<int64_t>(x.key_tiles)));
+            place = x.start <= i ? upper - 1 - x.tile : upper + x.key_tiles - 1 - x.tile;
           } else {
             int64_t begin, end;
             visible_keys(c, static_cast<int64_t>(i) * M, min(static_cast<int64_t>(i + 1) * M, c.tq), begin, end);
             place = static_cast<int>((end - 1) / N) - x.tile;
           }
-          const int64_t at = (static_cast<int64_t>(x.b) * c.heads + h) * space.row_tiles + i;
+          const int64_t at = (static_cast<int64_t>(x.b) * c.heads + h) * space.row_tiles + x.tile0 + i;
           float* const to = space.sums + at * (M * D);
           wait(full_sum, r.parity);
           if (place == 0) {
@@ -254,9 +286,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   int scores_at = 0;
   for (Ring<S::kKeyBuffers> rk;; rk.next()) {
     wait(full_k + rk.stage, rk.parity);
-    const int taken = S::kStays ? items[rk.stage] : static_cast<int>(blockIdx.x);
+    const int taken = S::kStays ? items[rk.stage] : 0;
     if (taken < 0) break;
-    const Item item = item_at(taken);
+    const Item item = S::kStays ? item_at(taken) : mine;
     const uint8_t* const ks = all_ks + rk.stage * S::kKeyBytes;
     const uint8_t* const vs = all_vs + rk.stage * S::kKeyBytes;
     const int n = item.n, steps = head_group * n;
@@ -432,6 +464,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       fence_shared();
       named_sync(2 + group, 128);
       if (threadIdx.x % 128 == 0) {
+        if constexpr (kSequences) acquire_map(map);
         if (key0 < c.tk)
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
@@ -439,121 +472,14 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         commit_out();
       }
     };
-    write(all_vs + rk.stage * S::kKeyBytes, 1.f, grad_v, maps.grad_v);
-    write(all_ks + rk.stage * S::kKeyBytes, static_cast<float>(c.scale), grad_k, maps.grad_k);
+    write(all_vs + rk.stage * S::kKeyBytes, 1.f, grad_v, item.maps->grad_v);
+    write(all_ks + rk.stage * S::kKeyBytes, static_cast<float>(c.scale), grad_k, item.maps->grad_k);
     if constexpr (!S::kStays) break;
     leaving = empty_keys + rk.stage;
     if (space.rotated) release_keys();
   }
   if (leader) wait_out();
 #endif
-}
-
-/// lse2 (+inf where a query sees nothing or does not exist), delta, and counts of 0. D / 8 lanes a query.
-template <class T, int D>
-__global__ void __launch_bounds__(256)
-    backward_rows_kernel(const __grid_constant__ AttentionCall c, const BackwardSpace space) {
-  constexpr int kLanes = D / 8;
-  const int64_t at = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) / kLanes;
-  const int64_t heads = c.batch * c.heads;
-  if (at >= heads * space.pitch) return;
-  const int64_t head = at / space.pitch, i = at % space.pitch, b = head / c.heads, h = head % c.heads;
-  float sum = 0;
-  if (i < c.tq) {
-    const int lane = threadIdx.x % kLanes;
-    const auto x = cuda::load_vec<8>(head_of<const T>(c.out, b, h) + i * c.out.time + 8 * lane);
-    const auto y = cuda::load_vec<8>(head_of<const T>(c.grad_out, b, h) + i * c.grad_out.time + 8 * lane);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) sum += cuda::widen(x.v[k]) * cuda::widen(y.v[k]);
-  }
-  sum = cuda::warp_reduce<kLanes>(sum, cuda::Sum{});
-  if (threadIdx.x % kLanes != 0) return;
-  const float lse = i < c.tq ? static_cast<const float*>(c.lse)[head * c.tq + i] : -INFINITY;
-  space.lse2[at] = lse == -INFINITY ? INFINITY : lse * static_cast<float>(kLog2e);
-  space.delta[at] = i < c.tq && c.grad_lse ? sum - static_cast<const float*>(c.grad_lse)[head * c.tq + i] : sum;
-  if (at < heads * space.row_tiles) space.counts[at] = 0;
-  if (at == 0) *space.ticket = 0;
-}
-
-/// Sums in the order of registers to grad_q. A thread has 8 neighbours of a row and of the row 8 on.
-template <class T, class S>
-__global__ void __launch_bounds__(256)
-    backward_queries_kernel(const __grid_constant__ AttentionCall c, const BackwardSpace space) {
-  constexpr int kItems = S::kRows * S::D / 16;  // of a tile
-  const int64_t item = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, tile = item / kItems;
-  if (tile >= c.batch * c.heads * space.row_tiles) return;
-  const int in = static_cast<int>(item % kItems), j = in % 8, row8 = in / 8 % 32, part = in / 256;
-  const int64_t head = tile / space.row_tiles, b = head / c.heads, h = head % c.heads,
-                row0 = tile % space.row_tiles * S::kRows;
-  const int64_t row = row0 + (S::kSplitRows ? 64 * part : 0) + row8 / 8 * 16 + row8 % 8;
-  const int column = (S::kSplitRows ? 0 : 64 * part) + 8 * j;
-  int64_t begin, end;
-  visible_keys(c, row0, min(row0 + S::kRows, c.tq), begin, end);
-  const bool any = begin < end;  // else nothing was added up
-  const float4* const from =
-      reinterpret_cast<const float4*>(space.sums + tile * (S::kRows * S::D)) + part * 1024 + j * 128 + row8 * 4;
-  float4 x[4];
-#pragma unroll
-  for (int k = 0; k < 4; ++k) x[k] = any ? from[k] : float4{0, 0, 0, 0};
-  const float scale = static_cast<float>(c.scale);
-  T* const to = head_of<T>(c.grad_q, b, h) + row * c.grad_q.time + column;
-  const auto store = [&](T* p, bool second) {
-    uint4 v;
-    uint32_t* const w = reinterpret_cast<uint32_t*>(&v);
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      w[k] = second ? pack2<T>(x[k].z * scale, x[k].w * scale) : pack2<T>(x[k].x * scale, x[k].y * scale);
-    *reinterpret_cast<uint4*>(p) = v;
-  };
-  if (row < c.tq) store(to, false);
-  if (row + 8 < c.tq) store(to + 8 * c.grad_q.time, true);
-}
-
-template <class T, class S>
-void queue_backward(const AttentionCall& c, const BackwardSpace& given) {
-  const auto kernel = backward_hopper_kernel<T, S>;
-  cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
-                   "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
-  BackwardSpace space = given;
-  const int64_t heads = c.batch * c.heads;
-  space.row_tiles = static_cast<int>((c.tq + S::kRows - 1) / S::kRows);
-  space.key_tiles = static_cast<int>((c.tk + S::kKeys - 1) / S::kKeys);
-  space.rotated = !c.causal && c.window == 0 && space.key_tiles <= multiprocessors();
-  BackwardMaps maps;
-  maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, S::D, S::kRows);
-  maps.grad_out = tensor_map(c.dtype, c.grad_out, c.batch, c.heads, c.tq, S::D, S::kRows);
-  maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
-  maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
-  maps.grad_k = tensor_map(c.dtype, c.grad_k, c.batch, c.kv_heads, c.tk, S::D, 64);
-  maps.grad_v = tensor_map(c.dtype, c.grad_v, c.batch, c.kv_heads, c.tk, S::D, 64);
-  const cudaStream_t stream = cuda::stream();
-  backward_rows_kernel<T, S::D><<<cuda::blocks_for(heads * space.pitch * (S::D / 8), 256), 256, 0, stream>>>(c, space);
-  const int64_t items = c.batch * c.kv_heads * space.key_tiles;
-  const int64_t blocks = S::kStays ? std::min<int64_t>(items, multiprocessors()) : items;
-  kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps, space);
-  backward_queries_kernel<T, S>
-      <<<cuda::blocks_for(heads * space.row_tiles * (S::kRows * S::D / 16), 256), 256, 0, stream>>>(c, space);
-}
-
-/// Rows of the workspace for each head: whole tiles.
-inline int64_t backward_pitch(const AttentionCall& c) {
-  return (c.tq + 127) / 128 * 128;
-}
-/// Floats of workspace, counts included, and where its parts are.
-inline int64_t backward_floats(const AttentionCall& c) {
-  const int64_t rows = c.batch * c.heads * backward_pitch(c);
-  return rows * (c.d + 2) + rows / 64 + 1;
-}
-inline BackwardSpace backward_space(const AttentionCall& c, float* p) {
-  const int64_t pitch = backward_pitch(c), rows = c.batch * c.heads * pitch;
-  BackwardSpace s{};
-  s.pitch = static_cast<int>(pitch);
-  s.sums = p;
-  s.lse2 = p + rows * c.d;
-  s.delta = s.lse2 + rows;
-  s.counts = reinterpret_cast<int*>(s.delta + rows);
-  s.ticket = s.counts + rows / 64;
-  return s;
 }
 
 }  // namespace strata::attention_cuda::hopper

@@ -19,7 +19,7 @@ struct Schedule {
     const int count = min(section, heads - first);
     tile = rest / count, head = first + rest % count;
   }
-  __device__ __forceinline__ int total() const { return tiles * heads; }
+  __host__ __device__ __forceinline__ int total() const { return tiles * heads; }
   /// Item `round` of this block, every second round backwards, or -1.
   __device__ __forceinline__ int item(int round) const {
     const int blocks = gridDim.x, i = blockIdx.x, at = round * blocks + (round & 1 ? blocks - 1 - i : i);
@@ -44,11 +44,13 @@ struct ForwardShape {
   static constexpr int kSharedBytes = kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers;
 };
 
-template <class T, class S>
+template <class T, class S, bool kSequences>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
-    forward_hopper_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ ForwardMaps maps,
-                          const Schedule schedule) {
+    forward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ ForwardMaps given_maps,
+                          const Schedule schedule, const Sequences sequences, const ForwardMaps* maps_of) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  // The call of the sequence that is being worked on, or the whole.
+  std::conditional_t<kSequences, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, BK = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
   uint8_t* const qs = memory;
@@ -74,14 +76,29 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   }
   __syncthreads();
 
-  const auto locate = [&](int at, int& q0, int& h, int& b) {
-    int tile, head;
-    schedule.locate(at, tile, head);
-    h = head % static_cast<int>(c.heads), b = head / static_cast<int>(c.heads);
+  // False behind the last item of several sequences.
+  const auto locate = [&](int at, int& q0, int& h, int& b, const ForwardMaps*& maps) {
+    int tile, tiles = schedule.tiles;
+    if constexpr (kSequences) {
+      const int heads = static_cast<int>(given.heads), of = sequences.of_q[at / heads];
+      if (of < 0) return false;
+      const Sequence s = sequences.all[of];
+      c.tq = s.tq, c.tk = s.tk;
+      c.lse = static_cast<float*>(given.lse) + s.q0;
+      tiles = (s.tq + S::kQueries - 1) / S::kQueries;
+      tile = (at - s.q_tile * heads) / heads, h = at % heads, b = 0;
+      maps = maps_of + of;
+    } else {
+      int head;
+      schedule.locate(at, tile, head);
+      h = head % static_cast<int>(c.heads), b = head / static_cast<int>(c.heads);
+      maps = &given_maps;
+    }
     // Under a causal mask the last tile is a whole one, and what is missing lacks in the first, which sees least. A
     // warpgroup's rows all come before the first or none does: copies out stop at a negative row (illegal instruction).
-    q0 = (schedule.tiles - 1 - tile) * S::kQueries;
+    q0 = (tiles - 1 - tile) * S::kQueries;
     if (c.causal) q0 = static_cast<int>((c.tq + 63) / 64 * 64) - (tile + 1) * S::kQueries;
+    return true;
   };
   // The first key and the number of tiles of keys.
   const auto keys_of = [&](int q0, int& first) {
@@ -110,7 +127,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       const int item = schedule.item(round);
       if (item < 0) break;
       int q0, h, b, first;
-      locate(item, q0, h, b);
+      const ForwardMaps* maps;
+      if (!locate(item, q0, h, b, maps)) break;
+      if constexpr (kSequences) acquire_map(maps->q), acquire_map(maps->k), acquire_map(maps->v);
       const int n = keys_of(q0, first), hk = h / kv_group;
       wait(empty_q + rq.stage, rq.parity ^ 1);
       arrive_expecting(full_q + rq.stage, S::kQueryBytes);
@@ -118,12 +137,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       for (int g = 0; g < S::kGroups; ++g)
 #pragma unroll
         for (int i = 0; i < kChunks<D>; ++i)
-          copy_in(qs + rq.stage * S::kQueryBytes + (g * kChunks<D> + i) * S::kChunk, maps.q, full_q + rq.stage, 64 * i,
+          copy_in(qs + rq.stage * S::kQueryBytes + (g * kChunks<D> + i) * S::kChunk, maps->q, full_q + rq.stage, 64 * i,
                   q0 + 64 * g, h, b);
       rq.next();
       for (int i = 0; i <= n; ++i) {
-        if (i < n) copy_tile(ks, maps.k, full_k, empty_k, rk, first + (n - 1 - i) * BK, hk, b);
-        if (i > 0) copy_tile(vs, maps.v, full_v, empty_v, rv, first + (n - i) * BK, hk, b);
+        if (i < n) copy_tile(ks, maps->k, full_k, empty_k, rk, first + (n - 1 - i) * BK, hk, b);
+        if (i > 0) copy_tile(vs, maps->v, full_v, empty_v, rv, first + (n - i) * BK, hk, b);
       }
     }
     return;
@@ -157,7 +176,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const int item = schedule.item(round);
     if (item < 0) break;
     int q0, h, b, first;
-    locate(item, q0, h, b);
+    const ForwardMaps* maps;
+    if (!locate(item, q0, h, b, maps)) break;
     const int n = keys_of(q0, first);
     const int row0 = q0 + 64 * group, row = row0 + 16 * warp + lane / 4;  // this thread's, and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
@@ -337,7 +357,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     release_queries();
 
     // The result leaves through the queries' place.
-    float* const lse = static_cast<float*>(c.lse) + (static_cast<int64_t>(b) * c.heads + h) * c.tq;
+    float* const lse = static_cast<float*>(c.lse) + (static_cast<int64_t>(b) * c.heads + h) * c.lse_head;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 1);
@@ -362,9 +382,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     fence_shared();
     named_sync(8 + group, 128);
     if (leader) {
+      if constexpr (kSequences) acquire_map(maps->out);
       if (any)
 #pragma unroll
-        for (int i = 0; i < kChunks<D>; ++i) copy_out(maps.out, q + i * S::kChunk, 64 * i, row0, h, b);
+        for (int i = 0; i < kChunks<D>; ++i) copy_out(maps->out, q + i * S::kChunk, 64 * i, row0, h, b);
       commit_out();
     }
     stored = empty_q + rq.stage;
@@ -390,10 +411,7 @@ inline int section_of(const AttentionCall& c, int blocks) {
 }
 
 template <class T, class S>
-void queue_forward(const AttentionCall& c) {
-  const auto kernel = forward_hopper_kernel<T, S>;
-  cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
-                   "scaled_dot_product_attention", "cudaFuncSetAttribute");
+void queue_forward(const AttentionCall& c, const Tensor& like_this) {
   ForwardMaps maps;
   maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, S::D, 64);
   maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
@@ -402,9 +420,21 @@ void queue_forward(const AttentionCall& c) {
   Schedule schedule;
   schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
   schedule.heads = static_cast<int>(c.batch * c.heads);
-  const int blocks = std::min(schedule.tiles * schedule.heads, multiprocessors() * S::kBlocks);
-  schedule.section = section_of(c, blocks);
-  kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule);
+  const auto queue = [&](auto kernel, const Sequences& sequences, const ForwardMaps* maps_of) {
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+                     "scaled_dot_product_attention", "cudaFuncSetAttribute");
+    const int blocks = std::min(schedule.total(), multiprocessors() * S::kBlocks);
+    schedule.section = section_of(c, blocks);
+    kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule, sequences, maps_of);
+  };
+  if (c.sequences == 0) return queue(forward_hopper_kernel<T, S, false>, {}, nullptr);
+  Tensor lists, space;
+  const Sequences sequences = sequences_of(c, S::kQueries, S::kKeys, like_this, lists);
+  MapSet set{};
+  set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true), set.add(maps.out, c.out, false);
+  schedule.tiles = static_cast<int>(sequences.q_tiles);
+  queue(forward_hopper_kernel<T, S, true>, sequences,
+        reinterpret_cast<const ForwardMaps*>(maps_of_sequences(set, sequences, c.sequences + 2, like_this, space)));
 }
 
 }  // namespace strata::attention_cuda::hopper

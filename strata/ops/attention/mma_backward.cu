@@ -62,7 +62,8 @@ __device__ __forceinline__ void write(const AttentionView& view, int64_t b, int6
 // dp = v grad_out^T, grad_k = ds q, grad_v = p grad_out. p = exp2(s factor - lse2), ds = p (dp - delta).
 template <class T, int D, Of kOf>
 __global__ void __launch_bounds__(kThreads, 1)
-    backward_mma_kernel(const __grid_constant__ AttentionCall c, const RowTerms<float> terms) {
+    backward_mma_kernel(const __grid_constant__ AttentionCall given, const RowTerms<float> given_terms,
+                        const Sequences sequences) {
   constexpr bool kOfQuery = kOf == Of::query, kScores = kOf != Of::value,
                  kValues = kOf == Of::value || kOf == Of::key_and_value;
   constexpr int BC = kColumns<D, kOf>, kTile = BC * TileShape<D>::kPitch, kSteps = D / 16;
@@ -74,11 +75,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   float* const terms_of_columns = reinterpret_cast<float*>(c2 + 2 * kTile);  // twice BC lse2, BC delta
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
+  AttentionCall c = given;
+  RowTerms<float> terms = given_terms;
   const int64_t heads = kOfQuery ? c.heads : c.kv_heads, all = c.batch * heads, group = c.heads / c.kv_heads;
+  int64_t at_tile = blockIdx.x / all;
+  if (sequences.all != nullptr && !take_sequence<T, kOfQuery>(c, sequences, at_tile, &terms)) return;
   const int64_t time = kOfQuery ? c.tq : c.tk, other = kOfQuery ? c.tk : c.tq;
   const int64_t tiles = (time + kRows - 1) / kRows;
   // Under a causal mask the last queries see the most keys, and the first keys are seen by the most queries.
-  const int64_t tile = kOfQuery ? tiles - 1 - blockIdx.x / all : blockIdx.x / all;
+  const int64_t tile = kOfQuery ? tiles - 1 - at_tile : at_tile;
   const int64_t b = blockIdx.x % all / heads, head = blockIdx.x % all % heads, hk = kOfQuery ? head / group : head;
   const int64_t row0 = tile * kRows;
 
@@ -100,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (!kOfQuery) {
       // Terms of queries past the last are those of the last: they are masked.
       if (threadIdx.x < BC) {
-        const int64_t at = (b * c.heads + h) * c.tq + min(first + threadIdx.x, c.tq - 1);
+        const int64_t at = (b * c.heads + h) * c.lse_head + min(first + threadIdx.x, c.tq - 1);
         float* const to = terms_of_columns + buffer * 2 * BC + threadIdx.x;
         copy_float_async(to, terms.lse2 + at);
         copy_float_async(to + BC, terms.delta + at);
@@ -125,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if constexpr (kOfQuery) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int64_t at = (b * c.heads + head) * c.tq + min(row + 8 * r, c.tq - 1);
+      const int64_t at = (b * c.heads + head) * c.lse_head + min(row + 8 * r, c.tq - 1);
       row_lse2[r] = terms.lse2[at];
       row_delta[r] = terms.delta[at];
     }
@@ -185,27 +190,31 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <class T, int D, Of kOf>
-void queue(const AttentionCall& c, RowTerms<float> terms) {
+void queue(const AttentionCall& c, RowTerms<float> terms, const Sequences& sequences) {
   cuda::check_cuda(cudaFuncSetAttribute(backward_mma_kernel<T, D, kOf>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         kSharedBytes<D, kOf>),
                    "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
   const int64_t time = kOf == Of::query ? c.tq : c.tk, heads = kOf == Of::query ? c.heads : c.kv_heads;
-  const int64_t blocks = c.batch * heads * ((time + kRows - 1) / kRows);
+  int64_t tiles = (time + kRows - 1) / kRows;
+  if (c.sequences > 0) tiles = kOf == Of::query ? sequences.q_tiles : sequences.k_tiles;
   backward_mma_kernel<T, D, kOf>
-      <<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D, kOf>, cuda::stream()>>>(c, terms);
+      <<<cuda::blocks_for(c.batch * heads * tiles, 1), kThreads, kSharedBytes<D, kOf>, cuda::stream()>>>(c, terms,
+                                                                                                         sequences);
 }
 
 }  // namespace
 
-void backward_mma(const AttentionCall& c, RowTerms<float> terms) {
+void backward_mma(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this) {
+  Tensor space;
+  const Sequences sequences = sequences_of(c, kRows, kRows, like_this, space);
   dispatch_mma(c, [&]<class T, int D>() {
     if constexpr (D <= 128) {
-      queue<T, D, Of::key_and_value>(c, terms);
+      queue<T, D, Of::key_and_value>(c, terms, sequences);
     } else {  // two sums of 256 columns do not fit a warp's registers
-      queue<T, D, Of::key>(c, terms);
-      queue<T, D, Of::value>(c, terms);
+      queue<T, D, Of::key>(c, terms, sequences);
+      queue<T, D, Of::value>(c, terms, sequences);
     }
-    queue<T, D, Of::query>(c, terms);
+    queue<T, D, Of::query>(c, terms, sequences);
   });
 }
 

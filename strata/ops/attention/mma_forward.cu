@@ -16,7 +16,8 @@ template <int D>
 inline constexpr int kSharedBytes = (kQueries + 4 * kKeys<D>)*TileShape<D>::kPitch * 2;
 
 template <class T, int D>
-__global__ void __launch_bounds__(kThreads, 1) forward_mma_kernel(const __grid_constant__ AttentionCall c) {
+__global__ void __launch_bounds__(kThreads, 1)
+    forward_mma_kernel(const __grid_constant__ AttentionCall given, const Sequences sequences) {
   constexpr int BK = kKeys<D>, kTile = BK * TileShape<D>::kPitch, kSteps = D / 16;
   constexpr bool kKeepQ = D <= 128;  // in registers
   extern __shared__ __align__(128) uint16_t shared[];
@@ -25,9 +26,12 @@ __global__ void __launch_bounds__(kThreads, 1) forward_mma_kernel(const __grid_c
   uint16_t* const vs = ks + 2 * kTile;                        // two tiles
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
+  AttentionCall c = given;
+  const int64_t all = c.batch * c.heads, b = blockIdx.x % all / c.heads, h = blockIdx.x % all % c.heads;
+  int64_t at = blockIdx.x / all;
+  if (sequences.all != nullptr && !take_sequence<T, true>(c, sequences, at)) return;
   // The last queries see the most keys: first.
-  const int64_t all = c.batch * c.heads, tiles = (c.tq + kQueries - 1) / kQueries;
-  const int64_t tile = tiles - 1 - blockIdx.x / all, b = blockIdx.x % all / c.heads, h = blockIdx.x % all % c.heads;
+  const int64_t tile = (c.tq + kQueries - 1) / kQueries - 1 - at;
   const int64_t hk = h / (c.heads / c.kv_heads), q0 = tile * kQueries;
   const T* const q = head_of<const T>(c.q, b, h);
   const T* const k = head_of<const T>(c.k, b, hk);
@@ -130,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, 1) forward_mma_kernel(const __grid_c
   wait_copies<0>();
 
   T* const out = head_of<T>(c.out, b, h);
-  float* const lse = static_cast<float*>(c.lse) + (b * c.heads + h) * c.tq;
+  float* const lse = static_cast<float*>(c.lse) + (b * c.heads + h) * c.lse_head;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     l[r] += __shfl_xor_sync(0xffffffffu, l[r], 1);
@@ -148,13 +152,16 @@ __global__ void __launch_bounds__(kThreads, 1) forward_mma_kernel(const __grid_c
 
 }  // namespace
 
-void forward_mma(const AttentionCall& c) {
+void forward_mma(const AttentionCall& c, const Tensor& like_this) {
+  Tensor space;
+  const Sequences sequences = sequences_of(c, kQueries, kQueries, like_this, space);
+  const int64_t tiles = c.sequences > 0 ? sequences.q_tiles : (c.tq + kQueries - 1) / kQueries;
   dispatch_mma(c, [&]<class T, int D>() {
     cuda::check_cuda(
         cudaFuncSetAttribute(forward_mma_kernel<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D>),
         "scaled_dot_product_attention", "cudaFuncSetAttribute");
-    const int64_t blocks = c.batch * c.heads * ((c.tq + kQueries - 1) / kQueries);
-    forward_mma_kernel<T, D><<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D>, cuda::stream()>>>(c);
+    const int64_t blocks = c.batch * c.heads * tiles;
+    forward_mma_kernel<T, D><<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D>, cuda::stream()>>>(c, sequences);
   });
 }
 

@@ -35,7 +35,7 @@ AttentionCall describe_call(const Tensor& qkv, int64_t heads, int64_t kv_heads, 
   c.batch = qkv.shape()[0];
   c.heads = heads;
   c.kv_heads = kv_heads;
-  c.tq = c.tk = qkv.shape()[1];
+  c.tq = c.tk = c.lse_head = qkv.shape()[1];
   c.d = c.dv = qkv.shape()[2] / (heads + 2 * kv_heads);
   c.scale = scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, c.d)));
   c.causal = is_causal;
@@ -161,7 +161,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
                       AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
                       c.out = part(out, 0, c.d);
                       c.lse = lse.raw_data();
-                      qkv.device().is_cuda() ? attention_forward_cuda(c) : attention_forward_cpu(c);
+                      qkv.device().is_cuda() ? attention_forward_cuda(c, qkv) : attention_forward_cpu(c);
                     }},
     .saves = "qkv out lse",
     .backward =

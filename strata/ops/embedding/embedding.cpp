@@ -8,6 +8,8 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding_kernel.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -39,8 +41,9 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
     .schema = "embedding_backward(Tensor gy, Tensor indices, int rows, int? padding_idx=None) -> Tensor",
     .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the "
            "positions that "
-           "hold index v, added in f32 in the order of the positions (the same bits for any number of threads); row "
-           "padding_idx is 0. IndexError for an index outside the table.",
+           "hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the same "
+           "bits in every call and for any number of threads); row padding_idx is 0. IndexError for an index outside "
+           "the table.",
     .infer =
         [](const Tensor& gy, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
           const std::string_view op = "embedding_backward";
@@ -122,7 +125,12 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding) {
-          b.set(1, embedding_backward_op(b.gy(), indices, weight.shape()[0], padding));
+          // A table that is also a model's last layer has a gradient already: only the rows that are named change.
+          if (Tensor* sum = padding ? nullptr : b.gathered(1)) {
+            index_add_(*sum, 0, indices.reshape({-1}), b.gy().reshape({-1, weight.shape()[1]}).to(sum->dtype()));
+          } else {
+            b.set(1, embedding_backward_op(b.gy(), indices, weight.shape()[0], padding));
+          }
         },
     .cost =
         [](const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {

@@ -1,6 +1,7 @@
 // What the generated tests of embedding and SwiGLU do not cover: every instruction-set level, long inputs, and bits
 // that do not depend on the number of threads.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -9,9 +10,13 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/op_base.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/vec/level.h"
 
 namespace strata {
@@ -61,6 +66,45 @@ TEST(Embedding, PaddingRowGetsNoGradient) {
   for (int64_t j = 0; j < 3; ++j) {
     EXPECT_EQ(w.grad().data<float>()[4 * 3 + j], 0);
     EXPECT_EQ(w.grad().data<float>()[1 * 3 + j], 2);
+  }
+}
+
+// A table that is also the last layer's weight: the rows are added to the gradient which that gave, in place.
+TEST(Embedding, TiedTableAddsItsRowsToTheGradientThatIsThere) {
+  Tensor w = numbers({7, 3});
+  w.set_requires_grad();
+  Tensor index = empty({2, 4}, DType::i64);
+  for (int64_t i = 0; i < 8; ++i) index.data<int64_t>()[i] = i * 3 % 5;
+  const Tensor target = numbers({8, 7}, 2);
+  struct Seen : CallObserver {
+    void after(const OpBase& op, std::span<const Tensor>) override { names.emplace_back(op.name()); }
+    std::vector<std::string> names;
+  };
+  const auto loss = [&](const Tensor& table, const Tensor& head) {
+    return sum(linear(embedding(index, table).reshape({8, 3}), head) * target);
+  };
+  Tensor table = w.detach().clone(), head = w.detach().clone();
+  table.set_requires_grad();
+  head.set_requires_grad();
+  const TensorList apart = grad({loss(table, head)}, {table, head});
+  Seen seen;
+  {
+    const Tensor l = loss(w, w);
+    const ObserverScope scope(seen);
+    l.backward();
+  }
+  EXPECT_EQ(std::count(seen.names.begin(), seen.names.end(), "index_add"), 1);
+  EXPECT_EQ(std::count(seen.names.begin(), seen.names.end(), "embedding_backward"), 0);
+  const Tensor want = apart[0] + apart[1];
+  for (int64_t i = 0; i < w.numel(); ++i) EXPECT_NEAR(w.grad().data<float>()[i], want.data<float>()[i], 1e-5) << i;
+  // Recorded, held by others or with a gradient of its own kept from before, nothing is written over.
+  const Tensor before = w.grad().clone();
+  const Tensor again = grad({loss(w, w)}, {w}, {}, true)[0];
+  EXPECT_TRUE(again.requires_grad());
+  loss(w, w).backward();
+  for (int64_t i = 0; i < w.numel(); ++i) {
+    EXPECT_NEAR(again.data<float>()[i], want.data<float>()[i], 1e-5);
+    EXPECT_NEAR(w.grad().data<float>()[i], 2 * before.data<float>()[i], 1e-5);
   }
 }
 

@@ -505,6 +505,9 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   return index_add_op(x, dim, index, to(source, x.dtype()), alpha);
 }
+Tensor& index_add_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+  return index_add_op.inplace(x, dim, index, source, alpha);
+}
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   return masked_fill_op(x, mask, value);
 }

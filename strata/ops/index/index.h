@@ -32,6 +32,8 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 /// x with alpha * (slice i of source) added to its slice index[i].
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1);
+/// The same written over x, which it returns.
+Tensor& index_add_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1);
 /// @}
 
 /// @name Masks

@@ -28,7 +28,7 @@ using Pair = std::tuple<Tensor, Tensor>;
 using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // Logits that are in memory together: enough rows to keep a card's matrix units busy, few enough for a CPU's caches.
-constexpr int64_t kDeviceBytes = int64_t{1} << 30, kHostBytes = int64_t{16} << 20;
+constexpr int64_t kDeviceBytes = int64_t{5} << 28, kHostBytes = int64_t{16} << 20;
 
 void check_inputs(const Tensor& x, const Tensor& weight, const Tensor& target, double smoothing, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating x, got ", x.dtype());
