@@ -12,16 +12,7 @@ void bare_launch(void* stream) {
   nothing<<<1, 256, 0, static_cast<cudaStream_t>(stream)>>>(4, 1.f, nullptr, nullptr, nullptr);
 }
 
-void config_launch(void* stream) {
-  cudaLaunchConfig_t c{};
-  c.gridDim = 1, c.blockDim = 256, c.stream = static_cast<cudaStream_t>(stream);
-  long long n = 4;
-  float f = 1;
-  void* y = nullptr;
-  const float *a = nullptr, *b = nullptr;
-  void* params[] = {&n, &f, &y, &a, &b};
-  cudaLaunchKernelExC(&c, reinterpret_cast<const void*>(&nothing), params);
-}
+// Through the driver, as small elementwise kernels go.
 void driver_launch(void* stream) {
   using Launch = decltype(&cuLaunchKernel);
   static cudaFunction_t function = nullptr;
@@ -39,9 +30,6 @@ void driver_launch(void* stream) {
   const float *a = nullptr, *b = nullptr;
   void* params[] = {&n, &f, &y, &a, &b};
   launch(function, 1, 1, 1, 256, 1, 1, 0, static_cast<CUstream>(stream), params, nullptr);
-}
-void bare_last_error() {
-  cudaGetLastError();
 }
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 // Time of one small call: add of two [4] f32, which is all overhead. Prints ns a call, the best of several rounds.
 // On a CUDA device it is the host's time, beside that of a bare kernel launch; nothing waits for the device.
+// overhead_bench [cuda]: that alone.
 
 #include <algorithm>
 #include <chrono>
@@ -35,9 +36,7 @@ double best_ns(F&& call) {
 #ifdef STRATA_WITH_CUDA
 namespace strata {
 void bare_launch(void* stream);
-void config_launch(void* stream);
 void driver_launch(void* stream);
-void bare_last_error();
 }  // namespace strata
 namespace {
 void on_device() {
@@ -58,9 +57,7 @@ void on_device() {
   };
   Row rows[] = {
       {"cuda: bare launch", [&] { bare_launch(stream); }},
-      {"cuda: bare launch, config", [&] { config_launch(stream); }},
       {"cuda: bare launch, driver", [&] { driver_launch(stream); }},
-      {"cuda: last error", [&] { bare_last_error(); }},
       {"cuda: add [4] f32, no gradient", [&] { Tensor y = a + b; }},
       {"cuda: add [4] f32, recorded", [&] { Tensor y = a + w; }},
       {"cuda: add [4] f32 and a number", [&] { Tensor y = a + 1.5; }},
