@@ -21,7 +21,11 @@ void driver_launch(void* stream) {
     cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(&nothing));
     void* p = nullptr;
     cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
     cudaGetDriverEntryPointByVersion("cuLaunchKernel", &p, 4000, cudaEnableDefault, &result);
+#else
+    cudaGetDriverEntryPoint("cuLaunchKernel", &p, cudaEnableDefault, &result);
+#endif
     launch = reinterpret_cast<Launch>(p);
   }
   long long n = 4;
