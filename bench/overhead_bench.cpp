@@ -1,9 +1,12 @@
 // Time of one small call: add of two [4] f32, which is all overhead. Prints ns a call, the best of several rounds.
 // On a CUDA device it is the host's time, beside that of a bare kernel launch; nothing waits for the device.
+// overhead_bench [cuda]: that alone.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "strata/core/node.h"
@@ -28,27 +31,13 @@ double best_ns(F&& call) {
   return best;
 }
 
-// The host's nanoseconds for one call, the median of rounds that the device's queue can hold.
-template <class F>
-double queued_ns(F&& call) {
-  constexpr int kCalls = 400, kRounds = 101;
-  std::vector<double> each;
-  for (int round = 0; round < kRounds; ++round) {
-    strata::cuda::synchronize();
-    const auto begin = Clock::now();
-    for (int i = 0; i < kCalls; ++i) call();
-    each.push_back(std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / kCalls);
-  }
-  std::nth_element(each.begin(), each.begin() + kRounds / 2, each.end());
-  return each[kRounds / 2];
-}
-
 }  // namespace
 
 #ifdef STRATA_WITH_CUDA
 namespace strata {
 void bare_launch(void* stream);
-}
+void driver_launch(void* stream);
+}  // namespace strata
 namespace {
 void on_device() {
   using namespace strata;
@@ -61,25 +50,47 @@ void on_device() {
   Tensor w = ones({4});
   w.set_requires_grad();
   void* const stream = cuda::current_stream().handle();
-  for (int i = 0; i < 2; ++i) {
-    const double bare = queued_ns([&] { bare_launch(stream); });
-    const auto row = [&](const char* what, double ns) {
-      std::printf("%-44s %8.1f ns   %+8.1f\n", what, ns, ns - bare);
-    };
-    row("cuda: bare launch", bare);
-    row("cuda: add [4] f32, no gradient", queued_ns([&] { Tensor y = a + b; }));
-    row("cuda: add [4] f32, recorded", queued_ns([&] { Tensor y = a + w; }));
-    row("cuda: add [4] f32 and a number", queued_ns([&] { Tensor y = a + 1.5; }));
-    row("cuda: exp [4] f32, no gradient", queued_ns([&] { Tensor y = exp(a); }));
-    row("cuda: sum [4] f32, no gradient", queued_ns([&] { Tensor y = sum(a); }));
-    row("cuda: empty [4] f32 (no launch)", queued_ns([&] { Tensor y = empty({4}, DType::f32); }));
-  }
+  struct Row {
+    const char* what;
+    std::function<void()> call;
+    std::vector<double> ns;
+  };
+  Row rows[] = {
+      {"cuda: bare launch", [&] { bare_launch(stream); }},
+      {"cuda: bare launch, driver", [&] { driver_launch(stream); }},
+      {"cuda: add [4] f32, no gradient", [&] { Tensor y = a + b; }},
+      {"cuda: add [4] f32, recorded", [&] { Tensor y = a + w; }},
+      {"cuda: add [4] f32 and a number", [&] { Tensor y = a + 1.5; }},
+      {"cuda: exp [4] f32, no gradient", [&] { Tensor y = exp(a); }},
+      {"cuda: sum [4] f32, no gradient", [&] { Tensor y = sum(a); }},
+      {"cuda: empty [4] f32 (no launch)", [&] { Tensor y = empty({4}, DType::f32); }},
+  };
+  // Rounds that the device's queue can hold; the rows take turns, because the driver's own time wanders.
+  constexpr int kCalls = 400, kRounds = 201;
+  for (int round = 0; round < kRounds; ++round)
+    for (Row& r : rows) {
+      cuda::synchronize();
+      const auto begin = Clock::now();
+      for (int i = 0; i < kCalls; ++i) r.call();
+      r.ns.push_back(std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / kCalls);
+    }
+  for (Row& r : rows) std::sort(r.ns.begin(), r.ns.end());
+  const double bare = rows[0].ns[kRounds / 2];
+  for (const Row& r : rows)
+    std::printf("%-44s %8.1f ns   %+8.1f   (quarters %.1f, %.1f)\n", r.what, r.ns[kRounds / 2],
+                r.ns[kRounds / 2] - bare, r.ns[kRounds / 4], r.ns[3 * kRounds / 4]);
 }
 }  // namespace
 #endif
 
-int main() {
+int main(int argc, char** argv) {
   using namespace strata;
+#ifdef STRATA_WITH_CUDA
+  if (argc > 1 && std::string_view(argv[1]) == "cuda") {
+    on_device();
+    return 0;
+  }
+#endif
   const Tensor a = ones({4}), b = ones({4});
   Tensor w = ones({4});
   w.set_requires_grad();

@@ -208,8 +208,13 @@ void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&.
   const int64_t numel = y.numel();
   if (numel == 0) return;
   if (y.is_contiguous() && (in.is_contiguous() && ...) && aligned(y) && (aligned(in) && ...)) {
-    detail::dense_kernel<V, Out><<<blocks_for(numel, int64_t{detail::kThreads} * V), detail::kThreads, 0, stream()>>>(
-        numel, f, y.raw_data(), static_cast<const In*>(in.raw_data())...);
+    static Launcher launch(reinterpret_cast<const void*>(&detail::dense_kernel<V, Out, F, In...>));
+    [&](const auto*... from) {
+      int64_t n = numel;
+      void* to = y.raw_data();
+      void* parameters[] = {&n, &f, &to, &from...};
+      launch(blocks_for(numel, int64_t{detail::kThreads} * V), detail::kThreads, parameters);
+    }(static_cast<const In*>(in.raw_data())...);
     return;
   }
   const auto w = make_walk<N>(std::array<const Tensor*, N>{&y, &in...}, op);

@@ -175,6 +175,7 @@ const Driver& driver() {
     find(r.mem_set_access, "cuMemSetAccess", 10020);
     find(r.mem_get_allocation_granularity, "cuMemGetAllocationGranularity", 10020);
     find(r.get_error_string, "cuGetErrorString", 6000);
+    find(r.launch_kernel, "cuLaunchKernel", 4000);
     return r;
   }();
   return d;
@@ -223,6 +224,25 @@ int current_device() {
 }
 cudaStream_t stream() {
   return raw(current_stream(current_device()));
+}
+void Launcher::operator()(unsigned blocks, unsigned threads, void** parameters) {
+  // The driver, unlike the runtime, does not make a new thread's device current by itself.
+  static thread_local bool known = false;
+  const int device = current_device();
+  if (!known) [[unlikely]] {
+    check_cuda(cudaSetDevice(device), "cuda", "cudaSetDevice");
+    known = true;
+  }
+  std::atomic<CUfunction>& cached = functions_[device];
+  CUfunction function = cached.load(std::memory_order_relaxed);
+  if (function == nullptr) [[unlikely]] {
+    check_cuda(cudaGetFuncBySymbol(&function, kernel_), "cuda", "finding a kernel");
+    cached.store(function, std::memory_order_relaxed);
+  }
+  const CUresult e = driver().launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, raw(current_stream(device)),
+                                            parameters, nullptr);
+  if (e != CUDA_SUCCESS) [[unlikely]]
+    check_driver(e, "cuda", "a launch");
 }
 StreamScope::StreamScope(const Stream& stream) : previous_(current_stream(stream.device())) {
   t_current[static_cast<size_t>(stream.device())] = static_cast<int8_t>(stream.id());

@@ -45,9 +45,10 @@ struct BenchOptions {
 
 /// Times the record's benchmark samples, or the first sample enlarged where it has none. An op whose samples cannot be
 /// enlarged is timed as they are. Backward: the gradient rule alone, with respect to every floating argument; its cost
-/// is taken as reading the arguments and the results' gradients, writing what it returns, and twice the operations.
-/// On a card: samples grow by powers of two to about 2^24 elements; several copies of them take turns, so that no call
-/// finds its arguments in the L2 cache; groups of calls are timed between two events.
+/// is a guess: writing what it returns, reading the results' gradients and the arguments (without the latter, or
+/// either, where the time taken allows no more), and twice the operations. On a card: samples grow by powers of two to
+/// about 2^24 elements; several copies of them take turns, so that no call finds its arguments in the L2 cache; groups
+/// of calls are timed between two events.
 std::vector<BenchResult> bench(const OpBase& op, const BenchOptions& options);
 
 /// One line per result.

@@ -149,8 +149,8 @@ TEST(Allocator, RefusalAddsUpLayersOfOneKind) {
     text = e.what();
   }
   set_limit(previous);
-  EXPECT_NE(text.find("in layers.*.up 3.0 MiB in 3 tensors;"), std::string::npos) << text;
-  EXPECT_NE(text.find("in layer12 1.0 MiB;"), std::string::npos) << text;
+  EXPECT_NE(text.find("in layers.*.up 3.0 MiB in 3 tensors,"), std::string::npos) << text;
+  EXPECT_NE(text.find("in layer12 1.0 MiB"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -36,9 +36,13 @@ std::string without_numbers(std::string_view name) {
 void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
             std::string_view where) {
   std::string text = cat("cannot get ", megabytes(asked), " for ", name_of(tag), " memory on ", where, ": ",
-                         megabytes(s.live_total), " are in use and the limit is ", megabytes(limit), ". Held by tag:");
-  for (int i = 0; i < kNumTags; ++i)
-    if (s.live[i] > 0) text += cat(" ", name_of(static_cast<Tag>(i)), " ", megabytes(s.live[i]), ";");
+                         megabytes(s.live_total), " are in use and the limit is ", megabytes(limit), ".");
+  const char* before = " Held by tag: ";
+  for (int i = 0; i < kNumTags; ++i) {
+    if (s.live[i] == 0) continue;
+    text += cat(before, name_of(static_cast<Tag>(i)), " ", megabytes(s.live[i]));
+    before = ", ";
+  }
   // Layers of one kind are one line: "linear in blocks.*".
   struct Held {
     int64_t bytes = 0, blocks = 0;
@@ -60,17 +64,18 @@ void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, i
   for (const auto& [key, held] : holders) top.push_back(held);
   std::sort(top.begin(), top.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
   if (top.size() > 8) top.resize(8);
-  if (!top.empty()) text += " Most is held by";
+  before = ". Most is held by ";
   for (const Held& h : top) {
-    text += cat(" ", h.name, " ", megabytes(h.bytes));
+    text += cat(before, h.name, " ", megabytes(h.bytes));
     if (h.blocks > 1) text += cat(" in ", h.blocks, " tensors");
     if (h.tag != Tag::activation) text += cat(" (", name_of(h.tag), ")");
-    text += ";";
+    before = ", ";
   }
   const bool activations = s.live[static_cast<int>(Tag::activation)] * 2 > s.live_total;
-  text += activations
-              ? " Cheapest fix: a smaller batch with gradient accumulation, or checkpoint() around the largest modules."
-              : " Cheapest fix: an optimizer with less state (SGD, Lion, Adafactor) or a smaller model.";
+  text +=
+      activations
+          ? ". Cheapest fix: a smaller batch with gradient accumulation, or checkpoint() around the largest modules."
+          : ". Cheapest fix: an optimizer with less state (SGD, Lion, Adafactor) or a smaller model.";
   throw MemoryError("allocate", text);
 }
 

@@ -7,8 +7,10 @@
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/optim/adafactor_kernels.h"
+#include "strata/optim/kernels.h"
 
 namespace strata::optim {
 
@@ -29,36 +31,95 @@ std::vector<Optimizer::StateSpec> Adafactor::state_spec(const Param& p) const {
   return {{"step", {}, DType::i64}, {"row_var", row, p.tensor.dtype()}, {"col_var", col, p.tensor.dtype()}};
 }
 
-namespace {
-
-// The same update with ordinary ops, for devices without fused loops; nothing waits for the device.
-void update_with_ops(const AdafactorJob& job, Tensor param, const Tensor& grad, std::vector<Tensor>& state) {
+// A device's loops take each step's numbers (and whether there is a step) as constants; between them ordinary ops
+// compute the means. Parameters go in batches, whose gradients are held twice in the parameters' dtype.
+void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scale) {
   memory::TagScope tag(memory::Tag::workspace);
-  const Scalar keep(job.keep), rest(1 - job.keep);
-  const Tensor g = to(grad, param.dtype()) * Scalar(job.grad_scale), squares = g * g;
-  const Tensor param_rms = mean(param * param).sqrt();
-  const auto blend = [&](Tensor& v, const Tensor& now) { v.mul_(keep).add_((now + Scalar(job.eps1)) * rest); };
-  Tensor u;
-  if (!job.columns) {
-    blend(state[1], squares);
-    u = g / state[1].sqrt();
-  } else {
-    blend(state[1], mean(squares, {-1}));
-    blend(state[2], mean(squares, {-2}));
-    const Tensor rows = (mean(state[1], {-1}, true) / state[1]).sqrt();
-    u = g * rows.unsqueeze(-1) * rsqrt(state[2]).unsqueeze(-2);
+  const auto constants = [&](Slab& s, Param& p) {
+    const AdafactorOptions& o = options_of(p);
+    s.k[0] = 1;
+    s.k[1] = 1 - lr(p.group) * o.weight_decay;
+    s.k[3] = o.eps1;
+    s.k[7] = o.lr;
+    s.k[8] = o.lr > 0 ? lr(p.group) / o.lr : 0;
+    s.k[9] = o.beta2_decay;
+    s.count = static_cast<const int64_t*>(p.state[0].raw_data());
+  };
+  TensorList grads, means;
+  std::vector<Slab> take, blend, apply;
+  for (Param* p : batch) {
+    // Zeros stay where the step is left out.
+    grads.push_back(refreshing() ? p->tensor.detach() : zeros_like(p->tensor.detach()));
+    Slab s = slab_of(*p);
+    s.param = grads.back().raw_data();
+    s.state[0] = s.state[1] = s.low = nullptr;
+    s.k[0] = grad_scale;
+    take.push_back(s);
   }
-  const Tensor excess = (mean(u * u).sqrt() * Scalar(1 / job.clip_threshold)).clamp(1.0, std::nullopt);
-  const Tensor step = param_rms.clamp(job.eps2, std::nullopt) * Scalar(job.rate) / excess;
-  param.mul_(Scalar(job.decay)).add_(u * step, -1);
+  run(Rule::adafactor_take, take);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    Param& p = *batch[i];
+    const bool factored = p.state.size() == 3;
+    const Tensor squares = refreshing() ? Tensor() : grads[i] * grads[i];
+    for (size_t k = 1; k < p.state.size(); ++k) {
+      const Tensor& v = p.state[k];
+      means.push_back(refreshing() ? v : factored ? mean(squares, {k == 1 ? -1 : -2}) : squares);
+      Slab s{.param = v.raw_data(),
+             .grad = means.back().raw_data(),
+             .numel = v.numel(),
+             .dtype = v.dtype(),
+             .grad_dtype = v.dtype(),
+             .device = v.device()};
+      constants(s, p);
+      blend.push_back(s);
+    }
+  }
+  run(Rule::adafactor_blend, blend);
+  means.clear();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    Param& p = *batch[i];
+    const AdafactorOptions& o = options_of(p);
+    Tensor& u = grads[i];
+    if (!refreshing()) {
+      if (p.state.size() == 3) {
+        const Tensor rows = (mean(p.state[1], {-1}, true) / p.state[1]).sqrt();
+        u.mul_(rows.unsqueeze(-1)).mul_(rsqrt(p.state[2]).unsqueeze(-2));
+      } else {
+        u.mul_(rsqrt(p.state[1]));
+      }
+      const Tensor w = p.tensor.detach();
+      const Tensor excess = (mean(u * u).sqrt() * Scalar(1 / o.clip_threshold)).clamp(1.0, std::nullopt);
+      u.mul_(mean(w * w).sqrt().clamp(o.eps2, std::nullopt) / excess);
+    }
+    Slab s = slab_of(p);
+    s.grad = u.raw_data();
+    s.grad_dtype = u.dtype();
+    s.state[0] = s.state[1] = nullptr;
+    s.step = static_cast<int64_t*>(p.state[0].raw_data());
+    constants(s, p);
+    apply.push_back(s);
+  }
+  run(Rule::adafactor_apply, apply);
 }
 
-}  // namespace
-
 void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
+  constexpr int64_t kMostElements = int64_t{1} << 26;
   std::vector<AdafactorJob> jobs;
+  std::vector<Param*> batch;
+  int64_t elements = 0;
+  const auto flush = [&] {
+    if (!batch.empty()) update_on_device(batch, grad_scale);
+    batch.clear();
+    elements = 0;
+  };
   for (Param* p : active) {
     if (p->tensor.numel() == 0) continue;
+    if (p->tensor.device().is_cuda()) {
+      if (elements + p->tensor.numel() > kMostElements) flush();
+      batch.push_back(p);
+      elements += p->tensor.numel();
+      continue;
+    }
     const AdafactorOptions& o = options_of(*p);
     const double t = static_cast<double>(step_count(*p));
     const Shape& shape = p->tensor.shape();
@@ -82,12 +143,9 @@ void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
     const double rate = std::min(o.lr, 1 / std::sqrt(t)) * (o.lr > 0 ? lr(p->group) / o.lr : 0);
     job.rate = rate;
     job.decay = 1 - lr(p->group) * o.weight_decay;
-    if (p->tensor.device().is_cpu()) {
-      jobs.push_back(job);
-    } else {
-      update_with_ops(job, p->tensor.detach(), p->grad, p->state);
-    }
+    jobs.push_back(job);
   }
+  flush();
   run_adafactor(jobs);
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "strata/optim/optimizer.h"
 
 namespace strata::optim {
@@ -29,6 +31,10 @@ class Adafactor final : public OptimizerOf<AdafactorOptions> {
  protected:
   std::vector<StateSpec> state_spec(const Param& p) const override;
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool fused() const override { return true; }
+
+ private:
+  void update_on_device(std::span<Param* const> batch, double grad_scale);
 };
 
 }  // namespace strata::optim

@@ -130,6 +130,35 @@ struct MuonApplyRule {
   }
 };
 
+struct AdafactorTakeRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T*, T& p, T& g, T&, T&) {
+    p = g;
+  }
+};
+struct AdafactorBlendRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
+    p = fma(k[4], p, k[5] * (g + k[3]));
+  }
+};
+struct AdafactorApplyRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_grad = false;
+  template <class T>
+  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
+    p = fma(-k[6], g, p * k[1]);
+  }
+};
+// Whether what the rule reads as a gradient is one, which a factor scales.
+template <class R>
+inline constexpr bool reads_gradient = !std::is_same_v<R, MuonApplyRule> && !std::is_same_v<R, AdafactorBlendRule> &&
+                                       !std::is_same_v<R, AdafactorApplyRule>;
+
 // Writes the parameters' copy in low precision, if there is one.
 template <int V>
 __device__ __forceinline__ void store_low(const Entry& e, int64_t i, const cuda::Vec<float, V>& p) {
@@ -157,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
   if (factor) {
     const double f = *factor;
     if (f != f) return;
-    if constexpr (!std::is_same_v<R, MuonApplyRule>) k[0] *= static_cast<T>(f);
+    if constexpr (reads_gradient<R>) k[0] *= static_cast<T>(f);
   }
   if (e.step && blockIdx.x == e.first_chunk && threadIdx.x == 0) ++*e.step;
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
@@ -246,7 +275,7 @@ void queue_all(std::span<const Slab> slabs, const double* constants, const doubl
 
 struct Constants {
   double k[kConstants];
-  const int64_t* step;
+  const int64_t *step, *count;
   bool wide;  // of f64
 };
 struct ConstantsTable {
@@ -260,7 +289,12 @@ __global__ void __launch_bounds__(kThreads) constants_kernel(const __grid_consta
     double k[kConstants];
 #pragma unroll
     for (int j = 0; j < kConstants; ++j) k[j] = c.k[j];
-    if (c.step) {
+    if (c.count) {
+      const double t = static_cast<double>(*c.count + 1);
+      k[5] = pow(t, -k[9]);
+      k[4] = 1 - k[5];
+      k[6] = k[8] * fmin(k[7], 1 / sqrt(t));
+    } else if (c.step) {
       const double t = static_cast<double>(*c.step + 1);
       k[5] /= 1 - pow(k[1], t);
       k[6] = 1 / sqrt(1 - pow(k[3], t));
@@ -337,6 +371,7 @@ void write_constants(const Tensor& constants, std::span<const Slab> slabs) {
       Constants& c = table.entries[i];
       std::copy(std::begin(s.k), std::end(s.k), c.k);
       c.step = s.step;
+      c.count = s.count;
       c.wide = s.dtype == DType::f64 || s.grad_dtype == DType::f64;
     }
     constants_kernel<<<1, kThreads, 0, cuda::stream()>>>(table, to + kConstants * begin);
@@ -381,6 +416,15 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
       break;
     case Rule::muon_apply:
       queue_all<MuonApplyRule>(slabs, k, factor);
+      break;
+    case Rule::adafactor_take:
+      queue_all<AdafactorTakeRule>(slabs, k, factor);
+      break;
+    case Rule::adafactor_blend:
+      queue_all<AdafactorBlendRule>(slabs, k, factor);
+      break;
+    case Rule::adafactor_apply:
+      queue_all<AdafactorApplyRule>(slabs, k, factor);
       break;
   }
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the update");

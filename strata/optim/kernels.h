@@ -22,6 +22,9 @@ struct Slab {
   /// On a CUDA device, for Rule::adam: the updates before this one, which the loop counts. k[5] is then lr, and the
   /// device makes step_size and k[6] of it.
   int64_t* step = nullptr;
+  /// For Adafactor's rules: the same count, which decides k[4] = 1 - t^k[9], k[5] = 1 - k[4] and
+  /// k[6] = k[8] min(k[7], 1 / sqrt(t)) where the rule begins; `step` is set for the last rule only, whose loop counts.
+  const int64_t* count = nullptr;
   /// On a CUDA device: a copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
   void* low = nullptr;
   DType low_dtype = DType::bf16;
@@ -36,8 +39,11 @@ enum class Rule : uint8_t {
   scale_grad,    ///< k: scale
   clamp_grad,    ///< k: - limit
   // On a CUDA device only:
-  muon_momentum,  ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
-  muon_apply,     ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
+  muon_momentum,    ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
+  muon_apply,       ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
+  adafactor_take,   ///< k: scale: param becomes g
+  adafactor_blend,  ///< k: 1 - - eps1 keep 1-keep: param = keep param + (1-keep) (grad + eps1); the same for a factor
+  adafactor_apply,  ///< k: 1 decay - - - - rate: param = decay param - rate grad; the same for a factor
 };
 /// On a CUDA device the loops are queued on its current stream. With `factor`, an address on the device that holds all
 /// slabs, gradients are scaled by *factor besides, and nothing is changed where that is NaN.

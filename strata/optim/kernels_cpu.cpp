@@ -190,7 +190,10 @@ void run(Rule rule, const Slab& s, int64_t begin, int64_t end) {
       return change_grad<float>(rule, s, begin, end);
     case Rule::muon_momentum:
     case Rule::muon_apply:
-      return;  // no caller: Muon multiplies matrices between them, which the CPU does one by one
+    case Rule::adafactor_take:
+    case Rule::adafactor_blend:
+    case Rule::adafactor_apply:
+      return;  // no caller: other ops stand between them, and the CPU has loops of its own for the whole
   }
 }
 

@@ -84,12 +84,13 @@ class Optimizer {
   /// Lets step_guarded() update again after a divergence.
   void reset_guard();
 
-  /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all but
-  /// Adafactor, which computes on the host with each step's numbers.
+  /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
+  /// library's can.
   bool capturable() const { return fused(); }
-  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates and other
-  /// options as they are now on the way to the device, where the graph reads them. The step's count is kept there. A
-  /// step must have run before the capture, so that the state exists. Throws ValueError where no step was captured.
+  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates, decays and
+  /// scales as they are now on the way to the device, where the graph reads them (Adafactor's eps2 and clip_threshold
+  /// and what shapes Muon's products stay as they were captured). The step's count is kept there. A step must have run
+  /// before the capture, so that the state exists. Throws ValueError where no step was captured.
   void prepare_replay();
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.

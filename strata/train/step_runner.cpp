@@ -12,6 +12,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/timeline.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -57,14 +58,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
   if (!device.is_cuda()) return;
   cuda_ = std::make_unique<Cuda>(device);
   for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
-  if (config.graph == "off") {
-    cuda_->wanted = false;
-  } else if (!optimizer.capturable()) {
-    const std::string reason = fmt::format("{} computes on the host with each step's numbers", optimizer.name());
-    check(!must_capture_, "train", "train.graph is on, but ", reason);
-    cuda_->wanted = false;
-    note_ = fmt::format("no CUDA graph: {}", reason);
-  }
+  cuda_->wanted = config.graph != "off";
 }
 StepRunner::~StepRunner() = default;
 
@@ -110,6 +104,7 @@ void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
     optimizer_.zero_grad();
     memory::release_cached();  // of the steps before: the graph has memory of its own
     c.graph.capture([&] { c.report = compute(batches); });
+    if (memory::is_recording()) memory::mark("CUDA graph");
     note_ = fmt::format("the step is one CUDA graph of {} nodes, with {:.0f} MiB of its own", c.graph.nodes(),
                         static_cast<double>(c.graph.pool().reserved_bytes()) / (1 << 20));
   } catch (const Error& e) {
