@@ -19,7 +19,7 @@ import sys
 import tempfile
 import tomllib
 
-from tokens import make_tokens, write_text
+from tokens import command, make_tokens, write_text
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETUPS = {
@@ -85,10 +85,11 @@ def cuda_strata(a, name, config, tmp):
     run = pathlib.Path(name).stem
     data, out = pathlib.Path(tmp) / f"{run}.txt", pathlib.Path(tmp) / run
     write_text(make_tokens(model["vocab"], 8 * batch * model["context"] + 1), data)
+    own = [s.removeprefix(f"{name}:") for s in a.set if s.startswith(f"{name}:") or not s.startswith(tuple(f"{m}:" for m in CONFIGS))]
     command = [a.strata, "train", str(config_path(name)), "--device", a.device, "--data", str(data), "--out", str(out),
                "--steps", str(a.warmup + a.steps), "--set", "data.tokenizer=ids", "data.valid_fraction=0", "train.eval_every=0",
                "train.save_every=-1", "train.sample_tokens=0", "train.grad_clip=0", f"model.vocab={model['vocab']}",
-               f"train.batch={batch}", *a.set]
+               f"train.batch={batch}", *own]
     text = call(command)
     if text is None:
         return None
@@ -117,7 +118,9 @@ def flops_per_token(m):
     return 6 * (m["layers"] * block + m["vocab"] * m["dim"]) + 12 * m["layers"] * m["dim"] * m["context"]
 
 
-def compare_on_card(a):
+def compare_on_card(a, write):
+    """The table, given to write(table, card, version) after each row; whether all engines ran."""
+    complete = True
     lines = ["| model | engine | tokens/s | against compiled | ms a step | TFLOP/s | peak GiB | reserved GiB | first step s | loss, first and last |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
@@ -131,36 +134,45 @@ def compare_on_card(a):
             for engine in a.engines:
                 label = "Strata" if engine == "strata" else f"PyTorch {engine}"
                 r = cuda_strata(a, name, config, tmp) if engine == "strata" else cuda_pytorch(a, name, config, engine)
-                if r is None:
-                    continue
                 results[label] = r
+                if r is None:
+                    complete = False
+                    continue
                 card, version = r.get("device", card), r.get("version", version)
                 print(f"{name} {label}: {r['tokens_per_s']:,.0f} tokens/s, {r.get('peak_gib', 0):.1f} GiB", file=sys.stderr, flush=True)
-            best = results.get("PyTorch compiled", {}).get("tokens_per_s")
+            best = (results.get("PyTorch compiled") or {}).get("tokens_per_s")
             each = flops_per_token(config["model"])
             for label, r in results.items():
+                if r is None:
+                    lines.append(f"| {name} | {label} | failed |" + 7 * " |")
+                    print(lines[-1], flush=True)
+                    continue
                 ratio = f"{r['tokens_per_s'] / best:.2f}" if best else ""
                 lines.append(f"| {name} | {label} | {r['tokens_per_s']:,.0f} | {ratio} | {r['step_ms']:.1f} | "
                              f"{r['tokens_per_s'] * each / 1e12:.0f} | {r.get('peak_gib', 0):.1f} | {r.get('reserved_gib', 0):.1f} | "
                              f"{r['first_step_s']:.1f} | {r['first_loss']:.3f} {r['last_loss']:.3f} |")
                 print(lines[-1], flush=True)
-    return "\n".join(lines), card, version
+            write("\n".join(lines), card, version)
+    return complete
 
 
 def cuda_main(a):
-    table, card, version = compare_on_card(a)
-    if not a.out:
-        return
-    if not card:
-        card = next((line.split("  ", 1)[1].strip() for line in (call([a.strata, "info", "--no-peaks"]) or "").splitlines()
-                     if line.startswith("CUDA")), "unknown")
     day = datetime.date.today().isoformat()
-    path = pathlib.Path(a.out) / f"training-cuda-{day}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"# Training steps on a card beside PyTorch\n\nCommand: `{' '.join(['bench/compare_training.py'] + sys.argv[1:])}`  \n"
-                    f"Machine: {card}  \nDate: {day}, commit {a.commit}, PyTorch {version or 'not run'}\n\n{table}\n\n"
-                    "Weights and AdamW's moments f32, bf16 autocast. TFLOP/s: 6 for each weight of a product and token, and\n"
-                    "attention's over the whole square. The first step holds PyTorch's compilation.\n")
+
+    def write(table, card, version):
+        if not a.out:
+            return
+        if not card:
+            card = next((line.split("  ", 1)[1].strip() for line in (call([a.strata, "info", "--no-peaks"]) or "").splitlines()
+                         if line.startswith("CUDA")), "unknown")
+        path = pathlib.Path(a.out) / f"training-cuda-{day}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# Training steps on a card beside PyTorch\n\nCommand: `{command('bench/compare_training.py', sys.argv[1:])}`  \n"
+                        f"Machine: {card}  \nDate: {day}, commit {a.commit}, PyTorch {version or 'not run'}\n\n{table}\n\n"
+                        "Weights and AdamW's moments f32, bf16 autocast, no clipping. TFLOP/s: 6 for each weight of a product and\n"
+                        "token, and attention's over the whole square. The first step holds PyTorch's compilation.\n")
+
+    return 0 if compare_on_card(a, write) else 1
 
 
 def main():
@@ -175,7 +187,7 @@ def main():
     p.add_argument("--warmup", type=int, default=10, help="on a card: steps before the timed ones")
     p.add_argument("--batch", type=int, default=0, help="on a card: 0 takes the configuration's")
     p.add_argument("--vocab", type=int, default=0, help="on a card: 0 takes the configuration's")
-    p.add_argument("--set", nargs="+", default=[], help="on a card: settings for strata train")
+    p.add_argument("--set", nargs="+", default=[], help="on a card: settings for strata train; MODEL:KEY=VALUE is for one model")
     p.add_argument("--steps", type=int, default=0, help="0: 60, on a card 30 timed ones")
     p.add_argument("--seconds", type=float, default=6)
     p.add_argument("--text", help="training text; default: this project's own sources")
@@ -227,9 +239,9 @@ def main():
         path.parent.mkdir(parents=True, exist_ok=True)
         version = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
         shapes = "\n".join(f"- {n}: {SETUPS[n]}" for n in a.models)
-        path.write_text(f"# Training steps beside PyTorch\n\nCommand: `{' '.join(['bench/compare_training.py'] + sys.argv[1:])}`  \n"
+        path.write_text(f"# Training steps beside PyTorch\n\nCommand: `{command('bench/compare_training.py', sys.argv[1:])}`  \n"
                         f"Machine: {cpu_name()}, {os.cpu_count()} logical processors  \nDate: {day}, commit {a.commit}, "
                         f"PyTorch {version.stdout.strip()}\n\n{table}\n\nModels:\n{shapes}\n")
 
 
-main()
+sys.exit(main())

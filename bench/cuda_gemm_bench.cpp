@@ -1,5 +1,6 @@
 // The matrix products of a training step on a CUDA device: each layer's forward product and both gradients, as the
-// records queue them. cuda_gemm_bench [seconds per product] [first letters of the names]
+// records queue them. cuda_gemm_bench [--lines FILE] [seconds per product] [first letters of the names]
+// FILE: what pytorch/cuda_gemm.py sets beside PyTorch's.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -64,6 +65,12 @@ int main(int argc, char** argv) {
     std::printf("%s\n", cuda::unavailable_reason().c_str());
     return 0;
   }
+  std::FILE* lines = nullptr;
+  if (argc > 2 && std::string_view(argv[1]) == "--lines") {
+    lines = std::fopen(argv[2], "w");
+    argc -= 2;
+    argv += 2;
+  }
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0.1;
   const std::string_view only = argc > 2 ? argv[2] : "";
   NoGrad guard;
@@ -83,7 +90,11 @@ int main(int argc, char** argv) {
     const double dw = time_ms(seconds, [&] { matmul(g.t(), x); });
     std::printf("%-32s %9.4f %6.0f %9.4f %6.0f %9.4f %6.0f\n", l.name, f, flops / f, dx, flops / dx, dw, flops / dw);
     std::fflush(stdout);
+    if (lines != nullptr)
+      std::fprintf(lines, "%s\t%lld\t%lld\t%lld\t%d\t%.5f\t%.5f\t%.5f\n", l.name, static_cast<long long>(l.rows),
+                   static_cast<long long>(l.out), static_cast<long long>(l.in), l.bias, f, dx, dw);
   }
+  if (lines != nullptr) std::fclose(lines);
   if (!only.empty() && !std::string_view("gpt2 mlp").starts_with(only)) return 0;
   const Tensor x = make({kGpt, 768}, 1), up = make({3072, 768}, 0.05), bias = make({3072}, 1), g = make({kGpt, 768}, 1),
                down = make({768, 3072}, 0.05), pre = make({kGpt, 3072}, 1);

@@ -205,6 +205,15 @@ void bench_embedding() {
     row("embedding_backward 32768 of 50304x768 f32", 2 * out + whole, 2, [&](int64_t i) {
       call("embedding_backward", {wide[at(i)], ids, vocab});
     });
+    // Text by bytes: few rows, each of very many positions.
+    const int64_t bytes = 256;
+    const Tensor text = (square(rand({rows})) * static_cast<double>(bytes)).to(DType::i64);
+    row("embedding_backward 32768 of 256x768 bf16", out, 4, [&](int64_t i) {
+      call("embedding_backward", {g[at(i)], text, bytes});
+    });
+    row("embedding_backward 32768 of 256x768 f32", 2 * out, 2, [&](int64_t i) {
+      call("embedding_backward", {wide[at(i)], text, bytes});
+    });
   }
 }
 

@@ -3,6 +3,7 @@
 Half of the tokens follow from the one before, the others are drawn by Zipf's law; so a model first learns how frequent
 each token is, then the pairs."""
 import array
+import os
 import random
 
 
@@ -29,3 +30,8 @@ def write_text(tokens, path, line=1024):
     with open(path, "w") as f:
         for at in range(0, len(tokens), line):
             f.write(" ".join(map(str, tokens[at:at + line])) + "\n")
+
+
+def command(script, arguments):
+    """A command line for a page: folders of absolute paths left out."""
+    return " ".join([script] + [os.path.basename(a) if a.startswith("/") else a for a in arguments])

@@ -19,10 +19,16 @@ struct Result {
   std::string output;  ///< standard output and error
 };
 
+/// The program: $STRATA_CLI, or the build's.
+inline const char* program() {
+  const char* path = std::getenv("STRATA_CLI");
+  return path != nullptr ? path : STRATA_CLI;
+}
+
 /// Runs `strata ARGUMENTS` through the shell, which `before` may prepare ("ulimit -f 1;").
 inline Result strata(const std::string& arguments, const std::string& before = {}) {
   Result r;
-  std::FILE* pipe = ::popen(("{ " + before + " " STRATA_CLI " " + arguments + "; } 2>&1 </dev/null").c_str(), "r");
+  std::FILE* pipe = ::popen(("{ " + before + " " + program() + " " + arguments + "; } 2>&1 </dev/null").c_str(), "r");
   if (pipe == nullptr) return r;
   char buffer[4096];
   while (const size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) r.output.append(buffer, n);
@@ -39,10 +45,10 @@ class Child {
     if (pid_ != 0) return;
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    std::vector<char*> argv{const_cast<char*>(STRATA_CLI)};
+    std::vector<char*> argv{const_cast<char*>(program())};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
-    ::execv(STRATA_CLI, argv.data());
+    ::execv(program(), argv.data());
     ::_exit(127);
   }
   ~Child() {

@@ -68,6 +68,40 @@ TEST(Cli, LabVerifiesAndTimes) {
   EXPECT_EQ(strata("lab").status, 2);
 }
 
+TEST(Cli, LabVerifiesInProcesses) {
+  const std::string ops = " abs softmax gather matmul cat ";
+  const Result alone = strata("lab verify --dtype f32,i64" + ops);
+  const Result shared = strata("lab verify --dtype f32,i64 --jobs 3" + ops);
+  EXPECT_EQ(alone.status, 0) << alone.output;
+  EXPECT_EQ(shared.status, 0);
+  EXPECT_EQ(shared.output, alone.output);
+  EXPECT_EQ(strata("lab verify abs --jobs 0").status, 2);
+
+  const Result slow = strata("lab verify einsum abs --jobs 2 --limit 0.05");
+  EXPECT_EQ(slow.status, 1);
+  for (const char* text : {"einsum [samples", "took longer than 0.05 s", "ops FAILED"})
+    EXPECT_NE(slow.output.find(text), std::string::npos) << text << "\n" << slow.output;
+}
+
+TEST(Cli, LabNamesTheOpWhoseProcessWasKilled) {
+  const Result r = strata(
+      "lab verify einsum --jobs 2 & p=$!; sleep 0.05;"
+      "until kill -KILL $(cat /proc/$p/task/$p/children) 2>/dev/null; do sleep 0.01; done; wait $p");
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.output.find("einsum [samples"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("was ended by signal 9"), std::string::npos) << r.output;
+}
+
+TEST(Cli, LabThatIsStoppedShowsWhatIsDone) {
+  const Result bench = strata("lab bench --no-limits --seconds 0.5 & p=$!; sleep 0.3; kill -TERM $p; wait $p");
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_NE(bench.output.find("stopped after"), std::string::npos) << bench.output;
+  EXPECT_NE(bench.output.find("of limit"), std::string::npos) << bench.output;
+  const Result verify = strata("lab verify --jobs 2 & p=$!; sleep 0.3; kill -TERM $p; wait $p");
+  EXPECT_EQ(verify.status, 1);
+  EXPECT_NE(verify.output.find("stopped before its turn"), std::string::npos) << verify.output;
+}
+
 TEST(Cli, FullDiskIsAFailure) {
   const Result r = strata("info --no-peaks >/dev/full");
   EXPECT_EQ(r.status, 1);

@@ -71,6 +71,22 @@ TEST(Estimate, Parts) {
   EXPECT_GT(e.peak, e.parameters + e.optimizer + e.activations - 1);
 }
 
+// What `strata train` reported on an H200: peak memory of tensors (bench/results, 2026-11-21).
+TEST(Estimate, OfACardTakesItsWay) {
+  const std::vector<std::string> card{"train.device=cuda", "train.dtype=bf16"};
+  const auto peak_gib = [&](std::vector<std::string> settings) {
+    settings.insert(settings.end(), card.begin(), card.end());
+    return static_cast<double>(estimate_memory(parse_config("", "test", settings)).peak) / (1 << 30);
+  };
+  EXPECT_NEAR(peak_gib({"model.layers=12", "model.dim=768", "model.heads=12", "model.context=1024", "model.vocab=50304",
+                        "train.batch=32"}),
+              11.70, 0.05 * 11.70);
+  EXPECT_NEAR(peak_gib({"model.family=llama", "model.layers=16", "model.dim=2048", "model.heads=32", "model.kv_heads=8",
+                        "model.ffn_dim=8192", "model.context=2048", "model.vocab=128256", "train.batch=4",
+                        "train.grad_dtype=bf16"}),
+              27.44, 0.05 * 27.44);
+}
+
 TEST(Estimate, Command) {
   const Result r = strata("estimate --set model.dim=8192 model.layers=100 model.heads=64");
   EXPECT_EQ(r.status, 0) << r.output;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
+#include "apps/strata/signals.h"
+#include "apps/strata/verify_jobs.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
 #include "strata/lab/bench.h"
@@ -21,9 +24,9 @@ namespace {
 struct Options {
   std::vector<std::string> names;
   std::string dtype, json, device = "cpu";
-  double seconds = 0.2;
-  int threads = 0;
-  bool no_backward = false, no_limits = false;
+  double seconds = 0.2, limit = 300;
+  int threads = 0, jobs = 1;
+  bool no_backward = false, no_limits = false, named = false;
 };
 
 // Which op is at work, on a terminal only.
@@ -53,18 +56,30 @@ int run_verify(const Options& o) {
   options.device = parse_device(o.device);
   need_device("lab verify", options.device);
   if (!o.dtype.empty()) options.dtypes = parse_dtypes(o.dtype);
+  if (o.named) return verify_named(options);
   const std::vector<const OpBase*> ops = find_ops(o.names);
   std::vector<lab::OpReport> reports;
+  const StopOnSignal signals("the ops at work");
   {
     Progress progress(ops.size());
-    for (const OpBase* op : ops) {
-      progress.step(op->name());
-      reports.push_back(lab::verify(*op, options));
+    if (o.jobs > 1) {
+      std::vector<std::string> arguments{"lab", "verify", "--device", o.device, "--named"};
+      if (!o.dtype.empty()) arguments.insert(arguments.end(), {"--dtype", o.dtype});
+      const auto started = [&](std::string_view name) { progress.step(name); };
+      reports = verify_in_processes(ops, arguments, o.jobs, o.limit, started);
+    } else {
+      for (const OpBase* op : ops) {
+        if (StopOnSignal::stop_requested()) break;
+        progress.step(op->name());
+        reports.push_back(lab::verify(*op, options));
+      }
     }
   }
   std::fputs(lab::table(reports).c_str(), stdout);
   if (!o.json.empty()) write_file(o.json, lab::to_json(reports));
-  return std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
+  const bool whole = reports.size() == ops.size();
+  if (!whole) std::fputs(fmt::format("stopped after {} of {} ops\n", reports.size(), ops.size()).c_str(), stdout);
+  return whole && std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
 }
 
 lab::Limits measured_limits(Device device) {
@@ -98,17 +113,27 @@ int run_bench(const Options& o) {
   const std::vector<const OpBase*> ops = find_ops(o.names);
   if (!o.no_limits) options.limits = measured_limits(options.device);
   std::vector<lab::BenchResult> results;
+  size_t timed = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  const StopOnSignal signals("this op");
   {
     Progress progress(ops.size());
     for (const OpBase* op : ops) {
+      if (StopOnSignal::stop_requested()) break;
       progress.step(op->name());
       const auto some = lab::bench(*op, options);
       results.insert(results.end(), some.begin(), some.end());
+      ++timed;
     }
   }
   std::fputs(lab::table(results).c_str(), stdout);
   if (!o.json.empty()) write_file(o.json, lab::to_json(results, options.limits));
-  return kOk;
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const bool whole = timed == ops.size();
+  std::fputs(
+      fmt::format("{} {} of {} ops in {:.0f} s\n", whole ? "timed" : "stopped after", timed, ops.size(), took).c_str(),
+      stdout);
+  return whole ? kOk : kFailure;
 }
 
 }  // namespace
@@ -129,6 +154,15 @@ void add_lab(CLI::App& app, Body& body) {
       "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
   common(verify, "Only these, e.g. f32,bf16; otherwise every dtype of the record");
   verify->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE");
+  verify->add_option("--jobs", o->jobs, "Processes that share the ops; an op that ends its process fails alone")
+      ->type_name("N")
+      ->check(CLI::Range(1, 256));
+  verify->add_option("--limit", o->limit, "With --jobs: seconds that one op may take")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->capture_default_str();
+  verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")
+      ->group("");
   verify->callback([&body, o] { body = [o] { return run_verify(*o); }; });
 
   CLI::App* bench = lab->add_subcommand(

@@ -7,7 +7,8 @@ namespace strata::cli {
 /// a time.
 class StopOnSignal {
  public:
-  StopOnSignal();
+  /// `after`: what is finished first ("this step"), a text that outlives this.
+  explicit StopOnSignal(const char* after);
   ~StopOnSignal();
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;

@@ -10,7 +10,7 @@ namespace strata::cli {
 namespace {
 
 TEST(StopOnSignal, FirstSignalSetsTheFlag) {
-  StopOnSignal guard;
+  StopOnSignal guard("this step");
   EXPECT_FALSE(StopOnSignal::stop_requested());
   ::raise(SIGINT);
   EXPECT_TRUE(StopOnSignal::stop_requested());
@@ -20,7 +20,7 @@ TEST(StopOnSignal, SecondSignalEndsTheProcess) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    StopOnSignal guard;
+    StopOnSignal guard("this step");
     ::raise(SIGINT);
     ::raise(SIGINT);
     ::_exit(0);
@@ -33,7 +33,7 @@ TEST(StopOnSignal, SecondSignalEndsTheProcess) {
 
 TEST(StopOnSignal, LeavesTheHandlersAsTheyWere) {
   std::signal(SIGTERM, SIG_IGN);
-  { StopOnSignal guard; }
+  { StopOnSignal guard("this step"); }
   EXPECT_EQ(std::signal(SIGTERM, SIG_DFL), SIG_IGN);
 }
 

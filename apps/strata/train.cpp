@@ -76,7 +76,7 @@ int run(const Arguments& a) {
   }
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
-  const StopOnSignal signals;
+  const StopOnSignal signals("this step");
   std::optional<lab::OpProfile> profile;
   if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
   std::optional<memory::Timeline> timeline;

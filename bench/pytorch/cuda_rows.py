@@ -166,6 +166,13 @@ def main():
             lambda g: aten.embedding_dense_backward(g, ids, vocab, -1, False),
             g,
         )
+        text = (torch.rand(rows, device="cuda").square() * 256).long()
+        add(
+            f"embedding_backward 32768 of 256x768 {kind}",
+            sets,
+            lambda g: aten.embedding_dense_backward(g, text, 256, -1, False),
+            g,
+        )
     shapes = [(50304, 768), (1024, 768)]
     block = [(768,), (768,), (2304, 768), (2304,), (768, 768), (768,), (768,), (768,), (3072, 768), (3072,), (768, 3072)]
     shapes += 12 * (block + [(768,)])

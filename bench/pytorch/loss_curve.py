@@ -18,11 +18,12 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from tokens import make_tokens, write_text  # noqa: E402
+from tokens import command, make_tokens, write_text  # noqa: E402
 
 
 def strata(a, config, data, out, first):
@@ -95,12 +96,37 @@ def apart(a, b):
     return sum(half) / len(half), max(d)
 
 
+def table(curves, notes):
+    names, steps = list(curves), len(curves["Strata"])
+    lines = ["| step | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    marks = sorted({0, 1, 2, 4, 9, steps - 1} | set(range(24, steps, 25)))
+    for i in (i for i in marks if i < steps):
+        lines.append(f"| {i + 1} | " + " | ".join(f"{curves[c][i]:.4f}" for c in names) + " |")
+    distances = []
+    for i, x in enumerate(names):
+        for y in names[i + 1:]:
+            mean, most = apart(curves[x], curves[y])
+            distances.append(f"{x} and {y}: {mean:.5f} apart in the mean over the last half, {most:.5f} at most.")
+    return "\n".join(lines) + "\n\n" + "\n".join(f"- {note}" for note in notes + distances) + "\n"
+
+
+def write_page(a, curves, notes, version):
+    out = pathlib.Path(a.out)
+    out.mkdir(parents=True, exist_ok=True)
+    day = datetime.date.today().isoformat()
+    head = (f"# Loss curves from the same weights on the same batches\n\nCommand: "
+            f"`{command('bench/pytorch/loss_curve.py', sys.argv[1:])}`  \nDate: {day}, commit {a.commit}, PyTorch {version}\n\n")
+    (out / f"loss-curve-{day}.md").write_text(head + table(curves, notes))
+    (out / f"loss-curve-{day}.json").write_text(json.dumps(curves) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--strata", default=str(HERE.parent.parent / "build/release/bin/strata"))
     p.add_argument("--config", default=str(HERE.parent.parent / "configs/gpt2-124m.toml"), help="a model of family gpt")
     p.add_argument("--steps", type=int, default=300)
     p.add_argument("--batch", type=int, default=0, help="0: the configuration's")
+    p.add_argument("--vocab", type=int, default=0, help="0: the configuration's")
     p.add_argument("--lr", type=float, default=6e-4)
     p.add_argument("--warmup", type=int, default=30)
     p.add_argument("--device", default="cuda")
@@ -116,6 +142,7 @@ def main():
     with open(a.config, "rb") as f:
         config = tomllib.load(f)
     a.batch = a.batch or config["train"]["batch"]
+    config["model"]["vocab"] = a.vocab or config["model"]["vocab"]
     context = config["model"]["context"]
     n = a.batch * context
     work = pathlib.Path(a.work or tempfile.mkdtemp(prefix="loss_curve_"))
@@ -133,10 +160,17 @@ def main():
             f.write(" ".join(str((k * a.batch + i) * context) for i in range(a.batch)) + "\n")
 
     failed = False
-    curves, version = {}, "not run"
+    curves, notes, version = {}, [], "not run"
+    begin = time.monotonic()
+
+    def told(what):
+        print(f"{what} [{time.monotonic() - begin:.0f} s]", file=sys.stderr, flush=True)
+        if a.out:
+            write_page(a, curves, notes, version)
+
     rows = strata(a, config, work / "ids.txt", work / "strata", True)
     curves["Strata"] = [r["loss"] for r in rows]
-    notes = []
+    told("Strata")
     if "rerun" in a.engines:
         again = strata(a, config, work / "ids.txt", work / "rerun", False)
         same_loss = curves["Strata"] == [r["loss"] for r in again]
@@ -144,31 +178,16 @@ def main():
         notes.append(f"Rerun of Strata: losses {'equal' if same_loss else 'DIFFERENT'}, final weights "
                      f"{'equal bit for bit' if same_weights else 'DIFFERENT'}.")
         failed |= not (same_loss and same_weights)
+        told(notes[-1])
     for mode in ("eager", "compiled"):
         if mode in a.engines:
             curves[f"PyTorch {mode}"], version = pytorch(a, config, tokens, weights_file(work / "strata", 0),
                                                          [r["lr"] for r in rows], mode)
-    names = list(curves)
-    lines = ["| step | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    marks = sorted({0, 1, 2, 4, 9, a.steps - 1} | set(range(24, a.steps, 25)))
-    for i in (i for i in marks if i < a.steps):
-        lines.append(f"| {i + 1} | " + " | ".join(f"{curves[c][i]:.4f}" for c in names) + " |")
-    for i, x in enumerate(names):
-        for y in names[i + 1:]:
-            mean, most = apart(curves[x], curves[y])
-            notes.append(f"{x} and {y}: {mean:.5f} apart in the mean over the last half, {most:.5f} at most.")
-            if x == "Strata" and not mean <= a.tolerance:
-                failed = True
-    text = "\n".join(lines) + "\n\n" + "\n".join(f"- {note}" for note in notes) + "\n"
-    print(text)
-    if a.out:
-        out = pathlib.Path(a.out)
-        out.mkdir(parents=True, exist_ok=True)
-        day = datetime.date.today().isoformat()
-        head = (f"# Loss curves from the same weights on the same batches\n\nCommand: `bench/pytorch/loss_curve.py "
-                f"{' '.join(sys.argv[1:])}`  \nDate: {day}, commit {a.commit}, PyTorch {version}\n\n")
-        (out / f"loss-curve-{day}.md").write_text(head + text)
-        (out / f"loss-curve-{day}.json").write_text(json.dumps(curves) + "\n")
+            told(f"PyTorch {mode}")
+    for name, curve in curves.items():
+        if name != "Strata" and not apart(curves["Strata"], curve)[0] <= a.tolerance:
+            failed = True
+    print(table(curves, notes))
     if not a.work:
         shutil.rmtree(work)
     sys.exit(1 if failed else 0)

@@ -2,6 +2,7 @@
 // What kernels share: element types on the device, vector loads, launch sizes, warp and block reductions.
 
 #include <cstdint>
+#include <cstring>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -48,6 +49,32 @@ __device__ __forceinline__ T narrow(C v) {
   }
 }
 
+namespace detail {
+/// An integer of `Bytes` bytes.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct WordOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct WordOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct WordOf<8> {
+  using type = uint64_t;
+};
+template <>
+struct WordOf<16> {
+  using type = unsigned __int128;
+};
+}  // namespace detail
+
 /// N elements, loaded and stored in one instruction where N * sizeof(T) is 1, 2, 4, 8 or 16.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Vec {
@@ -59,7 +86,14 @@ __device__ __forceinline__ Vec<T, N> load_vec(const T* p) {
 }
 template <int N, class T>
 __device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
-  *reinterpret_cast<Vec<T, N>*>(p) = v;
+  // Whole words: a struct is stored by its elements, and where other code stores single elements too, the compiler may
+  // share those stores and never put them together again.
+  constexpr int kBytes = sizeof v < 16 ? sizeof v : 16;
+  using Word = typename detail::WordOf<kBytes>::type;
+  Word words[sizeof v / kBytes];
+  memcpy(words, &v, sizeof v);
+#pragma unroll
+  for (int k = 0; k < static_cast<int>(sizeof v) / kBytes; ++k) reinterpret_cast<Word*>(p)[k] = words[k];
 }
 /// Elements of T in 16 bytes.
 template <class T>

@@ -157,6 +157,28 @@ __device__ __forceinline__ Vec<compute_t<T>, V> widen_all(const Vec<T, V>& v) {
   return r;
 }
 
+/// narrow() of all elements: bf16 and f16 by words, an instruction for two.
+template <class T, int V>
+__device__ __forceinline__ Vec<T, V> narrow_all(const Vec<compute_t<T>, V>& v) {
+  Vec<T, V> r;
+  if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+    using Two = std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat162, __half2>;
+    Two two[V / 2];
+#pragma unroll
+    for (int k = 0; k < V / 2; ++k) {
+      if constexpr (std::is_same_v<T, BFloat16>)
+        two[k] = __floats2bfloat162_rn(v.v[2 * k], v.v[2 * k + 1]);
+      else
+        two[k] = __floats2half2_rn(v.v[2 * k], v.v[2 * k + 1]);
+    }
+    memcpy(&r, two, sizeof r);
+  } else {
+#pragma unroll
+    for (int k = 0; k < V; ++k) r.v[k] = narrow<T>(v.v[k]);
+  }
+  return r;
+}
+
 /// V elements of A in pieces of 16 bytes, widened to C.
 template <class C, int V, class A>
 __device__ __forceinline__ Vec<C, V> load_wide(const A* p) {

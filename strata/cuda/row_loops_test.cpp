@@ -94,13 +94,39 @@ TEST_F(CudaRows, Norms) {
     expect_alike([&](const auto& x) { return rms_norm(x[0], n, x[1]); }, {s, n}, "rms_norm");
     expect_alike([&](const auto& x) { return std::get<0>(add_rms_norm(x[0], x[1], x[2])); }, {s, s, n}, "add_rms_norm");
   }
-  const Shape many{5000, 96}, w{96};
-  expect_alike([&](const auto& x) { return layer_norm(x[0], w, x[1], x[2]); }, {many, w, w}, "layer_norm");
+  // Blocks that take many rows; both results of the forms that add.
+  for (const Shape& s : {Shape{5000, 96}, Shape{3000, 768}, Shape{2100, 1024}, Shape{1100, 2048}, Shape{600, 4096}}) {
+    const Shape w{s[1]};
+    expect_alike([&](const auto& x) { return layer_norm(x[0], w, x[1], x[2]); }, {s, w, w}, "layer_norm");
+    expect_alike([&](const auto& x) { return rms_norm(x[0], w, x[1]); }, {s, w}, "rms_norm");
+    expect_alike(
+        [&](const auto& x) {
+          const auto [y, sum] = add_layer_norm(x[0], x[1], x[2], x[3]);
+          return y + sum;
+        },
+        {s, s, w, w}, "add_layer_norm");
+    expect_alike(
+        [&](const auto& x) {
+          const auto [y, sum] = add_rms_norm(x[0], x[1], x[2]);
+          return y * sum;
+        },
+        {s, s, w}, "add_rms_norm");
+  }
   for (const Shape& s : {Shape{5, 12, 40, 37}, Shape{3, 12, 64, 64}, Shape{70, 12}}) {
     const Shape c{12};
     expect_alike([&](const auto& x) { return group_norm(x[0], 4, x[1], x[2]); }, {s, c, c}, "group_norm");
     expect_alike([&](const auto& x) { return batch_norm(x[0], {}, {}, x[1], x[2], true); }, {s, c, c}, "batch_norm");
   }
+}
+
+TEST_F(CudaRows, DropoutKeepsWhatTheProcessorKeeps) {
+  for (const int64_t n : {1, 7, 2048, 4095, 4096, 4097, 100003})
+    for (const DType type : kTypes)
+      for (const double p : {0.0, 0.3, 1.0}) {
+        const Tensor x = randn({n}).to(type), there = x.to(Device::cuda());
+        const RngKey key{9, 3};
+        EXPECT_EQ(dropout(there, p, key).to_vector<double>(), dropout(x, p, key).to_vector<double>()) << n << " " << p;
+      }
 }
 
 TEST_F(CudaRows, Losses) {
@@ -116,6 +142,18 @@ TEST_F(CudaRows, Losses) {
     expect_alike([&](const auto& x) { return nll_loss(x[0], target.to(x[0].device())); }, {s}, "nll_loss");
     expect_alike([&](const auto& x) { return mse_loss(x[0], x[1]); }, {s, s}, "mse_loss");
     expect_alike([&](const auto& x) { return huber_loss(x[0], x[1], "none"); }, {s, s}, "huber_loss");
+  }
+}
+
+// Up to rows that shared memory holds a part of, or nothing of.
+TEST_F(CudaRows, HeadAndLoss) {
+  for (const int64_t n : {40, 1003, 9001, 40000, 50257, 140003}) {
+    const Tensor target = from_span<int64_t>(std::vector<int64_t>{n - 1, 0, -100, n / 2}, {4});
+    for (const double smoothing : {0.0, 0.1}) {
+      const CrossEntropyOptions o{.label_smoothing = smoothing};
+      expect_alike([&](const auto& x) { return linear_cross_entropy(x[0], x[1], target.to(x[0].device()), o); },
+                   {{4, 6}, {n, 6}}, "linear_cross_entropy");
+    }
   }
 }
 

@@ -13,12 +13,14 @@ namespace strata::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kAtOnce = 8;  // rows of a long sum that are on their way together
+constexpr int kAtOnce = 8;     // rows of a long sum that are on their way together
+constexpr int kTaken = 4;      // pieces of a copied row that a thread has on their way together
+constexpr int64_t kPart = 64;  // positions that are added up one after the other; longer sums are cut at multiples
 
-// Threads for a row of `pieces` and rows for a block.
-dim3 block_for(int64_t pieces) {
+// Threads for a row of `pieces` and rows for a block; a row of more than a warp has threads for `each` pieces.
+dim3 block_for(int64_t pieces, int64_t each = 1) {
   unsigned x = 1;
-  while (x < kThreads && x < pieces) x *= 2;
+  while (x < kThreads && x < pieces && (x < kWarp || x * each < pieces)) x *= 2;
   return dim3(x, kThreads / x);
 }
 
@@ -31,7 +33,15 @@ __global__ void __launch_bounds__(kThreads)
   check_range(from, rows);
   const U* src = x + (p * rows + from) * pieces;
   U* dst = y + r * pieces;
-  for (int64_t j = threadIdx.x; j < pieces; j += blockDim.x) dst[j] = src[j];
+  for (int64_t j = threadIdx.x; j < pieces; j += kTaken * blockDim.x) {
+    U v[kTaken];
+#pragma unroll
+    for (int u = 0; u < kTaken; ++u)
+      if (j + u * blockDim.x < pieces) v[u] = src[j + u * blockDim.x];
+#pragma unroll
+    for (int u = 0; u < kTaken; ++u)
+      if (j + u * blockDim.x < pieces) dst[j + u * blockDim.x] = v[u];
+  }
 }
 
 __global__ void __launch_bounds__(kThreads) positions_kernel(int64_t* order, int64_t n) {
@@ -55,19 +65,37 @@ __device__ __forceinline__ int64_t run_end(const int64_t* keys, int64_t s, int64
   return low;
 }
 
-// Each run of equal keys belongs to the threads that meet its first key.
+template <class T, class C, int V>
+__device__ __forceinline__ void store_row(T* to, const Vec<C, V>& sum) {
+  Vec<T, V> r;
+#pragma unroll
+  for (int k = 0; k < V; ++k) r.v[k] = narrow<T>(sum.v[k]);
+  store_vec(to, r);
+}
+
+// Where the sums of runs that cross multiples of kPart stand: partial[pre][parts][2][width]. Positions [kPart m,
+// kPart (m + 1)) have one of the run that lies at their beginning, and one of another that leaves at their end.
+__host__ __device__ constexpr int64_t parts_of(int64_t n) {
+  return (n + kPart - 1) / kPart;
+}
+
+// Each run of equal keys belongs to the threads that meet its first key, or where runs are added up, as much of it as
+// lies between two multiples of kPart. A run that lies there as a whole is written to y, others to `partial`.
 template <class T, int V, bool Add>
 __global__ void __launch_bounds__(kThreads)
     write_kernel(T* y, const int64_t* keys, const int64_t* order, const T* source, int64_t n, RowShape shape,
-                 compute_t<T> alpha, int64_t skip) {
+                 compute_t<T> alpha, int64_t skip, compute_t<T>* partial) {
   using C = compute_t<T>;
   const int64_t s = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (s >= n) return;
   const int64_t key = keys[s];
-  if (s > 0 && keys[s - 1] == key) return;
+  const bool first = s == 0 || keys[s - 1] != key;
+  if (!first && (!Add || s % kPart != 0)) return;
   check_range(key, shape.rows);
   if (key == skip) return;
-  const int64_t end = run_end(keys, s, n, key);
+  const int64_t end = run_end(keys, s, Add ? min((s / kPart + 1) * kPart, n) : n, key);
+  const bool whole = first && (!Add || end == n || keys[end] != key);
+  const int64_t slot = s / kPart * 2 + (s % kPart != 0);
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
     T* to = y + (p * shape.rows + key) * shape.width;
     const T* from = source + p * n * shape.width;
@@ -76,13 +104,13 @@ __global__ void __launch_bounds__(kThreads)
       if constexpr (!Add) {
         store_vec(to + j, load_vec<V>(from + order[end - 1] * shape.width + j));
       } else {
-        Vec<T, V> now = load_vec<V>(to + j);
-        C sum[V];
+        Vec<C, V> sum;
+        const Vec<T, V> now = whole ? load_vec<V>(to + j) : Vec<T, V>{};
 #pragma unroll
-        for (int k = 0; k < V; ++k) sum[k] = widen(now.v[k]);
+        for (int k = 0; k < V; ++k) sum.v[k] = widen(now.v[k]);
         const auto add = [&](const Vec<T, V>& v) {
 #pragma unroll
-          for (int k = 0; k < V; ++k) sum[k] = static_cast<C>(sum[k] + alpha * widen(v.v[k]));
+          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + alpha * widen(v.v[k]));
         };
         int64_t e = s;
         for (; e + kAtOnce <= end; e += kAtOnce) {
@@ -93,10 +121,50 @@ __global__ void __launch_bounds__(kThreads)
           for (int u = 0; u < kAtOnce; ++u) add(v[u]);
         }
         for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j));
-#pragma unroll
-        for (int k = 0; k < V; ++k) now.v[k] = narrow<T>(sum[k]);
-        store_vec(to + j, now);
+        if (whole)
+          store_row(to + j, sum);
+        else
+          store_vec(partial + (p * parts_of(n) * 2 + slot) * shape.width + j, sum);
       }
+    }
+  }
+}
+
+// y += the parts of each run that write_kernel left in several, in their order. The threads that meet the first
+// multiple of kPart in a run have it.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(T* y, const int64_t* keys, int64_t n, RowShape shape, int64_t skip, const compute_t<T>* partial) {
+  using C = compute_t<T>;
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y + 1, s = m * kPart;
+  if (s >= n) return;
+  const int64_t key = keys[s];
+  if (keys[s - 1] != key || key == skip) return;
+  const bool inside = keys[s - kPart] != key;  // its first key is not a multiple's
+  if (!inside && m > 1 && keys[s - kPart - 1] == key) return;
+  for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
+    T* to = y + (p * shape.rows + key) * shape.width;
+    const C* parts = partial + p * parts_of(n) * 2 * shape.width;
+    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width;
+         j += static_cast<int64_t>(blockDim.x) * V) {
+      const Vec<T, V> now = load_vec<V>(to + j);
+      Vec<C, V> sum = load_vec<V>(parts + (2 * (m - 1) + inside) * shape.width + j);
+#pragma unroll
+      for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(widen(now.v[k]) + sum.v[k]);
+      bool more = true;
+      for (int64_t q = m; more; q += kAtOnce) {
+        Vec<C, V> v[kAtOnce];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) {
+          more = (q + u) * kPart < n && keys[(q + u) * kPart] == key;
+          v[u] = more ? load_vec<V>(parts + 2 * (q + u) * shape.width + j) : Vec<C, V>{};
+        }
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u)
+#pragma unroll
+          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + v[u].v[k]);
+      }
+      store_row(to + j, sum);
     }
   }
 }
@@ -104,14 +172,24 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, bool Add>
 void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const void* source, compute_t<T> alpha,
                 int64_t skip) {
+  using C = compute_t<T>;
   const int64_t n = index.keys.numel();
   if (n == 0 || shape.pre * shape.width == 0) return;
+  const bool parts = Add && n > kPart;
+  const int64_t bytes = shape.pre * parts_of(n) * 2 * shape.width * static_cast<int64_t>(sizeof(C));
+  const Tensor workspace = parts ? empty({Shape{bytes}, DType::u8, index.keys.device(), std::nullopt}) : Tensor();
+  C* partial = parts ? static_cast<C*>(workspace.raw_data()) : nullptr;
+  const auto* keys = static_cast<const int64_t*>(index.keys.raw_data());
   const auto launch = [&]<int V>() {
     const dim3 block = block_for(shape.width / V);
-    const dim3 grid(blocks_for(n, block.y), static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535)));
-    write_kernel<T, V, Add><<<grid, block, 0, stream()>>>(
-        static_cast<T*>(y), static_cast<const int64_t*>(index.keys.raw_data()),
-        static_cast<const int64_t*>(index.order.raw_data()), static_cast<const T*>(source), n, shape, alpha, skip);
+    const auto down = static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535));
+    write_kernel<T, V, Add><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
+        static_cast<T*>(y), keys, static_cast<const int64_t*>(index.order.raw_data()), static_cast<const T*>(source), n,
+        shape, alpha, skip, partial);
+    if constexpr (Add)
+      if (parts)
+        join_kernel<T, V><<<dim3(blocks_for(parts_of(n) - 1, block.y), down), block, 0, stream()>>>(
+            static_cast<T*>(y), keys, n, shape, skip, partial);
   };
   constexpr int V = kVec<T>;
   if (shape.width % V == 0 && aligned16(y) && aligned16(source)) {
@@ -128,7 +206,7 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
   if (total == 0 || bytes == 0) return;
   const auto launch = [&]<class U>() {
     const int64_t pieces = bytes / static_cast<int64_t>(sizeof(U));
-    const dim3 block = block_for(pieces);
+    const dim3 block = block_for(pieces, kTaken);
     take_kernel<U><<<blocks_for(total, block.y), block, 0, stream()>>>(
         static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,
         shape.rows, pieces);

@@ -23,8 +23,8 @@ struct SortedIndex {
 inline constexpr int64_t kAnyValue = INT64_MIN;
 SortedIndex sort_index(const Tensor& index, int64_t limit);
 
-/// y += alpha * source [pre, n, width] at the named rows, in the order of the positions, rounded once. Row `skip` is
-/// left alone.
+/// y += alpha * source [pre, n, width] at the named rows, rounded once. Sums of many rows are taken in parts, which the
+/// index alone determines: the order of additions is the same in every call. Row `skip` is left alone.
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               int64_t skip = -1);
 /// y = source at the named rows; of several that name one row the last counts.

@@ -51,14 +51,18 @@ Timing time_on_card(Device device, double seconds, F&& run) {
     end.synchronize();
     return 1e-3 * end.elapsed_ms(begin) / count;
   };
-  timed(2);  // the first call loads the kernel, takes memory, chooses an algorithm
-  const int group = std::clamp(static_cast<int>(1e-3 / std::max(timed(4), 1e-9)), 1, 200);
+  timed(1);  // the first call loads the kernel, takes memory, chooses an algorithm
+  double once = timed(1);
+  if (once > 0.1) return {once, 1, false};
+  if (once < 1e-3) once = timed(4);
+  const int group = std::clamp(static_cast<int>(1e-3 / std::max(once, 1e-9)), 1, 200);
   std::vector<double> times, queueings;
   const auto start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   do {
     times.push_back(timed(group));
     queueings.push_back(queueing);
-  } while (times.size() < 5 || std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  } while (times.size() < 3 || (times.size() < 5 && elapsed() < 10 * seconds) || elapsed() < seconds);
   Timing t = median(std::move(times), group);
   t.host_bound = group > 1 && median(std::move(queueings), group).median > 0.9 * t.median;
   return t;
@@ -91,24 +95,11 @@ Args moved(const Args& args, Device device) {
   return r;
 }
 
-// Whether the results of `args` fit, as far as a dry run can tell.
-bool allocates_little(const OpBase& op, const Args& args) {
-  try {
-    NoGrad guard;
-    DeviceScope device(Device::meta());
-    Args dry = map(args, [](const Tensor& t) { return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt}); });
-    double bytes_needed = 0;
-    if (!op.is_dynamic())
-      visit(op.call_boxed(dry),
-            [&](const Tensor& t) { bytes_needed += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
-    return bytes_needed <= 1e9;
-  } catch (const Error&) {
-    return false;
-  }
-}
+// Results that take more than this are not made.
+constexpr double kMostBytes = 1e9;
 
 bool runs(const OpBase& op, const Args& args) {
-  if (!allocates_little(op, args)) return false;
+  if (result_bytes(op, args) > kMostBytes) return false;
   try {
     NoGrad guard;
     op.call_boxed(args);
@@ -118,8 +109,9 @@ bool runs(const OpBase& op, const Args& args) {
   }
 }
 
-// `args` with every size doubled as often as kCardElements allows; as they are where the op does not take that.
-Args grown_for_card(const OpBase& op, const Args& args) {
+// `args` on a card, with every size doubled as often as kCardElements allows; as they are where the op does not take
+// that.
+Args grown_for_card(const OpBase& op, const Args& args, Device device) {
   double most = 1;
   int rank = 1;
   visit(args, [&](const Tensor& t) {
@@ -129,9 +121,9 @@ Args grown_for_card(const OpBase& op, const Args& args) {
         1, static_cast<int>(std::count_if(t.shape().begin(), t.shape().end(), [](int64_t n) { return n > 1; })));
   });
   const double doublings = std::floor(std::log2(kCardElements / most) / rank);
-  if (doublings < 1) return args;
-  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9));  // a root may round down
-  return allocates_little(op, large) ? large : args;  // indices stay in range: sizes only grow
+  if (doublings < 1) return moved(args, device);
+  const Args large = enlarged(args, most * std::exp2(doublings * rank) * (1 + 1e-9), device);  // a root may round down
+  return result_bytes(op, large) <= kMostBytes ? large : moved(args, device);  // indices stay in range: sizes only grow
 }
 
 std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
@@ -141,17 +133,17 @@ std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
   samples.set_benchmarking(true);
   op.samples(samples);
   for (const Sample& s : samples.valid)
-    if (s.benchmark) r.push_back(device.is_cpu() ? s.args : moved(grown_for_card(op, s.args), device));
+    if (s.benchmark) r.push_back(device.is_cpu() ? s.args : grown_for_card(op, s.args, device));
   if (!r.empty()) return r;
   int tried = 0;
   for (const Sample& s : samples.valid) {
     bool empty = false;
     visit(s.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
     if (empty) continue;
-    const Args large = enlarged(s.args, elements);
+    const Args large = enlarged(s.args, elements, device);
     // An index out of range stops a card for good: a small form of the same tries it on the host first.
     if (!device.is_cpu() && !runs(op, enlarged(s.args, 4096))) continue;
-    if (device.is_cpu() ? runs(op, large) : allocates_little(op, large)) return {moved(large, device)};
+    if (device.is_cpu() ? runs(op, large) : result_bytes(op, large) <= kMostBytes) return {large};
     if (++tried == 4) break;
   }
   if (!samples.valid.empty()) r.push_back(moved(samples.valid.front().args, device));
@@ -258,7 +250,7 @@ Recorded record(const OpBase& op, const Args& args) {
   visit(op.call_boxed(r.args), [&](const Tensor& t) {
     if (!t.defined() || !t.requires_grad()) return;
     r.outputs.push_back(t);
-    r.weights.push_back(tiled(converted(pattern, t.dtype()), t.shape()).to(t.device()));
+    r.weights.push_back(tiled(converted(pattern, t.dtype()), t.shape(), t.device()));
   });
   return r;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "strata/core/dispatch.h"
+#include "strata/cuda/memory.h"
 
 namespace strata::lab {
 namespace {
@@ -214,19 +215,29 @@ Tensor every_second(const Tensor& t) {
   return r;
 }
 
-Tensor tiled(const Tensor& t, const Shape& shape) {
-  const Tensor r = empty({shape, t.dtype(), Device::cpu(), std::nullopt});
+Tensor tiled(const Tensor& t, const Shape& shape, Device device) {
+  const Tensor r = empty({shape, t.dtype(), device, std::nullopt});
   const std::string one = bytes(t);
-  char* p = r.numel() > 0 ? static_cast<char*>(r.raw_data()) : nullptr;
-  for (int64_t done = 0; done < r.nbytes();) {
-    const auto n = std::min<int64_t>(static_cast<int64_t>(one.size()), r.nbytes() - done);
-    std::memcpy(p + done, one.data(), static_cast<size_t>(n));
-    done += n;
+  if (r.numel() == 0) return r;
+  char* p = static_cast<char*>(r.raw_data());
+  const auto copy = [&](int64_t to, const void* from, Device at, int64_t n) {
+    if (device.is_cpu()) {
+      std::memcpy(p + to, from, static_cast<size_t>(n));
+    } else {
+      cuda::copy_bytes(p + to, device, from, at, static_cast<size_t>(n));
+    }
+  };
+  int64_t done = std::min<int64_t>(static_cast<int64_t>(one.size()), r.nbytes());
+  copy(0, one.data(), Device::cpu(), done);
+  // What is there is a whole number of times the first part.
+  for (int64_t n = 0; done < r.nbytes(); done += n) {
+    n = std::min(done, r.nbytes() - done);
+    copy(done, p, device, n);
   }
   return r;
 }
 
-std::vector<Value> enlarged(std::span<const Value> args, double elements) {
+std::vector<Value> enlarged(std::span<const Value> args, double elements, Device device) {
   std::vector<int64_t> sizes;
   double factor = elements;
   visit(args, [&](const Tensor& t) {
@@ -246,15 +257,36 @@ std::vector<Value> enlarged(std::span<const Value> args, double elements) {
     return std::max<int64_t>(n, static_cast<int64_t>(static_cast<double>(n) * factor));
   };
   std::vector<Value> r = map(args, [&](const Tensor& t) {
-    if (t.numel() == 0) return t;
+    if (t.impl().wrapped_number) return t;
     Shape s = t.shape();
-    for (int64_t& n : s) n = grown(n);
-    return tiled(t, s);
+    if (t.numel() > 0)
+      for (int64_t& n : s) n = grown(n);
+    return tiled(t, s, device);
   });
-  for (Value& v : r)
+  for (Value& v : r) {
     if (Dims* d = std::get_if<Dims>(&v))
       for (int64_t& n : *d) n = grown(n);
+    if (Device* d = std::get_if<Device>(&v)) *d = device;
+  }
   return r;
+}
+
+double result_bytes(const OpBase& op, std::span<const Value> args) {
+  if (op.is_dynamic()) return 0;
+  try {
+    NoGrad guard;
+    DeviceScope device(Device::meta());
+    std::vector<Value> dry = map(args, [](const Tensor& t) {
+      return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt});
+    });
+    for (Value& v : dry)
+      if (Device* d = std::get_if<Device>(&v)) *d = Device::meta();
+    double sum = 0;
+    visit(op.call_boxed(dry), [&](const Tensor& t) { sum += t.defined() ? static_cast<double>(t.nbytes()) : 0; });
+    return sum;
+  } catch (const Error&) {
+    return std::numeric_limits<double>::infinity();
+  }
 }
 
 }  // namespace strata::lab

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/core/op_base.h"
 #include "strata/core/value.h"
 
 namespace strata::lab {
@@ -79,9 +80,12 @@ Tensor every_second(const Tensor& t);
 /// @}
 
 /// A tensor of another shape whose elements repeat those of t: what was a valid index or a positive number stays one.
-Tensor tiled(const Tensor& t, const Shape& shape);
+/// On a card the device itself repeats them: large tensors would take longer to cross the bus than to be used.
+Tensor tiled(const Tensor& t, const Shape& shape, Device device = Device::cpu());
 /// Arguments of the same ranks of which the largest has about `elements` elements. Sizes that arguments share grow
 /// together, also in shapes given as numbers; contents are tiled. Not every op takes the result.
-std::vector<Value> enlarged(std::span<const Value> args, double elements);
+std::vector<Value> enlarged(std::span<const Value> args, double elements, Device device = Device::cpu());
+/// What the op's results take in memory, from a dry run: 0 where that cannot tell, infinite where it refuses.
+double result_bytes(const OpBase& op, std::span<const Value> args);
 
 }  // namespace strata::lab

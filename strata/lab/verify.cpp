@@ -22,6 +22,8 @@ constexpr double kLargeSample = 3000;
 constexpr double kThreadedSample = 200000;
 // Calls with more work than this are left out: verification should take seconds, with sanitizers minutes.
 constexpr double kMostFlops = 1e9, kMostBytes = 1e9;
+// The same of results, which are compared as numbers of eight bytes.
+constexpr double kMostResultBytes = 1e8;
 
 bool is_result_fresh(const Tensor& result, std::span<const Value> args) {
   bool fresh = result.storage()->release == nullptr && result.device().is_cpu();
@@ -516,6 +518,7 @@ std::vector<Sample> Verifier::with_one_enlarged(const std::vector<Sample>& sampl
     try {
       const Cost cost = op_.cost_boxed(large.args);
       if (cost.flops > kMostFlops || cost.bytes > kMostBytes) continue;
+      if (result_bytes(op_, large.args) > kMostResultBytes) continue;
       if (!options_.device.is_cpu()) refused_on_cpu(large.args);
       call(large.args);
       if (gradient) gradients_on_device(large.args);

@@ -67,5 +67,7 @@ OpReport verify(const OpBase& op, const VerifyOptions& options = {});
 std::string table(const std::vector<OpReport>& reports);
 /// The same as JSON: a list with one object per op.
 std::string to_json(const std::vector<OpReport>& reports);
+/// What to_json() wrote. ValueError for any other text.
+std::vector<OpReport> reports_from_json(const std::string& text);
 
 }  // namespace strata::lab

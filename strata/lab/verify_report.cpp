@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -67,6 +68,40 @@ std::string to_json(const std::vector<OpReport>& reports) {
     list.push_back(std::move(o));
   }
   return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+namespace {
+Check parse_check(const std::string& name) {
+  for (int c = 0; c < kNumChecks; ++c)
+    if (name_of(static_cast<Check>(c)) == name) return static_cast<Check>(c);
+  throw ValueError("reports_from_json", cat("no check is called '", name, "'"));
+}
+}  // namespace
+
+std::vector<OpReport> reports_from_json(const std::string& text) {
+  std::vector<OpReport> reports;
+  try {
+    for (const auto& o : nlohmann::json::parse(text)) {
+      OpReport& r = reports.emplace_back();
+      r.op = o.at("op");
+      r.family = o.at("family");
+      r.reference = o.at("reference");
+      r.samples = o.at("samples");
+      r.worst = o.value("worst", std::numeric_limits<double>::infinity());
+      r.seconds = o.at("seconds");
+      for (size_t c = 0; c < kNumChecks; ++c) {
+        const auto& check = o.at("checks").at(std::string(name_of(static_cast<Check>(c))));
+        r.passed[c] = check.at("passed");
+        r.failed[c] = check.at("failed");
+      }
+      for (const auto& f : o.at("failures"))
+        r.failures.push_back({parse_check(f.at("check")), parse_dtype(f.at("dtype").get<std::string>()), f.at("sample"),
+                              f.at("message")});
+    }
+  } catch (const nlohmann::json::exception& e) {
+    throw ValueError("reports_from_json", cat("not a list of reports: ", e.what()));
+  }
+  return reports;
 }
 
 }  // namespace strata::lab

@@ -132,5 +132,26 @@ TEST(Allocator, RefusalSaysWhoHoldsWhat) {
   set_limit(previous);
 }
 
+TEST(Allocator, RefusalAddsUpLayersOfOneKind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "holders are not kept under a sanitizer";
+#endif
+  const int64_t previous = set_limit(stats(DeviceType::cpu).live_total + (8 << 20));
+  std::vector<Tensor> held;
+  for (const char* name : {"layers.0.up", "layers.1.up", "layers.12.up", "layer12"}) {
+    ModuleScope module(name);
+    held.push_back(zeros({1 << 18}));
+  }
+  std::string text;
+  try {
+    zeros({4 << 20});
+  } catch (const MemoryError& e) {
+    text = e.what();
+  }
+  set_limit(previous);
+  EXPECT_NE(text.find("in layers.*.up 3.0 MiB in 3 tensors;"), std::string::npos) << text;
+  EXPECT_NE(text.find("in layer12 1.0 MiB;"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace strata::memory

@@ -17,6 +17,20 @@ std::string megabytes(int64_t bytes) {
   return text;
 }
 
+// "linear in blocks.*" for "linear in blocks.3".
+std::string without_numbers(std::string_view name) {
+  std::string text;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool digit = name[i] >= '0' && name[i] <= '9';
+    if (!digit || text.empty() || (text.back() != '.' && text.back() != '*')) {
+      text += name[i];
+    } else if (text.back() == '.') {
+      text += '*';
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
@@ -25,17 +39,21 @@ void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, i
                          megabytes(s.live_total), " are in use and the limit is ", megabytes(limit), ". Held by tag:");
   for (int i = 0; i < kNumTags; ++i)
     if (s.live[i] > 0) text += cat(" ", name_of(static_cast<Tag>(i)), " ", megabytes(s.live[i]), ";");
+  // Layers of one kind are one line: "linear in blocks.*".
   struct Held {
     int64_t bytes = 0, blocks = 0;
-    std::string_view name;
+    std::string name;
     Tag tag = Tag::activation;
   };
-  std::map<std::pair<const std::string*, Tag>, Held> holders;
+  std::map<std::pair<std::string, Tag>, Held> holders;
   for (const Heap* heap : heaps) {
     for (const auto& [offset, block] : heap->used()) {
       if (!block.module) continue;
-      Held& h = holders[{block.module, block.tag}];
-      h.bytes += block.bytes, ++h.blocks, h.name = *block.module, h.tag = block.tag;
+      const std::string pattern = without_numbers(*block.module);
+      Held& h = holders[{pattern, block.tag}];
+      if (h.blocks == 0) h.name = *block.module;
+      if (h.name != *block.module) h.name = pattern;
+      h.bytes += block.bytes, ++h.blocks, h.tag = block.tag;
     }
   }
   std::vector<Held> top;

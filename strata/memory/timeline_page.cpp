@@ -75,7 +75,8 @@ footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top
   <p class="when" id="when"></p>
   <div class="keys" id="keys"></div>
   <div id="plot"></div>
-  <p class="hint">Click a moment to see who holds memory then. Drag to zoom in.</p>
+  <p class="hint">Click a moment to see who holds memory then. Drag to zoom in.<span id="graph" hidden> From “CUDA graph” on,
+  steps replay what was captured, in the memory that the capture took: they do not show.</span></p>
 </section>
 <section class="panel"><h2><span id="held"></span><button id="group" type="button"></button></h2><div id="table"></div></section>
 <footer>Strata. Tensors only: what the driver, the libraries and the program itself need is not in it.</footer>
@@ -303,6 +304,7 @@ function position(event) {
 }
 const toX = p => geometry.x0 + (p - geometry.left) / geometry.inner * (geometry.x1 - geometry.x0);
 
+$("graph").hidden = !data.marks.some(([, text]) => text === "CUDA graph");
 $("subtitle").textContent = `Memory of ${data.device}: at most ${size(total[peak] || 0)}` +
   (data.whole ? "" : ". The record was full before the end; what came after it is not shown");
 if (n === 0) {

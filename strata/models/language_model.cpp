@@ -5,6 +5,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/dry_run.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/loss.h"
@@ -88,7 +89,7 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   memory::ModuleScope at("loss");
   const Tensor rows = x.view({-1, config_.dim}), wanted = targets.reshape({-1});
   // A card has little memory for its speed; the CPU keeps all logits, which is as fast.
-  if (x.device().is_cuda()) return linear_cross_entropy(rows, head_, wanted);
+  if (nn::as_on_cuda(x.device())) return linear_cross_entropy(rows, head_, wanted);
   return cross_entropy(logits(rows), wanted);
 }
 

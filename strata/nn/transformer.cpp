@@ -1,5 +1,7 @@
 #include "strata/nn/transformer.h"
 
+#include "strata/nn/dry_run.h"
+
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/matmul/mlp.h"
@@ -26,7 +28,7 @@ GptMlp::GptMlp(int64_t dim, int64_t ffn_dim)
 
 Tensor GptMlp::forward(const Tensor& x) const {
   // Where it pays to have GELU inside the products.
-  if (x.device().is_cuda()) return gelu_mlp(x, up.weight, up.bias, down.weight, down.bias);
+  if (as_on_cuda(x.device())) return gelu_mlp(x, up.weight, up.bias, down.weight, down.bias);
   return down(gelu(up(x), "tanh"));
 }
 

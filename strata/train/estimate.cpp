@@ -6,7 +6,9 @@
 #include "strata/core/autocast.h"
 #include "strata/data/dataset.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/dry_run.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/loss/reduction.h"
 #include "strata/train/run.h"
 
 namespace strata {
@@ -28,6 +30,8 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DeviceScope dry(Device::meta());
+  const bool on_card = config.device.starts_with("cuda");
+  const nn::DryRunOfCuda way(on_card);
   const auto model = make_model(config.model);
   model->train();
   const auto optimizer = make_optimizer(config.optim, model->named_parameters());
@@ -52,6 +56,12 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
         std::optional<AutocastScope> autocast;
         if (config.dtype != "f32") autocast.emplace(parse_dtype(config.dtype), true, config.grad_dtype == "bf16");
         loss = model->loss(batch[0], batch[1]);
+      }
+      if (on_card) {  // kernels do not run here, and this one's workspace is large
+        const DType dtype = config.dtype == "f32" ? DType::f32 : parse_dtype(config.dtype);
+        reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
+                                                       config.model.vocab, dtype),
+                Tag::workspace);
       }
       (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();
     }

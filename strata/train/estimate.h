@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// Bytes of host memory. Gradients and activations are largest at different times: the peak is less than the sum.
+/// Bytes of the memory of train.device. Gradients and activations are largest at different times: the peak is less than the sum.
 struct MemoryEstimate {
   int64_t parameter_count = 0;  ///< elements
   int64_t parameters = 0;

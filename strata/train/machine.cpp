@@ -135,7 +135,13 @@ MachineInfo machine_info() {
         fmt::format("{}cuda:{} {}, {:.0f} GiB, {} multiprocessors, compute capability {}.{}", d > 0 ? "; " : "", d,
                     p.name, static_cast<double>(p.memory_bytes) / (1 << 30), p.multiprocessors, p.major, p.minor);
   }
-  if (info.cuda.empty()) info.cuda = "none: " + cuda::unavailable_reason();
+  if (info.cuda.empty()) {
+    info.cuda = "none: " + cuda::unavailable_reason();
+  } else {
+    const cuda::Versions v = cuda::versions();
+    info.cuda += fmt::format("; driver for CUDA {}.{}, built with {}.{}", v.driver / 1000, v.driver % 1000 / 10,
+                             v.runtime / 1000, v.runtime % 1000 / 10);
+  }
   return info;
 }
 

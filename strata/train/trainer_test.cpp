@@ -13,61 +13,20 @@
 #include "strata/models/sampling.h"
 #include "strata/train/run.h"
 #include "strata/train/train_data.h"
+#include "strata/train/trainer_test_util.h"
 
 namespace strata {
 namespace {
 
-// A small text with something to learn.
-std::string sample_text() {
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += "the " + std::to_string(i % 23) + " quick brown foxes jump; ";
-  return text;
-}
-
-class Trainer : public testing::Test {
+class Trainer : public TrainTest {
  protected:
   Trainer() {
-    io::write_file(dir_ / "text.txt", sample_text());
-    c_.model.layers = 2;
-    c_.model.dim = 32;
-    c_.model.heads = 4;
-    c_.model.context = 32;
     c_.model.dropout = 0.1;
-    c_.data.path = dir_ / "text.txt";
-    c_.batch = 4;
     c_.steps = 20;
-    c_.threads = 1;
-    c_.eval_every = 0;
-    c_.save_every = 0;
-    c_.sample_tokens = 0;
-    c_.optim.warmup = 5;
   }
-  ~Trainer() override { set_num_threads(threads_); }
-
   TrainResult train_in(const char* name, bool resume = false, bool (*stop)() = nullptr) {
     return train(c_, {.out = dir_ / name, .resume = resume, .stop_requested = stop, .log = nullptr});
   }
-  static void expect_same_tensors(const std::string& a, const std::string& b) {
-    const io::Checkpoint x = io::load_checkpoint(a), y = io::load_checkpoint(b);
-    ASSERT_EQ(x.step, y.step);
-    for (const auto& [file, tensors] : x.files) {
-      const io::TensorMap& other = y.files.at(file);
-      ASSERT_EQ(tensors.size(), other.size()) << file;
-      ASSERT_FALSE(tensors.empty()) << file;
-      for (const auto& [name, t] : tensors) {
-        const Tensor& u = other.at(name);
-        ASSERT_EQ(t.shape(), u.shape()) << name;
-        const auto *p = static_cast<const char*>(t.raw_data()), *q = static_cast<const char*>(u.raw_data());
-        EXPECT_TRUE(std::equal(p, p + t.nbytes(), q)) << file << ": " << name;
-      }
-    }
-    for (const char* key : {"rng_seed", "rng_offset", "sampler", "tokens"})
-      EXPECT_EQ(x.state.at(key), y.state.at(key)) << key;
-  }
-
-  const int threads_ = num_threads();
-  io::TempDir dir_;
-  TrainConfig c_;
 };
 
 bool stop_now() {
@@ -120,7 +79,7 @@ TEST_P(Resume, SameBitsAsUnbroken) {
   std::filesystem::remove_all(dir_ / "first/step-00000020");
   const TrainResult resumed = train_in("first", true);
   EXPECT_EQ(resumed.step, 20);
-  expect_same_tensors(unbroken.checkpoint, resumed.checkpoint);
+  expect_same_checkpoints(unbroken.checkpoint, resumed.checkpoint);
   const auto a = read_metrics(dir_ / "unbroken/metrics.jsonl"), b = read_metrics(dir_ / "first/metrics.jsonl");
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -138,7 +97,7 @@ TEST_F(Trainer, ResultDoesNotDependOnThreads) {
   const TrainResult one = train_in("one");
   c_.threads = 3;
   const TrainResult three = train_in("three");
-  expect_same_tensors(one.checkpoint, three.checkpoint);
+  expect_same_checkpoints(one.checkpoint, three.checkpoint);
 }
 
 TEST_F(Trainer, StopSavesAndGoesOn) {
@@ -150,7 +109,7 @@ TEST_F(Trainer, StopSavesAndGoesOn) {
   for (int i = 0; i < 3; ++i) train_in("run", true, &stop_now);
   const TrainResult rest = train_in("run", true);
   EXPECT_EQ(rest.step, 20);
-  expect_same_tensors(unbroken.checkpoint, rest.checkpoint);
+  expect_same_checkpoints(unbroken.checkpoint, rest.checkpoint);
 }
 
 TEST_F(Trainer, TimeLimitStops) {

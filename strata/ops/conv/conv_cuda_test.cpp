@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/compare_test_util.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
@@ -68,17 +69,6 @@ struct Tensors {
   }
 };
 
-// The norm of the difference over that of what is wanted.
-double difference(const Tensor& got, const Tensor& want) {
-  const std::vector<double> a = got.detach().to_vector<double>(), b = want.detach().to_vector<double>();
-  double error = 0, size = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    error += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(error / std::max(size, 1e-60));
-}
-
 class CudaConvolution : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
@@ -94,7 +84,9 @@ class CudaConvolution : public ::testing::TestWithParam<size_t> {
     EXPECT_LE(difference(there.y, here.y), tolerance) << name_of(dtype);
     EXPECT_LE(difference(there.gx, here.gx), tolerance) << name_of(dtype);
     EXPECT_LE(difference(there.gw, here.gw), tolerance) << name_of(dtype);
-    if (c.bias) EXPECT_LE(difference(there.gb, here.gb), tolerance) << name_of(dtype);
+    if (c.bias) {
+      EXPECT_LE(difference(there.gb, here.gb), tolerance) << name_of(dtype);
+    }
   }
 };
 

@@ -13,37 +13,56 @@ using cuda::store_vec;
 using cuda::widen;
 
 constexpr int kThreads = 256;
+constexpr int kEach = 2;  // stretches of a thread: they share the generator's keys
 
-// A thread takes V elements from a multiple of V on, with the V / 4 (or one) counter blocks that they lie in.
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads)
-    dropout_kernel(const T* x, T* y, int64_t n, uint32_t limit, compute_t<T> scale, RngKey key) {
-  static_assert(V % 4 == 0);
-  const int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
-  if (at >= n) return;
-  key = resolved(key);
-  uint32_t bits[V];
+// The numbers of V elements from `at` on, a multiple of 4.
+template <int V>
+__device__ __forceinline__ void random_bits(const RngKey& key, int64_t at, uint32_t (&bits)[V]) {
 #pragma unroll
   for (int k = 0; k < V; k += 4) {
     const auto four = philox(key, static_cast<uint64_t>(at + k) / 4);
 #pragma unroll
     for (int j = 0; j < 4; ++j) bits[k + j] = four[static_cast<size_t>(j)];
   }
-  const auto one = [&](T v, uint32_t b) { return narrow<T>(b >> 8 >= limit ? widen(v) * scale : compute_t<T>(0)); };
-  constexpr int kLoad = cuda::kVec<T> < V ? cuda::kVec<T> : V;
-  const bool aligned = (reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(y)) % 16 == 0;
-  if (aligned && at + V <= n) {
+}
+
+// A thread takes stretches of V elements, from multiples of V on, with the counter blocks that they lie in. What is
+// loaded is under way while the numbers are made. An element is kept where its number is `limit` or more.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    dropout_kernel(const T* x, T* y, int64_t n, uint32_t limit, compute_t<T> scale, RngKey key) {
+  static_assert(V % 4 == 0);
+  constexpr int kLoad = cuda::kVec<T> < V ? cuda::kVec<T> : V, kApart = kThreads * V;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kEach * kApart + threadIdx.x * V;
+  const auto one = [&](T v, uint32_t b) { return narrow<T>(b >= limit ? widen(v) * scale : compute_t<T>(0)); };
+  uint32_t bits[V];
+  if ((reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(y)) % 16 == 0 &&
+      first + (kEach - 1) * kApart + V <= n) {
+    cuda::Vec<T, kLoad> v[kEach][V / kLoad];
 #pragma unroll
-    for (int k = 0; k < V; k += kLoad) {
-      auto v = load_vec<kLoad>(x + at + k);
+    for (int e = 0; e < kEach; ++e)
 #pragma unroll
-      for (int j = 0; j < kLoad; ++j) v.v[j] = one(v.v[j], bits[k + j]);
-      store_vec(y + at + k, v);
+      for (int k = 0; k < V; k += kLoad) v[e][k / kLoad] = load_vec<kLoad>(x + first + e * kApart + k);
+    key = resolved(key);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      random_bits(key, first + e * kApart, bits);
+#pragma unroll
+      for (int k = 0; k < V; k += kLoad) {
+        auto& w = v[e][k / kLoad];
+#pragma unroll
+        for (int j = 0; j < kLoad; ++j) w.v[j] = one(w.v[j], bits[k + j]);
+        store_vec(y + first + e * kApart + k, w);
+      }
     }
   } else {
+    key = resolved(key);
+    for (int64_t at = first; at < n && at < first + kEach * kApart; at += kApart) {
+      random_bits(key, at, bits);
 #pragma unroll
-    for (int k = 0; k < V; ++k)
-      if (at + k < n) y[at + k] = one(x[at + k], bits[k]);
+      for (int k = 0; k < V; ++k)
+        if (at + k < n) y[at + k] = one(x[at + k], bits[k]);
+    }
   }
 }
 
@@ -52,11 +71,17 @@ __global__ void __launch_bounds__(kThreads)
 void dropout_cuda(DType t, const void* x, void* y, int64_t n, float p, double scale, RngKey key) {
   if (n == 0) return;
   // uniform_f32(bits) < p, as a comparison of integers: bits >> 8 is exact in f32, and so is p * 2^24.
-  const uint32_t limit = static_cast<uint32_t>(std::ceil(static_cast<double>(p) * 16777216.0));
+  const auto limit = static_cast<uint64_t>(std::ceil(static_cast<double>(p) * 16777216.0)) << 8;
+  if (limit > UINT32_MAX) {  // nothing is kept
+    cuda::check_cuda(cudaMemsetAsync(y, 0, static_cast<size_t>(n * size_of(t)), cuda::stream()), "dropout",
+                     "cudaMemsetAsync");
+    return;
+  }
   dispatch_floats(t, "dropout", [&]<class T>() {
     constexpr int V = cuda::kVec<T> < 4 ? 4 : cuda::kVec<T>;
-    dropout_kernel<T, V><<<cuda::blocks_for(n, int64_t{kThreads} * V), kThreads, 0, cuda::stream()>>>(
-        static_cast<const T*>(x), static_cast<T*>(y), n, limit, static_cast<compute_t<T>>(scale), key);
+    dropout_kernel<T, V><<<cuda::blocks_for(n, int64_t{kEach} * kThreads * V), kThreads, 0, cuda::stream()>>>(
+        static_cast<const T*>(x), static_cast<T*>(y), n, static_cast<uint32_t>(limit), static_cast<compute_t<T>>(scale),
+        key);
   });
 }
 

@@ -41,8 +41,9 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
     .schema = "embedding_backward(Tensor gy, Tensor indices, int rows, int? padding_idx=None) -> Tensor",
     .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the "
            "positions that "
-           "hold index v, added in f32 in the order of the positions (the same bits for any number of threads); row "
-           "padding_idx is 0. IndexError for an index outside the table.",
+           "hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the same "
+           "bits in every call and for any number of threads); row padding_idx is 0. IndexError for an index outside "
+           "the table.",
     .infer =
         [](const Tensor& gy, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
           const std::string_view op = "embedding_backward";

@@ -28,7 +28,7 @@ using Pair = std::tuple<Tensor, Tensor>;
 using Five = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // Logits that are in memory together: enough rows to keep a card's matrix units busy, few enough for a CPU's caches.
-constexpr int64_t kDeviceBytes = int64_t{1} << 30, kHostBytes = int64_t{16} << 20;
+constexpr int64_t kDeviceBytes = int64_t{5} << 28, kHostBytes = int64_t{16} << 20;
 
 void check_inputs(const Tensor& x, const Tensor& weight, const Tensor& target, double smoothing, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating x, got ", x.dtype());
@@ -42,19 +42,25 @@ void check_inputs(const Tensor& x, const Tensor& weight, const Tensor& target, d
   check(smoothing >= 0 && smoothing <= 1, op, "label_smoothing must be in [0, 1], got ", smoothing);
 }
 
+// Rows of a chunk, and elements from one row of its logits to the next.
+std::pair<int64_t, int64_t> chunk_of(int64_t rows, int64_t classes, int64_t size, bool on_device) {
+  const int64_t all = 16 / size;
+  // Rows that begin at multiples of 16 bytes, for the card's matrix units.
+  const int64_t stride = on_device ? (classes + all - 1) / all * all : classes;
+  const int64_t most = std::max<int64_t>((on_device ? kDeviceBytes : kHostBytes) / (stride * size), 1);
+  const int64_t chunks = std::max<int64_t>((rows + most - 1) / most, 1);
+  int64_t chunk = (rows + chunks - 1) / chunks;
+  if (chunks > 1 && chunk > 128) chunk = (chunk + 127) / 128 * 128;
+  return {chunk, stride};
+}
+
 // One pass over the rows by chunks. What is not wanted is null.
 class Chunks {
  public:
   Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index, double smoothing)
       : x_(x.contiguous()), weight_(weight.to(x.dtype()).contiguous()), target_(target.contiguous()) {
     rows_ = x.shape()[0], width_ = x.shape()[1], classes_ = weight.shape()[0];
-    const int64_t size = size_of(x.dtype()), all = 16 / size;
-    // Rows that begin at multiples of 16 bytes, for the card's matrix units.
-    stride_ = on_device() ? (classes_ + all - 1) / all * all : classes_;
-    const int64_t most = std::max<int64_t>((on_device() ? kDeviceBytes : kHostBytes) / (stride_ * size), 1);
-    const int64_t chunks = std::max<int64_t>((rows_ + most - 1) / most, 1);
-    chunk_ = (rows_ + chunks - 1) / chunks;
-    if (chunks > 1 && chunk_ > 128) chunk_ = (chunk_ + 127) / 128 * 128;
+    std::tie(chunk_, stride_) = chunk_of(rows_, classes_, size_of(x.dtype()), on_device());
     call_.dtype = x.dtype();
     call_.classes = classes_;
     call_.row_stride = stride_;
@@ -484,6 +490,11 @@ const Op<Tensor(const Tensor&, const Tensor&)> scaled_op{{
 
 Tensor detail::scaled(const Tensor& x, const Tensor& factor) {
   return scaled_op(x, factor);
+}
+
+int64_t detail::linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, DType dtype) {
+  const auto [chunk, stride] = chunk_of(rows, classes, size_of(dtype), true);
+  return (chunk * stride + (is_reduced_floating(dtype) ? classes * width : 0)) * size_of(dtype);
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target, const CrossEntropyOptions& o) {

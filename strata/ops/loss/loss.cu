@@ -44,65 +44,110 @@ __device__ __forceinline__ C bad_target() {
 template <class T>
 struct Cover {
   static constexpr int V = kVec<T>;
-  const T* from;            // the first vector; may be changed to a copy of all of them
+  const T* from;            // the first vector
   int head, last, vectors;  // elements before the row; of the row in the last vector; vectors
+  int begin, end;           // the vectors that hold the row's elements alone
   __device__ Cover(const T* row, int64_t n) {
-    head = static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
+    head = n == 0 ? 0 : static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
     from = row - head;
     vectors = static_cast<int>((head + n + V - 1) / V);
     last = static_cast<int>(head + n - int64_t{V} * (vectors - 1));
+    begin = head > 0 ? 1 : 0;
+    end = last < V ? vectors - 1 : vectors;
   }
-  __device__ bool is_edge(int j) const { return j == 0 || j >= vectors - 1; }
+  __device__ bool is_edge(int j) const { return j < begin || j >= end; }
   __device__ bool has(int j, int k) const {
     return (j > 0 || k >= head) && (j < vectors - 1 || (j == vectors - 1 && k < last));
   }
-  __device__ const T* vector(int j) const { return from + int64_t{j} * V; }
-  // Vector j, with -inf for what is not of the row.
-  __device__ __forceinline__ Vec<T, V> at(int j) const {
-    Vec<T, V> v;
-    if (j < vectors) v = load_vec<V>(vector(j));
-    if (is_edge(j))
+  __device__ Vec<T, V> at(int j) const { return load_vec<V>(from + int64_t{j} * V); }
+  // Vector j of a row's end, with -inf for what is not of the row.
+  __device__ Vec<T, V> edge(int j) const {
+    Vec<T, V> v = at(j);
 #pragma unroll
-      for (int k = 0; k < V; ++k)
-        if (!has(j, k)) v.v[k] = narrow<T>(static_cast<compute_t<T>>(-INFINITY));
+    for (int k = 0; k < V; ++k)
+      if (!has(j, k)) v.v[k] = narrow<T>(static_cast<compute_t<T>>(-INFINITY));
     return v;
+  }
+  // Calls f with the numbers of the vectors that reach beyond the row, on a thread for each.
+  template <class F>
+  __device__ __forceinline__ void for_edges(F&& f) const {
+    if (threadIdx.x == 0 && begin > 0) f(0);
+    if (threadIdx.x == 1 && end < vectors && vectors > begin) f(vectors - 1);
   }
 };
 
-constexpr int kAhead = 4;  // vectors on their way to a thread together
+// The first vector of this thread from `begin` on: every blockDim.x-th is one thread's, wherever a loop begins.
+__device__ __forceinline__ int first_from(int begin) {
+  const int step = static_cast<int>(blockDim.x), ahead = static_cast<int>(threadIdx.x) - begin % step;
+  return begin + ahead + (ahead < 0 ? step : 0);
+}
 
-// The row's maximum and sum of exponentials, read once; with `sum` the sum of its elements too. NaN needs no care in
-// the maximum: it makes the sum NaN.
 template <class T>
-__device__ __forceinline__ Exponentials<compute_t<T>> read_row(const Cover<T>& row, compute_t<T>* sum) {
+constexpr int kAhead = sizeof(T) == 8 ? 2 : 4;  // vectors on their way to a thread together
+
+// What a thread reads off a row: the maximum and the sum of exponentials; where the loss is smoothed, the sum too.
+template <class T>
+struct RowSums {
   using C = compute_t<T>;
-  constexpr int V = kVec<T>;
   Exponentials<C> s{static_cast<C>(-INFINITY), 0};
-  const int step = static_cast<int>(blockDim.x);
-  for (int j = static_cast<int>(threadIdx.x); j < row.vectors; j += kAhead * step) {
-    Vec<T, V> v[kAhead];
+  C sum = 0;
+};
+
+// Adds the elements of the first `count` vectors; those of the others are -inf. NaN needs no care in the maximum: it
+// makes the sum NaN.
+template <class T, int kCount>
+__device__ __forceinline__ void add_vectors(RowSums<T>& r, bool smoothed, const Vec<T, kVec<T>> (&v)[kCount],
+                                            int count) {
+  using C = compute_t<T>;
+  Exponentials<C>& s = r.s;
+  C top = s.top;
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) v[u] = row.at(j + u * step);
-    C top = s.top;
+  for (int u = 0; u < kCount; ++u) top = fmax(top, largest_of(v[u]));
+  const C shift = exp_shift<T>(top);
+  s.sum *= exp_below<T>(s.top, shift);
+  s.top = top;
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) top = fmax(top, largest_of(v[u]));
-    const C shift = exp_shift<T>(top);
-    s.sum *= exp_below<T>(s.top, shift);
-    s.top = top;
+  for (int u = 0; u < kCount; ++u) {
+    if (u >= count) break;
+    const auto x = widen_all(v[u]);
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      const auto x = widen_all(v[u]);
+    for (int k = 0; k < kVec<T>; ++k) s.sum += exp_below<T>(x.v[k], shift);
+    if (smoothed)
 #pragma unroll
-      for (int k = 0; k < V; ++k) s.sum += exp_below<T>(x.v[k], shift);
-    }
-    if (sum != nullptr)
-#pragma unroll
-      for (int u = 0; u < kAhead; ++u)
-#pragma unroll
-        for (int k = 0; k < V; ++k)
-          if (row.has(j + u * step, k)) *sum += widen(v[u].v[k]);
+      for (int k = 0; k < kVec<T>; ++k) r.sum += x.v[k];
   }
-  return s;
+}
+
+// Adds vectors [begin, end), which load(j) gives.
+template <class T, class F>
+__device__ __forceinline__ void add_range(RowSums<T>& r, bool smoothed, int begin, int end, F&& load) {
+  constexpr int kCount = kAhead<T>;
+  const int step = static_cast<int>(blockDim.x);
+  for (int j = first_from(begin); j < end; j += kCount * step) {
+    Vec<T, kVec<T>> v[kCount];
+#pragma unroll
+    for (int u = 0; u < kCount; ++u) {
+      if (j + u * step < end) {
+        v[u] = load(j + u * step);
+      } else {
+#pragma unroll
+        for (int k = 0; k < kVec<T>; ++k) v[u].v[k] = narrow<T>(static_cast<compute_t<T>>(-INFINITY));
+      }
+    }
+    add_vectors<T>(r, smoothed, v, (end - j + step - 1) / step);
+  }
+}
+// Adds the elements of the vectors that reach beyond the row.
+template <class T>
+__device__ __forceinline__ void add_edges(RowSums<T>& r, bool smoothed, const Cover<T>& row) {
+  row.for_edges([&](int j) {
+    const Vec<T, kVec<T>> v[1] = {row.edge(j)};
+    add_vectors<T>(r, false, v, 1);
+    if (smoothed)
+#pragma unroll
+      for (int k = 0; k < kVec<T>; ++k)
+        if (row.has(j, k)) r.sum += widen(v[0].v[k]);
+  });
 }
 
 // The loss of a row, and its lse.
@@ -120,18 +165,21 @@ __device__ __forceinline__ compute_t<T> loss_of(const CrossEntropyCall& c, const
 }
 
 // log(sum(exp)) and the loss of each row; each row is read once.
+constexpr int kForwardThreads = 256;  // several blocks a multiprocessor: one's barriers are another's loads
 template <class T>
-__global__ void __launch_bounds__(kMostRowThreads, 2)
+__global__ void __launch_bounds__(kForwardThreads, sizeof(T) == 8 ? 2 : 5)
     cross_entropy_kernel(const CrossEntropyCall c, compute_t<T>* each) {
   using C = compute_t<T>;
   __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
   const T* x = static_cast<const T*>(c.x) + r * c.row_stride;
-  C sum = 0;
-  Exponentials<C> s = read_row<T>(Cover<T>(x, n), c.smoothing > 0 ? &sum : nullptr);
-  s = row_reduce(s, AddExponentials<T>(), shared);
-  if (c.smoothing > 0) sum = row_reduce(sum, Sum(), sums);
+  const Cover<T> row(x, n);
+  RowSums<T> mine;
+  add_edges(mine, c.smoothing > 0, row);
+  add_range(mine, c.smoothing > 0, row.begin, row.end, [&](int j) { return row.at(j); });
+  const Exponentials<C> s = row_reduce(mine.s, AddExponentials<T>(), shared, true);
+  const C sum = c.smoothing > 0 ? row_reduce(mine.sum, Sum(), sums, true) : C(0);
   if (threadIdx.x != 0 || n == 0) return;
   const C lse = log_of_sum<T>(s);
   if (c.lse != nullptr) static_cast<C*>(c.lse)[r] = lse;
@@ -171,42 +219,60 @@ __global__ void __launch_bounds__(kMostRowThreads) share_kernel(const CrossEntro
   if (threadIdx.x == 0) *share = static_cast<C>(1.0 / static_cast<double>(t.count));
 }
 
-// (exp(x - lse) - wanted) g of a row, in place or not; x and gx lie alike within 16 bytes. From the row's end to its
-// beginning: what was read last is nearest.
+// (exp(x - lse) - wanted) g of a row's vectors.
 template <class T>
-__device__ __forceinline__ void write_gradient(const CrossEntropyCall& c, const Cover<T>& row, T* gx, int64_t t,
-                                               compute_t<T> lse, compute_t<T> g) {
+struct Gradient {
   using C = compute_t<T>;
-  constexpr int V = kVec<T>;
-  const bool used = t != c.ignore_index, bad = used && !is_class(t, c.classes);
-  if (bad) g = bad_target<C>();
-  const C e = static_cast<C>(c.smoothing), even = e / static_cast<C>(c.classes), shift = exp_scale<T>(lse);
-  T* const to = gx - row.head;
-  const int step = static_cast<int>(blockDim.x), first = static_cast<int>(threadIdx.x);
-  const int target = used && !bad ? static_cast<int>(t) + row.head : -1;
-  for (int j = first + (row.vectors - 1 - first + step) / step * step - step; j >= 0; j -= step) {
-    Vec<T, V> v = load_vec<V>(row.vector(j));
-    static_assert(sizeof(v) == 16);
-    const int at = target - j * V;
+  static constexpr int V = kVec<T>;
+  bool used;
+  int64_t target;  // an element of the cover; far outside where there is none
+  C shift, g, even, at_target;
+
+  __device__ Gradient(const CrossEntropyCall& c, const Cover<T>& row, int64_t t, C lse, C grad_loss) {
+    const C e = static_cast<C>(c.smoothing);
+    used = t != c.ignore_index;
+    g = !used || is_class(t, c.classes) ? grad_loss : bad_target<C>();
+    target = used && is_class(t, c.classes) ? t + row.head : -V;
+    shift = exp_scale<T>(lse);
+    even = -e / static_cast<C>(c.classes) * g;
+    at_target = (1 - e) * g;
+  }
+  __device__ __forceinline__ Vec<T, V> of(const Vec<T, V>& v, int j) const {
+    auto x = widen_all(v);
 #pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const C p = exp_below<T>(widen(v.v[k]), shift) - even - (k == at ? 1 - e : C(0));
-      v.v[k] = used ? narrow<T>(p * g) : T();
-    }
-    T* const out = to + int64_t{j} * V;
-    if (row.is_edge(j)) {
+    for (int k = 0; k < V; ++k) x.v[k] = used ? fma(exp_below<T>(x.v[k], shift), g, even) : C(0);
+    const int64_t at = target - int64_t{j} * V;
+    if (at >= 0 && at < V)
 #pragma unroll
       for (int k = 0; k < V; ++k)
-        if (row.has(j, k)) out[k] = v.v[k];
-    } else {
-      uint4 words;
-      memcpy(&words, &v, sizeof(words));
-      // As an ordinary assignment it shares the edges' stores, element by element.
-      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(out)), "r"(words.x),
-                   "r"(words.y), "r"(words.z), "r"(words.w)
-                   : "memory");
-    }
+        if (k == at) x.v[k] -= at_target;
+    return narrow_all<T>(x);
   }
+};
+// Writes the gradient of vectors [begin, end), which load(j) gives; `to` is where the cover of gx begins. From the end
+// to the beginning: what was read last is nearest.
+template <class T, class F>
+__device__ __forceinline__ void write_range(const Gradient<T>& gradient, T* to, int begin, int end, F&& load) {
+  constexpr int V = kVec<T>, kCount = kAhead<T>;
+  const int step = static_cast<int>(blockDim.x), first = first_from(begin);
+  for (int j = first + (end - 1 - first) / step * step; j >= first && j < end; j -= kCount * step) {
+    Vec<T, V> v[kCount];
+#pragma unroll
+    for (int u = 0; u < kCount; ++u)
+      if (j - u * step >= first) v[u] = load(j - u * step);
+#pragma unroll
+    for (int u = 0; u < kCount; ++u)
+      if (j - u * step >= first) store_vec(to + int64_t{V} * (j - u * step), gradient.of(v[u], j - u * step));
+  }
+}
+template <class T>
+__device__ __forceinline__ void write_edges(const Gradient<T>& gradient, T* to, const Cover<T>& row) {
+  row.for_edges([&](int j) {
+    const Vec<T, kVec<T>> v = gradient.of(row.edge(j), j);
+#pragma unroll
+    for (int k = 0; k < kVec<T>; ++k)
+      if (row.has(j, k)) to[int64_t{kVec<T>} * j + k] = v.v[k];
+  });
 }
 
 // share: what the loss's gradient is multiplied by, 1 where it is null.
@@ -218,31 +284,40 @@ __global__ void __launch_bounds__(kMostRowThreads)
   if (r >= c.rows) return;
   C g = static_cast<const C*>(c.grad_loss)[c.reduction == Reduction::none ? r : 0];
   if (share != nullptr) g *= *share;
-  write_gradient<T>(c, Cover<T>(static_cast<const T*>(c.x) + r * c.row_stride, c.classes),
-                    static_cast<T*>(c.grad_x) + r * c.row_stride, c.target[r], static_cast<const C*>(c.lse)[r], g);
+  const Cover<T> row(static_cast<const T*>(c.x) + r * c.row_stride, c.classes);
+  const Gradient<T> gradient(c, row, c.target[r], static_cast<const C*>(c.lse)[r], g);
+  T* const to = static_cast<T*>(c.grad_x) + r * c.row_stride - row.head;  // gx lies like x within 16 bytes
+  write_range(gradient, to, row.begin, row.end, [&](int j) { return row.at(j); });
+  write_edges(gradient, to, row);
 }
 
-// The loss and lse of each row, and its gradient, which takes the logits' place. kStaged: the row waits for its
-// gradient in shared memory, instead of being read from memory again; one row a block.
-template <class T, bool kStaged>
-__global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(const CrossEntropyCall c) {
+// The loss and lse of each row, and its gradient, which takes the logits' place. The row's first `room` vectors wait
+// for their gradient in shared memory, the rest is read again: of what all blocks work on, the L2 cache holds much.
+// With room a row has a block of its own.
+template <class T>
+__global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(const CrossEntropyCall c, int room) {
   using C = compute_t<T>;
   extern __shared__ uint4 staged[];
   __shared__ Exponentials<C> shared[kMostRowThreads / kWarp];
   __shared__ C sums[kMostRowThreads / kWarp];
   const int64_t r = this_row(), n = r < c.rows ? c.classes : 0;
-  T* x = static_cast<T*>(c.grad_x) + r * c.row_stride;
-  Cover<T> row(x, n);
-  if constexpr (kStaged) {  // each thread waits for what it asked for itself, and reads no more
-    for (int j = static_cast<int>(threadIdx.x); j < row.vectors; j += static_cast<int>(blockDim.x))
-      copy_async(staged + j, row.vector(j));
-    wait_for_copies();
-    row.from = reinterpret_cast<const T*>(staged);
-  }
-  C sum = 0;
-  Exponentials<C> s = read_row<T>(row, c.smoothing > 0 ? &sum : nullptr);
-  s = row_reduce(s, AddExponentials<T>(), shared);
-  if (c.smoothing > 0) sum = row_reduce(sum, Sum(), sums);
+  T* const x = static_cast<T*>(c.grad_x) + r * c.row_stride;
+  const Cover<T> row(x, n);
+  const bool smoothed = c.smoothing > 0;
+  const auto from_memory = [&](int j) { return row.at(j); };
+  const auto from_shared = [&](int j) { return load_vec<kVec<T>>(reinterpret_cast<const T*>(staged + j)); };
+  const int kept = row.end < room ? row.end : room, rest = row.begin > kept ? row.begin : kept;
+
+  // Each thread waits for what it asked for itself, and reads no more before the barrier.
+  for (int j = first_from(row.begin); j < kept; j += static_cast<int>(blockDim.x))
+    copy_async(staged + j, row.from + int64_t{j} * kVec<T>);
+  RowSums<T> mine;
+  add_edges(mine, smoothed, row);
+  add_range(mine, smoothed, rest, row.end, from_memory);
+  wait_for_copies();
+  add_range(mine, smoothed, row.begin, kept, from_shared);
+  const Exponentials<C> s = row_reduce(mine.s, AddExponentials<T>(), shared, true);
+  const C sum = smoothed ? row_reduce(mine.sum, Sum(), sums, true) : C(0);
   if (n == 0) return;
   const C lse = log_of_sum<T>(s);
   const int64_t t = c.target[r];
@@ -255,13 +330,19 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
     __syncthreads();
   else
     __syncwarp();
-  write_gradient<T>(c, row, x, t, lse, 1);
+  const Gradient<T> gradient(c, row, t, lse, 1);
+  T* const to = x - row.head;
+  write_range(gradient, to, rest, row.end, from_memory);
+  write_range(gradient, to, row.begin, kept, from_shared);
+  write_edges(gradient, to, row);
 }
 
-// As many threads as leave each of them two rounds of loads.
+// As many threads as leave each of them two rounds of loads, and at most `most`.
 template <class T>
-RowLaunch loss_launch(const CrossEntropyCall& c) {
-  return row_launch<T>(c.rows, c.classes, true, 2 * kAhead);
+RowLaunch loss_launch(const CrossEntropyCall& c, int most = kMostRowThreads) {
+  RowLaunch l = row_launch<T>(c.rows, c.classes, true, 2 * kAhead<T>);
+  l.threads.x = std::min(l.threads.x, static_cast<unsigned>(most));
+  return l;
 }
 
 // ---- negative log-likelihood ----
@@ -370,7 +451,7 @@ void cross_entropy_cuda(const CrossEntropyCall& given) {
     const Tensor workspace = none ? Tensor() : make_workspace<C>(c.rows);
     C* each = none ? loss : static_cast<C*>(workspace.raw_data());
     if (c.rows > 0) {
-      const RowLaunch l = loss_launch<T>(c);
+      const RowLaunch l = loss_launch<T>(c, kForwardThreads);
       cross_entropy_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c, each);
     }
     if (!none) total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, static_cast<C*>(nullptr));
@@ -396,17 +477,14 @@ void cross_entropy_both_cuda(const CrossEntropyCall& given) {
   if (c.rows == 0) return;
   dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
     const RowLaunch l = loss_launch<T>(c);
-    // Where two rows find room beside each other, one is on its way while the other is worked on.
-    const auto bytes = static_cast<int>(c.classes * static_cast<int64_t>(sizeof(T)) + 32);
-    const int64_t room = properties(current_device()).shared_bytes_per_block / 2 - 2048;
-    if (l.threads.x == kMostRowThreads && bytes <= room) {
-      const auto kernel = cross_entropy_both_kernel<T, true>;
-      check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                 "linear_cross_entropy", "cudaFuncSetAttribute");
-      kernel<<<l.blocks, l.threads, static_cast<size_t>(bytes), stream()>>>(c);
-    } else {
-      cross_entropy_both_kernel<T, false><<<l.blocks, l.threads, 0, stream()>>>(c);
-    }
+    // Two rows find room beside each other: one is on its way while the other is worked on.
+    const int64_t most = properties(current_device()).shared_bytes_per_block / 2 - 2048;
+    const int64_t row = c.classes * static_cast<int64_t>(sizeof(T)) + 32;
+    const auto bytes = static_cast<int>(l.threads.x == kMostRowThreads ? std::min(row, most) / 16 * 16 : 0);
+    const auto kernel = cross_entropy_both_kernel<T>;
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "linear_cross_entropy",
+               "cudaFuncSetAttribute");
+    kernel<<<l.blocks, l.threads, static_cast<size_t>(bytes), stream()>>>(c, bytes / 16);
   });
 }
 

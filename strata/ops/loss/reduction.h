@@ -20,6 +20,9 @@ Tensor at_targets(const Tensor& target, int64_t classes, DType dtype);
 Tensor row_shares(const Tensor& target, int64_t ignore_index, bool mean, DType dtype);
 /// x times a 0-dim factor of x's arithmetic dtype, rounded once.
 Tensor scaled(const Tensor& x, const Tensor& factor);
+/// What linear_cross_entropy takes beside its results while it runs on a CUDA device, in bytes: logits of a chunk of
+/// the rows, and weight [classes, width] in `dtype` where it is f32.
+int64_t linear_cross_entropy_workspace(int64_t rows, int64_t width, int64_t classes, DType dtype);
 }  // namespace detail
 
 }  // namespace strata

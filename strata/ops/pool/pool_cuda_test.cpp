@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/compare_test_util.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/pool/pool.h"
@@ -95,16 +96,6 @@ Result run(const Case& c, DType given, DType dtype, Device device) {
   r.y.backward(randn(r.y.shape()).to(given).to(dtype).to(device));
   r.gx = x.grad();
   return r;
-}
-
-double difference(const Tensor& got, const Tensor& want) {
-  const std::vector<double> a = got.detach().to_vector<double>(), b = want.detach().to_vector<double>();
-  double error = 0, size = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    error += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return a.size() == b.size() ? std::sqrt(error / std::max(size, 1e-60)) : 1;
 }
 
 class CudaPool : public ::testing::TestWithParam<size_t> {

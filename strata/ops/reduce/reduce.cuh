@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "strata/cuda/current.h"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/reduce/layout.h"
 
@@ -16,8 +17,9 @@ namespace strata::cuda {
 
 namespace reduce_detail {
 constexpr int kThreads = 256;
-constexpr int kBlocks = 1024;  // about what keeps a card busy
-constexpr int kAhead = 4;      // loads under way in each thread
+constexpr int kBlocks = 6;  // of a multiprocessor: all that run at once, so that none are left for a second round
+constexpr int kAhead = 4;   // loads under way in each thread
+constexpr int kSecond = 8;  // results of a block that adds up groups: few, for many blocks
 
 // `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
 template <class R, class T>
@@ -93,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
     columns_kernel(R r, const T* x, int64_t outer, int64_t n, int64_t inner, int64_t length, int across,
                    const typename R::Shift* shift, typename R::Acc* partial) {
   using Acc = typename R::Acc;
-  __shared__ Acc shared[kThreads];
+  __shared__ Acc shared[kThreads * V];
   const int down = kThreads / across, ty = static_cast<int>(threadIdx.x) / across;
   const int64_t tiles = inner / V, column = static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across;
   const bool active = column < outer * tiles;
@@ -122,14 +124,29 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < V; ++k) r.step(a[k], widen(v.v[k]), s[k], i);
   }
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    const Acc total = down == 1 ? a[k] : combine_down(r, a[k], shared, across);
-    if (ty != 0 || !active) continue;
+  const auto write = [&](int64_t at, const Acc& total) {
+    if (at >= outer * inner) return;
     if (partial != nullptr)
-      partial[blockIdx.y * outer * inner + result + k] = total;
+      partial[blockIdx.y * outer * inner + at] = total;
     else
-      r.write(result + k, total);
+      r.write(at, total);
+  };
+  if (down == 1) {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      if (active) write(result + k, a[k]);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < V; ++k) shared[threadIdx.x * V + k] = a[k];
+  __syncthreads();
+  // A thread for each column: neighbouring threads' columns are neighbours, also from one matrix to the next.
+  const int width = across * V;
+#pragma unroll 1
+  for (int c = static_cast<int>(threadIdx.x); c < width; c += kThreads) {
+    Acc total = shared[c];
+    for (int d = 1; d < down; ++d) total = r.combine(total, shared[d * width + c]);
+    write(static_cast<int64_t>(blockIdx.x) * width + c, total);
   }
 }
 
@@ -140,11 +157,18 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ Acc shared[kThreads];
   const int down = kThreads / across, ty = static_cast<int>(threadIdx.x) / across;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across;
-  Acc a = r.init();
-  if (i < results)
-    for (int g = ty; g < groups; g += down) a = r.combine(a, partial[g * results + i]);
-  a = combine_down(r, a, shared, across);
-  if (ty == 0 && i < results) r.write(i, a);
+  Acc a[kAhead];
+#pragma unroll
+  for (int u = 0; u < kAhead; ++u) a[u] = r.init();
+  if (i < results) {
+    int g = ty;
+    for (; g + (kAhead - 1) * down < groups; g += kAhead * down)
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u) a[u] = r.combine(a[u], partial[(g + u * down) * results + i]);
+    for (; g < groups; g += down) a[0] = r.combine(a[0], partial[g * results + i]);
+  }
+  const Acc total = combine_down(r, r.combine(r.combine(a[0], a[1]), r.combine(a[2], a[3])), shared, across);
+  if (ty == 0 && i < results) r.write(i, total);
 }
 
 inline int64_t power_above(int64_t v) {
@@ -162,7 +186,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   constexpr int V = kVec<T>, kColumns = sizeof(Acc) > 8 ? 1 : std::min(V, 8);
   Tensor workspace;
   const auto cut = [&](int64_t blocks, int64_t least) {  // into groups of at least that many elements
-    return std::clamp<int64_t>(kBlocks / blocks, 1, std::max<int64_t>(1, l.n / least));
+    const int64_t wanted = int64_t{kBlocks} * properties(current_device()).multiprocessors;
+    return std::clamp<int64_t>(wanted / blocks, 1, std::max<int64_t>(1, l.n / least));
   };
   const auto make_partial = [&](int64_t groups) -> Acc* {
     if (groups == 1) return nullptr;
@@ -203,7 +228,7 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
       launch(std::integral_constant<int, 1>());
   }
   if (groups == 1) return;
-  const int64_t across = std::min<int64_t>(kWarp, power_above(results));
+  const int64_t across = std::min<int64_t>(kSecond, power_above(results));
   groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(
       r, partial, results, static_cast<int>(groups), static_cast<int>(across));
 }
