@@ -97,6 +97,7 @@ struct Sequences {
   const Sequence* all = nullptr;
   const int *of_q = nullptr, *of_k = nullptr;
   int64_t q_tiles = 0, k_tiles = 0;
+  int* ticket = nullptr;  // a count of 0, from which blocks may take their work
 };
 /// Makes them on the device, from lengths that only the device knows, for tiles of so many queries and keys; `space`
 /// keeps their memory. Empty for a batch of equal lengths. Numbers that do not fit are brought within bounds.

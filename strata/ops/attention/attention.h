@@ -69,8 +69,7 @@ std::tuple<Tensor, Tensor> rotary_tables(int64_t time, int64_t dim, double base 
 namespace detail {
 /// The definition in double precision, and the gradient written with ordinary ops: for the records of both forms.
 std::tuple<Tensor, Tensor> attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                                               std::optional<double> scale, int64_t window,
-                                               int64_t query_offset = 0);
+                                               std::optional<double> scale, int64_t window, int64_t query_offset = 0);
 std::tuple<Tensor, Tensor, Tensor> attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
                                                       const Tensor& k, const Tensor& v, const Tensor& out,
                                                       const Tensor& lse, bool is_causal, std::optional<double> scale,

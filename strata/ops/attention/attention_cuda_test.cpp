@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/copy/copy.h"
@@ -196,6 +197,37 @@ TEST_P(CudaAttention, SequencesOfDifferentLengthsAgreeWithTheCpuInDouble) {
             << "config " << i << " result " << n << ' ' << name_of(dtype);
       }
     }
+  }
+}
+
+// Lengths are read when a graph is replayed.
+TEST_P(CudaAttention, CapturedSequencesTakeOtherLengths) {
+  const int64_t d = GetParam();
+  const DeviceScope on(Device::cuda());
+  manual_seed(4);
+  Tensor q = randn({300, 2, d}).to(DType::bf16);
+  const Tensor gy = randn({300, 2, d}).to(DType::bf16);
+  q.set_requires_grad();
+  const auto ends_tensor = [](const std::vector<int64_t>& e) {
+    return from_span<int64_t>(e, {static_cast<int64_t>(e.size())}).to(Device::cuda());
+  };
+  const Tensor ends = ends_tensor({0, 100, 180, 300});
+  const auto run = [&](const Tensor& at) {
+    const Tensor y = varlen_attention(q, q, q, at, at, {.is_causal = true});
+    return std::pair(y, grad({y}, {q}, {gy})[0]);
+  };
+  run(ends);
+  std::pair<Tensor, Tensor> captured;
+  cuda::Graph graph;
+  graph.capture([&] { captured = run(ends); });
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{0, 100, 180, 300}, {0, 0, 299, 300}, {0, 1, 2, 250}}) {
+    const Tensor others = ends_tensor(lengths);
+    copy_elements(ends, others);
+    graph.replay();
+    const auto want = run(others);
+    EXPECT_EQ(captured.first.detach().to_vector<float>(), want.first.detach().to_vector<float>());
+    EXPECT_EQ(captured.second.to_vector<float>(), want.second.to_vector<float>());
   }
 }
 

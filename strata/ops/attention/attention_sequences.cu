@@ -21,7 +21,8 @@ __device__ __forceinline__ int begin_of(const Side& s, int i) {
 }
 
 // One block. Parts n and n + 1 are the queries and the keys behind the last sequence.
-__global__ void __launch_bounds__(kThreads) sequences_kernel(int n, const Side q, const Side k, Sequence* all) {
+__global__ void __launch_bounds__(kThreads)
+    sequences_kernel(int n, const Side q, const Side k, Sequence* all, int* ticket) {
   __shared__ int q_sums[kThreads], k_sums[kThreads];
   const auto part = [&](int i) {
     Sequence s{};
@@ -33,6 +34,7 @@ __global__ void __launch_bounds__(kThreads) sequences_kernel(int n, const Side q
     s.tq = max(s.tq, 0), s.tk = max(s.tk, 0);
     return s;
   };
+  if (threadIdx.x == 0) *ticket = 0;
   const auto tiles = [](int length, int rows) { return (length + rows - 1) / rows; };
   const int t = threadIdx.x, count = n + 2, each = (count + kThreads - 1) / kThreads;
   const int first = min(t * each, count), last = min(first + each, count);
@@ -78,13 +80,14 @@ Sequences sequences_of(const AttentionCall& c, int q_rows, int k_rows, const Ten
   const int64_t parts = c.sequences + 2;
   s.q_tiles = c.tq / q_rows + parts, s.k_tiles = c.tk / k_rows + parts;
   constexpr int64_t kInts = sizeof(Sequence) / sizeof(int);
-  space = empty({Shape{kInts * parts + s.q_tiles + s.k_tiles}, DType::i32, like_this.device(), std::nullopt});
+  space = empty({Shape{kInts * parts + s.q_tiles + s.k_tiles + 1}, DType::i32, like_this.device(), std::nullopt});
   int* const p = static_cast<int*>(space.raw_data());
   int *const of_q = p + kInts * parts, *const of_k = of_q + s.q_tiles;
   sequences_kernel<<<1, kThreads, 0, cuda::stream()>>>(
       static_cast<int>(c.sequences), Side{c.cu_seqlens_q, c.tq, q_rows, of_q, static_cast<int>(s.q_tiles)},
-      Side{c.cu_seqlens_k, c.tk, k_rows, of_k, static_cast<int>(s.k_tiles)}, reinterpret_cast<Sequence*>(p));
-  s.all = reinterpret_cast<const Sequence*>(p), s.of_q = of_q, s.of_k = of_k;
+      Side{c.cu_seqlens_k, c.tk, k_rows, of_k, static_cast<int>(s.k_tiles)}, reinterpret_cast<Sequence*>(p),
+      of_k + s.k_tiles);
+  s.all = reinterpret_cast<const Sequence*>(p), s.of_q = of_q, s.of_k = of_k, s.ticket = of_k + s.k_tiles;
   return s;
 }
 

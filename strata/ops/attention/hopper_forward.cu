@@ -11,9 +11,9 @@ void forward_hopper(const AttentionCall& c, const Tensor& like_this) {
       case 64:
         return queue_forward<T, ForwardShape<64, 3, 128, 2, 2, 1, true, true>>(c, like_this);
       case 80:
-        return queue_forward<T, ForwardShape<80, 2, 128, 2, 1, 1, true, true>>(c, like_this);
+        return queue_forward<T, ForwardShape<80, 3, 96, 2, 1, 1, true, true>>(c, like_this);
       case 96:
-        return queue_forward<T, ForwardShape<96, 2, 128, 2, 1, 1, true, true>>(c, like_this);
+        return queue_forward<T, ForwardShape<96, 3, 96, 2, 1, 1, true, true>>(c, like_this);
       case 256:
         return queue_forward<T, ForwardShape<256, 2, 80, 2, 1, 1, true, true>>(c, like_this);
       default:

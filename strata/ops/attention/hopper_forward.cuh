@@ -41,7 +41,8 @@ struct ForwardShape {
   static constexpr int kThreads = 128 * kGroups + (kMoveRegisters ? 128 : 32);
   static constexpr int kQueryBytes = kQueries * 128 * kChunks<D>, kTileBytes = kKeys * 128 * kChunks<D>;
   static constexpr int kBarriers = 2 * kQueryBuffers + 4 * kStages;
-  static constexpr int kSharedBytes = kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers;
+  static constexpr int kSharedBytes =
+      kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers + 4 * kQueryBuffers;
 };
 
 template <class T, class S, bool kSequences>
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   uint64_t* const empty_k = full_k + S::kStages;
   uint64_t* const full_v = empty_k + S::kStages;
   uint64_t* const empty_v = full_v + S::kStages;
+  volatile int* const items = reinterpret_cast<volatile int*>(empty_v + S::kStages);  // of each buffer of queries
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
 
   if (threadIdx.x == 0) {
@@ -76,12 +78,14 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   }
   __syncthreads();
 
-  // False behind the last item of several sequences.
+  // Of several sequences, whether there is an item of this number.
+  const auto exists = [&](int at) {
+    return at < schedule.total() && sequences.of_q[at / static_cast<int>(given.heads)] >= 0;
+  };
   const auto locate = [&](int at, int& q0, int& h, int& b, const ForwardMaps*& maps) {
     int tile, tiles = schedule.tiles;
     if constexpr (kSequences) {
       const int heads = static_cast<int>(given.heads), of = sequences.of_q[at / heads];
-      if (of < 0) return false;
       const Sequence s = sequences.all[of];
       c.tq = s.tq, c.tk = s.tk;
       c.lse = static_cast<float*>(given.lse) + s.q0;
@@ -98,7 +102,6 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     // warpgroup's rows all come before the first or none does: copies out stop at a negative row (illegal instruction).
     q0 = (tiles - 1 - tile) * S::kQueries;
     if (c.causal) q0 = static_cast<int>((c.tq + 63) / 64 * 64) - (tile + 1) * S::kQueries;
-    return true;
   };
   // The first key and the number of tiles of keys.
   const auto keys_of = [&](int q0, int& first) {
@@ -123,15 +126,27 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
         copy_in(to + r.stage * S::kTileBytes + i * BK * 128, map, full + r.stage, 64 * i, row, head, b);
       r.next();
     };
-    for (int round = 0; round < schedule.rounds(); ++round) {
-      const int item = schedule.item(round);
-      if (item < 0) break;
-      int q0, h, b, first;
+    for (int round = 0; kSequences || round < schedule.rounds(); ++round) {
+      // Lengths differ: blocks take the next item when they are done with one.
+      const int item = kSequences ? atomicAdd(sequences.ticket, 1) : schedule.item(round);
+      const bool there = kSequences ? exists(item) : item >= 0;
+      if (!kSequences && !there) break;
+      int q0, h, b, first, n = 0;
       const ForwardMaps* maps;
-      if (!locate(item, q0, h, b, maps)) break;
-      if constexpr (kSequences) acquire_map(maps->q), acquire_map(maps->k), acquire_map(maps->v);
-      const int n = keys_of(q0, first), hk = h / kv_group;
+      if (there) {
+        locate(item, q0, h, b, maps);
+        if constexpr (kSequences) acquire_map(maps->q), acquire_map(maps->k), acquire_map(maps->v);
+        n = keys_of(q0, first);
+      }
+      const int hk = h / kv_group;
       wait(empty_q + rq.stage, rq.parity ^ 1);
+      if constexpr (kSequences) {
+        items[rq.stage] = there ? item : -1;
+        if (!there) {
+          arrive(full_q + rq.stage);
+          break;
+        }
+      }
       arrive_expecting(full_q + rq.stage, S::kQueryBytes);
 #pragma unroll
       for (int g = 0; g < S::kGroups; ++g)
@@ -172,12 +187,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     if (group == S::kGroups - 1) named_arrive(1, 256);
   }
 
-  for (int round = 0; round < schedule.rounds(); ++round) {
-    const int item = schedule.item(round);
+  for (int round = 0; kSequences || round < schedule.rounds(); ++round) {
+    if constexpr (kSequences) wait(full_q + rq.stage, rq.parity);
+    const int item = kSequences ? items[rq.stage] : schedule.item(round);
     if (item < 0) break;
     int q0, h, b, first;
     const ForwardMaps* maps;
-    if (!locate(item, q0, h, b, maps)) break;
+    locate(item, q0, h, b, maps);
     const int n = keys_of(q0, first);
     const int row0 = q0 + 64 * group, row = row0 + 16 * warp + lane / 4;  // this thread's, and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
