@@ -394,9 +394,9 @@ Tensor times(const Backward& b, int i, const Tensor& factor) {
   Tensor y = b.y(i).detach();
   if (y.device().is_cuda()) {
     scale_in_place_cuda(y, factor);
-  } else {
+  } else if (!y.is_meta() && factor.item() != 1) {
     const Tensor all = factor.expand(y.shape());
-    if (factor.item() != 1) map(Map::mul, y, {&y, &all});
+    map(Map::mul, y, {&y, &all});
   }
   return y;
 }
