@@ -87,13 +87,35 @@ __device__ __forceinline__ Vec<T, N> load_vec(const T* p) {
 template <int N, class T>
 __device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
   // Whole words: a struct is stored by its elements, and where other code stores single elements too, the compiler may
-  // share those stores and never put them together again.
-  constexpr int kBytes = sizeof v < 16 ? sizeof v : 16;
+  // share those stores and never put them together again. Words are put together in registers: a copy of a struct of
+  // small elements goes through local memory.
+  constexpr int kBytes = sizeof v < 16 ? sizeof v : 16, kPart = kBytes < 4 ? kBytes : 4;
   using Word = typename detail::WordOf<kBytes>::type;
-  Word words[sizeof v / kBytes];
-  memcpy(words, &v, sizeof v);
+  if constexpr (sizeof(T) >= 4) {
+    Word words[sizeof v / kBytes];
+    memcpy(words, &v, sizeof v);
 #pragma unroll
-  for (int k = 0; k < static_cast<int>(sizeof v) / kBytes; ++k) reinterpret_cast<Word*>(p)[k] = words[k];
+    for (int k = 0; k < static_cast<int>(sizeof v) / kBytes; ++k) reinterpret_cast<Word*>(p)[k] = words[k];
+  } else {
+    using Bits = typename detail::WordOf<sizeof(T)>::type;
+    constexpr int kInPart = kPart / static_cast<int>(sizeof(T)), kInWord = kBytes / kPart;
+#pragma unroll
+    for (int k = 0; k < static_cast<int>(sizeof v) / kBytes; ++k) {
+      Word word = 0;
+#pragma unroll
+      for (int i = 0; i < kInWord; ++i) {
+        uint32_t part = 0;
+#pragma unroll
+        for (int e = 0; e < kInPart; ++e) {
+          Bits bits;
+          memcpy(&bits, &v.v[(k * kInWord + i) * kInPart + e], sizeof bits);
+          part |= static_cast<uint32_t>(bits) << (8 * static_cast<int>(sizeof(T)) * e);
+        }
+        word |= static_cast<Word>(static_cast<Word>(part) << (8 * kPart * i % (8 * kBytes)));
+      }
+      reinterpret_cast<Word*>(p)[k] = word;
+    }
+  }
 }
 /// Elements of T in 16 bytes.
 template <class T>
