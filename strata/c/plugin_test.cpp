@@ -4,9 +4,12 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -26,6 +29,8 @@ namespace fs = std::filesystem;
 // The misbehaving plugin under the name that says how it misbehaves.
 std::string variant(const std::string& name) {
   static const io::TempDir dir;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   const std::string path = dir.path() + "/" + name + ".so";
   if (!fs::exists(path)) fs::copy_file(STRATA_TEST_PLUGIN, path);
   return path;
@@ -178,6 +183,50 @@ TEST(Plugin, InPlaceOverAnyLayout) {
                     op("right").inplace_boxed(std::vector<Value>{x, 2.0});
                   }),
                   "has no in-place form");
+}
+
+TEST(Plugin, SeveralResults) {
+  Tensor x = sample();
+  x.set_requires_grad();
+  const std::vector<Value> both = op("two_results").call_boxed(std::vector<Value>{x, 3.0});
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(std::get<Tensor>(both[1]).to_vector<float>()[0], -3);
+  std::get<Tensor>(both[1]).sum().backward({}, /*retain_graph=*/true);  // no gradient arrives at the first
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(6, -3));
+  std::get<Tensor>(both[0]).sum().backward({}, true);
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(6, 0));
+}
+
+TEST(Plugin, AutocastAndAdapting) {
+  const Tensor low = sample(DType::bf16);
+  const OpBase& full = op("full_precision");
+  EXPECT_THROW(call(full, low, 2), DTypeError);
+  {
+    AutocastScope scope(DType::bf16);
+    EXPECT_EQ(call(full, low, 2).dtype(), DType::f32);
+  }
+  const Tensor y = call(op("takes_integers"), sample(DType::i64), 2);
+  EXPECT_EQ(y.dtype(), DType::f32);
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, -4, 6, 8, 10, -12}));
+}
+
+TEST(Plugin, RegistersWhileOthersLook) {
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i)
+    readers.emplace_back([&] {
+      while (!done) {
+        EXPECT_NE(OpBase::find("relu"), nullptr);
+        EXPECT_EQ(OpBase::find("no_such_op"), nullptr);
+        EXPECT_GT(OpBase::all().size(), 250u);
+      }
+    });
+  std::vector<std::thread> loaders;
+  for (int i = 0; i < 8; ++i) loaders.emplace_back([i] { load_plugin(variant("many_" + std::to_string(i))); });
+  for (std::thread& t : loaders) t.join();
+  done = true;
+  for (std::thread& t : readers) t.join();
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(call(op("many_" + std::to_string(i)), sample(), 2).to_vector<float>()[0], 2);
 }
 
 struct Counting final : CallObserver {
