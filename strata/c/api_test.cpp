@@ -178,6 +178,7 @@ TEST(C, NoLeakOverManyTensors) {
   float data[4] = {1, 2, 3, 4};
   const int64_t shape[] = {4};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int k = 0; k < 4; ++k)
     threads.emplace_back([&] {
       for (int i = 0; i < 25000; ++i) {

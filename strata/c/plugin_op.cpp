@@ -288,6 +288,7 @@ std::vector<TensorMeta> PluginOp::infer(std::span<const Value> args) const {
 
 void PluginOp::run_kernel(Device device, const std::vector<Tensor>& results, std::span<const Value> args) const {
   std::vector<strata_tensor*> handles;
+  handles.reserve(results.size());
   for (const Tensor& t : results) handles.push_back(handle_of(t));
   const Borrowed c(args);
   const auto kernel = device.is_cuda() ? r_.cuda : r_.cpu;
@@ -361,6 +362,7 @@ std::vector<Tensor> PluginOp::compute(std::span<const Value> args) const {
   const std::vector<TensorMeta> metas = infer(args);
   const memory::OpScope holder(name_);
   std::vector<Tensor> results;
+  results.reserve(metas.size());
   for (const TensorMeta& m : metas) results.push_back(empty(m));
   run(metas[0].device, results, args, /*fresh=*/true);
   return results;
@@ -431,6 +433,7 @@ void PluginOp::PluginNode::apply(Grads& gy, Grads& gx) {
   call.arg_grads = arg_grads.data();
   op_.ask("backward", [&] { return op_.r_.backward(op_.r_.data, &call); });
   std::vector<Tensor> given;
+  given.reserve(n);
   for (strata_tensor* g : arg_grads) given.push_back(adopt(g));
   for (size_t i = 0; i < n; ++i) {
     if (!wanted[i] || !given[i].defined()) continue;

@@ -213,6 +213,7 @@ TEST(Plugin, AutocastAndAdapting) {
 TEST(Plugin, RegistersWhileOthersLook) {
   std::atomic<bool> done{false};
   std::vector<std::thread> readers;
+  readers.reserve(3);
   for (int i = 0; i < 3; ++i)
     readers.emplace_back([&] {
       while (!done) {
@@ -222,6 +223,7 @@ TEST(Plugin, RegistersWhileOthersLook) {
       }
     });
   std::vector<std::thread> loaders;
+  loaders.reserve(8);
   for (int i = 0; i < 8; ++i) loaders.emplace_back([i] { load_plugin(variant("many_" + std::to_string(i))); });
   for (std::thread& t : loaders) t.join();
   done = true;
