@@ -232,8 +232,16 @@ std::vector<Value> PluginOp::normalised(std::span<const Value> given) const {
 
 template <class F>
 void PluginOp::ask(const char* function, F&& f) const {
-  const uint64_t failures = last_failure().count;
+  Failure& failure = last_failure();
+  const uint64_t failures = failure.count;
   strata_status status;
+  struct Inside {
+    Failure& failure;
+    explicit Inside(Failure& f) : failure(f) { ++failure.plugin_calls; }
+    ~Inside() {
+      if (--failure.plugin_calls == 0) failure.exception = nullptr;
+    }
+  } inside(failure);
   try {
     status = f();
   } catch (const std::exception& e) {
@@ -243,7 +251,6 @@ void PluginOp::ask(const char* function, F&& f) const {
     throw PluginError(name_, cat("the plugin's ", function, " threw a C++ exception, it must return a status"));
   }
   if (status == STRATA_OK) return;
-  const Failure& failure = last_failure();
   if (failure.count == failures)
     throw_status(status, name_, cat("the plugin's ", function, " failed and gave no reason"));
   // An exception of another kind came through a call of the plugin's: a language's own, out of a hook.

@@ -313,6 +313,20 @@ TEST(Plugin, BackwardThatFails) {
                   "the plugin's backward gives a gradient [1] f32 of argument 'x', which is [2, 3] f32");
 }
 
+struct Interrupted {};
+struct Interrupting final : CallObserver {
+  void before(const OpBase& o) override {
+    if (o.name() == "add") throw Interrupted();
+  }
+};
+TEST(Plugin, ForeignExceptionsPassThrough) {
+  Tensor x = sample().set_requires_grad();
+  const Tensor loss = std::get<Tensor>(op("two_results").call_boxed(std::vector<Value>{x, 3.0})[0]).sum();
+  Interrupting interrupting;
+  ObserverScope scope(interrupting);
+  EXPECT_THROW(loss.backward(), Interrupted);  // out of the op that the plugin's backward calls
+}
+
 TEST(Plugin, CostAndSamplesThatFail) {
   expect_contains(message<PluginError>([] { op("cost_throws").cost_boxed(std::vector<Value>{sample()}); }),
                   "the plugin's cost threw a C++ exception, it must return a status: thrown in cost");
