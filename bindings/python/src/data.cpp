@@ -18,7 +18,7 @@ Tensor sample_order(int64_t size, uint64_t seed, int64_t epoch) {
   data::SamplerState state = sampler.state();
   state.epoch = epoch;
   sampler.set_state(state);
-  Tensor order = empty({size}, DType::i64, Device::cpu());
+  Tensor order = empty({{size}, DType::i64, Device::cpu(), std::nullopt});
   int64_t* out = order.data<int64_t>();
   for (int64_t i = 0; i < size; ++i) out[i] = sampler.next().index;
   return order;
@@ -26,7 +26,7 @@ Tensor sample_order(int64_t size, uint64_t seed, int64_t epoch) {
 
 Tensor read_tokens(const data::TokenFile& file, int64_t begin, int64_t count) {
   check(count >= 0, "TokenFile.read", "a count is at least 0, got ", count);
-  Tensor t = empty({count}, DType::i64, Device::cpu());
+  Tensor t = empty({{count}, DType::i64, Device::cpu(), std::nullopt});
   file.read(begin, std::span<int64_t>(t.data<int64_t>(), static_cast<size_t>(count)));
   return t;
 }

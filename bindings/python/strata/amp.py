@@ -6,7 +6,10 @@ import math
 from typing import Any, Dict, Optional, Set
 
 from . import _core as C
-from ._core import Tensor, autocast, no_grad, tensor
+from ._autocast import autocast
+from ._core import Tensor
+from ._functions import tensor
+from ._grad_mode import no_grad
 from .optim import Optimizer
 
 __all__ = ["GradScaler", "autocast"]

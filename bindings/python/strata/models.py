@@ -61,7 +61,7 @@ class LanguageModel(Module):
         self._engine, self.config, self.step = engine, settings, step
         self.tokenizer = engine.tokenizer
         for name, tensor in engine.named_parameters():
-            self._owner(name).register_parameter(name.rpartition(".")[2], tensor._as_subclass(Parameter, share=True))
+            self._owner(name).register_parameter(name.rpartition(".")[2], tensor._as_subclass(Parameter))
         for name, tensor in engine.named_buffers():
             self._owner(name).register_buffer(name.rpartition(".")[2], tensor)
 

@@ -8,7 +8,8 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
 
 from . import _core as C
-from ._core import Tensor, TrainConfig, no_grad
+from ._core import Tensor, TrainConfig
+from ._grad_mode import no_grad
 from .models import Config, LanguageModel, make_config
 from .nn.module import Module
 from .optim import Optimizer

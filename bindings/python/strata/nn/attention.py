@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Optional, Tuple, Union
 
-from .._core import Tensor, bool as bool_dtype, dtype as DType, full
 from .. import _ops as ops
+from .._core import Tensor, bool as bool_dtype, dtype as DType, full
 from . import functional as F
 from . import init
 from .container import ModuleList

@@ -6,8 +6,10 @@ import math
 import warnings
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
+from .. import _core as C
 from .. import _ops as ops
-from .._core import Tensor, float32, is_grad_enabled, no_grad
+from .._core import Tensor
+from .._grad_mode import no_grad
 
 Ints = Union[int, Sequence[int]]
 
@@ -265,44 +267,31 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None,
                bias: Optional[Tensor] = None, eps: float = 1e-5) -> Tensor:
     """The last dimensions to mean 0 and variance 1, times weight plus bias."""
-    return ops.layer_norm(input, list(normalized_shape), weight, bias, eps)[0]
+    return C.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None,
              eps: Optional[float] = None) -> Tensor:
-    """The last dimensions over their root mean square, times weight. ``eps`` None is float32's machine epsilon."""
-    return ops.rms_norm(input, list(normalized_shape), weight, 1.1920928955078125e-07 if eps is None else eps)[0]
+    """The last dimensions over their root mean square, times weight. ``eps`` None is the dtype's machine
+    epsilon."""
+    return C.rms_norm(input, normalized_shape, weight, C.finfo(input.dtype).eps if eps is None else eps)
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                eps: float = 1e-5) -> Tensor:
     """Groups of channels of each item of [N, C, ..] to mean 0 and variance 1."""
-    return ops.group_norm(input, num_groups, weight, bias, eps)[0]
+    return C.group_norm(input, num_groups, weight, bias, eps)
 
 
 def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor],
                weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, training: bool = False,
                momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
     """Each channel to mean 0 and variance 1: by the batch in training (the running statistics follow), else by them."""
-    if not training:
-        if running_mean is None or running_var is None:
-            raise ValueError("Expected running_mean and running_var to be defined when training=False")
-        shape = [1, input.shape[1]] + [1] * (input.dim() - 2)
-        scale = (running_var + eps) ** -0.5
-        scale = scale if weight is None else scale * weight
-        shift = -(running_mean * scale)
-        shift = shift if bias is None else shift + bias
-        return (input * scale.reshape(shape) + shift.reshape(shape)).to(input.dtype)
-    n = input.numel() // max(1, input.shape[1])
-    if n <= 1:
+    if not training and (running_mean is None or running_var is None):
+        raise ValueError("Expected running_mean and running_var to be defined when training=False")
+    if training and input.numel() // max(1, input.shape[1]) <= 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
-    y, mean, rstd = ops.batch_norm(input, weight, bias, eps)
-    if running_mean is not None and running_var is not None:
-        with no_grad():
-            var = (rstd ** -2.0 + -eps) * (n / (n - 1))
-            running_mean.mul_(1 - momentum).add_(mean.detach().to(running_mean.dtype), alpha=momentum)
-            running_var.mul_(1 - momentum).add_(var.detach().to(running_var.dtype), alpha=momentum)
-    return y
+    return C.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_var: Optional[Tensor] = None,
@@ -343,14 +332,15 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_p(p)
     if not training or p == 0.0:
         return input
-    return _replace(input, ops.dropout(input, p), inplace)
+    return _replace(input, C.dropout(input, p), inplace)
 
 
 def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     _check_p(p)
     if not training or p == 0.0:
         return x
-    return x * ops.dropout(ops.full([x.shape[0], x.shape[1]] + [1] * (x.dim() - 2), 1.0, x.dtype, x.device), p)
+    kept = C.ones([x.shape[0], x.shape[1]] + [1] * (x.dim() - 2), dtype=x.dtype, device=x.device)
+    return x * C.dropout(kept, p)
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -523,7 +513,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
                                             dropout_p, is_causal, scale).squeeze(0)
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}: enable_gqa=True groups them")
-    return ops.scaled_dot_product_attention(query, key, value, attn_mask, is_causal, scale, dropout_p=dropout_p)[0]
+    return C.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
 def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, num_heads: int,
@@ -582,10 +572,10 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
         return loss.sum() / (input.numel() // input.shape[1 if input.dim() > 1 else 0])
     x, t, shape = _rows(input, target)
     if weight is None:
-        loss = ops.cross_entropy(x, t, ignore_index, reduction, label_smoothing)[0]
+        loss = C.cross_entropy(x, t, ignore_index, reduction, label_smoothing)
         return loss.reshape(shape) if shape is not None and reduction == "none" else loss
     counts = t != ignore_index
-    classes = ops.where(counts, t, ops.zeros_like(t))
+    classes = ops.where(counts, t, C.zeros_like(t))
     weights = weight.index_select(0, classes) * counts.to(weight.dtype)
     logs = ops.log_softmax(x, 1)
     loss = -logs.gather(1, classes.unsqueeze(1)).squeeze(1) * weights
@@ -606,7 +596,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, ign
         loss = ops.nll_loss(x, t, ignore_index, reduction)
         return loss.reshape(shape) if shape is not None and reduction == "none" else loss
     counts = t != ignore_index
-    classes = ops.where(counts, t, ops.zeros_like(t))
+    classes = ops.where(counts, t, C.zeros_like(t))
     weights = weight.index_select(0, classes) * counts.to(weight.dtype)
     loss = -x.gather(1, classes.unsqueeze(1)).squeeze(1) * weights
     if reduction == "mean":

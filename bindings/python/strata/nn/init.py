@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Optional, Tuple, TypeVar, Union
 
-from .._core import Tensor, float64, no_grad
+from .. import _core as C
 from .. import _ops as ops
+from .._core import Tensor, float64
+from .._grad_mode import no_grad
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_",
@@ -55,7 +57,7 @@ def normal_(tensor: T, mean: float = 0.0, std: float = 1.0) -> T:
 def trunc_normal_(tensor: T, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> T:
     """Normal, drawn again where it falls outside [a, b]."""
     with no_grad():
-        tensor.copy_(ops.trunc_normal(list(tensor.shape), mean, std, a, b, dtype=tensor.dtype, device=tensor.device))
+        tensor.trunc_normal_(mean, std, a, b)
     return tensor
 
 
@@ -81,7 +83,7 @@ def eye_(tensor: T) -> T:
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
-        tensor.copy_(ops.eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
+        tensor.copy_(C.eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
     return tensor
 
 
@@ -139,7 +141,7 @@ def orthogonal_(tensor: T, gain: float = 1.0) -> T:
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     with no_grad():
         count, size = min(rows, cols), max(rows, cols)
-        a = ops.normal([count, size], 0.0, 1.0, dtype=float64)
+        a = C.normal(0.0, 1.0, [count, size], dtype=float64)
         basis: Optional[Tensor] = None
         for i in range(count):  # Gram-Schmidt, each vector twice for accuracy
             v = a[i]

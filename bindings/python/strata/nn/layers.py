@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
-from .._core import Tensor, dtype as DType, empty, int64, no_grad, ones, zeros
+from .. import _core as C
 from .. import _ops as ops
+from .._core import Tensor, dtype as DType, empty, int64, ones, zeros
+from .._grad_mode import no_grad
 from . import functional as F
 from . import init
 from .module import Module
@@ -560,7 +562,7 @@ class LayerNorm(Module):
         _affine(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.layer_norm(input, list(self.normalized_shape), self.weight, self.bias, self.eps)[0]
+        return C.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

@@ -8,7 +8,8 @@ from collections import OrderedDict
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar, Union
 
 from .. import autograd
-from .._core import Tensor, bfloat16, dtype as DType, float16, float32, float64, no_grad, zeros_like
+from .._core import Tensor, bfloat16, dtype as DType, float16, float32, float64, zeros_like
+from .._grad_mode import no_grad
 from .parameter import Buffer, Parameter
 
 __all__ = ["Module", "RemovableHandle"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, List, Optional, Tuple
 
-from .._core import Tensor, dtype as DType, zeros
 from .. import _ops as ops
+from .._core import Tensor, dtype as DType, zeros
 from . import functional as F
 from . import init
 from .layers import _new

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Iterable, List, Union
 
 from .. import _core as C
-from .._core import Tensor
+from .. import _functions as F
 from .. import _ops as ops
+from .._core import Tensor
+from .._grad_mode import no_grad
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
 
@@ -20,7 +22,7 @@ def get_total_norm(tensors: Union[Tensor, Iterable[Tensor]], norm_type: float = 
     """The norm of all tensors together."""
     found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not found:
-        return C.tensor(0.0)
+        return F.tensor(0.0)
     return ops.norm(ops.stack([ops.norm(t.detach(), float(norm_type)) for t in found], 0), float(norm_type))
 
 
@@ -32,8 +34,8 @@ def clip_grad_norm_(
     not finite leaves them unchanged (PyTorch makes them NaN)."""
     found = _list(parameters)
     if norm_type == 2.0 and not error_if_nonfinite:
-        return C.tensor(C.clip_grad_norm(found, float(max_norm)))
-    with C.no_grad():
+        return F.tensor(C.clip_grad_norm(found, float(max_norm)))
+    with no_grad():
         total = get_total_norm([g for p in found if (g := p.grad) is not None], norm_type)
         value = float(total.item())
         if value != value or value == float("inf"):
@@ -60,7 +62,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """The inverse: copies the vector's elements into the parameters."""
     start = 0
-    with C.no_grad():
+    with no_grad():
         for p in parameters:
             p.copy_(vec.narrow(0, start, p.numel()).reshape(list(p.shape)))
             start += p.numel()

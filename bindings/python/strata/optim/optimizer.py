@@ -7,7 +7,9 @@ from collections import defaultdict
 from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tuple, Union
 
 from .. import _core as C
-from .._core import Tensor, enable_grad, tensor, zeros_like
+from .._core import Tensor, zeros_like
+from .._functions import tensor
+from .._grad_mode import enable_grad
 from ..nn.module import RemovableHandle
 
 __all__ = ["Adafactor", "Adam", "AdamW", "Lion", "Muon", "Optimizer", "SGD"]

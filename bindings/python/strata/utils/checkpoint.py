@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
 
-from .. import autograd
+from .. import _core as C
 from ..nn.container import Sequential
 
 __all__ = ["checkpoint", "checkpoint_sequential"]
@@ -18,7 +18,7 @@ def checkpoint(
     random numbers. ``use_reentrant`` is taken for PyTorch's sake; there is one way here."""
     if not preserve_rng_state:
         raise ValueError("checkpoint: the random numbers are always the same again here; leave preserve_rng_state at True")
-    return autograd.checkpoint(function, *args, **kwargs)
+    return C.checkpoint(function, *args, **kwargs)
 
 
 def checkpoint_sequential(

@@ -14,8 +14,9 @@ from typing import (
 )
 
 from .. import _core as C
-from .._core import Tensor, TokenFile, read_idx, sample_order
+from .. import _functions as F
 from .. import _ops as ops
+from .._core import Tensor, TokenFile, read_idx, sample_order
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IdxDataset", "IterableDataset",
@@ -66,7 +67,7 @@ class TensorDataset(Dataset[Tuple[Tensor, ...]]):
 
     def get_batch(self, indices: Sequence[int]) -> List[Tensor]:
         """The samples as one tensor each, without going through them one by one."""
-        rows = C.tensor(list(indices), dtype=C.int64, device=self.tensors[0].device)
+        rows = F.tensor(list(indices), dtype=C.int64, device=self.tensors[0].device)
         return [ops.index_select(t, 0, rows) for t in self.tensors]
 
 
@@ -258,11 +259,11 @@ class WeightedRandomSampler(Sampler[int]):
     """Numbers drawn with the given weights."""
 
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True) -> None:
-        self.weights = C.tensor(list(weights), dtype=C.float32)
+        self.weights = F.tensor(list(weights), dtype=C.float32)
         self.num_samples, self.replacement = num_samples, replacement
 
     def __iter__(self) -> Iterator[int]:
-        drawn: List[int] = ops.multinomial(self.weights, self.num_samples, self.replacement).tolist()
+        drawn: List[int] = C.multinomial(self.weights, self.num_samples, self.replacement).tolist()
         return iter(drawn)
 
     def __len__(self) -> int:
@@ -301,15 +302,15 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         return ops.stack(list(batch), 0)
     if isinstance(first, bool):
-        return C.tensor(list(batch))
+        return F.tensor(list(batch))
     if isinstance(first, int):
-        return C.tensor(list(batch), dtype=C.int64)
+        return F.tensor(list(batch), dtype=C.int64)
     if isinstance(first, float):
-        return C.tensor(list(batch), dtype=C.float64)
+        return F.tensor(list(batch), dtype=C.float64)
     if isinstance(first, (str, bytes)):
         return list(batch)
     if hasattr(first, "__array__"):
-        return ops.stack([C.as_tensor(item) for item in batch], 0)
+        return ops.stack([F.as_tensor(item) for item in batch], 0)
     if isinstance(first, Mapping):
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple) and hasattr(first, "_fields"):
