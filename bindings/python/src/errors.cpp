@@ -1,0 +1,123 @@
+// The engine's exceptions as Python classes, and Python's on their way through the engine.
+
+#include <new>
+#include <stdexcept>
+
+#include "py.h"
+#include "strata/core/error.h"
+
+namespace strata::python {
+namespace {
+
+PyObject* g_base;
+struct Class {
+  const char* name;
+  const char* doc;
+  PyObject* type = nullptr;
+};
+Class g_shape{"ShapeError", "Sizes that do not fit together."};
+Class g_dtype{"DTypeError", "An element type that the op does not take."};
+Class g_index{"IndexError", "An index or dim out of range."};
+Class g_value{"ValueError", "An argument with a value that is not allowed."};
+Class g_device{"DeviceError", "Tensors on different devices, no kernel there, or a failed launch."};
+Class g_autograd{"AutogradError", "Misuse of the tape: backward twice, an overwritten saved tensor, no gradient."};
+Class g_memory{"MemoryError", "Memory could not be had; the text says who holds what."};
+Class g_io{"IoError", "A file that could not be read or written, or holds something invalid."};
+
+void make(nb::module_& m, Class& c, PyObject* second) {
+  PyObject* bases = second ? PyTuple_Pack(2, g_base, second) : PyTuple_Pack(1, g_base);
+  const std::string name = std::string("strata.errors.") + c.name;
+  c.type = PyErr_NewExceptionWithDoc(name.c_str(), c.doc, bases, nullptr);
+  Py_DECREF(bases);
+  if (!c.type) throw nb::python_error();
+  m.attr(c.name) = nb::handle(c.type);
+}
+
+}  // namespace
+
+PyObject* raise_current() {
+  try {
+    throw;
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const nb::builtin_exception& e) {
+    PyErr_SetString(e.type() == nb::exception_type::stop_iteration ? PyExc_StopIteration
+                    : e.type() == nb::exception_type::index_error  ? PyExc_IndexError
+                    : e.type() == nb::exception_type::key_error    ? PyExc_KeyError
+                    : e.type() == nb::exception_type::type_error   ? PyExc_TypeError
+                                                                   : PyExc_ValueError,
+                    e.what());
+  } catch (const ShapeError& e) {
+    PyErr_SetString(g_shape.type, e.what());
+  } catch (const DTypeError& e) {
+    PyErr_SetString(g_dtype.type, e.what());
+  } catch (const IndexError& e) {
+    PyErr_SetString(g_index.type, e.what());
+  } catch (const ValueError& e) {
+    PyErr_SetString(g_value.type, e.what());
+  } catch (const DeviceError& e) {
+    PyErr_SetString(g_device.type, e.what());
+  } catch (const AutogradError& e) {
+    PyErr_SetString(g_autograd.type, e.what());
+  } catch (const MemoryError& e) {
+    PyErr_SetString(g_memory.type, e.what());
+  } catch (const IoError& e) {
+    PyErr_SetString(g_io.type, e.what());
+  } catch (const Error& e) {
+    PyErr_SetString(g_base, e.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(g_base, e.what());
+  } catch (...) {
+    PyErr_SetString(g_base, "an exception of an unknown kind");
+  }
+  return nullptr;
+}
+
+void throw_python() {
+  throw nb::python_error();
+}
+
+void bind_errors(nb::module_& m) {
+  g_base = PyErr_NewExceptionWithDoc("strata.errors.StrataError", "Base of every error that Strata raises on purpose.",
+                                     PyExc_RuntimeError, nullptr);
+  if (!g_base) throw nb::python_error();
+  m.attr("StrataError") = nb::handle(g_base);
+  make(m, g_shape, PyExc_ValueError);
+  make(m, g_dtype, PyExc_TypeError);
+  make(m, g_index, PyExc_IndexError);
+  make(m, g_value, PyExc_ValueError);
+  make(m, g_device, nullptr);
+  make(m, g_autograd, nullptr);
+  make(m, g_memory, PyExc_MemoryError);
+  make(m, g_io, PyExc_OSError);
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const nb::builtin_exception&) {
+      throw;
+    } catch (const nb::python_error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const Error&) {
+      raise_current();
+    } catch (const std::exception&) {
+      throw;
+    }
+  });
+}
+
+Held::~Held() {
+  if (!o_ || !Py_IsInitialized()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  // Freed perhaps in the middle of an error's way out: what the object's end runs must not meet that error.
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  Py_DECREF(o_);
+  PyErr_Restore(type, value, trace);
+  PyGILState_Release(state);
+}
+
+}  // namespace strata::python
