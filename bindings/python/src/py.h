@@ -142,6 +142,7 @@ void bind_exchange(nb::module_& m);
 void bind_autograd(nb::module_& m);
 void bind_cuda(nb::module_& m);
 void bind_optim(nb::module_& m);
+void bind_data(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_train(nb::module_& m);
