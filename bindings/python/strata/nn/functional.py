@@ -7,7 +7,7 @@ import warnings
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from .. import _core as C
-from .. import _ops as ops
+from .. import _functions, _ops as ops
 from .._core import Tensor
 from .._grad_mode import no_grad
 
@@ -274,7 +274,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Te
              eps: Optional[float] = None) -> Tensor:
     """The last dimensions over their root mean square, times weight. ``eps`` None is the dtype's machine
     epsilon."""
-    return C.rms_norm(input, normalized_shape, weight, C.finfo(input.dtype).eps if eps is None else eps)
+    return C.rms_norm(input, normalized_shape, weight, _functions.finfo(input.dtype).eps if eps is None else eps)
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
