@@ -1,7 +1,9 @@
 // The engine's exceptions as Python classes, and Python's on their way through the engine.
 
+#include <exception>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "py.h"
 #include "strata/core/error.h"
@@ -10,6 +12,11 @@ namespace strata::python {
 namespace {
 
 PyObject* g_base;
+// C++ exceptions that are no errors (checkpoint ends its second run with one) cross Python's frames beside a BaseException,
+// which `except Exception` lets pass.
+PyObject* g_carrier;
+thread_local std::exception_ptr t_carried;
+
 struct Class {
   const char* name;
   const char* doc;
@@ -70,12 +77,17 @@ PyObject* raise_current() {
   } catch (const std::exception& e) {
     PyErr_SetString(g_base, e.what());
   } catch (...) {
-    PyErr_SetString(g_base, "an exception of an unknown kind");
+    t_carried = std::current_exception();
+    PyErr_SetString(g_carrier, "an exception of the engine's own, on its way");
   }
   return nullptr;
 }
 
 void throw_python() {
+  if (t_carried && PyErr_ExceptionMatches(g_carrier)) {
+    PyErr_Clear();
+    std::rethrow_exception(std::exchange(t_carried, nullptr));
+  }
   throw nb::python_error();
 }
 
@@ -83,6 +95,8 @@ void bind_errors(nb::module_& m) {
   g_base = PyErr_NewExceptionWithDoc("strata.errors.StrataError", "Base of every error that Strata raises on purpose.",
                                      PyExc_RuntimeError, nullptr);
   if (!g_base) throw nb::python_error();
+  g_carrier = PyErr_NewException("strata.errors._Carrier", PyExc_BaseException, nullptr);
+  if (!g_carrier) throw nb::python_error();
   m.attr("StrataError") = nb::handle(g_base);
   make(m, g_shape, PyExc_ValueError);
   make(m, g_dtype, PyExc_TypeError);
@@ -105,6 +119,8 @@ void bind_errors(nb::module_& m) {
       raise_current();
     } catch (const std::exception&) {
       throw;
+    } catch (...) {
+      raise_current();
     }
   });
 }
