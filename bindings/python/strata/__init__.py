@@ -25,3 +25,8 @@ from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ._functions import max, min, pow, sum  # noqa: A004
 from .errors import AutogradError, DeviceError, DTypeError, ShapeError, StrataError
 from ._version import __version__
+from . import amp, models, nn, optim, utils
+from .serialization import load, save
+from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
+from .models import LanguageModel
+from .utils.checkpoint import checkpoint

@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+_EPS = {C.float16: 2.0**-10, C.bfloat16: 2.0**-7, C.float32: 2.0**-23, C.float64: 2.0**-52}
+
+
 def _ints(value: Ints, n: int) -> List[int]:
     return [value] * n if isinstance(value, int) else [int(v) for v in value]
 
@@ -274,7 +277,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Te
              eps: Optional[float] = None) -> Tensor:
     """The last dimensions over their root mean square, times weight. ``eps`` None is the dtype's machine
     epsilon."""
-    return C.rms_norm(input, normalized_shape, weight, C.finfo(input.dtype).eps if eps is None else eps)
+    return C.rms_norm(input, normalized_shape, weight, _EPS.get(input.dtype, 2.0**-23) if eps is None else eps)
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
