@@ -422,7 +422,9 @@ Tensor tensor_from(nb::handle data, std::optional<DType> dtype, std::optional<De
   Scalar one;
   if (!sequence && nb::hasattr(data, "__array_interface__")) {
     // NumPy's arrays and numbers; byte order and other oddities are NumPy's to put right.
-    nb::object a = nb::module_::import_("numpy").attr("array")(data);
+    nb::object np = nb::module_::import_("numpy");
+    nb::object a = np.attr("array")(data);
+    if (!nb::cast<bool>(a.attr("dtype").attr("isnative"))) a = a.attr("astype")(a.attr("dtype").attr("newbyteorder")("="));
     t = from_buffer(a, "tensor", false);
     if (to == t.device() && (!dtype || *dtype == t.dtype())) return t;  // the copy is ours alone
   } else if (!sequence && nb::hasattr(data, "__dlpack__")) {

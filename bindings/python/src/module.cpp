@@ -14,6 +14,8 @@ NB_MODULE(_core, m) {
   bind_exchange(m);
   bind_functions(m);
   bind_autograd(m);
+  bind_cuda(m);
+  bind_io(m);
   bind_optim(m);
   bind_text(m);
   bind_data(m);

@@ -7,7 +7,7 @@ from ._ops import *  # noqa: F403
 from ._functions import *  # noqa: F403
 from . import _ops as ops
 from . import _tensor
-from . import autograd, errors
+from . import autograd, cuda, errors
 from ._core import (
     get_autocast_dtype,
     get_default_device,
@@ -24,6 +24,8 @@ from ._core import (
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ._functions import max, min, pow, sum  # noqa: A004
 from .errors import AutogradError, DeviceError, DTypeError, ShapeError, StrataError
+from ._autocast import autocast
+from ._device import default_device, set_default_device
 from ._version import __version__
 from . import amp, models, nn, optim, utils
 from .serialization import load, save

@@ -7,7 +7,7 @@ import warnings
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from .. import _core as C
-from .. import _ops as ops
+from .. import _functions, _ops as ops
 from .._core import Tensor
 from .._grad_mode import no_grad
 
@@ -26,9 +26,6 @@ __all__ = [
     "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "swiglu", "tanh",
     "tanhshrink", "threshold", "triplet_margin_loss", "unfold", "upsample",
 ]
-
-
-_EPS = {C.float16: 2.0**-10, C.bfloat16: 2.0**-7, C.float32: 2.0**-23, C.float64: 2.0**-52}
 
 
 def _ints(value: Ints, n: int) -> List[int]:
@@ -277,7 +274,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Te
              eps: Optional[float] = None) -> Tensor:
     """The last dimensions over their root mean square, times weight. ``eps`` None is the dtype's machine
     epsilon."""
-    return C.rms_norm(input, normalized_shape, weight, _EPS.get(input.dtype, 2.0**-23) if eps is None else eps)
+    return C.rms_norm(input, normalized_shape, weight, _functions.finfo(input.dtype).eps if eps is None else eps)
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
