@@ -164,7 +164,7 @@ struct Rerun {
       PyList_SetItem(all.ptr(), positions[i], wrap(tensors[i]));
     nb::object tuple = nb::steal(PyList_AsTuple(all.ptr()));
     nb::object result = nb::steal(PyObject_Call(fn->get().ptr(), tuple.ptr(), kwargs->get().ptr()));
-    if (!result.is_valid()) throw nb::python_error();
+    if (!result.is_valid()) throw_python();
     return tensors_of(result, "checkpoint");
   }
 };

@@ -1,7 +1,9 @@
 // The engine's exceptions as Python classes, and Python's on their way through the engine.
 
+#include <exception>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "py.h"
 #include "strata/core/error.h"
@@ -10,6 +12,10 @@ namespace strata::python {
 namespace {
 
 PyObject* g_base;
+// What the engine throws for its own purposes (the end of a recomputation) travels through Python as an object of this
+// class, which no `except Exception` holds up, and goes on as what it was where C++ called Python.
+PyObject* g_passing;
+thread_local std::exception_ptr t_passing;
 struct Class {
   const char* name;
   const char* doc;
@@ -70,12 +76,17 @@ PyObject* raise_current() {
   } catch (const std::exception& e) {
     PyErr_SetString(g_base, e.what());
   } catch (...) {
-    PyErr_SetString(g_base, "an exception of an unknown kind");
+    t_passing = std::current_exception();
+    PyErr_SetString(g_passing, "an exception of the engine's on its way through Python");
   }
   return nullptr;
 }
 
 void throw_python() {
+  if (t_passing && PyErr_ExceptionMatches(g_passing)) {
+    PyErr_Clear();
+    std::rethrow_exception(std::exchange(t_passing, nullptr));
+  }
   throw nb::python_error();
 }
 
@@ -92,6 +103,8 @@ void bind_errors(nb::module_& m) {
   make(m, g_autograd, nullptr);
   make(m, g_memory, PyExc_MemoryError);
   make(m, g_io, PyExc_OSError);
+  g_passing = PyErr_NewException("strata.errors.Passing", PyExc_BaseException, nullptr);
+  if (!g_passing) throw nb::python_error();
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);
@@ -105,6 +118,8 @@ void bind_errors(nb::module_& m) {
       raise_current();
     } catch (const std::exception&) {
       throw;
+    } catch (...) {
+      raise_current();
     }
   });
 }
