@@ -131,7 +131,7 @@ def of_nanobind(core: Any, template: str) -> str:
         if isinstance(value, type) and value.__module__ != "strata._core":
             continue
         generator.put(value, name=name)
-    lines = [line for line in generator.get().splitlines() if not re.match(r"(from|import) ", line)]
+    lines = [line for line in generator.get().splitlines() if not re.match(r'(from|import) |"""', line)]
     return "\n".join(clean(line) for line in lines) + "\n"
 
 
@@ -140,7 +140,14 @@ def clean(line: str) -> str:
     line = re.sub(r"\b(?:strata\._core\.|_core\.|collections\.abc\.|typing\.)", "", line)
     if not re.match(r"\s*(def |\w+:)", line):
         return line
-    return re.sub(r"(?<=[\[ ])(int|float|bool|dtype|device)(?=[\],)\s:]|$)(?!:| \()", r"_\1", line)
+    if " def __eq__(" in line:
+        return re.sub(r"\(.*$", "(self, other: object) -> _bool: ...", line)
+    line = re.sub(r"(?<=[\[ ])(int|float|bool|dtype|device)(?=[\],)\s]|$)(?! \()", r"_\1", line)
+    line = re.sub(r"-> (int|float|bool|dtype|device):", r"-> _\1:", line)
+    line = re.sub(r"(?<=[\[ ])bytes(?=[\],):\s]|$)", "builtins.bytes", line)
+    for bare, full in (("tuple", "Tuple[Any, ...]"), ("dict", "dict[Any, Any]"), ("list", "List[Any]")):
+        line = re.sub(rf"(?<=[\[ ]){bare}(?=[\],):]|$)", full, line)
+    return line
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ import math
 import operator
 from typing import Any, NamedTuple, Optional, Sequence, Union
 
-from . import _core
+from . import _core, _ops
 from ._core import Tensor, device as Device, dtype as DType
 from ._core import (  # noqa: F401
     arange,
@@ -61,7 +61,6 @@ from ._core import (  # noqa: F401
     zeros_like,
 )
 
-_ops = _core.ops
 Number = Union[builtins.bool, builtins.int, builtins.float]
 
 pi = math.pi
@@ -158,13 +157,15 @@ def clone(x: Tensor) -> Tensor:
 
 def pow(input: Any, exponent: Any) -> Tensor:
     """input to the power exponent."""
-    return operator.pow(input, exponent)
+    result: Tensor = operator.pow(input, exponent)
+    return result
 
 
 def div(input: Any, other: Any, *, rounding_mode: Optional[str] = None) -> Tensor:
     """True division, or rounded to "floor" or "trunc"."""
     if rounding_mode is None:
-        return operator.truediv(input, other)
+        result: Tensor = operator.truediv(input, other)
+        return result
     if not isinstance(input, Tensor):
         input = _core.wrap_number(input, other.device)
     if not isinstance(other, Tensor):
@@ -177,7 +178,8 @@ divide = true_divide = div
 
 def rsub(input: Tensor, other: Any, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input."""
-    return other - (input if alpha == 1 else input * alpha)
+    result: Tensor = other - (input if alpha == 1 else input * alpha)
+    return result
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
@@ -186,7 +188,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         return nonzero(condition, as_tuple=True)
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         return _core._where_scalars(condition, input, other)
-    return _ops["where"](condition, input, other)
+    return _ops.where(condition, input, other)
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:
@@ -219,28 +221,28 @@ def max(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis:
         keepdims: builtins.bool = False) -> Any:
     """The largest element; along ``dim`` also where it is; of two tensors the larger, elementwise."""
     if isinstance(dim, Tensor):
-        return _ops["maximum"](input, dim)
+        return _ops.maximum(input, dim)
     if axis is not None or keepdims:
-        return _ops["amax"](input, _dims(axis if axis is not None else dim), keepdims or keepdim)
+        return _ops.amax(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
     if dim is None:
         return _core._max(input)
-    return return_types.max(*_ops["max_dim"](input, dim, keepdim))
+    return return_types.max(*_ops.max_dim(input, dim, keepdim))
 
 
 def min(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
         keepdims: builtins.bool = False) -> Any:
     """The smallest element; along ``dim`` also where it is; of two tensors the smaller, elementwise."""
     if isinstance(dim, Tensor):
-        return _ops["minimum"](input, dim)
+        return _ops.minimum(input, dim)
     if axis is not None or keepdims:
-        return _ops["amin"](input, _dims(axis if axis is not None else dim), keepdims or keepdim)
+        return _ops.amin(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
     if dim is None:
         return _core._min(input)
-    return return_types.min(*_ops["min_dim"](input, dim, keepdim))
+    return return_types.min(*_ops.min_dim(input, dim, keepdim))
 
 
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: builtins.bool = False) -> Any:
-    return return_types.aminmax(_ops["amin"](input, _dims(dim), keepdim), _ops["amax"](input, _dims(dim), keepdim))
+    return return_types.aminmax(_ops.amin(input, _dims(dim), keepdim), _ops.amax(input, _dims(dim), keepdim))
 
 
 def _correction(unbiased: Optional[builtins.bool], correction: Optional[Number]) -> builtins.float:
@@ -254,7 +256,7 @@ def var(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
     """The variance: squared differences from the mean, divided by the number less ``correction`` (1)."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops["var"](input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return _ops.var(input, _dims(dim), _correction(unbiased, correction), keepdim)
 
 
 def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
@@ -262,7 +264,7 @@ def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
     """The standard deviation, as var()."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops["std"](input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return _ops.std(input, _dims(dim), _correction(unbiased, correction), keepdim)
 
 
 def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
@@ -270,7 +272,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype
     """The sum over ``dim`` (all without one); integers and bool in int64."""
     if dtype is not None:
         input = input.to(dtype)
-    y = _ops["sum"](input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    y = _ops.sum(input, _dims(dim if axis is None else axis), keepdim or keepdims)
     return y if dtype is None else y.to(dtype)
 
 
@@ -279,48 +281,48 @@ def mean(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtyp
     """The mean over ``dim`` (all without one)."""
     if dtype is not None:
         input = input.to(dtype)
-    return _ops["mean"](input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    return _ops.mean(input, _dims(dim if axis is None else axis), keepdim or keepdims)
 
 
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
     """(sum |x|^p)^(1/p)."""
     if p == "fro" or p is None:
         p = 2
-    return _ops["norm"](input, builtins.float(p), _dims(dim), keepdim)
+    return _ops.norm(input, builtins.float(p), _dims(dim), keepdim)
 
 
 def softmax(input: Tensor, dim: builtins.int = -1, *, dtype: Optional[DType] = None) -> Tensor:
     """exp(x) divided by its sum along ``dim``."""
-    return _ops["softmax"](input if dtype is None else input.to(dtype), dim)
+    return _ops.softmax(input if dtype is None else input.to(dtype), dim)
 
 
 def log_softmax(input: Tensor, dim: builtins.int = -1, *, dtype: Optional[DType] = None) -> Tensor:
     """The logarithm of softmax."""
-    return _ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
+    return _ops.log_softmax(input if dtype is None else input.to(dtype), dim)
 
 
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of the elements that are not 0: one row each, or with ``as_tuple`` one tensor for each dimension."""
-    rows = _ops["nonzero"](input)
+    rows = _ops.nonzero(input)
     if not as_tuple:
         return rows
     return tuple(rows.select(1, i).contiguous() for i in range(rows.shape[1]))
 
 
 def argwhere(input: Tensor) -> Tensor:
-    return _ops["nonzero"](input)
+    return _ops.nonzero(input)
 
 
 def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False,
            return_counts: builtins.bool = False, dim: None = None) -> Any:
     """The different values in ascending order; also where each element is among them, and how often each occurs."""
-    values, inverse, counts = _ops["unique"](input, return_inverse, return_counts)
+    values, inverse, counts = _ops.unique(input, return_inverse, return_counts)
     parts = [values] + ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def msort(input: Tensor) -> Tensor:
-    return _ops["sort"](input, 0)[0]
+    return _ops.sort(input, 0)[0]
 
 
 # ---- shapes
@@ -362,7 +364,7 @@ def t(input: Tensor) -> Tensor:
 def split(input: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Views of one size along ``dim``, or of the sizes given."""
     if isinstance(split_size_or_sections, builtins.int):
-        return _ops["split"](input, split_size_or_sections, dim)
+        return _ops.split(input, split_size_or_sections, dim)
     sizes = list(split_size_or_sections)
     if builtins.sum(sizes) != input.shape[dim]:
         raise _core.ShapeError(f"split: sizes {sizes} do not add up to {input.shape[dim]}")
@@ -374,14 +376,14 @@ def split(input: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> 
 
 
 def swapaxes(input: Tensor, axis0: builtins.int, axis1: builtins.int) -> Tensor:
-    return _ops["transpose"](input, axis0, axis1)
+    return _ops.transpose(input, axis0, axis1)
 
 
 swapdims = swapaxes
 
 
 def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
-    return _ops["movedim"](input, source, destination)
+    return _ops.movedim(input, source, destination)
 
 
 def broadcast_shapes(*shapes: Sequence[builtins.int]) -> tuple[builtins.int, ...]:
@@ -398,28 +400,28 @@ def broadcast_tensors(*tensors: Tensor) -> list[Tensor]:
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    return _ops["cat"](list(tensors), 0 if tensors[0].dim() < 2 else 1)
+    return _ops.cat(list(tensors), 0 if tensors[0].dim() < 2 else 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    return _ops["cat"]([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
+    return _ops.cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None) -> Tensor:
     """Each element along ``dim`` several times in a row."""
     if isinstance(repeats, Tensor):
         return _core._repeat_interleave(input, repeats, dim)
-    return _ops["repeat_interleave"](input, repeats, dim)
+    return _ops.repeat_interleave(input, repeats, dim)
 
 
-concat = concatenate = _ops["cat"]
-chunk = _ops["chunk"]
+concat = concatenate = _ops.cat
+chunk = _ops.chunk
 
 
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
     """input with the elements that index names along ``dim`` replaced by those of ``src``, or by one number."""
     if isinstance(src, Tensor):
-        return _ops["scatter"](input, dim, index, src)
+        return _ops.scatter(input, dim, index, src)
     return _core._scatter_scalar(input, dim, index, src)
 
 
@@ -436,13 +438,13 @@ def cdist(a: Tensor, b: Tensor, p: builtins.float = 2.0) -> Tensor:
 
 # ---- other names
 
-absolute = _ops["abs"]
-arccos, arccosh, arcsin, arcsinh = _ops["acos"], _ops["acosh"], _ops["asin"], _ops["asinh"]
-arctan, arctan2, arctanh = _ops["atan"], _ops["atan2"], _ops["atanh"]
-multiply, subtract, negative = _ops["mul"], _ops["sub"], _ops["neg"]
-greater, greater_equal, less, less_equal, not_equal = _ops["gt"], _ops["ge"], _ops["lt"], _ops["le"], _ops["ne"]
-bitwise_invert = _ops["bitwise_not"]
-fix = _ops["trunc"]
+absolute = _ops.abs
+arccos, arccosh, arcsin, arcsinh = _ops.acos, _ops.acosh, _ops.asin, _ops.asinh
+arctan, arctan2, arctanh = _ops.atan, _ops.atan2, _ops.atanh
+multiply, subtract, negative = _ops.mul, _ops.sub, _ops.neg
+greater, greater_equal, less, less_equal, not_equal = _ops.gt, _ops.ge, _ops.lt, _ops.le, _ops.ne
+bitwise_invert = _ops.bitwise_not
+fix = _ops.trunc
 
 
 # ---- settings

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from . import _core, _functions as F
+from . import _core, _functions as F, _ops
 from ._core import Tensor
 
-_ops = _core.ops
 
 
 def _method(function: Any, name: Optional[str] = None) -> Any:
@@ -39,7 +38,7 @@ for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "
 
 @_method
 def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
-    return F.where(condition, self, other)
+    return _ops.where(condition, self, other)
 
 
 def _in_place(name: str, function: Any) -> None:
@@ -61,9 +60,9 @@ for _name in ("add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "
               "sigmoid", "tanh", "relu", "masked_fill", "masked_scatter", "index_add", "scatter_add", "lerp", "addcmul",
               "addcdiv", "tril", "triu", "nan_to_num", "logical_not", "logical_and", "logical_or", "logical_xor",
               "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge"):
-    _in_place(_name + "_", _ops[_name])
+    _in_place(_name + "_", _core.ops[_name])
 _in_place("div_", F.div)
-_in_place("clamp_", F.clamp)
+_in_place("clamp_", _core.clamp)
 _in_place("scatter_", F.scatter)
 
 
@@ -95,7 +94,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         except ImportError:
             raise _core.DTypeError("numpy: NumPy has no bfloat16 without the package ml_dtypes; use float().numpy()") from None
         return np.asarray(t.view(_core.int16)).view(ml_dtypes.bfloat16)
-    return np.asarray(memoryview(t))  # type: ignore[arg-type]
+    return np.asarray(memoryview(t))
 
 
 @_method
@@ -127,7 +126,7 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 @_method
 def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
-    return _ops["clone"](self)
+    return _ops.clone(self)
 
 
 @_method
@@ -136,7 +135,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     if not accumulate:
         self[tuple(indices)] = values
         return self
-    return self.copy_(_ops["index_put"](self, list(indices), values.expand(_ops["index"](self, list(indices)).shape), True))
+    return self.copy_(_ops.index_put(self, list(indices), values.expand(_ops.index(self, list(indices)).shape), True))
 
 
 @_method
@@ -178,12 +177,13 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 def _rebuild(cls: Any, data: bytes, shape: Any, dtype: Any, device: str, requires_grad: bool) -> Tensor:
     t = _core.empty(shape, dtype=dtype)
     if t.numel():
-        memoryview(t.reshape(-1).view(_core.int16) if dtype == _core.bfloat16 else t.reshape(-1)).cast("B")[:] = data  # type: ignore[arg-type]
+        memoryview(t.reshape(-1).view(_core.int16) if dtype == _core.bfloat16 else t.reshape(-1)).cast("B")[:] = data
     if device != "cpu":
         t = t.to(device)
     if requires_grad:
         t.requires_grad_()
-    return t if cls is Tensor else t._as_subclass(cls)
+    result: Tensor = t if cls is Tensor else t._as_subclass(cls)
+    return result
 
 
 @_method
@@ -191,7 +191,7 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     host = self.detach().cpu().contiguous()
     flat = host.reshape(-1)
     bits = flat.view(_core.int16) if host.dtype == _core.bfloat16 else flat
-    data = memoryview(bits).tobytes() if host.numel() else b""  # type: ignore[arg-type]
+    data = memoryview(bits).tobytes() if host.numel() else b""
     return _rebuild, (type(self), data, self.shape, self.dtype, str(self.device), self.is_leaf and self.requires_grad)
 
 
@@ -229,4 +229,4 @@ def _grad_fn(self: Tensor) -> Any:
     return _core._grad_fn(self)
 
 
-Tensor.grad_fn = property(_grad_fn, doc="The recorded op behind the tensor, or None for a leaf.")  # type: ignore[misc,assignment]
+Tensor.grad_fn = property(_grad_fn, doc="The recorded op behind the tensor, or None for a leaf.")  # type: ignore[assignment]
