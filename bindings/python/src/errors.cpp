@@ -1,8 +1,11 @@
 // The engine's exceptions as Python classes, and Python's on their way through the engine.
 
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "py.h"
@@ -16,6 +19,9 @@ PyObject* g_base;
 // which `except Exception` lets pass.
 PyObject* g_carrier;
 thread_local std::exception_ptr t_carried;
+
+std::atomic<bool> g_ending{false};
+std::thread::id g_last_thread;
 
 struct Class {
   const char* name;
@@ -91,7 +97,24 @@ void throw_python() {
   throw nb::python_error();
 }
 
+bool python_is_ending() {
+  return !Py_IsInitialized() || (g_ending.load(std::memory_order_acquire) && std::this_thread::get_id() != g_last_thread);
+}
+void take_gil(PyThreadState* state) {
+  if (python_is_ending())
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  PyEval_RestoreThread(state);
+}
+static void bind_end(nb::module_& m) {
+  m.def("_begin_end", [] {
+    g_last_thread = std::this_thread::get_id();
+    g_ending.store(true, std::memory_order_release);
+  });
+  nb::module_::import_("atexit").attr("register")(m.attr("_begin_end"));
+}
+
 void bind_errors(nb::module_& m) {
+  bind_end(m);
   g_base = PyErr_NewExceptionWithDoc("strata.errors.StrataError", "Base of every error that Strata raises on purpose.",
                                      PyExc_RuntimeError, nullptr);
   if (!g_base) throw nb::python_error();
@@ -126,7 +149,7 @@ void bind_errors(nb::module_& m) {
 }
 
 Held::~Held() {
-  if (!o_ || !Py_IsInitialized()) return;
+  if (!o_ || python_is_ending()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   // Freed perhaps in the middle of an error's way out: what the object's end runs must not meet that error.
   PyObject *type, *value, *trace;

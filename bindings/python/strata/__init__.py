@@ -31,4 +31,5 @@ from . import amp, models, nn, optim, utils
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel
+from ._core import Tokenizer
 from .utils.checkpoint import checkpoint

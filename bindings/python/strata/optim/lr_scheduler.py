@@ -41,8 +41,16 @@ class LRScheduler:
 
     def step(self, epoch: Optional[int] = None) -> None:
         """The next step's rates."""
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._set(self.get_lr())
+        if epoch is None:
+            self.last_epoch += 1
+            self._set(self.get_lr())
+        else:
+            self.last_epoch = epoch
+            self._set(self._rates_at(epoch))
+
+    def _rates_at(self, epoch: int) -> List[float]:
+        """The rates of a step that does not follow the one before."""
+        return self.get_lr()
 
     def _set(self, rates: Sequence[float]) -> None:
         for group, lr in zip(self.optimizer.param_groups, rates):
@@ -102,6 +110,9 @@ class StepLR(LRScheduler):
             return self._now()
         return [lr * self.gamma for lr in self._now()]
 
+    def _rates_at(self, epoch: int) -> List[float]:
+        return [base * self.gamma ** (epoch // self.step_size) for base in self.base_lrs]
+
 
 class MultiStepLR(LRScheduler):
     """Times ``gamma`` at each of the milestones."""
@@ -115,6 +126,9 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> List[float]:
         times = Counter(self.milestones)[self.last_epoch]
         return [lr * self.gamma**times for lr in self._now()]
+
+    def _rates_at(self, epoch: int) -> List[float]:
+        return [base * self.gamma ** bisect_right(self.milestones, epoch) for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -171,6 +185,9 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> List[float]:
         return self._now() if self.last_epoch == 0 else [lr * self.gamma for lr in self._now()]
+
+    def _rates_at(self, epoch: int) -> List[float]:
+        return [base * self.gamma**epoch for base in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
