@@ -5,6 +5,8 @@ from ._core import Tensor, device, dtype
 from ._core import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, uint8  # noqa: A004
 from ._ops import *  # noqa: F403
 from ._functions import *  # noqa: F403
+from ._array_api import *  # noqa: F403
+from ._array_api import __array_api_version__, __array_namespace_info__
 from . import _ops as ops
 from . import _tensor
 from . import autograd, cuda, errors
@@ -22,6 +24,7 @@ from ._core import (
     set_rng_state,
 )
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ._array_api import round  # noqa: A004
 from ._functions import max, min, pow, sum  # noqa: A004
 from .errors import AutogradError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
 from ._autocast import autocast
