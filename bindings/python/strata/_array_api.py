@@ -49,7 +49,7 @@ def isdtype(dtype: DType, kind: Union[DType, str, Tuple[Union[DType, str], ...]]
 def can_cast(from_: Union[DType, Tensor], to: DType, /) -> builtins.bool:
     """Whether promotion of the two gives the second."""
     dtype = from_.dtype if isinstance(from_, Tensor) else from_
-    return F.promote_types(dtype, to) == to
+    return _core.promote_types(dtype, to) == to
 
 
 class _Info:
@@ -101,8 +101,8 @@ def eye(n: builtins.int, m: Optional[builtins.int] = None, *, k: builtins.int = 
         requires_grad: builtins.bool = False) -> Tensor:
     """Ones on the main diagonal (or the ``k``-th above it), zeros elsewhere."""
     if k == 0:
-        return F.eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
-    x = F.zeros(n, n if m is None else m, dtype=dtype, device=device)
+        return _core.eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
+    x = _core.zeros(n, n if m is None else m, dtype=dtype, device=device)
     if -x.shape[0] < k < x.shape[1]:
         x.diagonal(k).fill_(1)
     return x.requires_grad_() if requires_grad else x
@@ -112,8 +112,8 @@ def linspace(start: Any, end: Any, steps: builtins.int, *, endpoint: builtins.bo
              requires_grad: builtins.bool = False) -> Tensor:
     """``steps`` values from start to end; without ``endpoint`` the end itself is left out."""
     if endpoint:
-        return F.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
-    x = F.linspace(start, end, steps + 1, dtype=dtype, device=device)[:steps]
+        return _core.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
+    x = _core.linspace(start, end, steps + 1, dtype=dtype, device=device)[:steps]
     return x.requires_grad_() if requires_grad else x
 
 
@@ -128,6 +128,21 @@ def _pair(a: Any, b: Any) -> Tuple[Tensor, Tensor]:
     return a, b
 
 
+def positive(x: Tensor, /) -> Tensor:
+    """x itself."""
+    return +x
+
+
+def real(x: Tensor, /) -> Tensor:
+    """x itself: there are no complex tensors."""
+    return x
+
+
+def conj(x: Tensor, /) -> Tensor:
+    """x itself: there are no complex tensors."""
+    return x
+
+
 def signbit(x: Tensor) -> Tensor:
     """Whether the sign bit is set, that of -0.0 and NaN too."""
     if not x.dtype.is_floating_point:
@@ -139,7 +154,7 @@ def signbit(x: Tensor) -> Tensor:
 def copysign(x1: Any, x2: Any) -> Tensor:
     """|x1| with the sign of x2."""
     a, b = _pair(x1, x2)
-    t = F.promote_types(a.dtype, b.dtype)
+    t = _core.promote_types(a.dtype, b.dtype)
     size = abs(a.to(t))
     return _ops.where(signbit(b.to(t)), -size, size)
 
@@ -182,7 +197,7 @@ def cumulative_sum(x: Tensor, /, *, axis: Optional[builtins.int] = None, dtype: 
     if include_initial:
         shape = list(y.shape)
         shape[axis] = 1
-        y = _ops.cat([F.zeros(shape, dtype=y.dtype, device=y.device), y], axis)
+        y = _ops.cat([_core.zeros(shape, dtype=y.dtype, device=y.device), y], axis)
     return y if dtype is None else y.to(dtype)
 
 
@@ -227,7 +242,7 @@ def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", right: builtins.
         x1 = _ops.take_along_dim(x1, sorter, -1)
     if not isinstance(x2, Tensor):
         x2 = F.tensor(x2, dtype=x1.dtype, device=x1.device)
-    t = F.promote_types(x1.dtype, x2.dtype)
+    t = _core.promote_types(x1.dtype, x2.dtype)
     scalar = x2.ndim == 0
     y = _ops.searchsorted(x1.to(t), x2.to(t).reshape(1) if scalar else x2.to(t), right or side == "right")
     return y.reshape(()) if scalar else y
@@ -344,7 +359,9 @@ def take(x: Tensor, indices: Tensor, /, *, axis: Optional[builtins.int] = None) 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: builtins.int = -1) -> Tensor:
     """Sums of the products along ``axis``."""
-    t = F.promote_types(x1.dtype, x2.dtype)
+    if x1.shape[axis] != x2.shape[axis]:
+        raise _core.ShapeError(f"vecdot: sizes {x1.shape[axis]} and {x2.shape[axis]} along the axis")
+    t = _core.promote_types(x1.dtype, x2.dtype)
     return _ops.sum(x1.to(t) * x2.to(t), [axis]).to(t)
 
 
@@ -354,7 +371,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
         left, right = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
     else:
         left, right = [a % x1.ndim for a in axes[0]], [a % x2.ndim for a in axes[1]]
-    t = F.promote_types(x1.dtype, x2.dtype)
+    t = _core.promote_types(x1.dtype, x2.dtype)
     keep1 = [i for i in range(x1.ndim) if i not in left]
     keep2 = [i for i in range(x2.ndim) if i not in right]
     inner = 1
@@ -374,6 +391,6 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The matrix product; operands of different dtypes are promoted, unlike in PyTorch."""
     if isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype is not x2.dtype:
-        t = F.promote_types(x1.dtype, x2.dtype)
+        t = _core.promote_types(x1.dtype, x2.dtype)
         return _ops.matmul(x1.to(t), x2.to(t))
     return _ops.matmul(x1, x2)

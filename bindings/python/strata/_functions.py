@@ -252,19 +252,19 @@ def _correction(unbiased: Optional[builtins.bool], correction: Optional[Number])
 
 
 def var(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
-        correction: Optional[Number] = None) -> Tensor:
+        correction: Optional[Number] = None, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
     """The variance: squared differences from the mean, divided by the number less ``correction`` (1)."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops.var(input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return _ops.var(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
 
 
 def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
-        correction: Optional[Number] = None) -> Tensor:
+        correction: Optional[Number] = None, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
     """The standard deviation, as var()."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops.std(input, _dims(dim), _correction(unbiased, correction), keepdim)
+    return _ops.std(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
 
 
 def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
@@ -346,7 +346,12 @@ def ravel(input: Tensor) -> Tensor:
 
 
 def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    return input.squeeze(dim if axis is None else axis)
+    if axis is None:
+        return input.squeeze(dim)
+    for a in axis if isinstance(axis, (tuple, list)) else (axis,):
+        if input.shape[a] != 1:  # the standard's argument is stricter than PyTorch's
+            raise ValueError(f"squeeze: dimension {a} of {input.shape} is not 1")
+    return input.squeeze(axis)
 
 
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
@@ -414,7 +419,6 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] =
     return _ops.repeat_interleave(input, repeats, dim)
 
 
-concat = concatenate = _ops.cat
 chunk = _ops.chunk
 
 
