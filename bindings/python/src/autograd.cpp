@@ -216,7 +216,7 @@ void bind_autograd(nb::module_& m) {
   m.def("backward", [](nb::handle outputs, nb::handle grads, std::optional<bool> retain, bool create_graph) {
           const TensorList ys = tensors_of(outputs, "backward");
           const TensorList gs = grads.is_none() ? TensorList() : tensors_of(grads, "backward");
-          nb::gil_scoped_release release;
+          Released release;
           backward(ys, gs, retain.value_or(create_graph), create_graph);
         },
         nb::arg("tensors"), nb::arg("grad_tensors") = nb::none(), nb::arg("retain_graph") = nb::none(),
@@ -227,7 +227,7 @@ void bind_autograd(nb::module_& m) {
           const TensorList gs = grads.is_none() ? TensorList() : tensors_of(grads, "grad");
           TensorList result;
           {
-            nb::gil_scoped_release release;
+            Released release;
             result = grad(ys, xs, gs, create_graph, retain.value_or(create_graph), allow_unused);
           }
           return tuple_of(result);
@@ -300,7 +300,7 @@ void bind_autograd(nb::module_& m) {
     };
     GradcheckResult r;
     {
-      nb::gil_scoped_release release;
+      Released release;
       const GradcheckOptions options{eps, atol, rtol};
       r = second ? gradgradcheck(call, xs, options) : gradcheck(call, xs, options);
     }

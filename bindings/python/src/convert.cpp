@@ -75,7 +75,10 @@ bool to_int(PyObject* o, int64_t& out) {
   nb::object index;
   if (!PyLong_Check(o)) {
     index = nb::steal(PyNumber_Index(o));
-    if (!index.is_valid()) return false;
+    if (!index.is_valid()) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();  // an array of several: no number
+      return false;
+    }
     o = index.ptr();
   }
   const long long v = PyLong_AsLongLong(o);

@@ -45,7 +45,7 @@ nb::dict stats_of(Device device) {
 }  // namespace
 
 void bind_cuda(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Released>;
   m.def("cuda_device_count", &cuda::device_count);
   m.def("cuda_unavailable_reason", &cuda::unavailable_reason, "Why there is no device; empty where there is one.");
   m.def("cuda_versions", [] {

@@ -34,7 +34,7 @@ Tensor read_tokens(const data::TokenFile& file, int64_t begin, int64_t count) {
 }  // namespace
 
 void bind_data(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Released>;
   m.def("read_idx", &data::read_idx, nb::arg("path"), Release(),
         "Reads an IDX file (the format of MNIST), plain or gzip-compressed.");
   m.def("sample_order", &sample_order, nb::arg("size"), nb::arg("seed"), nb::arg("epoch") = 0, Release(),
@@ -52,7 +52,7 @@ void bind_data(nb::module_& m) {
   m.def(
       "build_token_file",
       [](const std::string& source, const PyTokenizer& tokenizer, const std::string& path, const std::string& separator) {
-        nb::gil_scoped_release release;
+        Released release;
         data::build_token_file(source, *tokenizer.tokenizer, path, {.separator = separator});
       },
       nb::arg("source"), nb::arg("tokenizer"), nb::arg("path"), nb::arg("separator") = "",

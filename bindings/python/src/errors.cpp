@@ -1,8 +1,11 @@
 // The engine's exceptions as Python classes, and Python's on their way through the engine.
 
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "py.h"
@@ -12,10 +15,14 @@ namespace strata::python {
 namespace {
 
 PyObject* g_base;
-// What the engine throws for its own purposes (the end of a recomputation) travels through Python as an object of this
-// class, which no `except Exception` holds up, and goes on as what it was where C++ called Python.
-PyObject* g_passing;
-thread_local std::exception_ptr t_passing;
+// C++ exceptions that are no errors (checkpoint ends its second run with one) cross Python's frames beside a BaseException,
+// which `except Exception` lets pass.
+PyObject* g_carrier;
+thread_local std::exception_ptr t_carried;
+
+std::atomic<bool> g_ending{false};
+std::thread::id g_last_thread;
+
 struct Class {
   const char* name;
   const char* doc;
@@ -76,24 +83,43 @@ PyObject* raise_current() {
   } catch (const std::exception& e) {
     PyErr_SetString(g_base, e.what());
   } catch (...) {
-    t_passing = std::current_exception();
-    PyErr_SetString(g_passing, "an exception of the engine's on its way through Python");
+    t_carried = std::current_exception();
+    PyErr_SetString(g_carrier, "an exception of the engine's own, on its way");
   }
   return nullptr;
 }
 
 void throw_python() {
-  if (t_passing && PyErr_ExceptionMatches(g_passing)) {
+  if (t_carried && PyErr_ExceptionMatches(g_carrier)) {
     PyErr_Clear();
-    std::rethrow_exception(std::exchange(t_passing, nullptr));
+    std::rethrow_exception(std::exchange(t_carried, nullptr));
   }
   throw nb::python_error();
 }
 
+bool python_is_ending() {
+  return !Py_IsInitialized() || (g_ending.load(std::memory_order_acquire) && std::this_thread::get_id() != g_last_thread);
+}
+void take_gil(PyThreadState* state) {
+  if (python_is_ending())
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  PyEval_RestoreThread(state);
+}
+static void bind_end(nb::module_& m) {
+  m.def("_begin_end", [] {
+    g_last_thread = std::this_thread::get_id();
+    g_ending.store(true, std::memory_order_release);
+  });
+  nb::module_::import_("atexit").attr("register")(m.attr("_begin_end"));
+}
+
 void bind_errors(nb::module_& m) {
+  bind_end(m);
   g_base = PyErr_NewExceptionWithDoc("strata.errors.StrataError", "Base of every error that Strata raises on purpose.",
                                      PyExc_RuntimeError, nullptr);
   if (!g_base) throw nb::python_error();
+  g_carrier = PyErr_NewException("strata.errors._Carrier", PyExc_BaseException, nullptr);
+  if (!g_carrier) throw nb::python_error();
   m.attr("StrataError") = nb::handle(g_base);
   make(m, g_shape, PyExc_ValueError);
   make(m, g_dtype, PyExc_TypeError);
@@ -103,8 +129,6 @@ void bind_errors(nb::module_& m) {
   make(m, g_autograd, nullptr);
   make(m, g_memory, PyExc_MemoryError);
   make(m, g_io, PyExc_OSError);
-  g_passing = PyErr_NewException("strata.errors.Passing", PyExc_BaseException, nullptr);
-  if (!g_passing) throw nb::python_error();
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);
@@ -125,7 +149,7 @@ void bind_errors(nb::module_& m) {
 }
 
 Held::~Held() {
-  if (!o_ || !Py_IsInitialized()) return;
+  if (!o_ || python_is_ending()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   // Freed perhaps in the middle of an error's way out: what the object's end runs must not meet that error.
   PyObject *type, *value, *trace;

@@ -51,7 +51,7 @@ struct BufferOwner {
 };
 void release_buffer_owner(void* p) {
   auto* owner = static_cast<BufferOwner*>(p);
-  if (Py_IsInitialized()) {
+  if (!python_is_ending()) {
     const PyGILState_STATE state = PyGILState_Ensure();
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -242,7 +242,7 @@ void release_managed(void* p) {
     }
   }
   if (!m->deleter) return;
-  if (!Py_IsInitialized()) return m->deleter(m);
+  if (python_is_ending()) return;  // the deleter may be Python's: left to the end of the process
   const PyGILState_STATE state = PyGILState_Ensure();
   m->deleter(m);
   PyGILState_Release(state);

@@ -148,7 +148,7 @@ void bind_functions(nb::module_& m) {
   m.def("multinomial", [](const Tensor& w, int64_t n, bool replacement) { return multinomial(w, n, replacement); },
         nb::arg("input"), nb::arg("num_samples"), nb::arg("replacement") = false);
   m.def("dropout", [](const Tensor& x, double p, bool training) { return dropout(x, p, training); }, nb::arg("input"),
-        nb::arg("p") = 0.5, nb::arg("training") = true, nb::call_guard<nb::gil_scoped_release>());
+        nb::arg("p") = 0.5, nb::arg("training") = true, nb::call_guard<Released>());
 
   // ---- functions that choose between records
   m.def("_max", [](const Tensor& x) { return max(x); });
@@ -181,7 +181,7 @@ void bind_functions(nb::module_& m) {
         nb::arg("input"), nb::arg("dim"), nb::arg("sizes"));
 
   // ---- layers' functions
-  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  const auto release = nb::call_guard<Released>();
   m.def("layer_norm", [](const Tensor& x, const Dims& shape, OptTensor w, OptTensor b, double eps) {
           return layer_norm(x, shape, w.value_or(Tensor()), b.value_or(Tensor()), eps);
         },

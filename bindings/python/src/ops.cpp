@@ -362,6 +362,10 @@ PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObjec
             return wrap(std::move(y));
           }
         }
+        if (Py_TYPE(self) == g_method_type && (count == 0 || !is_tensor(given[0]))) {
+          PyErr_Format(PyExc_TypeError, "Tensor.%s: the first argument is a Tensor", info.name.c_str());
+          throw nb::python_error();
+        }
         Values values;
         bool heavy = false;
         parse(info, given, count, names, values, heavy);

@@ -132,7 +132,7 @@ nb::tuple report_of(const Tensor& numbers) {
 }  // namespace
 
 void bind_optim(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Released>;
   nb::class_<optim::LossScaler>(m, "LossScaler", "The scale that keeps gradients of f16 from vanishing.")
       .def(
           "__init__",
@@ -162,7 +162,7 @@ void bind_optim(nb::module_& m) {
           [](PyOptimizer& o, double max_norm, const std::optional<Tensor>& loss, optim::LossScaler* scaler) {
             Tensor report;
             {
-              nb::gil_scoped_release release;
+              Released release;
               report = o->step_guarded({.max_norm = max_norm, .loss = loss.value_or(Tensor()), .scaler = scaler});
             }
             return report_of(report);

@@ -64,17 +64,27 @@ R guarded(F&& f, R failure) {
 
 // ---- the GIL --------------------------------------------------------------------------------------------------------
 
+/// Takes the GIL again. At the end of Python, threads other than the main one wait here for the end of the process: taking
+/// the GIL would end them with an unwinding that C++ cannot survive.
+void take_gil(PyThreadState* state);
+/// Whether Python is ending, so that this thread must not call it any more.
+bool python_is_ending();
+
 /// Releases the GIL while one lives, if there is so much work that another thread may as well run.
 class MaybeRelease {
  public:
   explicit MaybeRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
   ~MaybeRelease() {
-    if (state_) PyEval_RestoreThread(state_);
+    if (state_) take_gil(state_);
   }
   MaybeRelease(const MaybeRelease&) = delete;
 
  private:
   PyThreadState* state_;
+};
+/// The same, always: for nb::call_guard too.
+struct Released : MaybeRelease {
+  Released() : MaybeRelease(true) {}
 };
 /// Handing the GIL over costs about as much as a kernel over this many elements.
 inline constexpr int64_t kReleaseAbove = 2048;

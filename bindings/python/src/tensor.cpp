@@ -174,7 +174,10 @@ STRATA_BINARY(bitwise_or)
 STRATA_BINARY(bitwise_xor)
 STRATA_BINARY(bitwise_left_shift)
 STRATA_BINARY(bitwise_right_shift)
-STRATA_BINARY(matmul)
+PyObject* nb_matmul(PyObject* a, PyObject* b) {
+  if (!is_tensor(a) || !is_tensor(b)) return not_implemented();
+  return binary<matmul, with_number<matmul>, number_with<matmul>>(a, b);
+}
 PyObject* nb_pow(PyObject* a, PyObject* b, PyObject*) {
   return binary<static_cast<TT>(pow), static_cast<TS>(pow), static_cast<ST>(pow)>(a, b);
 }

@@ -273,7 +273,7 @@ void bind_tensor_methods(nb::module_& m) {
     return same(self);
   });
   def_method("backward", [](const Tensor& x, std::optional<Tensor> gradient, std::optional<bool> retain_graph, bool create_graph) {
-    nb::gil_scoped_release release;
+    Released release;
     x.backward(gradient.value_or(Tensor()), retain_graph.value_or(create_graph), create_graph);
   }, nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false,
      "Adds the gradient of every leaf to its grad.");

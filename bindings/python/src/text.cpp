@@ -45,7 +45,7 @@ void bind_text(nb::module_& m) {
           "train_bpe",
           [](nb::object text, int64_t vocab_size, int64_t min_frequency, const std::vector<std::string>& special) {
             const std::string copy(bytes_of(text));
-            nb::gil_scoped_release release;
+            Released release;
             return PyTokenizer{std::shared_ptr<const text::Tokenizer>(new text::BpeTokenizer(text::train_bpe(
                 copy, {.vocab_size = vocab_size, .min_frequency = min_frequency, .special_tokens = special})))};
           },

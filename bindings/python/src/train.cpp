@@ -178,7 +178,7 @@ std::vector<int32_t> generate(const PyModel& m, const std::vector<int32_t>& prom
   const bool training = m.model->is_training();
   std::vector<int32_t> written;
   {
-    nb::gil_scoped_release release;
+    Released release;
     TokenSampler sampler(m.model, prompt, options);
     for (int64_t i = 0; i < tokens; ++i) {
       written.push_back(sampler.next());
@@ -196,7 +196,7 @@ struct Stream {
   std::shared_ptr<LanguageModel> model;
   TokenSampler sampler;
   int32_t next() {
-    nb::gil_scoped_release release;
+    Released release;
     return sampler.next();
   }
 };
@@ -204,7 +204,7 @@ struct Stream {
 }  // namespace
 
 void bind_train(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Released>;
   nb::class_<TrainConfig>(m, "TrainConfig", "Everything that a run of `strata train` is determined by.")
       .def(
           "__init__",
@@ -292,7 +292,7 @@ void bind_train(nb::module_& m) {
           [](const std::string& path) {
             TrainedModel t;
             {
-              nb::gil_scoped_release release;
+              Released release;
               t = load_trained_model(path);
             }
             return nb::make_tuple(PyModel{t.model, t.tokenizer}, t.config, t.step);
