@@ -20,7 +20,7 @@ view = np.from_dlpack(tensor)
 assert np.shares_memory(view, array)
 
 try:
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     print("PyTorch is not installed: its part is left out")
 else:

@@ -9,7 +9,7 @@ import argparse
 import os
 import pathlib
 import sys
-from typing import Optional
+from typing import Any, Optional
 
 import strata as st
 from strata import nn
@@ -41,7 +41,7 @@ def find(folder: str, name: str) -> Optional[str]:
     return None
 
 
-def accuracy(net: nn.Module, loader: DataLoader, device: str) -> float:
+def accuracy(net: nn.Module, loader: DataLoader[Any], device: str) -> float:
     net.eval()
     right = total = 0
     with st.no_grad():
@@ -67,8 +67,8 @@ def main() -> int:
     data = IdxDataset(images, labels)
     st.manual_seed(1)
     net = Net().to(args.device)
-    train = DataLoader(Subset(data, range(9000)), batch_size=64, shuffle=True, seed=1, num_workers=2)
-    test = DataLoader(Subset(data, range(9000, 10000)), batch_size=250)
+    train: DataLoader[Any] = DataLoader(Subset(data, range(9000)), batch_size=64, shuffle=True, seed=1, num_workers=2)
+    test: DataLoader[Any] = DataLoader(Subset(data, range(9000, 10000)), batch_size=250)
     optimizer = st.optim.AdamW(net.parameters(), lr=2e-3)
     schedule = st.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, epochs=args.epochs, steps_per_epoch=len(train))
     loss_of = nn.CrossEntropyLoss()
