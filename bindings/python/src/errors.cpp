@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "py.h"
+#include "strata/c/plugin.h"
 #include "strata/core/error.h"
 
 namespace strata::python {
@@ -35,6 +36,7 @@ Class g_value{"ValueError", "An argument with a value that is not allowed."};
 Class g_device{"DeviceError", "Tensors on different devices, no kernel there, or a failed launch."};
 Class g_autograd{"AutogradError", "Misuse of the tape: backward twice, an overwritten saved tensor, no gradient."};
 Class g_memory{"MemoryError", "Memory could not be had; the text says who holds what."};
+Class g_plugin{"PluginError", "A plugin that cannot be loaded, or that broke the rules of strata/c/strata.h."};
 Class g_io{"IoError", "A file that could not be read or written, or holds something invalid."};
 
 void make(nb::module_& m, Class& c, PyObject* second) {
@@ -76,6 +78,8 @@ PyObject* raise_current() {
     PyErr_SetString(g_memory.type, e.what());
   } catch (const IoError& e) {
     PyErr_SetString(g_io.type, e.what());
+  } catch (const PluginError& e) {
+    PyErr_SetString(g_plugin.type, e.what());
   } catch (const Error& e) {
     PyErr_SetString(g_base, e.what());
   } catch (const std::bad_alloc&) {
@@ -129,6 +133,7 @@ void bind_errors(nb::module_& m) {
   make(m, g_autograd, nullptr);
   make(m, g_memory, PyExc_MemoryError);
   make(m, g_io, PyExc_OSError);
+  make(m, g_plugin, PyExc_ImportError);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);

@@ -3,12 +3,24 @@
 #include <nanobind/stl/map.h>
 
 #include "py.h"
+#include "strata/c/plugin.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/safetensors.h"
 
 namespace strata::python {
 
 void bind_io(nb::module_& m) {
+  m.def("load_plugin", [](const std::string& path) {
+          const Plugin* plugin;
+          {
+            Released release;
+            plugin = &load_plugin(path);
+          }
+          std::vector<std::string> names;
+          for (const OpBase* op : plugin->ops) names.emplace_back(op->name());
+          return std::tuple(plugin->name, plugin->version, plugin->path, names);
+        },
+        nb::arg("path"), "(name, version, path, ops) of a plugin, whose records are registered.");
   m.def("save_safetensors", [](const std::string& path, const io::TensorMap& tensors, const io::Metadata& metadata) {
           Released release;
           io::save_safetensors(path, tensors, metadata);

@@ -23,9 +23,10 @@ from ._core import (
 )
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ._functions import max, min, pow, sum  # noqa: A004
-from .errors import AutogradError, DeviceError, DTypeError, ShapeError, StrataError
+from .errors import AutogradError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
 from ._autocast import autocast
 from ._device import default_device, set_default_device
+from ._plugin import Plugin, load_plugin
 from ._version import __version__
 from . import amp, models, nn, optim, utils
 from .serialization import load, save
