@@ -6,6 +6,8 @@ from ._core import DeviceError as DeviceError
 from .trainer import DivergedError as DivergedError
 from .models import LanguageModel as LanguageModel
 from .trainer import ModuleTrainer as ModuleTrainer
+from ._plugin import Plugin as Plugin
+from ._core import PluginError as PluginError
 from ._core import ShapeError as ShapeError
 from ._core import StrataError as StrataError
 from ._core import Tensor as Tensor
@@ -284,6 +286,7 @@ from ._ops import linear_cross_entropy_gradients as linear_cross_entropy_gradien
 from ._ops import linear_gelu as linear_gelu
 from ._core import linspace as linspace
 from .serialization import load as load
+from ._plugin import load_plugin as load_plugin
 from ._ops import log as log
 from ._ops import log10 as log10
 from ._ops import log10_ as log10_
