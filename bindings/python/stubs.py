@@ -113,7 +113,7 @@ def write(ops: dict[str, Any], template: str, rest: str) -> tuple[str, str]:
             methods.append(f"    def {name}({parameters(args, True)}) -> {result}: ...\n")
     ops_text = (HEADER + "\nfrom typing import Any, Optional, Sequence, Tuple, Union\n\n"
                 "from ._core import DeviceLike, DTypeLike, Ints, Number, Tensor, TensorLike, _bool, _float, _int\n\n"
-                "__all__: list[str]\n\n" + "\n".join(functions))
+                + "\n".join(functions))
     core_text = HEADER + template.replace("    #: methods\n", "".join(methods)) + "\n# ---- what nanobind made\n" + rest
     return core_text, ops_text
 
@@ -150,12 +150,39 @@ def clean(line: str) -> str:
     return line
 
 
+def of_package(strata: Any) -> str:
+    """strata/__init__.pyi: every public name with the module that says what it is."""
+    lines = []
+    for name in sorted(vars(strata)):
+        value = vars(strata)[name]
+        if name.startswith("_") and name != "__version__":
+            continue
+        if name == "ops":
+            lines.append("from . import _ops as ops")
+        elif isinstance(value, type(re)):
+            if value.__name__ == f"strata.{name}":
+                lines.append(f"from . import {name} as {name}")
+        elif name in vars(strata._core) and getattr(strata._core, name) is value:
+            lines.append(f"from ._core import {name} as {name}")
+        elif name in vars(strata._functions):
+            lines.append(f"from ._functions import {name} as {name}")
+        elif name in strata._core.ops:
+            lines.append(f"from ._ops import {name} as {name}")
+        elif name == "__version__":
+            lines.append("from ._version import __version__ as __version__")
+        else:
+            module = value.__module__.removeprefix("strata.")
+            lines.append(f"from .{module} import {name} as {name}")
+    return HEADER + "\n" + "\n".join(lines) + "\n"
+
+
 def main() -> int:
     sys.path[:] = [p for p in sys.path if pathlib.Path(p).resolve() != HERE]  # the built package, not its source
     import strata
 
     template = (HERE / "core_template.pyi").read_text()
     texts = dict(zip(("_core.pyi", "_ops.pyi"), write(strata._core.ops, template, of_nanobind(strata._core, template))))
+    texts["__init__.pyi"] = of_package(strata)
     stale = []
     for name, text in texts.items():
         path = HERE / "strata" / name

@@ -98,4 +98,4 @@ class set_grad_enabled(_Mode):
         _core._set_grad_enabled(self._mode)
 
 
-_core.no_grad = no_grad  # type: ignore[attr-defined,misc]
+_core.no_grad = no_grad  # type: ignore[misc]

@@ -4,8 +4,6 @@ from typing import Any, Optional, Sequence, Tuple, Union
 
 from ._core import DeviceLike, DTypeLike, Ints, Number, Tensor, TensorLike, _bool, _float, _int
 
-__all__: list[str]
-
 def abs(input: Tensor) -> Tensor:
     """The absolute value of x. The gradient at 0 is 0. DTypeError for bool."""
     ...

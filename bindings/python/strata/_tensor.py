@@ -90,7 +90,7 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         raise _core.DeviceError(f"numpy: the tensor is on {t.device}; use cpu().numpy()")
     if t.dtype == _core.bfloat16:
         try:
-            import ml_dtypes
+            import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             raise _core.DTypeError("numpy: NumPy has no bfloat16 without the package ml_dtypes; use float().numpy()") from None
         return np.asarray(t.view(_core.int16)).view(ml_dtypes.bfloat16)
@@ -154,7 +154,8 @@ def _new(name: str) -> None:
     make = getattr(_core, name)
 
     def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-        return make(*size, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+        made: Tensor = make(*size, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+        return made
 
     method.__name__ = "new_" + name
     setattr(Tensor, "new_" + name, method)

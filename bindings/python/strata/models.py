@@ -111,7 +111,8 @@ class LanguageModel(Module):
         """Text that continues ``prompt``, with the tokenizer of the checkpoint."""
         if self.tokenizer is None:
             raise ValueError("this model was not loaded from a run, so it has no tokenizer: use generate() with ids")
-        return self.tokenizer.decode(self.generate(self.tokenizer.encode(prompt), tokens, temperature, top_k, top_p, seed))
+        ids = self.generate(self.tokenizer.encode(prompt), tokens, temperature, top_k, top_p, seed)
+        return str(self.tokenizer.decode(ids))
 
     def stream(
         self, prompt: List[int], temperature: float = 0.8, top_k: int = 0, top_p: float = 1.0, seed: int = 0

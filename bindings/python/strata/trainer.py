@@ -171,9 +171,9 @@ class ModuleTrainer:
     def _batches(self) -> Iterator[Batch]:
         epoch, skip = divmod(self.step, self.steps_per_epoch)
         while True:
-            sampler = getattr(self.loader, "sampler", None)
+            sampler: Any = getattr(self.loader, "sampler", None)
             if hasattr(sampler, "epoch"):
-                sampler.epoch = epoch
+                setattr(sampler, "epoch", epoch)
             for i, batch in enumerate(self.loader):
                 if i >= skip:
                     yield batch

@@ -144,8 +144,8 @@ def test_interrupt_during_training():
         m = st.nn.Linear(64, 64)
         o = st.optim.AdamW(m.parameters())
         x = st.randn(256, 64)
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             while True:
                 o.zero_grad()
                 (m(x) ** 2).mean().backward()

@@ -22,8 +22,10 @@ class Sequential(Module):
     def __init__(self, *args: Module) -> None: ...
     @overload
     def __init__(self, arg: "OrderedDict[str, Module]") -> None: ...
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__()
+        if named:  # the OrderedDict, by its name
+            args = (named.pop("arg"),)
         if len(args) == 1 and isinstance(args[0], dict):
             for name, module in args[0].items():
                 self.add_module(name, module)

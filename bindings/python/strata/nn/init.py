@@ -99,7 +99,7 @@ def dirac_(tensor: T, groups: int = 1) -> T:
     with no_grad():
         for group in range(groups):
             for i in range(min(out, tensor.shape[1])):
-                tensor[(group * out + i, i, *middle)] = 1
+                tensor[(group * out + i, i) + middle] = 1
     return tensor
 
 

@@ -29,8 +29,6 @@ class IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-    __str__ = __repr__
-
 
 class RemovableHandle:
     """Ends a hook; also a context manager that ends it."""

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import (
     Any, Callable, Deque, Generic, Iterable, Iterator, List, Mapping, Optional, Sequence, Sized, Tuple, TypeVar, Union,
 )
@@ -16,6 +17,7 @@ from typing import (
 from .. import _core as C
 from .. import _functions as F
 from .. import _ops as ops
+from .. import cuda
 from .._core import Tensor, TokenFile, read_idx, sample_order
 
 __all__ = [
@@ -410,10 +412,19 @@ class DataLoader(Generic[T]):
     def _jobs(self) -> Iterator[Callable[[], Any]]:
         if self.batch_sampler is None:
             for index in self.sampler:
-                yield lambda index=index: self._finish(self.dataset[index])
+                yield partial(self._one, index)
         else:
             for indices in self.batch_sampler:
-                yield lambda indices=indices: self._finish(self._fetch(indices))
+                yield partial(self._many, indices)
+
+    def _one(self, index: int) -> Any:
+        return self._finish(self.dataset[index])
+
+    def _many(self, indices: List[int]) -> Any:
+        return self._finish(self._fetch(indices))
+
+    def _collated(self, samples: List[Any]) -> Any:
+        return self._finish(self.collate_fn(samples))
 
     def _fetch(self, indices: List[int]) -> Any:
         # A data set that overrides __getitem__ alone must not be passed by.
@@ -429,15 +440,15 @@ class DataLoader(Generic[T]):
         samples = iter(self.dataset)
         if self.batch_size is None:
             for sample in samples:
-                yield lambda sample=sample: self._finish(sample)
+                yield partial(self._finish, sample)
             return
         while batch := list(itertools.islice(samples, self.batch_size)):
             if len(batch) < self.batch_size and self.drop_last:
                 return
-            yield lambda batch=batch: self._finish(self.collate_fn(batch))
+            yield partial(self._collated, batch)
 
     def _finish(self, batch: Any) -> Any:
-        if self.pin_memory and C.cuda_device_count() > 0:
+        if self.pin_memory and cuda.is_available():
             batch = _map_tensors(batch, C.pin_memory)
         if self.device is not None:
             batch = _map_tensors(batch, lambda t: t.to(self.device))
