@@ -164,6 +164,8 @@ def of_package(strata: Any) -> str:
                 lines.append(f"from . import {name} as {name}")
         elif name in vars(strata._core) and getattr(strata._core, name) is value:
             lines.append(f"from ._core import {name} as {name}")
+        elif getattr(value, "__module__", "") == "strata._array_api":
+            lines.append(f"from ._array_api import {name} as {name}")
         elif name in vars(strata._functions):
             lines.append(f"from ._functions import {name} as {name}")
         elif name in strata._core.ops:

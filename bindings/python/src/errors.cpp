@@ -23,6 +23,7 @@ thread_local std::exception_ptr t_carried;
 
 std::atomic<bool> g_ending{false};
 std::thread::id g_last_thread;
+std::atomic<int> g_outside{0};  // threads that run without the GIL in here
 
 struct Class {
   const char* name;
@@ -104,15 +105,29 @@ void throw_python() {
 bool python_is_ending() {
   return !Py_IsInitialized() || (g_ending.load(std::memory_order_acquire) && std::this_thread::get_id() != g_last_thread);
 }
+static void wait_for_the_end() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+PyThreadState* give_gil() {
+  PyThreadState* state = PyEval_SaveThread();
+  if (python_is_ending()) wait_for_the_end();
+  g_outside.fetch_add(1, std::memory_order_acq_rel);
+  return state;
+}
 void take_gil(PyThreadState* state) {
-  if (python_is_ending())
-    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  g_outside.fetch_sub(1, std::memory_order_acq_rel);
+  if (python_is_ending()) wait_for_the_end();
   PyEval_RestoreThread(state);
 }
 static void bind_end(nb::module_& m) {
   m.def("_begin_end", [] {
     g_last_thread = std::this_thread::get_id();
     g_ending.store(true, std::memory_order_release);
+    // What daemon threads are computing comes to an end before the engine does.
+    PyThreadState* state = PyEval_SaveThread();
+    for (int i = 0; i < 5000 && g_outside.load(std::memory_order_acquire) > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    PyEval_RestoreThread(state);
   });
   nb::module_::import_("atexit").attr("register")(m.attr("_begin_end"));
 }

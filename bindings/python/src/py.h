@@ -64,8 +64,9 @@ R guarded(F&& f, R failure) {
 
 // ---- the GIL --------------------------------------------------------------------------------------------------------
 
-/// Takes the GIL again. At the end of Python, threads other than the main one wait here for the end of the process: taking
-/// the GIL would end them with an unwinding that C++ cannot survive.
+/// Gives the GIL up, and takes it again. At the end of Python, threads other than the main one wait in either for the end of
+/// the process: taking the GIL would end them with an unwinding that C++ cannot survive, and the engine is being taken down.
+PyThreadState* give_gil();
 void take_gil(PyThreadState* state);
 /// Whether Python is ending, so that this thread must not call it any more.
 bool python_is_ending();
@@ -73,7 +74,7 @@ bool python_is_ending();
 /// Releases the GIL while one lives, if there is so much work that another thread may as well run.
 class MaybeRelease {
  public:
-  explicit MaybeRelease(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
+  explicit MaybeRelease(bool release) : state_(release ? give_gil() : nullptr) {}
   ~MaybeRelease() {
     if (state_) take_gil(state_);
   }

@@ -37,6 +37,3 @@ from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainRe
 from .models import LanguageModel
 from ._core import Tokenizer
 from .utils.checkpoint import checkpoint
-
-# What the star imports brought along.
-del annotations, Any, Device, DType, NamedTuple, Number, Optional, Sequence, Union  # noqa: F821

@@ -394,3 +394,10 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
         t = _core.promote_types(x1.dtype, x2.dtype)
         return _ops.matmul(x1.to(t), x2.to(t))
     return _ops.matmul(x1, x2)
+
+
+__all__ = [
+    _name for _name, _value in list(globals().items())
+    if not _name.startswith("_") and type(_value).__name__ != "module" and getattr(_value, "__module__", "") != "typing"
+    and _name not in ("Device", "DType", "Number", "annotations")
+]

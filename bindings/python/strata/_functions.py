@@ -518,3 +518,10 @@ class iinfo:
 
 def _as_dtype(t: Any) -> DType:
     return _core._tensor(0, t, "cpu").dtype
+
+
+__all__ = [
+    _name for _name, _value in list(globals().items())
+    if not _name.startswith("_") and type(_value).__name__ != "module" and getattr(_value, "__module__", "") != "typing"
+    and _name not in ("Device", "DType", "Number", "annotations")
+]
