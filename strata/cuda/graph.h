@@ -74,8 +74,8 @@ class Graph {
   uint64_t random_blocks() const { return blocks_; }
   const GraphPool& pool() const { return pool_; }
 
- private:
-  // From the beginning of a capture to its end; gives up where it was not finished.
+  /// From the beginning of a capture to finish(), for callers that have no function to pass (bindings); gives up where it
+  /// is destroyed before. The same thread begins and ends it.
   class Capture {
    public:
     explicit Capture(Graph& graph);
@@ -87,6 +87,8 @@ class Graph {
     struct State;
     std::unique_ptr<State> state_;
   };
+
+ private:
   void reset();
 
   GraphPool pool_;

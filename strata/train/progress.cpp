@@ -60,7 +60,7 @@ std::string format_count(double n) {
 }
 
 std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, int64_t first_step,
-                          double first_elapsed_s) {
+                          double first_elapsed_s, std::string_view unit) {
   const double fraction = total_steps > 0 ? static_cast<double>(m.step) / static_cast<double>(total_steps) : 0.0;
   const int64_t done = m.step - first_step;
   const double left = done > 0 ? (m.elapsed_s - first_elapsed_s) / static_cast<double>(done) *
@@ -76,7 +76,7 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, 
       {5, fmt::format("step {:>{}}/{}", m.step, total.size(), total)},
       {7, std::isfinite(m.loss) ? fmt::format("loss {:.4f}", m.loss) : std::string("loss nan")},
       {1, std::isfinite(m.lr) ? fmt::format("lr {:.2e}", m.lr) : std::string()},
-      {3, std::isfinite(m.tokens_per_s) ? fmt::format("{} tok/s", format_count(m.tokens_per_s)) : std::string()},
+      {3, std::isfinite(m.tokens_per_s) ? fmt::format("{} {}/s", format_count(m.tokens_per_s), unit) : std::string()},
       {4, fmt::format("{} left", format_duration(left))},
   };
   constexpr int kBar = 20;
@@ -94,8 +94,8 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, 
   }
 }
 
-Progress::Progress(int64_t total_steps, std::FILE* out, double plain_interval_s)
-    : total_steps_(total_steps), out_(out), terminal_(is_terminal(out)) {
+Progress::Progress(int64_t total_steps, std::FILE* out, double plain_interval_s, std::string unit)
+    : total_steps_(total_steps), out_(out), unit_(std::move(unit)), terminal_(is_terminal(out)) {
   interval_ = terminal_ ? std::chrono::milliseconds(100)
                         : std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plain_interval_s));
   // In the past, so that the first step is shown.
@@ -119,7 +119,7 @@ void Progress::update(const StepMetrics& metrics) {
 
 void Progress::draw() {
   const int width = terminal_ ? terminal_width(out_) - 1 : 120;
-  const std::string line = progress_line(last_, total_steps_, width, first_step_, first_elapsed_s_);
+  const std::string line = progress_line(last_, total_steps_, width, first_step_, first_elapsed_s_, unit_);
   // \r\x1b[K: to the line's start, and clear it.
   std::fputs(fmt::format("{}{}{}", terminal_ ? "\r\x1b[K" : "", line, terminal_ ? "" : "\n").c_str(), out_);
   std::fflush(out_);

@@ -20,14 +20,15 @@ std::string format_count(double n);
 /// The progress line: bar, percent, step, loss, lr, tokens/s, time left; exactly the parts that fit in `width` columns,
 /// the least important left out first. Time left is extrapolated from the steps since `first_step`, whose
 /// elapsed_s was `first_elapsed_s`.
+/// `unit` is what tokens_per_s counts.
 std::string progress_line(const StepMetrics& metrics, int64_t total_steps, int width, int64_t first_step = 0,
-                          double first_elapsed_s = 0.0);
+                          double first_elapsed_s = 0.0, std::string_view unit = "tok");
 
 /// Draws progress_line(): on a terminal as one line that is redrawn at most 10 times a second, elsewhere as a plain
 /// line every `plain_interval_s` seconds (and for the first and the last step).
 class Progress {
  public:
-  Progress(int64_t total_steps, std::FILE* out = stderr, double plain_interval_s = 10.0);
+  Progress(int64_t total_steps, std::FILE* out = stderr, double plain_interval_s = 10.0, std::string unit = "tok");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -46,6 +47,7 @@ class Progress {
 
   int64_t total_steps_;
   std::FILE* out_;
+  std::string unit_;
   Clock::duration interval_;
   bool terminal_;
   bool drawn_ = false;    // the terminal's current line holds the bar

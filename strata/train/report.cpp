@@ -1,6 +1,7 @@
 #include "strata/train/report.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <ctime>
 #include <string_view>
@@ -111,15 +112,18 @@ std::string summary(const ReportInput& in) {
     s += card("Best validation loss", number(best->valid_loss),
               fmt::format("step {}, perplexity {:.3g}", best->step, std::exp(best->valid_loss)));
   const StepMetrics last = steps.empty() ? StepMetrics{} : steps.back();
-  s += card("Tokens", format_count(static_cast<double>(last.tokens)),
+  std::string counted = in.unit;
+  if (!counted.empty()) counted[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(counted[0])));
+  s += card(escaped(counted), format_count(static_cast<double>(last.tokens)),
             fmt::format("{} of {} steps", last.step, in.config.steps));
   s += card("Time", format_duration(last.elapsed_s), in.status);
   const double rate = median_rate(steps);
-  s += card("Throughput", std::isfinite(rate) ? format_count(rate) : std::string("–"), "tokens/s, median");
+  s += card("Throughput", std::isfinite(rate) ? format_count(rate) : std::string("–"), escaped(in.unit) + "/s, median");
   if (in.parameters > 0)
-    s += card(
-        "Parameters", format_count(static_cast<double>(in.parameters)),
-        fmt::format("{}, {} layers, {} wide", in.config.model.family, in.config.model.layers, in.config.model.dim));
+    s += card("Parameters", format_count(static_cast<double>(in.parameters)),
+              !in.network.empty() ? std::string()
+                                  : fmt::format("{}, {} layers, {} wide", in.config.model.family,
+                                                in.config.model.layers, in.config.model.dim));
   return s;
 }
 
@@ -178,17 +182,21 @@ std::string report_html(const ReportInput& in) {
   auto run = in.notes;
   run.insert(run.begin(), {"Report written", utc_now()});
   if (!in.status.empty()) run.insert(run.begin(), {"Status", in.status});
+  const bool own = !in.network.empty();
+  const std::string subtitle =
+      own ? fmt::format("{} parameters", format_count(static_cast<double>(in.parameters)))
+          : fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
+                        escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
+                        in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype));
   return filled(
       kReportPage,
       {{"title", escaped(in.title)},
-       {"subtitle", fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
-                                escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
-                                in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype))},
+       {"subtitle", subtitle},
        {"cards", summary(in)},
        {"sample", sample},
-       {"model", config_table(in.config, "model")},
-       {"dataset", config_table(in.config, "data")},
-       {"train", config_table(in.config, "train")},
+       {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
+       {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
+       {"train", own ? table(in.settings) : config_table(in.config, "train")},
        {"run", table(run)},
        {"machine", table(machine_rows(in.machine))},
        {"version", escaped(in.machine.version)},

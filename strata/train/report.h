@@ -22,6 +22,11 @@ struct ReportInput {
   std::string sample_prompt;                               ///< the start that the model was given
   std::string sample;                                      ///< what it wrote after it; empty for no sample
   std::vector<std::pair<std::string, std::string>> notes;  ///< further rows of the run's table (dates, data ...)
+  /// A network that TrainConfig does not describe, as text: shown in the settings' place, beside `settings`. Of `config`
+  /// only the number of steps is shown then.
+  std::string network;
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::string unit = "tokens";  ///< what is counted and timed
 };
 
 /// The page. A run of any length gives a page of bounded size: curves of more than 2,000 points are averaged down.

@@ -46,6 +46,18 @@ nlohmann::json data_of(const std::string& html) {
   return nlohmann::json::parse(html.substr(begin, html.find("</script>", begin) - begin));
 }
 
+TEST(Report, ShowsANetworkOfOnesOwn) {
+  ReportInput in = run_of(20);
+  in.network = "Sequential(\n  (0): Linear<in>\n)";
+  in.settings = {{"optimizer", "Muon"}};
+  in.unit = "samples";
+  const std::string html = report_html(in);
+  for (const char* text : {"(0): Linear&lt;in&gt;", "Muon", "Samples", "samples/s, median", "20 of 20 steps"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  for (const char* text : {"weight_decay", "tied_embeddings", "tokens/s", "{{"})
+    EXPECT_EQ(html.find(text), std::string::npos) << text;
+}
+
 TEST(Report, ShowsTheRun) {
   ReportInput in = run_of(900);
   in.sample_prompt = "ROMEO:";

@@ -1,0 +1,62 @@
+// Files of data and the order of samples: what strata/utils/data.py draws from.
+
+#include "py.h"
+#include "strata/core/node.h"
+#include "strata/cuda/runtime.h"
+#include "strata/data/idx.h"
+#include "strata/data/sampler.h"
+#include "strata/data/token_file.h"
+#include "strata/ops/factory/factory.h"
+#include "text.h"
+
+namespace strata::python {
+namespace {
+
+// The order in which the engine's own loader draws samples in an epoch.
+Tensor sample_order(int64_t size, uint64_t seed, int64_t epoch) {
+  data::Sampler sampler(size, seed, true);
+  data::SamplerState state = sampler.state();
+  state.epoch = epoch;
+  sampler.set_state(state);
+  Tensor order = empty({{size}, DType::i64, Device::cpu(), std::nullopt});
+  int64_t* out = order.data<int64_t>();
+  for (int64_t i = 0; i < size; ++i) out[i] = sampler.next().index;
+  return order;
+}
+
+Tensor read_tokens(const data::TokenFile& file, int64_t begin, int64_t count) {
+  check(count >= 0, "TokenFile.read", "a count is at least 0, got ", count);
+  Tensor t = empty({{count}, DType::i64, Device::cpu(), std::nullopt});
+  file.read(begin, std::span<int64_t>(t.data<int64_t>(), static_cast<size_t>(count)));
+  return t;
+}
+
+}  // namespace
+
+void bind_data(nb::module_& m) {
+  using Release = nb::call_guard<Released>;
+  m.def("read_idx", &data::read_idx, nb::arg("path"), Release(),
+        "Reads an IDX file (the format of MNIST), plain or gzip-compressed.");
+  m.def("sample_order", &sample_order, nb::arg("size"), nb::arg("seed"), nb::arg("epoch") = 0, Release(),
+        "The order of 0..size-1 that seed and epoch decide, as the engine's own loader draws it: i64 [size].");
+  m.def("pin_memory", &cuda::pin_memory, nb::arg("t"), Release(),
+        "A copy of a host tensor in page-locked memory, from which a CUDA device copies on its own.");
+
+  nb::class_<data::TokenFile>(m, "TokenFile", "Token ids in a file, mapped into memory.")
+      .def(nb::init<const std::string&>(), nb::arg("path"))
+      .def("__len__", &data::TokenFile::size)
+      .def_prop_ro("path", [](const data::TokenFile& f) { return f.path(); })
+      .def_prop_ro("vocab_size", &data::TokenFile::vocab_size)
+      .def_prop_ro("token_bytes", &data::TokenFile::token_bytes)
+      .def("read", &read_tokens, nb::arg("begin"), nb::arg("count"), "Tokens [begin, begin + count) as an i64 tensor.");
+  m.def(
+      "build_token_file",
+      [](const std::string& source, const PyTokenizer& tokenizer, const std::string& path, const std::string& separator) {
+        Released release;
+        data::build_token_file(source, *tokenizer.tokenizer, path, {.separator = separator});
+      },
+      nb::arg("source"), nb::arg("tokenizer"), nb::arg("path"), nb::arg("separator") = "",
+      "Tokenises a text file, or all text files of a folder, into a token file.");
+}
+
+}  // namespace strata::python

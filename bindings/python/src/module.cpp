@@ -1,0 +1,23 @@
+// The module strata._core.
+
+#include "py.h"
+
+NB_MODULE(_core, m) {
+  using namespace strata::python;
+  nb::set_leak_warnings(false);
+  m.doc() = "Strata's engine: everything that the package strata is made of.";
+  bind_errors(m);
+  bind_types(m);
+  bind_tensor(m);
+  bind_ops(m);
+  bind_tensor_methods(m);
+  bind_exchange(m);
+  bind_functions(m);
+  bind_autograd(m);
+  bind_cuda(m);
+  bind_io(m);
+  bind_optim(m);
+  bind_text(m);
+  bind_data(m);
+  bind_train(m);
+}

@@ -1,0 +1,39 @@
+"""Strata, a deep-learning engine. The surface is PyTorch's: ``import strata as st``."""
+
+from . import _core, _grad_mode
+from ._core import Tensor, device, dtype
+from ._core import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, uint8  # noqa: A004
+from ._ops import *  # noqa: F403
+from ._functions import *  # noqa: F403
+from ._array_api import *  # noqa: F403
+from ._array_api import __array_api_version__, __array_namespace_info__
+from . import _ops as ops
+from . import _tensor
+from . import autograd, cuda, errors
+from ._core import (
+    get_autocast_dtype,
+    get_default_device,
+    get_default_dtype,
+    get_num_threads,
+    get_rng_state,
+    initial_seed,
+    is_autocast_enabled,
+    is_grad_enabled,
+    set_default_dtype,
+    set_num_threads,
+    set_rng_state,
+)
+from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ._array_api import round  # noqa: A004
+from ._functions import max, min, pow, sum  # noqa: A004
+from .errors import AutogradError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
+from ._autocast import autocast
+from ._device import default_device, set_default_device
+from ._plugin import Plugin, load_plugin
+from ._version import __version__
+from . import amp, models, nn, optim, utils
+from .serialization import load, save
+from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
+from .models import LanguageModel
+from ._core import Tokenizer
+from .utils.checkpoint import checkpoint

@@ -1,0 +1,527 @@
+"""Functions beside the op records: factories, choices between records, PyTorch's and NumPy's other names."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from typing import Any, NamedTuple, Optional, Sequence, Union
+
+from . import _core, _ops
+from ._core import Tensor, device as Device, dtype as DType
+from ._core import (  # noqa: F401
+    arange,
+    allclose,
+    batch_norm,
+    bernoulli,
+    broadcast_shapes as _broadcast_two,
+    clamp,
+    cross_entropy,
+    dropout,
+    elu,
+    empty,
+    empty_like,
+    equal,
+    eye,
+    from_dlpack,
+    from_numpy,
+    frombuffer,
+    full,
+    full_like,
+    group_norm,
+    layer_norm,
+    linear_cross_entropy,
+    linspace,
+    logspace,
+    multinomial,
+    normal,
+    one_hot,
+    ones,
+    ones_like,
+    prod,
+    promote_types,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    relu6,
+    rms_norm,
+    rotary_tables,
+    scaled_dot_product_attention,
+    selu,
+    swiglu,
+    tril_indices,
+    triu_indices,
+    unflatten,
+    uniform,
+    zeros,
+    zeros_like,
+)
+
+Number = Union[builtins.bool, builtins.int, builtins.float]
+
+pi = math.pi
+e = math.e
+inf = math.inf
+nan = math.nan
+newaxis = None
+
+# PyTorch's names of the dtypes.
+float = _core.float32
+double = _core.float64
+half = _core.float16
+long = _core.int64
+int = _core.int32
+short = _core.int16
+
+
+class return_types:
+    """Results of functions that give several tensors."""
+
+    class max(NamedTuple):
+        values: Tensor
+        indices: Tensor
+
+    class min(NamedTuple):
+        values: Tensor
+        indices: Tensor
+
+    class aminmax(NamedTuple):
+        min: Tensor
+        max: Tensor
+
+
+# ---- making tensors
+
+
+def tensor(data: Any, *, dtype: Optional[DType] = None, device: Any = None, requires_grad: builtins.bool = False,
+           pin_memory: builtins.bool = False) -> Tensor:
+    """A new tensor with a copy of numbers, nested sequences of them, or an array."""
+    t = _core._tensor(data, dtype, device)
+    if requires_grad:
+        t.requires_grad_()
+    return t.pin_memory() if pin_memory else t
+
+
+def as_tensor(data: Any, dtype: Optional[DType] = None, device: Any = None) -> Tensor:
+    """The data as a tensor, sharing its memory where it can."""
+    if isinstance(data, Tensor):
+        t = data
+    elif hasattr(data, "__array_interface__") and getattr(data, "shape", ()) != () and data.flags.writeable:
+        t = from_numpy(data)
+    elif hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+        t = from_dlpack(data)
+    else:
+        return tensor(data, dtype=dtype, device=device)
+    if device is not None:
+        t = t.to(device)
+    return t if dtype is None else t.to(dtype)
+
+
+def asarray(obj: Any, /, *, dtype: Optional[DType] = None, device: Any = None,
+            copy: Optional[builtins.bool] = None) -> Tensor:
+    """The array API's as_tensor: ``copy`` True always copies, False never does (ValueError where it would have to)."""
+    if copy is True:
+        return tensor(obj, dtype=dtype, device=device)
+    t = as_tensor(obj, dtype, device)
+    if copy is False:
+        shares = t is obj or (hasattr(obj, "__array_interface__") or hasattr(obj, "__dlpack__")) and (
+            (dtype is None or as_tensor(obj).dtype == t.dtype) and (device is None or as_tensor(obj).device == t.device))
+        if not shares:
+            raise ValueError("asarray: this needs a copy, and copy=False forbids it")
+    return t
+
+
+def is_tensor(obj: Any) -> builtins.bool:
+    """Whether it is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(x: Tensor) -> builtins.bool:
+    return x.dtype.is_floating_point
+
+
+def numel(x: Tensor) -> builtins.int:
+    return x.numel()
+
+
+def clone(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+# ---- arithmetic with choices
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """input to the power exponent."""
+    result: Tensor = operator.pow(input, exponent)
+    return result
+
+
+def div(input: Any, other: Any, *, rounding_mode: Optional[str] = None) -> Tensor:
+    """True division, or rounded to "floor" or "trunc"."""
+    if rounding_mode is None:
+        result: Tensor = operator.truediv(input, other)
+        return result
+    if not isinstance(input, Tensor):
+        input = _core.wrap_number(input, other.device)
+    if not isinstance(other, Tensor):
+        other = _core.wrap_number(other, input.device)
+    return _core._div_mode(input, other, rounding_mode)
+
+
+divide = true_divide = div
+
+
+def rsub(input: Tensor, other: Any, *, alpha: Number = 1) -> Tensor:
+    """other - alpha * input."""
+    result: Tensor = other - (input if alpha == 1 else input * alpha)
+    return result
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where the condition holds, else other; with the condition alone: the indices of its true elements."""
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        return _core._where_scalars(condition, input, other)
+    return _ops.where(condition, input, other)
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    return clamp(input, max=max)
+
+
+def clip(input: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    """clamp() by NumPy's name; without bounds a copy."""
+    if min is None and max is None:
+        return input.clone()
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        lo = min if min is None or isinstance(min, Tensor) else _core.wrap_number(min, input.device)
+        hi = max if max is None or isinstance(max, Tensor) else _core.wrap_number(max, input.device)
+        return clamp(input, lo, hi)
+    return clamp(input, min, max)
+
+
+# ---- reductions with choices
+
+
+def _dims(dim: Any) -> Any:
+    return [] if dim is None else dim
+
+
+def max(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
+        keepdims: builtins.bool = False) -> Any:
+    """The largest element; along ``dim`` also where it is; of two tensors the larger, elementwise."""
+    if isinstance(dim, Tensor):
+        return _ops.maximum(input, dim)
+    if axis is not None or keepdims:
+        return _ops.amax(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
+    if dim is None:
+        return _core._max(input)
+    return return_types.max(*_ops.max_dim(input, dim, keepdim))
+
+
+def min(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
+        keepdims: builtins.bool = False) -> Any:
+    """The smallest element; along ``dim`` also where it is; of two tensors the smaller, elementwise."""
+    if isinstance(dim, Tensor):
+        return _ops.minimum(input, dim)
+    if axis is not None or keepdims:
+        return _ops.amin(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
+    if dim is None:
+        return _core._min(input)
+    return return_types.min(*_ops.min_dim(input, dim, keepdim))
+
+
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+    return return_types.aminmax(_ops.amin(input, _dims(dim), keepdim), _ops.amax(input, _dims(dim), keepdim))
+
+
+def _correction(unbiased: Optional[builtins.bool], correction: Optional[Number]) -> builtins.float:
+    if unbiased is not None:
+        return 1.0 if unbiased else 0.0
+    return 1.0 if correction is None else builtins.float(correction)
+
+
+def var(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
+        correction: Optional[Number] = None, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """The variance: squared differences from the mean, divided by the number less ``correction`` (1)."""
+    if isinstance(dim, builtins.bool):
+        dim, unbiased = None, dim
+    return _ops.var(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
+
+
+def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
+        correction: Optional[Number] = None, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """The standard deviation, as var()."""
+    if isinstance(dim, builtins.bool):
+        dim, unbiased = None, dim
+    return _ops.std(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
+
+
+def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
+        keepdims: builtins.bool = False) -> Tensor:
+    """The sum over ``dim`` (all without one); integers and bool in int64."""
+    if dtype is not None:
+        input = input.to(dtype)
+    y = _ops.sum(input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    return y if dtype is None else y.to(dtype)
+
+
+def mean(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
+         keepdims: builtins.bool = False) -> Tensor:
+    """The mean over ``dim`` (all without one)."""
+    if dtype is not None:
+        input = input.to(dtype)
+    return _ops.mean(input, _dims(dim if axis is None else axis), keepdim or keepdims)
+
+
+def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
+    """(sum |x|^p)^(1/p)."""
+    if p == "fro" or p is None:
+        p = 2
+    return _ops.norm(input, builtins.float(p), _dims(dim), keepdim)
+
+
+def softmax(input: Tensor, dim: builtins.int = -1, *, dtype: Optional[DType] = None) -> Tensor:
+    """exp(x) divided by its sum along ``dim``."""
+    return _ops.softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def log_softmax(input: Tensor, dim: builtins.int = -1, *, dtype: Optional[DType] = None) -> Tensor:
+    """The logarithm of softmax."""
+    return _ops.log_softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
+    """Positions of the elements that are not 0: one row each, or with ``as_tuple`` one tensor for each dimension."""
+    rows = _ops.nonzero(input)
+    if not as_tuple:
+        return rows
+    return tuple(rows.select(1, i).contiguous() for i in range(rows.shape[1]))
+
+
+def argwhere(input: Tensor) -> Tensor:
+    return _ops.nonzero(input)
+
+
+def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False,
+           return_counts: builtins.bool = False, dim: None = None) -> Any:
+    """The different values in ascending order; also where each element is among them, and how often each occurs."""
+    values, inverse, counts = _ops.unique(input, return_inverse, return_counts)
+    parts = [values] + ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def msort(input: Tensor) -> Tensor:
+    return _ops.sort(input, 0)[0]
+
+
+# ---- shapes
+
+
+def reshape(input: Tensor, shape: Any, *, copy: Optional[builtins.bool] = None) -> Tensor:
+    """The elements in row-major order under another shape: a view where possible."""
+    if copy is True:
+        return input.clone().reshape(shape)
+    if copy is False:
+        return input.view(shape)
+    return input.reshape(shape)
+
+
+def flatten(input: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
+    return input.flatten(start_dim, end_dim)
+
+
+def ravel(input: Tensor) -> Tensor:
+    return input.reshape(-1)
+
+
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
+    if axis is None:
+        return input.squeeze(dim)
+    for a in axis if isinstance(axis, (tuple, list)) else (axis,):
+        if input.shape[a] != 1:  # the standard's argument is stricter than PyTorch's
+            raise ValueError(f"squeeze: dimension {a} of {input.shape} is not 1")
+    return input.squeeze(axis)
+
+
+def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
+    return input.unsqueeze(dim)
+
+
+def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
+    return input.narrow(dim, start, length)
+
+
+def t(input: Tensor) -> Tensor:
+    return input.t()
+
+
+def split(input: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+    """Views of one size along ``dim``, or of the sizes given."""
+    if isinstance(split_size_or_sections, builtins.int):
+        return _ops.split(input, split_size_or_sections, dim)
+    sizes = list(split_size_or_sections)
+    if builtins.sum(sizes) != input.shape[dim]:
+        raise _core.ShapeError(f"split: sizes {sizes} do not add up to {input.shape[dim]}")
+    parts, at = [], 0
+    for size in sizes:
+        parts.append(input.narrow(dim, at, size))
+        at += size
+    return tuple(parts)
+
+
+def swapaxes(input: Tensor, axis0: builtins.int, axis1: builtins.int) -> Tensor:
+    return _ops.transpose(input, axis0, axis1)
+
+
+swapdims = swapaxes
+
+
+def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
+    return _ops.movedim(input, source, destination)
+
+
+def broadcast_shapes(*shapes: Sequence[builtins.int]) -> tuple[builtins.int, ...]:
+    shape: Any = ()
+    for s in shapes:
+        shape = _broadcast_two(shape, s)
+    return tuple(shape)
+
+
+def broadcast_tensors(*tensors: Tensor) -> list[Tensor]:
+    """All of them expanded to their common shape."""
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    return [t.expand(shape) for t in tensors]
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    return _ops.cat(list(tensors), 0 if tensors[0].dim() < 2 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    return _ops.cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
+
+
+def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None) -> Tensor:
+    """Each element along ``dim`` several times in a row."""
+    if isinstance(repeats, Tensor):
+        return _core._repeat_interleave(input, repeats, dim)
+    return _ops.repeat_interleave(input, repeats, dim)
+
+
+chunk = _ops.chunk
+
+
+def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
+    """input with the elements that index names along ``dim`` replaced by those of ``src``, or by one number."""
+    if isinstance(src, Tensor):
+        return _ops.scatter(input, dim, index, src)
+    return _core._scatter_scalar(input, dim, index, src)
+
+
+def cov(input: Tensor, *, correction: builtins.int = 1) -> Tensor:
+    """Covariances of the rows."""
+    x = input - input.mean(1, True)
+    return x @ x.mT / (input.shape[1] - correction)
+
+
+def cdist(a: Tensor, b: Tensor, p: builtins.float = 2.0) -> Tensor:
+    """Distances between the rows of a and of b."""
+    return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+# ---- other names
+
+absolute = _ops.abs
+arccos, arccosh, arcsin, arcsinh = _ops.acos, _ops.acosh, _ops.asin, _ops.asinh
+arctan, arctan2, arctanh = _ops.atan, _ops.atan2, _ops.atanh
+multiply, subtract, negative = _ops.mul, _ops.sub, _ops.neg
+greater, greater_equal, less, less_equal, not_equal = _ops.gt, _ops.ge, _ops.lt, _ops.le, _ops.ne
+bitwise_invert = _ops.bitwise_not
+fix = _ops.trunc
+
+
+# ---- settings
+
+
+def manual_seed(seed: builtins.int) -> None:
+    """Restarts the random numbers of every op."""
+    _core.manual_seed(seed & 0xFFFFFFFFFFFFFFFF)
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that an elementwise op of these gives."""
+    tensors = [a for a in arrays_and_dtypes if isinstance(a, Tensor)]
+    dtypes = [a for a in arrays_and_dtypes if isinstance(a, DType)]
+    numbers = [a for a in arrays_and_dtypes if not isinstance(a, (Tensor, DType))]
+    wrapped = tensors + [empty(1, dtype=d, device="meta") for d in dtypes] + [_core.wrap_number(n) for n in numbers]
+    if not wrapped:
+        raise ValueError("result_type: at least one argument is wanted")
+    current = wrapped[0]
+    kind = current.dtype
+    for other in wrapped[1:]:
+        kind = _core.result_type_of_tensors(current, other)
+        if current.dtype != kind or current.dim() < other.dim():
+            current = other if other.dtype == kind and other.dim() >= current.dim() else empty(1, dtype=kind, device="meta")
+    return kind
+
+
+# ---- numbers of the dtypes
+
+
+class finfo:
+    """What a floating dtype can hold."""
+
+    def __init__(self, type: Any = None) -> None:
+        t = _core.get_default_dtype() if type is None else type.dtype if isinstance(type, Tensor) else _as_dtype(type)
+        if not t.is_floating_point:
+            raise TypeError(f"finfo: a floating dtype is wanted, got {t}")
+        digits, low, high = {"float16": (10, -14, 16), "bfloat16": (7, -126, 128), "float32": (23, -126, 128),
+                             "float64": (52, -1022, 1024)}[t.name]
+        self.dtype = t
+        self.bits = t.itemsize * 8
+        self.eps = 2.0**-digits
+        self.max = (2.0 - 2.0**-digits) * 2.0 ** (high - 1)
+        self.min = -self.max
+        self.smallest_normal = self.tiny = 2.0**low
+        self.resolution = 10.0 ** -builtins.int(digits * math.log10(2))
+
+    def __repr__(self) -> str:
+        return f"finfo(eps={self.eps}, max={self.max}, min={self.min}, tiny={self.tiny}, dtype={self.dtype})"
+
+
+class iinfo:
+    """What an integer dtype can hold."""
+
+    def __init__(self, type: Any) -> None:
+        t = type.dtype if isinstance(type, Tensor) else _as_dtype(type)
+        if t.is_floating_point or t.name == "bool":
+            raise TypeError(f"iinfo: an integer dtype is wanted, got {t}")
+        self.dtype = t
+        self.bits = t.itemsize * 8
+        self.max = 2 ** (self.bits - (1 if t.is_signed else 0)) - 1
+        self.min = -(2 ** (self.bits - 1)) if t.is_signed else 0
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def _as_dtype(t: Any) -> DType:
+    return _core._tensor(0, t, "cpu").dtype
+
+
+__all__ = [
+    _name for _name, _value in list(globals().items())
+    if not _name.startswith("_") and type(_value).__name__ != "module" and getattr(_value, "__module__", "") != "typing"
+    and _name not in ("Device", "DType", "Number", "annotations")
+]

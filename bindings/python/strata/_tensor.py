@@ -1,0 +1,233 @@
+"""Methods of Tensor that are written in Python."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from . import _core, _functions as F, _ops
+from ._core import Tensor
+
+
+
+def _method(function: Any, name: Optional[str] = None) -> Any:
+    setattr(Tensor, name or function.__name__, function)
+    return function
+
+
+for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
+              "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split", "swapaxes", "swapdims",
+              "moveaxis", "repeat_interleave", "scatter", "softmax", "log_softmax", "bernoulli", "multinomial",
+              "allclose", "equal", "rsub"):
+    _function = getattr(F, _name)
+
+    def _bound(function: Any) -> Any:
+        def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+            return function(self, *args, **kwargs)
+
+        method.__name__ = function.__name__
+        method.__doc__ = function.__doc__
+        return method
+
+    # Python functions bind by themselves; the core's do not.
+    setattr(Tensor, _name, _function if type(_function).__name__ == "function" else _bound(_function))
+for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
+                      "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
+                      "arcsin": "asin", "arctan": "atan"}.items():
+    setattr(Tensor, _alias, Tensor.__dict__[_name])
+
+
+@_method
+def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    return _ops.where(condition, self, other)
+
+
+def _in_place(name: str, function: Any) -> None:
+    """A method that computes and copies, for ops without a kernel that writes over its argument."""
+    if name in Tensor.__dict__:
+        return
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.copy_(function(self, *args, **kwargs))
+
+    method.__name__ = name
+    method.__doc__ = f"{name[:-1]}(), written over the tensor."
+    setattr(Tensor, name, method)
+
+
+for _name in ("add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "abs", "neg", "exp", "exp2", "expm1", "log",
+              "log2", "log10", "log1p", "sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan",
+              "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "round", "trunc", "frac", "sign",
+              "sigmoid", "tanh", "relu", "masked_fill", "masked_scatter", "index_add", "scatter_add", "lerp", "addcmul",
+              "addcdiv", "tril", "triu", "nan_to_num", "logical_not", "logical_and", "logical_or", "logical_xor",
+              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge"):
+    _in_place(_name + "_", _core.ops[_name])
+_in_place("div_", F.div)
+_in_place("clamp_", _core.clamp)
+_in_place("scatter_", F.scatter)
+
+
+@_method
+def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
+    self.data = self.data.squeeze(dim)
+    return self
+
+
+@_method
+def unsqueeze_(self: Tensor, dim: int) -> Tensor:
+    self.data = self.data.unsqueeze(dim)
+    return self
+
+
+@_method
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """A NumPy array over the same memory; with ``force`` from any device, with or without gradient."""
+    import numpy as np
+
+    t = self.detach().cpu() if force else self
+    if t.requires_grad:
+        raise _core.AutogradError("numpy: the tensor requires a gradient; use detach().numpy()")
+    if t.device.type != "cpu":
+        raise _core.DeviceError(f"numpy: the tensor is on {t.device}; use cpu().numpy()")
+    if t.dtype == _core.bfloat16:
+        try:
+            import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            raise _core.DTypeError("numpy: NumPy has no bfloat16 without the package ml_dtypes; use float().numpy()") from None
+        return np.asarray(t.view(_core.int16)).view(ml_dtypes.bfloat16)
+    return np.asarray(memoryview(t))
+
+
+@_method
+def __array__(self: Tensor, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+    import numpy as np
+
+    a = self.numpy()
+    if dtype is not None and a.dtype != np.dtype(dtype):
+        if copy is False:
+            raise ValueError("another dtype needs a copy, and copy=False forbids it")
+        return a.astype(dtype)
+    return a.copy() if copy else a
+
+
+@_method
+def __array_namespace__(self: Tensor, *, api_version: Optional[str] = None) -> Any:
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12"):
+        raise ValueError(f"the array API of {api_version!r} is not offered; 2023.12 is")
+    import strata
+
+    return strata
+
+
+@_method
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    return self.to(device)
+
+
+@_method
+def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with its own memory; gradients flow through."""
+    return _ops.clone(self)
+
+
+@_method
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """self[indices] = values, or += with ``accumulate``."""
+    if not accumulate:
+        self[tuple(indices)] = values
+        return self
+    return self.copy_(_ops.index_put(self, list(indices), values.expand(_ops.index(self, list(indices)).shape), True))
+
+
+@_method
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    return self.to(other.dtype)
+
+
+@_method
+def random_(self: Tensor, low: int = 0, high: Optional[int] = None) -> Tensor:
+    if high is None:
+        low, high = 0, low or 2**24
+    return self.copy_(_core.randint(low, high, self.shape, device=self.device))
+
+
+def _new(name: str) -> None:
+    make = getattr(_core, name)
+
+    def method(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        made: Tensor = make(*size, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+        return made
+
+    method.__name__ = "new_" + name
+    setattr(Tensor, "new_" + name, method)
+
+
+for _name in ("zeros", "ones", "empty"):
+    _new(_name)
+
+
+@_method
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    return _core.full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device)
+
+
+@_method
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    return F.tensor(data, dtype=dtype or self.dtype, device=device or self.device)
+
+
+def _rebuild(cls: Any, data: bytes, shape: Any, dtype: Any, device: str, requires_grad: bool) -> Tensor:
+    t = _core.empty(shape, dtype=dtype)
+    if t.numel():
+        memoryview(t.reshape(-1).view(_core.int16) if dtype == _core.bfloat16 else t.reshape(-1)).cast("B")[:] = data
+    if device != "cpu":
+        t = t.to(device)
+    if requires_grad:
+        t.requires_grad_()
+    result: Tensor = t if cls is Tensor else t._as_subclass(cls)
+    return result
+
+
+@_method
+def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
+    host = self.detach().cpu().contiguous()
+    flat = host.reshape(-1)
+    bits = flat.view(_core.int16) if host.dtype == _core.bfloat16 else flat
+    data = memoryview(bits).tobytes() if host.numel() else b""
+    return _rebuild, (type(self), data, self.shape, self.dtype, str(self.device), self.is_leaf and self.requires_grad)
+
+
+@_method
+def __copy__(self: Tensor) -> Tensor:
+    t = self.detach()
+    if self.is_leaf and self.requires_grad:
+        t.requires_grad_()
+    return t if type(self) is Tensor else t._as_subclass(type(self))
+
+
+@_method
+def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    if id(self) in memo:
+        copied: Tensor = memo[id(self)]
+        return copied
+    if not self.is_leaf:
+        raise _core.AutogradError("deepcopy: only leaves can be copied deeply; use detach().clone()")
+    with F_no_grad():
+        t = self.detach().clone()
+    if self.requires_grad:
+        t.requires_grad_()
+    if self.grad is not None:
+        t.grad = self.grad.detach().clone()
+    if type(self) is not Tensor:
+        t = t._as_subclass(type(self))
+    memo[id(self)] = t
+    return t
+
+
+from ._grad_mode import no_grad as F_no_grad  # noqa: E402
+
+
+def _grad_fn(self: Tensor) -> Any:
+    return _core._grad_fn(self)
+
+
+Tensor.grad_fn = property(_grad_fn, doc="The recorded op behind the tensor, or None for a leaf.")  # type: ignore[assignment]

@@ -1,0 +1,90 @@
+"""Gradients: backward, grad, functions with a gradient of their own, hooks on what is saved, checks."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from . import _core
+from ._core import FunctionCtx, backward, grad, is_grad_enabled
+from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+__all__ = [
+    "Function", "FunctionCtx", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
+    "inference_mode", "is_grad_enabled", "no_grad", "once_differentiable", "saved_tensors_hooks", "set_grad_enabled",
+]
+
+
+class Function:
+    """Derive from it to give code of your own a gradient of your own: static ``forward(ctx, *args)`` and
+    ``backward(ctx, *grads)``, called through ``apply``. Nothing in forward is recorded; backward gives one gradient (or
+    None) for each argument of forward, and can be differentiated again where it is written with ops."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        raise NotImplementedError("a Function needs a static forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function needs a static backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        return _core.apply_function(cls, *args)
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For a backward that is not written with ops: its results have no history."""
+
+    def wrapped(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            return function(ctx, *grads)
+
+    return wrapped
+
+
+class saved_tensors_hooks:
+    """Inside, what ops save for backward goes through ``pack``, and comes back through ``unpack``."""
+
+    def __init__(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+        self._hooks = (pack, unpack)
+        self._scope = _core.SavedTensorHooksScope()
+
+    def __enter__(self) -> None:
+        self._scope.enter(*self._hooks)
+
+    def __exit__(self, *error: object) -> None:
+        self._scope.exit()
+
+
+class detect_anomaly:
+    """Inside, the first NaN in a result or gradient is an AutogradError that names the op behind it."""
+
+    def __init__(self) -> None:
+        self._scope = _core.AnomalyScope()
+
+    def __enter__(self) -> None:
+        self._scope.enter()
+
+    def __exit__(self, *error: object) -> None:
+        self._scope.exit()
+
+
+def _check(run: Any, fn: Any, inputs: Any, eps: float, atol: float, rtol: float, raise_exception: bool) -> bool:
+    if isinstance(inputs, _core.Tensor):
+        inputs = (inputs,)
+    ok, _, report = run(fn, tuple(inputs), eps, atol, rtol)
+    if not ok and raise_exception:
+        raise _core.AutogradError(f"gradcheck: {report}")
+    return bool(ok)
+
+
+def gradcheck(fn: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+              raise_exception: bool = True) -> bool:
+    """Compares the gradients of fn(*inputs), in float64, with central differences."""
+    return _check(_core._gradcheck, fn, inputs, eps, atol, rtol, raise_exception)
+
+
+def gradgradcheck(fn: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+                  raise_exception: bool = True) -> bool:
+    """The same for the gradients of the gradients."""
+    return _check(_core._gradgradcheck, fn, inputs, eps, atol, rtol, raise_exception)

@@ -1,0 +1,27 @@
+"""The engine's errors. Each is also what a Python user expects: a ShapeError is a ValueError, an IoError an OSError."""
+
+from ._core import (
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    IndexError,
+    IoError,
+    MemoryError,
+    PluginError,
+    ShapeError,
+    StrataError,
+    ValueError,
+)
+
+__all__ = [
+    "AutogradError",
+    "DTypeError",
+    "DeviceError",
+    "IndexError",
+    "IoError",
+    "MemoryError",
+    "PluginError",
+    "ShapeError",
+    "StrataError",
+    "ValueError",
+]

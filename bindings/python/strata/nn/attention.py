@@ -1,0 +1,332 @@
+"""MultiheadAttention and the Transformer's layers. Arguments and parameter names are PyTorch's."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Optional, Tuple, Union
+
+from .. import _ops as ops
+from .._core import Tensor, bool as bool_dtype, dtype as DType, full
+from . import functional as F
+from . import init
+from .container import ModuleList
+from .layers import Dropout, LayerNorm, Linear, _new
+from .module import Module
+from .parameter import Parameter
+
+__all__ = [
+    "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+
+def _as_bias(mask: Tensor, like: Tensor) -> Tensor:
+    """PyTorch's layer mask (true: hidden) as numbers that are added to the scores."""
+    if mask.dtype != bool_dtype:
+        return mask.to(like.dtype)
+    return ops.masked_fill(full(list(mask.shape), 0.0, dtype=like.dtype, device=like.device), mask, float("-inf"))
+
+
+class MultiheadAttention(Module):
+    """Attention of ``num_heads`` heads of size embed_dim / num_heads. query [Tq, B, E], key and value [Tk, B, E] ([B, T, E]
+    with ``batch_first``). Parameters: in_proj_weight [3 E, E] (or q_proj_weight, k_proj_weight, v_proj_weight where kdim or
+    vdim differ), in_proj_bias [3 E], out_proj. In a mask, true hides, as in PyTorch's layer."""
+
+    in_proj_weight: Optional[Parameter]
+    in_proj_bias: Optional[Parameter]
+    q_proj_weight: Optional[Parameter]
+    k_proj_weight: Optional[Parameter]
+    v_proj_weight: Optional[Parameter]
+    out_proj: Linear
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: Optional[int] = None,
+        vdim: Optional[int] = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
+            raise ValueError(f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}")
+        if add_bias_kv or add_zero_attn:
+            raise ValueError("MultiheadAttention: add_bias_kv and add_zero_attn are not supported")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.head_dim = embed_dim // num_heads
+        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        same = self.kdim == embed_dim and self.vdim == embed_dim
+        self.register_parameter("in_proj_weight", _new([3 * embed_dim, embed_dim], device, dtype) if same else None)
+        self.register_parameter("q_proj_weight", None if same else _new([embed_dim, embed_dim], device, dtype))
+        self.register_parameter("k_proj_weight", None if same else _new([embed_dim, self.kdim], device, dtype))
+        self.register_parameter("v_proj_weight", None if same else _new([embed_dim, self.vdim], device, dtype))
+        self.register_parameter("in_proj_bias", _new([3 * embed_dim], device, dtype) if bias else None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def _project(self, q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        e = self.embed_dim
+        bias = self.in_proj_bias
+        biases = [None] * 3 if bias is None else [bias.narrow(0, i * e, e) for i in range(3)]
+        if self.in_proj_weight is None:
+            weights: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        elif q is k and k is v:
+            y = ops.linear(q, self.in_proj_weight, bias)
+            return y.narrow(-1, 0, e), y.narrow(-1, e, e), y.narrow(-1, 2 * e, e)
+        else:
+            weights = [self.in_proj_weight.narrow(0, i * e, e) for i in range(3)]
+        q, k, v = (ops.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases))
+        return q, k, v
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Optional[Tensor] = None,
+        need_weights: bool = True,
+        attn_mask: Optional[Tensor] = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """The result and, with ``need_weights`` (which is slower), the attention weights. attn_mask [Tq, Tk] or
+        [B heads, Tq, Tk] and key_padding_mask [B, Tk]: boolean (true: hidden) or added to the scores."""
+        if is_causal and attn_mask is None:
+            raise ValueError("Need attn_mask if specifying the is_causal hint.")
+        unbatched = query.dim() == 2
+        same = query is key and key is value
+        if unbatched:
+            query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+        elif not self.batch_first:
+            query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
+        if same:
+            key = value = query
+        q, k, v = self._project(query, key, value)
+        batch, tq, tk, heads = q.shape[0], q.shape[1], k.shape[1], self.num_heads
+
+        mask: Optional[Tensor] = None
+        plain_causal = is_causal and key_padding_mask is None and not need_weights
+        if attn_mask is not None and not plain_causal:
+            mask = _as_bias(attn_mask, q)
+            if mask.dim() == 3:
+                mask = mask.reshape([-1, heads, tq, tk])
+        if key_padding_mask is not None:
+            padding = _as_bias(key_padding_mask, q).reshape([-1, 1, 1, tk])
+            mask = padding if mask is None else mask + padding
+
+        def split(x: Tensor) -> Tensor:
+            return x.reshape([batch, x.shape[1], heads, self.head_dim]).transpose(1, 2)
+
+        p = self.dropout if self.training else 0.0
+        weights: Optional[Tensor] = None
+        if need_weights:
+            scores = ops.matmul(split(q) * self.head_dim**-0.5, split(k).transpose(-2, -1))
+            weights = ops.softmax(scores if mask is None else scores + mask, -1)
+            y = ops.matmul(F.dropout(weights, p), split(v))
+        else:
+            y = F.scaled_dot_product_attention(split(q), split(k), split(v), mask, p, plain_causal)
+        y = self.out_proj(y.transpose(1, 2).reshape([batch, tq, self.embed_dim]))
+        if weights is not None and average_attn_weights:
+            weights = weights.mean([1])
+        if unbatched:
+            return y.squeeze(0), None if weights is None else weights.squeeze(0)
+        return (y if self.batch_first else y.transpose(0, 1)), weights
+
+
+Activation = Union[str, Callable[[Tensor], Tensor]]
+
+
+def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation == "relu":
+        return F.relu
+    if activation == "gelu":
+        return F.gelu
+    raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and a feed-forward network, each with a residual and a norm (before it with ``norm_first``)."""
+
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self, src: Tensor, src_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            y = self.self_attn(x, x, x, key_padding_mask=src_key_padding_mask, need_weights=False, attn_mask=src_mask,
+                               is_causal=is_causal)[0]
+            return self.dropout1(y)  # type: ignore[no-any-return]
+
+        def feed(x: Tensor) -> Tensor:
+            y = self.linear2(self.dropout(self.activation(self.linear1(x))))
+            return self.dropout2(y)  # type: ignore[no-any-return]
+
+        x = src
+        if self.norm_first:
+            x = x + attend(self.norm1(x))
+            return x + feed(self.norm2(x))
+        x = self.norm1(x + attend(x))
+        y: Tensor = self.norm2(x + feed(x))
+        return y
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to the encoder's result and a feed-forward network."""
+
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device,
+                                                 dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
+        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,
+        tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+    ) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            y = self.self_attn(x, x, x, key_padding_mask=tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask,
+                               is_causal=tgt_is_causal)[0]
+            return self.dropout1(y)  # type: ignore[no-any-return]
+
+        def cross(x: Tensor) -> Tensor:
+            y = self.multihead_attn(x, memory, memory, key_padding_mask=memory_key_padding_mask, need_weights=False,
+                                    attn_mask=memory_mask, is_causal=memory_is_causal)[0]
+            return self.dropout2(y)  # type: ignore[no-any-return]
+
+        def feed(x: Tensor) -> Tensor:
+            y = self.linear2(self.dropout(self.activation(self.linear1(x))))
+            return self.dropout3(y)  # type: ignore[no-any-return]
+
+        x = tgt
+        if self.norm_first:
+            x = x + attend(self.norm1(x))
+            x = x + cross(self.norm2(x))
+            return x + feed(self.norm3(x))
+        x = self.norm1(x + attend(x))
+        x = self.norm2(x + cross(x))
+        y: Tensor = self.norm3(x + feed(x))
+        return y
+
+
+class TransformerEncoder(Module):
+    """``num_layers`` copies of a layer, then ``norm``."""
+
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Optional[Module] = None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self, src: Tensor, mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        x = src
+        for layer in self.layers:
+            x = layer(x, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(Module):
+    """``num_layers`` copies of a layer, then ``norm``."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Optional[Module] = None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,
+        tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+    ) -> Tensor:
+        x = tgt
+        for layer in self.layers:
+            x = layer(x, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+                      memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal,
+                      memory_is_causal=memory_is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """An encoder and a decoder (Vaswani et al., arXiv:1706.03762)."""
+
+    def __init__(
+        self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
+        device: Any = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        settings: Any = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
+                         device, dtype)
+        self.encoder = TransformerEncoder(TransformerEncoderLayer(*settings), num_encoder_layers,
+                                          LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype))
+        self.decoder = TransformerDecoder(TransformerDecoderLayer(*settings), num_decoder_layers,
+                                          LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype))
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Optional[DType] = None) -> Tensor:
+        """-inf above the diagonal, 0 elsewhere: a position sees itself and what is before it."""
+        return ops.triu(full([sz, sz], float("-inf"), dtype=dtype, device=device), 1)
+
+    def forward(
+        self, src: Tensor, tgt: Tensor, src_mask: Optional[Tensor] = None, tgt_mask: Optional[Tensor] = None,
+        memory_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
+        tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None,
+        src_is_causal: bool = False, tgt_is_causal: bool = False, memory_is_causal: bool = False,
+    ) -> Tensor:
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        y: Tensor = self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                                 tgt_is_causal, memory_is_causal)
+        return y

@@ -1,0 +1,266 @@
+"""Recurrent layers. Parameter names, gate order, shapes and initial values are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, Optional, Tuple
+
+from .. import _ops as ops
+from .._core import Tensor, dtype as DType, zeros
+from . import functional as F
+from . import init
+from .layers import _new
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
+
+
+def _rnn(from_x: Tensor, from_h: Tensor, relu: bool) -> Tensor:
+    return ops.relu(from_x + from_h) if relu else ops.tanh(from_x + from_h)
+
+
+def _lstm(from_x: Tensor, from_h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+    i, f, g, o = ops.chunk(from_x + from_h, 4, 1)
+    c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+    return ops.sigmoid(o) * ops.tanh(c), c
+
+
+def _gru(from_x: Tensor, from_h: Tensor, h: Tensor) -> Tensor:
+    xr, xz, xn = ops.chunk(from_x, 3, 1)
+    hr, hz, hn = ops.chunk(from_h, 3, 1)
+    n = ops.tanh(xn + ops.sigmoid(xr + hr) * hn)
+    return n + ops.sigmoid(xz + hz) * (h - n)
+
+
+class _RNNBase(Module):
+    gates = 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0.0, bidirectional: bool = False, device: Any = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        if input_size < 1 or hidden_size < 1 or num_layers < 1:
+            raise ValueError(f"sizes and layers are at least 1, got {input_size}, {hidden_size} and {num_layers}")
+        F._check_p(dropout)
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
+        rows = self.gates * hidden_size
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
+            for suffix in self._suffixes(layer):
+                self.register_parameter("weight_ih" + suffix, _new([rows, width], device, dtype))
+                self.register_parameter("weight_hh" + suffix, _new([rows, hidden_size], device, dtype))
+                if bias:
+                    self.register_parameter("bias_ih" + suffix, _new([rows], device, dtype))
+                    self.register_parameter("bias_hh" + suffix, _new([rows], device, dtype))
+        self.reset_parameters()
+
+    def _suffixes(self, layer: int) -> List[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters again, uniform in +- 1 / sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do here; code written for PyTorch calls it."""
+
+    def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def _direction(self, suffix: str, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        p = self._parameters
+        weight_ih, weight_hh = p["weight_ih" + suffix], p["weight_hh" + suffix]
+        assert weight_ih is not None and weight_hh is not None
+        projected = ops.linear(x, weight_ih, p.get("bias_ih" + suffix))  # all steps in one product
+        bias_hh = p.get("bias_hh" + suffix)
+        steps = list(ops.unbind(projected, 0))
+        reverse = suffix.endswith("_reverse")
+        outputs: List[Tensor] = []
+        for from_x in reversed(steps) if reverse else steps:
+            h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+            outputs.append(h)
+        return ops.stack(outputs[::-1] if reverse else outputs, 0), h, c
+
+    def _run(self, input: Tensor, h0: Optional[Tensor], c0: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
+        name = type(self).__name__
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if input.shape[-1] != self.input_size:
+            raise ValueError(f"{name}: input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}")
+        unbatched = input.dim() == 2
+        x = input.unsqueeze(1) if unbatched else input.transpose(0, 1) if self.batch_first else input
+        if x.shape[0] < 1:
+            raise ValueError(f"{name}: Expected sequence length to be larger than 0")
+        directions = 2 if self.bidirectional else 1
+        shape = [self.num_layers * directions, x.shape[1], self.hidden_size]
+        states: List[Tensor] = []
+        for given in (h0, c0):
+            if given is None:
+                states.append(zeros(shape, dtype=x.dtype, device=x.device))
+                continue
+            state = given.unsqueeze(1) if unbatched and given.dim() == 2 else given
+            if list(state.shape) != shape:
+                raise ValueError(f"{name}: Expected hidden size {shape}, got {list(state.shape)}")
+            states.append(state)
+        last_h: List[Tensor] = []
+        last_c: List[Tensor] = []
+        for layer in range(self.num_layers):
+            outputs: List[Tensor] = []
+            for suffix in self._suffixes(layer):
+                i = len(last_h)
+                y, h, c = self._direction(suffix, x, states[0].select(0, i), states[1].select(0, i))
+                outputs.append(y)
+                last_h.append(h)
+                last_c.append(c)
+            x = outputs[0] if directions == 1 else ops.cat(outputs, 2)
+            if self.dropout and layer + 1 < self.num_layers:
+                x = F.dropout(x, self.dropout, self.training)
+        h, c = ops.stack(last_h, 0), ops.stack(last_c, 0)
+        if unbatched:
+            return x.squeeze(1), h.squeeze(1), c.squeeze(1)
+        return (x.transpose(0, 1) if self.batch_first else x), h, c
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        if not self.bias:
+            text += ", bias=False"
+        if self.batch_first:
+            text += ", batch_first=True"
+        if self.dropout:
+            text += f", dropout={self.dropout}"
+        return text + (", bidirectional=True" if self.bidirectional else "")
+
+
+class RNN(_RNNBase):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh): input [T, B, in] -> output [T, B, dirs hidden], h [layers dirs, B, hidden]."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, device: Any = None,
+        dtype: Optional[DType] = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+        return _rnn(from_x, from_h, self.nonlinearity == "relu"), c
+
+    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        y, h, _ = self._run(input, hx, None)
+        return y, h
+
+
+class LSTM(_RNNBase):
+    """Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997).
+    Returns output, (h, c)."""
+
+    gates = 4
+
+    def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+        return _lstm(from_x, from_h, c)
+
+    def forward(
+        self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None
+    ) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+        y, h, c = self._run(input, *((None, None) if hx is None else hx))
+        return y, (h, c)
+
+
+class GRU(_RNNBase):
+    """Gates r, z, n: n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = (1 - z) n + z h (Cho et al., arXiv:1406.1078)."""
+
+    gates = 3
+
+    def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+        return _gru(from_x, from_h, h), c
+
+    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        y, h, _ = self._run(input, hx, None)
+        return y, h
+
+
+class _Cell(Module):
+    gates = 1
+    weight_ih: Parameter
+    weight_hh: Parameter
+    bias_ih: Optional[Parameter]
+    bias_hh: Optional[Parameter]
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Optional[DType] = None
+    ) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = self.gates * hidden_size
+        self.weight_ih = _new([rows, input_size], device, dtype)
+        self.weight_hh = _new([rows, hidden_size], device, dtype)
+        self.register_parameter("bias_ih", _new([rows], device, dtype) if bias else None)
+        self.register_parameter("bias_hh", _new([rows], device, dtype) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters again, uniform in +- 1 / sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _project(self, x: Tensor, h: Tensor) -> Tuple[Tensor, Tensor]:
+        return ops.linear(x, self.weight_ih, self.bias_ih), ops.linear(h, self.weight_hh, self.bias_hh)
+
+    def _state(self, input: Tensor, given: Optional[Tensor]) -> Tuple[Tensor, Tensor, bool]:
+        unbatched = input.dim() == 1
+        x = input.unsqueeze(0) if unbatched else input
+        if given is None:
+            return x, zeros([x.shape[0], self.hidden_size], dtype=x.dtype, device=x.device), unbatched
+        return x, given.unsqueeze(0) if unbatched else given, unbatched
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_Cell):
+    """One step of RNN."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
+        dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+        x, h, unbatched = self._state(input, hx)
+        y = _rnn(*self._project(x, h), self.nonlinearity == "relu")
+        return y.squeeze(0) if unbatched else y
+
+
+class LSTMCell(_Cell):
+    """One step of LSTM: (h, c)."""
+
+    gates = 4
+
+    def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
+        x, h, unbatched = self._state(input, None if hx is None else hx[0])
+        c = self._state(input, None if hx is None else hx[1])[1]
+        h, c = _lstm(*self._project(x, h), c)
+        return (h.squeeze(0), c.squeeze(0)) if unbatched else (h, c)
+
+
+class GRUCell(_Cell):
+    """One step of GRU."""
+
+    gates = 3
+
+    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+        x, h, unbatched = self._state(input, hx)
+        y = _gru(*self._project(x, h), h)
+        return y.squeeze(0) if unbatched else y

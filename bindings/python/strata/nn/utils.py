@@ -1,0 +1,70 @@
+"""Gradient clipping, parameters as one vector."""
+
+from __future__ import annotations
+
+from typing import Iterable, List, Union
+
+from .. import _core as C
+from .. import _functions as F
+from .. import _ops as ops
+from .._core import Tensor
+from .._grad_mode import no_grad
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
+
+
+def _list(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
+    found = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p for p in found if p.grad is not None]
+
+
+def get_total_norm(tensors: Union[Tensor, Iterable[Tensor]], norm_type: float = 2.0) -> Tensor:
+    """The norm of all tensors together."""
+    found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not found:
+        return F.tensor(0.0)
+    return ops.norm(ops.stack([ops.norm(t.detach(), float(norm_type)) for t in found], 0), float(norm_type))
+
+
+def clip_grad_norm_(
+    parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """Scales gradients in place so that their joint norm is at most ``max_norm``; returns the norm before. A norm that is
+    not finite leaves them unchanged (PyTorch makes them NaN)."""
+    found = _list(parameters)
+    if norm_type == 2.0 and not error_if_nonfinite:
+        return F.tensor(C.clip_grad_norm(found, float(max_norm)))
+    with no_grad():
+        total = get_total_norm([g for p in found if (g := p.grad) is not None], norm_type)
+        value = float(total.item())
+        if value != value or value == float("inf"):
+            if error_if_nonfinite:
+                raise RuntimeError(f"The total norm of order {norm_type} for gradients is non-finite, so it cannot be clipped.")
+            return total
+        if value > max_norm:
+            for p in found:
+                if p.grad is not None:
+                    p.grad.mul_(max_norm / (value + 1e-6))
+    return total
+
+
+def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float) -> None:
+    """Clamps every element of the gradients to [-clip_value, clip_value], in place."""
+    C.clip_grad_value(_list(parameters), float(clip_value))
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements in one vector."""
+    return ops.cat([p.reshape([-1]) for p in parameters], 0)
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """The inverse: copies the vector's elements into the parameters."""
+    start = 0
+    with no_grad():
+        for p in parameters:
+            p.copy_(vec.narrow(0, start, p.numel()).reshape(list(p.shape)))
+            start += p.numel()
+    if start != vec.numel():
+        raise ValueError(f"vector_to_parameters: the vector has {vec.numel()} elements, the parameters have {start}")

@@ -1,0 +1,7 @@
+"""Optimizers and learning rates, as torch.optim."""
+
+from . import lr_scheduler
+from .optimizer import *
+from .optimizer import __all__ as _names
+
+__all__ = [*_names, "lr_scheduler"]

@@ -1,0 +1,314 @@
+"""Optimizers with torch.optim's surface over the engine's fused ones. Parameters are float32 (or float64); compute in low
+precision with autocast."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tuple, Union
+
+from .. import _core as C
+from .._core import Tensor, zeros_like
+from .._functions import tensor
+from .._grad_mode import enable_grad
+from ..nn.module import RemovableHandle
+
+__all__ = ["Adafactor", "Adam", "AdamW", "Lion", "Muon", "Optimizer", "SGD"]
+
+ParamGroup = Dict[str, Any]
+Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tensor]]]
+
+
+class Optimizer:
+    """What every optimizer does. ``params``: tensors, (name, tensor) pairs, or dictionaries, each a group with options of
+    its own. Options stand in ``param_groups`` and may be changed there between steps."""
+
+    _kind: ClassVar[str] = ""
+
+    def __init__(self, params: Params, defaults: Dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor")
+        if not self._kind:
+            raise TypeError("derive from one of SGD, Adam, AdamW, Lion, Adafactor, Muon")
+        self.defaults = defaults
+        self.param_groups: List[ParamGroup] = []
+        self._step_pre_hooks: Dict[int, Callable[..., Any]] = {}
+        self._step_post_hooks: Dict[int, Callable[..., Any]] = {}
+        self._engine: Optional[C.Optimizer] = None
+        given: List[Any] = list(params)
+        if not given:
+            raise ValueError("optimizer got an empty parameter list")
+        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        for group in groups:
+            self._append(dict(group))
+        self._build()
+
+    # ---- groups
+
+    def _append(self, group: ParamGroup) -> None:
+        found = group["params"]
+        items: List[Any] = [found] if isinstance(found, Tensor) else list(found)
+        if items and isinstance(items[0], tuple):
+            group["param_names"] = [name for name, _ in items]
+            items = [t for _, t in items]
+        for item in items:
+            if not isinstance(item, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(item).__name__}")
+            if not item.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        group["params"] = items
+        for name, value in self.defaults.items():
+            group.setdefault(name, value)
+        seen = {id(p) for g in self.param_groups for p in g["params"]}
+        if len({id(p) for p in items}) != len(items) or any(id(p) in seen for p in items):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(group)
+
+    def add_param_group(self, param_group: ParamGroup) -> None:
+        """Adds parameters with options of their own; what the others have learned stays."""
+        state = self._engine.state_dict() if self._engine is not None else {}
+        self._append(dict(param_group))
+        self._build()
+        self._restore(state)
+
+    def _options(self, group: ParamGroup) -> Dict[str, Any]:
+        options: Dict[str, Any] = {}
+        for name in self.defaults:
+            if name == "betas":
+                options["beta1"], options["beta2"] = (float(b) for b in group["betas"])
+            elif name not in ("maximize", "initial_lr"):
+                value = group[name]
+                options[name] = float(value.item()) if isinstance(value, Tensor) else value
+        return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) and k != "ns_steps" else v
+                for k, v in options.items()}
+
+    def _build(self) -> None:
+        named: List[Tuple[List[Tuple[str, Tensor]], Dict[str, Any]]] = []
+        index = 0
+        for group in self.param_groups:
+            params = []
+            for p in group["params"]:
+                params.append((str(index), p))
+                index += 1
+            named.append((params, self._options(group)))
+        self._engine = C.Optimizer(self._kind, named)
+
+    def _restore(self, state: Dict[str, Tensor]) -> None:
+        if state:
+            assert self._engine is not None
+            self._engine.load_state_dict(list(state.items()))
+
+    def _sync(self) -> "C.Optimizer":
+        assert self._engine is not None
+        for i, group in enumerate(self.param_groups):
+            self._engine.set_options(i, self._options(group))
+        return self._engine
+
+    # ---- steps
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Updates every parameter that has a gradient. ``closure`` computes the loss (and gradients) first; returns it."""
+        for hook in list(self._step_pre_hooks.values()):
+            hook(self, (closure,), {})
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        self._update(1.0)
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, (closure,), {})
+        return loss
+
+    def _update(self, grad_scale: float) -> None:
+        self._sync().step(grad_scale)
+
+    def step_clipped(self, max_norm: float) -> float:
+        """Scales the gradients so that their joint 2-norm is at most ``max_norm``, and steps, in one pass; the norm before.
+        Where it is not finite nothing is updated."""
+        return self._sync().step_clipped(float(max_norm))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients, or fills them with zeros."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    p.grad = zeros_like(p.grad)
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """``hook(optimizer, args, kwargs)`` runs before each step()."""
+        return RemovableHandle(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """``hook(optimizer, args, kwargs)`` runs after each step()."""
+        return RemovableHandle(self._step_post_hooks, hook)
+
+    # ---- state
+
+    @property
+    def state(self) -> Dict[Tensor, Dict[str, Tensor]]:
+        """What is kept for each parameter, by the parameter; tensors that share the optimizer's storage."""
+        by_index = self._state_by_index()
+        found: Dict[Tensor, Dict[str, Tensor]] = {}
+        for i, p in enumerate(p for group in self.param_groups for p in group["params"]):
+            if i in by_index:
+                found[p] = by_index[i]
+        return found
+
+    def _state_by_index(self) -> Dict[int, Dict[str, Tensor]]:
+        assert self._engine is not None
+        by_index: Dict[int, Dict[str, Tensor]] = defaultdict(dict)
+        for key, value in self._engine.state_dict().items():
+            index, _, name = key.partition(".")
+            by_index[int(index)][name] = value
+        return dict(by_index)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """{"state": {number: {name: tensor}}, "param_groups": [options, parameters as numbers]}; st.save() takes it."""
+        groups = []
+        index = 0
+        for group in self.param_groups:
+            packed = {k: v for k, v in group.items() if k != "params"}
+            packed["params"] = list(range(index, index + len(group["params"])))
+            index += len(group["params"])
+            groups.append(packed)
+        return {"state": self._state_by_index(), "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Goes on from a state_dict(), options included. ValueError where groups or parameters do not correspond."""
+        groups = state_dict["param_groups"]
+        if len(groups) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        for mine, saved in zip(self.param_groups, groups):
+            if len(mine["params"]) != len(saved["params"]):
+                raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        for mine, saved in zip(self.param_groups, groups):
+            for key, value in saved.items():
+                if key not in ("params", "param_names"):
+                    mine[key] = tuple(value) if key == "betas" else value
+        self._build()
+        flat: Dict[str, Tensor] = {}
+        for index, entries in state_dict["state"].items():
+            for name, value in entries.items():
+                flat[f"{index}.{name}"] = value if isinstance(value, Tensor) else tensor(value)
+        self._restore(flat)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"defaults": self.defaults, "param_groups": self.param_groups, "saved": self.state_dict()}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.defaults, self.param_groups = state["defaults"], state["param_groups"]
+        self._step_pre_hooks, self._step_post_hooks = {}, {}
+        self._build()
+        self.load_state_dict(state["saved"])
+
+    def __repr__(self) -> str:
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {k}: {group[k]}\n" for k in sorted(group) if k not in ("params", "param_names"))
+        return text + ")"
+
+
+def _unsupported(name: str, **flags: Any) -> None:
+    for flag, value in flags.items():
+        if value:
+            raise ValueError(f"{name}: {flag} is not supported")
+
+
+class SGD(Optimizer):
+    """Gradient descent with momentum."""
+
+    _kind = "sgd"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
+        nesterov: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
+        differentiable: bool = False, fused: Optional[bool] = None,
+    ) -> None:
+        _unsupported("SGD", maximize=maximize, differentiable=differentiable)
+        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                      nesterov=nesterov))
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015); weight decay is added to the gradient."""
+
+    _kind = "adam"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
+        capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+    ) -> None:
+        _unsupported(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    _kind = "adamw"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
+        capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable)
+
+
+class Lion(Optimizer):
+    """Lion (Chen et al. 2023): a learning rate 3 to 10 times less than AdamW's."""
+
+    _kind = "lion"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-4, betas: Tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+
+class Adafactor(Optimizer):
+    """Adafactor (Shazeer and Stern 2018) with the relative step, torch.optim's defaults."""
+
+    _kind = "adafactor"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-2, beta2_decay: float = -0.8, eps: Tuple[Optional[float], float] = (None, 1e-3),
+        d: float = 1.0, weight_decay: float = 0.0, *, foreach: Optional[bool] = None, maximize: bool = False,
+    ) -> None:
+        _unsupported("Adafactor", maximize=maximize)
+        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay))
+
+    def _options(self, group: ParamGroup) -> Dict[str, Any]:
+        eps1, eps2 = group["eps"]
+        return {
+            "lr": float(group["lr"]), "beta2_decay": -float(group["beta2_decay"]),
+            "eps1": 1e-30 if eps1 is None else float(eps1), "eps2": float(eps2), "clip_threshold": float(group["d"]),
+            "weight_decay": float(group["weight_decay"]),
+        }
+
+
+class Muon(Optimizer):
+    """Muon (Jordan et al. 2024): momentum, orthogonalised. What is not a matrix, and groups with ``use_adamw``, are updated
+    by AdamW with ``betas`` and ``adamw_eps``. ``adjust_lr_fn`` "match_rms_adamw" or "original" chooses the step's scale."""
+
+    _kind = "muon"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
+        eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = "match_rms_adamw", use_adamw: bool = False,
+        betas: Tuple[float, float] = (0.9, 0.95), adamw_eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps,
+                                      ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, use_adamw=use_adamw, betas=betas,
+                                      adamw_eps=adamw_eps))
+
+    def _options(self, group: ParamGroup) -> Dict[str, Any]:
+        options = super()._options(group)
+        scale = options.pop("adjust_lr_fn")
+        if scale not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Adjust learning rate function {scale} is not supported")
+        options["match_rms_adamw"] = scale == "match_rms_adamw"
+        return options

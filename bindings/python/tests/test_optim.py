@@ -1,0 +1,323 @@
+"""Optimizers and learning rates: surface, state, and the formulas in double precision."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import strata as st
+from strata import nn, optim
+from strata.optim import lr_scheduler
+
+
+def start():
+    rng = np.random.default_rng(3)
+    return rng.standard_normal((4, 3)), [rng.standard_normal((4, 3)) for _ in range(5)]
+
+
+def run(optimizer, p, grads):
+    for g in grads:
+        p.grad = st.tensor(g)
+        optimizer.step()
+    return p.detach().numpy()
+
+
+def test_sgd_is_the_formula():
+    w, grads = start()
+    p = nn.Parameter(st.tensor(w))
+    got = run(optim.SGD([p], lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True), p, grads)
+    x, b = w.copy(), None
+    for g in grads:
+        g = g + 0.01 * x
+        b = g if b is None else 0.9 * b + g
+        x = x - 0.1 * (g + 0.9 * b)
+    np.testing.assert_allclose(got, x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("cls", [optim.Adam, optim.AdamW])
+def test_adam_is_the_formula(cls):
+    w, grads = start()
+    p = nn.Parameter(st.tensor(w))
+    got = run(cls([p], lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1), p, grads)
+    x, m, v = w.copy(), 0, 0
+    for t, g in enumerate(grads, 1):
+        if cls is optim.Adam:
+            g = g + 0.1 * x
+        else:
+            x = x * (1 - 0.05 * 0.1)
+        m, v = 0.8 * m + 0.2 * g, 0.95 * v + 0.05 * g * g
+        x = x - 0.05 * (m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-6)
+    np.testing.assert_allclose(got, x, rtol=1e-10)
+
+
+def test_lion_is_the_formula():
+    w, grads = start()
+    p = nn.Parameter(st.tensor(w))
+    got = run(optim.Lion([p], lr=0.01, betas=(0.9, 0.99), weight_decay=0.1), p, grads)
+    x, m = w.copy(), np.zeros_like(w)
+    for g in grads:
+        x = x - 0.01 * (np.sign(0.9 * m + 0.1 * g) + 0.1 * x)
+        m = 0.99 * m + 0.01 * g
+    np.testing.assert_allclose(got, x, rtol=1e-10)
+
+
+@pytest.mark.parametrize("make", [
+    lambda p: optim.SGD(p, lr=0.05, momentum=0.9), lambda p: optim.Adam(p, lr=0.05), lambda p: optim.AdamW(p, lr=0.05),
+    lambda p: optim.Lion(p, lr=0.02), lambda p: optim.Adafactor(p, lr=0.2), lambda p: optim.Muon(p, lr=0.05),
+], ids=["sgd", "adam", "adamw", "lion", "adafactor", "muon"])
+def test_every_optimizer_learns_saves_and_goes_on(make, tmp_path):
+    def build():
+        st.manual_seed(2)
+        return nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+
+    x = st.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+    y = st.tensor([[0.0], [1], [1], [0]])
+
+    def steps(net, opt, n):
+        for _ in range(n):
+            opt.zero_grad()
+            loss = nn.functional.mse_loss(net(x), y)
+            loss.backward()
+            opt.step()
+        return loss.item()
+
+    net = build()
+    opt = make(net.parameters())
+    first = steps(net, opt, 1)
+    steps(net, opt, 19)
+    st.save({"net": dict(net.state_dict()), "opt": opt.state_dict()}, tmp_path / "c.safetensors")
+    saved = st.load(tmp_path / "c.safetensors")
+    other = build()
+    other.load_state_dict(saved["net"])
+    other_opt = make(other.parameters())
+    other_opt.load_state_dict(saved["opt"])
+    last = steps(net, opt, 80)
+    assert steps(other, other_opt, 80) == last
+    assert last < first / 2
+    for a, b in zip(net.parameters(), other.parameters()):
+        np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_groups_options_and_hooks():
+    a, b, c = (nn.Parameter(st.ones(2)) for _ in range(3))
+    opt = optim.SGD([{"params": [a], "lr": 0.5}, {"params": b}], lr=0.1)
+    for p in (a, b):
+        p.grad = st.ones(2)
+    opt.step()
+    assert a.tolist() == [0.5, 0.5] and b.tolist() == pytest.approx([0.9, 0.9])
+    opt.param_groups[0]["lr"] = 0.0
+    opt.step()
+    assert a.tolist() == [0.5, 0.5]
+    opt.add_param_group({"params": [c], "lr": 1.0})
+    c.grad = st.ones(2)
+    opt.step()
+    assert c.tolist() == [0, 0]
+    opt.zero_grad(set_to_none=False)
+    assert a.grad.tolist() == [0, 0]
+    opt.zero_grad()
+    assert a.grad is None
+    calls = []
+    opt.register_step_pre_hook(lambda o, args, kwargs: calls.append("pre"))
+    opt.register_step_post_hook(lambda o, args, kwargs: calls.append("post"))
+
+    def closure():
+        opt.zero_grad()
+        loss = (c * c).sum()
+        loss.backward()
+        return loss
+
+    assert opt.step(closure).item() == 0 and calls == ["pre", "post"]
+    assert "lr: 1.0" in repr(opt)
+
+
+def test_adding_a_group_keeps_what_was_learned():
+    def with_momentum(late):
+        p, q = nn.Parameter(st.ones(2)), nn.Parameter(st.ones(2))
+        opt = optim.Adam([p] if late else [p, q], lr=0.1)
+        for i in range(3):
+            p.grad = st.full([2], float(i + 1))
+            opt.step()
+            if late and i == 1:
+                opt.add_param_group({"params": [q]})
+        return p.tolist()
+
+    assert with_momentum(True) == with_momentum(False)
+
+
+def test_copies_of_an_optimizer():
+    net = nn.Linear(2, 2)
+    opt = optim.Adam(net.parameters())
+    net(st.ones(1, 2)).sum().backward()
+    opt.step()
+    pair = copy.deepcopy((net, opt))
+    again = pickle.loads(pickle.dumps((net, opt)))
+    for other_net, other in (pair, again):
+        assert other.state_dict()["state"][0]["step"].item() == 1
+        other_net(st.ones(1, 2)).sum().backward()
+        other.step()
+        assert other.param_groups[0]["params"][0] is other_net.weight
+
+
+def test_bad_arguments():
+    p = nn.Parameter(st.ones(1))
+    with pytest.raises(ValueError, match="empty"):
+        optim.SGD([])
+    with pytest.raises(TypeError, match="iterable"):
+        optim.SGD(p)
+    with pytest.raises(TypeError, match="can only optimize Tensors"):
+        optim.SGD([3])
+    with pytest.raises(ValueError, match="more than one"):
+        optim.SGD([p, p])
+    with pytest.raises(ValueError, match="non-leaf"):
+        optim.SGD([p * 2])
+    with pytest.raises(ValueError, match="amsgrad"):
+        optim.Adam([p], amsgrad=True)
+    with pytest.raises(ValueError):
+        optim.SGD([p], lr=-1.0)
+    with pytest.raises(ValueError):
+        optim.SGD([p], nesterov=True)
+    with pytest.raises(TypeError, match="derive"):
+        optim.Optimizer([p], {})
+    a, b = optim.SGD([p]), optim.SGD([nn.Parameter(st.ones(1)), nn.Parameter(st.ones(1))])
+    with pytest.raises(ValueError, match="match the size"):
+        a.load_state_dict(b.state_dict())
+    with pytest.raises(Exception, match="f32"):
+        optim.SGD([nn.Parameter(st.ones(1, dtype=st.bfloat16))])
+
+
+# ---- schedules
+
+
+def rates(make, n, lr=0.8):
+    opt = optim.SGD([nn.Parameter(st.ones(1))], lr=lr)
+    scheduler = make(opt)
+    found = []
+    for _ in range(n):
+        found.append(opt.param_groups[0]["lr"])
+        opt.step()
+        scheduler.step()
+    return found
+
+
+def test_schedules():
+    ok = lambda got, wanted: np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-15)
+    n = range(12)
+    ok(rates(lambda o: lr_scheduler.StepLR(o, 3, 0.5), 12), [0.8 * 0.5 ** (i // 3) for i in n])
+    ok(rates(lambda o: lr_scheduler.MultiStepLR(o, [2, 5, 5]), 12), [0.8 * 0.1 ** ((i >= 2) + 2 * (i >= 5)) for i in n])
+    ok(rates(lambda o: lr_scheduler.ExponentialLR(o, 0.9), 12), [0.8 * 0.9**i for i in n])
+    ok(rates(lambda o: lr_scheduler.CosineAnnealingLR(o, 10, 0.1), 11),
+       [0.1 + 0.7 * (1 + math.cos(math.pi * i / 10)) / 2 for i in range(11)])
+    warm = rates(lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 2, 2), 12)
+    ok(warm, [0.8 * (1 + math.cos(math.pi * a / b)) / 2 for a, b in
+              [(0, 2), (1, 2), (0, 4), (1, 4), (2, 4), (3, 4), (0, 8), (1, 8), (2, 8), (3, 8), (4, 8), (5, 8)]])
+    ok(rates(lambda o: lr_scheduler.LinearLR(o, 0.25, 1.0, 3), 5), [0.2, 0.4, 0.6, 0.8, 0.8])
+    ok(rates(lambda o: lr_scheduler.ConstantLR(o, 0.5, 2), 4), [0.4, 0.4, 0.8, 0.8])
+    ok(rates(lambda o: lr_scheduler.PolynomialLR(o, 4, 2.0), 6), [0.8 * (1 - min(i, 4) / 4) ** 2 for i in range(6)])
+    ok(rates(lambda o: lr_scheduler.LambdaLR(o, lambda i: 1 / (i + 1)), 4), [0.8 / (i + 1) for i in range(4)])
+    ok(rates(lambda o: lr_scheduler.MultiplicativeLR(o, lambda i: 0.5), 4), [0.8 * 0.5**i for i in range(4)])
+
+
+def test_one_cycle():
+    got = rates(lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=10, pct_start=0.3), 10)
+    between = lambda a, b, p: b + (a - b) / 2 * (1 + math.cos(math.pi * p))
+    wanted = [between(0.04, 1, i / 2) if i <= 2 else between(1, 4e-6, (i - 2) / 7) for i in range(10)]
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    three = rates(lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=10, three_phase=True, anneal_strategy="linear"), 10)
+    assert three[2] == pytest.approx(1.0) and three[4] == pytest.approx(0.04) and three[9] == pytest.approx(4e-6)
+    opt = optim.Adam([nn.Parameter(st.ones(1))])
+    s = lr_scheduler.OneCycleLR(opt, 1.0, total_steps=4, cycle_momentum=True)
+    assert opt.param_groups[0]["betas"][0] == pytest.approx(0.95)
+    for _ in range(4):
+        s.step()
+    with pytest.raises(ValueError, match="Tried to step"):
+        s.step()
+
+
+def test_sequential_and_plateau():
+    make = lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LinearLR(o, 0.5, 1.0, 2), lr_scheduler.ExponentialLR(o, 0.9)], [2])
+    np.testing.assert_allclose(rates(make, 5), [0.4, 0.6, 0.8, 0.72, 0.648], rtol=1e-12)
+    opt = optim.SGD([nn.Parameter(st.ones(1))], lr=1.0)
+    s = lr_scheduler.ReduceLROnPlateau(opt, factor=0.5, patience=1)
+    for value, lr in [(1.0, 1.0), (0.9, 1.0), (0.9, 1.0), (0.9, 0.5), (0.8, 0.5), (0.8, 0.5), (0.8, 0.25)]:
+        s.step(value)
+        assert opt.param_groups[0]["lr"] == lr
+    best = lr_scheduler.ReduceLROnPlateau(opt, mode="max", patience=0, threshold_mode="abs")
+    best.step(st.tensor(1.0))
+    best.step(2.0)
+    assert best.num_bad_epochs == 0
+    with pytest.raises(TypeError):
+        best.step()
+
+
+def test_schedules_go_on():
+    def make():
+        opt = optim.SGD([nn.Parameter(st.ones(1))], lr=0.8)
+        return opt, lr_scheduler.CosineAnnealingLR(opt, 10)
+
+    opt, s = make()
+    for _ in range(4):
+        s.step()
+    other_opt, other = make()
+    other.load_state_dict(s.state_dict())
+    other_opt.load_state_dict(opt.state_dict())
+    s.step()
+    other.step()
+    assert s.get_last_lr() == other.get_last_lr()
+
+
+# ---- mixed precision
+
+
+def test_grad_scaler():
+    p = nn.Parameter(st.ones(2))
+    opt = optim.SGD([p], lr=0.5)
+    scaler = st.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
+    for _ in range(2):
+        opt.zero_grad()
+        scaler.scale((p * p).sum()).backward()
+        scaler.step(opt)
+        scaler.update()
+    assert p.tolist() == [0, 0] and scaler.get_scale() == 8.0
+    p.grad = st.tensor([math.inf, 1.0])
+    scaler.step(opt)
+    scaler.update()
+    assert p.tolist() == [0, 0] and scaler.get_scale() == 4.0
+    opt.zero_grad()
+    scaler.scale((p + 3).sum()).backward()
+    scaler.unscale_(opt)
+    assert p.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="already"):
+        scaler.unscale_(opt)
+    scaler.step(opt)
+    scaler.update()
+    assert p.tolist() == [-0.5, -0.5]
+    other = st.amp.GradScaler("cpu")
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 4.0 and other.state_dict()["growth_tracker"] == 1
+    with pytest.raises(RuntimeError, match="No inf checks"):
+        other.update()
+    off = st.amp.GradScaler("cpu", enabled=False)
+    loss = p.sum()
+    assert off.scale(loss) is loss
+
+
+def test_autocast_trains_in_bfloat16():
+    st.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1))
+    opt = optim.AdamW(net.parameters(), lr=1e-2)
+    x = st.randn(64, 8)
+    y = x.sum([1], True)
+    losses = []
+    for _ in range(60):
+        opt.zero_grad()
+        with st.autocast("cpu", dtype=st.bfloat16):
+            out = net(x)
+            assert out.dtype == st.bfloat16
+        loss = nn.functional.mse_loss(out.float(), y)
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+    assert net[0].weight.dtype == st.float32 and losses[-1] < losses[0] / 10
