@@ -32,7 +32,9 @@ _KINDS: Dict[str, Tuple[DType, ...]] = {
 def astype(x: Tensor, dtype: DType, /, *, copy: builtins.bool = True, device: Any = None) -> Tensor:
     """x converted; with ``copy`` False x itself where nothing changes."""
     y = x.to(dtype) if device is None else x.to(device).to(dtype)
-    return y.clone() if copy and y is not x and y._same_tensor(x) or copy and y is x else y
+    if not y._same_tensor(x):
+        return y
+    return x.clone() if copy else x
 
 
 def isdtype(dtype: DType, kind: Union[DType, str, Tuple[Union[DType, str], ...]]) -> builtins.bool:
