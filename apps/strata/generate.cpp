@@ -6,8 +6,7 @@
 
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
-#include "strata/models/sampling.h"
-#include "strata/train/run.h"
+#include "strata/train/generate.h"
 
 namespace strata::cli {
 namespace {
@@ -23,14 +22,12 @@ int run(const Arguments& a) {
   std::vector<std::string> warnings;
   const TrainedModel trained = load_trained_model(a.checkpoint, &warnings);
   for (const std::string& w : warnings) std::fputs(fmt::format("note: {}\n", w).c_str(), stderr);
-  std::vector<int32_t> prompt = trained.tokenizer->encode(a.prompt);
+  if (a.prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
   trained.model->to(parse_device(a.device));
-  if (prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
-  TokenSampler sampler(trained.model, std::move(prompt), a.sample);
+  TextWriter writer(trained, a.prompt, a.sample);
   std::fputs(a.prompt.c_str(), stdout);
   for (long long i = 0; i < a.tokens; ++i) {
-    const int32_t token = sampler.next();
-    const std::string piece = trained.tokenizer->decode({&token, 1});
+    const std::string piece = writer.next();
     std::fwrite(piece.data(), 1, piece.size(), stdout);
     // A reader that went away ends the writing.
     if (std::fflush(stdout) != 0) break;

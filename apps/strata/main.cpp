@@ -4,10 +4,12 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "apps/strata/command.h"
+#include "strata/c/plugin.h"
 #include "strata/train/machine.h"
 
 namespace {
@@ -32,6 +34,10 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.footer("strata COMMAND --help tells more about a command.");
   bool version = false;
+  std::vector<std::string> plugins;
+  app.add_option("--plugin", plugins, "Load a shared library with ops of its own; may come more than once")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   app.add_flag("--version", version, "Print the version and stop");
   Body body;
   add_train(app, body);
@@ -40,6 +46,11 @@ int run(int argc, char** argv) {
   add_ops(app, body);
   add_lab(app, body);
   add_info(app, body);
+  // An option of the program is understood behind a command's name, too.
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->fallthrough();
+    for (CLI::App* inner : command->get_subcommands({})) inner->fallthrough();
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -58,6 +69,7 @@ int run(int argc, char** argv) {
     std::fputs(fmt::format("strata {}\n", strata::machine_info().version).c_str(), stdout);
     return kOk;
   }
+  for (const std::string& file : plugins) strata::load_plugin(file);
   if (!body) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;

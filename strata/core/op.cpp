@@ -8,19 +8,55 @@
 #include <mutex>
 
 #include "strata/core/autocast.h"
+#include "strata/core/registration.h"
 #include "strata/cuda/runtime.h"
 
 namespace strata {
 
+namespace {
+constinit thread_local Registration* t_registration = nullptr;
+constinit std::mutex g_registering;
+}  // namespace
+
 // Records are static objects in many files; the list's head needs no construction, so their order does not matter.
+// Others come later, from any thread, while the list is being read: it only ever grows at its head.
 struct Registry {
-  static constinit inline OpBase* head = nullptr;
+  static constinit inline std::atomic<OpBase*> head{nullptr};
   static void add(OpBase* op) {
-    op->next_ = head;
-    head = op;
+    if (t_registration) return t_registration->held_.push_back(op);
+    link(op, op);
   }
+  // Puts the chain first ... last before the others.
+  static void link(OpBase* first, OpBase* last) {
+    OpBase* old = head.load(std::memory_order_relaxed);
+    do last->next_ = old;
+    while (!head.compare_exchange_weak(old, first, std::memory_order_release, std::memory_order_relaxed));
+  }
+  static void commit(std::vector<OpBase*>& ops) {
+    const std::lock_guard lock(g_registering);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      check(!OpBase::find(ops[i]->name()), ops[i]->name(), "there is an op of this name already");
+      for (size_t j = 0; j < i; ++j) check(ops[j]->name() != ops[i]->name(), ops[i]->name(), "the name comes twice");
+    }
+    if (ops.empty()) return;
+    for (size_t i = 0; i + 1 < ops.size(); ++i) ops[i]->next_ = ops[i + 1];
+    link(ops.front(), ops.back());
+    ops.clear();
+  }
+  static OpBase* first() { return head.load(std::memory_order_acquire); }
   static OpBase* next(const OpBase* op) { return op->next_; }
 };
+
+Registration::Registration() {
+  check(!t_registration, "Registration", "one is under way on this thread");
+  t_registration = this;
+}
+Registration::~Registration() {
+  t_registration = nullptr;
+}
+void Registration::commit() {
+  Registry::commit(held_);
+}
 
 OpBase::OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file)
     : name_(schema.substr(0, schema.find('('))), schema_(schema), doc_(doc), example_(example), file_(file) {
@@ -29,13 +65,13 @@ OpBase::OpBase(std::string_view schema, std::string_view doc, std::string_view e
 
 std::vector<const OpBase*> OpBase::all() {
   std::vector<const OpBase*> ops;
-  for (const OpBase* op = Registry::head; op; op = Registry::next(op)) ops.push_back(op);
+  for (const OpBase* op = Registry::first(); op; op = Registry::next(op)) ops.push_back(op);
   std::sort(ops.begin(), ops.end(), [](auto* a, auto* b) { return a->name() < b->name(); });
   return ops;
 }
 
 const OpBase* OpBase::find(std::string_view name) {
-  for (const OpBase* op = Registry::head; op; op = Registry::next(op))
+  for (const OpBase* op = Registry::first(); op; op = Registry::next(op))
     if (op->name() == name) return op;
   return nullptr;
 }

@@ -18,6 +18,7 @@
 #include "strata/core/error.h"
 #include "strata/cuda/memory.h"
 #include "strata/memory/heap.h"
+#include "strata/memory/poison.h"
 #include "strata/memory/report.h"
 #include "strata/memory/retag.h"
 #include "strata/memory/timeline.h"
@@ -373,6 +374,10 @@ void deallocate(Device device, void* block, size_t nbytes, Tag tag) {
 PoisonScope::PoisonScope(uint8_t pattern) : previous_(g_poison.exchange(pattern)) {}
 PoisonScope::~PoisonScope() {
   g_poison.store(previous_);
+}
+
+int poison_pattern() {
+  return g_poison.load(std::memory_order_relaxed);
 }
 
 size_t block_size(size_t nbytes) {

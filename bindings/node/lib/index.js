@@ -5,12 +5,24 @@ const native = require('./native.js');
 const errors = require('./errors.js');
 native.setErrors(errors);
 
-const { ops, functions, asyncFunctions, describe } = require('./ops.js');
+const { ops, functions, asyncFunctions, describe, refresh } = require('./ops.js');
 const { views, functions: _, ...tensors } = require('./tensor.js');
 const autograd = require('./autograd.js');
 
 /** Restarts the random numbers of every op that draws some. */
 const manualSeed = (seed) => native.seed(seed);
+
+/**
+ * Loads a plugin; its ops then are functions and methods like all others. {name, version, path, ops}, ops being their
+ * names. In each worker that is to have them: again (the file itself is loaded once).
+ */
+function loadPlugin(path) {
+  const plugin = native.loadPlugin(path);
+  for (const name of refresh()) {
+    if (!(name in strata)) strata[name] = functions[name];
+  }
+  return plugin;
+}
 
 const strata = {
   ...functions,
@@ -26,6 +38,7 @@ const strata = {
   optim: require('./optim.js'),
   data: require('./data.js'),
   manualSeed,
+  loadPlugin,
   numThreads: () => native.numThreads(),
   setNumThreads: (count) => native.setNumThreads(count),
   memoryStats: (device) => native.memoryStats(device),

@@ -5,7 +5,7 @@ export default strata;
 export const {
   Tensor, Scalar, tensor, fromTypedArray, fromShared, zeros, ones, full, empty, rand, randn, arange, eye,
   noGrad, enableGrad, grad, gradAsync, nn, optim, data, ops, save, load, loadWithMetadata, readIdx, loadModel, train,
-  LanguageModel, manualSeed, numThreads, setNumThreads, memoryStats, cuda, version, describeOps,
+  LanguageModel, loadPlugin, manualSeed, numThreads, setNumThreads, memoryStats, cuda, version, describeOps,
   StrataError, ShapeError, DTypeError, IndexError, ValueError, DeviceError, AutogradError, MemoryError, IoError,
   DivergedError, PluginError, AbortedError,
 } = strata;

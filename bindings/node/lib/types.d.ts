@@ -363,6 +363,9 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
     out: string; resume?: boolean; onLog?: (text: string) => void; signal?: Signal;
   }): Promise<TrainResult>;
 
+  /** Loads a plugin; its ops then are st[name], st.ops[name], st.async[name] and methods. */
+  loadPlugin(path: string): { name: string; version: string; path: string; ops: string[] };
+
   manualSeed(seed: Int): void;
   numThreads(): number;
   setNumThreads(count: number): void;

@@ -4,6 +4,7 @@
 
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/task.h"
+#include "strata/c/plugin.h"
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
 #include "strata/cuda/runtime.h"
@@ -45,6 +46,17 @@ napi_value cuda_synchronize(Call& c) {
   cuda::synchronize(static_cast<int>(c.has(0) ? c.env.whole(c[0], "synchronize", "device") : 0));
   return c.env.undefined();
 }
+// loadPlugin(path): {name, version, path, ops}
+napi_value load_plugin_function(Call& c) {
+  const Plugin& p = load_plugin(c.env.text(c[0], "loadPlugin", "the path"));
+  napi_value o = c.env.object(), ops = c.env.array(p.ops.size());
+  for (size_t i = 0; i < p.ops.size(); ++i) c.env.put(ops, static_cast<uint32_t>(i), c.env.string(p.ops[i]->name()));
+  c.env.set(o, "name", c.env.string(p.name));
+  c.env.set(o, "version", c.env.string(p.version));
+  c.env.set(o, "path", c.env.string(p.path));
+  c.env.set(o, "ops", ops);
+  return o;
+}
 napi_value set_errors(Call& c) {
   if (c.env.error_classes) napi_delete_reference(c.env.env, c.env.error_classes);
   c.env.check(napi_create_reference(c.env.env, c[0], 1, &c.env.error_classes));
@@ -76,6 +88,7 @@ NAPI_MODULE_INIT() {
     e->set(exports, "cudaDeviceCount", e->function("cudaDeviceCount", entry<cuda_count>));
     e->set(exports, "cudaUnavailableReason", e->function("cudaUnavailableReason", entry<cuda_reason>));
     e->set(exports, "cudaSynchronize", e->function("cudaSynchronize", entry<cuda_synchronize>));
+    e->set(exports, "loadPlugin", e->function("loadPlugin", entry<load_plugin_function>));
     e->set(exports, "newCancelFlag", e->function("newCancelFlag", entry<new_cancel_flag>));
     e->set(exports, "cancel", e->function("cancel", entry<cancel>));
     e->set(exports, "version", e->string(STRATA_NODE_VERSION));

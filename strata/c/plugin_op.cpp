@@ -1,0 +1,565 @@
+#include "strata/c/plugin_op.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "strata/c/plugin.h"
+#include "strata/core/node.h"
+#include "strata/core/samples.h"
+#include "strata/cuda/launch.h"
+#include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
+#include "strata/memory/poison.h"
+
+namespace strata::c {
+namespace {
+
+static_assert(static_cast<int>(Adapt::none) == STRATA_ADAPT_NONE &&
+              static_cast<int>(Adapt::broadcast) == STRATA_ADAPT_BROADCAST &&
+              static_cast<int>(Adapt::promote) == STRATA_ADAPT_PROMOTE &&
+              static_cast<int>(Adapt::promote_float) == STRATA_ADAPT_PROMOTE_FLOAT &&
+              static_cast<int>(Adapt::promote_but_first) == STRATA_ADAPT_PROMOTE_BUT_FIRST);
+static_assert(static_cast<int>(Autocast::keep) == STRATA_AUTOCAST_KEEP &&
+              static_cast<int>(Autocast::low) == STRATA_AUTOCAST_LOW &&
+              static_cast<int>(Autocast::full) == STRATA_AUTOCAST_FULL &&
+              static_cast<int>(Autocast::promote) == STRATA_AUTOCAST_PROMOTE);
+
+// SavePlan has a bit for each.
+constexpr size_t kMostArgs = 32, kMostResults = 16;
+
+ArgType parse_type(std::string_view text, std::string_view op) {
+  const bool optional = text.ends_with('?');
+  if (optional) text.remove_suffix(1);
+  static constexpr std::pair<std::string_view, ArgType::Kind> known[] = {
+      {"Tensor", ArgType::tensor}, {"Tensor[]", ArgType::tensors}, {"Scalar", ArgType::scalar},
+      {"int", ArgType::integer},   {"float", ArgType::number},     {"bool", ArgType::boolean},
+      {"str", ArgType::string},    {"int[]", ArgType::integers},   {"DType", ArgType::dtype},
+      {"Device", ArgType::device}, {"RngKey", ArgType::key}};
+  for (const auto& [name, kind] : known) {
+    if (name != text) continue;
+    const bool may = kind != ArgType::tensors && kind != ArgType::boolean && kind != ArgType::string &&
+                     kind != ArgType::key;
+    if (!optional || may) return {kind, optional};
+  }
+  throw PluginError(op, cat("an argument of type '", text, optional ? "?" : "", "' is not supported"));
+}
+
+// The value as an argument of that type is kept; nothing where it is of another type.
+std::optional<Value> fit(ArgType type, const Value& v) {
+  const auto as_is = [&]<class T>() { return std::holds_alternative<T>(v) ? std::optional(v) : std::nullopt; };
+  if (std::holds_alternative<std::monostate>(v)) {
+    if (!type.optional) return std::nullopt;
+    return type.kind == ArgType::tensor ? Value(Tensor()) : v;
+  }
+  const Scalar* scalar = std::get_if<Scalar>(&v);
+  const int64_t* integer = std::get_if<int64_t>(&v);
+  const double* number = std::get_if<double>(&v);
+  const bool* boolean = std::get_if<bool>(&v);
+  switch (type.kind) {
+    case ArgType::tensor: {
+      const Tensor* t = std::get_if<Tensor>(&v);
+      return t && (t->defined() || type.optional) ? std::optional(v) : std::nullopt;
+    }
+    case ArgType::tensors: {
+      const TensorList* list = std::get_if<TensorList>(&v);
+      const auto defined = [](const Tensor& t) { return t.defined(); };
+      return list && std::all_of(list->begin(), list->end(), defined) ? std::optional(v) : std::nullopt;
+    }
+    case ArgType::scalar:
+      if (scalar) return v;
+      if (integer) return Value(Scalar(*integer));
+      if (number) return Value(Scalar(*number));
+      if (boolean) return Value(Scalar(*boolean));
+      return std::nullopt;
+    case ArgType::number:
+      if (number) return v;
+      if (integer) return Value(static_cast<double>(*integer));
+      if (scalar) return Value(scalar->to_double());
+      return std::nullopt;
+    case ArgType::integer: return as_is.operator()<int64_t>();
+    case ArgType::boolean: return as_is.operator()<bool>();
+    case ArgType::string: return as_is.operator()<std::string>();
+    case ArgType::integers: return as_is.operator()<Dims>();
+    case ArgType::dtype: return as_is.operator()<DType>();
+    case ArgType::device: return as_is.operator()<Device>();
+    case ArgType::key: return as_is.operator()<RngKey>();
+  }
+  return std::nullopt;
+}
+
+template <class F>
+void visit(std::span<const Value> args, F&& f) {
+  for (const Value& v : args) {
+    if (const Tensor* t = std::get_if<Tensor>(&v)) {
+      f(*t);
+    } else if (const TensorList* list = std::get_if<TensorList>(&v)) {
+      for (const Tensor& t : *list) f(t);
+    }
+  }
+}
+
+bool wants_grad(std::span<const Value> args) {
+  bool any = false;
+  if (grad_enabled()) visit(args, [&](const Tensor& t) { any = any || (t.defined() && t.requires_grad()); });
+  return any;
+}
+
+// The tensors' device; nothing where there is none. Throws DeviceError where they are on several.
+std::optional<Device> device_of(std::span<const Value> args, std::string_view op) {
+  std::optional<Device> device;
+  visit(args, [&](const Tensor& t) {
+    if (!t.defined() || t.impl().wrapped_number) return;
+    if (!device) {
+      device = t.device();
+    } else if (!(t.device() == *device)) {
+      detail::throw_mixed_devices(op, *device, t.device());
+    }
+  });
+  return device;
+}
+
+bool is_alike(Adapt adapt, std::span<const Value> args) {
+  detail::AlreadyAlike check{adapt};
+  visit(args, [&](const Tensor& t) { check.see(t); });
+  return check.ok;
+}
+
+void adapt_all(detail::Adapter& adapter, std::vector<Value>& args) {
+  visit(args, [&](const Tensor& t) { adapter.see(t); });
+  for (Value& v : args)
+    if (Tensor* t = std::get_if<Tensor>(&v)) *t = adapter.apply(*t);
+}
+
+void autocast_all(Autocast policy, std::vector<Value>& args) {
+  DType widest = DType::boolean;
+  visit(args, [&](const Tensor& t) {
+    if (t.defined() && is_floating(t.dtype())) widest = promote_types(widest, t.dtype());
+  });
+  for (Value& v : args) {
+    if (Tensor* t = std::get_if<Tensor>(&v)) {
+      *t = detail::autocast_tensor(*t, policy, widest);
+    } else if (TensorList* list = std::get_if<TensorList>(&v)) {
+      for (Tensor& t : *list) t = detail::autocast_tensor(t, policy, widest);
+    }
+  }
+}
+
+}  // namespace
+
+// ---- the record
+
+PluginOp::PluginOp(const strata_op_record& record, std::string from)
+    : RecordTexts{record.schema, record.doc, std::move(from),
+                  record.tolerance_reason ? record.tolerance_reason : ""},
+      OpBase(RecordTexts::schema, RecordTexts::doc, {}, RecordTexts::file.c_str()),
+      r_(record) {
+  check_schema();
+  saves_ = detail::parse_saves(schema_, record.saves ? record.saves : "");
+  check<PluginError>(record.adapt >= STRATA_ADAPT_NONE && record.adapt <= STRATA_ADAPT_PROMOTE_BUT_FIRST, name_,
+                     "there is no strata_adapt ", record.adapt);
+  check<PluginError>(record.autocast >= STRATA_AUTOCAST_KEEP && record.autocast <= STRATA_AUTOCAST_PROMOTE, name_,
+                     "there is no strata_autocast ", record.autocast);
+  check<PluginError>(record.dtypes != 0 && record.dtypes >> kNumDTypes == 0, name_,
+                     "dtypes must name some of the strata_dtypes (STRATA_FLOATS), got ", record.dtypes);
+  check<PluginError>(std::isfinite(record.tolerance) && record.tolerance >= 0, name_,
+                     "tolerance must be a number of at least 0");
+  check<PluginError>(record.tolerance <= 1 || !RecordTexts::tolerance_reason.empty(), name_,
+                     "a tolerance above 1 needs a tolerance_reason");
+  check<PluginError>(record.infer != nullptr, name_, "the record has no infer");
+  check<PluginError>(record.cpu != nullptr || record.cuda != nullptr, name_, "the record has no kernel");
+  adapt_ = static_cast<Adapt>(record.adapt);
+  autocast_ = static_cast<Autocast>(record.autocast);
+  dtypes_ = static_cast<DTypeSet>(record.dtypes);
+  tolerance_ = record.tolerance;
+  tolerance_reason_ = RecordTexts::tolerance_reason;
+}
+
+void PluginOp::check_schema() {
+  const Schema s = parse_schema(schema_);  // a copy: what a refused record had parsed would stay
+  check<PluginError>(s.name == name_, name_, "the schema must begin with the name and '(': ", schema_);
+  check<PluginError>(s.args.size() <= kMostArgs, name_, "at most ", kMostArgs, " arguments are supported, got ",
+                     s.args.size());
+  check<PluginError>(s.results.size() <= kMostResults, name_, "at most ", kMostResults, " results are supported, got ",
+                     s.results.size());
+  for (const SchemaArg& result : s.results)
+    check<PluginError>(result.type == "Tensor", name_, "every result must be a Tensor, not ", result.type);
+  num_results_ = s.results.size();
+  bool defaults = false;
+  for (size_t i = 0; i < s.args.size(); ++i) {
+    const SchemaArg& a = s.args[i];
+    check<PluginError>(!a.name.empty(), name_, "argument ", i, " has no name: ", schema_);
+    for (size_t j = 0; j < i; ++j)
+      check<PluginError>(s.args[j].name != a.name, name_, "two arguments are called '", a.name, "': ", schema_);
+    types_.push_back(parse_type(a.type, name_));
+    // What stands after an argument that may be left out may be left out as well.
+    check<PluginError>(!defaults || a.default_value || types_.back().optional, name_, "argument '", a.name,
+                       "' needs a default, like the one before it: ", schema_);
+    defaults = defaults || a.default_value.has_value();
+    check<PluginError>(!a.default_value || fit(types_.back(), *a.default_value), name_, "the default of argument '",
+                       a.name, "' is not of type ", a.type, ": ", schema_);
+    check<PluginError>(types_.back().kind != ArgType::tensors || !r_.backward, name_,
+                       "a record with a backward cannot take Tensor[] (argument '", a.name,
+                       "'): write the op with Tensor arguments");
+  }
+  if (r_.inplace)
+    check<PluginError>(num_results_ == 1 && !types_.empty() && types_[0].kind == ArgType::tensor && !types_[0].optional,
+                       name_, "inplace needs a first argument of type Tensor and one result: ", schema_);
+}
+
+Value PluginOp::normalised(size_t i, const Value& v) const {
+  std::optional<Value> fitted = fit(types_[i], v);
+  if (!fitted) detail::throw_boxed_type(*this, i, {});
+  return std::move(*fitted);
+}
+
+std::vector<Value> PluginOp::normalised(std::span<const Value> given) const {
+  detail::check_boxed_count(*this, given.size());
+  std::vector<Value> all;
+  all.reserve(types_.size());
+  for (size_t i = 0; i < types_.size(); ++i)
+    all.push_back(normalised(i, i < given.size() ? given[i] : detail::boxed_default(*this, i)));
+  return all;
+}
+
+// ---- calling the plugin
+
+template <class F>
+void PluginOp::ask(const char* function, F&& f) const {
+  const uint64_t failures = last_failure().count;
+  strata_status status;
+  try {
+    status = f();
+  } catch (const std::exception& e) {
+    throw PluginError(name_, cat("the plugin's ", function, " threw a C++ exception, it must return a status: ",
+                                 e.what()));
+  } catch (...) {
+    throw PluginError(name_, cat("the plugin's ", function, " threw a C++ exception, it must return a status"));
+  }
+  if (status == STRATA_OK) return;
+  const Failure& failure = last_failure();
+  if (failure.count == failures)
+    throw_status(status, name_, cat("the plugin's ", function, " failed and gave no reason"));
+  // An exception of another kind came through a call of the plugin's: a language's own, out of a hook.
+  if (failure.exception && failure.status == STRATA_OTHER_ERROR && status == STRATA_OTHER_ERROR)
+    std::rethrow_exception(failure.exception);
+  throw_status(status, name_, failure.text);
+}
+
+std::vector<TensorMeta> PluginOp::infer(std::span<const Value> args) const {
+  const std::optional<Device> device = device_of(args, name_);
+  const Borrowed c(args);
+  strata_meta unset;
+  std::memset(&unset, 0xff, sizeof unset);
+  std::vector<strata_meta> said(num_results_, unset);
+  ask("infer", [&] { return r_.infer(r_.data, c.data(), c.size(), said.data()); });
+  std::vector<TensorMeta> metas;
+  for (size_t i = 0; i < num_results_; ++i) {
+    const strata_meta& m = said[i];
+    const auto refuse = [&](const auto&... parts) {
+      throw PluginError(name_, cat("the plugin's infer says that result ", i, " ", parts...));
+    };
+    if (m.ndim < 0 || m.ndim > kMaxDims) refuse("has ", m.ndim, " dimensions, 0 to ", kMaxDims, " are possible");
+    if (m.dtype < 0 || m.dtype >= kNumDTypes) refuse("has the strata_dtype ", m.dtype, ", which does not exist");
+    const Shape shape(std::span<const int64_t>(m.shape, static_cast<size_t>(m.ndim)));
+    int64_t bytes = size_of(static_cast<DType>(m.dtype));
+    bool fits = true, zero = false;
+    for (const int64_t n : shape) {
+      if (n < 0) refuse("has the shape ", shape, ", with a negative size");
+      zero = zero || n == 0;
+      fits = fits && !__builtin_mul_overflow(bytes, n, &bytes);
+    }
+    if (!fits && !zero) refuse("has the shape ", shape, ", which does not fit in 64 bits");
+    if (m.device.type < 0 || m.device.type >= kNumDeviceTypes || m.device.index < 0 || m.device.index > 127)
+      refuse("is on a device that does not exist (type ", m.device.type, ", index ", m.device.index, ")");
+    const Device on{static_cast<DeviceType>(m.device.type), static_cast<int8_t>(m.device.index)};
+    if (device && !(on == *device)) refuse("is on ", on, ", but the arguments are on ", *device);
+    if (!metas.empty() && !(on == metas[0].device)) refuse("is on ", on, ", but another is on ", metas[0].device);
+    metas.push_back({shape, static_cast<DType>(m.dtype), on, std::nullopt});
+  }
+  return metas;
+}
+
+void PluginOp::run_kernel(Device device, const std::vector<Tensor>& results, std::span<const Value> args) const {
+  std::vector<strata_tensor*> handles;
+  for (const Tensor& t : results) handles.push_back(handle_of(t));
+  const Borrowed c(args);
+  const auto kernel = device.is_cuda() ? r_.cuda : r_.cpu;
+  const auto launch = [&] {
+    ask(device.is_cuda() ? "cuda kernel" : "cpu kernel",
+        [&] { return kernel(r_.data, handles.data(), c.data(), c.size()); });
+  };
+  if (!device.is_cuda()) return launch();
+  const cuda::LaunchScope scope(name_, device);
+  launch();
+  if (const char* failure = scope.failure()) {
+    TensorList seen = results;
+    visit(args, [&](const Tensor& t) { seen.push_back(t); });
+    detail::throw_launch_failure(name_, device, failure, seen);
+  }
+}
+
+void PluginOp::run(Device device, std::vector<Tensor>& results, std::span<const Value> args, bool fresh) const {
+  if (device.is_meta()) return;
+  if (!has_kernel(device.type)) detail::throw_no_kernel(name_, device);
+  // As in Op: what a kernel takes for itself is workspace; within it nothing is recorded, cast or observed.
+  const memory::TagScope tag(memory::Tag::workspace);
+  const ThreadMode outer = t_mode;
+  t_mode = {false, 0};
+  struct Restore {
+    ThreadMode mode;
+    ~Restore() { t_mode = mode; }
+  } restore{outer};
+  if (fresh && memory::poison_pattern() >= 0 && device.is_cpu()) return run_guarded(results, args);
+  run_kernel(device, results, args);
+}
+
+// While the verification looks for what kernels leave unwritten, a plugin's kernel writes between two guards: memory
+// next to a result would be the engine's.
+void PluginOp::run_guarded(std::vector<Tensor>& results, std::span<const Value> args) const {
+  constexpr int64_t kGuard = 4096;
+  constexpr int kByte = 0x5c;
+  const int pattern = memory::poison_pattern();
+  std::vector<Tensor> fenced, inner;
+  for (const Tensor& t : results) {
+    const int64_t bytes = t.nbytes(), elements = size_of(t.dtype());
+    // Its end is its last byte, so that the first one beyond is seen.
+    Tensor all = empty({Shape{bytes + 2 * kGuard}, DType::u8, Device::cpu(), std::nullopt});
+    std::memset(all.raw_data(), kByte, static_cast<size_t>(all.nbytes()));
+    std::memset(all.data<uint8_t>() + kGuard, pattern, static_cast<size_t>(bytes));
+    Ref<TensorImpl> view = make_ref<TensorImpl>();
+    view->storage = all.storage();
+    view->shape = t.shape();
+    view->strides = t.strides();
+    view->offset = kGuard / elements;
+    view->numel = t.numel();
+    view->dtype = t.dtype();
+    fenced.push_back(all);
+    inner.emplace_back(std::move(view));
+  }
+  run_kernel(Device::cpu(), inner, args);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const uint8_t* p = fenced[i].data<uint8_t>();
+    const int64_t bytes = results[i].nbytes();
+    for (int64_t k = 0; k < kGuard; ++k) {
+      check<PluginError>(p[kGuard - 1 - k] == kByte, name_, "the plugin's cpu kernel wrote ", k + 1,
+                         " bytes before result ", i);
+      check<PluginError>(p[kGuard + bytes + k] == kByte, name_, "the plugin's cpu kernel wrote ", k + 1,
+                         " bytes past the end of result ", i);
+    }
+    if (bytes > 0) std::memcpy(results[i].raw_data(), p + kGuard, static_cast<size_t>(bytes));
+  }
+}
+
+std::vector<Tensor> PluginOp::compute(std::span<const Value> args) const {
+  const std::vector<TensorMeta> metas = infer(args);
+  const memory::OpScope holder(name_);
+  std::vector<Tensor> results;
+  for (const TensorMeta& m : metas) results.push_back(empty(m));
+  run(metas[0].device, results, args, /*fresh=*/true);
+  return results;
+}
+
+// ---- the tape
+
+class PluginOp::PluginNode final : public Node {
+ public:
+  PluginNode(const PluginOp& op, uint64_t wanting, std::span<const Value> args) : op_(op) {
+    for (size_t i = 0; i < args.size(); ++i) {
+      const Tensor* t = std::get_if<Tensor>(&args[i]);
+      plain_.push_back(t ? Value(Tensor()) : args[i]);
+      saved_.emplace_back(t ? SavedTensor(*t, op.saves_.keeps_arg(i, wanting)) : SavedTensor());
+    }
+  }
+  std::string_view name() const override { return op_.name(); }
+  void keep_results(const std::vector<Tensor>& results) {
+    for (size_t i = 0; i < results.size(); ++i)
+      results_.push_back(SavedTensor::result(results[i], op_.saves_.keeps_result(static_cast<int>(i))));
+    num_results = static_cast<uint32_t>(results.size());
+  }
+  void written_in_place(const Tensor& self) {
+    saved_[0].overwritten_by(op_.name());
+    results_.push_back(SavedTensor::result(self, op_.saves_.keeps_result(0)));
+  }
+  void release() override {
+    for (SavedTensor& s : saved_) s.reset();
+    for (SavedTensor& s : results_) s.reset();
+  }
+  void apply(Grads& gy, Grads& gx) override;
+
+ private:
+  const PluginOp& op_;
+  std::vector<Value> plain_;        // the arguments that are no tensors
+  std::vector<SavedTensor> saved_;  // those that are, by the same index
+  std::vector<SavedTensor> results_;
+};
+
+void PluginOp::PluginNode::apply(Grads& gy, Grads& gx) {
+  const Ref<Node> self(this);
+  const size_t n = plain_.size();
+  std::vector<Value> args = plain_;
+  std::vector<Tensor> ys;
+  for (size_t i = 0; i < n; ++i)
+    if (Tensor* t = std::get_if<Tensor>(&args[i])) *t = saved_[i].get(self, op_.name());
+  for (const SavedTensor& s : results_) ys.push_back(s.get(self, op_.name()));
+  // Edges are counted over the tensor arguments.
+  std::vector<int> edge_of(n, -1);
+  auto wanted = std::make_unique<bool[]>(n);
+  int edge = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (!std::holds_alternative<Tensor>(args[i])) continue;
+    edge_of[i] = edge;
+    wanted[i] = static_cast<bool>(edges[static_cast<size_t>(edge++)].node);
+  }
+  std::vector<strata_tensor*> results, result_grads, arg_grads(n, nullptr);
+  for (const Tensor& y : ys) results.push_back(handle_of(y));
+  for (const Tensor& g : gy) result_grads.push_back(handle_of(g));
+  const Borrowed c(args);
+  strata_gradient_call call = {};
+  call.args = c.data();
+  call.num_args = n;
+  call.results = results.data();
+  call.result_grads = result_grads.data();
+  call.num_results = results.size();
+  call.wanted = wanted.get();
+  call.arg_grads = arg_grads.data();
+  op_.ask("backward", [&] { return op_.r_.backward(op_.r_.data, &call); });
+  std::vector<Tensor> given;
+  for (strata_tensor* g : arg_grads) given.push_back(adopt(g));
+  for (size_t i = 0; i < n; ++i) {
+    if (!wanted[i] || !given[i].defined()) continue;
+    const Tensor& x = std::get<Tensor>(args[i]);
+    // Not x's device: one that is kept without elements is on the meta device.
+    bool same_device = false;
+    for (const Tensor& g : gy) same_device = same_device || (g.defined() && g.device() == given[i].device());
+    check<PluginError>(given[i].shape() == x.shape() && given[i].dtype() == x.dtype() && same_device, op_.name(),
+                       "the plugin's backward gives a gradient ", given[i], " of argument '",
+                       op_.OpBase::schema().args[i].name, "', which is ", x.shape(), " ", x.dtype());
+    gx[static_cast<size_t>(edge_of[i])] = std::move(given[i]);
+  }
+}
+
+Ref<Node> PluginOp::make_node(std::span<const Value> args) const {
+  uint64_t wanting = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Tensor* t = std::get_if<Tensor>(&args[i]);
+    if (t && t->defined() && t->requires_grad()) wanting |= uint64_t{1} << i;
+  }
+  Ref<Node> node(new PluginNode(*this, wanting, args));
+  visit(args, [&](const Tensor& t) {
+    node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge());
+  });
+  return node;
+}
+
+// ---- calls, as Op<> makes them
+
+std::vector<Tensor> PluginOp::call(std::span<const Value> args) const {
+  const bool record = wants_grad(args) && r_.backward;
+  std::vector<Tensor> results = compute(args);
+  bool any_floating = false;
+  for (const Tensor& t : results) any_floating = any_floating || is_floating(t.dtype());
+  if (!record || !any_floating) return results;
+  const Ref<Node> node = make_node(args);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (is_floating(results[i].dtype())) set_history(results[i], node, static_cast<uint32_t>(i));
+  static_cast<PluginNode*>(node.get())->keep_results(results);
+  return results;
+}
+
+std::vector<Tensor> PluginOp::call_adapted(std::vector<Value> args) const {
+  if (adapt_ != Adapt::none && !is_alike(adapt_, args)) {
+    detail::Adapter adapter(name_, adapt_);
+    adapt_all(adapter, args);
+  }
+  return call(args);
+}
+
+std::vector<Value> PluginOp::call_boxed(std::span<const Value> given) const {
+  std::vector<Value> args = normalised(given);
+  const uint32_t mode = t_mode.unusual;
+  if ((mode & kAutocast) && autocast_ != Autocast::keep) autocast_all(autocast_, args);
+  if (mode & kObserved) detail::notify_before(*this);
+  const std::vector<Tensor> results = call_adapted(std::move(args));
+  if (mode & kObserved) detail::notify_after(*this, results);
+  return {results.begin(), results.end()};
+}
+
+void PluginOp::inplace_call(Tensor& self, std::span<const Value> args) const {
+  detail::check_inplace_target(name_, self);
+  const bool record = wants_grad(args);
+  const std::vector<TensorMeta> metas = infer(args);
+  if (self.shape() != metas[0].shape || self.dtype() != metas[0].dtype)
+    detail::throw_bad_inplace(name_, self, metas[0]);
+  if (record && !r_.backward) detail::throw_no_backward(name_);
+  Ref<Node> node;
+  if (record) node = make_node(args);
+  if (self.is_contiguous()) {
+    std::vector<Tensor> results{self};
+    run(self.device(), results, args, /*fresh=*/false);
+    bump_version(self, name_);
+  } else {  // kernels may rely on row-major results
+    NoGrad guard;
+    self.copy_(compute(args)[0]);
+  }
+  if (record) {
+    rebase_history(self, node);
+    static_cast<PluginNode*>(node.get())->written_in_place(self);
+  }
+}
+
+std::vector<Value> PluginOp::inplace_boxed(std::span<const Value> given) const {
+  if (!r_.inplace) throw ValueError(name_, "has no in-place form");
+  std::vector<Value> args = normalised(given);
+  Tensor self = std::get<Tensor>(args[0]);
+  const bool observed = t_mode.unusual & kObserved;
+  if (observed) detail::notify_before(*this);
+  if (adapt_ != Adapt::none && !is_alike(adapt_, args)) {
+    detail::Adapter adapter(name_, adapt_);
+    adapter.pin(self);
+    adapt_all(adapter, args);
+  }
+  inplace_call(self, args);
+  if (observed) detail::notify_after(*this, {&self, 1});
+  return {self};
+}
+
+std::vector<Value> PluginOp::reference_boxed(std::span<const Value> given) const {
+  if (!r_.reference) throw ValueError(name_, "the record has neither a reference nor a composed form");
+  const std::vector<Value> args = normalised(given);
+  const Borrowed c(args);
+  std::vector<strata_value> results(num_results_, strata_value{});
+  std::vector<Value> values;
+  ask("reference", [&] { return r_.reference(r_.data, c.data(), c.size(), results.data()); });
+  for (strata_value& v : results) {
+    values.push_back(v.kind == STRATA_TENSOR ? value_of(v, name_) : Value(Tensor()));
+    clear(v);
+  }
+  for (const Value& v : values)
+    check<PluginError>(std::get<Tensor>(v).defined(), name_, "the plugin's reference gives a result that is no tensor");
+  return values;
+}
+
+Cost PluginOp::cost_boxed(std::span<const Value> given) const {
+  if (!r_.cost) return {};
+  const std::vector<Value> args = normalised(given);
+  const Borrowed c(args);
+  Cost cost;
+  ask("cost", [&] {
+    r_.cost(r_.data, c.data(), c.size(), &cost.flops, &cost.bytes);
+    return STRATA_OK;
+  });
+  return cost;
+}
+
+void PluginOp::samples(Samples& s) const {
+  if (!r_.samples) return;
+  strata_samples handle{&s, this, {}};
+  ask("samples", [&] {
+    r_.samples(r_.data, &handle);
+    return STRATA_OK;
+  });
+  if (!handle.failure.empty()) throw PluginError(name_, cat("the plugin's samples: ", handle.failure));
+}
+
+}  // namespace strata::c

@@ -1,0 +1,29 @@
+#pragma once
+// Text from a trained model: its tokenizer and a sampler together.
+
+#include <string>
+#include <string_view>
+
+#include "strata/models/sampling.h"
+#include "strata/train/run.h"
+
+namespace strata {
+
+/// Continues a prompt, one token's text at a time.
+///
+///     const TrainedModel trained = load_trained_model("runs/quickstart");
+///     TextWriter writer(trained, "Tensor ", {.temperature = 0.8});
+///     for (int i = 0; i < 100; ++i) std::fputs(writer.next().c_str(), stdout);
+class TextWriter {
+ public:
+  /// Throws ValueError for a prompt without tokens or options out of range, and what encoding throws.
+  TextWriter(const TrainedModel& trained, std::string_view prompt, const SampleOptions& options = {});
+  /// The bytes of the next token: a character may begin in one and end in the next.
+  std::string next();
+
+ private:
+  std::shared_ptr<text::Tokenizer> tokenizer_;
+  TokenSampler sampler_;
+};
+
+}  // namespace strata
