@@ -7,22 +7,21 @@ const { withSignal } = require('./signal.js');
 const { settled } = require('./ops.js');
 const { ValueError } = require('./errors.js');
 
+const AsyncFunction = (async () => {}).constructor;
+
 function underMode(enabled, fn, name) {
+  if (fn instanceof AsyncFunction) {
+    throw new ValueError(`${name}: the parts of an async function after its first await would not be covered; call ${name} ` +
+      'around each synchronous part (st.async functions keep the mode of their call)', name);
+  }
   const before = native.setGradEnabled(enabled);
-  let result;
   try {
-    result = fn();
+    return fn();
   } finally {
     native.setGradEnabled(before);
   }
-  if (result !== null && typeof result === 'object' && typeof result.then === 'function') {
-    result.then(undefined, () => {});
-    throw new ValueError(`${name}: the function returned a promise, whose later parts would not be covered; ` +
-      `call ${name} around each synchronous part (st.async functions keep the mode of their call)`, name);
-  }
-  return result;
 }
-/** fn() with nothing recorded. fn must not be async. */
+/** fn() with nothing recorded; what it starts with st.async neither. fn must not be an async function. */
 const noGrad = (fn) => underMode(false, fn, 'noGrad');
 /** fn() with recording on, within noGrad. */
 const enableGrad = (fn) => underMode(true, fn, 'enableGrad');

@@ -336,7 +336,7 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   min(x: Tensor): Tensor;
   min(x: Tensor, dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
 
-  /** fn() with nothing recorded; fn must not be async. */
+  /** fn() with nothing recorded; fn must not be an async function. */
   noGrad<T>(fn: () => T): T;
   enableGrad<T>(fn: () => T): T;
   isGradEnabled(): boolean;
@@ -358,6 +358,7 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   load(path: string, options?: { signal?: Signal }): Promise<StateDict>;
   loadWithMetadata(path: string, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
   readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
+  LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
   loadModel(path: string, options?: { device?: Device; signal?: Signal }): Promise<LanguageModel>;
   train(settings: string | TrainSettings, options: {
     out: string; resume?: boolean; onLog?: (text: string) => void; signal?: Signal;
