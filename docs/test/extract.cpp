@@ -1,5 +1,5 @@
 // Writes the examples of the documentation as tests: extract_examples OUT.cpp page.md..., or the records' examples
-// without a page. Each record's example becomes one test. In the pages, a ```cpp block counts whose first line is
+// without a page. Each record's example becomes one test. In the pages, a ```cpp or ```c block counts whose first line is
 //   // run                 a test of its own
 //   // run: declarations   put before the page's tests, at namespace scope
 // and every block with a main(), which becomes a test that calls it. assert(...) in an example is the test's check.
@@ -84,7 +84,7 @@ std::vector<Block> blocks(const std::string& path) {
   int number = 0;
   while (std::getline(in, line)) {
     ++number;
-    if (!line.starts_with("```cpp")) continue;
+    if (!line.starts_with("```cpp") && line != "```c") continue;
     Block b;
     bool first = true, run = false;
     while (std::getline(in, line) && !line.starts_with("```")) {

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -82,12 +83,15 @@ TEST(Symbols, AreCommentedAndInAnExample) {
     EXPECT_FALSE(text.empty()) << file;
     code += text;
   }
-  for (const auto& entry : fs::directory_iterator(root / "examples"))
-    if (entry.path().extension() == ".cpp") code += read(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(root / "examples")) {
+    const std::string extension = entry.path().extension();
+    if (extension == ".cpp" || extension == ".c" || extension == ".cu") code += read(entry.path());
+  }
   const std::regex is_private(STRATA_PRIVATE_HEADERS);
   std::vector<std::string> comments, examples;
   int count = 0;
   for (const auto& entry : fs::recursive_directory_iterator(root / "strata")) {
+    if (entry.path().filename() == "strata.h" && entry.path().parent_path().filename() == "c") continue;  // below
     const std::string path = "/" + fs::relative(entry.path(), root).string();
     if (!path.ends_with(".h") || std::regex_search(path, is_private)) continue;
     const Missing m = missing(path.substr(1), read(entry.path()), code);
@@ -98,6 +102,38 @@ TEST(Symbols, AreCommentedAndInAnExample) {
   EXPECT_GT(count, 1000);
   EXPECT_TRUE(comments.empty()) << "without a comment:\n" << lines(comments);
   EXPECT_TRUE(examples.empty()) << "in no example (docs/library has a page for each part):\n" << lines(examples);
+}
+
+// The header in C: each function has a comment, before it or before the row it stands in, and is called in an example;
+// each struct is used in one.
+TEST(Symbols, OfCAreCommentedAndInAnExample) {
+  const char* dir = std::getenv("STRATA_SOURCE_DIR");
+  const fs::path root = dir ? dir : ".";
+  std::string code;
+  for (const std::string& file : example_files) code += read(file);
+  for (const auto& entry : fs::recursive_directory_iterator(root / "examples"))
+    if (entry.path().extension() == ".c" || entry.path().extension() == ".cu") code += read(entry.path());
+  std::istringstream header(read(root / "strata/c/strata.h"));
+  std::vector<std::string> comments, examples;
+  std::string line;
+  int functions = 0;
+  bool commented = false;
+  const std::regex function(R"(^STRATA_EXPORT [^(]*?(strata_\w+)\()"), type(R"(^typedef struct (\w+))");
+  while (std::getline(header, line)) {
+    std::smatch m;
+    if (line.empty()) commented = false;
+    if (line.find("*/") != std::string::npos) commented = true;
+    if (std::regex_search(line, m, function)) {
+      ++functions;
+      if (!commented) comments.push_back(m[1]);
+      if (!std::regex_search(code, std::regex("\\b" + m.str(1) + "\\("))) examples.push_back(m[1]);
+    } else if (std::regex_search(line, m, type)) {
+      if (!std::regex_search(code, std::regex("\\b" + m.str(1) + "\\b"))) examples.push_back(m[1]);
+    }
+  }
+  EXPECT_GT(functions, 50);
+  EXPECT_TRUE(comments.empty()) << "without a comment:\n" << lines(comments);
+  EXPECT_TRUE(examples.empty()) << "in no example (docs/library/c.md, examples/c, examples/plugin):\n" << lines(examples);
 }
 
 const char* const kHeader = R"(#pragma once

@@ -89,7 +89,7 @@ std::unique_ptr<c::PluginOp> make_op(const strata_plugin& p, size_t index, const
   strata_op_record known = {};
   std::memcpy(&known, r, kRecordSize);
   try {
-    return std::make_unique<c::PluginOp>(known, cat("plugin/", p.name, "/", path));
+    return std::make_unique<c::PluginOp>(known, cat("plugin/", p.name, "/", std::filesystem::path(path).filename().string()));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {

@@ -310,23 +310,21 @@ void PluginOp::run(Device device, std::vector<Tensor>& results, std::span<const 
     ThreadMode mode;
     ~Restore() { t_mode = mode; }
   } restore{outer};
-  if (fresh && memory::poison_pattern() >= 0 && device.is_cpu()) return run_guarded(results, args);
+  if (memory::guards_wanted() && device.is_cpu()) return run_guarded(results, args, fresh);
   run_kernel(device, results, args);
 }
 
-// While the verification looks for what kernels leave unwritten, a plugin's kernel writes between two guards: memory
-// next to a result would be the engine's.
-void PluginOp::run_guarded(std::vector<Tensor>& results, std::span<const Value> args) const {
+// The verification has a plugin's kernel write between two guards: memory next to a result would be the engine's.
+void PluginOp::run_guarded(std::vector<Tensor>& results, std::span<const Value> args, bool fresh) const {
   constexpr int64_t kGuard = 4096;
   constexpr int kByte = 0x5c;
-  const int pattern = memory::poison_pattern();
   std::vector<Tensor> fenced, inner;
   for (const Tensor& t : results) {
     const int64_t bytes = t.nbytes(), elements = size_of(t.dtype());
-    // Its end is its last byte, so that the first one beyond is seen.
     Tensor all = empty({Shape{bytes + 2 * kGuard}, DType::u8, Device::cpu(), std::nullopt});
     std::memset(all.raw_data(), kByte, static_cast<size_t>(all.nbytes()));
-    std::memset(all.data<uint8_t>() + kGuard, pattern, static_cast<size_t>(bytes));
+    // What was in memory: poison, or in place the argument.
+    if (bytes > 0) std::memcpy(all.data<uint8_t>() + kGuard, t.raw_data(), static_cast<size_t>(bytes));
     Ref<TensorImpl> view = make_ref<TensorImpl>();
     view->storage = all.storage();
     view->shape = t.shape();
@@ -337,7 +335,9 @@ void PluginOp::run_guarded(std::vector<Tensor>& results, std::span<const Value> 
     fenced.push_back(all);
     inner.emplace_back(std::move(view));
   }
-  run_kernel(Device::cpu(), inner, args);
+  std::vector<Value> all_args(args.begin(), args.end());
+  if (!fresh) all_args[0] = inner[0];
+  run_kernel(Device::cpu(), inner, all_args);
   for (size_t i = 0; i < results.size(); ++i) {
     const uint8_t* p = fenced[i].data<uint8_t>();
     const int64_t bytes = results[i].nbytes();

@@ -72,7 +72,7 @@ class PluginOp final : private RecordTexts, public OpBase {
   std::vector<Tensor> compute(std::span<const Value> args) const;
   // `fresh` results are memory that nothing else shows.
   void run(Device device, std::vector<Tensor>& results, std::span<const Value> args, bool fresh) const;
-  void run_guarded(std::vector<Tensor>& results, std::span<const Value> args) const;
+  void run_guarded(std::vector<Tensor>& results, std::span<const Value> args, bool fresh) const;
   void run_kernel(Device device, const std::vector<Tensor>& results, std::span<const Value> args) const;
   Ref<Node> make_node(std::span<const Value> args) const;
   void inplace_call(Tensor& self, std::span<const Value> args) const;

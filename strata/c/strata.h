@@ -148,6 +148,7 @@ STRATA_EXPORT strata_status strata_tensor_borrow(void* data, const int64_t* shap
 STRATA_EXPORT strata_tensor* strata_tensor_retain(strata_tensor* tensor);
 STRATA_EXPORT void strata_tensor_release(strata_tensor* tensor);
 
+/* Number of dimensions, 0 to STRATA_MAX_DIMS. */
 STRATA_EXPORT int32_t strata_tensor_ndim(const strata_tensor* tensor);
 /* ndim sizes, and strides in elements; valid while the tensor lives. */
 STRATA_EXPORT const int64_t* strata_tensor_shape(const strata_tensor* tensor);
@@ -180,6 +181,7 @@ STRATA_EXPORT strata_status strata_tensor_from_dlpack_versioned(struct DLManaged
 
 /* ---- gradients ---------------------------------------------------------------------------------------------------------- */
 
+/* Whether calls with the tensor are recorded: a leaf that was marked, or a result of such. Only a leaf can be marked. */
 STRATA_EXPORT bool strata_tensor_requires_grad(const strata_tensor* tensor);
 STRATA_EXPORT strata_status strata_tensor_set_requires_grad(strata_tensor* tensor, bool value);
 /* The accumulated gradient; *out is NULL where there is none. */
@@ -267,7 +269,8 @@ typedef struct strata_meta {
   int64_t shape[STRATA_MAX_DIMS];
 } strata_meta;
 
-/* A call as backward sees it. Arguments and results that the record did not name in `saves` have no elements. */
+/* A call as backward sees it. Arguments and results that the record did not name in `saves` have no elements. A record
+ * with a backward takes no Tensor[]. */
 typedef struct strata_gradient_call {
   const strata_value* args;
   size_t num_args;
@@ -275,7 +278,8 @@ typedef struct strata_gradient_call {
   strata_tensor* const* result_grads; /* NULL where no gradient arrived */
   size_t num_results;
   const bool* wanted;        /* for each argument: a tensor that wants a gradient */
-  strata_tensor** arg_grads; /* set, for those that are wanted: a new reference, which the engine takes over */
+  strata_tensor** arg_grads; /* set, for those that are wanted: a new reference, which the engine takes over when backward
+                                returns STRATA_OK; NULL for no gradient */
 } strata_gradient_call;
 
 typedef struct strata_samples strata_samples; /* where a record puts its samples */
@@ -349,8 +353,10 @@ typedef enum strata_autocast {
   (STRATA_DTYPE_BIT(STRATA_F16) | STRATA_DTYPE_BIT(STRATA_BF16) | STRATA_DTYPE_BIT(STRATA_F32) | STRATA_DTYPE_BIT(STRATA_F64))
 
 /* An op: what the engine's own records say, in C. Functions get `data` of the record and may be called from any thread;
- * they return a status and, where it is not STRATA_OK, say why with api->set_error. Every result is a Tensor. Texts and the
- * struct itself must live as long as the program. */
+ * they return a status and, where it is not STRATA_OK, say why with api->set_error. Every result is a Tensor, and row-major.
+ * Arguments are borrowed and what the schema says: a float is a FLOAT even where an INT was given, defaults are filled in, a
+ * Tensor? that was not given is a TENSOR of NULL, another optional argument NONE. Texts and the struct itself must live as
+ * long as the program. */
 typedef struct strata_op_record {
   size_t struct_size;
   const char* schema;  /* "scale_rows(Tensor x, Tensor s) -> Tensor" */

@@ -188,7 +188,8 @@ std::string page(const OpBase& op) {
   row("Cost", cost_text(op));
   if (op.tolerance() > 1)
     row("Tolerance", fmt::format("{} times the usual: {}", op.tolerance(), op.tolerance_reason()));
-  row("Family", fmt::format("{0} (strata/ops/{0}/)", op.family()));
+  const bool plugin = op.file().starts_with("plugin/");
+  row("Family", plugin ? fmt::format("{} (a plugin)", op.family()) : fmt::format("{0} (strata/ops/{0}/)", op.family()));
   if (!op.example().empty()) text += "\nExample\n" + statements(op.example(), "  ");
   return text;
 }

@@ -10,6 +10,7 @@
 #include "strata/core/parallel.h"
 #include "strata/lab/verifier.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/poison.h"
 
 namespace strata::lab {
 namespace {
@@ -113,6 +114,7 @@ bool Verifier::schema_has(std::string_view type) const {
 
 OpReport Verifier::run() {
   const auto begin = std::chrono::steady_clock::now();
+  const memory::GuardScope guards;
   const Sample none;
   if (!op_.has_samples()) fail(Check::samples, none, DType::f32, "the record has no samples");
   for (const DType dtype : kAllDTypes) {

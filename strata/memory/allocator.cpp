@@ -376,8 +376,17 @@ PoisonScope::~PoisonScope() {
   g_poison.store(previous_);
 }
 
-int poison_pattern() {
-  return g_poison.load(std::memory_order_relaxed);
+namespace {
+std::atomic<int> g_guards{0};
+}
+GuardScope::GuardScope() {
+  ++g_guards;
+}
+GuardScope::~GuardScope() {
+  --g_guards;
+}
+bool guards_wanted() {
+  return g_guards.load(std::memory_order_relaxed) > 0;
 }
 
 size_t block_size(size_t nbytes) {

@@ -2,7 +2,15 @@
 
 namespace strata::memory {
 
-/// The byte that PoisonScope fills fresh memory with; -1 while there is none.
-int poison_pattern();
+/// While one lives, kernels that are not the engine's own write between guards, and what they write beyond a result is
+/// an error. For `strata lab verify`.
+class GuardScope {
+ public:
+  GuardScope();
+  ~GuardScope();
+  GuardScope(const GuardScope&) = delete;
+};
+/// Whether a GuardScope lives, on any thread.
+bool guards_wanted();
 
 }  // namespace strata::memory
