@@ -139,12 +139,8 @@ test('external memory is reported, so that the collector runs by itself', () => 
     st.zeros([1 << 20]);
     most = Math.max(most, st.memoryStats().live - before);
   }
-  // 2 GB in all.
-  assert.ok(most < 1 << 30, `at most ${most >> 20} MB were held at once`);
-  const x = st.zeros([8 << 20]);
-  const external = process.memoryUsage().external;
-  x.dispose();
-  assert.ok(external - process.memoryUsage().external >= 30 << 20);
+  // 2 GB in all, of small JavaScript objects.
+  assert.ok(most < 512 << 20, `at most ${most >> 20} MB were held at once`);
 });
 
 test('10^5 tensors, graphs, arrays and hooks leave nothing', { timeout: 300000 }, async () => {

@@ -41,7 +41,7 @@ test('train stops at a signal, saved, and goes on', async () => {
   const going = st.train(long, { out: there, signal: controller.signal });
   setTimeout(() => controller.abort(), 300);
   await assert.rejects(going, { name: 'AbortError' });
-  const checkpoint = fs.readdirSync(there).find((n) => n.startsWith('step-'));
+  const checkpoint = fs.readdirSync(there).filter((n) => n.startsWith('step-')).sort().pop();
   assert.ok(checkpoint);
   const step = Number(checkpoint.slice(5));
   const more = { ...settings, train: { ...settings.train, steps: step + 3 } };
