@@ -10,6 +10,8 @@ function candidates() {
   const builds = path.join(__dirname, '..', '..', '..', 'build');
   const made = [];
   for (const name of fs.existsSync(builds) ? fs.readdirSync(builds) : []) {
+    // A build with sanitizers needs their runtime loaded before Node: only where it is named.
+    if (/san|fuzz/.test(name)) continue;
     const file = path.join(builds, name, 'bindings', 'node', 'strata.node');
     if (fs.existsSync(file)) made.push({ file, time: fs.statSync(file).mtimeMs });
   }

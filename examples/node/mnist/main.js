@@ -39,7 +39,7 @@ function accuracy(net, images, labels) {
 async function main() {
   const { values: options } = parseArgs({ options: {
     data: { type: 'string', default: process.env.STRATA_DATA_DIR ?? path.join(__dirname, '../../../../shared/data') },
-    epochs: { type: 'string', default: '3' },
+    epochs: { type: 'string', default: '4' },
     device: { type: 'string', default: 'cpu' },
     save: { type: 'string' },
   } });
@@ -85,7 +85,7 @@ async function main() {
     await st.save(options.save, net.stateDict(), { metadata: { network: 'mnist', accuracy: String(reached) } });
     console.log(`saved to ${options.save}`);
   }
-  if (reached < 0.96) throw new Error(`the network reached ${(100 * reached).toFixed(2)} % only`);
+  if (epochs >= 4 && reached < 0.965) throw new Error(`the network reached ${(100 * reached).toFixed(2)} % only`);
 }
 
 main().catch((error) => {
