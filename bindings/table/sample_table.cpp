@@ -110,8 +110,8 @@ std::vector<Value> reproducible_results(const OpBase& op, const std::vector<Valu
     // An in-place op like no other writes to its arguments: each pass has its own.
     results[pass] = op.call_boxed(lab::map(args, lab::dense_copy));
   }
-  check(values_json(results[0]) == values_json(results[1]), op.name(),
-        "gives different results for equal arguments ", lab::text_of(args));
+  check(values_json(results[0]) == values_json(results[1]), op.name(), "gives different results for equal arguments ",
+        lab::text_of(args));
   return std::move(results[0]);
 }
 

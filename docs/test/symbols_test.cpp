@@ -133,7 +133,8 @@ TEST(Symbols, OfCAreCommentedAndInAnExample) {
   }
   EXPECT_GT(functions, 50);
   EXPECT_TRUE(comments.empty()) << "without a comment:\n" << lines(comments);
-  EXPECT_TRUE(examples.empty()) << "in no example (docs/library/c.md, examples/c, examples/plugin):\n" << lines(examples);
+  EXPECT_TRUE(examples.empty()) << "in no example (docs/library/c.md, examples/c, examples/plugin):\n"
+                                << lines(examples);
 }
 
 const char* const kHeader = R"(#pragma once

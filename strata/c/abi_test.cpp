@@ -62,26 +62,28 @@ std::map<std::string, Layout> layouts() {
         {AT(strata_gradient_call, args), AT(strata_gradient_call, num_args), AT(strata_gradient_call, results),
          AT(strata_gradient_call, result_grads), AT(strata_gradient_call, num_results),
          AT(strata_gradient_call, wanted), AT(strata_gradient_call, arg_grads)}}},
-      {"strata_api",
-       {sizeof(strata_api),
-        {AT(strata_api, struct_size),       AT(strata_api, abi_version),    AT(strata_api, set_error),
-         AT(strata_api, error_text),        AT(strata_api, tensor_empty),   AT(strata_api, tensor_retain),
-         AT(strata_api, tensor_release),    AT(strata_api, tensor_ndim),    AT(strata_api, tensor_shape),
-         AT(strata_api, tensor_strides),    AT(strata_api, tensor_numel),   AT(strata_api, tensor_dtype),
-         AT(strata_api, tensor_device),     AT(strata_api, tensor_is_contiguous),
-         AT(strata_api, tensor_data),       AT(strata_api, op_find),        AT(strata_api, op_call),
-         AT(strata_api, value_clear),       AT(strata_api, stream),         AT(strata_api, parallel_for),
-         AT(strata_api, samples_dtype),     AT(strata_api, samples_benchmarking),
-         AT(strata_api, samples_tensor),    AT(strata_api, samples_uniform),
-         AT(strata_api, samples_integers),  AT(strata_api, samples_add),    AT(strata_api, samples_invalid)}}},
+      {"strata_api", {sizeof(strata_api), {AT(strata_api, struct_size),      AT(strata_api, abi_version),
+                                           AT(strata_api, set_error),        AT(strata_api, error_text),
+                                           AT(strata_api, tensor_empty),     AT(strata_api, tensor_retain),
+                                           AT(strata_api, tensor_release),   AT(strata_api, tensor_ndim),
+                                           AT(strata_api, tensor_shape),     AT(strata_api, tensor_strides),
+                                           AT(strata_api, tensor_numel),     AT(strata_api, tensor_dtype),
+                                           AT(strata_api, tensor_device),    AT(strata_api, tensor_is_contiguous),
+                                           AT(strata_api, tensor_data),      AT(strata_api, op_find),
+                                           AT(strata_api, op_call),          AT(strata_api, value_clear),
+                                           AT(strata_api, stream),           AT(strata_api, parallel_for),
+                                           AT(strata_api, samples_dtype),    AT(strata_api, samples_benchmarking),
+                                           AT(strata_api, samples_tensor),   AT(strata_api, samples_uniform),
+                                           AT(strata_api, samples_integers), AT(strata_api, samples_add),
+                                           AT(strata_api, samples_invalid)}}},
       {"strata_op_record",
        {sizeof(strata_op_record),
-        {AT(strata_op_record, struct_size), AT(strata_op_record, schema),    AT(strata_op_record, doc),
-         AT(strata_op_record, saves),       AT(strata_op_record, adapt),     AT(strata_op_record, autocast),
-         AT(strata_op_record, inplace),     AT(strata_op_record, dtypes),    AT(strata_op_record, tolerance),
+        {AT(strata_op_record, struct_size), AT(strata_op_record, schema), AT(strata_op_record, doc),
+         AT(strata_op_record, saves), AT(strata_op_record, adapt), AT(strata_op_record, autocast),
+         AT(strata_op_record, inplace), AT(strata_op_record, dtypes), AT(strata_op_record, tolerance),
          AT(strata_op_record, tolerance_reason), AT(strata_op_record, data), AT(strata_op_record, infer),
-         AT(strata_op_record, cpu),         AT(strata_op_record, cuda),      AT(strata_op_record, backward),
-         AT(strata_op_record, cost),        AT(strata_op_record, samples),   AT(strata_op_record, reference)}}},
+         AT(strata_op_record, cpu), AT(strata_op_record, cuda), AT(strata_op_record, backward),
+         AT(strata_op_record, cost), AT(strata_op_record, samples), AT(strata_op_record, reference)}}},
       {"strata_plugin",
        {sizeof(strata_plugin),
         {AT(strata_plugin, struct_size), AT(strata_plugin, abi_version), AT(strata_plugin, name),
@@ -176,13 +178,14 @@ TEST(Abi, IsWhatTheVersionSays) {
     if (!is.contains(line)) changes += "- " + line + "\n", lost = true;
   for (const std::string& line : is)
     if (!was.contains(line)) changes += "+ " + line + "\n";
-  ADD_FAILURE() << "strata.h is not what " << path << " says:\n"
-                << changes
-                << (lost ? "Programs and plugins compiled before would break. Put it back, or raise STRATA_ABI_VERSION and "
-                           "the shared library's SOVERSION and write the new version's list: "
-                         : "Only additions: programs and plugins compiled before still work. Write the list again: ")
-                << "STRATA_WRITE_ABI=1 test_c --gtest_filter=Abi.*; a struct may grow at its end, where it holds "
-                   "struct_size, and its line may then change under the same version.";
+  ADD_FAILURE()
+      << "strata.h is not what " << path << " says:\n"
+      << changes
+      << (lost ? "Programs and plugins compiled before would break. Put it back, or raise STRATA_ABI_VERSION and "
+                 "the shared library's SOVERSION and write the new version's list: "
+               : "Only additions: programs and plugins compiled before still work. Write the list again: ")
+      << "STRATA_WRITE_ABI=1 test_c --gtest_filter=Abi.*; a struct may grow at its end, where it holds "
+         "struct_size, and its line may then change under the same version.";
 }
 
 TEST(Abi, ListsEveryMember) {

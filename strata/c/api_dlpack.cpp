@@ -13,14 +13,19 @@ namespace {
 DLDataType dl_type(DType dtype) {
   const auto bits = static_cast<uint8_t>(8 * size_of(dtype));
   switch (dtype) {
-    case DType::u8: return {kDLUInt, bits, 1};
+    case DType::u8:
+      return {kDLUInt, bits, 1};
     case DType::i8:
     case DType::i16:
     case DType::i32:
-    case DType::i64: return {kDLInt, bits, 1};
-    case DType::bf16: return {kDLBfloat, bits, 1};
-    case DType::boolean: return {kDLBool, bits, 1};
-    default: return {kDLFloat, bits, 1};
+    case DType::i64:
+      return {kDLInt, bits, 1};
+    case DType::bf16:
+      return {kDLBfloat, bits, 1};
+    case DType::boolean:
+      return {kDLBool, bits, 1};
+    default:
+      return {kDLFloat, bits, 1};
   }
 }
 
@@ -48,7 +53,8 @@ template <class Managed>
 void lend(const strata_tensor* handle, Managed** out, const char* function) {
   need(out, function, "out");
   const Tensor t = need_tensor(handle, function);
-  check<AutogradError>(!t.requires_grad(), function, "a tensor that requires a gradient cannot be lent; detach it first");
+  check<AutogradError>(!t.requires_grad(), function,
+                       "a tensor that requires a gradient cannot be lent; detach it first");
   check<DeviceError>(!t.is_meta(), function, "a meta tensor has no memory to lend");
   auto lent = std::make_unique<Lent<Managed>>();
   lent->tensor = t;
@@ -74,10 +80,15 @@ void take(Managed* managed, strata_tensor** out, const char* function) {
   Device device;
   switch (d.device.device_type) {
     case kDLCPU:
-    case kDLCUDAHost: device = Device::cpu(); break;
+    case kDLCUDAHost:
+      device = Device::cpu();
+      break;
     case kDLCUDA:
-    case kDLCUDAManaged: device = device_from({STRATA_CUDA, d.device.device_id}, function); break;
-    default: throw DeviceError(function, cat("no device for DLPack's device type ", d.device.device_type));
+    case kDLCUDAManaged:
+      device = device_from({STRATA_CUDA, d.device.device_id}, function);
+      break;
+    default:
+      throw DeviceError(function, cat("no device for DLPack's device type ", d.device.device_type));
   }
   const DType dtype = dtype_of_dl(d.dtype, function);
   const Shape shape = shape_from(d.shape, d.ndim, function);

@@ -20,7 +20,8 @@ strata_status strata_tensor_empty(const int64_t* shape, int32_t ndim, strata_dty
   return guarded([&] {
     constexpr const char* kName = "strata_tensor_empty";
     need(out, kName, "out");
-    *out = give(empty({shape_from(shape, ndim, kName), dtype_from(dtype, kName), device_from(device, kName), std::nullopt}));
+    *out = give(
+        empty({shape_from(shape, ndim, kName), dtype_from(dtype, kName), device_from(device, kName), std::nullopt}));
   });
 }
 
@@ -150,9 +151,8 @@ strata_status strata_tensor_detach(const strata_tensor* tensor, strata_tensor** 
 
 strata_status strata_tensor_backward(const strata_tensor* tensor, const strata_tensor* grad, bool retain_graph,
                                      bool create_graph) {
-  return guarded([&] {
-    need_tensor(tensor, "strata_tensor_backward").backward(tensor_of(grad), retain_graph, create_graph);
-  });
+  return guarded(
+      [&] { need_tensor(tensor, "strata_tensor_backward").backward(tensor_of(grad), retain_graph, create_graph); });
 }
 
 strata_status strata_grad(strata_tensor* const* outputs, size_t num_outputs, strata_tensor* const* inputs,

@@ -438,7 +438,8 @@ TEST(DLPack, Refusals) {
   refused({data, {1, 0}, 12, {2, 32, 1}, shape, nullptr, 0}, STRATA_SHAPE_ERROR, "0 to 8 dimensions");
   if (strata_cuda_device_count() == 0)
     refused({data, {2, 0}, 1, {2, 32, 1}, shape, nullptr, 0}, STRATA_DEVICE_ERROR, "there is no cuda:0");
-  DLManagedTensorVersioned* later = foreign<DLManagedTensorVersioned>({data, {1, 0}, 1, {2, 32, 1}, shape, nullptr, 0}, &freed);
+  DLManagedTensorVersioned* later =
+      foreign<DLManagedTensorVersioned>({data, {1, 0}, 1, {2, 32, 1}, shape, nullptr, 0}, &freed);
   later->version = {2, 0};
   Tensor t;
   EXPECT_EQ(strata_tensor_from_dlpack_versioned(later, &t), STRATA_VALUE_ERROR);

@@ -75,17 +75,28 @@ strata_status record_exception() noexcept {
 
 void throw_status(strata_status status, std::string_view op, std::string_view text) {
   switch (status) {
-    case STRATA_VALUE_ERROR: throw ValueError(op, text);
-    case STRATA_SHAPE_ERROR: throw ShapeError(op, text);
-    case STRATA_DTYPE_ERROR: throw DTypeError(op, text);
-    case STRATA_INDEX_ERROR: throw IndexError(op, text);
-    case STRATA_DEVICE_ERROR: throw DeviceError(op, text);
-    case STRATA_AUTOGRAD_ERROR: throw AutogradError(op, text);
-    case STRATA_MEMORY_ERROR: throw MemoryError(op, text);
-    case STRATA_IO_ERROR: throw IoError(op, text);
-    case STRATA_PLUGIN_ERROR: throw PluginError(op, text);
-    case STRATA_OTHER_ERROR: throw Error(op, text);
-    case STRATA_OK: break;
+    case STRATA_VALUE_ERROR:
+      throw ValueError(op, text);
+    case STRATA_SHAPE_ERROR:
+      throw ShapeError(op, text);
+    case STRATA_DTYPE_ERROR:
+      throw DTypeError(op, text);
+    case STRATA_INDEX_ERROR:
+      throw IndexError(op, text);
+    case STRATA_DEVICE_ERROR:
+      throw DeviceError(op, text);
+    case STRATA_AUTOGRAD_ERROR:
+      throw AutogradError(op, text);
+    case STRATA_MEMORY_ERROR:
+      throw MemoryError(op, text);
+    case STRATA_IO_ERROR:
+      throw IoError(op, text);
+    case STRATA_PLUGIN_ERROR:
+      throw PluginError(op, text);
+    case STRATA_OTHER_ERROR:
+      throw Error(op, text);
+    case STRATA_OK:
+      break;
   }
   throw PluginError(op, cat("status ", static_cast<int>(status), ", which is no strata_status: ", text));
 }
@@ -135,7 +146,8 @@ Tensor borrow(void* data, const Shape& shape, const std::optional<Strides>& stri
   const Strides steps = strides ? *strides : contiguous_strides(shape);
   for (int i = 0; i < shape.size(); ++i) {
     numel = shape[i] == 0 ? 0 : numel;
-    check(steps[i] >= 0 || shape[i] <= 1, function, "strides must not be negative, got ", steps, "; copy the array first");
+    check(steps[i] >= 0 || shape[i] <= 1, function, "strides must not be negative, got ", steps,
+          "; copy the array first");
   }
   for (int i = 0; i < shape.size() && numel != 0; ++i) {
     int64_t reach = 0;
@@ -170,8 +182,10 @@ Tensor borrow(void* data, const Shape& shape, const std::optional<Strides>& stri
 
 Value value_of(const strata_value& v, std::string_view function) {
   switch (v.kind) {
-    case STRATA_NONE: return std::monostate();
-    case STRATA_TENSOR: return tensor_of(v.as.tensor);
+    case STRATA_NONE:
+      return std::monostate();
+    case STRATA_TENSOR:
+      return tensor_of(v.as.tensor);
     case STRATA_TENSORS: {
       if (v.size > 0) need(v.as.tensors, function, "the list of tensors");
       TensorList list;
@@ -179,9 +193,12 @@ Value value_of(const strata_value& v, std::string_view function) {
       for (size_t i = 0; i < v.size; ++i) list.push_back(tensor_of(v.as.tensors[i]));
       return list;
     }
-    case STRATA_BOOLEAN: return v.as.boolean != 0;
-    case STRATA_INT: return v.as.integer;
-    case STRATA_FLOAT: return v.as.number;
+    case STRATA_BOOLEAN:
+      return v.as.boolean != 0;
+    case STRATA_INT:
+      return v.as.integer;
+    case STRATA_FLOAT:
+      return v.as.number;
     case STRATA_STRING: {
       need(v.as.text, function, "the text");
       return std::string(v.as.text, v.size);
@@ -191,10 +208,14 @@ Value value_of(const strata_value& v, std::string_view function) {
       if (v.size > 0) need(v.as.integers, function, "the list of integers");
       return Dims(std::span<const int64_t>(v.as.integers, v.size));
     }
-    case STRATA_DTYPE_VALUE: return dtype_from(v.as.dtype, function);
-    case STRATA_DEVICE_VALUE: return device_from(v.as.device, function);
-    case STRATA_RNG_KEY: return RngKey{v.as.key.seed, v.as.key.offset};
-    default: throw ValueError(function, cat("there is no strata_kind ", v.kind));
+    case STRATA_DTYPE_VALUE:
+      return dtype_from(v.as.dtype, function);
+    case STRATA_DEVICE_VALUE:
+      return device_from(v.as.device, function);
+    case STRATA_RNG_KEY:
+      return RngKey{v.as.key.seed, v.as.key.offset};
+    default:
+      throw ValueError(function, cat("there is no strata_kind ", v.kind));
   }
 }
 
@@ -295,14 +316,21 @@ strata_value give(const Value& v) {
 
 void clear(strata_value& v) noexcept {
   switch (v.kind) {
-    case STRATA_TENSOR: adopt(v.as.tensor); break;
+    case STRATA_TENSOR:
+      adopt(v.as.tensor);
+      break;
     case STRATA_TENSORS:
       for (size_t i = 0; i < v.size; ++i) adopt(v.as.tensors[i]);
       delete[] v.as.tensors;
       break;
-    case STRATA_STRING: delete[] v.as.text; break;
-    case STRATA_INTS: delete[] v.as.integers; break;
-    default: break;
+    case STRATA_STRING:
+      delete[] v.as.text;
+      break;
+    case STRATA_INTS:
+      delete[] v.as.integers;
+      break;
+    default:
+      break;
   }
   v = {};
 }

@@ -71,7 +71,8 @@ void check_plugin(const strata_plugin& p, const std::string& path) {
                      ": strata_plugin.struct_size is ", p.struct_size, ", version ", STRATA_ABI_VERSION, " has ",
                      kPluginSize, " bytes");
   check<PluginError>(p.abi_version == STRATA_ABI_VERSION, "load_plugin", path, ": the plugin was compiled for version ",
-                     p.abi_version, " of strata.h, this program has version ", STRATA_ABI_VERSION, "; compile it again");
+                     p.abi_version, " of strata.h, this program has version ", STRATA_ABI_VERSION,
+                     "; compile it again");
   check<PluginError>(p.struct_size >= kPluginSize, "load_plugin", path, ": strata_plugin.struct_size is ",
                      p.struct_size, ", version ", STRATA_ABI_VERSION, " has ", kPluginSize, " bytes");
   check<PluginError>(p.name && *p.name, "load_plugin", path, ": the plugin has no name");
@@ -89,7 +90,8 @@ std::unique_ptr<c::PluginOp> make_op(const strata_plugin& p, size_t index, const
   strata_op_record known = {};
   std::memcpy(&known, r, kRecordSize);
   try {
-    return std::make_unique<c::PluginOp>(known, cat("plugin/", p.name, "/", std::filesystem::path(path).filename().string()));
+    return std::make_unique<c::PluginOp>(known,
+                                         cat("plugin/", p.name, "/", std::filesystem::path(path).filename().string()));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {

@@ -38,8 +38,8 @@ ArgType parse_type(std::string_view text, std::string_view op) {
       {"Device", ArgType::device}, {"RngKey", ArgType::key}};
   for (const auto& [name, kind] : known) {
     if (name != text) continue;
-    const bool may = kind != ArgType::tensors && kind != ArgType::boolean && kind != ArgType::string &&
-                     kind != ArgType::key;
+    const bool may =
+        kind != ArgType::tensors && kind != ArgType::boolean && kind != ArgType::string && kind != ArgType::key;
     if (!optional || may) return {kind, optional};
   }
   throw PluginError(op, cat("an argument of type '", text, optional ? "?" : "", "' is not supported"));
@@ -77,13 +77,20 @@ std::optional<Value> fit(ArgType type, const Value& v) {
       if (integer) return Value(static_cast<double>(*integer));
       if (scalar) return Value(scalar->to_double());
       return std::nullopt;
-    case ArgType::integer: return as_is.operator()<int64_t>();
-    case ArgType::boolean: return as_is.operator()<bool>();
-    case ArgType::string: return as_is.operator()<std::string>();
-    case ArgType::integers: return as_is.operator()<Dims>();
-    case ArgType::dtype: return as_is.operator()<DType>();
-    case ArgType::device: return as_is.operator()<Device>();
-    case ArgType::key: return as_is.operator()<RngKey>();
+    case ArgType::integer:
+      return as_is.operator()<int64_t>();
+    case ArgType::boolean:
+      return as_is.operator()<bool>();
+    case ArgType::string:
+      return as_is.operator()<std::string>();
+    case ArgType::integers:
+      return as_is.operator()<Dims>();
+    case ArgType::dtype:
+      return as_is.operator()<DType>();
+    case ArgType::device:
+      return as_is.operator()<Device>();
+    case ArgType::key:
+      return as_is.operator()<RngKey>();
   }
   return std::nullopt;
 }
@@ -150,8 +157,7 @@ void autocast_all(Autocast policy, std::vector<Value>& args) {
 // ---- the record
 
 PluginOp::PluginOp(const strata_op_record& record, std::string from)
-    : RecordTexts{record.schema, record.doc, std::move(from),
-                  record.tolerance_reason ? record.tolerance_reason : ""},
+    : RecordTexts{record.schema, record.doc, std::move(from), record.tolerance_reason ? record.tolerance_reason : ""},
       OpBase(RecordTexts::schema, RecordTexts::doc, {}, RecordTexts::file.c_str()),
       r_(record) {
   check_schema();
@@ -231,8 +237,8 @@ void PluginOp::ask(const char* function, F&& f) const {
   try {
     status = f();
   } catch (const std::exception& e) {
-    throw PluginError(name_, cat("the plugin's ", function, " threw a C++ exception, it must return a status: ",
-                                 e.what()));
+    throw PluginError(name_,
+                      cat("the plugin's ", function, " threw a C++ exception, it must return a status: ", e.what()));
   } catch (...) {
     throw PluginError(name_, cat("the plugin's ", function, " threw a C++ exception, it must return a status"));
   }
@@ -446,9 +452,8 @@ Ref<Node> PluginOp::make_node(std::span<const Value> args) const {
     if (t && t->defined() && t->requires_grad()) wanting |= uint64_t{1} << i;
   }
   Ref<Node> node(new PluginNode(*this, wanting, args));
-  visit(args, [&](const Tensor& t) {
-    node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge());
-  });
+  visit(args,
+        [&](const Tensor& t) { node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge()); });
   return node;
 }
 

@@ -174,7 +174,9 @@ TEST(Plugin, InPlaceOverAnyLayout) {
   inplace.inplace_boxed(std::vector<Value>{y, 5.0});
   y.sum().backward();
   EXPECT_EQ(leaf.grad().to_vector<float>(), std::vector<float>(6, 5));
-  expect_contains(message<ValueError>([&] { op("right").inplace_boxed(std::vector<Value>{x, 2.0}); }),
+  expect_contains(message<ValueError>([&] {
+                    op("right").inplace_boxed(std::vector<Value>{x, 2.0});
+                  }),
                   "has no in-place form");
 }
 
@@ -201,9 +203,13 @@ TEST(Plugin, WrongArguments) {
                   "argument 'x' must be of type Tensor");
   expect_contains(message<ValueError>([&] { right.call_boxed(std::vector<Value>{Tensor()}); }),
                   "argument 'x' must be of type Tensor");
-  expect_contains(message<ValueError>([&] { right.call_boxed(std::vector<Value>{sample(), true}); }),
+  expect_contains(message<ValueError>([&] {
+                    right.call_boxed(std::vector<Value>{sample(), true});
+                  }),
                   "argument 'factor' must be of type float");
-  expect_contains(message<ValueError>([&] { right.call_boxed(std::vector<Value>{sample(), 1.0, 2.0}); }),
+  expect_contains(message<ValueError>([&] {
+                    right.call_boxed(std::vector<Value>{sample(), 1.0, 2.0});
+                  }),
                   "takes at most 2 arguments, got 3");
 }
 
@@ -218,8 +224,9 @@ TEST(Plugin, IsListedAndTold) {
 
 TEST(Plugin, InferThatFailsOrLies) {
   const std::string ours = "the plugin's infer says that result 0 ";
-  expect_contains(message<PluginError>([] { call("infer_throws"); }),
-                  "test_infer_throws: the plugin's infer threw a C++ exception, it must return a status: thrown in infer");
+  expect_contains(
+      message<PluginError>([] { call("infer_throws"); }),
+      "test_infer_throws: the plugin's infer threw a C++ exception, it must return a status: thrown in infer");
   expect_contains(message<PluginError>([] { call("infer_throws_int"); }), "infer threw a C++ exception");
   EXPECT_EQ(message<ShapeError>([] { call("infer_fails"); }), "test_infer_fails: no shape is good enough");
   expect_contains(message<ShapeError>([] { call("infer_fails_silently"); }), "infer failed and gave no reason");
@@ -281,9 +288,9 @@ TEST(PluginVerification, PassesTheRightOne) {
 }
 
 TEST(PluginVerification, CatchesWritesOutOfBounds) {
-  for (const auto& [name, text] : {std::pair("overrun", " bytes past the end of result 0"),
-                                   std::pair("far_overrun", " bytes past the end of result 0"),
-                                   std::pair("underrun", " bytes before result 0")}) {
+  for (const auto& [name, text] :
+       {std::pair("overrun", " bytes past the end of result 0"),
+        std::pair("far_overrun", " bytes past the end of result 0"), std::pair("underrun", " bytes before result 0")}) {
     const lab::OpReport r = lab::verify(op(name));
     EXPECT_FALSE(r.ok());
     expect_contains(lab::table({r}), text);

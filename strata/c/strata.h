@@ -29,21 +29,21 @@ extern "C" {
 /* The most dimensions a tensor may have, and elements of an INTS value. */
 #define STRATA_MAX_DIMS 8
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------ */
+/* ---- numbers ------------------------------------------------------------------------------------------- */
 
 /* How a call ended. Errors carry a text: "op: what came, what is wanted". */
 typedef enum strata_status {
   STRATA_OK = 0,
-  STRATA_VALUE_ERROR = 1,     /* an argument that is not allowed, a name that does not exist */
-  STRATA_SHAPE_ERROR = 2,     /* sizes that do not fit together */
-  STRATA_DTYPE_ERROR = 3,     /* an element type that the op does not take */
-  STRATA_INDEX_ERROR = 4,     /* an index or dim out of range */
-  STRATA_DEVICE_ERROR = 5,    /* tensors on different devices, no kernel there, a failed launch */
-  STRATA_AUTOGRAD_ERROR = 6,  /* misuse of the tape */
-  STRATA_MEMORY_ERROR = 7,    /* memory could not be had */
-  STRATA_IO_ERROR = 8,        /* a file that cannot be read, or holds something invalid */
-  STRATA_PLUGIN_ERROR = 9,    /* a plugin that cannot be loaded or broke the rules of this header */
-  STRATA_OTHER_ERROR = 10     /* anything else, also a C++ exception of another kind */
+  STRATA_VALUE_ERROR = 1,    /* an argument that is not allowed, a name that does not exist */
+  STRATA_SHAPE_ERROR = 2,    /* sizes that do not fit together */
+  STRATA_DTYPE_ERROR = 3,    /* an element type that the op does not take */
+  STRATA_INDEX_ERROR = 4,    /* an index or dim out of range */
+  STRATA_DEVICE_ERROR = 5,   /* tensors on different devices, no kernel there, a failed launch */
+  STRATA_AUTOGRAD_ERROR = 6, /* misuse of the tape */
+  STRATA_MEMORY_ERROR = 7,   /* memory could not be had */
+  STRATA_IO_ERROR = 8,       /* a file that cannot be read, or holds something invalid */
+  STRATA_PLUGIN_ERROR = 9,   /* a plugin that cannot be loaded or broke the rules of this header */
+  STRATA_OTHER_ERROR = 10    /* anything else, also a C++ exception of another kind */
 } strata_status;
 
 /* Element types. */
@@ -72,7 +72,7 @@ typedef struct strata_tensor strata_tensor; /* an n-dimensional array, or a view
 typedef struct strata_module strata_module; /* a model of a checkpoint */
 typedef struct strata_op strata_op;         /* an op's record; lives as long as the program */
 
-/* ---- values: arguments and results of ops --------------------------------------------------------------------------- */
+/* ---- values: arguments and results of ops -------------------------------------------------------------- */
 
 typedef enum strata_kind {
   STRATA_NONE = 0,
@@ -115,12 +115,13 @@ typedef struct strata_value {
 /* Releases what a value that a function gave out holds (tensors, lists, texts) and makes it NONE. */
 STRATA_EXPORT void strata_value_clear(strata_value* value);
 
-/* ---- the library ------------------------------------------------------------------------------------------------------ */
+/* ---- the library --------------------------------------------------------------------------------------- */
 
 /* STRATA_ABI_VERSION of the library, and its release ("0.1.0"). */
 STRATA_EXPORT uint32_t strata_abi_version(void);
 STRATA_EXPORT const char* strata_version(void);
-/* Text and status of this thread's last failed call; "" and STRATA_OK where there was none. Valid until the next failure. */
+/* Text and status of this thread's last failed call; "" and STRATA_OK where there was none. Valid until the next
+ * failure. */
 STRATA_EXPORT const char* strata_error_text(void);
 STRATA_EXPORT strata_status strata_error_status(void);
 /* Restarts the random numbers of every op that draws some. */
@@ -131,7 +132,7 @@ STRATA_EXPORT int32_t strata_num_threads(void);
 /* CUDA cards that can be used; 0 where there is no driver, card or CUDA in the build. */
 STRATA_EXPORT int32_t strata_cuda_device_count(void);
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------ */
+/* ---- tensors ------------------------------------------------------------------------------------------- */
 
 /* An uninitialised tensor. */
 STRATA_EXPORT strata_status strata_tensor_empty(const int64_t* shape, int32_t ndim, strata_dtype dtype,
@@ -167,9 +168,9 @@ STRATA_EXPORT void strata_tensor_written(strata_tensor* tensor);
 STRATA_EXPORT strata_status strata_tensor_to_string(const strata_tensor* tensor, strata_value* out);
 
 /* DLPack (https://dmlc.github.io/dlpack): the structs are those of dlpack.h. `to` gives a new DLManagedTensor
- * (versioned: a DLManagedTensorVersioned, version 1.x), whose deleter the caller runs; its memory is the tensor's. `from`
- * takes the struct over, on success only; its deleter runs when the last tensor over it is gone. bf16, bool and all
- * strides travel; a tensor that requires a gradient is refused (detach it first). */
+ * (versioned: a DLManagedTensorVersioned, version 1.x), whose deleter the caller runs; its memory is the tensor's.
+ * `from` takes the struct over, on success only; its deleter runs when the last tensor over it is gone. bf16, bool and
+ * all strides travel; a tensor that requires a gradient is refused (detach it first). */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 STRATA_EXPORT strata_status strata_tensor_to_dlpack(const strata_tensor* tensor, struct DLManagedTensor** out);
@@ -179,9 +180,10 @@ STRATA_EXPORT strata_status strata_tensor_from_dlpack(struct DLManagedTensor* ma
 STRATA_EXPORT strata_status strata_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned* managed,
                                                                 strata_tensor** out);
 
-/* ---- gradients ---------------------------------------------------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------------------------------------- */
 
-/* Whether calls with the tensor are recorded: a leaf that was marked, or a result of such. Only a leaf can be marked. */
+/* Whether calls with the tensor are recorded: a leaf that was marked, or a result of such. Only a leaf can be marked.
+ */
 STRATA_EXPORT bool strata_tensor_requires_grad(const strata_tensor* tensor);
 STRATA_EXPORT strata_status strata_tensor_set_requires_grad(strata_tensor* tensor, bool value);
 /* The accumulated gradient; *out is NULL where there is none. */
@@ -202,7 +204,7 @@ STRATA_EXPORT strata_status strata_grad(strata_tensor* const* outputs, size_t nu
 STRATA_EXPORT bool strata_set_grad_enabled(bool enabled);
 STRATA_EXPORT bool strata_grad_enabled(void);
 
-/* ---- ops ------------------------------------------------------------------------------------------------------------------ */
+/* ---- ops ----------------------------------------------------------------------------------------------- */
 
 /* All records, those of plugins too, in order of name: index in [0, count), else NULL. */
 STRATA_EXPORT size_t strata_op_count(void);
@@ -215,8 +217,8 @@ STRATA_EXPORT const char* strata_op_schema(const strata_op* op);
 STRATA_EXPORT const char* strata_op_doc(const strata_op* op);
 
 /* Calls the op with arguments in the schema's order; those left out at the end take the schema's defaults. *num_results
- * is the room in `results` on the way in (VALUE_ERROR where it is too small; nothing is given out then) and their number
- * on the way out. A Tensor[] result is one TENSORS value. */
+ * is the room in `results` on the way in (VALUE_ERROR where it is too small; nothing is given out then) and their
+ * number on the way out. A Tensor[] result is one TENSORS value. */
 STRATA_EXPORT strata_status strata_op_call(const strata_op* op, const strata_value* args, size_t num_args,
                                            strata_value* results, size_t* num_results);
 /* The in-place form: writes over the first argument. */
@@ -225,7 +227,7 @@ STRATA_EXPORT strata_status strata_op_call_inplace(const strata_op* op, const st
 STRATA_EXPORT strata_status strata_call(const char* name, const strata_value* args, size_t num_args,
                                         strata_value* results, size_t* num_results);
 
-/* ---- modules -------------------------------------------------------------------------------------------------------------- */
+/* ---- modules ------------------------------------------------------------------------------------------- */
 
 /* The model of a checkpoint folder (as `strata train` writes it, or a run's folder: its latest), with its weights on
  * `device`, in evaluation mode. */
@@ -233,7 +235,8 @@ STRATA_EXPORT strata_status strata_module_load(const char* path, strata_device d
 STRATA_EXPORT strata_module* strata_module_retain(strata_module* module);
 STRATA_EXPORT void strata_module_release(strata_module* module);
 /* One tensor in, one out: token ids i64 [batch, time] to logits [batch, time, vocabulary] for a language model. */
-STRATA_EXPORT strata_status strata_module_forward(strata_module* module, const strata_tensor* input, strata_tensor** out);
+STRATA_EXPORT strata_status strata_module_forward(strata_module* module, const strata_tensor* input,
+                                                  strata_tensor** out);
 STRATA_EXPORT strata_status strata_module_set_training(strata_module* module, bool training);
 /* Parameters in the order of registration. The name lives as long as the module; the tensor is the parameter itself. */
 STRATA_EXPORT size_t strata_module_num_parameters(const strata_module* module);
@@ -244,7 +247,7 @@ STRATA_EXPORT strata_status strata_module_parameter(const strata_module* module,
 STRATA_EXPORT strata_status strata_module_generate(strata_module* module, const char* prompt, int32_t max_tokens,
                                                    double temperature, int32_t top_k, uint64_t seed, strata_value* out);
 
-/* ---- streams -------------------------------------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------------------------------------- */
 
 /* The cudaStream_t on which this thread's work for the card is queued; NULL for the CPU. */
 STRATA_EXPORT strata_status strata_current_stream(strata_device device, void** out);
@@ -255,10 +258,11 @@ STRATA_EXPORT strata_status strata_set_current_stream(strata_device device, void
 /* Waits for everything that is queued on the card; nothing to do for the CPU. */
 STRATA_EXPORT strata_status strata_synchronize(strata_device device);
 
-/* ---- plugins -------------------------------------------------------------------------------------------------------------- */
+/* ---- plugins ------------------------------------------------------------------------------------------- */
 
-/* Loads a shared library and registers its records; they are ordinary ops from then on. All or none: where one record is
- * refused (PLUGIN_ERROR, with the reason), none is registered. A plugin is never unloaded; the same file twice is one. */
+/* Loads a shared library and registers its records; they are ordinary ops from then on. All or none: where one record
+ * is refused (PLUGIN_ERROR, with the reason), none is registered. A plugin is never unloaded; the same file twice is
+ * one. */
 STRATA_EXPORT strata_status strata_plugin_load(const char* path);
 
 /* What a result will be; strides are row-major. */
@@ -278,13 +282,14 @@ typedef struct strata_gradient_call {
   strata_tensor* const* result_grads; /* NULL where no gradient arrived */
   size_t num_results;
   const bool* wanted;        /* for each argument: a tensor that wants a gradient */
-  strata_tensor** arg_grads; /* set, for those that are wanted: a new reference, which the engine takes over when backward
-                                returns STRATA_OK; NULL for no gradient */
+  strata_tensor** arg_grads; /* set, for those that are wanted: a new reference, which the engine takes over when
+                                backward returns STRATA_OK; NULL for no gradient */
 } strata_gradient_call;
 
 typedef struct strata_samples strata_samples; /* where a record puts its samples */
 
-/* What the engine gives to a plugin: a plugin calls nothing else of the engine and is linked to nothing. Grows at its end. */
+/* What the engine gives to a plugin: a plugin calls nothing else of the engine and is linked to nothing. Grows at its
+ * end. */
 typedef struct strata_api {
   size_t struct_size;
   uint32_t abi_version;
@@ -313,19 +318,20 @@ typedef struct strata_api {
   /* The cudaStream_t that a kernel queues its launches on. */
   void* (*stream)(strata_device device);
   /* Calls body(context, begin, end) for parts of [0, n), at least `grain` long, on the engine's threads. */
-  void (*parallel_for)(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context);
+  void (*parallel_for)(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
+                       void* context);
 
-  /* Samples, for the dtype of the round: a tensor with values of both signs in [-2, 2] (dtype < 0: the round's), one with
-   * values in [low, high), and integers in [low, high). New references. */
+  /* Samples, for the dtype of the round: a tensor with values of both signs in [-2, 2] (dtype < 0: the round's), one
+   * with values in [low, high), and integers in [low, high). New references. */
   strata_dtype (*samples_dtype)(const strata_samples* samples);
   bool (*samples_benchmarking)(const strata_samples* samples);
   strata_tensor* (*samples_tensor)(strata_samples* samples, const int64_t* shape, int32_t ndim, int32_t dtype);
-  strata_tensor* (*samples_uniform)(strata_samples* samples, const int64_t* shape, int32_t ndim, double low, double high,
-                                    int32_t dtype);
+  strata_tensor* (*samples_uniform)(strata_samples* samples, const int64_t* shape, int32_t ndim, double low,
+                                    double high, int32_t dtype);
   strata_tensor* (*samples_integers)(strata_samples* samples, const int64_t* shape, int32_t ndim, int64_t low,
                                      int64_t high, int32_t dtype);
-  /* Valid arguments (label may be NULL); with `benchmark`, large ones for timing. And arguments that must be refused with
-   * that status and `message` somewhere in the text. */
+  /* Valid arguments (label may be NULL); with `benchmark`, large ones for timing. And arguments that must be refused
+   * with that status and `message` somewhere in the text. */
   void (*samples_add)(strata_samples* samples, const strata_value* args, size_t num_args, const char* label,
                       bool differentiable, bool benchmark);
   void (*samples_invalid)(strata_samples* samples, strata_status status, const char* message, const strata_value* args,
@@ -349,24 +355,25 @@ typedef enum strata_autocast {
 } strata_autocast;
 
 #define STRATA_DTYPE_BIT(dtype) (1u << (dtype))
-#define STRATA_FLOATS \
-  (STRATA_DTYPE_BIT(STRATA_F16) | STRATA_DTYPE_BIT(STRATA_BF16) | STRATA_DTYPE_BIT(STRATA_F32) | STRATA_DTYPE_BIT(STRATA_F64))
+#define STRATA_FLOATS                                                                            \
+  (STRATA_DTYPE_BIT(STRATA_F16) | STRATA_DTYPE_BIT(STRATA_BF16) | STRATA_DTYPE_BIT(STRATA_F32) | \
+   STRATA_DTYPE_BIT(STRATA_F64))
 
 /* An op: what the engine's own records say, in C. Functions get `data` of the record and may be called from any thread;
- * they return a status and, where it is not STRATA_OK, say why with api->set_error. Every result is a Tensor, and row-major.
- * Arguments are borrowed and what the schema says: a float is a FLOAT even where an INT was given, defaults are filled in, a
- * Tensor? that was not given is a TENSOR of NULL, another optional argument NONE. Texts and the struct itself must live as
- * long as the program. */
+ * they return a status and, where it is not STRATA_OK, say why with api->set_error. Every result is a Tensor, and
+ * row-major. Arguments are borrowed and what the schema says: a float is a FLOAT even where an INT was given, defaults
+ * are filled in, a Tensor? that was not given is a TENSOR of NULL, another optional argument NONE. Texts and the struct
+ * itself must live as long as the program. */
 typedef struct strata_op_record {
   size_t struct_size;
-  const char* schema;  /* "scale_rows(Tensor x, Tensor s) -> Tensor" */
-  const char* doc;     /* one paragraph: meaning, shapes, errors, source of the formula */
-  const char* saves;   /* arguments and results whose elements backward reads: "x result"; NULL for none */
-  int32_t adapt;       /* a strata_adapt */
-  int32_t autocast;    /* a strata_autocast */
-  bool inplace;        /* the kernel may write over its first argument */
-  uint32_t dtypes;     /* what the samples are tried with: STRATA_FLOATS */
-  double tolerance;    /* widens the verification's bound; 0 and 1 mean no widening */
+  const char* schema; /* "scale_rows(Tensor x, Tensor s) -> Tensor" */
+  const char* doc;    /* one paragraph: meaning, shapes, errors, source of the formula */
+  const char* saves;  /* arguments and results whose elements backward reads: "x result"; NULL for none */
+  int32_t adapt;      /* a strata_adapt */
+  int32_t autocast;   /* a strata_autocast */
+  bool inplace;       /* the kernel may write over its first argument */
+  uint32_t dtypes;    /* what the samples are tried with: STRATA_FLOATS */
+  double tolerance;   /* widens the verification's bound; 0 and 1 mean no widening */
   const char* tolerance_reason;
   void* data;
 

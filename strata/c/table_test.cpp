@@ -145,9 +145,11 @@ void expect_same(const strata_tensor* got, const json& want) {
 
 strata_status status_of(const std::string& error) {
   const std::pair<const char*, strata_status> all[] = {
-      {"ValueError", STRATA_VALUE_ERROR},   {"ShapeError", STRATA_SHAPE_ERROR},       {"DTypeError", STRATA_DTYPE_ERROR},
-      {"IndexError", STRATA_INDEX_ERROR},   {"DeviceError", STRATA_DEVICE_ERROR},     {"IoError", STRATA_IO_ERROR},
-      {"MemoryError", STRATA_MEMORY_ERROR}, {"AutogradError", STRATA_AUTOGRAD_ERROR}, {"Error", STRATA_OTHER_ERROR}};
+      {"ValueError", STRATA_VALUE_ERROR},   {"ShapeError", STRATA_SHAPE_ERROR},
+      {"DTypeError", STRATA_DTYPE_ERROR},   {"IndexError", STRATA_INDEX_ERROR},
+      {"DeviceError", STRATA_DEVICE_ERROR}, {"IoError", STRATA_IO_ERROR},
+      {"MemoryError", STRATA_MEMORY_ERROR}, {"AutogradError", STRATA_AUTOGRAD_ERROR},
+      {"Error", STRATA_OTHER_ERROR}};
   for (const auto& [name, status] : all)
     if (error == name) return status;
   return STRATA_OK;
