@@ -30,7 +30,7 @@ test.before(async () => {
 test.after(() => {
   server?.closeAllConnections();
   server?.close();
-  fs.rmSync(folder, { recursive: true, force: true });
+  fs.rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 });
 
 test('text is streamed', async () => {
@@ -70,7 +70,11 @@ async function browser(program, t) {
   const child = spawn(program, ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--remote-debugging-pipe',
     '--window-size=1100,900', `--user-data-dir=${path.join(folder, 'profile')}`, 'about:blank'],
   { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
-  t.after(() => child.kill('SIGKILL'));
+  const ended = new Promise((resolve) => { child.once('exit', resolve); });
+  t.after(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
   const waiting = new Map();
   const events = [];
   let next = 0;
