@@ -26,8 +26,8 @@ std::unique_ptr<OpInfo> make_info(const OpBase& op) {
     std::string_view type = a.type;
     const bool optional = type.ends_with('?');
     if (optional) type.remove_suffix(1);
-    const auto* found = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                     [&](const KindName& k) { return k.type == type; });
+    const auto* found =
+        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& k) { return k.type == type; });
     check<Error>(found != std::end(kKinds), op.name(), "the schema has an argument of type '", a.type,
                  "', which JavaScript has no counterpart for");
     info->args.push_back({a.name, found->kind, optional});
@@ -86,17 +86,27 @@ Value to_value(Env& env, const OpInfo& op, const ArgSpec& arg, napi_value v) {
         return wrap_number(scalar_of(env, v, name, arg.name), Device::cpu());
       throw ValueError(name, cat(arg.name, " must be a Tensor or a number, got ", env.kind(v)));
     }
-    case ArgKind::tensors: return tensors_of(env, v, name, arg.name, true);
-    case ArgKind::scalar: return scalar_of(env, v, name, arg.name);
-    case ArgKind::integer: return env.whole(v, name, arg.name);
-    case ArgKind::real: return env.real(v, name, arg.name);
-    case ArgKind::boolean: return env.truth(v, name, arg.name);
-    case ArgKind::text: return env.text(v, name, arg.name);
-    case ArgKind::ints: return env.list(v, name, arg.name);
-    case ArgKind::dtype: return parse_dtype(env.text(v, name, arg.name));
-    case ArgKind::device: return parse_device(env.text(v, name, arg.name));
+    case ArgKind::tensors:
+      return tensors_of(env, v, name, arg.name, true);
+    case ArgKind::scalar:
+      return scalar_of(env, v, name, arg.name);
+    case ArgKind::integer:
+      return env.whole(v, name, arg.name);
+    case ArgKind::real:
+      return env.real(v, name, arg.name);
+    case ArgKind::boolean:
+      return env.truth(v, name, arg.name);
+    case ArgKind::text:
+      return env.text(v, name, arg.name);
+    case ArgKind::ints:
+      return env.list(v, name, arg.name);
+    case ArgKind::dtype:
+      return parse_dtype(env.text(v, name, arg.name));
+    case ArgKind::device:
+      return parse_device(env.text(v, name, arg.name));
     case ArgKind::key: {
-      check(is_plain_object(env, v) && has(env, v, "seed"), name, arg.name, " must be {seed, offset}, got ", env.kind(v));
+      check(is_plain_object(env, v) && has(env, v, "seed"), name, arg.name, " must be {seed, offset}, got ",
+            env.kind(v));
       RngKey key;
       key.seed = unsigned_of(env, env.get(v, "seed"), name, "seed");
       napi_value offset = env.get(v, "offset");
@@ -115,7 +125,8 @@ uint64_t blocks_for(const OpInfo& op, std::span<const Value> args) {
     if (const Tensor* t = std::get_if<Tensor>(&args[i]); t && t->defined()) elements += t->numel();
     if (const Dims* d = std::get_if<Dims>(&args[i])) elements += std::max<int64_t>(d->product(), 0);
     if (const DType* t = std::get_if<DType>(&args[i])) f64 = f64 || *t == DType::f64 || *t == DType::i64;
-    if (const int64_t* n = std::get_if<int64_t>(&args[i]); n && op.name == "randperm") elements += std::max<int64_t>(*n, 0);
+    if (const int64_t* n = std::get_if<int64_t>(&args[i]); n && op.name == "randperm")
+      elements += std::max<int64_t>(*n, 0);
   }
   const uint64_t n = static_cast<uint64_t>(elements);
   if (op.name == "uniform" || op.name == "normal") return f64 ? (n + 1) / 2 : (n + 3) / 4;
@@ -154,8 +165,10 @@ std::vector<const OpInfo*> op_infos() {
 
 Scalar scalar_of(Env& env, napi_value v, std::string_view op, std::string_view what) {
   switch (env.type(v)) {
-    case napi_boolean: return env.truth(v, op, what);
-    case napi_bigint: return env.whole(v, op, what);
+    case napi_boolean:
+      return env.truth(v, op, what);
+    case napi_bigint:
+      return env.whole(v, op, what);
     case napi_number: {
       const double d = env.real(v, op, what);
       if (std::trunc(d) == d && std::fabs(d) < 9007199254740992.0 && !(d == 0 && std::signbit(d)))
@@ -172,7 +185,8 @@ Scalar scalar_of(Env& env, napi_value v, std::string_view op, std::string_view w
         return env.truth(value, op, what);
       }
       break;
-    default: break;
+    default:
+      break;
   }
   throw ValueError(op, cat(what, " must be a number, a BigInt or a boolean, got ", env.kind(v)));
 }
@@ -231,8 +245,8 @@ std::vector<Value> to_values(Env& env, const OpInfo& op, std::span<napi_value> a
     } else if (op.args[i].kind == ArgKind::key) {
       continue;  // below, when the sizes are known
     } else if (!op.args[i].optional) {
-      throw ValueError(op.name, cat("needs ", op.args[i].name, " (", schema[i].type, "); its schema is ",
-                                    op.op->schema_text()));
+      throw ValueError(op.name,
+                       cat("needs ", op.args[i].name, " (", schema[i].type, "); its schema is ", op.op->schema_text()));
     }
   }
   for (size_t i = 0; i < op.args.size(); ++i)
@@ -265,7 +279,8 @@ napi_value from_value(Env& env, Value&& value) {
           return wrap_or_null(env, std::move(v));
         } else if constexpr (std::is_same_v<T, TensorList>) {
           napi_value list = env.array(v.size());
-          for (size_t i = 0; i < v.size(); ++i) env.put(list, static_cast<uint32_t>(i), wrap_or_null(env, std::move(v[i])));
+          for (size_t i = 0; i < v.size(); ++i)
+            env.put(list, static_cast<uint32_t>(i), wrap_or_null(env, std::move(v[i])));
           return list;
         } else if constexpr (std::is_same_v<T, Scalar>) {
           if (v.kind() == DType::f64) return env.number(v.to_double());

@@ -32,8 +32,8 @@ void Mailbox::open(Env& env) {
   env_ = &env;
   thread_ = std::this_thread::get_id();
   napi_value name = env.string("strata");
-  env.check(napi_create_threadsafe_function(env.env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, this, on_wake,
-                                            &waker_));
+  env.check(
+      napi_create_threadsafe_function(env.env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, this, on_wake, &waker_));
   env.check(napi_unref_threadsafe_function(env.env, waker_));
 }
 
@@ -203,9 +203,9 @@ void Env::fail(napi_status status) {
   }
   const napi_extended_error_info* info = nullptr;
   napi_get_last_error_info(env, &info);
-  throw Error("strata", cat("Node-API refused a call: ",
-                            info && info->error_message ? info->error_message : "no message", " (status ",
-                            static_cast<int>(status), ")"));
+  throw Error("strata",
+              cat("Node-API refused a call: ", info && info->error_message ? info->error_message : "no message",
+                  " (status ", static_cast<int>(status), ")"));
 }
 
 napi_value Env::error_value(std::exception_ptr error) {
@@ -333,9 +333,12 @@ napi_valuetype Env::type(napi_value v) {
 
 std::string Env::kind(napi_value v) {
   switch (type(v)) {
-    case napi_undefined: return "undefined";
-    case napi_null: return "null";
-    case napi_boolean: return "a boolean";
+    case napi_undefined:
+      return "undefined";
+    case napi_null:
+      return "null";
+    case napi_boolean:
+      return "a boolean";
     case napi_number: {
       double d = 0;
       napi_get_value_double(env, v, &d);
@@ -347,10 +350,14 @@ std::string Env::kind(napi_value v) {
       napi_get_value_string_utf8(env, v, text, sizeof text, &n);
       return cat("the string '", std::string_view(text, n), "'");
     }
-    case napi_symbol: return "a symbol";
-    case napi_bigint: return "a BigInt";
-    case napi_function: return "a function";
-    default: break;
+    case napi_symbol:
+      return "a symbol";
+    case napi_bigint:
+      return "a BigInt";
+    case napi_function:
+      return "a function";
+    default:
+      break;
   }
   bool is = false;
   if (napi_is_array(env, v, &is) == napi_ok && is) return "an array";

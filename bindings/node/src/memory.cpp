@@ -34,14 +34,18 @@ TypedArray typed_array_of(Env& env, napi_value v, std::string_view op) {
 size_t element_size(napi_typedarray_type t) {
   switch (t) {
     case napi_int16_array:
-    case napi_uint16_array: return 2;
+    case napi_uint16_array:
+      return 2;
     case napi_int32_array:
     case napi_uint32_array:
-    case napi_float32_array: return 4;
+    case napi_float32_array:
+      return 4;
     case napi_float64_array:
     case napi_bigint64_array:
-    case napi_biguint64_array: return 8;
-    default: return 1;
+    case napi_biguint64_array:
+      return 8;
+    default:
+      return 1;
   }
 }
 // Checks that the array holds what shape and dtype take.
@@ -60,15 +64,23 @@ void check_fits(const TypedArray& a, const Shape& shape, DType dtype, std::strin
 napi_typedarray_type array_type(DType t) {
   switch (t) {
     case DType::u8:
-    case DType::boolean: return napi_uint8_array;
-    case DType::i8: return napi_int8_array;
-    case DType::i16: return napi_int16_array;
-    case DType::i32: return napi_int32_array;
-    case DType::i64: return napi_bigint64_array;
+    case DType::boolean:
+      return napi_uint8_array;
+    case DType::i8:
+      return napi_int8_array;
+    case DType::i16:
+      return napi_int16_array;
+    case DType::i32:
+      return napi_int32_array;
+    case DType::i64:
+      return napi_bigint64_array;
     case DType::f16:
-    case DType::bf16: return napi_uint16_array;
-    case DType::f32: return napi_float32_array;
-    case DType::f64: return napi_float64_array;
+    case DType::bf16:
+      return napi_uint16_array;
+    case DType::f32:
+      return napi_float32_array;
+    case DType::f64:
+      return napi_float64_array;
   }
   return napi_uint8_array;
 }
@@ -137,7 +149,8 @@ napi_value buffer_of(Env& env, const Ref<Storage>& storage, size_t& begin) {
   }
   auto lent = std::make_unique<Lent>(Lent{storage, env.mail, ++env.next_buffer});
   napi_value buffer;
-  env.check(napi_create_external_arraybuffer(env.env, storage->data, storage->nbytes, release_lent, lent.get(), &buffer));
+  env.check(
+      napi_create_external_arraybuffer(env.env, storage->data, storage->nbytes, release_lent, lent.get(), &buffer));
   const uint64_t id = lent->id;
   (void)lent.release();
   Env::Buffer entry{nullptr, id};
@@ -166,7 +179,8 @@ napi_value data(Call& c) {
   size_t begin = 0;
   napi_value buffer = buffer_of(c.env, t.storage(), begin);
   const size_t offset = begin + static_cast<size_t>(t.storage_offset() * size_of(t.dtype()));
-  check(offset % static_cast<size_t>(size_of(t.dtype())) == 0, "data", "the elements are not aligned, use .clone() first");
+  check(offset % static_cast<size_t>(size_of(t.dtype())) == 0, "data",
+        "the elements are not aligned, use .clone() first");
   return new_typed_array(c.env, t.dtype(), static_cast<size_t>(t.numel()), buffer, offset);
 }
 

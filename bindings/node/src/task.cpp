@@ -35,7 +35,8 @@ struct Task::State {
     Env& env = env_of(raw);
     try {
       const Scope scope(env);
-      if (status != napi_ok && !s->error) s->error = std::make_exception_ptr(AbortedError("strata", "the thread is ending"));
+      if (status != napi_ok && !s->error)
+        s->error = std::make_exception_ptr(AbortedError("strata", "the thread is ending"));
       napi_value value = nullptr;
       if (!s->error) {
         try {

@@ -328,13 +328,20 @@ struct Method {
   napi_callback call;
 };
 constexpr Method kMethods[] = {
-    {"dispose", entry<dispose>},       {"item", entry<item>},
-    {"toString", entry<to_string_method>}, {"detach", entry<detach>},
-    {"contiguous", entry<contiguous>}, {"reshape", entry<reshape_method>},
-    {"flatten", entry<flatten_method>}, {"unflatten", entry<unflatten_method>},
-    {"squeeze", entry<squeeze_method>}, {"unsqueeze", entry<unsqueeze_method>},
-    {"narrow", entry<narrow_method>},  {"t", entry<t_method>},
-    {"to", entry<to_method>},          {"at", entry<at>},
+    {"dispose", entry<dispose>},
+    {"item", entry<item>},
+    {"toString", entry<to_string_method>},
+    {"detach", entry<detach>},
+    {"contiguous", entry<contiguous>},
+    {"reshape", entry<reshape_method>},
+    {"flatten", entry<flatten_method>},
+    {"unflatten", entry<unflatten_method>},
+    {"squeeze", entry<squeeze_method>},
+    {"unsqueeze", entry<unsqueeze_method>},
+    {"narrow", entry<narrow_method>},
+    {"t", entry<t_method>},
+    {"to", entry<to_method>},
+    {"at", entry<at>},
     {"setAt", entry<set_at>},
 };
 

@@ -41,6 +41,13 @@ function sensible(type) {
     default: return { seed: 1n, offset: 0n };
   }
 }
+function show(args) {
+  try {
+    return args.map((a) => (a instanceof st.Tensor && !a.disposed ? `${a.dtype}[${a.shape}]` : require('node:util').inspect(a))).join(', ');
+  } catch {
+    return '?';
+  }
+}
 const known = (e, where) => assert.ok(e instanceof st.StrataError || e instanceof TypeError || /from a proxy/.test(e.message), `${where}: ${e?.stack ?? String(e)}`);
 
 test('arguments that make no sense', { timeout: 600000 }, async () => {
@@ -54,6 +61,8 @@ test('arguments that make no sense', { timeout: 600000 }, async () => {
       if (random(6) === 0) args.splice(random(args.length + 1));
       if (random(6) === 0) args.push(pick(junk));
       const where = `${record.name}, round ${i}`;
+      // The last line before an end of the process names the call.
+      if (process.env.STRATA_FUZZ_TRACE) require('node:fs').writeSync(2, `${where}: ${show(args)}\n`);
       try {
         const form = random(4);
         if (form === 0) {
@@ -78,7 +87,8 @@ test('arguments that make no sense', { timeout: 600000 }, async () => {
 test('methods, indices, makers and modules with junk', () => {
   const values = () => (random(3) === 0 ? pick(tensors)() : random(2) === 0 ? pick(integers) : pick(junk));
   const methods = Object.getOwnPropertyNames(st.Tensor.prototype).filter((n) => n !== 'constructor');
-  const attempt = (f, where) => {
+  const attempt = (f, where, args = []) => {
+    if (process.env.STRATA_FUZZ_TRACE) require('node:fs').writeSync(2, `${where}: ${show(args)}\n`);
     try {
       f();
     } catch (e) {
@@ -88,8 +98,9 @@ test('methods, indices, makers and modules with junk', () => {
   for (const name of methods) {
     for (let i = 0; i < 6; ++i) {
       const t = pick(tensors)();
+      const args = [values(), values()];
       attempt(() => (typeof Object.getOwnPropertyDescriptor(st.Tensor.prototype, name).value === 'function'
-        ? Promise.resolve(t[name](values(), values())).catch(() => {}) : t[name]), name);
+        ? Promise.resolve(t[name](...args)).catch(() => {}) : t[name]), name, [t, ...args]);
     }
   }
   for (let i = 0; i < 2000; ++i) {
