@@ -48,6 +48,27 @@ TEST(Cli, OpsListsAndTells) {
   EXPECT_NE(unknown.output.find("did you mean 'softmax'"), std::string::npos) << unknown.output;
 }
 
+TEST(Cli, PluginsForEveryCommand) {
+  const std::string plugin = "--plugin " STRATA_EXAMPLE_PLUGIN " ";
+  EXPECT_EQ(strata("ops squared_relu").status, 2);
+  const Result told = strata(plugin + "ops squared_relu");
+  EXPECT_EQ(told.status, 0) << told.output;
+  EXPECT_NE(told.output.find("squared_relu(Tensor x, Tensor bias, float scale=1) -> Tensor"), std::string::npos);
+  const Result listed = strata("ops " + plugin);  // behind the command's name, too
+  EXPECT_EQ(listed.status, 0) << listed.output;
+  EXPECT_NE(listed.output.find("squared_relu (1)"), std::string::npos) << listed.output;
+  const Result verified = strata(plugin + "lab verify squared_relu softmax");
+  EXPECT_EQ(verified.status, 0) << verified.output;
+  EXPECT_NE(verified.output.find("2 ops"), std::string::npos) << verified.output;
+  const Result timed = strata(plugin + "lab bench --no-limits --seconds 0.001 squared_relu");
+  EXPECT_EQ(timed.status, 0) << timed.output;
+  EXPECT_NE(timed.output.find("backward"), std::string::npos) << timed.output;
+  const Result missing = strata("--plugin /no/such.so ops");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_EQ(missing.output, "strata: error: load_plugin: cannot open /no/such.so: No such file or directory\n");
+  EXPECT_EQ(strata("--plugin").status, 2);
+}
+
 TEST(Cli, LabVerifiesAndTimes) {
   const std::string json = ::testing::TempDir() + "strata_lab.json";
   const Result verify = strata("lab verify add softmax --dtype f32,f64 --json " + json);

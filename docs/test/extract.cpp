@@ -1,5 +1,6 @@
 // Writes the examples of the documentation as tests: extract_examples OUT.cpp page.md..., or the records' examples
-// without a page. Each record's example becomes one test. In the pages, a ```cpp or ```c block counts whose first line is
+// without a page. Each record's example becomes one test. In the pages, a ```cpp or ```c block counts whose first line
+// is
 //   // run                 a test of its own
 //   // run: declarations   put before the page's tests, at namespace scope
 // and every block with a main(), which becomes a test that calls it. assert(...) in an example is the test's check.

@@ -106,11 +106,8 @@ std::vector<std::string> declared_members(const std::string& body) {
     std::smatch m;
     static const std::regex function(R"(\(\s*\*\s*(\w+)\s*\))"), plain(R"((\w+)\s*(?:\[\w+\])?\s*$)");
     const bool is_union = statement.find("union") != std::string::npos;
-    if (!is_union && std::regex_search(statement, m, function)) {
+    if ((!is_union && std::regex_search(statement, m, function)) || std::regex_search(statement, m, plain))
       names.push_back(m[1]);
-    } else if (std::regex_search(statement, m, plain)) {
-      names.push_back(m[1]);
-    }
     statement.clear();
   }
   return names;

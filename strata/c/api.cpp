@@ -38,6 +38,13 @@ void strata_seed(uint64_t seed) {
   guarded([&] { manual_seed(seed); });
 }
 
+strata_rng_key strata_rng_next(uint64_t blocks) {
+  return guarded_or(strata_rng_key{0, 0}, [&] {
+    const RngKey key = default_generator().next(blocks);
+    return strata_rng_key{key.seed, key.offset};
+  });
+}
+
 strata_status strata_set_num_threads(int32_t count) {
   return guarded([&] {
     check(count >= 1, "strata_set_num_threads", "at least 1 thread is needed, got ", count);

@@ -41,7 +41,7 @@ void record_failure(strata_status status, const char* text) noexcept {
 strata_status record_exception() noexcept {
   const auto record = [](strata_status status, const char* text) {
     record_failure(status, text);
-    last_failure().exception = std::current_exception();
+    if (last_failure().plugin_calls > 0) last_failure().exception = std::current_exception();
     return status;
   };
   try {

@@ -21,8 +21,10 @@ namespace strata::c {
 struct Failure {
   strata_status status = STRATA_OK;
   std::string text;
-  std::exception_ptr exception;  ///< null where a plugin only gave a text
-  uint64_t count = 0;            ///< failures of this thread so far
+  std::exception_ptr
+      exception;         ///< kept within calls of plugins only: it may be a language's, which must not outlive it
+  uint64_t count = 0;    ///< failures of this thread so far
+  int plugin_calls = 0;  ///< calls of plugins' functions that this thread is in
 };
 Failure& last_failure();
 /// Keeps a text; an empty or null one is replaced.

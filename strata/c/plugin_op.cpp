@@ -232,8 +232,16 @@ std::vector<Value> PluginOp::normalised(std::span<const Value> given) const {
 
 template <class F>
 void PluginOp::ask(const char* function, F&& f) const {
-  const uint64_t failures = last_failure().count;
+  Failure& failure = last_failure();
+  const uint64_t failures = failure.count;
   strata_status status;
+  struct Inside {
+    Failure& failure;
+    explicit Inside(Failure& f) : failure(f) { ++failure.plugin_calls; }
+    ~Inside() {
+      if (--failure.plugin_calls == 0) failure.exception = nullptr;
+    }
+  } inside(failure);
   try {
     status = f();
   } catch (const std::exception& e) {
@@ -243,7 +251,6 @@ void PluginOp::ask(const char* function, F&& f) const {
     throw PluginError(name_, cat("the plugin's ", function, " threw a C++ exception, it must return a status"));
   }
   if (status == STRATA_OK) return;
-  const Failure& failure = last_failure();
   if (failure.count == failures)
     throw_status(status, name_, cat("the plugin's ", function, " failed and gave no reason"));
   // An exception of another kind came through a call of the plugin's: a language's own, out of a hook.
@@ -288,6 +295,7 @@ std::vector<TensorMeta> PluginOp::infer(std::span<const Value> args) const {
 
 void PluginOp::run_kernel(Device device, const std::vector<Tensor>& results, std::span<const Value> args) const {
   std::vector<strata_tensor*> handles;
+  handles.reserve(results.size());
   for (const Tensor& t : results) handles.push_back(handle_of(t));
   const Borrowed c(args);
   const auto kernel = device.is_cuda() ? r_.cuda : r_.cpu;
@@ -361,6 +369,7 @@ std::vector<Tensor> PluginOp::compute(std::span<const Value> args) const {
   const std::vector<TensorMeta> metas = infer(args);
   const memory::OpScope holder(name_);
   std::vector<Tensor> results;
+  results.reserve(metas.size());
   for (const TensorMeta& m : metas) results.push_back(empty(m));
   run(metas[0].device, results, args, /*fresh=*/true);
   return results;
@@ -431,6 +440,7 @@ void PluginOp::PluginNode::apply(Grads& gy, Grads& gx) {
   call.arg_grads = arg_grads.data();
   op_.ask("backward", [&] { return op_.r_.backward(op_.r_.data, &call); });
   std::vector<Tensor> given;
+  given.reserve(n);
   for (strata_tensor* g : arg_grads) given.push_back(adopt(g));
   for (size_t i = 0; i < n; ++i) {
     if (!wanted[i] || !given[i].defined()) continue;

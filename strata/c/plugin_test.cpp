@@ -4,9 +4,12 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -26,6 +29,8 @@ namespace fs = std::filesystem;
 // The misbehaving plugin under the name that says how it misbehaves.
 std::string variant(const std::string& name) {
   static const io::TempDir dir;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   const std::string path = dir.path() + "/" + name + ".so";
   if (!fs::exists(path)) fs::copy_file(STRATA_TEST_PLUGIN, path);
   return path;
@@ -180,6 +185,52 @@ TEST(Plugin, InPlaceOverAnyLayout) {
                   "has no in-place form");
 }
 
+TEST(Plugin, SeveralResults) {
+  Tensor x = sample();
+  x.set_requires_grad();
+  const std::vector<Value> both = op("two_results").call_boxed(std::vector<Value>{x, 3.0});
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(std::get<Tensor>(both[1]).to_vector<float>()[0], -3);
+  std::get<Tensor>(both[1]).sum().backward({}, /*retain_graph=*/true);  // no gradient arrives at the first
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(6, -3));
+  std::get<Tensor>(both[0]).sum().backward({}, true);
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(6, 0));
+}
+
+TEST(Plugin, AutocastAndAdapting) {
+  const Tensor low = sample(DType::bf16);
+  const OpBase& full = op("full_precision");
+  EXPECT_THROW(call(full, low, 2), DTypeError);
+  {
+    AutocastScope scope(DType::bf16);
+    EXPECT_EQ(call(full, low, 2).dtype(), DType::f32);
+  }
+  const Tensor y = call(op("takes_integers"), sample(DType::i64), 2);
+  EXPECT_EQ(y.dtype(), DType::f32);
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, -4, 6, 8, 10, -12}));
+}
+
+TEST(Plugin, RegistersWhileOthersLook) {
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  readers.reserve(3);
+  for (int i = 0; i < 3; ++i)
+    readers.emplace_back([&] {
+      while (!done) {
+        EXPECT_NE(OpBase::find("relu"), nullptr);
+        EXPECT_EQ(OpBase::find("no_such_op"), nullptr);
+        EXPECT_GT(OpBase::all().size(), 250u);
+      }
+    });
+  std::vector<std::thread> loaders;
+  loaders.reserve(8);
+  for (int i = 0; i < 8; ++i) loaders.emplace_back([i] { load_plugin(variant("many_" + std::to_string(i))); });
+  for (std::thread& t : loaders) t.join();
+  done = true;
+  for (std::thread& t : readers) t.join();
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(call(op("many_" + std::to_string(i)), sample(), 2).to_vector<float>()[0], 2);
+}
+
 struct Counting final : CallObserver {
   void before(const OpBase& o) override { seen += o.name() == "test_right"; }
   void after(const OpBase& o, std::span<const Tensor> results) override { given += results.size(); }
@@ -260,6 +311,20 @@ TEST(Plugin, BackwardThatFails) {
   expect_contains(message<AutogradError>([&] { run("backward_fails"); }), "test_backward_fails: no way back");
   expect_contains(message<PluginError>([&] { run("backward_shape"); }),
                   "the plugin's backward gives a gradient [1] f32 of argument 'x', which is [2, 3] f32");
+}
+
+struct Interrupted {};
+struct Interrupting final : CallObserver {
+  void before(const OpBase& o) override {
+    if (o.name() == "add") throw Interrupted();
+  }
+};
+TEST(Plugin, ForeignExceptionsPassThrough) {
+  Tensor x = sample().set_requires_grad();
+  const Tensor loss = std::get<Tensor>(op("two_results").call_boxed(std::vector<Value>{x, 3.0})[0]).sum();
+  Interrupting interrupting;
+  ObserverScope scope(interrupting);
+  EXPECT_THROW(loss.backward(), Interrupted);  // out of the op that the plugin's backward calls
 }
 
 TEST(Plugin, CostAndSamplesThatFail) {

@@ -124,8 +124,11 @@ STRATA_EXPORT const char* strata_version(void);
  * failure. */
 STRATA_EXPORT const char* strata_error_text(void);
 STRATA_EXPORT strata_status strata_error_status(void);
-/* Restarts the random numbers of every op that draws some. */
+/* Restarts the generator that strata_rng_next draws from. */
 STRATA_EXPORT void strata_seed(uint64_t seed);
+/* A key for a random op that no call gave before: the generator's next `blocks` blocks of four numbers. An op takes at
+ * most one block for each element of its result. */
+STRATA_EXPORT strata_rng_key strata_rng_next(uint64_t blocks);
 /* Threads that CPU kernels use; count < 1 is a VALUE_ERROR. */
 STRATA_EXPORT strata_status strata_set_num_threads(int32_t count);
 STRATA_EXPORT int32_t strata_num_threads(void);
@@ -321,8 +324,8 @@ typedef struct strata_api {
   void (*parallel_for)(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
                        void* context);
 
-  /* Samples, for the dtype of the round: a tensor with values of both signs in [-2, 2] (dtype < 0: the round's), one
-   * with values in [low, high), and integers in [low, high). New references. */
+  /* Samples, for the dtype of the round (where `dtype` < 0): a tensor with values of both signs in [-2, 2], one with
+   * values in [low, high), and integers in [low, high) (`dtype` < 0: i64). New references. */
   strata_dtype (*samples_dtype)(const strata_samples* samples);
   bool (*samples_benchmarking)(const strata_samples* samples);
   strata_tensor* (*samples_tensor)(strata_samples* samples, const int64_t* shape, int32_t ndim, int32_t dtype);

@@ -40,6 +40,7 @@ strata_status infer(void*, const strata_value* args, size_t num_args, strata_met
   m.device = api->tensor_device(x);
   m.ndim = api->tensor_ndim(x);
   std::memcpy(m.shape, api->tensor_shape(x), sizeof(int64_t) * static_cast<size_t>(m.ndim));
+  if (is("two_results")) results[1] = m;
   if (is("infer_ndim")) m.ndim = 9;
   if (is("infer_negative")) m.shape[0] = -3;
   if (is("infer_dtype")) m.dtype = 10;
@@ -62,6 +63,11 @@ void multiply(strata_tensor* y, const strata_tensor* x, double factor) {
 }
 
 strata_status cpu(void*, strata_tensor* const* results, const strata_value* args, size_t) {
+  if (is("two_results")) {
+    multiply<float>(results[0], args[0].as.tensor, args[1].as.number);
+    multiply<float>(results[1], args[0].as.tensor, -args[1].as.number);
+    return STRATA_OK;
+  }
   if (is("kernel_throws")) throw std::runtime_error("thrown in the kernel");
   if (is("kernel_fails")) return fail(STRATA_INDEX_ERROR, "out of fingers");
   strata_value copied;
@@ -84,6 +90,20 @@ strata_status cpu(void*, strata_tensor* const* results, const strata_value* args
 strata_status backward(void* data, const strata_gradient_call* g) {
   if (is("backward_throws")) throw std::runtime_error("thrown in backward");
   if (is("backward_fails")) return fail(STRATA_AUTOGRAD_ERROR, "no way back");
+  if (is("two_results")) {
+    // factor * (ga - gb) of those that arrived: a + alpha b is an op.
+    strata_tensor *ga = g->result_grads[0], *gb = g->result_grads[1];
+    strata_value args[3] = {}, result;
+    args[0].kind = args[1].kind = STRATA_TENSOR;
+    args[2].kind = STRATA_FLOAT;
+    args[0].as.tensor = args[1].as.tensor = ga ? ga : gb;
+    args[2].as.number = (ga ? 1 : -1) * g->args[1].as.number - 1;
+    size_t room = 1;
+    if (ga && gb) return fail(STRATA_AUTOGRAD_ERROR, "one gradient at a time");
+    if (const strata_status s = api->op_call(api->op_find("add"), args, 3, &result, &room)) return s;
+    g->arg_grads[0] = result.as.tensor;
+    return STRATA_OK;
+  }
   if (!g->wanted[0] || !g->result_grads[0]) return STRATA_OK;
   if (is("backward_shape")) {
     const int64_t one = 1;
@@ -104,13 +124,13 @@ strata_status backward(void* data, const strata_gradient_call* g) {
 
 void samples(void*, strata_samples* s) {
   const int64_t shape[] = {4, 4};
+  if (is("samples_throw")) throw std::runtime_error("thrown in samples");
   strata_value args[2] = {};
   args[0].kind = STRATA_TENSOR;
   args[0].as.tensor = api->samples_tensor(s, shape, is("samples_shape") ? 12 : 2, -1);
   args[1].kind = is("samples_type") ? STRATA_STRING : STRATA_FLOAT;
   args[1].as.number = 1.5;
   if (is("samples_type")) args[1].as.text = "much";
-  if (is("samples_throw")) throw std::runtime_error("thrown in samples");
   api->samples_add(s, args, 2, nullptr, true, false);
   api->tensor_release(args[0].as.tensor);
 }
@@ -193,5 +213,8 @@ extern "C" STRATA_EXPORT const strata_plugin* strata_plugin_entry(const strata_a
     if (is("second_bad")) second.schema = "test_second_bad_2(Tensor x) -> Nothing";
   }
   if (is("in_place_right")) record.inplace = true;
+  if (is("two_results")) record.schema = "test_two_results(Tensor x, float factor=2) -> (Tensor up, Tensor down)";
+  if (is("full_precision")) record.autocast = STRATA_AUTOCAST_FULL;
+  if (is("takes_integers")) record.adapt = STRATA_ADAPT_PROMOTE_FLOAT;
   return &plugin;
 }
