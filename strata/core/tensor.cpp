@@ -30,8 +30,9 @@ int64_t checked_numel(const Shape& shape, DType dtype) {
   for (int64_t s : shape) {
     check<ShapeError>(s >= 0, "Tensor", "sizes must not be negative, got ", shape);
     zero = zero || s == 0;
-    check<ShapeError>(zero || !__builtin_mul_overflow(n, s, &n), "Tensor", "a tensor of shape ", shape,
-                      " does not fit in 64 bits");
+    // Not all 63 bits: the allocator rounds up.
+    const bool fits = zero || (!__builtin_mul_overflow(n, s, &n) && n <= int64_t{1} << 62);
+    check<ShapeError>(fits, "Tensor", "a tensor of shape ", shape, " does not fit in 64 bits");
   }
   return zero ? 0 : n / size_of(dtype);
 }

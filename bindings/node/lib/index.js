@@ -1,0 +1,54 @@
+'use strict';
+// Strata for Node. Ops keep the names of their records (st.max_pool2d); what the bindings add is in camelCase.
+
+const native = require('./native.js');
+const errors = require('./errors.js');
+native.setErrors(errors);
+
+const { ops, functions, asyncFunctions, describe, refresh } = require('./ops.js');
+const { views, functions: _, ...tensors } = require('./tensor.js');
+const autograd = require('./autograd.js');
+
+/** Restarts the random numbers of every op that draws some. */
+const manualSeed = (seed) => native.seed(seed);
+
+/**
+ * Loads a plugin; its ops then are functions and methods like all others. {name, version, path, ops}, ops being their
+ * names. In each worker that is to have them: again (the file itself is loaded once).
+ */
+function loadPlugin(path) {
+  const plugin = native.loadPlugin(path);
+  for (const name of refresh()) {
+    if (!(name in strata)) strata[name] = functions[name];
+  }
+  return plugin;
+}
+
+const strata = {
+  ...functions,
+  ...views,
+  ...tensors,
+  ...autograd,
+  ...errors,
+  ...require('./models.js'),
+  ops,
+  async: asyncFunctions,
+  describeOps: describe,
+  nn: require('./nn.js'),
+  optim: require('./optim.js'),
+  data: require('./data.js'),
+  manualSeed,
+  loadPlugin,
+  numThreads: () => native.numThreads(),
+  setNumThreads: (count) => native.setNumThreads(count),
+  memoryStats: (device) => native.memoryStats(device),
+  cuda: {
+    deviceCount: () => native.cudaDeviceCount(),
+    isAvailable: () => native.cudaDeviceCount() > 0,
+    unavailableReason: () => native.cudaUnavailableReason(),
+    synchronize: (device) => native.cudaSynchronize(device),
+  },
+  version: native.version,
+};
+
+module.exports = strata;

@@ -1,0 +1,28 @@
+'use strict';
+// Finds and loads the addon: $STRATA_NODE_ADDON, a copy beside this file, or the newest of the repository's builds.
+
+const fs = require('node:fs');
+const path = require('node:path');
+
+function candidates() {
+  if (process.env.STRATA_NODE_ADDON) return [path.resolve(process.env.STRATA_NODE_ADDON)];
+  const found = [path.join(__dirname, 'strata.node')];
+  const builds = path.join(__dirname, '..', '..', '..', 'build');
+  const made = [];
+  for (const name of fs.existsSync(builds) ? fs.readdirSync(builds) : []) {
+    // A build with sanitizers needs their runtime loaded before Node: only where it is named.
+    if (/san|fuzz/.test(name)) continue;
+    const file = path.join(builds, name, 'bindings', 'node', 'strata.node');
+    if (fs.existsSync(file)) made.push({ file, time: fs.statSync(file).mtimeMs });
+  }
+  made.sort((a, b) => b.time - a.time);
+  return found.concat(made.map((m) => m.file));
+}
+
+const tried = candidates();
+const file = tried.find((f) => fs.existsSync(f));
+if (!file) {
+  throw new Error(`strata: the addon was not found (looked for ${tried.join(', ')} and build/*/bindings/node/strata.node); ` +
+    'build it with scripts/build-node, or set STRATA_NODE_ADDON');
+}
+module.exports = require(file);

@@ -1,0 +1,407 @@
+// The types of Strata for Node that are written by hand.
+
+import type { Functions, Records, AsyncFunctions, Methods } from './ops';
+
+export type DType = 'u8' | 'i8' | 'i16' | 'i32' | 'i64' | 'f16' | 'bf16' | 'f32' | 'f64' | 'bool';
+/** 'cpu', 'cuda', 'cuda:1', 'meta'. */
+export type Device = string;
+export type TypedArray = Uint8Array | Uint8ClampedArray | Int8Array | Int16Array | Uint16Array | Int32Array | Float32Array |
+  Float64Array | BigInt64Array;
+export type Int = number | bigint;
+export type Ints = number | bigint | readonly (number | bigint)[];
+export type ScalarLike = number | bigint | boolean | Scalar;
+/** Where a tensor is wanted, a number may stand. */
+export type TensorLike = Tensor | number | bigint | boolean;
+/** A stretch of the random numbers of `seed`; left out, the default generator gives the next. */
+export interface RngKey {
+  seed: Int;
+  offset?: Int;
+}
+/** An AbortSignal. */
+export interface Signal {
+  readonly aborted: boolean;
+  readonly reason?: any;
+  addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+  throwIfAborted(): void;
+}
+export type Nested<T> = T | readonly Nested<T>[];
+/** A number, a slice [start, stop, step], a new dimension (null), '...' or a tensor. */
+export type Index = Int | null | '...' | readonly (Int | null)[] | Tensor;
+
+export interface TensorOptions {
+  dtype?: DType;
+  device?: Device;
+  requiresGrad?: boolean;
+}
+export interface HookHandle {
+  /** The hook is not called again. */
+  remove(): void;
+}
+export type TensorHook = (grad: Tensor) => Tensor | null | undefined | void;
+
+export interface Tensor extends Methods {
+  readonly shape: number[];
+  /** In elements. */
+  readonly strides: number[];
+  readonly dtype: DType;
+  readonly device: Device;
+  readonly ndim: number;
+  readonly numel: number;
+  readonly nbytes: number;
+  readonly isContiguous: boolean;
+  /** Writes to the memory so far. */
+  readonly version: number;
+  readonly disposed: boolean;
+  requiresGrad: boolean;
+  readonly isLeaf: boolean;
+  /** The op that made the tensor; null for a leaf. */
+  readonly gradFn: string | null;
+  grad: Tensor | null;
+
+  /** Lets go of the memory now; any use afterwards is a ValueError. */
+  dispose(): void;
+  [Symbol.dispose](): void;
+  /** The only element: a number, a BigInt (i64) or a boolean. */
+  item(): number | bigint | boolean;
+  /** A typed array over the elements of a row-major tensor on the CPU; it keeps the memory alive. bf16 and f16 as bits. */
+  data(): TypedArray;
+  /** A typed array with a copy. */
+  toTypedArray(): TypedArray;
+  /** Nested arrays of numbers, BigInts (i64) or booleans; one of them for a tensor without dimensions. */
+  toArray(): any;
+  toString(): string;
+  markWritten(): this;
+  share(): bigint;
+  size(): number[];
+  size(dim: number): number;
+
+  to(...where: (DType | Device | { dtype?: DType; device?: Device } | null | undefined)[]): Tensor;
+  cpu(): Tensor;
+  cuda(index?: number): Tensor;
+  detach(): Tensor;
+  contiguous(): Tensor;
+  reshape(shape: Ints): Tensor;
+  reshape(...sizes: Int[]): Tensor;
+  flatten(start?: Int, end?: Int): Tensor;
+  unflatten(dim: Int, sizes: Ints): Tensor;
+  squeeze(dim?: Int): Tensor;
+  unsqueeze(dim: Int): Tensor;
+  narrow(dim: Int, start: Int, length: Int): Tensor;
+  t(): Tensor;
+  max(): Tensor;
+  max(dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
+  min(): Tensor;
+  min(dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
+  at(...indices: Index[]): Tensor;
+  setAt(indices: readonly Index[], value: Tensor | ScalarLike): this;
+  zero_(): this;
+
+  /** Adds the gradient of every leaf to its grad; `grad` is that of this tensor, 1 where it has one element. */
+  backward(grad?: Tensor | null, options?: { retainGraph?: boolean; createGraph?: boolean }): void;
+  backwardAsync(grad?: Tensor | null, options?: { retainGraph?: boolean; createGraph?: boolean; signal?: Signal }): Promise<void>;
+  retainGrad(): this;
+  registerHook(fn: TensorHook): HookHandle;
+  registerPostAccumulateGradHook(fn: (leaf: Tensor) => void): HookHandle;
+}
+export interface TensorClass {
+  readonly prototype: Tensor;
+  [Symbol.hasInstance](value: unknown): value is Tensor;
+}
+
+/** A number whose kind is said; plain numbers that are whole count as integers. */
+export interface Scalar {
+  readonly value: number | bigint | boolean;
+  readonly kind: 'f64' | 'i64' | 'bool';
+}
+export interface ScalarClass {
+  new (value: number | bigint | boolean, kind: 'f64' | 'i64' | 'bool'): Scalar;
+}
+
+export interface StrataError extends Error {
+  /** The op, class or function that refused; may be empty. */
+  readonly op: string;
+}
+export interface StrataErrorClass {
+  new (message: string, op?: string): StrataError;
+  readonly prototype: StrataError;
+}
+
+export interface FunctionContext {
+  saveForBackward(...tensors: Tensor[]): void;
+  /** In backward(): what saveForBackward() kept. */
+  readonly savedTensors: Tensor[];
+  readonly needsInputGrad: boolean[];
+  /** With false, backward() gets null for a result that no gradient reached, instead of zeros. */
+  setMaterializeGrads(value: boolean): void;
+  /** Anything else that backward() wants. */
+  [key: string]: any;
+}
+/** Derive with static forward(ctx, ...args) and backward(ctx, ...grads); call with apply(...args). */
+export interface FunctionClass {
+  new (): {};
+  apply(...args: any[]): any;
+  forward(ctx: FunctionContext, ...args: any[]): Tensor | Tensor[];
+  backward(ctx: FunctionContext, ...grads: Tensor[]): Tensor | null | undefined | (Tensor | null | undefined)[];
+}
+
+export type StateDict = { [name: string]: Tensor };
+export interface Module {
+  training: boolean;
+  forward(...args: any[]): any;
+  namedChildren(): [string, Module][];
+  namedParameters(prefix?: string): [string, Tensor][];
+  parameters(): Tensor[];
+  namedBuffers(prefix?: string): [string, Tensor][];
+  modules(): Module[];
+  train(on?: boolean): this;
+  eval(): this;
+  zeroGrad(): void;
+  requiresGrad(on: boolean): this;
+  numParameters(): number;
+  to(...where: (DType | Device | { dtype?: DType; device?: Device })[]): this;
+  stateDict(): StateDict;
+  loadStateDict(state: StateDict, options?: { strict?: boolean }): { missing: string[]; unexpected: string[] };
+  toString(): string;
+}
+/** A module of one tensor. */
+export interface Layer extends Module {
+  forward(x: Tensor): Tensor;
+}
+export interface WithWeight extends Layer {
+  weight: Tensor;
+  bias: Tensor | null;
+}
+export interface Made {
+  dtype?: DType;
+  device?: Device;
+}
+type Pair = number | readonly [number, number];
+interface PoolClass {
+  new (kernel: Pair, options?: { stride?: Pair; padding?: Pair }): Layer;
+}
+interface PlainClass {
+  new (): Layer;
+}
+export interface Nn {
+  Module: { new (): Module };
+  parameter(t: Tensor): Tensor;
+  buffer(t: Tensor): Tensor;
+  Linear: { new (inFeatures: number, outFeatures: number, options?: { bias?: boolean } & Made): WithWeight };
+  Conv2d: {
+    new (inChannels: number, outChannels: number, kernel: Pair,
+      options?: { stride?: Pair; padding?: Pair; dilation?: Pair; groups?: number; bias?: boolean } & Made): WithWeight;
+  };
+  Embedding: { new (count: number, dim: number, options?: { paddingIdx?: number } & Made): Layer & { weight: Tensor } };
+  LayerNorm: { new (shape: number | readonly number[], options?: { eps?: number; bias?: boolean } & Made): WithWeight };
+  RMSNorm: { new (shape: number | readonly number[], options?: { eps?: number } & Made): Layer & { weight: Tensor } };
+  BatchNorm1d: { new (features: number, options?: { eps?: number; momentum?: number } & Made): WithWeight };
+  BatchNorm2d: { new (features: number, options?: { eps?: number; momentum?: number } & Made): WithWeight };
+  Dropout: { new (p?: number): Layer };
+  Flatten: { new (start?: number, end?: number): Layer };
+  MaxPool2d: PoolClass;
+  AvgPool2d: PoolClass;
+  MultiheadAttention: { new (dim: number, heads: number, options?: { bias?: boolean; causal?: boolean } & Made): Layer };
+  Sequential: { new (...parts: (Module | ((x: Tensor) => Tensor))[]): Layer };
+  ModuleList: { new <M extends Module>(modules?: readonly M[]): Module & Iterable<M> & { readonly length: number; [i: number]: M } };
+  ReLU: PlainClass;
+  GELU: PlainClass;
+  SiLU: PlainClass;
+  Tanh: PlainClass;
+  Sigmoid: PlainClass;
+}
+
+export interface Optimizer {
+  lr: number;
+  readonly parameters: Tensor[];
+  /** Updates the parameters that have a gradient; with {maxNorm} clips first and gives the norm before, else null. */
+  step(options?: { maxNorm?: number }): number | null;
+  stepAsync(options?: { maxNorm?: number; signal?: Signal }): Promise<number | null>;
+  zeroGrad(options?: { setToNone?: boolean }): void;
+  stateDict(): StateDict;
+  loadStateDict(state: StateDict): void;
+}
+export type Params = Module | readonly Tensor[] | readonly [string, Tensor][];
+interface OptimizerClass<O> {
+  new (params: Params, options?: O): Optimizer;
+}
+export interface AdamOptions {
+  lr?: number;
+  beta1?: number;
+  beta2?: number;
+  eps?: number;
+  weightDecay?: number;
+}
+export interface Optim {
+  SGD: OptimizerClass<{ lr?: number; momentum?: number; dampening?: number; weightDecay?: number; nesterov?: boolean }>;
+  Adam: OptimizerClass<AdamOptions>;
+  AdamW: OptimizerClass<AdamOptions>;
+  Lion: OptimizerClass<{ lr?: number; beta1?: number; beta2?: number; weightDecay?: number }>;
+  cosine(lr: number, steps: number, options?: { warmup?: number; floor?: number }): (step: number) => number;
+  clipGradNorm(params: Module | readonly Tensor[], maxNorm: number): number;
+}
+export interface Data {
+  batches(tensors: readonly Tensor[], options?: { batchSize?: number; shuffle?: boolean; dropLast?: boolean }): Generator<Tensor[], void>;
+}
+
+export interface GenerateOptions {
+  tokens?: number;
+  temperature?: number;
+  topK?: number;
+  topP?: number;
+  seed?: Int;
+  signal?: Signal;
+}
+export interface GeneratedToken {
+  token: number;
+  /** Whole characters; may be empty while one is being made. */
+  text: string;
+}
+export interface LanguageModel {
+  /** TOML. */
+  readonly config: string;
+  readonly step: number;
+  readonly context: number;
+  readonly vocab: number;
+  readonly warnings: string[];
+  forward(tokens: Tensor, options?: { signal?: Signal }): Promise<Tensor>;
+  namedParameters(): [string, Tensor][];
+  encode(text: string): number[];
+  decode(ids: Iterable<number>): string;
+  generate(prompt: string, options?: GenerateOptions): AsyncGenerator<GeneratedToken, void>;
+  complete(prompt: string, options?: GenerateOptions & { onToken?: (made: GeneratedToken) => void }): Promise<string>;
+}
+export interface TrainSettings {
+  [key: string]: string | number | boolean | bigint | TrainSettings;
+}
+export interface TrainResult {
+  step: number;
+  status: string;
+  checkpoint: string;
+  validLoss: number;
+  loss: number;
+  tokens: number;
+  peakMemory: number;
+}
+export interface OpDescription {
+  name: string;
+  schema: string;
+  doc: string;
+  family: string;
+  inplace: boolean;
+  method: boolean;
+  args: { name: string; type: string; hasDefault: boolean; default?: unknown }[];
+  results: { name: string; type: string }[];
+}
+
+type TensorData = Nested<number> | Nested<bigint> | Nested<boolean> | TypedArray | Tensor;
+
+export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
+  Tensor: TensorClass;
+  Scalar: ScalarClass;
+  /** A copy of numbers (f32), BigInts (i64), booleans, nested arrays of them, a typed array or a tensor. */
+  tensor(data: TensorData, options?: TensorOptions & { shape?: Ints }): Tensor;
+  /** Over a typed array's memory, which is kept alive. */
+  fromTypedArray(array: TypedArray, shape?: Ints, options?: { dtype?: DType }): Tensor;
+  /** The tensor behind a ticket of share(), from any thread, once. */
+  fromShared(ticket: bigint): Tensor;
+  zeros(shape: Ints, options?: TensorOptions): Tensor;
+  ones(shape: Ints, options?: TensorOptions): Tensor;
+  full(shape: Ints, value: ScalarLike, options?: TensorOptions): Tensor;
+  empty(shape: Ints, options?: TensorOptions): Tensor;
+  zerosLike(t: Tensor, options?: TensorOptions): Tensor;
+  onesLike(t: Tensor, options?: TensorOptions): Tensor;
+  fullLike(t: Tensor, value: ScalarLike, options?: TensorOptions): Tensor;
+  emptyLike(t: Tensor, options?: TensorOptions): Tensor;
+  rand(shape: Ints, options?: TensorOptions): Tensor;
+  randn(shape: Ints, options?: TensorOptions): Tensor;
+  randLike(t: Tensor, options?: TensorOptions): Tensor;
+  randnLike(t: Tensor, options?: TensorOptions): Tensor;
+  arange(end: ScalarLike, options?: TensorOptions): Tensor;
+  arange(start: ScalarLike, end: ScalarLike, options?: TensorOptions): Tensor;
+  arange(start: ScalarLike, end: ScalarLike, step: ScalarLike, options?: TensorOptions): Tensor;
+  eye(n: Int, m?: Int, options?: TensorOptions): Tensor;
+  eye(n: Int, options: TensorOptions): Tensor;
+
+  reshape(x: Tensor, shape: Ints): Tensor;
+  flatten(x: Tensor, start?: Int, end?: Int): Tensor;
+  unflatten(x: Tensor, dim: Int, sizes: Ints): Tensor;
+  squeeze(x: Tensor, dim?: Int): Tensor;
+  unsqueeze(x: Tensor, dim: Int): Tensor;
+  narrow(x: Tensor, dim: Int, start: Int, length: Int): Tensor;
+  contiguous(x: Tensor): Tensor;
+  t(x: Tensor): Tensor;
+  max(x: Tensor): Tensor;
+  max(x: Tensor, dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
+  min(x: Tensor): Tensor;
+  min(x: Tensor, dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
+
+  /** fn() with nothing recorded; fn must not be an async function. */
+  noGrad<T>(fn: () => T): T;
+  enableGrad<T>(fn: () => T): T;
+  isGradEnabled(): boolean;
+  setGradEnabled(on: boolean): boolean;
+  grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions & { allowUnused?: false }): Tensor[];
+  grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): (Tensor | null)[];
+  gradAsync(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[],
+    options?: GradOptions & { signal?: Signal }): Promise<(Tensor | null)[]>;
+  Function: FunctionClass;
+
+  ops: Records;
+  async: AsyncFunctions;
+  describeOps(): OpDescription[];
+  nn: Nn;
+  optim: Optim;
+  data: Data;
+
+  save(path: string, tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<void>;
+  load(path: string, options?: { signal?: Signal }): Promise<StateDict>;
+  loadWithMetadata(path: string, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
+  readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
+  LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
+  loadModel(path: string, options?: { device?: Device; signal?: Signal }): Promise<LanguageModel>;
+  train(settings: string | TrainSettings, options: {
+    out: string; resume?: boolean; onLog?: (text: string) => void; signal?: Signal;
+  }): Promise<TrainResult>;
+
+  /** Loads a plugin; its ops then are st[name], st.ops[name], st.async[name] and methods. */
+  loadPlugin(path: string): { name: string; version: string; path: string; ops: string[] };
+
+  manualSeed(seed: Int): void;
+  numThreads(): number;
+  setNumThreads(count: number): void;
+  /** Bytes that tensors hold now, at most so far, and with what is kept for later. */
+  memoryStats(device?: Device): { live: number; peak: number; reserved: number; blocks: number };
+  cuda: {
+    deviceCount(): number;
+    isAvailable(): boolean;
+    unavailableReason(): string;
+    synchronize(device?: number): void;
+  };
+  readonly version: string;
+
+  StrataError: StrataErrorClass;
+  ShapeError: StrataErrorClass;
+  DTypeError: StrataErrorClass;
+  IndexError: StrataErrorClass;
+  ValueError: StrataErrorClass;
+  DeviceError: StrataErrorClass;
+  AutogradError: StrataErrorClass;
+  MemoryError: StrataErrorClass;
+  IoError: StrataErrorClass;
+  DivergedError: StrataErrorClass;
+  PluginError: StrataErrorClass;
+  AbortedError: StrataErrorClass;
+}
+export interface GradOptions {
+  gradOutputs?: Tensor | readonly (Tensor | null)[] | null;
+  retainGraph?: boolean;
+  createGraph?: boolean;
+  allowUnused?: boolean;
+}
+
+declare global {
+  interface SymbolConstructor {
+    readonly dispose: unique symbol;
+  }
+}

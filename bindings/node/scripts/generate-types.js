@@ -1,0 +1,92 @@
+'use strict';
+// Writes lib/ops.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js [FILE]. The file is not
+// kept in the repository; scripts/build-node makes it.
+
+const fs = require('node:fs');
+const path = require('node:path');
+const strata = require('../lib/index.js');
+const first = require('../lib/first_results.json');
+
+const TYPES = {
+  Tensor: 'TensorLike', 'Tensor[]': 'readonly (Tensor | null)[]', Scalar: 'ScalarLike', int: 'Int', float: 'number | bigint', bool: 'boolean',
+  str: 'string', 'int[]': 'Ints', DType: 'DType', Device: 'Device', RngKey: 'RngKey',
+};
+const RESULTS = { Tensor: 'Tensor', 'Tensor[]': 'Tensor[]' };
+
+const typeOf = (arg) => {
+  const optional = arg.type.endsWith('?');
+  const type = TYPES[optional ? arg.type.slice(0, -1) : arg.type];
+  if (!type) throw new Error(`no TypeScript type for ${arg.type}`);
+  return optional ? `${type} | null` : type;
+};
+const mayMiss = (arg) => arg.hasDefault || arg.type.endsWith('?') || arg.type === 'RngKey';
+
+function resultOf(record, whole) {
+  if (!whole && first[record.name]) return 'Tensor';
+  if (record.results.length === 1) return RESULTS[record.results[0].type];
+  return `{ ${record.results.map((r) => `${r.name}: ${RESULTS[r.type]}`).join('; ')} }`;
+}
+
+/** Parameters: all in order, then each beginning of them with the rest by name. */
+function parameterLists(args, withSignal, shortest) {
+  const lists = [];
+  const positional = args.map((a, i) =>
+    (args.slice(i).every(mayMiss) ? `${a.name}?: ${typeOf(a)}` : mayMiss(a) ? `${a.name}: ${typeOf(a)} | undefined` : `${a.name}: ${typeOf(a)}`));
+  lists.push(positional.join(', '));
+  for (let k = shortest; k < args.length || (withSignal && k === args.length); ++k) {
+    const before = args.slice(0, k).map((a) => (mayMiss(a) ? `${a.name}: ${typeOf(a)} | undefined` : `${a.name}: ${typeOf(a)}`));
+    const named = args.slice(k).map((a) => `${a.name}${mayMiss(a) ? '?' : ''}: ${typeOf(a)}`);
+    if (withSignal) named.push('signal?: Signal');
+    lists.push([...before, `options: { ${named.join('; ')} }`].join(', '));
+  }
+  return lists;
+}
+
+function comment(record, indent) {
+  const words = `${record.doc} Schema: ${record.schema}`.replace(/\*\//g, '* /').split(/\s+/);
+  const lines = [];
+  let line = '';
+  for (const word of words) {
+    if (line.length + word.length + indent.length + 4 > 118) {
+      lines.push(line);
+      line = '';
+    }
+    line += line ? ` ${word}` : word;
+  }
+  lines.push(line);
+  return `${indent}/**\n${lines.map((l) => `${indent} * ${l}`).join('\n')}\n${indent} */\n`;
+}
+
+function members(record, { args, result, name = record.name, withSignal = false, doc = true, shortest = 1 }) {
+  return (doc ? comment(record, '  ') : '') +
+    parameterLists(args, withSignal, shortest).map((list) => `  ${name}(${list}): ${result};\n`).join('');
+}
+
+// A method that Tensor has already keeps its own declaration in index.d.ts.
+const OWN = new Set(['to', 'unflatten', 'narrow', 'squeeze']);
+
+function generate() {
+  const records = strata.describeOps();
+  let text = '// Generated from the op records by scripts/generate-types.js. Not to be edited.\n\n' +
+    "import type { Tensor, TensorLike, ScalarLike, Int, Ints, DType, Device, RngKey, Signal } from './types';\n\n" +
+    '/** Every record as a function. */\nexport interface Functions {\n';
+  for (const r of records) text += members(r, { args: r.args, result: resultOf(r, false) });
+  text += '}\n\n/** The same with all results of those that return only their first above. */\nexport interface Records extends Omit<Functions, ' +
+    `${Object.keys(first).map((n) => `'${n}'`).join(' | ')}> {\n`;
+  for (const r of records) if (first[r.name]) text += members(r, { args: r.args, result: resultOf(r, true), doc: false });
+  text += '}\n\n/** Every record off the event loop. */\nexport interface AsyncFunctions {\n';
+  for (const r of records) text += members(r, { args: r.args, result: `Promise<${resultOf(r, false)}>`, withSignal: true, doc: false });
+  text += '}\n\n/** Records whose first argument is a tensor, as methods; with _, writing over it. */\nexport interface Methods {\n';
+  for (const r of records) {
+    if (!r.method || OWN.has(r.name)) continue;
+    text += members(r, { args: r.args.slice(1), result: resultOf(r, false), shortest: 0 });
+    if (r.inplace) text += members(r, { args: r.args.slice(1), result: 'this', name: `${r.name}_`, doc: false, shortest: 0 });
+  }
+  return `${text}}\n`;
+}
+
+module.exports = { generate };
+if (require.main === module) {
+  const file = process.argv[2] ?? path.join(__dirname, '..', 'lib', 'ops.d.ts');
+  fs.writeFileSync(file, generate());
+}

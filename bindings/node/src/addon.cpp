@@ -1,0 +1,108 @@
+// The addon's entry: one Env for each JavaScript environment that loads it.
+
+#include "bindings/node/src/addon.h"
+
+#include "bindings/node/src/convert.h"
+#include "bindings/node/src/task.h"
+#include "strata/c/plugin.h"
+#include "strata/core/parallel.h"
+#include "strata/core/rng.h"
+#include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
+
+namespace strata::node {
+namespace {
+
+napi_value seed(Call& c) {
+  manual_seed(static_cast<uint64_t>(c.env.whole(c[0], "seed", "seed")));
+  return c.env.undefined();
+}
+napi_value set_threads(Call& c) {
+  const int64_t n = c.env.whole(c[0], "setNumThreads", "count");
+  check(n >= 1 && n <= 4096, "setNumThreads", "count must be between 1 and 4096, got ", n);
+  set_num_threads(static_cast<int>(n));
+  return c.env.undefined();
+}
+napi_value threads(Call& c) {
+  return c.env.integer(num_threads());
+}
+napi_value memory_stats(Call& c) {
+  const Device device = c.has(0) ? parse_device(c.env.text(c[0], "memoryStats", "device")) : Device::cpu();
+  const memory::Stats s = memory::stats(device);
+  napi_value o = c.env.object();
+  c.env.set(o, "live", c.env.integer(s.live_total));
+  c.env.set(o, "peak", c.env.integer(s.peak_total));
+  c.env.set(o, "reserved", c.env.integer(s.reserved));
+  c.env.set(o, "blocks", c.env.integer(s.blocks));
+  return o;
+}
+napi_value cuda_count(Call& c) {
+  return c.env.integer(cuda::device_count());
+}
+napi_value cuda_reason(Call& c) {
+  return c.env.string(cuda::unavailable_reason());
+}
+napi_value cuda_synchronize(Call& c) {
+  cuda::synchronize(static_cast<int>(c.has(0) ? c.env.whole(c[0], "synchronize", "device") : 0));
+  return c.env.undefined();
+}
+// loadPlugin(path): {name, version, path, ops}
+napi_value load_plugin_function(Call& c) {
+  const Plugin& p = load_plugin(c.env.text(c[0], "loadPlugin", "the path"));
+  napi_value o = c.env.object(), ops = c.env.array(p.ops.size());
+  for (size_t i = 0; i < p.ops.size(); ++i) c.env.put(ops, static_cast<uint32_t>(i), c.env.string(p.ops[i]->name()));
+  c.env.set(o, "name", c.env.string(p.name));
+  c.env.set(o, "version", c.env.string(p.version));
+  c.env.set(o, "path", c.env.string(p.path));
+  c.env.set(o, "ops", ops);
+  return o;
+}
+napi_value set_errors(Call& c) {
+  if (c.env.error_classes) napi_delete_reference(c.env.env, c.env.error_classes);
+  c.env.check(napi_create_reference(c.env.env, c[0], 1, &c.env.error_classes));
+  return c.env.undefined();
+}
+
+}  // namespace
+}  // namespace strata::node
+
+using namespace strata::node;
+
+NAPI_MODULE_INIT() {
+  auto* e = new Env();
+  e->env = env;
+  try {
+    e->check(napi_set_instance_data(
+        env, e, [](napi_env, void* data, void*) { delete static_cast<Env*>(data); }, nullptr));
+    e->mail->open(*e);
+    e->check(napi_add_env_cleanup_hook(
+        env, [](void* data) { static_cast<Env*>(data)->mail->close(); }, e));
+    napi_value tensor = define_tensor_class(*e);
+    e->check(napi_create_reference(env, tensor, 1, &e->tensor_class));
+    e->set(exports, "Tensor", tensor);
+    e->set(exports, "setErrors", e->function("setErrors", entry<set_errors>));
+    e->set(exports, "seed", e->function("seed", entry<seed>));
+    e->set(exports, "setNumThreads", e->function("setNumThreads", entry<set_threads>));
+    e->set(exports, "numThreads", e->function("numThreads", entry<threads>));
+    e->set(exports, "memoryStats", e->function("memoryStats", entry<memory_stats>));
+    e->set(exports, "cudaDeviceCount", e->function("cudaDeviceCount", entry<cuda_count>));
+    e->set(exports, "cudaUnavailableReason", e->function("cudaUnavailableReason", entry<cuda_reason>));
+    e->set(exports, "cudaSynchronize", e->function("cudaSynchronize", entry<cuda_synchronize>));
+    e->set(exports, "loadPlugin", e->function("loadPlugin", entry<load_plugin_function>));
+    e->set(exports, "newCancelFlag", e->function("newCancelFlag", entry<new_cancel_flag>));
+    e->set(exports, "cancel", e->function("cancel", entry<cancel>));
+    e->set(exports, "version", e->string(STRATA_NODE_VERSION));
+    add_tensors(*e, exports);
+    add_ops(*e, exports);
+    add_autograd(*e, exports);
+    add_optim(*e, exports);
+    add_files(*e, exports);
+    add_models(*e, exports);
+    return exports;
+  } catch (const std::exception& error) {
+    bool pending = false;
+    napi_is_exception_pending(env, &pending);
+    if (!pending) napi_throw_error(env, nullptr, error.what());
+    return nullptr;
+  }
+}

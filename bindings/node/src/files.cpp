@@ -1,0 +1,99 @@
+// Files: safetensors both ways, IDX files.
+
+#include <map>
+
+#include "bindings/node/src/addon.h"
+#include "bindings/node/src/convert.h"
+#include "bindings/node/src/task.h"
+#include "strata/data/idx.h"
+#include "strata/io/safetensors.h"
+
+namespace strata::node {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+napi_value text_map(Env& env, const Metadata& metadata) {
+  napi_value object = env.object();
+  for (const auto& [key, value] : metadata) {
+    napi_value k = env.string(key);
+    env.check(napi_set_property(env.env, object, k, env.string(value)));
+  }
+  return object;
+}
+std::vector<std::string> texts_of(Env& env, napi_value list, std::string_view op) {
+  uint32_t n;
+  env.check(napi_get_array_length(env.env, list, &n));
+  std::vector<std::string> texts;
+  for (uint32_t i = 0; i < n; ++i) {
+    napi_value e;
+    env.check(napi_get_element(env.env, list, i, &e));
+    texts.push_back(env.text(e, op, "a name"));
+  }
+  return texts;
+}
+
+// save(flag, path, names, tensors, metadataKeys, metadataValues) -> promise
+napi_value save(Call& c) {
+  CancelFlag flag = cancel_flag_of(c.env, c[0]);
+  const std::string path = c.env.text(c[1], "save", "the path");
+  const std::vector<std::string> names = texts_of(c.env, c[2], "save");
+  const TensorList tensors = tensors_of(c.env, c[3], "save", "the tensors");
+  const std::vector<std::string> keys = texts_of(c.env, c[4], "save"), values = texts_of(c.env, c[5], "save");
+  auto map = std::make_shared<io::TensorMap>();
+  for (size_t i = 0; i < names.size(); ++i) map->emplace(names[i], tensors[i].detach());
+  Metadata metadata;
+  for (size_t i = 0; i < keys.size(); ++i) metadata.emplace(keys[i], values[i]);
+  return start_task(
+      c.env, false, std::move(flag), [path, map, metadata] { io::save_safetensors(path, *map, metadata); },
+      [](Env& env) { return env.undefined(); });
+}
+
+// load(flag, path) -> promise of {tensors, metadata}
+napi_value load(Call& c) {
+  CancelFlag flag = cancel_flag_of(c.env, c[0]);
+  const std::string path = c.env.text(c[1], "load", "the path");
+  struct Loaded {
+    io::TensorMap tensors;
+    Metadata metadata;
+  };
+  auto loaded = std::make_shared<Loaded>();
+  return start_task(
+      c.env, false, std::move(flag),
+      [path, loaded] {
+        const io::SafetensorsFile file(path);
+        loaded->tensors = file.tensors();
+        loaded->metadata = file.metadata();
+      },
+      [loaded](Env& env) {
+        napi_value tensors = env.object();
+        for (auto& [name, t] : loaded->tensors) {
+          napi_value key = env.string(name);
+          env.check(napi_set_property(env.env, tensors, key, wrap(env, std::move(t))));
+        }
+        napi_value result = env.object();
+        env.set(result, "tensors", tensors);
+        env.set(result, "metadata", text_map(env, loaded->metadata));
+        return result;
+      });
+}
+
+// readIdx(flag, path) -> promise of a tensor
+napi_value read_idx(Call& c) {
+  CancelFlag flag = cancel_flag_of(c.env, c[0]);
+  const std::string path = c.env.text(c[1], "readIdx", "the path");
+  auto result = std::make_shared<Tensor>();
+  return start_task(
+      c.env, false, std::move(flag), [path, result] { *result = data::read_idx(path); },
+      [result](Env& env) { return wrap(env, std::move(*result)); });
+}
+
+}  // namespace
+
+void add_files(Env& env, napi_value exports) {
+  env.set(exports, "save", env.function("save", entry<save>));
+  env.set(exports, "load", env.function("load", entry<load>));
+  env.set(exports, "readIdx", env.function("readIdx", entry<read_idx>));
+}
+
+}  // namespace strata::node

@@ -1,0 +1,33 @@
+'use strict';
+// The declarations: generated from the records that the addon has now, and accepted by the TypeScript compiler.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+const { generate } = require('../scripts/generate-types.js');
+const st = require('../lib/index.js');
+
+test('lib/ops.d.ts is what the records say', () => {
+  const file = path.join(__dirname, '../lib/ops.d.ts');
+  assert.ok(fs.existsSync(file), 'make it with scripts/build-node or node scripts/generate-types.js');
+  assert.equal(fs.readFileSync(file, 'utf8'), generate(), 'it is not current: node bindings/node/scripts/generate-types.js');
+});
+
+test('the declarations name what is there, and all of it', () => {
+  const text = fs.readFileSync(path.join(__dirname, '../lib/types.d.ts'), 'utf8') + generate();
+  for (const name of Object.keys(st)) assert.match(text, new RegExp(`\\b${name}[(:?<]|\\b${name}: `), `${name} is not declared`);
+  for (const name of [...Object.keys(st.nn), ...Object.keys(st.optim)].filter((n) => n !== 'Optimizer')) {
+    assert.match(text, new RegExp(`\\b${name}[(:]`), `${name} is not declared`);
+  }
+  for (const name of Object.getOwnPropertyNames(st.Tensor.prototype).filter((n) => n !== 'constructor')) {
+    assert.match(text, new RegExp(`\\b${name}[(:?]`), `Tensor.${name} is not declared`);
+  }
+});
+
+const found = spawnSync('tsc', ['--version']);
+test('a strict program compiles, and the wrong lines in it do not', { skip: found.error ? 'tsc was not found' : false }, () => {
+  const run = spawnSync('tsc', ['-p', path.join(__dirname, 'types')], { encoding: 'utf8' });
+  assert.equal(run.status, 0, run.stdout + run.stderr);
+});

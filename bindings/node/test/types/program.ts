@@ -1,0 +1,73 @@
+// Compiled with --strict: the declarations as a program uses them. test/types.test.js runs the compiler; lines after
+// "@ts-expect-error" must be refused.
+
+import st from 'strata';
+
+class Net extends st.nn.Module {
+  readonly hidden = new st.nn.Linear(2, 16);
+  readonly out = new st.nn.Linear(16, 1, { bias: false });
+  forward(x: st.Tensor): st.Tensor {
+    return this.out.forward(st.tanh(this.hidden.forward(x)));
+  }
+}
+
+class Square extends st.Function {
+  static forward(ctx: st.FunctionContext, x: st.Tensor): st.Tensor {
+    ctx.saveForBackward(x);
+    return x.mul(x);
+  }
+  static backward(ctx: st.FunctionContext, g: st.Tensor): st.Tensor {
+    const [x] = ctx.savedTensors;
+    return g.mul(x).mul(2);
+  }
+}
+
+export async function main(signal: AbortSignal): Promise<number> {
+  st.manualSeed(1n);
+  const net = new Net();
+  const optimizer: st.Optimizer = new st.optim.AdamW(net, { lr: 0.05, weightDecay: 0 });
+  const x = st.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]);
+  const y = st.tensor([[0], [1], [1], [0]], { dtype: 'f32' });
+  let loss = st.zeros([]);
+  for (let i = 0; i < 200; ++i) {
+    optimizer.zeroGrad();
+    loss = st.mse_loss(net.forward(x), y, { reduction: 'mean' });
+    await loss.backwardAsync(null, { signal });
+    await optimizer.stepAsync({ maxNorm: 1 });
+  }
+  const { values, indices } = st.topk(x, 1, { dim: -1 });
+  const product: st.Tensor = await st.async.matmul(x, x.t(), { signal });
+  const shape: number[] = product.shape;
+  const normed: st.Tensor = st.layer_norm(x, [2]);
+  const all: { y: st.Tensor; mean: st.Tensor; rstd: st.Tensor } = st.ops.layer_norm(x, [2], { eps: 1e-3 });
+  const squares = Square.apply(x) as st.Tensor;
+  squares.add_(1).relu_();
+  const windows = st.conv2d(st.ones([1, 1, 4, 4]), st.ones([1, 1, 2, 2]), null, { stride: 2 });
+  const borrowed = st.fromTypedArray(new Float32Array(4), [2, 2]);
+  const [gradient] = st.grad(borrowed.sum(), [borrowed]);
+  const maybe: st.Tensor | null = x.grad;
+  const handle = x.registerHook((g) => g.mul(2));
+  handle.remove();
+  const state: st.StateDict = net.stateDict();
+  await st.save('/tmp/x.safetensors', state, { metadata: { made: 'here' } });
+  const model = await st.loadModel('runs/x', { device: 'cpu', signal });
+  for await (const { text } of model.generate('Once', { tokens: 3, seed: 1n })) console.log(text);
+  console.log(values.dtype, indices.at(0, [null, 2], '...', null), shape, normed, all.rstd, windows, gradient, maybe);
+  const entry: number | bigint | boolean = loss.item();
+
+  // @ts-expect-error there is no such op
+  st.softmaxx(x, 0);
+  // @ts-expect-error dim is wanted
+  st.softmax(x);
+  // @ts-expect-error a dtype that there is not
+  st.zeros([1], { dtype: 'float' });
+  // @ts-expect-error a promise is not a tensor
+  st.relu(st.async.relu(x));
+  // @ts-expect-error an option that there is not
+  new st.optim.SGD(net, { beta1: 0.9 });
+  // @ts-expect-error the shape is not to be written
+  x.shape = [1];
+  // @ts-expect-error grad may be null
+  x.grad.sum();
+  return Number(entry);
+}

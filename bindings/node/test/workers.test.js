@@ -1,0 +1,84 @@
+'use strict';
+// worker_threads: each has its own classes and modes; tensors travel by ticket; ending one in the middle harms nobody.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const path = require('node:path');
+const { Worker } = require('node:worker_threads');
+const st = require('../lib/index.js');
+
+const entry = JSON.stringify(path.join(__dirname, '../lib/index.js'));
+function run(source, workerData) {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(`const st = require(${entry}); const { workerData, parentPort } = require('node:worker_threads');
+      (async () => { ${source} })().then((v) => parentPort.postMessage(v));`, { eval: true, workerData });
+    let result;
+    worker.on('message', (v) => { result = v; });
+    worker.on('error', reject);
+    worker.on('exit', () => resolve(result));
+  });
+}
+
+test('workers compute side by side', async () => {
+  const results = await Promise.all([1, 2, 3, 4].map((n) => run(`
+    const w = st.ones([32, 32], { requiresGrad: true });
+    for (let i = 0; i < 50; ++i) {
+      w.grad = null;
+      const y = await st.async.matmul(st.full([32, 32], workerData), w);
+      y.sum().backward();
+    }
+    return w.grad.at(0, 0).item();`, n)));
+  assert.deepEqual(results, [32, 64, 96, 128]);
+});
+
+test('gradient mode is each thread\'s own', async () => {
+  st.setGradEnabled(false);
+  try {
+    assert.equal(await run('return st.isGradEnabled();'), true);
+  } finally {
+    st.setGradEnabled(true);
+  }
+});
+
+test('errors are of the worker\'s own classes', async () => {
+  assert.equal(await run('try { st.ones([2]).at(9); } catch (e) { return e instanceof st.IndexError; }'), true);
+});
+
+test('tensors travel by ticket, without a copy', async () => {
+  const x = st.tensor([1, 2, 3]);
+  const ticket = x.share();
+  const back = await run('const t = st.fromShared(workerData); t.add_(1); return t.mul(10).share();', ticket);
+  assert.deepEqual(x.toArray(), [2, 3, 4], 'the worker wrote to the same memory');
+  assert.deepEqual(st.fromShared(back).toArray(), [20, 30, 40]);
+  assert.throws(() => st.fromShared(back), st.ValueError);
+  assert.throws(() => st.fromShared(12345n), st.ValueError);
+  const borrowed = st.fromTypedArray(new Float32Array([7]));
+  assert.equal(await run('return st.fromShared(workerData).item();', borrowed.share()), 7);
+});
+
+test('a worker that is ended in the middle of calls', async () => {
+  for (let i = 0; i < 5; ++i) {
+    const worker = new Worker(`const st = require(${entry});
+      const x = st.randn([400, 400], { requiresGrad: true });
+      x.registerHook((g) => g.mul(2));
+      const keep = [];
+      (function go() {
+        keep.push(x.mul(x), st.fromTypedArray(new Float32Array(1000)), st.ones([10]).data());
+        st.async.matmul(x, x).then((y) => y.sum().backwardAsync()).then(go);
+        st.async.matmul(x, x).catch(() => {});
+      })();
+      require('node:worker_threads').parentPort.postMessage('going');`, { eval: true });
+    await new Promise((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+    });
+    await new Promise((resolve) => { setTimeout(resolve, 20 * i); });
+    await worker.terminate();
+  }
+  assert.deepEqual(st.ones([2]).add(1).toArray(), [2, 2]);
+});
+
+test('a worker whose script throws ends with its error', async () => {
+  await assert.rejects(run('setImmediate(() => st.matmul(st.ones([2, 3]), st.ones([2, 3]))); await new Promise(() => {});'),
+    /inner sizes differ/);
+});
