@@ -1,6 +1,8 @@
 // What `strata estimate` says, against the memory that `strata train` takes.
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -12,7 +14,8 @@
 namespace strata::cli {
 namespace {
 
-// The most memory that was resident while a few steps were trained.
+// The most memory that was resident while a few steps were trained. The least of three runs: beside other programs,
+// threads that wait hold more at once.
 int64_t peak_of_training(const std::string& folder, const std::vector<std::string>& settings) {
   std::vector<std::string> arguments{"train",
                                      "--data",
@@ -27,10 +30,14 @@ int64_t peak_of_training(const std::string& folder, const std::vector<std::strin
                                      "train.eval_every=0",
                                      "train.threads=2"};
   arguments.insert(arguments.end(), settings.begin(), settings.end());
-  std::filesystem::remove_all(folder + "/run");
-  Child child(arguments);
-  EXPECT_EQ(child.wait(), 0);
-  return child.peak_resident();
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int k = 0; k < 3; ++k) {
+    std::filesystem::remove_all(folder + "/run");
+    Child child(arguments);
+    EXPECT_EQ(child.wait(), 0);
+    least = std::min(least, child.peak_resident());
+  }
+  return least;
 }
 
 TEST(Estimate, WithinFivePercentOfThePeakResidentGrowth) {

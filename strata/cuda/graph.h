@@ -74,13 +74,15 @@ class Graph {
   uint64_t random_blocks() const { return blocks_; }
   const GraphPool& pool() const { return pool_; }
 
-  /// From the beginning of a capture to finish(), for callers that have no function to pass (bindings); gives up where it
-  /// is destroyed before. The same thread begins and ends it.
+  /// From the beginning of a capture to finish(), for callers that have no function to pass (bindings); gives up where
+  /// it is destroyed before. The same thread begins and ends it.
   class Capture {
    public:
+    /// Begins; `graph` forgets what it held. Throws DeviceError where the thread captures already.
     explicit Capture(Graph& graph);
     ~Capture();
     Capture(const Capture&) = delete;
+    /// Ends the capture: `graph` can be replayed. Throws DeviceError where something in between cannot be captured.
     void finish();
 
    private:
