@@ -18,7 +18,7 @@ nb::object text_or_bytes(const std::string& s) {
 
 std::string_view bytes_of(nb::handle text) {
   if (PyBytes_Check(text.ptr()))
-    return {PyBytes_AS_STRING(text.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(text.ptr()))};
+    return {PyBytes_AsString(text.ptr()), static_cast<size_t>(PyBytes_Size(text.ptr()))};
   Py_ssize_t size = 0;
   const char* utf8 = PyUnicode_Check(text.ptr()) ? PyUnicode_AsUTF8AndSize(text.ptr(), &size) : nullptr;
   if (!utf8) {

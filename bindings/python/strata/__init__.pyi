@@ -545,6 +545,8 @@ from ._functions import unsqueeze as unsqueeze
 from ._array_api import unstack as unstack
 from . import utils as utils
 from ._functions import var as var
+from ._ops import varlen_attention as varlen_attention
+from ._ops import varlen_attention_backward as varlen_attention_backward
 from ._array_api import vecdot as vecdot
 from ._ops import view as view
 from ._functions import vstack as vstack

@@ -506,8 +506,8 @@ def embedding(indices: Tensor, weight: TensorLike, padding_idx: Optional[_int] =
 
 def embedding_backward(gy: Tensor, indices: TensorLike, rows: _int, padding_idx: Optional[_int] = ...) -> Tensor:
     """The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the positions that
-    hold index v, added in f32 in the order of the positions (the same bits for any number of threads); row
-    padding_idx is 0. IndexError for an index outside the table."""
+    hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the same bits in
+    every call and for any number of threads); row padding_idx is 0. IndexError for an index outside the table."""
     ...
 
 def eq(input: Tensor, other: TensorLike) -> Tensor:
@@ -856,10 +856,12 @@ def linear_cross_entropy_backward(gloss: Tensor, x: TensorLike, weight: TensorLi
     lse [N] that it kept. The logits are computed again, by chunks of rows."""
     ...
 
-def linear_cross_entropy_gradients(input: Tensor, weight: TensorLike, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ...) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice: gx and gweight
-    are those of the rows' sum, share [] is what the loss is of that sum (1 over the number of rows that count, or
-    1). The gradient of loss is theirs times share times its own gradient; they have no gradients themselves."""
+def linear_cross_entropy_gradients(input: Tensor, weight: TensorLike, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ..., of_sum: _bool = ...) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The gradient of
+    loss is gx and gweight times share [] times its own gradient; they have no gradients themselves. With of_sum gx
+    and gweight are those of the rows' sum and share is what the loss is of that sum (1 over the number of rows that
+    count, or 1): so nothing of f16 is lost before a loss scaler's factor comes. Else they are those of loss, and
+    share is 1."""
     ...
 
 def linear_gelu(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor]:
@@ -1654,6 +1656,21 @@ def unique(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..
 def var(input: Tensor, dim: Ints = ..., correction: _float = ..., keepdim: _bool = ...) -> Tensor:
     """Sum of squared differences from the mean over dims, divided by the number of elements less correction (NaN where
     that leaves nothing). DTypeError for integers."""
+    ...
+
+def varlen_attention(query: Tensor, key: TensorLike, value: TensorLike, cu_seqlens_q: TensorLike, cu_seqlens_k: TensorLike, is_causal: _bool = ..., scale: Optional[_float] = ..., window: _int = ..., query_offset: _int = ...) -> Tuple[Tensor, Tensor]:
+    """Attention over sequences of different lengths that lie one after another: q [total of queries, H, D], k [total
+    of keys, Hkv, D], v [total of keys, Hkv, Dv]; sequence i has the rows from cu_seqlens[i] up to cu_seqlens[i +
+    1], and its queries see its keys alone. cu_seqlens are i64 [sequences + 1], from 0 on, never falling; behind the
+    last, queries see nothing and keys are not seen. is_causal, scale, window and query_offset are those of
+    scaled_dot_product_attention, within each sequence. out [total of queries, H, Dv]; lse [H, total of queries] is
+    the logarithm of the sum of exponentials of the scores, in f32 (f64 for f64). One launch on a CUDA device, for
+    which the host does not read the lengths: wrong ones give wrong results there, a ShapeError on the CPU."""
+    ...
+
+def varlen_attention_backward(gout: Tensor, glse: Optional[Tensor], query: TensorLike, key: TensorLike, value: TensorLike, cu_seqlens_q: TensorLike, cu_seqlens_k: TensorLike, out: TensorLike, lse: TensorLike, is_causal: _bool, scale: Optional[_float], window: _int, query_offset: _int) -> Tuple[Tensor, Tensor, Tensor]:
+    """The gradients of varlen_attention for q, k and v, from the gradients gout and (where given) glse of its results
+    out and lse; zeros behind the last sequence. The same bits for any number of threads."""
     ...
 
 def view(input: Tensor, shape: Ints) -> Tensor:

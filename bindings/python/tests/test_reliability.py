@@ -141,6 +141,7 @@ def test_interrupt_during_training():
     script = textwrap.dedent("""
         import signal, sys
         import strata as st
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background starts without
         m = st.nn.Linear(64, 64)
         o = st.optim.AdamW(m.parameters())
         x = st.randn(256, 64)
@@ -156,7 +157,10 @@ def test_interrupt_during_training():
     p = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert p.stdout.readline() == "ready\n"
     p.send_signal(signal.SIGINT)
-    out, _ = p.communicate(timeout=60)
+    try:
+        out, _ = p.communicate(timeout=60)
+    finally:
+        p.kill()
     assert out == "interrupted (256, 64)\n" and p.returncode == 0
 
 

@@ -106,8 +106,12 @@ def test_ctrl_c_saves(text, tmp_path):
         return False
 
     trainer = st.Trainer({**SETTINGS, "data.path": text}, out=tmp_path / "run")
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train(progress=False, should_stop=stop)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background starts without
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(progress=False, should_stop=stop)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert 3 <= max(int(n[5:]) for n in os.listdir(tmp_path / "run") if n.startswith("step-")) < 8
     assert trainer.train(resume=True, progress=False).step == 8
 
