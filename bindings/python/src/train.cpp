@@ -45,7 +45,7 @@ template <class T>
 void assign(const ConfigKey& key, TrainConfig& config, nb::handle value, const char* wanted) {
   T v{};
   if (!nb::try_cast(value, v)) {
-    const std::string text = std::string(key.name) + " is " + wanted + ", not " + Py_TYPE(value.ptr())->tp_name;
+    const std::string text = std::string(key.name) + " is " + wanted + ", not " + nb::inst_name(value).c_str();
     throw nb::type_error(text.c_str());
   }
   *static_cast<T*>(key.field(config)) = std::move(v);
