@@ -9,22 +9,7 @@ import argparse
 import torch
 import torch.nn.functional as F
 
-ROTATE = 200 << 20
-
-
-def device_ms(sets, f, rounds=11):
-    calls = max(sets, 4)
-    for i in range(calls):
-        f(i % sets)
-    at = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
-    at[0].record()
-    for r in range(rounds):
-        for i in range(calls):
-            f(i % sets)
-        at[r + 1].record()
-    torch.cuda.synchronize()
-    ms = sorted(at[r].elapsed_time(at[r + 1]) / calls for r in range(rounds))
-    return ms[rounds // 2]
+from device_time import ROTATE, device_ms
 
 
 def several(sets, shape, dtype=torch.bfloat16):
