@@ -306,8 +306,10 @@ void bind_tensor_methods(nb::module_& m) {
   def_method("copy_", [](nb::handle self, nb::handle src, bool) {
     Tensor& x = tensor_of(self.ptr());
     const Tensor from = is_tensor(src.ptr()) ? tensor_of(src.ptr()) : tensor_from(src, x.dtype(), x.device());
-    MaybeRelease release(is_heavy(x));
-    x.copy_(from);
+    {
+      MaybeRelease release(is_heavy(x));
+      x.copy_(from);
+    }
     return same(self);
   }, nb::arg("src"), nb::arg("non_blocking") = false);
   def_method("uniform_", [](nb::handle self, double low, double high) {
