@@ -53,23 +53,21 @@ def test_shuffled_order_depends_on_seed_and_epoch_alone(workers):
 
 
 def test_workers_keep_the_order_and_run_at_once():
-    class Slow(Squares):
+    class Meeting(Squares):
         def __init__(self, n):
             super().__init__(n)
-            self.threads = set()
-            self.lock = threading.Lock()
+            self.barrier = threading.Barrier(4)
 
         def __getitem__(self, i):
-            with self.lock:
-                self.threads.add(threading.get_ident())
-            time.sleep(0.02 if i % 4 == 0 else 0.001)
+            if i < 8 and i % 2 == 0:  # the first four batches wait for one another
+                self.barrier.wait(timeout=60)
+            time.sleep(0.01 if i % 4 == 0 else 0)
             return i
 
-    data = Slow(32)
     started = []
-    loader = DataLoader(data, batch_size=2, num_workers=4, worker_init_fn=started.append)
+    loader = DataLoader(Meeting(32), batch_size=2, num_workers=4, worker_init_fn=started.append)
     assert sum(flat(loader), []) == list(range(32))
-    assert len(data.threads) == 4 and sorted(started) == [0, 1, 2, 3]
+    assert sorted(started) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

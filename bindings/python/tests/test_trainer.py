@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import pickle
-import shutil
+import signal
 import subprocess
 
 import numpy as np
@@ -97,14 +97,19 @@ def test_what_should_stop_raises_comes_out_after_saving(text, tmp_path):
 
 
 def test_ctrl_c_saves(text, tmp_path):
-    import signal
-    import threading
+    asked = []
 
-    trainer = st.Trainer({**SETTINGS, "data.path": text, "train.steps": 100000}, out=tmp_path / "run")
-    threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    def stop():
+        asked.append(1)
+        if len(asked) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    trainer = st.Trainer({**SETTINGS, "data.path": text}, out=tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        trainer.train(progress=False)
-    assert any(n.startswith("step-") for n in os.listdir(tmp_path / "run"))
+        trainer.train(progress=False, should_stop=stop)
+    assert 3 <= max(int(n[5:]) for n in os.listdir(tmp_path / "run") if n.startswith("step-")) < 8
+    assert trainer.train(resume=True, progress=False).step == 8
 
 
 def test_bad_settings(tmp_path):
