@@ -339,10 +339,6 @@ struct Flat {
   Shape shape;
 };
 
-bool is_array(nb::handle o) {
-  return nb::hasattr(o, "__array_interface__") || nb::hasattr(o, "__dlpack__");
-}
-
 void flatten(PyObject* o, int depth, Flat& out) {
   if (PyList_Check(o) || PyTuple_Check(o)) {
     const bool list = PyList_Check(o);
@@ -482,8 +478,6 @@ void bind_exchange(nb::module_& m) {
   m.def("from_numpy", [](nb::object a) { return from_buffer(a, "from_numpy", true); }, nb::arg("array"),
         "A tensor over the array's own memory, which lives as long as the tensor.");
   m.def("frombuffer", [](nb::object o, DType dtype, int64_t count, int64_t offset) {
-          Py_buffer probe;
-          (void)probe;
           Tensor bytes = from_buffer(nb::module_::import_("builtins").attr("memoryview")(o).attr("cast")("B"), "frombuffer", false);
           const int64_t item = size_of(dtype);
           const int64_t n = count < 0 ? (bytes.numel() - offset) / item : count;
