@@ -74,6 +74,7 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
               .named("three dimensions");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});
           s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2});
+          if (s.benchmarking()) s.bench(s.tensor({8, 64, 16, 56, 56}), Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1});
         },
     .reference =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {

@@ -75,6 +75,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           s.invalid<ValueError>("mode", s.tensor({2, 3, 4}), Dims{9}, "cubic");
           s.invalid<ValueError>("size", s.tensor({2, 3, 4}), Dims{0});
           s.invalid<ShapeError>("dimensions", s.tensor({4}), Dims{2});
+          if (s.benchmarking()) s.bench(s.tensor({4, 32, 16, 32, 32}), Dims{32, 64, 64}, "linear");
         },
     .reference =
         [](const Tensor& x, const Dims& size, const std::string& mode, bool align, double scale) {
