@@ -170,8 +170,6 @@ void bind_optim(nb::module_& m) {
           nb::arg("max_norm") = __builtin_inf(), nb::arg("loss") = nb::none(), nb::arg("scaler") = nb::none(),
           "A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).")
       .def("reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
-      .def("prepare_replay", [](PyOptimizer& o) { o->prepare_replay(); },
-           "Before each replay of a CUDA graph that captured one step: sends the options as they are now.")
       .def("capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
       .def("zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
            nb::arg("set_to_none") = true)
