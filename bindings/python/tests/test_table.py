@@ -147,7 +147,7 @@ def far_apart(got, wanted, coarse=None):
         return "other infinities or NaNs"
     largest = np.abs(b[finite]).max(initial=0)
     most = np.abs(a[finite] - b[finite]).max(initial=0)
-    allowed = coarse or TOLERANCE.get(wanted.dtype.short_name, 0)
+    allowed = max(coarse or 0, TOLERANCE.get(wanted.dtype.short_name, 0))
     return "" if most <= allowed * max(largest, 0.1) else f"{most} from {largest}"
 
 
