@@ -56,6 +56,31 @@ build_jobs() {
   echo $((cores < memory_jobs ? cores : memory_jobs))
 }
 
+# first_options: options for a build/release that is not configured yet, one a line: nothing that only tests and benchmarks
+# need, and without an NVIDIA card no CUDA kernels, which take longest. A configured tree stays as it is.
+first_options() {
+  [[ ! -e $ROOT/build/release/CMakeCache.txt ]] || return 0
+  local cuda=OFF
+  if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then cuda=AUTO; fi
+  printf '%s\n' -DSTRATA_CUDA=$cuda -DSTRATA_BUILD_TESTS=OFF -DSTRATA_BUILD_BENCH=OFF -DSTRATA_BUILD_EXAMPLES=OFF
+}
+
+# install_python_package VENV [package...]: the Python package, and others, into an environment that is made where there is
+# none. The build's tools are the environment's own: the folder of a build before this one is used again.
+install_python_package() {
+  local venv=$1
+  shift
+  need_packages "${BUILD_PACKAGES[@]}" python3-venv python3-dev
+  [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
+  # Paths in compiler-cache keys are relative to the checkout, as in build().
+  export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+  export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(build_jobs)}
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
+  say "Installing the Python package into $venv (minutes, where nothing is built yet)"
+  "${pip[@]}" "scikit-build-core>=0.10" "nanobind>=2.4" "$@"
+  "${pip[@]}" --no-build-isolation --no-deps --force-reinstall "$ROOT"
+}
+
 # Tests at once. Many of them use every core themselves.
 test_jobs() { echo $((($(nproc) + 1) / 2)); }
 
