@@ -72,8 +72,9 @@ install_python_package() {
   shift
   need_packages "${BUILD_PACKAGES[@]}" python3-venv python3-dev
   [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
-  # Paths in compiler-cache keys are relative to the checkout, as in build().
-  export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+  # Paths in compiler-cache keys are relative to the checkout, as in build(). Python would name the compiler in its own way,
+  # which is another key.
+  export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CXX=${CXX:-c++}
   export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(build_jobs)}
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
   say "Installing the Python package into $venv (minutes, where nothing is built yet)"
