@@ -3,11 +3,11 @@
 find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
 set(missing)
-foreach(pair dnnl=libdnnl-dev hwy=libhwy-dev fmt=libfmt-dev ZLIB=zlib1g-dev nlohmann_json=nlohmann-json3-dev
+foreach(pair "dnnl=libdnnl-dev ocl-icd-opencl-dev" hwy=libhwy-dev fmt=libfmt-dev ZLIB=zlib1g-dev nlohmann_json=nlohmann-json3-dev
         CLI11=libcli11-dev GTest=libgtest-dev)
-  string(REGEX MATCH "^([^=]*)=(.*)$" pair ${pair})
+  string(REGEX MATCH "^([^=]*)=(.*)$" pair "${pair}")
   set(name ${CMAKE_MATCH_1})
-  set(package ${CMAKE_MATCH_2})
+  set(package "${CMAKE_MATCH_2}")
   # The command alone wants CLI11, and the Python package is built without it.
   if((name STREQUAL "CLI11" AND SKBUILD) OR (name STREQUAL "GTest" AND NOT STRATA_BUILD_TESTS))
     continue()
