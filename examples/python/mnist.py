@@ -52,7 +52,10 @@ def download(folder: str, mirror: str) -> None:
     for name in FILES:
         if find(folder, name) is None:
             print(f"fetching {mirror}/{name}.gz", flush=True)
-            part, _ = urllib.request.urlretrieve(f"{mirror}/{name}.gz", pathlib.Path(folder) / f"{name}.part")
+            try:
+                part, _ = urllib.request.urlretrieve(f"{mirror}/{name}.gz", pathlib.Path(folder) / f"{name}.part")
+            except OSError as error:
+                sys.exit(f"cannot fetch {mirror}/{name}.gz: {error}")
             os.replace(part, pathlib.Path(folder) / f"{name}.gz")
 
 

@@ -37,8 +37,8 @@ async function download(folder, from) {
   fs.mkdirSync(folder, { recursive: true });
   for (const name of digits.filter((n) => !findFile(folder, n))) {
     console.log(`fetching ${from}/${name}.gz`);
-    const response = await fetch(`${from}/${name}.gz`);
-    if (!response.ok) throw new Error(`${from}/${name}.gz: ${response.status} ${response.statusText}`);
+    const response = await fetch(`${from}/${name}.gz`).catch((error) => ({ status: error.cause?.message ?? error.message }));
+    if (!response.ok) throw new Error(`cannot fetch ${from}/${name}.gz: ${response.status} ${response.statusText ?? ''}`);
     const part = path.join(folder, `${name}.part`);
     fs.writeFileSync(part, Buffer.from(await response.arrayBuffer()));
     fs.renameSync(part, path.join(folder, `${name}.gz`));
@@ -114,6 +114,6 @@ async function main() {
 }
 
 main().catch((error) => {
-  console.error(error);
+  console.error(error.message);
   process.exitCode = 1;
 });
