@@ -80,17 +80,17 @@ NAPI_MODULE_INIT() {
     napi_value tensor = define_tensor_class(*e);
     e->check(napi_create_reference(env, tensor, 1, &e->tensor_class));
     e->set(exports, "Tensor", tensor);
-    e->set(exports, "setErrors", e->function("setErrors", entry<set_errors>));
-    e->set(exports, "seed", e->function("seed", entry<seed>));
-    e->set(exports, "setNumThreads", e->function("setNumThreads", entry<set_threads>));
-    e->set(exports, "numThreads", e->function("numThreads", entry<threads>));
-    e->set(exports, "memoryStats", e->function("memoryStats", entry<memory_stats>));
-    e->set(exports, "cudaDeviceCount", e->function("cudaDeviceCount", entry<cuda_count>));
-    e->set(exports, "cudaUnavailableReason", e->function("cudaUnavailableReason", entry<cuda_reason>));
-    e->set(exports, "cudaSynchronize", e->function("cudaSynchronize", entry<cuda_synchronize>));
-    e->set(exports, "loadPlugin", e->function("loadPlugin", entry<load_plugin_function>));
-    e->set(exports, "newCancelFlag", e->function("newCancelFlag", entry<new_cancel_flag>));
-    e->set(exports, "cancel", e->function("cancel", entry<cancel>));
+    e->add(exports, {{"setErrors", entry<set_errors>},
+                     {"seed", entry<seed>},
+                     {"setNumThreads", entry<set_threads>},
+                     {"numThreads", entry<threads>},
+                     {"memoryStats", entry<memory_stats>},
+                     {"cudaDeviceCount", entry<cuda_count>},
+                     {"cudaUnavailableReason", entry<cuda_reason>},
+                     {"cudaSynchronize", entry<cuda_synchronize>},
+                     {"loadPlugin", entry<load_plugin_function>},
+                     {"newCancelFlag", entry<new_cancel_flag>},
+                     {"cancel", entry<cancel>}});
     e->set(exports, "version", e->string(STRATA_NODE_VERSION));
     add_tensors(*e, exports);
     add_ops(*e, exports);

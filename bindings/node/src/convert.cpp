@@ -209,33 +209,24 @@ std::vector<Value> to_values(Env& env, const OpInfo& op, std::span<napi_value> a
         static_cast<int>(given));
   std::vector<bool> set(op.args.size(), false);
   std::vector<Value> values(op.args.size());
-  size_t last = 0;
   for (size_t i = 0; i < given; ++i) {
     // undefined stands for the default, as in JavaScript's own functions.
     if (env.type(args[i]) == napi_undefined) continue;
     values[i] = to_value(env, op, op.args[i], args[i]);
     set[i] = true;
-    last = i + 1;
   }
   if (named) {
-    napi_value keys;
-    env.check(napi_get_property_names(env.env, named, &keys));
-    uint32_t n;
-    env.check(napi_get_array_length(env.env, keys, &n));
-    for (uint32_t k = 0; k < n; ++k) {
-      napi_value key, value;
-      env.check(napi_get_element(env.env, keys, k, &key));
+    env.for_each(env.made(napi_get_property_names, named), [&](napi_value key, uint32_t) {
       const std::string name = env.text(key, op.name, "a name");
       const auto found = std::find_if(op.args.begin(), op.args.end(), [&](const ArgSpec& a) { return a.name == name; });
       check(found != op.args.end(), op.name, "has no argument '", name, "'; its schema is ", op.op->schema_text());
       const size_t i = static_cast<size_t>(found - op.args.begin());
       check(!set[i], op.name, name, " was given twice");
-      env.check(napi_get_property(env.env, named, key, &value));
-      if (env.type(value) == napi_undefined) continue;
+      napi_value value = env.made(napi_get_property, named, key);
+      if (env.type(value) == napi_undefined) return;
       values[i] = to_value(env, op, *found, value);
       set[i] = true;
-      last = std::max(last, i + 1);
-    }
+    });
   }
   const std::vector<SchemaArg>& schema = op.op->schema().args;
   for (size_t i = 0; i < op.args.size(); ++i) {

@@ -73,8 +73,7 @@ CancelFlag cancel_flag_of(Env& env, napi_value v) {
   return *env.handle<CancelFlag>(v);
 }
 napi_value new_cancel_flag(Call& c) {
-  auto* flag = new CancelFlag(std::make_shared<std::atomic<bool>>(false));
-  return c.env.external(flag, [](FinalEnv, void* p, void*) { delete static_cast<CancelFlag*>(p); });
+  return c.env.boxed<CancelFlag>(std::make_shared<std::atomic<bool>>(false));
 }
 napi_value cancel(Call& c) {
   if (const CancelFlag flag = cancel_flag_of(c.env, c[0])) *flag = true;
