@@ -7,8 +7,6 @@
 #include "strata/c/plugin.h"
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
-#include "strata/cuda/runtime.h"
-#include "strata/memory/allocator.h"
 
 namespace strata::node {
 namespace {
@@ -25,26 +23,6 @@ napi_value set_threads(Call& c) {
 }
 napi_value threads(Call& c) {
   return c.env.integer(num_threads());
-}
-napi_value memory_stats(Call& c) {
-  const Device device = c.has(0) ? parse_device(c.env.text(c[0], "memoryStats", "device")) : Device::cpu();
-  const memory::Stats s = memory::stats(device);
-  napi_value o = c.env.object();
-  c.env.set(o, "live", c.env.integer(s.live_total));
-  c.env.set(o, "peak", c.env.integer(s.peak_total));
-  c.env.set(o, "reserved", c.env.integer(s.reserved));
-  c.env.set(o, "blocks", c.env.integer(s.blocks));
-  return o;
-}
-napi_value cuda_count(Call& c) {
-  return c.env.integer(cuda::device_count());
-}
-napi_value cuda_reason(Call& c) {
-  return c.env.string(cuda::unavailable_reason());
-}
-napi_value cuda_synchronize(Call& c) {
-  cuda::synchronize(static_cast<int>(c.has(0) ? c.env.whole(c[0], "synchronize", "device") : 0));
-  return c.env.undefined();
 }
 // loadPlugin(path): {name, version, path, ops}
 napi_value load_plugin_function(Call& c) {
@@ -84,10 +62,6 @@ NAPI_MODULE_INIT() {
                      {"seed", entry<seed>},
                      {"setNumThreads", entry<set_threads>},
                      {"numThreads", entry<threads>},
-                     {"memoryStats", entry<memory_stats>},
-                     {"cudaDeviceCount", entry<cuda_count>},
-                     {"cudaUnavailableReason", entry<cuda_reason>},
-                     {"cudaSynchronize", entry<cuda_synchronize>},
                      {"loadPlugin", entry<load_plugin_function>},
                      {"newCancelFlag", entry<new_cancel_flag>},
                      {"cancel", entry<cancel>}});
@@ -95,6 +69,8 @@ NAPI_MODULE_INIT() {
     add_tensors(*e, exports);
     add_ops(*e, exports);
     add_autograd(*e, exports);
+    add_modes(*e, exports);
+    add_cuda(*e, exports);
     add_optim(*e, exports);
     add_files(*e, exports);
     add_models(*e, exports);

@@ -22,12 +22,6 @@ struct Held {
   TensorList list;
   ~Held() { bury_list(list); }
 };
-napi_value wrap_list(Env& env, TensorList&& list) {
-  napi_value array = env.array(list.size());
-  for (size_t i = 0; i < list.size(); ++i)
-    env.put(array, static_cast<uint32_t>(i), wrap_or_null(env, std::move(list[i])));
-  return array;
-}
 // What a JavaScript function gave for a gradient; undefined for nothing.
 Tensor gradient_of(Env& env, napi_value v, std::string_view op) {
   return env.missing(v) ? Tensor() : tensor_of(env, v, op, "what the function returned");

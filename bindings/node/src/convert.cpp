@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "strata/core/autocast.h"
+
 namespace strata::node {
 namespace {
 
@@ -269,10 +271,7 @@ napi_value from_value(Env& env, Value&& value) {
         if constexpr (std::is_same_v<T, Tensor>) {
           return wrap_or_null(env, std::move(v));
         } else if constexpr (std::is_same_v<T, TensorList>) {
-          napi_value list = env.array(v.size());
-          for (size_t i = 0; i < v.size(); ++i)
-            env.put(list, static_cast<uint32_t>(i), wrap_or_null(env, std::move(v[i])));
-          return list;
+          return wrap_list(env, std::move(v));
         } else if constexpr (std::is_same_v<T, Scalar>) {
           if (v.kind() == DType::f64) return env.number(v.to_double());
           return v.kind() == DType::boolean ? env.boolean(v.to_bool()) : env.integer(v.to_int());
@@ -308,7 +307,8 @@ napi_value from_values(Env& env, const OpInfo& op, std::vector<Value>&& results)
 }
 
 bool records(std::span<const Value> args) {
-  if (!grad_enabled()) return false;
+  // Autocast keeps its copies with the parameters, whether a gradient is recorded or not.
+  if (!grad_enabled() && !autocast_enabled()) return false;
   const auto wants = [](const Tensor& t) {
     return t.defined() && (t.impl().requires_grad || t.impl().autograd || t.impl().view_base);
   };

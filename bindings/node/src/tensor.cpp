@@ -351,6 +351,13 @@ napi_value wrap_or_null(Env& env, Tensor tensor) {
   return tensor.defined() ? wrap(env, std::move(tensor)) : env.null();
 }
 
+napi_value wrap_list(Env& env, TensorList&& list) {
+  napi_value array = env.array(list.size());
+  for (size_t i = 0; i < list.size(); ++i)
+    env.put(array, static_cast<uint32_t>(i), wrap_or_null(env, std::move(list[i])));
+  return array;
+}
+
 TensorBox* box_of(Env& env, napi_value value) {
   if (env.type(value) != napi_object) return nullptr;
   bool is = false;
