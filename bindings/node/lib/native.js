@@ -25,6 +25,8 @@ if (!file) {
   throw new Error(`strata: the addon was not found (looked for ${tried.join(', ')} and build/*/bindings/node/strata.node); ` +
     'build it with scripts/build-node, or set STRATA_NODE_ADDON');
 }
+// Before Node 20.
+if (!Symbol.dispose) Object.defineProperty(Symbol, 'dispose', { value: Symbol('Symbol.dispose') });
 try {
   module.exports = require(file);
 } catch (error) {
