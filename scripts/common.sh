@@ -57,13 +57,22 @@ build_jobs() {
   echo $((cores < memory_jobs ? cores : memory_jobs))
 }
 
+# cuda_option: STRATA_CUDA as build/release has it; where that is not configured, OFF without an NVIDIA card.
+cuda_option() {
+  local chosen
+  chosen=$(sed -n 's/^STRATA_CUDA:[A-Z]*=//p' "$ROOT/build/release/CMakeCache.txt" 2>/dev/null || true)
+  if [[ -z $chosen ]]; then
+    chosen=OFF
+    if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then chosen=AUTO; fi
+  fi
+  echo "$chosen"
+}
+
 # first_options: options for a build/release that is not configured yet, one a line: nothing that only tests and benchmarks
 # need, and without an NVIDIA card no CUDA kernels, which take longest. A configured tree stays as it is.
 first_options() {
   [[ ! -e $ROOT/build/release/CMakeCache.txt ]] || return 0
-  local cuda=OFF
-  if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then cuda=AUTO; fi
-  printf '%s\n' -DSTRATA_CUDA=$cuda -DSTRATA_BUILD_TESTS=OFF -DSTRATA_BUILD_BENCH=OFF -DSTRATA_BUILD_EXAMPLES=OFF
+  printf '%s\n' "-DSTRATA_CUDA=$(cuda_option)" -DSTRATA_BUILD_TESTS=OFF -DSTRATA_BUILD_BENCH=OFF -DSTRATA_BUILD_EXAMPLES=OFF
 }
 
 # install_python_package VENV [package...]: the Python package, and others, into an environment that is made where there is
@@ -80,7 +89,7 @@ install_python_package() {
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
   say "Installing the Python package into $venv (minutes, where nothing is built yet)"
   "${pip[@]}" "scikit-build-core>=0.10" "nanobind>=2.4" "$@"
-  "${pip[@]}" --no-build-isolation --no-deps --force-reinstall "$ROOT"
+  "${pip[@]}" --no-build-isolation --no-deps --force-reinstall --config-settings "cmake.define.STRATA_CUDA=$(cuda_option)" "$ROOT"
 }
 
 # Tests at once. Many of them use every core themselves.
