@@ -25,4 +25,16 @@ if (!file) {
   throw new Error(`strata: the addon was not found (looked for ${tried.join(', ')} and build/*/bindings/node/strata.node); ` +
     'build it with scripts/build-node, or set STRATA_NODE_ADDON');
 }
-module.exports = require(file);
+// Before Node 20.
+if (!Symbol.dispose) Object.defineProperty(Symbol, 'dispose', { value: Symbol('Symbol.dispose') });
+try {
+  module.exports = require(file);
+} catch (error) {
+  const [, library] = /^(\S+): cannot open shared object file/.exec(error.message) ?? [];
+  if (library && library !== file) {
+    error.message = `strata needs ${library}, which is not on this machine. The addon uses the libraries of the distribution that ` +
+      'it was built on; there this brings them:\n  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libgomp1\n' +
+      'For another distribution build it there, with scripts/build-node';
+  }
+  throw error;
+}

@@ -24,7 +24,7 @@ struct Bag {
 };
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c) {
+__global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c, RangeCheck in_range) {
   using C = compute_t<T>;
   const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (b >= c.bags) return;
@@ -42,8 +42,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c) {
         v[u] = {};
         if (i + u >= bag.end) continue;
         const int64_t row = c.indices[i + u];
-        check_range(row, c.rows);
-        if (row == c.padding) continue;
+        if (row == c.padding || !in_range(row, c.rows)) continue;
         factor[u] = scale ? C(widen(scale[i + u])) : C(1);
         v[u] = load_vec<V>(weight + row * c.width + j);
         ++count;
@@ -62,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) max_kernel(BagCall c) {
+__global__ void __launch_bounds__(kThreads) max_kernel(BagCall c, RangeCheck in_range) {
   using C = compute_t<T>;
   const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (b >= c.bags) return;
@@ -74,8 +73,7 @@ __global__ void __launch_bounds__(kThreads) max_kernel(BagCall c) {
 #pragma unroll 4
     for (int64_t i = bag.first; i < bag.end; ++i) {
       const int64_t row = c.indices[i];
-      check_range(row, c.rows);
-      if (row == c.padding) continue;
+      if (row == c.padding || !in_range(row, c.rows)) continue;
       const C v = widen(weight[row * c.width + j]);
       if (at < 0 || v > best || (v != v && best == best)) best = v, at = row;
     }
@@ -133,7 +131,7 @@ void bag_sum_cuda(const BagCall& c) {
   dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
     const auto launch = [&]<int V>() {
       const dim3 block = block_for(c.width / V);
-      sum_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c);
+      sum_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check());
     };
     constexpr int V = kVec<T>;
     if (c.width % V == 0 && aligned16(c.weight) && aligned16(c.y)) return launch.template operator()<V>();
@@ -145,7 +143,7 @@ void bag_max_cuda(const BagCall& c) {
   if (c.bags * c.width == 0) return;
   dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
     const dim3 block = block_for(c.width);
-    max_kernel<T><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c);
+    max_kernel<T><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check());
   });
 }
 

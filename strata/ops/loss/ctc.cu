@@ -6,6 +6,7 @@
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/range.cuh"
 #include "strata/ops/loss/ctc_kernel.h"
 
 namespace strata {
@@ -76,7 +77,8 @@ struct Sequence {
 // Both are [batch, steps, states]; Back leaves alone what is outside of a sequence, and writes to `next` where a label
 // comes again (-1: not), with -2 added to those that came before.
 template <class T, bool Back>
-__global__ void __launch_bounds__(kMostThreads) recursion_kernel(CtcCall c, compute_t<T>* out) {
+__global__ void __launch_bounds__(kMostThreads)
+    recursion_kernel(CtcCall c, compute_t<T>* out, RangeCheck in_range, RangeCheck lengths) {
   using C = compute_t<T>;
   extern __shared__ char memory[];
   const int64_t n = blockIdx.x, width = c.states();
@@ -84,7 +86,12 @@ __global__ void __launch_bounds__(kMostThreads) recursion_kernel(CtcCall c, comp
   out += n * c.steps * width;
   const int threads = static_cast<int>(blockDim.x), lane = static_cast<int>(threadIdx.x);
   if constexpr (!Back) {
-    for (int64_t s = lane; s < q.states; s += threads) q.label(c, s);
+    if (lane == 0 && !q.valid)
+      lengths.refuse(static_cast<double>(c.input_lengths[n] == q.steps ? c.target_lengths[n] : c.input_lengths[n]));
+    for (int64_t i = lane; i < q.labels; i += threads) {
+      q.valid = q.valid && in_range(q.target[i], c.classes);
+      q.label(c, 2 * i + 1);
+    }
     if (__syncthreads_or(!q.valid)) {
       for (int64_t i = lane; i < c.steps * width; i += threads) out[i] = std::numeric_limits<C>::quiet_NaN();
       if (lane == 0) static_cast<C*>(c.loss)[n] = std::numeric_limits<C>::quiet_NaN();
@@ -210,8 +217,9 @@ template <class T, bool Back>
 void launch_recursion(const CtcCall& c, void* out) {
   using C = compute_t<T>;
   const auto threads = static_cast<unsigned>(std::min<int64_t>((c.states() + kWarp - 1) / kWarp * kWarp, kMostThreads));
-  recursion_kernel<T, Back>
-      <<<static_cast<unsigned>(c.batch), threads, 2 * (threads + 2) * sizeof(C), stream()>>>(c, static_cast<C*>(out));
+  recursion_kernel<T, Back><<<static_cast<unsigned>(c.batch), threads, 2 * (threads + 2) * sizeof(C), stream()>>>(
+      c, static_cast<C*>(out), range_check(),
+      value_check("lengths must not be negative, nor more than log_probs has steps and targets has labels"));
 }
 
 }  // namespace

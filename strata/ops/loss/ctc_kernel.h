@@ -32,8 +32,8 @@ void ctc_forward_cpu(const CtcCall& c);
 /// Fills grad from alpha and grad_loss: -grad_loss times the probability that a step has a class, given the labels.
 void ctc_backward_cpu(const CtcCall& c);
 
-/// The same on the current stream of a CUDA device, where a sequence with a length or label out of range has the loss
-/// and gradient NaN.
+/// The same on the current stream of a CUDA device, where a sequence with a length or label out of range, of
+/// which the host hears later, has the loss and gradient NaN; so has one whose labels hold the blank.
 void ctc_forward_cuda(const CtcCall& c);
 void ctc_backward_cuda(const CtcCall& c);
 
