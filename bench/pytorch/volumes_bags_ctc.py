@@ -17,7 +17,8 @@ def main():
     ours = {}
     for file in a.json:
         for r in json.load(open(file))["results"]:
-            ours[r["op"], r["dtype"], r["pass"]] = 1000 * r["seconds"]
+            if "seconds" in r:
+                ours[r["op"], r["dtype"], r["pass"]] = 1000 * r["seconds"]
 
     def line(op, dtype, f, inputs, integer=()):
         name = str(dtype).replace("torch.", "").replace("float32", "f32").replace("bfloat16", "bf16")
@@ -50,13 +51,13 @@ def main():
         table = randn(100000, 128, dtype=dtype)
         index = torch.randint(0, 100000, (8192, 32), device="cuda")
         line("embedding_bag_sum", dtype, lambda: F.embedding_bag(index, table, mode="sum"), [table])
-    steps, batch, labels, classes = 500, 32, 100, 64
+    steps, batch, labels, classes = 1000, 64, 200, 128  # the sample's, doubled as the bench doubles them on a card
     logs = (torch.rand(steps, batch, classes, device="cuda") * 4 - 6)
     target = 1 + torch.arange(batch * labels, device="cuda").reshape(batch, labels) * 7919 % (classes - 1)
     inputs = torch.full((batch,), steps, device="cuda")
     lengths = torch.full((batch,), labels, device="cuda")
     with torch.backends.cudnn.flags(enabled=False):
-        line("ctc_forward", torch.float32, lambda: F.ctc_loss(logs, target, inputs, lengths, reduction="none"), [logs])
+        line("ctc_loss", torch.float32, lambda: F.ctc_loss(logs, target, inputs, lengths), [logs])
 
 
 if __name__ == "__main__":

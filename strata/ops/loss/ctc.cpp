@@ -262,13 +262,6 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_
               .not_differentiable()
               .named("no labels");
           invalid_samples(s);
-          if (s.benchmarking()) {
-            const int64_t steps = 500, batch = 32, labels = 100, classes = 64;
-            std::vector<int64_t> target;
-            for (int64_t i = 0; i < batch * labels; ++i) target.push_back(1 + i * 7919 % (classes - 1));
-            s.bench(s.uniform({steps, batch, classes}, -6, -2), integers(target, {batch, labels}),
-                    full({batch}, steps, DType::i64), full({batch}, labels, DType::i64));
-          }
         },
     .reference =
         [](const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
@@ -392,6 +385,13 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int6
               s.invalid<ValueError>("reduction", e.log_probs, e.targets, e.input_lengths, e.target_lengths, 0,
                                     "median");
               s.invalid<ShapeError>("add up", e.log_probs, integers({1, 2}, {2}), e.input_lengths, e.target_lengths);
+              if (s.benchmarking()) {
+                const int64_t steps = 500, batch = 32, labels = 100, classes = 64;
+                std::vector<int64_t> target;
+                for (int64_t i = 0; i < batch * labels; ++i) target.push_back(1 + i * 7919 % (classes - 1));
+                s.bench(s.uniform({steps, batch, classes}, -6, -2), integers(target, {batch, labels}),
+                        full({batch}, steps, DType::i64), full({batch}, labels, DType::i64));
+              }
             },
     }};
 
