@@ -58,6 +58,15 @@ NAPI_MODULE_INIT() {
     napi_value tensor = define_tensor_class(*e);
     e->check(napi_create_reference(env, tensor, 1, &e->tensor_class));
     e->set(exports, "Tensor", tensor);
+    // What hand_over() sets. The array lives as long as the environment.
+    void* bytes = nullptr;
+    napi_value buffer = e->made(napi_create_arraybuffer, sizeof(int32_t), &bytes);
+    e->failed = static_cast<int32_t*>(bytes);
+    *e->failed = 0;
+    napi_value failed = e->made(napi_create_typedarray, napi_int32_array, size_t{1}, buffer, size_t{0});
+    napi_ref keep = nullptr;
+    e->check(napi_create_reference(env, failed, 1, &keep));
+    e->set(exports, "failed", failed);
     e->add(exports, {{"setErrors", entry<set_errors>},
                      {"seed", entry<seed>},
                      {"setNumThreads", entry<set_threads>},
