@@ -169,71 +169,81 @@ template <class R>
 inline constexpr bool reads_gradient = !std::is_same_v<R, MuonApplyRule> && !std::is_same_v<R, AdafactorBlendRule> &&
                                        !std::is_same_v<R, AdafactorApplyRule>;
 
-// ---- V elements of an array, stored in any format, as T ----
+// ---- elements of an array, stored in any format, as T: arrays of V in registers ----
 
 template <class T>
 inline constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
-template <class T>
-using Lanes = cuda::Vec<T, kLanes<T>>;
 
 // As they are stored: loads follow one another, unpack() waits for them.
-template <class T>
-__device__ __forceinline__ Lanes<T> fetch(const void* array, int64_t i, uint32_t format) {
+template <int V, class T>
+__device__ __forceinline__ void fetch(T (&v)[V], const void* array, int64_t i, uint32_t format) {
   if constexpr (std::is_same_v<T, float>) {
     if (format != kPlain) {
       const auto half = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(array) + i);
-      return {{__uint_as_float(half.x), __uint_as_float(half.y), 0, 0}};
+      v[0] = __uint_as_float(half.x);
+      v[1] = __uint_as_float(half.y);
+      return;
     }
   }
-  return load_vec<kLanes<T>>(static_cast<const T*>(array) + i);
+  const auto words = load_vec<V>(static_cast<const T*>(array) + i);
+#pragma unroll
+  for (int j = 0; j < V; ++j) v[j] = words.v[j];
 }
-template <class T>
-__device__ __forceinline__ void unpack(Lanes<T>& v, uint32_t format) {
+template <int V, class T>
+__device__ __forceinline__ void unpack(T (&v)[V], uint32_t format) {
   if constexpr (std::is_same_v<T, float>) {
     if (format == kPlain) return;
-    const uint32_t a = __float_as_uint(v.v[0]), b = __float_as_uint(v.v[1]);
+    const uint32_t a = __float_as_uint(v[0]), b = __float_as_uint(v[1]);
     if (format == kBf16) {
-      v = {{__uint_as_float(a << 16), __uint_as_float(a & 0xffff0000u), __uint_as_float(b << 16),
-            __uint_as_float(b & 0xffff0000u)}};
+      v[0] = __uint_as_float(a << 16);
+      v[1] = __uint_as_float(a & 0xffff0000u);
+      v[2] = __uint_as_float(b << 16);
+      v[3] = __uint_as_float(b & 0xffff0000u);
     } else {
       const auto half = [](uint32_t bits) { return __half2float(__ushort_as_half(static_cast<uint16_t>(bits))); };
-      v = {{half(a), half(a >> 16), half(b), half(b >> 16)}};
+      v[0] = half(a);
+      v[1] = half(a >> 16);
+      v[2] = half(b);
+      v[3] = half(b >> 16);
     }
   }
 }
 
-// The random bits for elements i to i + 3 of a tensor, i a multiple of 4.
-struct Random {
-  std::array<uint32_t, kRandomElements> words;
-  int shift;
-  __device__ uint32_t operator[](int j) const { return words[static_cast<size_t>(j)] >> shift; }
+// How results are rounded to bf16: `bits` returns 16 random ones for the j-th of four.
+struct Nearest {
+  __device__ uint16_t operator()(float v, int) const { return narrow<BFloat16>(v).bits; }
 };
-__device__ __forceinline__ Random random_at(uint64_t key, uint64_t first_block, int64_t i) {
-  return {philox({.seed = key}, first_block + static_cast<uint64_t>(i / kRandomElements)), 0};
-}
+template <int Shift>
+struct Stochastic {
+  uint32_t x, y, z, w;
+  __device__ Stochastic(uint64_t key, uint64_t first_block, int64_t i) {
+    const auto words = philox({.seed = key}, first_block + static_cast<uint64_t>(i / kRandomElements));
+    x = words[0], y = words[1], z = words[2], w = words[3];
+  }
+  __device__ uint16_t operator()(float v, int j) const {
+    const uint32_t word = j == 0 ? x : j == 1 ? y : j == 2 ? z : w;
+    return stochastic_bf16(__float_as_uint(v), word >> Shift);
+  }
+  // The upper halves of the same numbers.
+  __device__ Stochastic<16> upper() const { return {x, y, z, w}; }
+  __device__ Stochastic(uint32_t x, uint32_t y, uint32_t z, uint32_t w) : x(x), y(y), z(z), w(w) {}
+};
 
-template <class T>
-__device__ __forceinline__ void put(void* array, int64_t i, uint32_t format, const Lanes<T>& v, const Random* random) {
+template <int V, class T, class Round>
+__device__ __forceinline__ void put(void* array, int64_t i, uint32_t format, const T (&v)[V], const Round& round) {
   if constexpr (std::is_same_v<T, float>) {
-    if (format == kBf16) {
-      cuda::Vec<BFloat16, 4> half;
-      if (random) {
+    if (format != kPlain) {
+      uint32_t bits[V];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) half.v[j].bits = stochastic_bf16(__float_as_uint(v.v[j]), (*random)[j]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) half.v[j] = narrow<BFloat16>(v.v[j]);
-      }
-      return store_vec(static_cast<BFloat16*>(array) + i, half);
-    }
-    if (format == kF16) {
-      cuda::Vec<Half, 4> half;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) half.v[j] = narrow<Half>(v.v[j]);
-      return store_vec(static_cast<Half*>(array) + i, half);
+      for (int j = 0; j < V; ++j) bits[j] = format == kBf16 ? round(v[j], j) : narrow<Half>(v[j]).bits;
+      *reinterpret_cast<uint2*>(static_cast<uint16_t*>(array) + i) = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16};
+      return;
     }
   }
-  store_vec(static_cast<T*>(array) + i, v);
+  cuda::Vec<T, V> words;
+#pragma unroll
+  for (int j = 0; j < V; ++j) words.v[j] = v[j];
+  store_vec(static_cast<T*>(array) + i, words);
 }
 
 // One element, where vectors do not fit.
@@ -245,16 +255,12 @@ __device__ __forceinline__ T get_one(const void* array, int64_t i, uint32_t form
   }
   return static_cast<const T*>(array)[i];
 }
-template <class T>
-__device__ __forceinline__ void put_one(void* array, int64_t i, uint32_t format, T v, const Random* random) {
+template <class T, class Round>
+__device__ __forceinline__ void put_one(void* array, int64_t i, uint32_t format, T v, const Round& round) {
   if constexpr (std::is_same_v<T, float>) {
-    if (format == kBf16) {
+    if (format != kPlain) {
       static_cast<uint16_t*>(array)[i] =
-          random ? stochastic_bf16(__float_as_uint(v), (*random)[i % kRandomElements]) : narrow<BFloat16>(v).bits;
-      return;
-    }
-    if (format == kF16) {
-      static_cast<Half*>(array)[i] = narrow<Half>(v);
+          format == kBf16 ? round(v, static_cast<int>(i % kRandomElements)) : narrow<Half>(v).bits;
       return;
     }
   }
@@ -283,38 +289,46 @@ __global__ void __launch_bounds__(kThreads)
                         reinterpret_cast<uintptr_t>(e.state[0]) | reinterpret_cast<uintptr_t>(e.state[1]) |
                         reinterpret_cast<uintptr_t>(e.low);
   const bool vectors = all % 16 == 0;
+  // Calls f(rounding of the parameter, of the first state, of the second) for elements from i on.
+  const auto rounded = [&](int64_t i, auto&& f) {
+    if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
+      if (stochastic) {
+        const Stochastic<0> first(key, 0, i);
+        if (R::states > 1 && e.state_format != kPlain) {
+          f(first, first.upper(), Stochastic<0>(key, kSecondState, i));
+        } else {
+          f(first, first.upper(), Nearest{});
+        }
+        return;
+      }
+    }
+    f(Nearest{}, Nearest{}, Nearest{});
+  };
   for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
     if (vectors && i + V <= end) {
-      Lanes<T> p{}, g, a{}, b{};
-      if constexpr (!R::writes_grad) p = fetch<T>(e.param, i, e.format);
-      g = fetch<T>(e.grad, i, e.grad_format);
-      if constexpr (R::states > 0) a = fetch<T>(e.state[0], i, e.state_format);
-      if constexpr (R::states > 1) b = fetch<T>(e.state[1], i, e.state_format);
-      if constexpr (!R::writes_grad) unpack<T>(p, e.format);
-      unpack<T>(g, e.grad_format);
-      if constexpr (R::states > 0) unpack<T>(a, e.state_format);
-      if constexpr (R::states > 1) unpack<T>(b, e.state_format);
+      T p[V] = {}, g[V], a[V] = {}, b[V] = {};
+      if constexpr (!R::writes_grad) fetch(p, e.param, i, e.format);
+      fetch(g, e.grad, i, e.grad_format);
+      if constexpr (R::states > 0) fetch(a, e.state[0], i, e.state_format);
+      if constexpr (R::states > 1) fetch(b, e.state[1], i, e.state_format);
+      if constexpr (!R::writes_grad) unpack(p, e.format);
+      unpack(g, e.grad_format);
+      if constexpr (R::states > 0) unpack(a, e.state_format);
+      if constexpr (R::states > 1) unpack(b, e.state_format);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        g.v[j] *= k[0];
-        R::apply(k, p.v[j], g.v[j], a.v[j], b.v[j]);
+        g[j] *= k[0];
+        R::apply(k, p[j], g[j], a[j], b[j]);
       }
       if constexpr (R::writes_grad) {
-        put<T>(e.grad, i, e.grad_format, g, nullptr);
-      } else if (stochastic) {
-        Random random = random_at(key, 0, i);
-        put<T>(e.param, i, e.format, p, &random);
-        random.shift = 16;
-        if constexpr (R::states > 0) put<T>(e.state[0], i, e.state_format, a, &random);
-        if constexpr (R::states > 1) {
-          if (e.state_format != kPlain) random = random_at(key, kSecondState, i);
-          put<T>(e.state[1], i, e.state_format, b, &random);
-        }
+        put(e.grad, i, e.grad_format, g, Nearest{});
       } else {
-        put<T>(e.param, i, e.format, p, nullptr);
-        if (e.low) put<T>(e.low, i, e.low_format, p, nullptr);
-        if constexpr (R::states > 0) put<T>(e.state[0], i, e.state_format, a, nullptr);
-        if constexpr (R::states > 1) put<T>(e.state[1], i, e.state_format, b, nullptr);
+        rounded(i, [&](const auto& of_param, const auto& of_a, const auto& of_b) {
+          put(e.param, i, e.format, p, of_param);
+          if constexpr (R::states > 0) put(e.state[0], i, e.state_format, a, of_a);
+          if constexpr (R::states > 1) put(e.state[1], i, e.state_format, b, of_b);
+        });
+        if (e.low) put(e.low, i, e.low_format, p, Nearest{});
       }
     } else {
       for (int64_t j = i; j < i + V && j < end; ++j) {
@@ -325,21 +339,14 @@ __global__ void __launch_bounds__(kThreads)
         if constexpr (R::states > 1) b = get_one<T>(e.state[1], j, e.state_format);
         R::apply(k, p, g, a, b);
         if constexpr (R::writes_grad) {
-          put_one<T>(e.grad, j, e.grad_format, g, nullptr);
+          put_one(e.grad, j, e.grad_format, g, Nearest{});
         } else {
-          Random random, *bits = nullptr;
-          if (stochastic) {
-            random = random_at(key, 0, j);
-            bits = &random;
-          }
-          put_one<T>(e.param, j, e.format, p, bits);
-          if (e.low) put_one<T>(e.low, j, e.low_format, p, nullptr);
-          random.shift = 16;
-          if constexpr (R::states > 0) put_one<T>(e.state[0], j, e.state_format, a, bits);
-          if constexpr (R::states > 1) {
-            if (stochastic) random = random_at(key, kSecondState, j);
-            put_one<T>(e.state[1], j, e.state_format, b, bits);
-          }
+          rounded(j, [&](const auto& of_param, const auto& of_a, const auto& of_b) {
+            put_one(e.param, j, e.format, p, of_param);
+            if constexpr (R::states > 0) put_one(e.state[0], j, e.state_format, a, of_a);
+            if constexpr (R::states > 1) put_one(e.state[1], j, e.state_format, b, of_b);
+          });
+          if (e.low) put_one(e.low, j, e.low_format, p, Nearest{});
         }
       }
     }

@@ -145,7 +145,7 @@ TEST_F(CudaOptim, StepsIn16BitsAsOnTheCpu) {
 
 TEST_F(CudaOptim, RandomBitsAreThoseOfTheCpu) {
   // Additions that f32 has exactly: only the rounding is left.
-  Tensor here = leaf(ones({10'001}, DType::bf16)), there = leaf(here).to(Device::cuda()).set_requires_grad();
+  Tensor here = leaf(ones({10'001}, DType::bf16)), there = leaf(here.detach().to(Device::cuda()));
   const LowPrecision how{.stochastic_rounding = true, .seed = 9};
   SGD a(TensorList{here}, {.lr = 1, .low = how}), b(TensorList{there}, {.lr = 1, .low = how});
   for (int step = 0; step < 5; ++step) {
@@ -172,7 +172,7 @@ TEST_F(CudaOptim, GradientsOf16BitsAreClipped) {
 }
 
 TEST_F(CudaOptim, MasterWeightsFollowWhoeverWritesTheParameter) {
-  Tensor p = leaf(ones({4}, DType::bf16)).to(Device::cuda()).set_requires_grad();
+  Tensor p = leaf(ones({4}, DType::bf16).to(Device::cuda()));
   SGD o(TensorList{p}, {.lr = 1, .low = {.master_weights = true}});
   p.set_grad(full({4}, -0x1p-10).to(Device::cuda()));
   o.step();
