@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/samples.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -60,6 +61,10 @@ TEST(Pool, MaxGradientGoesToTheWinner) {
   x.set_requires_grad();
   max_pool1d(x, {2}).backward(values({10, 20}, {1, 1, 2}));
   expect_near(x.grad(), values({0, 10, 0, 20}, {1, 1, 4}));
+}
+
+TEST(Pool, NoPlanesOfAnySize) {
+  EXPECT_EQ(adaptive_avg_pool2d(zeros({0, 2, 3, 5}), {int64_t{1} << 40, 1}).numel(), 0);
 }
 
 TEST(Pool, ManyPlanesOnManyThreads) {
