@@ -1,4 +1,5 @@
 // The record of attention over heads that lie packed in one tensor.
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention.h"
