@@ -26,22 +26,24 @@ dim3 block_for(int64_t pieces, int64_t each = 1) {
 
 template <class U>
 __global__ void __launch_bounds__(kThreads)
-    take_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t total, int64_t rows, int64_t pieces) {
+    take_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t total, int64_t rows, int64_t pieces,
+                RangeCheck in_range) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (r >= total) return;
   const int64_t p = r / n, from = index[r - p * n];
-  check_range(from, rows);
+  const int64_t readable = is_in_range(from, rows) ? pieces : 0;
   const U* src = x + (p * rows + from) * pieces;
   U* dst = y + r * pieces;
   for (int64_t j = threadIdx.x; j < pieces; j += kTaken * blockDim.x) {
-    U v[kTaken];
+    U v[kTaken] = {};
 #pragma unroll
     for (int u = 0; u < kTaken; ++u)
-      if (j + u * blockDim.x < pieces) v[u] = src[j + u * blockDim.x];
+      if (j + u * blockDim.x < readable) v[u] = src[j + u * blockDim.x];
 #pragma unroll
     for (int u = 0; u < kTaken; ++u)
       if (j + u * blockDim.x < pieces) dst[j + u * blockDim.x] = v[u];
   }
+  if (from != kNoRow) in_range(from, rows);
 }
 
 __global__ void __launch_bounds__(kThreads) positions_kernel(int64_t* order, int64_t n) {
@@ -84,15 +86,14 @@ __host__ __device__ constexpr int64_t parts_of(int64_t n) {
 template <class T, int V, bool Add>
 __global__ void __launch_bounds__(kThreads)
     write_kernel(T* y, const int64_t* keys, const int64_t* order, const T* source, int64_t n, RowShape shape,
-                 compute_t<T> alpha, int64_t skip, compute_t<T>* partial) {
+                 compute_t<T> alpha, int64_t skip, compute_t<T>* partial, RangeCheck in_range) {
   using C = compute_t<T>;
   const int64_t s = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (s >= n) return;
   const int64_t key = keys[s];
   const bool first = s == 0 || keys[s - 1] != key;
   if (!first && (!Add || s % kPart != 0)) return;
-  check_range(key, shape.rows);
-  if (key == skip) return;
+  if (key == skip || key == kNoRow || !in_range(key, shape.rows)) return;
   const int64_t end = run_end(keys, s, Add ? min((s / kPart + 1) * kPart, n) : n, key);
   const bool whole = first && (!Add || end == n || keys[end] != key);
   const int64_t slot = s / kPart * 2 + (s % kPart != 0);
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y + 1, s = m * kPart;
   if (s >= n) return;
   const int64_t key = keys[s];
-  if (keys[s - 1] != key || key == skip) return;
+  if (keys[s - 1] != key || key == skip || static_cast<uint64_t>(key) >= static_cast<uint64_t>(shape.rows)) return;
   const bool inside = keys[s - kPart] != key;  // its first key is not a multiple's
   if (!inside && m > 1 && keys[s - kPart - 1] == key) return;
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
@@ -185,7 +186,7 @@ void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const 
     const auto down = static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535));
     write_kernel<T, V, Add><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
         static_cast<T*>(y), keys, static_cast<const int64_t*>(index.order.raw_data()), static_cast<const T*>(source), n,
-        shape, alpha, skip, partial);
+        shape, alpha, skip, partial, range_check());
     if constexpr (Add)
       if (parts)
         join_kernel<T, V><<<dim3(blocks_for(parts_of(n) - 1, block.y), down), block, 0, stream()>>>(
@@ -209,7 +210,7 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
     const dim3 block = block_for(pieces, kTaken);
     take_kernel<U><<<blocks_for(total, block.y), block, 0, stream()>>>(
         static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,
-        shape.rows, pieces);
+        shape.rows, pieces, range_check());
   };
   if (bytes % 16 == 0 && aligned16(x) && aligned16(y)) return launch.template operator()<uint4>();
   dispatch_bytes(t, [&]<class U>() { launch.template operator()<U>(); });

@@ -1,12 +1,14 @@
 #pragma once
 // Rows read and written by index on a CUDA device: what embeddings and the indexing records share. A matrix here is
-// [pre, rows, width], row-major; row i of an index's n stands for row index[i] of each of the `pre` blocks. An index
-// outside [0, rows) prints itself and stops the kernel, which leaves the device in an error that every later call
-// reports: there is no other way to refuse it without waiting for the device.
+// [pre, rows, width], row-major; row i of an index's n stands for row index[i] of each of the `pre` blocks. Of an index
+// outside [0, rows) the host hears later (range.cuh); it reads zeros and writes nothing.
 
 #include "strata/core/tensor.h"
 
 namespace strata::cuda {
+
+/// In an index: an element that is out of range and was told of already.
+inline constexpr int64_t kNoRow = INT64_MIN;
 
 struct RowShape {
   int64_t pre = 1, rows = 0, width = 1;

@@ -1,4 +1,5 @@
 import * as types from './types';
+import * as cudaTypes from './cuda';
 
 declare const strata: types.Strata;
 declare namespace strata {
@@ -19,5 +20,10 @@ declare namespace strata {
   export type TrainSettings = types.TrainSettings;
   export type TrainResult = types.TrainResult;
   export type StrataError = types.StrataError;
+  export type MemoryStats = cudaTypes.MemoryStats;
+  export type ModeScope = cudaTypes.ModeScope;
+  export type CudaStream = cudaTypes.Stream;
+  export type CudaEvent = cudaTypes.Event;
+  export type CUDAGraph = cudaTypes.CUDAGraph;
 }
 export = strata;

@@ -42,12 +42,11 @@ const strata = {
   numThreads: () => native.numThreads(),
   setNumThreads: (count) => native.setNumThreads(count),
   memoryStats: (device) => native.memoryStats(device),
-  cuda: {
-    deviceCount: () => native.cudaDeviceCount(),
-    isAvailable: () => native.cudaDeviceCount() > 0,
-    unavailableReason: () => native.cudaUnavailableReason(),
-    synchronize: (device) => native.cudaSynchronize(device),
-  },
+  resetPeakMemoryStats: (device) => native.memoryResetPeak(device),
+  memorySnapshot: (device) => JSON.parse(native.memorySnapshot(device)).blocks,
+  emptyCache: () => native.memoryReleaseCached(),
+  setMemoryLimit: (bytes) => native.memorySetLimit(bytes),
+  cuda: require('./cuda.js'),
   version: native.version,
 };
 

@@ -314,6 +314,12 @@ class Sequential extends Module {
   forward(x) {
     return this.parts.reduce((y, part) => (part instanceof Module ? part.forward(y) : part(y)), x);
   }
+  get length() {
+    return this.parts.length;
+  }
+  [Symbol.iterator]() {
+    return this.parts[Symbol.iterator]();
+  }
 }
 class ModuleList extends Module {
   constructor(modules = []) {

@@ -1,6 +1,7 @@
 // The types of Strata for Node that are written by hand.
 
 import type { Functions, Records, AsyncFunctions, Methods } from './ops';
+import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
 
 export type DType = 'u8' | 'i8' | 'i16' | 'i32' | 'i64' | 'f16' | 'bf16' | 'f32' | 'f64' | 'bool';
 /** 'cpu', 'cuda', 'cuda:1', 'meta'. */
@@ -336,9 +337,29 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   min(x: Tensor): Tensor;
   min(x: Tensor, dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
 
-  /** fn() with nothing recorded; fn must not be an async function. */
+  /** fn() with nothing recorded; fn must not be an async function. Without fn: an object that ends it. */
   noGrad<T>(fn: () => T): T;
+  noGrad(): ModeScope;
   enableGrad<T>(fn: () => T): T;
+  enableGrad(): ModeScope;
+  /** Products in bf16 (or {dtype}), what needs precision in f32; parameters stay f32. */
+  autocast<T>(options: AutocastOptions, fn: () => T): T;
+  autocast<T>(fn: () => T): T;
+  autocast(options?: AutocastOptions): ModeScope;
+  isAutocastEnabled(): boolean;
+  autocastDtype(): DType;
+  /** fn(...inputs), computed again in backward in place of keeping what it saves. */
+  checkpoint<A extends readonly unknown[], R>(fn: (...inputs: A) => R, ...inputs: A): R;
+  checkpointSequential(parts: Iterable<Layer | ((x: Tensor) => Tensor)>, segments: number, x: Tensor): Tensor;
+  /** Inside, the first NaN is an AutogradError that names the op behind it. */
+  detectAnomaly<T>(fn: () => T): T;
+  detectAnomaly(): ModeScope;
+  /** Inside, what ops save for backward goes through pack, and comes back through unpack. */
+  savedTensorsHooks<P, T>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor, fn: () => T): T;
+  savedTensorsHooks<P>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor): ModeScope;
+  /** Compares the gradients of fn(...inputs), in f64, with central differences. */
+  gradcheck(fn: (...inputs: Tensor[]) => Tensor | Tensor[], inputs: Tensor | readonly Tensor[], options?: GradcheckOptions): boolean;
+  gradgradcheck(fn: (...inputs: Tensor[]) => Tensor | Tensor[], inputs: Tensor | readonly Tensor[], options?: GradcheckOptions): boolean;
   isGradEnabled(): boolean;
   setGradEnabled(on: boolean): boolean;
   grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions & { allowUnused?: false }): Tensor[];
@@ -370,14 +391,15 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   manualSeed(seed: Int): void;
   numThreads(): number;
   setNumThreads(count: number): void;
-  /** Bytes that tensors hold now, at most so far, and with what is kept for later. */
-  memoryStats(device?: Device): { live: number; peak: number; reserved: number; blocks: number };
-  cuda: {
-    deviceCount(): number;
-    isAvailable(): boolean;
-    unavailableReason(): string;
-    synchronize(device?: number): void;
-  };
+  /** Of the processor's memory, or another device's. */
+  memoryStats(device?: Device): MemoryStats;
+  resetPeakMemoryStats(device?: Device): void;
+  memorySnapshot(device?: Device): MemoryBlock[];
+  /** Returns the heaps' holes to the devices and the system. */
+  emptyCache(): void;
+  /** At most this many bytes of the processor's memory for tensors, 0 for all that there is; the limit before. */
+  setMemoryLimit(bytes: number): number;
+  cuda: Cuda;
   readonly version: string;
 
   StrataError: StrataErrorClass;
@@ -392,6 +414,19 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   DivergedError: StrataErrorClass;
   PluginError: StrataErrorClass;
   AbortedError: StrataErrorClass;
+}
+export interface AutocastOptions {
+  dtype?: 'bf16' | 'f16';
+  enabled?: boolean;
+  /** Leaves the gradients of parameters in the low dtype, which only the optimizers read. */
+  lowGradients?: boolean;
+}
+export interface GradcheckOptions {
+  eps?: number;
+  atol?: number;
+  rtol?: number;
+  /** Whether a difference is an AutogradError (as it is when left out) or false. */
+  throws?: boolean;
 }
 export interface GradOptions {
   gradOutputs?: Tensor | readonly (Tensor | null)[] | null;

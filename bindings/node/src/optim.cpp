@@ -18,15 +18,7 @@ class Options {
  public:
   Options(Env& env, napi_value object, std::string_view op) : env_(env), object_(object), op_(op) {
     if (env.missing(object)) return;
-    napi_value keys;
-    env.check(napi_get_property_names(env.env, object, &keys));
-    uint32_t n;
-    env.check(napi_get_array_length(env.env, keys, &n));
-    for (uint32_t i = 0; i < n; ++i) {
-      napi_value key;
-      env.check(napi_get_element(env.env, keys, i, &key));
-      left_.push_back(env.text(key, op, "a name"));
-    }
+    left_ = env.texts(env.made(napi_get_property_names, object), op, "a name");
   }
   void read(const char* key, double& field) {
     if (take(key)) field = env_.real(env_.get(object_, key), op_, key);
@@ -179,15 +171,15 @@ napi_value clip_norm(Call& c) {
 }  // namespace
 
 void add_optim(Env& env, napi_value exports) {
-  env.set(exports, "newOptimizer", env.function("newOptimizer", entry<new_optimizer>));
-  env.set(exports, "optimizerStep", env.function("optimizerStep", entry<step>));
-  env.set(exports, "optimizerStepAsync", env.function("optimizerStepAsync", entry<step_async>));
-  env.set(exports, "optimizerZeroGrad", env.function("optimizerZeroGrad", entry<zero_grad>));
-  env.set(exports, "optimizerLr", env.function("optimizerLr", entry<get_lr>));
-  env.set(exports, "optimizerSetLr", env.function("optimizerSetLr", entry<set_lr>));
-  env.set(exports, "optimizerState", env.function("optimizerState", entry<state_dict>));
-  env.set(exports, "optimizerLoadState", env.function("optimizerLoadState", entry<load_state>));
-  env.set(exports, "clipGradNorm", env.function("clipGradNorm", entry<clip_norm>));
+  env.add(exports, {{"newOptimizer", entry<new_optimizer>},
+                    {"optimizerStep", entry<step>},
+                    {"optimizerStepAsync", entry<step_async>},
+                    {"optimizerZeroGrad", entry<zero_grad>},
+                    {"optimizerLr", entry<get_lr>},
+                    {"optimizerSetLr", entry<set_lr>},
+                    {"optimizerState", entry<state_dict>},
+                    {"optimizerLoadState", entry<load_state>},
+                    {"clipGradNorm", entry<clip_norm>}});
 }
 
 }  // namespace strata::node

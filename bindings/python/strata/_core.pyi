@@ -926,11 +926,6 @@ class Optimizer:
     def reset_guard(self) -> None:
         """Lets step_guarded() update again."""
 
-    def prepare_replay(self) -> None:
-        """
-        Before each replay of a CUDA graph that captured one step: sends the options as they are now.
-        """
-
     def capturable(self) -> _bool:
         """Whether a CUDA graph can capture a step."""
 

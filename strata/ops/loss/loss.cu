@@ -2,6 +2,7 @@
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/range.cuh"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/loss/loss_kernel.h"
 
@@ -31,7 +32,7 @@ __device__ __forceinline__ Total block_total(Total t) {
 __device__ __forceinline__ bool is_class(int64_t target, int64_t classes) {
   return target >= 0 && target < classes;
 }
-// What stands where a target is no class: a kernel cannot throw.
+// What stands where a target is no class, of which the host hears later (range.cuh).
 template <class C>
 __device__ __forceinline__ C bad_target() {
   return static_cast<C>(NAN);
@@ -214,11 +215,21 @@ __device__ __forceinline__ Total total_of_rows(int64_t rows, F&& f) {
   return block_total(t[0]);
 }
 
-// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted.
+// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted. It looks at the
+// targets; where none is wanted (`loss` is nullptr) it does that alone.
 template <class C, class Out>
-__global__ void __launch_bounds__(kMostRowThreads) total_kernel(const CrossEntropyCall c, const C* each, Out* loss) {
-  const Total t = total_of_rows(c.rows, [&](int64_t r) { return Total{each[r], c.target[r] != c.ignore_index}; });
-  if (threadIdx.x != 0) return;
+__global__ void __launch_bounds__(kMostRowThreads)
+    total_kernel(const CrossEntropyCall c, const C* each, Out* loss, RangeCheck in_range) {
+  int64_t outside = 0;
+  bool any = false;
+  const Total t = total_of_rows(c.rows, [&](int64_t r) {
+    const int64_t target = c.target[r];
+    const bool counts = target != c.ignore_index;
+    if (counts && !is_class(target, c.classes)) any = true, outside = target;
+    return Total{each[r], counts};
+  });
+  if (any) in_range.tell(outside, c.classes);
+  if (threadIdx.x != 0 || loss == nullptr) return;
   const bool mean = c.reduction == Reduction::mean;
   *loss = narrow<Out>(static_cast<compute_t<Out>>(mean ? t.sum / static_cast<double>(t.count) : t.sum));
 }
@@ -360,13 +371,13 @@ RowLaunch loss_launch(const CrossEntropyCall& c, int most = kMostRowThreads) {
 // ---- negative log-likelihood ----
 
 template <class T, class Out>
-__global__ void __launch_bounds__(kThreads) nll_kernel(const CrossEntropyCall c, Out* each) {
+__global__ void __launch_bounds__(kThreads) nll_kernel(const CrossEntropyCall c, Out* each, RangeCheck in_range) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (r >= c.rows) return;
   const int64_t t = c.target[r];
   compute_t<T> v = 0;
   if (t != c.ignore_index)
-    v = is_class(t, c.classes) ? -widen(static_cast<const T*>(c.x)[r * c.classes + t]) : bad_target<compute_t<T>>();
+    v = in_range(t, c.classes) ? -widen(static_cast<const T*>(c.x)[r * c.classes + t]) : bad_target<compute_t<T>>();
   each[r] = narrow<Out>(v);
 }
 
@@ -464,7 +475,7 @@ void cross_entropy_cuda(const CrossEntropyCall& given) {
       const RowLaunch l = loss_launch<T>(c, kForwardThreads);
       cross_entropy_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c, each);
     }
-    if (!none) total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss);
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, none ? nullptr : loss, range_check());
   });
 }
 
@@ -509,7 +520,8 @@ void cross_entropy_share_cuda(const CrossEntropyCall& c, void* share) {
 void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each) {
   dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
     using C = compute_t<T>;
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss));
+    total_kernel<C>
+        <<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss), range_check());
   });
 }
 
@@ -519,13 +531,13 @@ void nll_loss_cuda(const CrossEntropyCall& c) {
     T* loss = static_cast<T*>(c.loss);
     const unsigned blocks = blocks_for(c.rows, kThreads);
     if (c.reduction == Reduction::none) {
-      if (c.rows > 0) nll_kernel<T, T><<<blocks, kThreads, 0, stream()>>>(c, loss);
+      if (c.rows > 0) nll_kernel<T, T><<<blocks, kThreads, 0, stream()>>>(c, loss, range_check());
       return;
     }
     const Tensor workspace = make_workspace<C>(c.rows);
     C* each = static_cast<C*>(workspace.raw_data());
-    if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each);
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss);
+    if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each, range_check());
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, range_check());
   });
 }
 

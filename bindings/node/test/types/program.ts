@@ -53,6 +53,19 @@ export async function main(signal: AbortSignal): Promise<number> {
   const model = await st.loadModel('runs/x', { device: 'cpu', signal });
   for await (const { text } of model.generate('Once', { tokens: 3, seed: 1n })) console.log(text);
   console.log(values.dtype, indices.at(0, [null, 2], '...', null), shape, normed, all.rstd, windows, gradient, maybe);
+  const low: st.Tensor = st.autocast({ dtype: 'f16' }, () => net.forward(x));
+  const again: st.Tensor = st.checkpoint((v, k) => net.forward(v).mul(k), x, 2);
+  const mode: st.ModeScope = st.autocast();
+  mode[Symbol.dispose]();
+  const stream: st.CudaStream = st.cuda.currentStream();
+  const made: number[] = st.cuda.stream(stream, () => low.add(again).shape);
+  const graph: st.CUDAGraph = new st.cuda.CUDAGraph();
+  const captured: st.Tensor = graph.capture(() => st.relu(x), { stream });
+  const memory: number = st.cuda.memoryAllocated('cuda:0') + st.memoryStats().peakByTag.gradient + made[0] + captured.numel;
+  // @ts-expect-error f32 is no low precision
+  st.autocast({ dtype: 'f32' }, () => memory);
+  // @ts-expect-error the arguments are those of the function
+  st.checkpoint((v: st.Tensor) => v, 3);
   const entry: number | bigint | boolean = loss.item();
 
   // @ts-expect-error there is no such op
