@@ -27,8 +27,9 @@ if (!file) {
 }
 // Before Node 20.
 if (!Symbol.dispose) Object.defineProperty(Symbol, 'dispose', { value: Symbol('Symbol.dispose') });
+let native;
 try {
-  module.exports = require(file);
+  native = require(file);
 } catch (error) {
   const [, library] = /^(\S+): cannot open shared object file/.exec(error.message) ?? [];
   if (library && library !== file) {
@@ -38,3 +39,37 @@ try {
   }
   throw error;
 }
+
+// A native function that fails sets failed[0] and returns the error: throwing it is left to JavaScript. (While Node takes an
+// exception over from native code, a collection may run a finalizer of ours, and Node then ends the process.)
+const { failed } = native;
+function guarded(f, name = f?.name) {
+  if (typeof f !== 'function') return f;
+  const wrapped = function (...args) {
+    const result = f.apply(this, args);
+    if (failed[0] !== 0) {
+      failed[0] = 0;
+      throw result;
+    }
+    return result;
+  };
+  Object.defineProperty(wrapped, 'name', { value: name });
+  return wrapped;
+}
+
+const { prototype } = native.Tensor;
+for (const key of Object.getOwnPropertyNames(prototype)) {
+  if (key === 'constructor') continue;
+  const { value, get, set, ...rest } = Object.getOwnPropertyDescriptor(prototype, key);
+  Object.defineProperty(prototype, key, value ? { value: guarded(value, key), ...rest }
+    : { get: guarded(get, key), set: guarded(set, key), ...rest });
+}
+for (const key of Object.keys(native)) {
+  if (key !== 'Tensor') exports[key] = guarded(native[key], key);
+}
+exports.Tensor = native.Tensor;
+const listed = exports.ops;
+exports.ops = () => listed().map((record) => {
+  const { call, callAsync, callMethod, callInplace } = record;
+  return { ...record, call: guarded(call), callAsync: guarded(callAsync), callMethod: guarded(callMethod), callInplace: guarded(callInplace) };
+});

@@ -26,7 +26,8 @@ napi_value threads(Call& c) {
 }
 // loadPlugin(path): {name, version, path, ops}
 napi_value load_plugin_function(Call& c) {
-  const Plugin& p = load_plugin(c.env.text(c[0], "loadPlugin", "the path"));
+  const std::string path = c.env.text(c[0], "loadPlugin", "the path");
+  const Plugin& p = load_plugin(path);
   napi_value o = c.env.object(), ops = c.env.array(p.ops.size());
   for (size_t i = 0; i < p.ops.size(); ++i) c.env.put(ops, static_cast<uint32_t>(i), c.env.string(p.ops[i]->name()));
   c.env.set(o, "name", c.env.string(p.name));
@@ -58,6 +59,15 @@ NAPI_MODULE_INIT() {
     napi_value tensor = define_tensor_class(*e);
     e->check(napi_create_reference(env, tensor, 1, &e->tensor_class));
     e->set(exports, "Tensor", tensor);
+    // What hand_over() sets. The array lives as long as the environment.
+    void* bytes = nullptr;
+    napi_value buffer = e->made(napi_create_arraybuffer, sizeof(int32_t), &bytes);
+    e->failed = static_cast<int32_t*>(bytes);
+    *e->failed = 0;
+    napi_value failed = e->made(napi_create_typedarray, napi_int32_array, size_t{1}, buffer, size_t{0});
+    napi_ref keep = nullptr;
+    e->check(napi_create_reference(env, failed, 1, &keep));
+    e->set(exports, "failed", failed);
     e->add(exports, {{"setErrors", entry<set_errors>},
                      {"seed", entry<seed>},
                      {"setNumThreads", entry<set_threads>},

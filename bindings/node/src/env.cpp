@@ -258,6 +258,17 @@ void Env::raise(std::exception_ptr error) {
   }
 }
 
+napi_value Env::hand_over(std::exception_ptr error) {
+  try {
+    napi_value value = error_value(error);
+    *failed = 1;
+    return value;
+  } catch (...) {
+    raise(std::move(error));
+    return nullptr;
+  }
+}
+
 napi_value Env::undefined() {
   return made(napi_get_undefined);
 }

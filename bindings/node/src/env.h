@@ -124,8 +124,12 @@ struct Env {
       fail(status);
   }
   [[noreturn]] void fail(napi_status status);
-  /// Throws `error` in JavaScript.
+  /// Throws `error` in JavaScript. Only for what lib/native.js does not wrap: while Node hands over an exception, a
+  /// collection may run, and where a finalizer runs in it, Node ends the process.
   void raise(std::exception_ptr error);
+  /// Returns `error` to JavaScript, for lib/native.js to throw: it looks at *failed after each call.
+  napi_value hand_over(std::exception_ptr error);
+  int32_t* failed = nullptr;
   /// The JavaScript value of an exception.
   napi_value error_value(std::exception_ptr error);
 
@@ -220,8 +224,7 @@ napi_value entry(napi_env raw, napi_callback_info info) {
     Call call(env, info);
     return F(call);
   } catch (...) {
-    env.raise(std::current_exception());
-    return nullptr;
+    return env.hand_over(std::current_exception());
   }
 }
 

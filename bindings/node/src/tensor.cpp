@@ -28,6 +28,18 @@ void finalize_box(FinalEnv env, void* data, void*) {
   delete box;
 }
 
+// `new Tensor` is not wrapped by lib/native.js.
+template <napi_value (*F)(Call&)>
+napi_value thrown(napi_env raw, napi_callback_info info) {
+  Env& env = env_of(raw);
+  try {
+    Call call(env, info);
+    return F(call);
+  } catch (...) {
+    env.raise(std::current_exception());
+    return nullptr;
+  }
+}
 napi_value construct(Call& c) {
   Env& env = c.env;
   check(env.to_wrap != nullptr, "Tensor", "make tensors with tensor(), zeros() and the like");
@@ -394,7 +406,7 @@ napi_value define_tensor_class(Env& env) {
   for (const Method& m : kMethods)
     properties.push_back({m.name, nullptr, m.call, nullptr, nullptr, nullptr, attributes, nullptr});
   napi_value cls;
-  env.check(napi_define_class(env.env, "Tensor", NAPI_AUTO_LENGTH, entry<construct>, nullptr, properties.size(),
+  env.check(napi_define_class(env.env, "Tensor", NAPI_AUTO_LENGTH, thrown<construct>, nullptr, properties.size(),
                               properties.data(), &cls));
   return cls;
 }

@@ -254,8 +254,8 @@ def binary_cross_entropy_with_logits(input: Tensor, target: TensorLike, reductio
     ...
 
 def bincount(input: Tensor, weights: Optional[Tensor] = ..., minlength: _int = ...) -> Tensor:
-    """How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64), or with weights the sum of those (f32 for
-    f32, else f64). At least minlength bins. Not differentiable."""
+    """How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64; values below 2^60), or with weights the sum
+    of those (f32 for f32, else f64). At least minlength bins. Not differentiable."""
     ...
 
 def bitwise_and(input: Tensor, other: TensorLike) -> Tensor:
@@ -1574,7 +1574,7 @@ def sort(input: Tensor, dim: _int = ..., descending: _bool = ...) -> Tuple[Tenso
     ...
 
 def split(input: Tensor, size: _int, dim: _int = ...) -> Tuple[Tensor, ...]:
-    """Views of `size` elements along dim, the last one possibly shorter."""
+    """Views of `size` elements along dim, the last one possibly shorter; at most 2^20."""
     ...
 
 def split_with_sizes(input: Tensor, sizes: Ints, dim: _int = ...) -> Tuple[Tensor, ...]:
@@ -1722,7 +1722,7 @@ def trunc_normal(shape: Ints, mean: _float, std: _float, low: _float, high: _flo
     ...
 
 def unbind(input: Tensor, dim: _int = ...) -> Tuple[Tensor, ...]:
-    """Views of the slices along dim, which disappears."""
+    """Views of the slices along dim, which disappears; at most 2^20."""
     ...
 
 def unfold(input: Tensor, dim: _int, size: _int, step: _int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The Python blocks of docs/library/python.md and of README.md, those of a page run one after the other as one program."""
+"""The Python blocks of the pages, those of a page run one after the other as one program."""
 
 import pathlib
 import re
@@ -9,7 +9,10 @@ import strata as st
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(("page", "least"), [("docs/library/python.md", 6), ("README.md", 1)])
+PAGES = [("docs/library/python.md", 6), ("docs/library/python_array_api.md", 1), ("README.md", 1)]
+
+
+@pytest.mark.parametrize(("page", "least"), PAGES)
 def test_the_page_runs(page, least, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text()

@@ -195,6 +195,7 @@ Tensor bincount_cuda(const Tensor& x, const Tensor& weights, int64_t minlength) 
     if (x.numel() > 0) {
       const int64_t last = element(sorted.keys, x.numel() - 1);
       check(last >= 0, "bincount", "values must not be negative, got ", last);
+      check(last < kMostBins, "bincount", "values must be below 2^60, got ", last);
       bins = std::max(bins, last + 1);
     }
     const DType type = !weights.defined() ? DType::i64 : weights.dtype() == DType::f32 ? DType::f32 : DType::f64;

@@ -27,6 +27,7 @@ std::array<TensorMeta, 2> adaptive_max_infer(const Tensor& x, const Dims& output
 }
 
 void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const Axes& t) {
+  if (values.numel() == 0) return;  // its planes may still be too large to describe
   const Tensor from = x.contiguous();
   Tensor v = values.is_contiguous() ? values : empty(values.meta()),
          p = positions.is_contiguous() ? positions : empty(positions.meta());

@@ -92,6 +92,7 @@ Axes axes_of(int64_t spatial, F&& f) {
 // Runs f(dense input, dense result) and copies into a strided result where needed.
 template <class F>
 void dense(Tensor& y, const Tensor& x, F&& f) {
+  if (y.numel() == 0) return;  // its planes may still be too large to describe
   const Tensor from = x.contiguous();
   if (y.is_contiguous()) return f(from, y);
   Tensor copy = empty(y.meta());

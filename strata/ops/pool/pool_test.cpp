@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/samples.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -145,6 +146,10 @@ TEST(Pool, MaxGradientInThreeDimensionsGoesToTheWinner) {
     want[best] += gy[o];
   }
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(g[i], want[i], 1e-12);
+}
+
+TEST(Pool, NoPlanesOfAnySize) {
+  EXPECT_EQ(adaptive_avg_pool2d(zeros({0, 2, 3, 5}), {int64_t{1} << 40, 1}).numel(), 0);
 }
 
 TEST(Pool, ManyPlanesOnManyThreads) {

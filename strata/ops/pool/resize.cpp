@@ -45,7 +45,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
     .infer =
         [](const Tensor& x, const Dims& size, const std::string& mode, bool, double scale) {
           is_nearest("resize", mode);
-          check(scale >= 0, "resize", "scale must not be negative, got ", scale);
+          check(scale >= 0 && std::isfinite(scale), "resize", "scale must be a number of at least 0, got ", scale);
           return to_size("resize", x, size);
         },
     .kernels = {.everywhere =
@@ -74,6 +74,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           s.add(transpose(s.tensor({2, 4, 3, 5}), 1, 2), Dims{1, 1}, "linear", true).named("to one, strided");
           s.invalid<ValueError>("mode", s.tensor({2, 3, 4}), Dims{9}, "cubic");
           s.invalid<ValueError>("size", s.tensor({2, 3, 4}), Dims{0});
+          s.invalid<ValueError>("scale", s.tensor({2, 3, 4}), Dims{9}, "nearest", false, double(INFINITY));
           s.invalid<ShapeError>("dimensions", s.tensor({4}), Dims{2});
           if (s.benchmarking()) s.bench(s.tensor({4, 32, 16, 32, 32}), Dims{32, 64, 64}, "linear");
         },
@@ -94,7 +95,8 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
     .infer =
         [](const Tensor& g, const Dims& size, const std::string& mode, bool, double scale) {
           is_nearest("resize_backward", mode);
-          check(scale >= 0, "resize_backward", "scale must not be negative, got ", scale);
+          check(scale >= 0 && std::isfinite(scale), "resize_backward", "scale must be a number of at least 0, got ",
+                scale);
           return to_size("resize_backward", g, size);
         },
     .kernels = {.everywhere =
