@@ -129,16 +129,19 @@ void max_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y, i
 }  // namespace
 
 void resample(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y) {
+  if (planes == 0) return;  // the sizes may be anything then
   dispatch_floats(t, "resample", [&]<class T>() {
     resample_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 void resample_transposed(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x) {
+  if (planes == 0) return;  // the sizes may be anything then
   dispatch_floats(t, "resample", [&]<class T>() {
     transposed_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(y), static_cast<T*>(x));
   });
 }
 void window_max(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
+  if (planes == 0) return;  // the sizes may be anything then
   dispatch_floats(t, "max_pool", [&]<class T>() {
     max_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(x), static_cast<T*>(y), positions);
   });
