@@ -83,10 +83,12 @@ __host__ __device__ constexpr int64_t parts_of(int64_t n) {
 
 // Each run of equal keys belongs to the threads that meet its first key, or where runs are added up, as much of it as
 // lies between two multiples of kPart. A run that lies there as a whole is written to y, others to `partial`.
-template <class T, int V, bool Add>
+// With Scaled, each source row times its key's scale.
+template <class T, int V, bool Add, bool Scaled>
 __global__ void __launch_bounds__(kThreads)
     write_kernel(T* y, const int64_t* keys, const int64_t* order, const T* source, int64_t n, RowShape shape,
-                 compute_t<T> alpha, int64_t skip, compute_t<T>* partial, RangeCheck in_range) {
+                 compute_t<T> alpha, const compute_t<T>* scale, int64_t skip, compute_t<T>* partial,
+                 RangeCheck in_range) {
   using C = compute_t<T>;
   const int64_t s = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (s >= n) return;
@@ -109,9 +111,10 @@ __global__ void __launch_bounds__(kThreads)
         const Vec<T, V> now = whole ? load_vec<V>(to + j) : Vec<T, V>{};
 #pragma unroll
         for (int k = 0; k < V; ++k) sum.v[k] = widen(now.v[k]);
-        const auto add = [&](const Vec<T, V>& v) {
+        const auto add = [&](const Vec<T, V>& v, int64_t at) {
+          const C factor = Scaled ? scale[at] : alpha;
 #pragma unroll
-          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + alpha * widen(v.v[k]));
+          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + factor * widen(v.v[k]));
         };
         int64_t e = s;
         for (; e + kAtOnce <= end; e += kAtOnce) {
@@ -119,9 +122,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
           for (int u = 0; u < kAtOnce; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
 #pragma unroll
-          for (int u = 0; u < kAtOnce; ++u) add(v[u]);
+          for (int u = 0; u < kAtOnce; ++u) add(v[u], e + u);
         }
-        for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j));
+        for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j), e);
         if (whole)
           store_row(to + j, sum);
         else
@@ -170,9 +173,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T, bool Add>
+template <class T, bool Add, bool Scaled = false>
 void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const void* source, compute_t<T> alpha,
-                int64_t skip) {
+                int64_t skip, const compute_t<T>* scale = nullptr) {
   using C = compute_t<T>;
   const int64_t n = index.keys.numel();
   if (n == 0 || shape.pre * shape.width == 0) return;
@@ -184,9 +187,9 @@ void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const 
   const auto launch = [&]<int V>() {
     const dim3 block = block_for(shape.width / V);
     const auto down = static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535));
-    write_kernel<T, V, Add><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
+    write_kernel<T, V, Add, Scaled><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
         static_cast<T*>(y), keys, static_cast<const int64_t*>(index.order.raw_data()), static_cast<const T*>(source), n,
-        shape, alpha, skip, partial, range_check());
+        shape, alpha, scale, skip, partial, range_check());
     if constexpr (Add)
       if (parts)
         join_kernel<T, V><<<dim3(blocks_for(parts_of(n) - 1, block.y), down), block, 0, stream()>>>(
@@ -245,6 +248,14 @@ void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index,
               int64_t skip) {
   dispatch_all(t, "add_rows",
                [&]<class T>() { write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip); });
+}
+
+void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,
+                     const Tensor& scale, int64_t skip) {
+  dispatch_floats(t, "add_rows", [&]<class T>() {
+    write_rows<T, true, true>(y, shape, index, source, compute_t<T>(1), skip,
+                              static_cast<const compute_t<T>*>(scale.raw_data()));
+  });
 }
 
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source) {

@@ -29,6 +29,11 @@ SortedIndex sort_index(const Tensor& index, int64_t limit);
 /// index alone determines: the order of additions is the same in every call. Row `skip` is left alone.
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               int64_t skip = -1);
+/// y += scale[s] * source row index.order[s] for each key s, of one matrix (shape.pre is 1) and a floating dtype: here
+/// `order` says which row of source belongs to a key, and any number of keys may share one. scale is f32, f64 for f64,
+/// and in the order of the keys.
+void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,
+                     const Tensor& scale, int64_t skip = -1);
 /// y = source at the named rows; of several that name one row the last counts.
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source);
 

@@ -1,7 +1,8 @@
 #pragma once
 // What all optimizers have in common: named parameters in groups, state as tensors, the step, gradient clipping.
-// Parameters are f32 (or f64); a bf16 gradient of an f32 parameter is widened on the way. Updates are fused: one pass
-// over parameter, gradient and state, on all threads, with the same result for any number of them.
+// Parameters are f32, bf16, f16 or f64, in any mixture; arithmetic is in f32 (f64 for f64), and gradients are widened
+// on the way. Updates are fused: one pass over parameter, gradient and state, on all threads, with the same result for
+// any number of them.
 
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "strata/core/tensor.h"
+#include "strata/optim/low_precision.h"
 
 namespace strata::optim {
 
@@ -19,7 +21,6 @@ struct ScaleRule;
 enum class Rule : uint8_t;
 class LossScaler;
 
-struct AdamOptions;
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// Tensors by name; what a safetensors file holds.
@@ -124,23 +125,29 @@ class Optimizer {
     std::string name;
     Tensor tensor;
     size_t group = 0;
-    std::vector<Tensor> state;  ///< in the order of state_spec(); empty before the first update
-    Tensor grad;                ///< during step(): row-major, of the parameter's dtype, or bf16
+    LowPrecision low = {};
+    size_t index = 0;           ///< among all parameters
+    std::vector<Tensor> state;  ///< in the order of full_spec(); empty before the first update
+    uint32_t version = 0;       ///< of the parameter, as it was left with the weights of the state "master"
+    Tensor grad;                ///< during step(): row-major, f64 beside f64, else f32, bf16 or f16
     bool first = false;         ///< during step(): the state has just been made
     bool renews_low = false;    ///< during step(): its copy for autocast is written with it
   };
 
   explicit Optimizer(std::string_view name) : name_(name) {}
-  /// Throws unless the tensors are distinct row-major f32 or f64 leaves with distinct names.
-  void add_params(const NamedTensors& params, size_t group);
-  /// The tensors that the rule keeps for `p`. A state named "step" of shape [] is an i64 count that step() advances.
+  /// Throws unless the tensors are distinct row-major floating leaves with distinct names.
+  void add_params(const NamedTensors& params, size_t group, const LowPrecision& low);
+  /// The tensors that the rule keeps for `p`. A state named "step" of shape [] is an i64 count of the updates: where it
+  /// is on the host step() advances it.
   virtual std::vector<StateSpec> state_spec(const Param& p) const = 0;
   /// Updates `active`, whose gradients are defined and whose state exists.
   virtual void update(const std::vector<Param*>& active, double grad_scale) = 0;
-  /// The number of updates of `p`, this one included. For states on the host.
-  static int64_t step_count(const Param& p) { return *p.state[0].data<int64_t>(); }
-  /// Adam's constants, from the count where it is: on the host, or on the device for the loop to read.
-  static void set_adam(Slab& s, const Param& p, const AdamOptions& o, double lr, bool decoupled, double grad_scale);
+  /// What a rule computes with: f64 for a parameter of f64, else f32.
+  static DType arithmetic_dtype(const Param& p);
+  /// What running moments of every element are kept in.
+  static DType moment_dtype(const Param& p);
+  /// What a rule updates: the parameter, or its weights in f32 where the state has them.
+  static Tensor weights_of(const Param& p);
   /// `p` for the fused loops, its states from `first_state` on.
   static Slab slab_of(const Param& p, size_t first_state = 0);
   /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
@@ -161,6 +168,12 @@ class Optimizer {
   };
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.
   void refresh(const std::shared_ptr<Captured>& captured);
+  // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
+  std::vector<StateSpec> full_spec(const Param& p) const;
+  static bool has_master(const Param& p);
+  // The state as a step needs it; whether it was made now.
+  bool prepare_state(Param& p, bool dry);
+  void renew_master(Param& p);
   double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
   Device step_device(const Tensor& param) const;
   // A queued update is a write to the parameter and to the copy that it renews; ends what step() noted of it.
@@ -175,7 +188,8 @@ class Optimizer {
   std::vector<Param> params_;
 };
 
-/// An optimizer whose groups have `Options`, which must have a member `double lr` and validate().
+/// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and
+/// validate().
 template <class Options>
 class OptimizerOf : public Optimizer {
  public:
@@ -196,7 +210,7 @@ class OptimizerOf : public Optimizer {
     for (const Group& g : groups) {
       g.options.validate();
       groups_.push_back({g.options, g.lr_scale});
-      add_params(g.params, groups_.size() - 1);
+      add_params(g.params, groups_.size() - 1, g.options.low);
     }
   }
   const Options& options_of(const Param& p) const { return groups_[p.group].options; }

@@ -15,7 +15,7 @@ from ._parts import Device, draw_uniform, new_parameter
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten"]
 
 
 class Identity(Module):
@@ -164,3 +164,48 @@ class Embedding(Module):
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of rows of a table. Parameter: weight [num, dim], drawn from N(0, 1)."""
+
+    weight: Parameter
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
+        padding_idx: Optional[int] = None, device: Device = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.mode, self.include_last_offset = mode, include_last_offset
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError("padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype)
+        self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, mode: str = "mean",
+                        include_last_offset: bool = False, padding_idx: Optional[int] = None) -> "EmbeddingBag":
+        """Bags over a given table."""
+        made = cls(embeddings.shape[0], embeddings.shape[1], mode, include_last_offset, padding_idx)
+        made.weight = Parameter(embeddings, not freeze)
+        return made
+
+    def reset_parameters(self) -> None:
+        """Draws the table again; the row of padding_idx is 0."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx] = 0
+
+    def forward(self, input: Tensor, offsets: Optional[Tensor] = None,
+                per_sample_weights: Optional[Tensor] = None) -> Tensor:
+        return F.embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+                               include_last_offset=self.include_last_offset, padding_idx=self.padding_idx)
+
+    def extra_repr(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{padding}"

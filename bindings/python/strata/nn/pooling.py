@@ -10,8 +10,9 @@ from ._parts import Ints, ints
 from .module import Module
 
 __all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d",
-    "MaxPool1d", "MaxPool2d", "PixelShuffle", "PixelUnshuffle", "Upsample", "ZeroPad2d",
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle", "PixelUnshuffle", "Upsample", "ZeroPad2d",
 ]
 
 
@@ -50,6 +51,44 @@ class MaxPool2d(_MaxPool):
     _function = staticmethod(F.max_pool2d)
 
 
+class MaxPool3d(_MaxPool):
+    """The largest element of each window."""
+
+    _function = staticmethod(F.max_pool3d)
+
+
+class _MaxUnpool(Module):
+    _function: Callable[..., Tensor]
+
+    def __init__(self, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
+        return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Zeros with the elements where MaxPool1d found them."""
+
+    _function = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Zeros with the elements where MaxPool2d found them."""
+
+    _function = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Zeros with the elements where MaxPool3d found them."""
+
+    _function = staticmethod(F.max_unpool3d)
+
+
 class _AvgPool(Module):
     _function: Callable[..., Tensor]
 
@@ -79,6 +118,48 @@ class AvgPool2d(_AvgPool):
     """The mean of each window."""
 
     _function = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window."""
+
+    _function = staticmethod(F.avg_pool3d)
+
+
+class _LPPool(Module):
+    _function: Callable[..., Tensor]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """(sum of x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """(sum of x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """(sum of x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool3d)
 
 
 class _AdaptivePool(Module):
@@ -119,6 +200,12 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Means of windows chosen so that the result has ``output_size``."""
+
+    _function = staticmethod(F.adaptive_avg_pool3d)
+
+
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """Maxima of windows chosen so that the result has ``output_size``."""
 
@@ -131,8 +218,14 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Maxima of windows chosen so that the result has ``output_size``."""
+
+    _function = staticmethod(F.adaptive_max_pool3d)
+
+
 class Upsample(Module):
-    """Resizes [N, C, L] or [N, C, H, W]; modes "nearest", "linear", "bilinear"."""
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "linear", "bilinear", "trilinear", "area"."""
 
     def __init__(
         self, size: Optional[Ints] = None, scale_factor: Optional[float] = None, mode: str = "nearest",

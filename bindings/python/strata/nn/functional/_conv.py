@@ -8,7 +8,9 @@ from ... import _ops as ops
 from ..._core import Tensor
 from .._parts import Ints, ints
 
-__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "unfold"]
+__all__ = [
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold",
+]
 
 
 def _conv_padding(padding: Union[str, Ints], weight: Tensor, dilation: Tuple[int, ...]) -> Tuple[Tuple[int, ...], List[int]]:
@@ -56,27 +58,8 @@ def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
 
 def conv3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1,
            padding: Union[str, Ints] = 0, dilation: Ints = 1, groups: int = 1) -> Tensor:
-    """[N, C, D, H, W] -> [N, out, D', H', W'], as a sum of two-dimensional convolutions, one a slice of the kernel."""
-    (sd, sh, sw), (dd, dh, dw) = ints(stride, 3), ints(dilation, 3)
-    pads, extra = _conv_padding(padding, weight, (dd, dh, dw))
-    unbatched = input.dim() == 4
-    x = input.unsqueeze(0) if unbatched else input
-    x = ops.pad(x, extra) if extra else x
-    if pads[0]:
-        x = ops.pad(x, [0, 0, 0, 0, pads[0], pads[0]])
-    batch, depth = x.shape[0], x.shape[2]
-    out_depth = (depth - dd * (weight.shape[2] - 1) - 1) // sd + 1
-    if out_depth < 1:
-        raise ValueError(f"conv3d: the kernel of {list(weight.shape)} does not fit into {list(input.shape)}")
-    total: Optional[Tensor] = None
-    for k in range(weight.shape[2]):
-        planes = ops.slice(x, 2, k * dd, k * dd + sd * (out_depth - 1) + 1, sd)
-        planes = planes.transpose(1, 2).reshape([batch * out_depth, x.shape[1], x.shape[3], x.shape[4]])
-        y = ops.conv2d(planes, weight.select(2, k), bias if k == 0 else None, [sh, sw], pads[1:], [dh, dw], groups)
-        total = y if total is None else total + y
-    assert total is not None
-    y = total.reshape([batch, out_depth, *list(total.shape)[1:]]).transpose(1, 2)
-    return y.squeeze(0) if unbatched else y
+    """[N, C, D, H, W] -> [N, out, D', H', W']."""
+    return _conv(ops.conv3d, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1, padding: Ints = 0,
@@ -93,15 +76,39 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = Non
                                 groups, ints(dilation, 2))
 
 
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1, padding: Ints = 0,
+                     output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
+    """The gradient of conv3d for its input, as a function."""
+    return ops.conv_transpose3d(input, weight, bias, ints(stride, 3), ints(padding, 3), ints(output_padding, 3),
+                                groups, ints(dilation, 3))
+
+
 def unfold(input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Tensor:
     """Windows of [N, C, H, W] as columns: [N, C kh kw, windows]."""
     (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (ints(v, 2) for v in (kernel_size, dilation, padding, stride))
+    if input.dim() == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     x = ops.pad(input, [pw, pw, ph, ph]) if ph or pw else input
-    n, c = x.shape[0], x.shape[1]
-    oh, ow = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1, (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
-    rows = []
-    for i in range(kh):
-        for j in range(kw):
-            y = ops.slice(x, 2, i * dh, i * dh + sh * (oh - 1) + 1, sh)
-            rows.append(ops.slice(y, 3, j * dw, j * dw + sw * (ow - 1) + 1, sw))
-    return ops.stack(rows, 2).reshape([n, c * kh * kw, oh * ow])
+    x = x.unfold(2, dh * (kh - 1) + 1, sh).unfold(3, dw * (kw - 1) + 1, sw)[..., ::dh, ::dw]
+    n, c, oh, ow = list(x.shape)[:4]
+    return x.permute([0, 1, 4, 5, 2, 3]).reshape([n, c * kh * kw, oh * ow])
+
+
+def fold(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
+         stride: Ints = 1) -> Tensor:
+    """Adds up the columns [N, C kh kw, windows] of unfold() where they came from: [N, C, *output_size]."""
+    if input.dim() == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    (h, w), (kh, kw), (dh, dw) = ints(output_size, 2), ints(kernel_size, 2), ints(dilation, 2)
+    (ph, pw), (sh, sw) = ints(padding, 2), ints(stride, 2)
+    eh, ew, h, w = dh * (kh - 1) + 1, dw * (kw - 1) + 1, h + 2 * ph, w + 2 * pw
+    oh, ow = (h - eh) // sh + 1, (w - ew) // sw + 1
+    n, c = input.shape[0], input.shape[1] // (kh * kw)
+    if c * kh * kw != input.shape[1] or input.shape[2] != oh * ow:
+        raise ValueError(f"fold: {list(input.shape)} does not hold {oh} x {ow} windows of {kh} x {kw}")
+    x = input.reshape([n, c, kh, kw, oh, ow])
+    rows = ops.slice_backward(x, [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2])
+    rows = ops.unfold_backward(rows, [n, c, h, ow, kw], 2, eh, sh)
+    rows = ops.slice_backward(rows, [n, c, h, ow, ew], 4, 0, ew, dw)
+    y = ops.unfold_backward(rows, [n, c, h, w], 3, ew, sw)
+    return y[:, :, ph : h - ph, pw : w - pw].contiguous() if ph or pw else y

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from ... import _core as C
 from ... import _ops as ops
@@ -12,7 +12,7 @@ from ..._grad_mode import no_grad
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
-    "cross_entropy", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
+    "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
     "margin_ranking_loss", "mse_loss", "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss",
     "soft_margin_loss", "triplet_margin_loss",
 ]
@@ -73,6 +73,19 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
         return loss.sum() / weights.sum()
     loss = loss.reshape(shape) if shape is not None else loss
     return _reduce(loss, reduction)
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
+    """Connectionist temporal classification of log_probs [T, N, C] (or [T, C]): targets [N, S] or one after the other;
+    lengths are tensors or sequences of numbers. The loss of bf16 and f16 is f32."""
+
+    def lengths(given: Any) -> Tensor:
+        t = given if isinstance(given, Tensor) else C._tensor(given, C.int64)
+        return t.to(C.int64).to(log_probs.device)
+
+    return ops.ctc_loss(log_probs, targets.to(log_probs.device), lengths(input_lengths), lengths(target_lengths), blank,
+                        reduction, zero_infinity)
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, ignore_index: int = -100,
