@@ -1,4 +1,5 @@
-// The losses on a CUDA device. Sums over rows and pairs are f64, in two stages of fixed order.
+// Losses of classes on a CUDA device (pair_loss.cu has those of pairs). Sums over rows are f64, in two stages of fixed
+// order.
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
@@ -381,82 +382,6 @@ __global__ void __launch_bounds__(kThreads) nll_kernel(const CrossEntropyCall c,
   each[r] = narrow<Out>(v);
 }
 
-// ---- pairs ----
-
-template <PairLoss kind, class R>
-__device__ __forceinline__ R value(R x, R t, R p) {
-  const R d = x - t, a = fabs(d);
-  if constexpr (kind == PairLoss::mse)
-    return d * d;
-  else if constexpr (kind == PairLoss::l1)
-    return a;
-  else if constexpr (kind == PairLoss::smooth_l1)
-    return a < p ? R(0.5) * d * d / p : a - R(0.5) * p;
-  else if constexpr (kind == PairLoss::huber)
-    return a <= p ? R(0.5) * d * d : p * (a - R(0.5) * p);
-  else if constexpr (kind == PairLoss::bce_with_logits)
-    return (x > 0 ? x : x == x ? R(0) : x) - x * t + log1p(exp(-fabs(x)));
-  else if (p != 0)
-    return exp(t) * (t - x);
-  else
-    return t > 0 ? t * (log(t) - x) : (t == 0 ? R(0) : static_cast<R>(NAN));
-}
-
-template <PairLoss kind, class T>
-struct Value {
-  compute_t<T> p;
-  __device__ compute_t<T> operator()(const T& x, const T& t) const {
-    return value<kind, compute_t<T>>(widen(x), widen(t), p);
-  }
-};
-
-// The losses themselves, or the blocks' sums.
-template <int V, class T, class F>
-__global__ void __launch_bounds__(kThreads)
-    pairs_kernel(F f, const T* x, const T* t, int64_t n, T* loss, double* sums) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
-  double sum = 0;
-  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
-    const auto a = load_vec<V>(x + i), b = load_vec<V>(t + i);
-    Vec<T, V> to;
-    compute_t<T> part = 0;
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const compute_t<T> v = f(a.v[k], b.v[k]);
-      part += v;
-      to.v[k] = narrow<T>(v);
-    }
-    sum += part;
-    if (loss != nullptr) store_vec(loss + i, to);
-  }
-  if (sums == nullptr) return;
-  const Total all = block_total({sum, 0});
-  if (threadIdx.x == 0) sums[blockIdx.x] = all.sum;
-}
-template <class T>
-__global__ void __launch_bounds__(kMostRowThreads) sums_kernel(const double* sums, int64_t n, double divisor, T* loss) {
-  Total t{0, 0};
-  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) t.sum += sums[i];
-  t = block_total(t);
-  if (threadIdx.x == 0) *loss = narrow<T>(static_cast<compute_t<T>>(t.sum / divisor));
-}
-
-template <class T, class F>
-void run_pairs(F f, const T* x, const T* t, int64_t n, bool each, double divisor, T* loss) {
-  const bool vectors = n % kVec<T> == 0 && aligned16(x) && aligned16(t) && (!each || aligned16(loss));
-  const int64_t wanted = blocks_for(n, int64_t{kThreads} * (vectors ? kVec<T> : 1));
-  const int64_t blocks = each ? wanted : std::clamp<int64_t>(wanted, 1, 1024);
-  if (each && n == 0) return;
-  const Tensor workspace = each ? Tensor() : make_workspace<double>(blocks);
-  double* sums = each ? nullptr : static_cast<double*>(workspace.raw_data());
-  T* to = each ? loss : nullptr;
-  if (vectors)
-    pairs_kernel<kVec<T>><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(f, x, t, n, to, sums);
-  else
-    pairs_kernel<1><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(f, x, t, n, to, sums);
-  if (!each) sums_kernel<T><<<1, kMostRowThreads, 0, stream()>>>(sums, blocks, divisor, loss);
-}
-
 CrossEntropyCall with_stride(CrossEntropyCall c) {
   if (c.row_stride == 0) c.row_stride = c.classes;
   return c;
@@ -580,30 +505,6 @@ void scale_in_place_cuda(const Tensor& y, const Tensor& factor) {
       scale_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(
           static_cast<T*>(y.raw_data()), y.numel(), aligned16(y.raw_data()),
           static_cast<const compute_t<T>*>(factor.raw_data()));
-  });
-}
-
-void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
-                    Reduction reduction, double divisor, void* loss) {
-  dispatch_floats(t, "loss", [&]<class T>() {
-    const auto go = [&]<PairLoss k>(std::integral_constant<PairLoss, k>) {
-      run_pairs<T>(Value<k, T>{static_cast<compute_t<T>>(param)}, static_cast<const T*>(x),
-                   static_cast<const T*>(target), n, reduction == Reduction::none, divisor, static_cast<T*>(loss));
-    };
-    switch (kind) {
-      case PairLoss::mse:
-        return go(std::integral_constant<PairLoss, PairLoss::mse>());
-      case PairLoss::l1:
-        return go(std::integral_constant<PairLoss, PairLoss::l1>());
-      case PairLoss::smooth_l1:
-        return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>());
-      case PairLoss::huber:
-        return go(std::integral_constant<PairLoss, PairLoss::huber>());
-      case PairLoss::bce_with_logits:
-        return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>());
-      case PairLoss::kl_div:
-        return go(std::integral_constant<PairLoss, PairLoss::kl_div>());
-    }
   });
 }
 
