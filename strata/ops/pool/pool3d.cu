@@ -39,6 +39,14 @@ __device__ __forceinline__ pool::Outputs<I> outputs_of(const Divided<I>& a, I j)
   }
 }
 
+// Leaves out outputs at both ends of a range that do not have input j.
+template <AxisKind Kind, class C, class I>
+__device__ __forceinline__ void trim(const BasicAxis<I>& a, I j, pool::Outputs<I>& range) {
+  C weight;
+  while (range.low <= range.high && !pool::covers<Kind>(a, range.low, j, weight)) ++range.low;
+  while (range.high > range.low && !pool::covers<Kind>(a, range.high, j, weight)) --range.high;
+}
+
 // The axes of a volume, and its strips of `rows` rows by number.
 template <class I>
 struct Volume {
@@ -114,7 +122,11 @@ __global__ void __launch_bounds__(kThreads) transposed3_kernel(Volume<I> v, cons
   for_elements<1>(v.grid.total, [&](int64_t strip) {
     const auto at = v.at(strip);
     const I first = at.strip * kBackStrip, last = pool::least<I>(first + kBackStrip, v.h.in) - 1;
-    const auto deep = outputs_of<Kind>(v.d, at.k), cols = outputs_of<Kind>(v.w, at.j);
+    auto deep = outputs_of<Kind>(v.d, at.k), cols = outputs_of<Kind>(v.w, at.j);
+    if constexpr (Kind == AxisKind::resize) {
+      trim<Kind, C>(v.d, at.k, deep);
+      trim<Kind, C>(v.w, at.j, cols);
+    }
     const I low = outputs_of<Kind>(v.h, first).low, high = outputs_of<Kind>(v.h, last).high;
     const T* from = y + at.plane * v.outputs();
     C sums[kBackStrip] = {}, wk[kFew] = {}, wj[kFew] = {};
@@ -200,26 +212,54 @@ template <class T, class I>
 __global__ void __launch_bounds__(kThreads)
     max_backward_kernel(Volume<I> v, const T* g, const int64_t* positions, T* x) {
   using C = compute_t<T>;
+  constexpr int kCols = 2;
   for_elements<1>(v.grid.total, [&](int64_t strip) {
     const auto at = v.at(strip);
-    const I first = at.strip * kBackStrip, last = pool::least<I>(first + kBackStrip, v.h.in) - 1;
+    const I first = at.strip * kStrip, last = pool::least<I>(first + kStrip, v.h.in) - 1;
     const auto deep = outputs_of<AxisKind::pool>(v.d, at.k), cols = outputs_of<AxisKind::pool>(v.w, at.j);
     const I low = outputs_of<AxisKind::pool>(v.h, first).low, high = outputs_of<AxisKind::pool>(v.h, last).high;
     const int64_t plane = at.plane * v.outputs();
     const I here = (at.k * v.h.in + first) * v.w.in + at.j;
-    C sums[kBackStrip] = {};
-    for (I k = deep.low; k <= deep.high; ++k)
-      for (I i = low; i <= high; ++i)
-        for (I j = cols.low; j <= cols.high; ++j) {
-          const int64_t o = plane + (k * v.h.out + i) * v.w.out + j;
-          const I from_here = static_cast<I>(positions[o]) - here;
+    C sums[kStrip] = {};
+    const auto take = [&](int64_t position, T value) {
+      const I from_here = static_cast<I>(position) - here;
 #pragma unroll
-          for (int u = 0; u < kBackStrip; ++u)
-            if (from_here == u * v.w.in) sums[u] += widen(g[o]);
+      for (int u = 0; u < kStrip; ++u)
+        if (from_here == u * v.w.in) sums[u] += widen(value);
+    };
+    for (I k = deep.low; k <= deep.high; ++k) {
+      const int64_t slice = plane + k * v.h.out * v.w.out;
+      if (cols.high - cols.low < kCols) {
+        // What several rows of windows say is on its way together.
+        for (I i0 = low; i0 <= high; i0 += kStrip) {
+          int64_t position[kStrip][kCols];
+          T value[kStrip][kCols];
+#pragma unroll
+          for (int a = 0; a < kStrip; ++a)
+#pragma unroll
+            for (int b = 0; b < kCols; ++b) {
+              const bool has = i0 + a <= high && cols.low + b <= cols.high;
+              const int64_t o = slice + (i0 + a) * v.w.out + cols.low + b;
+              position[a][b] = has ? positions[o] : int64_t{-1};
+              value[a][b] = has ? g[o] : T{};
+            }
+#pragma unroll
+          for (int a = 0; a < kStrip; ++a)
+#pragma unroll
+            for (int b = 0; b < kCols; ++b)
+              if (position[a][b] >= 0) take(position[a][b], value[a][b]);
         }
-    for_rows<kBackStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
+      } else {
+        for (I i = low; i <= high; ++i)
+          for (I j = cols.low; j <= cols.high; ++j) {
+            const int64_t o = slice + i * v.w.out + j;
+            if (positions[o] >= 0) take(positions[o], g[o]);
+          }
+      }
+    }
+    for_rows<kStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
 #pragma unroll
-      for (int u = 0; u < kBackStrip; ++u)
+      for (int u = 0; u < kStrip; ++u)
         if (row - first == u) x[e] = narrow<T>(sums[u]);
     });
   });
@@ -298,7 +338,7 @@ void pool::window_max3_cuda(const Axes& axes, int64_t planes, DType t, const voi
 }
 
 void max_backward_cuda(const Axes& axes, int64_t planes, DType t, const void* g, const int64_t* positions, void* x) {
-  with_volume(axes, planes, true, kBackStrip, [&]<class I>(const Volume<I>& v) {
+  with_volume(axes, planes, true, kStrip, [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "max_pool_backward", [&]<class T>() {
       max_backward_kernel<T><<<blocks_of<1>(v.grid.total), kThreads, 0, stream()>>>(v, static_cast<const T*>(g),
