@@ -1,7 +1,5 @@
 #include "strata/optim/adam.h"
 
-#include <cmath>
-
 #include "strata/core/error.h"
 #include "strata/optim/kernels.h"
 
@@ -13,17 +11,17 @@ void AdamOptions::validate() const {
   check(beta2 >= 0 && beta2 < 1, "Adam", "beta2 lies in [0, 1), got ", beta2);
   check(eps >= 0, "Adam", "eps must not be negative, got ", eps);
   check(weight_decay >= 0, "Adam", "weight_decay must not be negative, got ", weight_decay);
+  low.validate();
 }
 
-void set_adam_constants(Slab& s, const AdamOptions& o, double lr, bool decoupled, int64_t step, double grad_scale) {
-  const double t = static_cast<double>(step);
+void set_adam(Slab& s, const AdamOptions& o, double lr, bool decoupled, double grad_scale) {
+  s.from_count = FromCount::adam;
   s.k[0] = grad_scale;
   s.k[1] = o.beta1;
   s.k[2] = 1 - o.beta1;
   s.k[3] = o.beta2;
   s.k[4] = 1 - o.beta2;
-  s.k[5] = lr / (1 - std::pow(o.beta1, t));
-  s.k[6] = 1 / std::sqrt(1 - std::pow(o.beta2, t));
+  s.k[5] = lr;
   s.k[7] = o.eps;
   s.k[8] = decoupled ? 1 - lr * o.weight_decay : 1;
   s.k[9] = decoupled ? 0 : o.weight_decay;
@@ -31,28 +29,20 @@ void set_adam_constants(Slab& s, const AdamOptions& o, double lr, bool decoupled
 
 std::vector<Optimizer::StateSpec> Adam::state_spec(const Param& p) const {
   return {{"step", {}, DType::i64},
-          {"exp_avg", p.tensor.shape(), p.tensor.dtype()},
-          {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
+          {"exp_avg", p.tensor.shape(), moment_dtype(p)},
+          {"exp_avg_sq", p.tensor.shape(), moment_dtype(p)}};
 }
 std::vector<Optimizer::StateSpec> AdamW::state_spec(const Param& p) const {
   return {{"step", {}, DType::i64},
-          {"exp_avg", p.tensor.shape(), p.tensor.dtype()},
-          {"exp_avg_sq", p.tensor.shape(), p.tensor.dtype()}};
-}
-
-void Optimizer::set_adam(Slab& s, const Param& p, const AdamOptions& o, double lr, bool decoupled, double grad_scale) {
-  const bool there = p.state[0].device().is_cuda();
-  set_adam_constants(s, o, lr, decoupled, there ? 0 : step_count(p), grad_scale);
-  if (!there) return;
-  s.step = static_cast<int64_t*>(p.state[0].raw_data());
-  s.k[5] = lr;
+          {"exp_avg", p.tensor.shape(), moment_dtype(p)},
+          {"exp_avg_sq", p.tensor.shape(), moment_dtype(p)}};
 }
 
 void Adam::update(const std::vector<Param*>& active, double grad_scale) {
   std::vector<Slab> slabs;
   for (Param* p : active) {
     slabs.push_back(slab_of(*p, 1));
-    set_adam(slabs.back(), *p, options_of(*p), lr(p->group), false, grad_scale);
+    set_adam(slabs.back(), options_of(*p), lr(p->group), false, grad_scale);
   }
   run(Rule::adam, slabs);
 }
@@ -60,7 +50,7 @@ void AdamW::update(const std::vector<Param*>& active, double grad_scale) {
   std::vector<Slab> slabs;
   for (Param* p : active) {
     slabs.push_back(slab_of(*p, 1));
-    set_adam(slabs.back(), *p, options_of(*p), lr(p->group), true, grad_scale);
+    set_adam(slabs.back(), options_of(*p), lr(p->group), true, grad_scale);
   }
   run(Rule::adam, slabs);
 }

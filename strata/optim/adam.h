@@ -10,7 +10,8 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;  ///< Adam: added to the gradient (L2); AdamW: p -= lr weight_decay p
-  void validate() const;    ///< throws ValueError
+  LowPrecision low = {};
+  void validate() const;  ///< throws ValueError
 };
 /// Of AdamW; the defaults are PyTorch's.
 struct AdamWOptions {
@@ -19,7 +20,8 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay}; }
+  LowPrecision low = {};
+  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay, low}; }
   void validate() const { AdamOptions(*this).validate(); }  ///< throws ValueError
 };
 

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "strata/core/parallel.h"
+#include "strata/optim/count_inl.h"
+#include "strata/optim/rounding_inl.h"
+#include "strata/optim/storage_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "strata/optim/kernels_cpu.cpp"
@@ -30,6 +33,11 @@ HWY_INLINE Vec<float> load_grad(hn::ScalableTag<float> d, const BFloat16* p) {
   const hn::Rebind<uint16_t, decltype(du)> dh;
   const auto half = hn::LoadU(dh, reinterpret_cast<const uint16_t*>(p));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, half)));
+}
+HWY_INLINE Vec<float> load_grad(hn::ScalableTag<float> d, const Half* p) {
+  float wide[HWY_MAX_BYTES / sizeof(float)];
+  for (size_t i = 0; i < hn::Lanes(d); ++i) wide[i] = p[i];
+  return hn::LoadU(d, wide);
 }
 
 // Each rule changes param and states of one vector of elements.
@@ -99,56 +107,99 @@ struct SgdMomentumRule {
   }
 };
 
-template <class R, class T, class G>
-void update(const Slab& s, int64_t begin, int64_t end) {
+template <class T>
+struct MuonMomentumRule {
+  static constexpr int states = 1;
+  using V = Vec<T>;
+  V momentum;
+  bool nesterov;
+  template <class D>
+  MuonMomentumRule(D d, const double* k) : momentum(hn::Set(d, static_cast<T>(k[1]))), nesterov(k[2] != 0) {}
+  HWY_INLINE void operator()(V& direction, V g, V& b, V&) const {
+    b = hn::MulAdd(momentum, b, g);
+    direction = nesterov ? hn::MulAdd(momentum, b, g) : b;
+  }
+};
+
+template <class T>
+struct MuonApplyRule {
+  static constexpr int states = 0;
+  using V = Vec<T>;
+  V decay, rate;
+  template <class D>
+  MuonApplyRule(D d, const double* k)
+      : decay(hn::Set(d, static_cast<T>(k[1]))), rate(hn::Set(d, static_cast<T>(k[2]))) {}
+  HWY_INLINE void operator()(V& p, V g, V&, V&) const { p = hn::NegMulAdd(rate, g, hn::Mul(p, decay)); }
+};
+
+// n elements of a tensor whose constants are k.
+template <class R, class T>
+void update(const double* k, T* p, const T* g, T* a, T* b, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const R rule(d, s.k);
-  const Vec<T> scale = hn::Set(d, static_cast<T>(s.k[0]));
-  const auto one = [&](T* HWY_RESTRICT p, const G* HWY_RESTRICT g, T* HWY_RESTRICT a, T* HWY_RESTRICT b) HWY_ATTR {
+  const R rule(d, k);
+  const Vec<T> scale = hn::Set(d, static_cast<T>(k[0]));
+  const auto one = [&](T* HWY_RESTRICT p, const T* HWY_RESTRICT g, T* HWY_RESTRICT a, T* HWY_RESTRICT b) HWY_ATTR {
     Vec<T> vp = hn::LoadU(d, p), va = hn::Zero(d), vb = hn::Zero(d);
     if constexpr (R::states > 0) va = hn::LoadU(d, a);
     if constexpr (R::states > 1) vb = hn::LoadU(d, b);
-    rule(vp, hn::Mul(load_grad(d, g), scale), va, vb);
+    rule(vp, hn::Mul(hn::LoadU(d, g), scale), va, vb);
     hn::StoreU(vp, d, p);
     if constexpr (R::states > 0) hn::StoreU(va, d, a);
     if constexpr (R::states > 1) hn::StoreU(vb, d, b);
   };
-  T* p = static_cast<T*>(s.param);
-  const G* g = static_cast<const G*>(s.grad);
-  T* a = static_cast<T*>(s.state[0]);
-  T* b = static_cast<T*>(s.state[1]);
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) one(p + i, g + i, a + i, b + i);
-  if (i == end) return;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) one(p + i, g + i, a + i, b + i);
+  if (i == n) return;
   // The last few elements go through buffers of one vector, so that they see the same arithmetic.
-  const size_t n = static_cast<size_t>(end - i);
+  const size_t rest = static_cast<size_t>(n - i);
   T tp[HWY_MAX_BYTES / sizeof(T)] = {}, ta[HWY_MAX_BYTES / sizeof(T)] = {}, tb[HWY_MAX_BYTES / sizeof(T)] = {};
-  G tg[HWY_MAX_BYTES / sizeof(T)] = {};
-  std::copy_n(p + i, n, tp);
-  std::copy_n(g + i, n, tg);
-  if (R::states > 0) std::copy_n(a + i, n, ta);
-  if (R::states > 1) std::copy_n(b + i, n, tb);
+  T tg[HWY_MAX_BYTES / sizeof(T)] = {};
+  std::copy_n(p + i, rest, tp);
+  std::copy_n(g + i, rest, tg);
+  if (R::states > 0) std::copy_n(a + i, rest, ta);
+  if (R::states > 1) std::copy_n(b + i, rest, tb);
   one(tp, tg, ta, tb);
-  std::copy_n(tp, n, p + i);
-  if (R::states > 0) std::copy_n(ta, n, a + i);
-  if (R::states > 1) std::copy_n(tb, n, b + i);
+  std::copy_n(tp, rest, p + i);
+  if (R::states > 0) std::copy_n(ta, rest, a + i);
+  if (R::states > 1) std::copy_n(tb, rest, b + i);
 }
 
 template <template <class> class R>
 void update_any(const Slab& s, int64_t begin, int64_t end) {
-  if (s.dtype == DType::f64) return update<R<double>, double, double>(s, begin, end);
-  if (s.grad_dtype == DType::bf16) return update<R<float>, float, BFloat16>(s, begin, end);
-  update<R<float>, float, float>(s, begin, end);
+  constexpr int states = R<float>::states;
+  if (s.dtype == DType::f64) {
+    const auto from = [&](void* array) { return array ? static_cast<double*>(array) + begin : nullptr; };
+    return update<R<double>>(s.k, from(s.param), from(s.grad), from(s.state[0]), from(s.state[1]), end - begin);
+  }
+  const uint64_t key = rounding_key(s.seed, static_cast<uint64_t>(s.t));
+  const Rounding of_param{s.stochastic, key, 0, 0};
+  const Rounding of_state[2] = {{s.stochastic, key, 0, 16}, {s.stochastic, key, kSecondState, 0}};
+  float wide_param[kRun], wide_grad[kRun], wide_state[2][kRun];
+  for (int64_t at = begin; at < end; at += kRun) {
+    const int64_t n = std::min(kRun, end - at);
+    // What is there already, and where it goes.
+    const auto open = [&](void* array, DType dtype, float* buffer) {
+      widened(array, dtype, at, n, buffer);
+      return writable(array, dtype, at, buffer);
+    };
+    float* p = open(s.param, s.dtype, wide_param);
+    const float* g = widened(s.grad, s.grad_dtype, at, n, wide_grad);
+    float* state[2] = {};
+    for (int k = 0; k < states; ++k) state[k] = open(s.state[k], s.state_dtype, wide_state[k]);
+    update<R<float>>(s.k, p, g, state[0], state[1], n);
+    narrow(p, s.param, s.dtype, at, n, of_param);
+    if (s.low) narrow(p, s.low, s.low_dtype, at, n, {});
+    for (int k = 0; k < states; ++k) narrow(state[k], s.state[k], s.state_dtype, at, n, of_state[k]);
+  }
 }
 
 template <class T>
-void change_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
+void change_grad(Rule rule, const Slab& s, T* g, int64_t end) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  T* g = static_cast<T*>(s.grad);
   const T factor = static_cast<T>(s.k[0]), limit = static_cast<T>(s.k[1]);
-  int64_t i = begin;
+  int64_t i = 0;
   if (rule == Rule::scale_grad) {
     for (; i + lanes <= end; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, g + i), hn::Set(d, factor)), d, g + i);
     for (; i < end; ++i) g[i] *= factor;
@@ -164,12 +215,15 @@ void change_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
   }
 }
 
-void change_bf16_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
-  BFloat16* g = static_cast<BFloat16*>(s.grad);
-  const float factor = static_cast<float>(s.k[0]), limit = static_cast<float>(s.k[1]);
-  for (int64_t i = begin; i < end; ++i) {
-    const float v = g[i];
-    g[i] = BFloat16(rule == Rule::scale_grad ? v * factor : v > limit ? limit : v < -limit ? -limit : v);
+void change_any_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
+  if (s.grad_dtype == DType::f64) return change_grad(rule, s, static_cast<double*>(s.grad) + begin, end - begin);
+  float buffer[kRun];
+  for (int64_t at = begin; at < end; at += kRun) {
+    const int64_t n = std::min(kRun, end - at);
+    widened(s.grad, s.grad_dtype, at, n, buffer);
+    float* g = writable(s.grad, s.grad_dtype, at, buffer);
+    change_grad(rule, s, g, n);
+    narrow(g, s.grad, s.grad_dtype, at, n, {});
   }
 }
 
@@ -185,11 +239,11 @@ void run(Rule rule, const Slab& s, int64_t begin, int64_t end) {
       return update_any<SgdMomentumRule>(s, begin, end);
     case Rule::scale_grad:
     case Rule::clamp_grad:
-      if (s.grad_dtype == DType::bf16) return change_bf16_grad(rule, s, begin, end);
-      if (s.grad_dtype == DType::f64) return change_grad<double>(rule, s, begin, end);
-      return change_grad<float>(rule, s, begin, end);
+      return change_any_grad(rule, s, begin, end);
     case Rule::muon_momentum:
+      return update_any<MuonMomentumRule>(s, begin, end);
     case Rule::muon_apply:
+      return update_any<MuonApplyRule>(s, begin, end);
     case Rule::adafactor_take:
     case Rule::adafactor_blend:
     case Rule::adafactor_apply:
@@ -233,6 +287,7 @@ double squares_f32(const G* g, int64_t n) {
 double squares(const Slab& s, int64_t begin, int64_t end) {
   if (s.grad_dtype == DType::f32) return squares_f32(static_cast<const float*>(s.grad) + begin, end - begin);
   if (s.grad_dtype == DType::bf16) return squares_f32(static_cast<const BFloat16*>(s.grad) + begin, end - begin);
+  if (s.grad_dtype == DType::f16) return squares_f32(static_cast<const Half*>(s.grad) + begin, end - begin);
   const double* g = static_cast<const double*>(s.grad);
   double sum = 0;
   for (int64_t i = begin; i < end; ++i) sum += g[i] * g[i];
@@ -267,7 +322,9 @@ std::vector<Chunk> chunks_of(std::span<const Slab> slabs) {
 
 }  // namespace
 
-void run_rule_cpu(Rule rule, std::span<const Slab> slabs) {
+void run_rule_cpu(Rule rule, std::span<const Slab> given) {
+  std::vector<Slab> slabs(given.begin(), given.end());
+  for (Slab& s : slabs) complete(s.from_count, s.k, static_cast<double>(s.t));
   const std::vector<Chunk> chunks = chunks_of(slabs);
   parallel_for(0, static_cast<int64_t>(chunks.size()), 2, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -27,11 +27,23 @@ if (!file) {
 }
 // Before Node 20.
 if (!Symbol.dispose) Object.defineProperty(Symbol, 'dispose', { value: Symbol('Symbol.dispose') });
-const native = require(file);
+let native;
+try {
+  native = require(file);
+} catch (error) {
+  const [, library] = /^(\S+): cannot open shared object file/.exec(error.message) ?? [];
+  if (library && library !== file) {
+    error.message = `strata needs ${library}, which is not on this machine. The addon uses the libraries of the distribution that ` +
+      'it was built on; there this brings them:\n  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libgomp1\n' +
+      'For another distribution build it there, with scripts/build-node';
+  }
+  throw error;
+}
 
 // A native function that fails sets failed[0] and returns the error: throwing it is left to JavaScript. (While Node takes an
 // exception over from native code, a collection may run a finalizer of ours, and Node then ends the process.)
 const { failed } = native;
+if (!failed) throw new Error(`strata: ${file} is older than the JavaScript beside it; build it again with scripts/build-node`);
 function guarded(f, name = f?.name) {
   if (typeof f !== 'function') return f;
   const wrapped = function (...args) {

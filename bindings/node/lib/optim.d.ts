@@ -32,8 +32,6 @@ export interface Optimizer<O = any> {
   stepGuarded(options?: { maxNorm?: number; loss?: Tensor; scaler?: LossScaler }): StepReport;
   /** Lets stepGuarded() update again after a divergence. */
   resetGuard(): void;
-  /** Before each replay of a CUDA graph that captured a step: sends the options as they are now. */
-  prepareReplay(): void;
   zeroGrad(options?: { setToNone?: boolean }): void;
   stateDict(): StateDict;
   loadStateDict(state: StateDict): void;

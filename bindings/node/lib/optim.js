@@ -82,10 +82,6 @@ class Optimizer {
   resetGuard() {
     native.optimizerResetGuard(this.#handle);
   }
-  /** Before each replay of a CUDA graph that captured a step: sends the options as they are now. */
-  prepareReplay() {
-    native.optimizerPrepareReplay(this.#handle);
-  }
   zeroGrad({ setToNone = true } = {}) {
     native.optimizerZeroGrad(this.#handle, setToNone);
   }

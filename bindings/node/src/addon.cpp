@@ -26,7 +26,8 @@ napi_value threads(Call& c) {
 }
 // loadPlugin(path): {name, version, path, ops}
 napi_value load_plugin_function(Call& c) {
-  const Plugin& p = load_plugin(c.env.text(c[0], "loadPlugin", "the path"));
+  const std::string path = c.env.text(c[0], "loadPlugin", "the path");
+  const Plugin& p = load_plugin(path);
   napi_value o = c.env.object(), ops = c.env.array(p.ops.size());
   for (size_t i = 0; i < p.ops.size(); ++i) c.env.put(ops, static_cast<uint32_t>(i), c.env.string(p.ops[i]->name()));
   c.env.set(o, "name", c.env.string(p.name));

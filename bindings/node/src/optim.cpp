@@ -254,12 +254,6 @@ napi_value load_state(Call& c) {
   optimizer(c)->load_state_dict(state);
   return c.env.undefined();
 }
-napi_value prepare_replay(Call& c) {
-  const std::shared_ptr<Optimizer> o = optimizer(c);
-  const TapeGuard guard(c.env.mail.get());
-  o->prepare_replay();
-  return c.env.undefined();
-}
 napi_value reset_guard(Call& c) {
   optimizer(c)->reset_guard();
   return c.env.undefined();
@@ -394,7 +388,6 @@ void add_optim(Env& env, napi_value exports) {
                     {"gradNorm", entry<norm_of>},
                     {"optimizerOptions", entry<get_options>},
                     {"optimizerSetOptions", entry<set_options>},
-                    {"optimizerPrepareReplay", entry<prepare_replay>},
                     {"optimizerResetGuard", entry<reset_guard>},
                     {"optimizerStateBytes", entry<state_bytes>},
                     {"optimizerStepGuarded", entry<step_guarded>},

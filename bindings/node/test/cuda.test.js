@@ -103,7 +103,7 @@ test('events measure and order', { skip }, async () => {
   const z = st.cuda.stream(side, () => y.add(1));
   side.synchronize();
   assert.deepEqual(z.toTypedArray(), y.add(1).toTypedArray());
-  assert.throws(() => new st.cuda.Event().record().elapsedTime(end), st.DeviceError);
+  assert.throws(() => new st.cuda.Event().record().elapsedTime(end), st.ValueError);
 });
 
 test('a graph is recorded once and replayed', { skip }, () => {
@@ -173,7 +173,6 @@ test('a training step as a graph', { skip }, () => {
     const loss = graph.capture(step);
     for (const lr of rates.slice(1)) {
       optimizer.lr = lr;
-      optimizer.prepareReplay();
       graph.replay();
       losses.push(loss.item());
     }

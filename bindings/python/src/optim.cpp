@@ -23,48 +23,25 @@ void take(const nb::dict& d, const char* key, T& field) {
     throw nb::type_error((std::string("option '") + key + "' of an optimizer has a value of the wrong type").c_str());
 }
 
-void read(const nb::dict& d, optim::SGDOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "momentum", o.momentum);
-  take(d, "dampening", o.dampening);
-  take(d, "weight_decay", o.weight_decay);
-  take(d, "nesterov", o.nesterov);
-}
+// An option has the name of its field, whichever optimizer it belongs to.
 template <class Options>
-void read_betas(const nb::dict& d, Options& o) {
+void read(const nb::dict& d, Options& o) {
   take(d, "lr", o.lr);
-  take(d, "beta1", o.beta1);
-  take(d, "beta2", o.beta2);
   take(d, "weight_decay", o.weight_decay);
-}
-void read(const nb::dict& d, optim::AdamOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-}
-void read(const nb::dict& d, optim::AdamWOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-}
-void read(const nb::dict& d, optim::LionOptions& o) {
-  read_betas(d, o);
-}
-void read(const nb::dict& d, optim::AdafactorOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "beta2_decay", o.beta2_decay);
-  take(d, "eps1", o.eps1);
-  take(d, "eps2", o.eps2);
-  take(d, "clip_threshold", o.clip_threshold);
-  take(d, "weight_decay", o.weight_decay);
-}
-void read(const nb::dict& d, optim::MuonOptions& o) {
-  read_betas(d, o);
-  take(d, "momentum", o.momentum);
-  take(d, "nesterov", o.nesterov);
-  take(d, "ns_steps", o.ns_steps);
-  take(d, "eps", o.eps);
-  take(d, "match_rms_adamw", o.match_rms_adamw);
-  take(d, "use_adamw", o.use_adamw);
-  take(d, "adamw_eps", o.adamw_eps);
+  if constexpr (requires { o.beta1; }) take(d, "beta1", o.beta1);
+  if constexpr (requires { o.beta2; }) take(d, "beta2", o.beta2);
+  if constexpr (requires { o.eps; }) take(d, "eps", o.eps);
+  if constexpr (requires { o.momentum; }) take(d, "momentum", o.momentum);
+  if constexpr (requires { o.dampening; }) take(d, "dampening", o.dampening);
+  if constexpr (requires { o.nesterov; }) take(d, "nesterov", o.nesterov);
+  if constexpr (requires { o.beta2_decay; }) take(d, "beta2_decay", o.beta2_decay);
+  if constexpr (requires { o.eps1; }) take(d, "eps1", o.eps1);
+  if constexpr (requires { o.eps2; }) take(d, "eps2", o.eps2);
+  if constexpr (requires { o.clip_threshold; }) take(d, "clip_threshold", o.clip_threshold);
+  if constexpr (requires { o.ns_steps; }) take(d, "ns_steps", o.ns_steps);
+  if constexpr (requires { o.match_rms_adamw; }) take(d, "match_rms_adamw", o.match_rms_adamw);
+  if constexpr (requires { o.use_adamw; }) take(d, "use_adamw", o.use_adamw);
+  if constexpr (requires { o.adamw_eps; }) take(d, "adamw_eps", o.adamw_eps);
 }
 
 using Groups = std::vector<std::pair<std::vector<std::pair<std::string, Tensor>>, nb::dict>>;
@@ -170,8 +147,6 @@ void bind_optim(nb::module_& m) {
           nb::arg("max_norm") = __builtin_inf(), nb::arg("loss") = nb::none(), nb::arg("scaler") = nb::none(),
           "A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).")
       .def("reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
-      .def("prepare_replay", [](PyOptimizer& o) { o->prepare_replay(); },
-           "Before each replay of a CUDA graph that captured one step: sends the options as they are now.")
       .def("capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
       .def("zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
            nb::arg("set_to_none") = true)

@@ -2,11 +2,10 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const http = require('node:http');
 const os = require('node:os');
 const path = require('node:path');
-const { execFile, spawnSync } = require('node:child_process');
-const { promisify } = require('node:util');
+const http = require('node:http');
+const { spawn, spawnSync } = require('node:child_process');
 
 const main = path.join(__dirname, 'main.js');
 const data = process.env.STRATA_DATA_DIR ?? path.join(__dirname, '../../../../shared/data');
@@ -21,37 +20,38 @@ test('the network learns and is saved', { skip: absent || slow, timeout: 300000 
   assert.ok(fs.statSync(file).size > 400000);
 });
 
-test('the digits are fetched once', { skip: absent, timeout: 60000 }, async (t) => {
-  const asked = [];
-  const server = http.createServer((request, response) => {
-    asked.push(request.url);
-    fs.createReadStream(path.join(data, `mnist-${request.url.slice(1)}`)).pipe(response);
-  });
-  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
-  t.after(() => server.close());
-  // In a copy, so that runs/mnist is not the repository's.
-  const root = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
-  t.after(() => fs.rmSync(root, { recursive: true, force: true }));
-  const copy = path.join(root, 'examples/node/mnist/main.js');
-  fs.mkdirSync(path.dirname(copy), { recursive: true });
-  fs.copyFileSync(main, copy);
-  fs.symlinkSync(path.join(__dirname, '../../../bindings'), path.join(root, 'bindings'));
-  const env = { ...process.env };
-  delete env.STRATA_DATA_DIR;
-  const args = [copy, '--epochs', '0', '--url', `http://127.0.0.1:${server.address().port}/`];
-  for (let i = 0; i < 2; ++i) {
-    const { stdout } = await promisify(execFile)(process.execPath, args, { env });
-    assert.match(stdout, /105866 parameters/);
-  }
-  assert.deepEqual(asked, ['/t10k-images-idx3-ubyte.gz', '/t10k-labels-idx1-ubyte.gz']);
-  fs.rmSync(path.join(root, 'runs'), { recursive: true });
-  args.splice(-1, 1, 'http://127.0.0.1:9/');
-  const { stdout } = await promisify(execFile)(process.execPath, args, { env });
-  assert.match(stdout, /skipped: no digits in .*runs\/mnist \(.+\); wanted/);
-});
-
 test('without data it says so', () => {
   const run = spawnSync(process.execPath, [main, '--data', '/nowhere'], { encoding: 'utf8' });
   assert.equal(run.status, 0, run.stderr);
   assert.match(run.stdout, /skipped: no digits in \/nowhere/);
+});
+
+test('--download fetches what is missing, and says what failed', { skip: absent || slow, timeout: 300000 }, async () => {
+  const asked = [];
+  const server = http.createServer((request, response) => {
+    asked.push(request.url);
+    const file = path.join(data, `mnist-${path.basename(request.url)}`);
+    if (request.url.startsWith('/mnist/') && fs.existsSync(file)) fs.createReadStream(file).pipe(response);
+    else response.writeHead(404).end();
+  });
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  const from = `http://127.0.0.1:${server.address().port}`;
+  const folder = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-')), 'digits');
+  const run = async (...args) => {
+    const child = spawn(process.execPath, [main, '--data', folder, '--epochs', '0', '--download', '--mirror', ...args]);
+    let text = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece) => { text += piece; });
+    const status = await new Promise((resolve) => { child.on('close', resolve); });
+    return { status, text };
+  };
+  const failed = await run(`${from}/elsewhere`);
+  assert.equal(failed.status, 1);
+  assert.match(failed.text, /cannot fetch .*elsewhere\/t10k-images-idx3-ubyte\.gz: 404/);
+  for (let i = 0; i < 2; ++i) {
+    const { status, text } = await run(`${from}/mnist`);
+    assert.equal(status, 0, text);
+  }
+  assert.deepEqual(asked, ['/elsewhere/t10k-images-idx3-ubyte.gz', '/mnist/t10k-images-idx3-ubyte.gz', '/mnist/t10k-labels-idx1-ubyte.gz']);
+  assert.deepEqual(fs.readdirSync(folder).sort(), ['t10k-images-idx3-ubyte.gz', 't10k-labels-idx1-ubyte.gz']);
+  server.close();
 });

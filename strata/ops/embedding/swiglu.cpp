@@ -141,17 +141,16 @@ TensorMeta infer_halves(const Tensor& x, std::string_view op) {
   return like(x).with_shape(s);
 }
 
-TensorMeta infer_packed_backward(const Tensor& gy, const Tensor& x) {
-  const TensorMeta y = infer_halves(x, "swiglu_packed_backward");
-  check<ShapeError>(gy.shape() == y.shape && gy.dtype() == y.dtype, "swiglu_packed_backward", "gy is ", gy, ", x is ",
-                    x);
-  return like(x);
-}
-
 const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
     .schema = "swiglu_packed_backward(Tensor gy, Tensor x) -> Tensor",
     .doc = "The gradient of swiglu_packed for x from the gradient gy of its result, in one pass.",
-    .infer = infer_packed_backward,
+    .infer =
+        [](const Tensor& gy, const Tensor& x) {
+          const TensorMeta y = infer_halves(x, "swiglu_packed_backward");
+          check<ShapeError>(gy.shape() == y.shape && gy.dtype() == y.dtype, "swiglu_packed_backward", "gy is ", gy,
+                            ", x is ", x);
+          return like(x);
+        },
     .kernels = {.everywhere =
                     [](Tensor& gx, const Tensor& gy, const Tensor& x) {
                       const Tensor gc = gy.contiguous(), xc = x.contiguous();
@@ -163,8 +162,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
                     }},
     .composed =
         [](const Tensor& gy, const Tensor& x) {
-          // Whoever asks for this op's own gradient comes here first.
-          (void)infer_packed_backward(gy, x);
+          // With a gradient wanted infer is not asked before.
+          swiglu_packed_backward_op.record().infer(gy, x);
           const int64_t n = x.shape().back() / 2;
           auto [ga, gb] = composed_backward(gy, slice(x, -1, 0, n), slice(x, -1, n, 2 * n));
           return slice_backward(ga, x.shape(), x.dim() - 1, 0, n, 1) +

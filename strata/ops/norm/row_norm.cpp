@@ -156,22 +156,6 @@ Triple reference(bool rms, const Tensor& x, const Shape& normalized, const Tenso
   return Triple(from_span<double>(y, x.shape()), from_span<double>(means, s), from_span<double>(rstds, s));
 }
 
-std::array<TensorMeta, 3> infer_layer_norm_backward(const Tensor& gy, const Tensor& x, const Shape& normalized,
-                                                    const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                                                    const Tensor& gsum) {
-  check_rows(x, normalized, weight, {}, "layer_norm_backward");
-  check<ShapeError>(gy.shape() == x.shape(), "layer_norm_backward", "gy is ", gy, ", x is ", x);
-  check<DTypeError>(gy.dtype() == x.dtype(), "layer_norm_backward", "gy is ", gy.dtype(), ", x is ", x.dtype());
-  check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()), "layer_norm_backward",
-                    "gsum must be like x");
-  const TensorMeta s = statistic(x, normalized);
-  for (const Tensor* t : {&mean, &rstd})
-    check<ShapeError>(t->shape() == s.shape && t->dtype() == s.dtype, "layer_norm_backward", "mean and rstd must be ",
-                      s.shape, " ", s.dtype, ", got ", *t);
-  const TensorMeta w{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt};
-  return std::array<TensorMeta, 3>{like(x), w, w};
-}
-
 const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>
     layer_norm_backward_op{{
         .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, "
@@ -181,7 +165,22 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
                "and rstd "
                "that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows "
                "in f32 in a fixed order.",
-        .infer = infer_layer_norm_backward,
+        .infer =
+            [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
+               const Tensor& rstd, const Tensor& gsum) {
+              check_rows(x, normalized, weight, {}, "layer_norm_backward");
+              check<ShapeError>(gy.shape() == x.shape(), "layer_norm_backward", "gy is ", gy, ", x is ", x);
+              check<DTypeError>(gy.dtype() == x.dtype(), "layer_norm_backward", "gy is ", gy.dtype(), ", x is ",
+                                x.dtype());
+              check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()),
+                                "layer_norm_backward", "gsum must be like x");
+              const TensorMeta s = statistic(x, normalized);
+              for (const Tensor* t : {&mean, &rstd})
+                check<ShapeError>(t->shape() == s.shape && t->dtype() == s.dtype, "layer_norm_backward",
+                                  "mean and rstd must be ", s.shape, " ", s.dtype, ", got ", *t);
+              const TensorMeta w{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt};
+              return std::array<TensorMeta, 3>{like(x), w, w};
+            },
         .kernels = {.everywhere =
                         [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
                            const Shape& normalized, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
@@ -191,9 +190,8 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
         .composed =
             [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
                const Tensor& rstd, const Tensor& gsum) {
-              // Whoever asks for this op's own gradient comes here first.
-              (void)infer_layer_norm_backward(gy, x, normalized, weight, mean, rstd, gsum);
-
+              // With a gradient wanted infer is not asked before.
+              layer_norm_backward_op.record().infer(gy, x, normalized, weight, mean, rstd, gsum);
               const Dims dims = last_dims(x, normalized.size());
               const Tensor xhat = add(x, mean, -1) * rstd, g = weight.defined() ? gy * weight : gy;
               Tensor gx = rstd * add(add(g, mean_keeping(g, dims), -1), xhat * mean_keeping(g * xhat, dims), -1);
@@ -298,20 +296,6 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
 
 // ---- rms_norm ----------------------------------------------------------------------------------------------------
 
-std::array<TensorMeta, 2> infer_rms_norm_backward(const Tensor& gy, const Tensor& x, const Shape& normalized,
-                                                  const Tensor& weight, const Tensor& rstd, const Tensor& gsum) {
-  check_rows(x, normalized, weight, {}, "rms_norm_backward");
-  check<ShapeError>(gy.shape() == x.shape(), "rms_norm_backward", "gy is ", gy, ", x is ", x);
-  check<DTypeError>(gy.dtype() == x.dtype(), "rms_norm_backward", "gy is ", gy.dtype(), ", x is ", x.dtype());
-  check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()), "rms_norm_backward",
-                    "gsum must be like x");
-  const TensorMeta s = statistic(x, normalized);
-  check<ShapeError>(rstd.shape() == s.shape && rstd.dtype() == s.dtype, "rms_norm_backward", "rstd must be ", s.shape,
-                    " ", s.dtype, ", got ", rstd);
-  return std::array<TensorMeta, 2>{like(x),
-                                   TensorMeta{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt}};
-}
-
 const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const Tensor&, const Tensor&)>
     rms_norm_backward_op{{
         .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd, "
@@ -319,7 +303,21 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
         .doc = "The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it "
                "saved. The "
                "weight's gradient is summed over the rows in f32 in a fixed order.",
-        .infer = infer_rms_norm_backward,
+        .infer =
+            [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
+               const Tensor& gsum) {
+              check_rows(x, normalized, weight, {}, "rms_norm_backward");
+              check<ShapeError>(gy.shape() == x.shape(), "rms_norm_backward", "gy is ", gy, ", x is ", x);
+              check<DTypeError>(gy.dtype() == x.dtype(), "rms_norm_backward", "gy is ", gy.dtype(), ", x is ",
+                                x.dtype());
+              check<ShapeError>(!gsum.defined() || (gsum.shape() == x.shape() && gsum.dtype() == x.dtype()),
+                                "rms_norm_backward", "gsum must be like x");
+              const TensorMeta s = statistic(x, normalized);
+              check<ShapeError>(rstd.shape() == s.shape && rstd.dtype() == s.dtype, "rms_norm_backward",
+                                "rstd must be ", s.shape, " ", s.dtype, ", got ", rstd);
+              return std::array<TensorMeta, 2>{
+                  like(x), TensorMeta{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt}};
+            },
         .kernels = {.everywhere =
                         [](Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x, const Shape& normalized,
                            const Tensor& weight, const Tensor& rstd, const Tensor& gsum) {
@@ -328,9 +326,8 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
         .composed =
             [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
                const Tensor& gsum) {
-              // Whoever asks for this op's own gradient comes here first.
-              (void)infer_rms_norm_backward(gy, x, normalized, weight, rstd, gsum);
-
+              // With a gradient wanted infer is not asked before.
+              rms_norm_backward_op.record().infer(gy, x, normalized, weight, rstd, gsum);
               const Dims dims = last_dims(x, normalized.size());
               const Tensor xhat = x * rstd, g = weight.defined() ? gy * weight : gy;
               Tensor gx = rstd * add(g, xhat * mean_keeping(g * xhat, dims), -1);
