@@ -5,6 +5,7 @@
 #include "py.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
+#include "strata/optim/adaptive.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/muon.h"
@@ -23,6 +24,12 @@ void take(const nb::dict& d, const char* key, T& field) {
     throw nb::type_error((std::string("option '") + key + "' of an optimizer has a value of the wrong type").c_str());
 }
 
+void read(const nb::dict& d, optim::LowPrecision& low) {
+  take(d, "master_weights", low.master_weights);
+  take(d, "stochastic_rounding", low.stochastic_rounding);
+  take(d, "low_state", low.low_state);
+  take(d, "rounding_seed", low.seed);
+}
 void read(const nb::dict& d, optim::SGDOptions& o) {
   take(d, "lr", o.lr);
   take(d, "momentum", o.momentum);
@@ -40,10 +47,12 @@ void read_betas(const nb::dict& d, Options& o) {
 void read(const nb::dict& d, optim::AdamOptions& o) {
   read_betas(d, o);
   take(d, "eps", o.eps);
+  take(d, "amsgrad", o.amsgrad);
 }
 void read(const nb::dict& d, optim::AdamWOptions& o) {
   read_betas(d, o);
   take(d, "eps", o.eps);
+  take(d, "amsgrad", o.amsgrad);
 }
 void read(const nb::dict& d, optim::LionOptions& o) {
   read_betas(d, o);
@@ -67,6 +76,43 @@ void read(const nb::dict& d, optim::MuonOptions& o) {
   take(d, "adamw_eps", o.adamw_eps);
 }
 
+void read(const nb::dict& d, optim::RMSpropOptions& o) {
+  take(d, "lr", o.lr);
+  take(d, "alpha", o.alpha);
+  take(d, "eps", o.eps);
+  take(d, "weight_decay", o.weight_decay);
+  take(d, "momentum", o.momentum);
+  take(d, "centered", o.centered);
+}
+void read(const nb::dict& d, optim::AdagradOptions& o) {
+  take(d, "lr", o.lr);
+  take(d, "lr_decay", o.lr_decay);
+  take(d, "eps", o.eps);
+  take(d, "weight_decay", o.weight_decay);
+  take(d, "initial_accumulator_value", o.initial_accumulator_value);
+}
+void read(const nb::dict& d, optim::AdadeltaOptions& o) {
+  take(d, "lr", o.lr);
+  take(d, "rho", o.rho);
+  take(d, "eps", o.eps);
+  take(d, "weight_decay", o.weight_decay);
+}
+void read(const nb::dict& d, optim::AdamaxOptions& o) {
+  read_betas(d, o);
+  take(d, "eps", o.eps);
+}
+void read(const nb::dict& d, optim::NAdamOptions& o) {
+  read_betas(d, o);
+  take(d, "eps", o.eps);
+  take(d, "momentum_decay", o.momentum_decay);
+  take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
+}
+void read(const nb::dict& d, optim::RAdamOptions& o) {
+  read_betas(d, o);
+  take(d, "eps", o.eps);
+  take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
+}
+
 using Groups = std::vector<std::pair<std::vector<std::pair<std::string, Tensor>>, nb::dict>>;
 
 // An optimizer of any kind, with its options by name.
@@ -85,6 +131,7 @@ struct OptimizerFor final : AnyOptimizer {
       optim::ParamGroup<Options> g;
       g.params = params;
       read(dict, g.options);
+      read(dict, g.options.low);
       made.push_back(std::move(g));
     }
     return made;
@@ -100,14 +147,34 @@ struct OptimizerFor final : AnyOptimizer {
   Rule rule;
 };
 
-std::unique_ptr<AnyOptimizer> make(std::string_view kind, const Groups& groups) {
-  if (kind == "sgd") return std::make_unique<OptimizerFor<optim::SGD, optim::SGDOptions>>(groups);
-  if (kind == "adam") return std::make_unique<OptimizerFor<optim::Adam, optim::AdamOptions>>(groups);
-  if (kind == "adamw") return std::make_unique<OptimizerFor<optim::AdamW, optim::AdamWOptions>>(groups);
-  if (kind == "lion") return std::make_unique<OptimizerFor<optim::Lion, optim::LionOptions>>(groups);
-  if (kind == "adafactor") return std::make_unique<OptimizerFor<optim::Adafactor, optim::AdafactorOptions>>(groups);
-  check(kind == "muon", "Optimizer", "'", kind, "' is none of sgd, adam, adamw, lion, adafactor, muon");
-  return std::make_unique<OptimizerFor<optim::Muon, optim::MuonOptions>>(groups);
+template <class Rule, class Options>
+std::unique_ptr<AnyOptimizer> make(const Groups& groups) {
+  return std::make_unique<OptimizerFor<Rule, Options>>(groups);
+}
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<AnyOptimizer> (*make)(const Groups&);
+};
+constexpr Kind kKinds[] = {{"sgd", make<optim::SGD, optim::SGDOptions>},
+                           {"adam", make<optim::Adam, optim::AdamOptions>},
+                           {"adamw", make<optim::AdamW, optim::AdamWOptions>},
+                           {"lion", make<optim::Lion, optim::LionOptions>},
+                           {"adafactor", make<optim::Adafactor, optim::AdafactorOptions>},
+                           {"muon", make<optim::Muon, optim::MuonOptions>},
+                           {"rmsprop", make<optim::RMSprop, optim::RMSpropOptions>},
+                           {"adagrad", make<optim::Adagrad, optim::AdagradOptions>},
+                           {"adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
+                           {"adamax", make<optim::Adamax, optim::AdamaxOptions>},
+                           {"nadam", make<optim::NAdam, optim::NAdamOptions>},
+                           {"radam", make<optim::RAdam, optim::RAdamOptions>}};
+
+std::unique_ptr<AnyOptimizer> make(std::string_view name, const Groups& groups) {
+  std::string names;
+  for (const Kind& k : kKinds) {
+    if (k.name == name) return k.make(groups);
+    names += cat(' ', k.name);
+  }
+  throw ValueError("Optimizer", cat("'", name, "' is none of:", names));
 }
 
 struct PyOptimizer {
@@ -149,11 +216,12 @@ void bind_optim(nb::module_& m) {
   nb::class_<PyOptimizer>(m, "Optimizer", "One of the engine's optimizers over groups of named parameters.")
       .def(nb::init<const std::string&, const Groups&>(), nb::arg("kind"), nb::arg("groups"))
       .def(
-          "set_options", [](PyOptimizer& o, size_t group, const nb::dict& options) { o.any->set_options(group, options); },
+          "set_options",
+          [](PyOptimizer& o, size_t group, const nb::dict& options) { o.any->set_options(group, options); },
           "Changes the options of a group that the dictionary names.")
       .def(
-          "step", [](PyOptimizer& o, double grad_scale) { o->step(grad_scale); }, nb::arg("grad_scale") = 1.0, Release(),
-          "Updates every parameter that has a gradient.")
+          "step", [](PyOptimizer& o, double grad_scale) { o->step(grad_scale); }, nb::arg("grad_scale") = 1.0,
+          Release(), "Updates every parameter that has a gradient.")
       .def(
           "step_clipped", [](PyOptimizer& o, double max_norm) { return o->step_clipped(max_norm); }, Release(),
           "Clips the gradients' joint norm and steps, in one pass; the norm before.")
@@ -169,21 +237,27 @@ void bind_optim(nb::module_& m) {
           },
           nb::arg("max_norm") = __builtin_inf(), nb::arg("loss") = nb::none(), nb::arg("scaler") = nb::none(),
           "A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).")
-      .def("reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
-      .def("prepare_replay", [](PyOptimizer& o) { o->prepare_replay(); },
-           "Before each replay of a CUDA graph that captured one step: sends the options as they are now.")
-      .def("capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
-      .def("zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
-           nb::arg("set_to_none") = true)
-      .def("state_dict", [](PyOptimizer& o) { return to_dict(o->state_dict()); },
-           "State by \"<parameter>.<state>\"; tensors that share the optimizer's storage.")
+      .def(
+          "reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
+      .def(
+          "prepare_replay", [](PyOptimizer& o) { o->prepare_replay(); },
+          "Before each replay of a CUDA graph that captured one step: sends the options as they are now.")
+      .def(
+          "capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
+      .def(
+          "zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
+          nb::arg("set_to_none") = true)
+      .def(
+          "state_dict", [](PyOptimizer& o) { return to_dict(o->state_dict()); },
+          "State by \"<parameter>.<state>\"; tensors that share the optimizer's storage.")
       .def(
           "load_state_dict",
           [](PyOptimizer& o, const std::vector<std::pair<std::string, Tensor>>& state) {
             o->load_state_dict(optim::StateDict(state.begin(), state.end()));
           },
           "Copies the state of an optimizer of the same kind over parameters of the same names, as (name, tensor).")
-      .def("state_bytes", [](PyOptimizer& o) { return o->state_bytes(); }, "Bytes of the state, once all of it exists.");
+      .def(
+          "state_bytes", [](PyOptimizer& o) { return o->state_bytes(); }, "Bytes of the state, once all of it exists.");
 
   m.def("grad_norm", &optim::grad_norm, Release(), nb::arg("params"), "The 2-norm of all gradients together.");
   m.def("clip_grad_norm", &optim::clip_grad_norm, Release(), nb::arg("params"), nb::arg("max_norm"),
