@@ -245,10 +245,12 @@ void Optimizer::step(double grad_scale) {
   }
   for (Param* p : active) p->first = prepare_state(*p, dry);
   if (captured) {
-    captured_ = {.grad_scale = grad_scale};
+    captured_ = std::make_shared<Captured>();
+    captured_->grad_scale = grad_scale;
+    cuda::before_replays(alive_, [this, captured = captured_] { refresh(captured); });
     for (Param* p : active) {
-      captured_.active.push_back(static_cast<size_t>(p - params_.data()));
-      captured_.low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
+      captured_->active.push_back(static_cast<size_t>(p - params_.data()));
+      captured_->low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
     }
   }
   if (!dry && !active.empty()) update(active, grad_scale);
@@ -342,16 +344,15 @@ void Optimizer::reset_guard() {
   if (report_.defined()) fill_elements(report_, 0);
 }
 
-void Optimizer::prepare_replay() {
-  check(!captured_.constants.empty(), name_, "prepare_replay() needs a captured step");
+void Optimizer::refresh(const std::shared_ptr<Captured>& captured) {
   NoGrad guard;
   std::vector<Param*> active;
-  for (size_t i = 0; i < captured_.active.size(); ++i) {
-    Param& p = params_[captured_.active[i]];
+  for (size_t i = 0; i < captured->active.size(); ++i) {
+    Param& p = params_[captured->active[i]];
     active.push_back(&p);
     p.grad = p.tensor.detach();  // stands in: only constants are written
     if (has_master(p)) renew_master(p);
-    Tensor& low = captured_.low[i];
+    Tensor& low = captured->low[i];
     p.renews_low = low.defined();
     if (!low.defined()) continue;
     LowCopy& now = autograd_meta(p.tensor).low;
@@ -359,23 +360,25 @@ void Optimizer::prepare_replay() {
     copy_elements(low, p.tensor);  // somebody wrote to the parameter since
     now = {low, p.tensor.version()};
   }
+  const std::shared_ptr<Captured> last = std::exchange(captured_, captured);
   refreshing_ = 1;
-  update(active, captured_.grad_scale);
+  update(active, captured->grad_scale);
   refreshing_ = 0;
+  captured_ = last;
   for (Param* p : active) count_write(*p);
 }
 
-// A captured loop reads constants that only prepare_replay() writes.
+// A captured loop reads constants that only refresh() writes.
 void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
-  if (refreshing_ > 0) return write_constants(captured_.constants.at(refreshing_++ - 1), slabs);
+  if (refreshing_ > 0) return write_constants(captured_->constants.at(refreshing_++ - 1), slabs);
   if (!cuda::capturing()) return run_rule(rule, slabs, factor_);
   if (slabs.empty()) {
-    captured_.constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
+    captured_->constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
     return;
   }
   check(only_device(slabs).has_value(), name_, "cannot be captured in a CUDA graph: parameters are on several devices");
-  captured_.constants.push_back(empty_constants(slabs.size(), slabs[0].device));
-  run_rule_cuda(rule, slabs, captured_.constants.back(), factor_);
+  captured_->constants.push_back(empty_constants(slabs.size(), slabs[0].device));
+  run_rule_cuda(rule, slabs, captured_->constants.back(), factor_);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

@@ -5,6 +5,7 @@
 // any number of them.
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -86,13 +87,11 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can.
+  /// library's can. A replay takes the learning rates, decays and scales as they are then (Adafactor's eps2 and
+  /// clip_threshold and what shapes Muon's products stay as they were captured); the step's count is kept on the
+  /// device. A step must have run before the capture, so that the state exists, and the optimizer must live while the
+  /// graph is replayed.
   bool capturable() const { return fused(); }
-  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates, decays and
-  /// scales as they are now on the way to the device, where the graph reads them (Adafactor's eps2 and clip_threshold
-  /// and what shapes Muon's products stay as they were captured). The step's count is kept there. A step must have run
-  /// before the capture, so that the state exists. Throws ValueError where no step was captured.
-  void prepare_replay();
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
@@ -159,17 +158,19 @@ class Optimizer {
   virtual bool fused() const { return false; }
   /// A rule over tensors of update(), with the factor that a device found.
   void run(Rule rule, const std::vector<Slab>& slabs);
-  /// Whether update() runs for prepare_replay(): run() only writes constants, and nothing else may be queued.
+  /// Whether update() runs before a replay: run() only writes constants, and nothing else may be queued.
   bool refreshing() const { return refreshing_ > 0; }
 
  private:
-  // What a captured step leaves for prepare_replay().
+  // What a captured step leaves for its replays.
   struct Captured {
     std::vector<size_t> active;  // by params_
     TensorList low;              // of each of them, the copy for autocast that the graph reads and writes
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
+  // Queues the numbers as they are now on the way to the device, where the captured step reads them.
+  void refresh(const std::shared_ptr<Captured>& captured);
   // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
   std::vector<StateSpec> full_spec(const Param& p) const;
   static bool has_master(const Param& p);
@@ -181,10 +182,11 @@ class Optimizer {
   // A queued update is a write to the parameter and to the copy that it renews; ends what step() noted of it.
   void count_write(Param& p);
 
-  const double* factor_ = nullptr;  // on the device, during a step that looks before it updates
-  Tensor report_;                   // of step_guarded()
-  Captured captured_;
-  size_t refreshing_ = 0;  // during prepare_replay(): 1 + the calls of run() so far
+  const double* factor_ = nullptr;      // on the device, during a step that looks before it updates
+  Tensor report_;                       // of step_guarded()
+  std::shared_ptr<Captured> captured_;  // of the step that is being captured or refreshed, or was last
+  size_t refreshing_ = 0;               // during refresh(): 1 + the calls of run() so far
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // for graphs that hold a step
   std::string_view name_;
   std::vector<Param> params_;
 };

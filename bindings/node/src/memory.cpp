@@ -242,13 +242,13 @@ napi_value take_shared(Call& c) {
 }  // namespace
 
 void add_memory(Env& env, napi_value exports) {
-  env.set(exports, "copyFrom", env.function("copyFrom", entry<copy_from>));
-  env.set(exports, "borrow", env.function("borrow", entry<borrow>));
-  env.set(exports, "data", env.function("data", entry<data>));
-  env.set(exports, "copyTo", env.function("copyTo", entry<copy_to>));
-  env.set(exports, "written", env.function("written", entry<written>));
-  env.set(exports, "share", env.function("share", entry<share>));
-  env.set(exports, "takeShared", env.function("takeShared", entry<take_shared>));
+  env.add(exports, {{"copyFrom", entry<copy_from>},
+                    {"borrow", entry<borrow>},
+                    {"data", entry<data>},
+                    {"copyTo", entry<copy_to>},
+                    {"written", entry<written>},
+                    {"share", entry<share>},
+                    {"takeShared", entry<take_shared>}});
 }
 
 }  // namespace strata::node

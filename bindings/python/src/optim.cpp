@@ -24,93 +24,38 @@ void take(const nb::dict& d, const char* key, T& field) {
     throw nb::type_error((std::string("option '") + key + "' of an optimizer has a value of the wrong type").c_str());
 }
 
-void read(const nb::dict& d, optim::LowPrecision& low) {
-  take(d, "master_weights", low.master_weights);
-  take(d, "stochastic_rounding", low.stochastic_rounding);
-  take(d, "low_state", low.low_state);
-  take(d, "rounding_seed", low.seed);
-}
-void read(const nb::dict& d, optim::SGDOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "momentum", o.momentum);
-  take(d, "dampening", o.dampening);
-  take(d, "weight_decay", o.weight_decay);
-  take(d, "nesterov", o.nesterov);
-}
+// An option has the name of its field, whichever optimizer it belongs to.
 template <class Options>
-void read_betas(const nb::dict& d, Options& o) {
+void read(const nb::dict& d, Options& o) {
   take(d, "lr", o.lr);
-  take(d, "beta1", o.beta1);
-  take(d, "beta2", o.beta2);
   take(d, "weight_decay", o.weight_decay);
-}
-void read(const nb::dict& d, optim::AdamOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-  take(d, "amsgrad", o.amsgrad);
-}
-void read(const nb::dict& d, optim::AdamWOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-  take(d, "amsgrad", o.amsgrad);
-}
-void read(const nb::dict& d, optim::LionOptions& o) {
-  read_betas(d, o);
-}
-void read(const nb::dict& d, optim::AdafactorOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "beta2_decay", o.beta2_decay);
-  take(d, "eps1", o.eps1);
-  take(d, "eps2", o.eps2);
-  take(d, "clip_threshold", o.clip_threshold);
-  take(d, "weight_decay", o.weight_decay);
-}
-void read(const nb::dict& d, optim::MuonOptions& o) {
-  read_betas(d, o);
-  take(d, "momentum", o.momentum);
-  take(d, "nesterov", o.nesterov);
-  take(d, "ns_steps", o.ns_steps);
-  take(d, "eps", o.eps);
-  take(d, "match_rms_adamw", o.match_rms_adamw);
-  take(d, "use_adamw", o.use_adamw);
-  take(d, "adamw_eps", o.adamw_eps);
-}
-
-void read(const nb::dict& d, optim::RMSpropOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "alpha", o.alpha);
-  take(d, "eps", o.eps);
-  take(d, "weight_decay", o.weight_decay);
-  take(d, "momentum", o.momentum);
-  take(d, "centered", o.centered);
-}
-void read(const nb::dict& d, optim::AdagradOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "lr_decay", o.lr_decay);
-  take(d, "eps", o.eps);
-  take(d, "weight_decay", o.weight_decay);
-  take(d, "initial_accumulator_value", o.initial_accumulator_value);
-}
-void read(const nb::dict& d, optim::AdadeltaOptions& o) {
-  take(d, "lr", o.lr);
-  take(d, "rho", o.rho);
-  take(d, "eps", o.eps);
-  take(d, "weight_decay", o.weight_decay);
-}
-void read(const nb::dict& d, optim::AdamaxOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-}
-void read(const nb::dict& d, optim::NAdamOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-  take(d, "momentum_decay", o.momentum_decay);
-  take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
-}
-void read(const nb::dict& d, optim::RAdamOptions& o) {
-  read_betas(d, o);
-  take(d, "eps", o.eps);
-  take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
+  if constexpr (requires { o.beta1; }) take(d, "beta1", o.beta1);
+  if constexpr (requires { o.beta2; }) take(d, "beta2", o.beta2);
+  if constexpr (requires { o.eps; }) take(d, "eps", o.eps);
+  if constexpr (requires { o.momentum; }) take(d, "momentum", o.momentum);
+  if constexpr (requires { o.dampening; }) take(d, "dampening", o.dampening);
+  if constexpr (requires { o.nesterov; }) take(d, "nesterov", o.nesterov);
+  if constexpr (requires { o.beta2_decay; }) take(d, "beta2_decay", o.beta2_decay);
+  if constexpr (requires { o.eps1; }) take(d, "eps1", o.eps1);
+  if constexpr (requires { o.eps2; }) take(d, "eps2", o.eps2);
+  if constexpr (requires { o.clip_threshold; }) take(d, "clip_threshold", o.clip_threshold);
+  if constexpr (requires { o.ns_steps; }) take(d, "ns_steps", o.ns_steps);
+  if constexpr (requires { o.match_rms_adamw; }) take(d, "match_rms_adamw", o.match_rms_adamw);
+  if constexpr (requires { o.use_adamw; }) take(d, "use_adamw", o.use_adamw);
+  if constexpr (requires { o.adamw_eps; }) take(d, "adamw_eps", o.adamw_eps);
+  if constexpr (requires { o.amsgrad; }) take(d, "amsgrad", o.amsgrad);
+  if constexpr (requires { o.alpha; }) take(d, "alpha", o.alpha);
+  if constexpr (requires { o.centered; }) take(d, "centered", o.centered);
+  if constexpr (requires { o.lr_decay; }) take(d, "lr_decay", o.lr_decay);
+  if constexpr (requires { o.initial_accumulator_value; })
+    take(d, "initial_accumulator_value", o.initial_accumulator_value);
+  if constexpr (requires { o.rho; }) take(d, "rho", o.rho);
+  if constexpr (requires { o.momentum_decay; }) take(d, "momentum_decay", o.momentum_decay);
+  if constexpr (requires { o.decoupled_weight_decay; }) take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
+  take(d, "master_weights", o.low.master_weights);
+  take(d, "stochastic_rounding", o.low.stochastic_rounding);
+  take(d, "low_state", o.low.low_state);
+  take(d, "rounding_seed", o.low.seed);
 }
 
 using Groups = std::vector<std::pair<std::vector<std::pair<std::string, Tensor>>, nb::dict>>;
@@ -131,7 +76,6 @@ struct OptimizerFor final : AnyOptimizer {
       optim::ParamGroup<Options> g;
       g.params = params;
       read(dict, g.options);
-      read(dict, g.options.low);
       made.push_back(std::move(g));
     }
     return made;
@@ -216,12 +160,11 @@ void bind_optim(nb::module_& m) {
   nb::class_<PyOptimizer>(m, "Optimizer", "One of the engine's optimizers over groups of named parameters.")
       .def(nb::init<const std::string&, const Groups&>(), nb::arg("kind"), nb::arg("groups"))
       .def(
-          "set_options",
-          [](PyOptimizer& o, size_t group, const nb::dict& options) { o.any->set_options(group, options); },
+          "set_options", [](PyOptimizer& o, size_t group, const nb::dict& options) { o.any->set_options(group, options); },
           "Changes the options of a group that the dictionary names.")
       .def(
-          "step", [](PyOptimizer& o, double grad_scale) { o->step(grad_scale); }, nb::arg("grad_scale") = 1.0,
-          Release(), "Updates every parameter that has a gradient.")
+          "step", [](PyOptimizer& o, double grad_scale) { o->step(grad_scale); }, nb::arg("grad_scale") = 1.0, Release(),
+          "Updates every parameter that has a gradient.")
       .def(
           "step_clipped", [](PyOptimizer& o, double max_norm) { return o->step_clipped(max_norm); }, Release(),
           "Clips the gradients' joint norm and steps, in one pass; the norm before.")
@@ -237,27 +180,19 @@ void bind_optim(nb::module_& m) {
           },
           nb::arg("max_norm") = __builtin_inf(), nb::arg("loss") = nb::none(), nb::arg("scaler") = nb::none(),
           "A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).")
-      .def(
-          "reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
-      .def(
-          "prepare_replay", [](PyOptimizer& o) { o->prepare_replay(); },
-          "Before each replay of a CUDA graph that captured one step: sends the options as they are now.")
-      .def(
-          "capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
-      .def(
-          "zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
-          nb::arg("set_to_none") = true)
-      .def(
-          "state_dict", [](PyOptimizer& o) { return to_dict(o->state_dict()); },
-          "State by \"<parameter>.<state>\"; tensors that share the optimizer's storage.")
+      .def("reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
+      .def("capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
+      .def("zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
+           nb::arg("set_to_none") = true)
+      .def("state_dict", [](PyOptimizer& o) { return to_dict(o->state_dict()); },
+           "State by \"<parameter>.<state>\"; tensors that share the optimizer's storage.")
       .def(
           "load_state_dict",
           [](PyOptimizer& o, const std::vector<std::pair<std::string, Tensor>>& state) {
             o->load_state_dict(optim::StateDict(state.begin(), state.end()));
           },
           "Copies the state of an optimizer of the same kind over parameters of the same names, as (name, tensor).")
-      .def(
-          "state_bytes", [](PyOptimizer& o) { return o->state_bytes(); }, "Bytes of the state, once all of it exists.");
+      .def("state_bytes", [](PyOptimizer& o) { return o->state_bytes(); }, "Bytes of the state, once all of it exists.");
 
   m.def("grad_norm", &optim::grad_norm, Release(), nb::arg("params"), "The 2-norm of all gradients together.");
   m.def("clip_grad_norm", &optim::clip_grad_norm, Release(), nb::arg("params"), nb::arg("max_norm"),

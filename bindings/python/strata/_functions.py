@@ -217,28 +217,26 @@ def _dims(dim: Any) -> Any:
     return [] if dim is None else dim
 
 
+def _extreme(input: Tensor, dim: Any, keepdim: builtins.bool, axis: Any, keepdims: builtins.bool, of_two: Any, of_all: Any,
+             along: Any, standard: Any, pair: Any) -> Any:
+    """What max() and min() share: the choice between elementwise, whole, along a dimension, and the array API's form."""
+    if isinstance(dim, Tensor):
+        return of_two(input, dim)
+    if axis is not None or keepdims:
+        return standard(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
+    return of_all(input) if dim is None else pair(*along(input, dim, keepdim))
+
+
 def max(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
         keepdims: builtins.bool = False) -> Any:
     """The largest element; along ``dim`` also where it is; of two tensors the larger, elementwise."""
-    if isinstance(dim, Tensor):
-        return _ops.maximum(input, dim)
-    if axis is not None or keepdims:
-        return _ops.amax(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
-    if dim is None:
-        return _core._max(input)
-    return return_types.max(*_ops.max_dim(input, dim, keepdim))
+    return _extreme(input, dim, keepdim, axis, keepdims, _ops.maximum, _core._max, _ops.max_dim, _ops.amax, return_types.max)
 
 
 def min(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
         keepdims: builtins.bool = False) -> Any:
     """The smallest element; along ``dim`` also where it is; of two tensors the smaller, elementwise."""
-    if isinstance(dim, Tensor):
-        return _ops.minimum(input, dim)
-    if axis is not None or keepdims:
-        return _ops.amin(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
-    if dim is None:
-        return _core._min(input)
-    return return_types.min(*_ops.min_dim(input, dim, keepdim))
+    return _extreme(input, dim, keepdim, axis, keepdims, _ops.minimum, _core._min, _ops.min_dim, _ops.amin, return_types.min)
 
 
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: builtins.bool = False) -> Any:

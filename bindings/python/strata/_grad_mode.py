@@ -37,8 +37,8 @@ class _Mode:
         return wrapped  # type: ignore[return-value]
 
 
-class no_grad(_Mode):
-    """Nothing is recorded inside. ``@no_grad`` and ``@no_grad()`` decorate functions."""
+class _Decorator(_Mode):
+    """A mode without arguments: ``@mode`` decorates as ``@mode()`` does."""
 
     def __new__(cls, function: Any = None) -> Any:
         self = super().__new__(cls)
@@ -49,45 +49,52 @@ class no_grad(_Mode):
 
     def __init__(self, function: Any = None) -> None:
         super().__init__()
+
+
+class no_grad(_Decorator):
+    """Nothing is recorded inside. ``@no_grad`` and ``@no_grad()`` decorate functions."""
 
     def _wanted(self) -> bool:
         return False
 
 
-class enable_grad(_Mode):
+class enable_grad(_Decorator):
     """Calls are recorded inside."""
-
-    def __new__(cls, function: Any = None) -> Any:
-        self = super().__new__(cls)
-        if function is None:
-            return self
-        _Mode.__init__(self)
-        return self(function)
-
-    def __init__(self, function: Any = None) -> None:
-        super().__init__()
 
     def _wanted(self) -> bool:
         return True
 
 
-class inference_mode(_Mode):
-    """As no_grad: the engine keeps nothing else that inference could drop."""
+class _Switch(_Mode):
+    """A mode that is chosen by a bool."""
 
-    def __init__(self, mode: bool = True) -> None:
+    def __init__(self, mode: bool) -> None:
         super().__init__()
         self._mode = mode
+
+
+class inference_mode(_Switch):
+    """As no_grad: the engine keeps nothing else that inference could drop."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = super().__new__(cls)
+        if isinstance(mode, bool):
+            return self
+        _Switch.__init__(self, True)
+        return self(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(mode)
 
     def _wanted(self) -> bool:
         return not self._mode and _core.is_grad_enabled()
 
 
-class set_grad_enabled(_Mode):
+class set_grad_enabled(_Switch):
     """Switches recording at once, and back at the end of a ``with``."""
 
     def __init__(self, mode: bool) -> None:
-        super().__init__()
-        self._mode = mode
+        super().__init__(mode)
         self._before = _core._set_grad_enabled(mode)
 
     def _wanted(self) -> bool:

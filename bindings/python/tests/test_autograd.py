@@ -55,6 +55,9 @@ def test_modes():
     assert st.is_grad_enabled()
     with st.inference_mode():
         assert not (x * 2).requires_grad
+    with st.inference_mode(False):
+        assert (x * 2).requires_grad
+    assert not st.inference_mode(lambda v: v * 2)(x).requires_grad
 
 
 def test_hooks():

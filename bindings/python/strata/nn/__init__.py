@@ -4,15 +4,21 @@ from . import functional, init, utils
 from .activation import *
 from .attention import *
 from .container import *
-from .layers import *
+from .conv import *
+from .distance import *
+from .dropout import *
+from .linear import *
 from .loss import *
 from .module import Module
+from .norm import *
 from .parameter import Buffer, Parameter
+from .pooling import *
 from .rnn import *
 
-from . import activation, attention, container, layers, loss, rnn
+from . import activation, attention, container, conv, distance, dropout, linear, loss, norm, pooling, rnn
 
 __all__ = [
     "Buffer", "Module", "Parameter", "functional", "init", "utils",
-    *activation.__all__, *attention.__all__, *container.__all__, *layers.__all__, *loss.__all__, *rnn.__all__,
+    *activation.__all__, *attention.__all__, *container.__all__, *conv.__all__, *distance.__all__, *dropout.__all__,
+    *linear.__all__, *loss.__all__, *norm.__all__, *pooling.__all__, *rnn.__all__,
 ]

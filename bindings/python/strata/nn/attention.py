@@ -10,7 +10,10 @@ from .._core import Tensor, bool as bool_dtype, dtype as DType, full
 from . import functional as F
 from . import init
 from .container import ModuleList
-from .layers import Dropout, LayerNorm, Linear, _new
+from ._parts import new_parameter
+from .dropout import Dropout
+from .linear import Linear
+from .norm import LayerNorm
 from .module import Module
 from .parameter import Parameter
 
@@ -62,11 +65,11 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
         self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
         same = self.kdim == embed_dim and self.vdim == embed_dim
-        self.register_parameter("in_proj_weight", _new([3 * embed_dim, embed_dim], device, dtype) if same else None)
-        self.register_parameter("q_proj_weight", None if same else _new([embed_dim, embed_dim], device, dtype))
-        self.register_parameter("k_proj_weight", None if same else _new([embed_dim, self.kdim], device, dtype))
-        self.register_parameter("v_proj_weight", None if same else _new([embed_dim, self.vdim], device, dtype))
-        self.register_parameter("in_proj_bias", _new([3 * embed_dim], device, dtype) if bias else None)
+        self.register_parameter("in_proj_weight", new_parameter([3 * embed_dim, embed_dim], device, dtype) if same else None)
+        self.register_parameter("q_proj_weight", None if same else new_parameter([embed_dim, embed_dim], device, dtype))
+        self.register_parameter("k_proj_weight", None if same else new_parameter([embed_dim, self.kdim], device, dtype))
+        self.register_parameter("v_proj_weight", None if same else new_parameter([embed_dim, self.vdim], device, dtype))
+        self.register_parameter("in_proj_bias", new_parameter([3 * embed_dim], device, dtype) if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
         self._reset_parameters()
 
@@ -161,8 +164,10 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
     raise RuntimeError(f"activation should be relu/gelu, not {activation}")
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual and a norm (before it with ``norm_first``)."""
+class _TransformerLayer(Module):
+    """What both layers have: self-attention, a feed-forward network, and ``attentions`` + 1 norms and dropouts."""
+
+    _attentions: int
 
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
@@ -170,98 +175,81 @@ class TransformerEncoderLayer(Module):
         norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
+        for name in ("self_attn", "multihead_attn")[: self._attentions]:
+            attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
+            self.add_module(name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        for i in range(1, self._attentions + 2):
+            self.add_module(f"norm{i}", LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype))
+        for i in range(1, self._attentions + 2):
+            self.add_module(f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
+
+    def _attend(self, attention: Module, dropout: Module, x: Tensor, memory: Tensor, mask: Optional[Tensor],
+                padding: Optional[Tensor], is_causal: bool) -> Tensor:
+        y: Tensor = dropout(attention(x, memory, memory, key_padding_mask=padding, need_weights=False, attn_mask=mask,
+                                      is_causal=is_causal)[0])
+        return y
+
+    def _feed(self, dropout: Module, x: Tensor) -> Tensor:
+        y: Tensor = dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return y
+
+    def _residual(self, x: Tensor, norm: Module, part: Callable[[Tensor], Tensor]) -> Tensor:
+        y: Tensor = x + part(norm(x)) if self.norm_first else norm(x + part(x))
+        return y
+
+
+class TransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a feed-forward network, each with a residual and a norm (before it with ``norm_first``)."""
+
+    _attentions = 1
 
     def forward(
         self, src: Tensor, src_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
         is_causal: bool = False,
     ) -> Tensor:
-        def attend(x: Tensor) -> Tensor:
-            y = self.self_attn(x, x, x, key_padding_mask=src_key_padding_mask, need_weights=False, attn_mask=src_mask,
-                               is_causal=is_causal)[0]
-            return self.dropout1(y)  # type: ignore[no-any-return]
-
-        def feed(x: Tensor) -> Tensor:
-            y = self.linear2(self.dropout(self.activation(self.linear1(x))))
-            return self.dropout2(y)  # type: ignore[no-any-return]
-
-        x = src
-        if self.norm_first:
-            x = x + attend(self.norm1(x))
-            return x + feed(self.norm2(x))
-        x = self.norm1(x + attend(x))
-        y: Tensor = self.norm2(x + feed(x))
-        return y
+        x = self._residual(src, self.norm1, lambda x: self._attend(
+            self.self_attn, self.dropout1, x, x, src_mask, src_key_padding_mask, is_causal))
+        return self._residual(x, self.norm2, lambda x: self._feed(self.dropout2, x))
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's result and a feed-forward network."""
 
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Optional[DType] = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, device=device,
-                                                 dtype=dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, True, bias, device, dtype)
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
+    _attentions = 2
 
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,
         tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None,
         tgt_is_causal: bool = False, memory_is_causal: bool = False,
     ) -> Tensor:
-        def attend(x: Tensor) -> Tensor:
-            y = self.self_attn(x, x, x, key_padding_mask=tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask,
-                               is_causal=tgt_is_causal)[0]
-            return self.dropout1(y)  # type: ignore[no-any-return]
-
-        def cross(x: Tensor) -> Tensor:
-            y = self.multihead_attn(x, memory, memory, key_padding_mask=memory_key_padding_mask, need_weights=False,
-                                    attn_mask=memory_mask, is_causal=memory_is_causal)[0]
-            return self.dropout2(y)  # type: ignore[no-any-return]
-
-        def feed(x: Tensor) -> Tensor:
-            y = self.linear2(self.dropout(self.activation(self.linear1(x))))
-            return self.dropout3(y)  # type: ignore[no-any-return]
-
-        x = tgt
-        if self.norm_first:
-            x = x + attend(self.norm1(x))
-            x = x + cross(self.norm2(x))
-            return x + feed(self.norm3(x))
-        x = self.norm1(x + attend(x))
-        x = self.norm2(x + cross(x))
-        y: Tensor = self.norm3(x + feed(x))
-        return y
+        x = self._residual(tgt, self.norm1, lambda x: self._attend(
+            self.self_attn, self.dropout1, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
+        x = self._residual(x, self.norm2, lambda x: self._attend(
+            self.multihead_attn, self.dropout2, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal))
+        return self._residual(x, self.norm3, lambda x: self._feed(self.dropout3, x))
 
 
-class TransformerEncoder(Module):
+class _Stack(Module):
     """``num_layers`` copies of a layer, then ``norm``."""
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Optional[Module] = None) -> None:
+    def __init__(self, layer: Module, num_layers: int, norm: Optional[Module] = None) -> None:
         super().__init__()
-        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
+        self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
         self.num_layers = num_layers
         self.norm = norm
+
+
+class TransformerEncoder(_Stack):
+    """``num_layers`` copies of a layer, then ``norm``."""
+
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Optional[Module] = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(
         self, src: Tensor, mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
@@ -273,14 +261,11 @@ class TransformerEncoder(Module):
         return x if self.norm is None else self.norm(x)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(_Stack):
     """``num_layers`` copies of a layer, then ``norm``."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Optional[Module] = None) -> None:
-        super().__init__()
-        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
-        self.num_layers = num_layers
-        self.norm = norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,

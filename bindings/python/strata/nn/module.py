@@ -3,135 +3,19 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, TypeVar, Union
 
-from .. import autograd
 from .._core import Tensor, bfloat16, dtype as DType, float16, float32, float64, zeros_like
 from .._grad_mode import no_grad
+from .hooks import BackwardHooks, RemovableHandle
 from .parameter import Buffer, Parameter
+from .state import IncompatibleKeys, load
 
 __all__ = ["Module", "RemovableHandle"]
 
 T = TypeVar("T", bound="Module")
 StateDict = Dict[str, Tensor]
-
-
-class IncompatibleKeys(NamedTuple):
-    """What load_state_dict found no counterpart for."""
-
-    missing_keys: List[str]
-    unexpected_keys: List[str]
-
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
-
-
-class RemovableHandle:
-    """Ends a hook; also a context manager that ends it."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks: Dict[int, Any], hook: Any, prepend: bool = False) -> None:
-        self.id = next(RemovableHandle._ids)
-        self._hooks: Optional[Dict[int, Any]] = hooks
-        if prepend:
-            rest = dict(hooks)
-            hooks.clear()
-            hooks[self.id] = hook
-            hooks.update(rest)
-        else:
-            hooks[self.id] = hook
-
-    def remove(self) -> None:
-        """The hook is not called again."""
-        if self._hooks is not None:
-            self._hooks.pop(self.id, None)
-            self._hooks = None
-
-    def __enter__(self) -> "RemovableHandle":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.remove()
-
-
-class _GradTap(autograd.Function):
-    """The identity, which shows the gradients that pass it to ``tap`` and lets it replace them."""
-
-    @staticmethod
-    def forward(ctx: Any, tap: Callable[[Tuple[Optional[Tensor], ...]], Any], *tensors: Tensor) -> Any:
-        ctx.tap = tap
-        ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Optional[Tensor]) -> Any:
-        replaced = ctx.tap(grads)
-        return (None, *(grads if replaced is None else replaced))
-
-
-def _tap(values: Any, tap: Callable[[Tuple[Optional[Tensor], ...]], Any]) -> Tuple[Any, bool]:
-    """``values`` (one value or a tuple) with the tensors that have a gradient sent through _GradTap; whether any has."""
-    items = values if isinstance(values, tuple) else (values,)
-    places = [i for i, v in enumerate(items) if isinstance(v, Tensor) and v.requires_grad]
-    if not places:
-        return values, False
-
-    def spread(grads: Tuple[Optional[Tensor], ...]) -> Any:
-        full: List[Optional[Tensor]] = [None] * len(items)
-        for place, grad in zip(places, grads):
-            full[place] = grad
-        replaced = tap(tuple(full))
-        return None if replaced is None else tuple(replaced[place] for place in places)
-
-    tapped = list(items)
-    for place, tensor in zip(places, _GradTap.apply(spread, *(items[place] for place in places))):
-        tapped[place] = tensor
-    return (tuple(tapped) if isinstance(values, tuple) else tapped[0]), True
-
-
-class _BackwardHooks:
-    """The full backward hooks of one call of a module."""
-
-    def __init__(self, module: "Module", pre: List[Any], hooks: List[Any]) -> None:
-        self.module, self.pre, self.hooks = module, pre, hooks
-        self.grad_output: Any = None
-        self.inputs = 1
-        self.from_input = False
-
-    def at_input(self, args: Tuple[Any, ...]) -> Tuple[Any, ...]:
-        self.inputs = len(args)
-        tapped, self.from_input = _tap(args, self._on_input)
-        return tuple(tapped)
-
-    def at_output(self, result: Any) -> Any:
-        return _tap(result, self._on_output)[0]
-
-    def _on_output(self, grads: Tuple[Optional[Tensor], ...]) -> Any:
-        replaced = None
-        for hook in self.pre:
-            out = hook(self.module, grads)
-            if out is not None:
-                grads = replaced = out if isinstance(out, tuple) else (out,)
-        self.grad_output = grads
-        if not self.from_input:
-            self._call((None,) * self.inputs)
-        return replaced
-
-    def _on_input(self, grads: Tuple[Optional[Tensor], ...]) -> Any:
-        return self._call(grads)
-
-    def _call(self, grad_input: Tuple[Optional[Tensor], ...]) -> Any:
-        replaced = None
-        for hook in self.hooks:
-            out = hook(self.module, grad_input, self.grad_output)
-            if out is not None:
-                grad_input = replaced = out if isinstance(out, tuple) else (out,)
-        return replaced
 
 
 class Module:
@@ -330,7 +214,7 @@ class Module:
                     args = out if isinstance(out, tuple) else (out,)
             backward = None
             if self._backward_hooks or self._backward_pre_hooks:
-                backward = _BackwardHooks(self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values()))
+                backward = BackwardHooks(self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values()))
                 args = backward.at_input(args)
             result = self.forward(*args, **kwargs)
             for hook, with_kwargs, _ in list(self._forward_hooks.values()):
@@ -483,71 +367,10 @@ class Module:
         """Copies values into parameters and buffers, converting dtypes; with ``assign`` they become the tensors of
         ``state_dict``. RuntimeError lists shapes that differ and, where ``strict``, keys that are missing or not expected.
         Unlike PyTorch, nothing has changed then."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        state: Dict[str, Any] = OrderedDict(state_dict)
-        own: List[Tuple[Module, str, str, Tensor]] = []
-        extras: List[Tuple[Module, str]] = []
-        errors: List[str] = []
-        missing: List[str] = []
-        self._plan_load("", state, own, extras, strict, missing, errors)
-        known = {key for _, _, key, _ in own} | {key for _, key in extras}
-        unexpected = [key for key in state if key not in known]
-        for _, _, key, tensor in own:
-            if key not in state:
-                missing.append(key)
-            elif not isinstance(state[key], Tensor):
-                errors.append(f'While copying the parameter named "{key}", expected a Tensor but received {type(state[key])}.')
-            elif tuple(state[key].shape) != tuple(tensor.shape):
-                errors.append(
-                    f"size mismatch for {key}: copying a param with shape {list(state[key].shape)} from checkpoint, "
-                    f"the shape in current model is {list(tensor.shape)}."
-                )
-        missing.extend(key for _, key in extras if key not in state)
-        if strict and unexpected:
-            errors.insert(0, "Unexpected key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in unexpected)))
-        if strict and missing:
-            errors.insert(0, "Missing key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in missing)))
-        if errors:
-            raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors)))
-        with no_grad():
-            for module, name, key, tensor in own:
-                if key not in state:
-                    continue
-                if not assign:
-                    tensor.copy_(state[key])
-                elif name in module._parameters:
-                    module._parameters[name] = Parameter(state[key], tensor.requires_grad)
-                else:
-                    module._buffers[name] = state[key]
-        for module, key in extras:
-            if key in state:
-                module.set_extra_state(state[key])
-        return IncompatibleKeys(missing, unexpected)
+        return load(self, state_dict, strict, assign)
 
-    def _plan_load(
-        self,
-        prefix: str,
-        state: Dict[str, Any],
-        own: List[Tuple["Module", str, str, Tensor]],
-        extras: List[Tuple["Module", str]],
-        strict: bool,
-        missing: List[str],
-        errors: List[str],
-    ) -> None:
-        for hook in self._load_pre_hooks.values():
-            hook(self, state, prefix, {}, strict, missing, [], errors)
-        for name, parameter in self._parameters.items():
-            if parameter is not None:
-                own.append((self, name, prefix + name, parameter))
-        for name, buffer in self._buffers.items():
-            if buffer is not None and name not in self._non_persistent_buffers:
-                own.append((self, name, prefix + name, buffer))
-        if type(self).get_extra_state is not Module.get_extra_state:
-            extras.append((self, prefix + "_extra_state"))
-        for name, child in self._modules.items():
-            if child is not None:
-                child._plan_load(prefix + name + ".", state, own, extras, strict, missing, errors)
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not Module.get_extra_state
 
     # ---- modes and conversions
 

@@ -9,7 +9,7 @@ from .. import _ops as ops
 from .._core import Tensor, dtype as DType, zeros
 from . import functional as F
 from . import init
-from .layers import _new
+from ._parts import check_p, new_parameter
 from .module import Module
 from .parameter import Parameter
 
@@ -43,18 +43,18 @@ class _RNNBase(Module):
         super().__init__()
         if input_size < 1 or hidden_size < 1 or num_layers < 1:
             raise ValueError(f"sizes and layers are at least 1, got {input_size}, {hidden_size} and {num_layers}")
-        F._check_p(dropout)
+        check_p(dropout)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
         rows = self.gates * hidden_size
         for layer in range(num_layers):
             width = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
             for suffix in self._suffixes(layer):
-                self.register_parameter("weight_ih" + suffix, _new([rows, width], device, dtype))
-                self.register_parameter("weight_hh" + suffix, _new([rows, hidden_size], device, dtype))
+                self.register_parameter("weight_ih" + suffix, new_parameter([rows, width], device, dtype))
+                self.register_parameter("weight_hh" + suffix, new_parameter([rows, hidden_size], device, dtype))
                 if bias:
-                    self.register_parameter("bias_ih" + suffix, _new([rows], device, dtype))
-                    self.register_parameter("bias_hh" + suffix, _new([rows], device, dtype))
+                    self.register_parameter("bias_ih" + suffix, new_parameter([rows], device, dtype))
+                    self.register_parameter("bias_hh" + suffix, new_parameter([rows], device, dtype))
         self.reset_parameters()
 
     def _suffixes(self, layer: int) -> List[str]:
@@ -201,10 +201,10 @@ class _Cell(Module):
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = self.gates * hidden_size
-        self.weight_ih = _new([rows, input_size], device, dtype)
-        self.weight_hh = _new([rows, hidden_size], device, dtype)
-        self.register_parameter("bias_ih", _new([rows], device, dtype) if bias else None)
-        self.register_parameter("bias_hh", _new([rows], device, dtype) if bias else None)
+        self.weight_ih = new_parameter([rows, input_size], device, dtype)
+        self.weight_hh = new_parameter([rows, hidden_size], device, dtype)
+        self.register_parameter("bias_ih", new_parameter([rows], device, dtype) if bias else None)
+        self.register_parameter("bias_hh", new_parameter([rows], device, dtype) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -1,0 +1,45 @@
+"""Dropout. Names and arguments are PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from .._core import Tensor
+from . import functional as F
+from ._parts import check_p
+from .module import Module
+
+__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
+
+
+class _Dropout(Module):
+    _function: Callable[..., Tensor]
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        check_p(p)
+        self.p, self.inplace = p, inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, self.p, self.training, self.inplace)
+
+
+class Dropout(_Dropout):
+    """In training, zeroes each element with probability p and divides the others by 1 - p."""
+
+    _function = staticmethod(F.dropout)
+
+
+class Dropout1d(_Dropout):
+    """The same for whole channels of [N, C, L]."""
+
+    _function = staticmethod(F.dropout1d)
+
+
+class Dropout2d(_Dropout):
+    """The same for whole channels of [N, C, H, W]."""
+
+    _function = staticmethod(F.dropout2d)

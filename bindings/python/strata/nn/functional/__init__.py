@@ -1,0 +1,15 @@
+"""torch.nn.functional's names and argument order over the op records."""
+
+from ._activation import *
+from ._attention import *
+from ._conv import *
+from ._linear import *
+from ._loss import *
+from ._norm import *
+from ._pooling import *
+
+from . import _activation, _attention, _conv, _linear, _loss, _norm, _pooling
+
+__all__ = [
+    *_activation.__all__, *_attention.__all__, *_conv.__all__, *_linear.__all__, *_loss.__all__, *_norm.__all__, *_pooling.__all__,
+]

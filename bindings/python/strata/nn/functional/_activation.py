@@ -1,0 +1,161 @@
+"""Activations."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Optional
+
+from ... import _ops as ops
+from ..._core import Tensor
+from .._parts import replace
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax",
+    "logsigmoid", "mish", "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus",
+    "softshrink", "softsign", "swiglu", "tanh", "tanhshrink", "threshold",
+]
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0)."""
+    return replace(input, ops.relu(input), inplace)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return replace(input, ops.hardtanh(input, 0.0, 6.0), inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x times the normal distribution's function of x; ``approximate`` "none" or "tanh"."""
+    return ops.gelu(input, approximate)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x sigmoid(x)."""
+    return replace(input, ops.silu(input), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x tanh(softplus(x))."""
+    return replace(input, ops.mish(input), inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where positive, else alpha (exp(x) - 1)."""
+    return replace(input, ops.elu(input, alpha), inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where positive, else alpha (exp(x / alpha) - 1)."""
+    return replace(input, ops.elu(input / alpha, 1.0, alpha), inplace)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """elu with the constants of arXiv:1706.02515."""
+    return replace(input, ops.elu(input, 1.6732632423543772, 1.0507009873554805), inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where positive, else negative_slope x."""
+    return replace(input, ops.leaky_relu(input, negative_slope), inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """leaky_relu with a slope for each channel (or one for all) that is learned."""
+    if weight.numel() > 1 and input.dim() > 1:
+        weight = weight.reshape([1, -1] + [1] * (input.dim() - 2))
+    return ops.relu(input) - weight * ops.relu(-input)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """x limited to [min_val, max_val]."""
+    return replace(input, ops.hardtanh(input, min_val, max_val), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x + 3, 0), 6) / 6."""
+    return replace(input, ops.hardsigmoid(input), inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x hardsigmoid(x)."""
+    return replace(input, ops.hardswish(input), inplace)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta."""
+    return ops.softplus(input, beta, threshold)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return input / (1 + input.abs())
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x towards 0 by lambd, 0 where it is nearer than that."""
+    return input - ops.clamp(input, -lambd, lambd)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x, or 0 where |x| <= lambd."""
+    return ops.masked_fill(input, input.abs() <= lambd, 0)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return input - ops.tanh(input)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where it is above ``threshold``, else ``value``."""
+    return replace(input, ops.masked_fill(input, input <= threshold, value), inplace)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(x))."""
+    return ops.logsigmoid(input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return ops.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return ops.tanh(input)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """a sigmoid(b) of the two halves along ``dim``."""
+    a, b = ops.chunk(input, 2, dim)
+    return a * ops.sigmoid(b)
+
+
+def swiglu(input: Tensor, gate: Tensor) -> Tensor:
+    """silu(input) gate."""
+    return ops.swiglu(input, gate)
+
+
+def _softmax_dim(dim: Optional[int], ndim: int, name: str) -> int:
+    if dim is None:
+        warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Give dim.", stacklevel=3)
+        return 0 if ndim in (0, 1, 3) else 1
+    return dim
+
+
+def softmax(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> Tensor:
+    """exp(x) over its sum along ``dim``."""
+    return ops.softmax(input if dtype is None else input.to(dtype), _softmax_dim(dim, input.dim(), "softmax"))
+
+
+def softmin(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> Tensor:
+    """softmax(-x)."""
+    return softmax(-input, _softmax_dim(dim, input.dim(), "softmin"), dtype)
+
+
+def log_softmax(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> Tensor:
+    """log(softmax(x))."""
+    return ops.log_softmax(input if dtype is None else input.to(dtype), _softmax_dim(dim, input.dim(), "log_softmax"))

@@ -1,0 +1,201 @@
+"""Pooling, resizing, padding."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, Optional, Sequence, Union
+
+from ... import _ops as ops
+from ..._core import Tensor
+from .._parts import Ints, ints
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "interpolate", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample",
+]
+
+
+def max_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of each window; with ``return_indices`` also where it was."""
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of each window; with ``return_indices`` also where it was."""
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of each window; with ``return_indices`` also where it was."""
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _max_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints, dilation: Ints, ceil_mode: bool,
+              return_indices: bool) -> Any:
+    k = ints(kernel, n)
+    s = k if stride is None else ints(stride, n)
+    if return_indices:
+        return ops.max_pool(x, k, s, ints(padding, n), ints(dilation, n), ceil_mode)
+    pool = (ops.max_pool1d, ops.max_pool2d, ops.max_pool3d)[n - 1]
+    return pool(x, k, s, ints(padding, n), ints(dilation, n), ceil_mode)
+
+
+def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+    """The mean of each window."""
+    return ops.avg_pool1d(input, ints(kernel_size, 1), [] if stride is None else ints(stride, 1), ints(padding, 1),
+                          ceil_mode, count_include_pad)
+
+
+def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+    """The mean of each window."""
+    return ops.avg_pool2d(input, ints(kernel_size, 2), [] if stride is None else ints(stride, 2), ints(padding, 2),
+                          ceil_mode, count_include_pad)
+
+
+def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+    """The mean of each window."""
+    return ops.avg_pool3d(input, ints(kernel_size, 3), [] if stride is None else ints(stride, 3), ints(padding, 3),
+                          ceil_mode, count_include_pad)
+
+
+def _lp_pool(n: int, x: Tensor, p: float, kernel: Ints, stride: Optional[Ints], ceil_mode: bool) -> Tensor:
+    k = ints(kernel, n)
+    pool = (ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d)[n - 1]
+    mean = pool(x**p, k, [] if stride is None else ints(stride, n), [0] * n, ceil_mode)
+    # As PyTorch: a window at the border counts as a whole one, and what is negative gives 0.
+    return ops.relu(mean * math.prod(k)) ** (1.0 / p)
+
+
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
+              ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
+              ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
+              ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints,
+                output_size: Optional[Sequence[int]]) -> Tensor:
+    k, p = ints(kernel, n), ints(padding, n)
+    s = k if stride is None else ints(stride, n)
+    usual = [(x.shape[i - n] - 1) * s[i] - 2 * p[i] + k[i] for i in range(n)]
+    size = usual if output_size is None else [int(v) for v in output_size][-n:]
+    if any(abs(a - b) >= step for a, b, step in zip(size, usual, s)):
+        raise ValueError(f"max_unpool{n}d: output_size {size} must be within a stride of {usual}")
+    return ops.plane_scatter(x, indices, size)
+
+
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+                 output_size: Optional[Sequence[int]] = None) -> Tensor:
+    """Zeros with the elements where max_pool1d found them; those with one place are added."""
+    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+                 output_size: Optional[Sequence[int]] = None) -> Tensor:
+    """Zeros with the elements where max_pool2d found them; those with one place are added."""
+    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+                 output_size: Optional[Sequence[int]] = None) -> Tensor:
+    """Zeros with the elements where max_pool3d found them; those with one place are added."""
+    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
+
+
+def _output_size(x: Tensor, size: Union[int, Sequence[Optional[int]]], n: int) -> List[int]:
+    given = [size] * n if isinstance(size, int) else list(size)
+    return [x.shape[i - n] if s is None else s for i, s in enumerate(given)]
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]]) -> Tensor:
+    """Means of windows chosen so that the result has ``output_size``."""
+    return ops.adaptive_avg_pool1d(input, _output_size(input, output_size, 1))
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]]) -> Tensor:
+    """Means of windows chosen so that the result has ``output_size``; None keeps a dimension."""
+    return ops.adaptive_avg_pool2d(input, _output_size(input, output_size, 2))
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]]) -> Tensor:
+    """Means of windows chosen so that the result has ``output_size``; None keeps a dimension."""
+    return ops.adaptive_avg_pool3d(input, _output_size(input, output_size, 3))
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]],
+                        return_indices: bool = False) -> Any:
+    """Maxima of windows chosen so that the result has ``output_size``."""
+    size = _output_size(input, output_size, 1)
+    return ops.adaptive_max_pool(input, size) if return_indices else ops.adaptive_max_pool1d(input, size)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]],
+                        return_indices: bool = False) -> Any:
+    """Maxima of windows chosen so that the result has ``output_size``."""
+    size = _output_size(input, output_size, 2)
+    return ops.adaptive_max_pool(input, size) if return_indices else ops.adaptive_max_pool2d(input, size)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]],
+                        return_indices: bool = False) -> Any:
+    """Maxima of windows chosen so that the result has ``output_size``."""
+    size = _output_size(input, output_size, 3)
+    return ops.adaptive_max_pool(input, size) if return_indices else ops.adaptive_max_pool3d(input, size)
+
+
+def interpolate(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None, mode: str = "nearest",
+                align_corners: Optional[bool] = None) -> Tensor:
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "linear", "bilinear", "trilinear", "area"."""
+    n = input.dim() - 2
+    sizes = None if size is None else ints(size, n)
+    if mode == "area":
+        if align_corners is not None:
+            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | trilinear")
+        if (sizes is None) == (scale_factor is None):
+            raise ValueError("only one of size or scale_factor should be defined")
+        if sizes is None and scale_factor is not None:
+            sizes = tuple(int(math.floor(v * scale_factor)) for v in list(input.shape)[2:])
+        return ops.adaptive_avg_pool(input, sizes or ())
+    return ops.interpolate(input, sizes, scale_factor, mode, bool(align_corners))
+
+
+upsample = interpolate
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
+    """(before, after) for the last dimension, then the one before it; modes constant, reflect, replicate, circular."""
+    return ops.pad(input, list(pad), mode, 0 if value is None else value)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """[.., C r^2, H, W] -> [.., C, H r, W r]."""
+    r = upscale_factor
+    *lead, c, h, w = list(input.shape)
+    x = input.reshape([-1, c // (r * r), r, r, h, w]).permute([0, 1, 4, 2, 5, 3])
+    return x.reshape([*lead, c // (r * r), h * r, w * r])
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The inverse of pixel_shuffle()."""
+    r = downscale_factor
+    *lead, c, h, w = list(input.shape)
+    x = input.reshape([-1, c, h // r, r, w // r, r]).permute([0, 1, 3, 5, 2, 4])
+    return x.reshape([*lead, c * r * r, h // r, w // r])
