@@ -43,6 +43,7 @@ try {
 // A native function that fails sets failed[0] and returns the error: throwing it is left to JavaScript. (While Node takes an
 // exception over from native code, a collection may run a finalizer of ours, and Node then ends the process.)
 const { failed } = native;
+if (!failed) throw new Error(`strata: ${file} is older than the JavaScript beside it; build it again with scripts/build-node`);
 function guarded(f, name = f?.name) {
   if (typeof f !== 'function') return f;
   const wrapped = function (...args) {

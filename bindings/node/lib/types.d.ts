@@ -2,6 +2,9 @@
 
 import type { Functions, Records, AsyncFunctions, Methods } from './ops';
 import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
+import type { Layer, Nn, StateDict } from './nn';
+import type { Optim } from './optim';
+import type { Data, ModuleTrainerClass, StepMetrics, TrainerClass } from './data';
 
 export type DType = 'u8' | 'i8' | 'i16' | 'i32' | 'i64' | 'f16' | 'bf16' | 'f32' | 'f64' | 'bool';
 /** 'cpu', 'cuda', 'cuda:1', 'meta'. */
@@ -146,105 +149,6 @@ export interface FunctionClass {
   backward(ctx: FunctionContext, ...grads: Tensor[]): Tensor | null | undefined | (Tensor | null | undefined)[];
 }
 
-export type StateDict = { [name: string]: Tensor };
-export interface Module {
-  training: boolean;
-  forward(...args: any[]): any;
-  namedChildren(): [string, Module][];
-  namedParameters(prefix?: string): [string, Tensor][];
-  parameters(): Tensor[];
-  namedBuffers(prefix?: string): [string, Tensor][];
-  modules(): Module[];
-  train(on?: boolean): this;
-  eval(): this;
-  zeroGrad(): void;
-  requiresGrad(on: boolean): this;
-  numParameters(): number;
-  to(...where: (DType | Device | { dtype?: DType; device?: Device })[]): this;
-  stateDict(): StateDict;
-  loadStateDict(state: StateDict, options?: { strict?: boolean }): { missing: string[]; unexpected: string[] };
-  toString(): string;
-}
-/** A module of one tensor. */
-export interface Layer extends Module {
-  forward(x: Tensor): Tensor;
-}
-export interface WithWeight extends Layer {
-  weight: Tensor;
-  bias: Tensor | null;
-}
-export interface Made {
-  dtype?: DType;
-  device?: Device;
-}
-type Pair = number | readonly [number, number];
-interface PoolClass {
-  new (kernel: Pair, options?: { stride?: Pair; padding?: Pair }): Layer;
-}
-interface PlainClass {
-  new (): Layer;
-}
-export interface Nn {
-  Module: { new (): Module };
-  parameter(t: Tensor): Tensor;
-  buffer(t: Tensor): Tensor;
-  Linear: { new (inFeatures: number, outFeatures: number, options?: { bias?: boolean } & Made): WithWeight };
-  Conv2d: {
-    new (inChannels: number, outChannels: number, kernel: Pair,
-      options?: { stride?: Pair; padding?: Pair; dilation?: Pair; groups?: number; bias?: boolean } & Made): WithWeight;
-  };
-  Embedding: { new (count: number, dim: number, options?: { paddingIdx?: number } & Made): Layer & { weight: Tensor } };
-  LayerNorm: { new (shape: number | readonly number[], options?: { eps?: number; bias?: boolean } & Made): WithWeight };
-  RMSNorm: { new (shape: number | readonly number[], options?: { eps?: number } & Made): Layer & { weight: Tensor } };
-  BatchNorm1d: { new (features: number, options?: { eps?: number; momentum?: number } & Made): WithWeight };
-  BatchNorm2d: { new (features: number, options?: { eps?: number; momentum?: number } & Made): WithWeight };
-  Dropout: { new (p?: number): Layer };
-  Flatten: { new (start?: number, end?: number): Layer };
-  MaxPool2d: PoolClass;
-  AvgPool2d: PoolClass;
-  MultiheadAttention: { new (dim: number, heads: number, options?: { bias?: boolean; causal?: boolean } & Made): Layer };
-  Sequential: { new (...parts: (Module | ((x: Tensor) => Tensor))[]): Layer };
-  ModuleList: { new <M extends Module>(modules?: readonly M[]): Module & Iterable<M> & { readonly length: number; [i: number]: M } };
-  ReLU: PlainClass;
-  GELU: PlainClass;
-  SiLU: PlainClass;
-  Tanh: PlainClass;
-  Sigmoid: PlainClass;
-}
-
-export interface Optimizer {
-  lr: number;
-  readonly parameters: Tensor[];
-  /** Updates the parameters that have a gradient; with {maxNorm} clips first and gives the norm before, else null. */
-  step(options?: { maxNorm?: number }): number | null;
-  stepAsync(options?: { maxNorm?: number; signal?: Signal }): Promise<number | null>;
-  zeroGrad(options?: { setToNone?: boolean }): void;
-  stateDict(): StateDict;
-  loadStateDict(state: StateDict): void;
-}
-export type Params = Module | readonly Tensor[] | readonly [string, Tensor][];
-interface OptimizerClass<O> {
-  new (params: Params, options?: O): Optimizer;
-}
-export interface AdamOptions {
-  lr?: number;
-  beta1?: number;
-  beta2?: number;
-  eps?: number;
-  weightDecay?: number;
-}
-export interface Optim {
-  SGD: OptimizerClass<{ lr?: number; momentum?: number; dampening?: number; weightDecay?: number; nesterov?: boolean }>;
-  Adam: OptimizerClass<AdamOptions>;
-  AdamW: OptimizerClass<AdamOptions>;
-  Lion: OptimizerClass<{ lr?: number; beta1?: number; beta2?: number; weightDecay?: number }>;
-  cosine(lr: number, steps: number, options?: { warmup?: number; floor?: number }): (step: number) => number;
-  clipGradNorm(params: Module | readonly Tensor[], maxNorm: number): number;
-}
-export interface Data {
-  batches(tensors: readonly Tensor[], options?: { batchSize?: number; shuffle?: boolean; dropLast?: boolean }): Generator<Tensor[], void>;
-}
-
 export interface GenerateOptions {
   tokens?: number;
   temperature?: number;
@@ -378,6 +282,9 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   save(path: string, tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<void>;
   load(path: string, options?: { signal?: Signal }): Promise<StateDict>;
   loadWithMetadata(path: string, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
+  /** Nested plain objects and arrays of tensors and plain values, as Python's st.save() writes them. */
+  saveObject(path: string, value: unknown, options?: { signal?: Signal }): Promise<void>;
+  loadObject(path: string, options?: { signal?: Signal }): Promise<any>;
   readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
   LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
   loadModel(path: string, options?: { device?: Device; signal?: Signal }): Promise<LanguageModel>;
@@ -385,10 +292,18 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
     out: string; resume?: boolean; onLog?: (text: string) => void; signal?: Signal;
   }): Promise<TrainResult>;
 
+  Trainer: TrainerClass;
+  ModuleTrainer: ModuleTrainerClass;
+  /** The steps in a run's metrics.jsonl. */
+  readMetrics(file: string): StepMetrics[];
+
   /** Loads a plugin; its ops then are st[name], st.ops[name], st.async[name] and methods. */
   loadPlugin(path: string): { name: string; version: string; path: string; ops: string[] };
 
   manualSeed(seed: Int): void;
+  /** Where the random numbers of every op stand. */
+  randomState(): { seed: bigint; offset: bigint };
+  setRandomState(state: { seed: bigint; offset: bigint }): void;
   numThreads(): number;
   setNumThreads(count: number): void;
   /** Of the processor's memory, or another device's. */

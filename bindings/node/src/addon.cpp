@@ -84,6 +84,7 @@ NAPI_MODULE_INIT() {
     add_optim(*e, exports);
     add_files(*e, exports);
     add_models(*e, exports);
+    add_runs(*e, exports);
     return exports;
   } catch (const std::exception& error) {
     bool pending = false;

@@ -12,5 +12,6 @@ void add_cuda(Env& env, napi_value exports);
 void add_optim(Env& env, napi_value exports);
 void add_files(Env& env, napi_value exports);
 void add_models(Env& env, napi_value exports);
+void add_runs(Env& env, napi_value exports);
 
 }  // namespace strata::node

@@ -131,3 +131,21 @@ test('errors inside callbacks, while tensors are collected', { timeout: 300000 }
   const run = require('node:child_process').spawnSync(process.execPath, ['--max-semi-space-size=1', '-e', source], { encoding: 'utf8' });
   assert.equal(run.status, 0, `${run.signal} ${run.stderr}`);
 });
+
+test('calls that the fuzz test found', () => {
+  const w = st.ones([3, 3], { requiresGrad: true });
+  const three = st.ones([3]);
+  for (const f of [
+    () => st.ops.swiglu_packed_backward(w, st.tensor(1.5)),
+    () => st.ops.batch_norm_backward(w, NaN, three, three, st.zeros([0, 3])),
+    () => st.ops.group_norm_backward(w, st.tensor(1), 1, three, three, three),
+    () => st.ops.layer_norm_backward(three, three, [1, 1, 2, -1], three, three, w, null),
+    () => st.ops.rms_norm_backward(three, three, [1, 7, 7, 0], three, three, w),
+  ]) assert.throws(f, st.StrataError);
+  const none = st.zeros([0, 3]);
+  const most = 2n ** 63n - 1n;
+  assert.equal(st.ops.adaptive_max_pool(none, most).values.numel, 0);
+  assert.equal(st.ops.adaptive_avg_pool_backward(none, most).numel, 0);
+  assert.equal(st.ops.resize_backward(none, most).numel, 0);
+  assert.equal(st.eye(0, most).numel, 0);
+});

@@ -42,7 +42,7 @@ async function runSeed(seed, folder) {
     fs.rmSync(note, { force: true });
     return '';
   }
-  return `seed ${seed} ${hung || (signal ? `ended by ${signal}` : `status ${code}`)}; last call: ${last()}\n${errors.slice(-6000)}`;
+  return `seed ${seed} ${hung || (signal ? `ended by ${signal}` : `status ${code}`)}; last call: ${last()}\n${errors.slice(0, 4000)}`;
 }
 
 test('calls that make no sense, seed by seed', { timeout: 3600000 }, async (t) => {
