@@ -291,10 +291,13 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&, Padding)> embedding_b
     .saves = "rows",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& table, const Tensor&, Padding) {
-          const Tensor g = b.gy(0), rows = b.y(1);
+          // Summed in f32, rounded once.
+          const DType type = b.gy(0).dtype();
+          const Tensor g = b.gy(0).to(statistic_dtype(type)), rows = b.y(1);
           const Tensor none = zeros(table.shape(), g.dtype()).to(g.device());
-          b.set(1,
-                table.shape()[0] == 0 ? none : scatter_add(none, 0, clamp_min(rows, 0), g * (rows >= 0).to(g.dtype())));
+          const Tensor sums =
+              table.shape()[0] == 0 ? none : scatter_add(none, 0, clamp_min(rows, 0), g * (rows >= 0).to(g.dtype()));
+          b.set(1, sums.to(type));
         },
     .cost =
         [](const Tensor& indices, const Tensor& table, const Tensor& offsets, Padding) {

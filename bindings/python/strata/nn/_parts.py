@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple, Union
 
-from .._core import Tensor, dtype as DType, empty
+from .._core import Tensor, dtype as DType, empty, is_grad_enabled
 from . import init
 from .parameter import Parameter
 
@@ -34,6 +34,11 @@ def ints(value: Ints, n: int) -> Tuple[int, ...]:
     if len(found) != n:
         raise ValueError(f"wants one or {n} numbers, got {found}")
     return found
+
+
+def kept(x: Tensor, inplace: bool) -> Tensor:
+    """``x``, or where it will be written over while its gradient is recorded, a copy that the gradient can read."""
+    return x.clone() if inplace and x.requires_grad and is_grad_enabled() else x
 
 
 def replace(x: Tensor, y: Tensor, inplace: bool) -> Tensor:

@@ -9,7 +9,7 @@ from . import functional as F
 from ._parts import check_p
 from .module import Module
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
@@ -43,3 +43,21 @@ class Dropout2d(_Dropout):
     """The same for whole channels of [N, C, H, W]."""
 
     _function = staticmethod(F.dropout2d)
+
+
+class Dropout3d(_Dropout):
+    """The same for whole channels of [N, C, D, H, W]."""
+
+    _function = staticmethod(F.dropout3d)
+
+
+class AlphaDropout(_Dropout):
+    """In training, dropout for SELU: mean and variance are kept."""
+
+    _function = staticmethod(F.alpha_dropout)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """The same for whole channels of [N, C, ..]."""
+
+    _function = staticmethod(F.feature_alpha_dropout)

@@ -11,8 +11,12 @@ from .module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d",
-    "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle", "PixelUnshuffle", "Upsample", "ZeroPad2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "CircularPad1d", "CircularPad2d",
+    "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "LPPool1d", "LPPool2d", "LPPool3d",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle",
+    "PixelUnshuffle", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
+    "ReplicationPad2d", "ReplicationPad3d", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d",
+    "ZeroPad2d", "ZeroPad3d",
 ]
 
 
@@ -59,10 +63,12 @@ class MaxPool3d(_MaxPool):
 
 class _MaxUnpool(Module):
     _function: Callable[..., Tensor]
+    _spatial: int
 
     def __init__(self, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
+        self.kernel_size, self.padding = ints(kernel_size, self._spatial), ints(padding, self._spatial)
+        self.stride = self.kernel_size if stride is None else ints(stride, self._spatial)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
         return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -74,19 +80,19 @@ class _MaxUnpool(Module):
 class MaxUnpool1d(_MaxUnpool):
     """Zeros with the elements where MaxPool1d found them."""
 
-    _function = staticmethod(F.max_unpool1d)
+    _function, _spatial = staticmethod(F.max_unpool1d), 1
 
 
 class MaxUnpool2d(_MaxUnpool):
     """Zeros with the elements where MaxPool2d found them."""
 
-    _function = staticmethod(F.max_unpool2d)
+    _function, _spatial = staticmethod(F.max_unpool2d), 2
 
 
 class MaxUnpool3d(_MaxUnpool):
     """Zeros with the elements where MaxPool3d found them."""
 
-    _function = staticmethod(F.max_unpool3d)
+    _function, _spatial = staticmethod(F.max_unpool3d), 3
 
 
 class _AvgPool(Module):
@@ -225,22 +231,40 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 
 class Upsample(Module):
-    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "linear", "bilinear", "trilinear", "area"."""
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes as in functional.interpolate."""
 
     def __init__(
-        self, size: Optional[Ints] = None, scale_factor: Optional[float] = None, mode: str = "nearest",
-        align_corners: Optional[bool] = None,
+        self, size: Optional[Ints] = None, scale_factor: Optional[Union[float, Sequence[float]]] = None,
+        mode: str = "nearest", align_corners: Optional[bool] = None, recompute_scale_factor: Optional[bool] = None,
     ) -> None:
         super().__init__()
         self.size, self.mode, self.align_corners = size, mode, align_corners
-        self.scale_factor = None if scale_factor is None else float(scale_factor)
+        self.recompute_scale_factor = recompute_scale_factor
+        self.scale_factor: Optional[Union[float, Sequence[float]]] = scale_factor
+        if isinstance(scale_factor, (int, float)):
+            self.scale_factor = float(scale_factor)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners,
+                             self.recompute_scale_factor)
 
     def extra_repr(self) -> str:
         what = f"scale_factor={self.scale_factor}" if self.scale_factor is not None else f"size={self.size}"
         return f"{what}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Upsample with mode "nearest"."""
+
+    def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Upsample with mode "bilinear" and aligned corners."""
+
+    def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
+        super().__init__(size, scale_factor, "bilinear", True)
 
 
 class PixelShuffle(Module):
@@ -271,15 +295,133 @@ class PixelUnshuffle(Module):
         return f"downscale_factor={self.downscale_factor}"
 
 
-class ZeroPad2d(Module):
-    """Zeros around [.., H, W]: (left, right, top, bottom)."""
+class ChannelShuffle(Module):
+    """Channels of ``groups`` groups interleaved."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+# ---- padding: (before, after) for the last dimension, then the one before it
+
+
+class _Pad(Module):
+    _spatial: int
+    _mode = "constant"
+    value: float = 0.0
 
     def __init__(self, padding: Ints) -> None:
         super().__init__()
-        self.padding = ints(padding, 4)
+        self.padding = ints(padding, 2 * self._spatial)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding)
+        return F.pad(input, self.padding, self._mode, self.value if self._mode == "constant" else None)
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: Ints, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ZeroPad1d(_Pad):
+    """Zeros around [.., L]."""
+
+    _spatial = 1
+
+
+class ZeroPad2d(_Pad):
+    """Zeros around [.., H, W]."""
+
+    _spatial = 2
+
+
+class ZeroPad3d(_Pad):
+    """Zeros around [.., D, H, W]."""
+
+    _spatial = 3
+
+
+class ConstantPad1d(_ConstantPad):
+    """One value around [.., L]."""
+
+    _spatial = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """One value around [.., H, W]."""
+
+    _spatial = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """One value around [.., D, H, W]."""
+
+    _spatial = 3
+
+
+class ReflectionPad1d(_Pad):
+    """What is inside, mirrored, around [.., L]."""
+
+    _spatial, _mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """What is inside, mirrored, around [.., H, W]."""
+
+    _spatial, _mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """What is inside, mirrored, around [.., D, H, W]."""
+
+    _spatial, _mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The border, repeated, around [.., L]."""
+
+    _spatial, _mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The border, repeated, around [.., H, W]."""
+
+    _spatial, _mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """The border, repeated, around [.., D, H, W]."""
+
+    _spatial, _mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """The other side around [.., L]."""
+
+    _spatial, _mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """The other side around [.., H, W]."""
+
+    _spatial, _mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """The other side around [.., D, H, W]."""
+
+    _spatial, _mode = 3, "circular"

@@ -11,8 +11,8 @@ from ..._grad_mode import no_grad
 from .._parts import check_p, replace
 
 __all__ = [
-    "batch_norm", "dropout", "dropout1d", "dropout2d", "group_norm", "instance_norm", "layer_norm", "normalize",
-    "rms_norm",
+    "batch_norm", "dropout", "dropout1d", "dropout2d", "group_norm", "instance_norm", "layer_norm",
+    "local_response_norm", "normalize", "rms_norm",
 ]
 
 
@@ -64,6 +64,16 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
             running_var.mul_(1 - momentum).add_(var.mean([0]).to(running_var.dtype), alpha=momentum)
     return y
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """[N, C, ..] over (k + alpha times the mean of the squares of ``size`` channels around)^beta."""
+    if input.dim() < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+    n, c = input.shape[0], input.shape[1]
+    squares = ops.constant_pad((input * input).reshape([n, c, -1]), [0, 0, size // 2, (size - 1) // 2])
+    mean = ops.avg_pool2d(squares, [size, 1], [1, 1]).reshape(list(input.shape))
+    return input / (mean * alpha + k) ** beta
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

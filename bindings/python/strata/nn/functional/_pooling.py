@@ -8,11 +8,13 @@ from typing import Any, List, Optional, Sequence, Union
 from ... import _ops as ops
 from ..._core import Tensor
 from .._parts import Ints, ints
+from ._sampling import resize_by_matrices
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "interpolate", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample",
+    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 
@@ -161,20 +163,58 @@ def adaptive_max_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional
     return ops.adaptive_max_pool(input, size) if return_indices else ops.adaptive_max_pool3d(input, size)
 
 
-def interpolate(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None, mode: str = "nearest",
-                align_corners: Optional[bool] = None) -> Tensor:
-    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "linear", "bilinear", "trilinear", "area"."""
+def interpolate(input: Tensor, size: Optional[Ints] = None,
+                scale_factor: Optional[Union[float, Sequence[float]]] = None, mode: str = "nearest",
+                align_corners: Optional[bool] = None, recompute_scale_factor: Optional[bool] = None,
+                antialias: bool = False) -> Tensor:
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "nearest-exact", "linear", "bilinear",
+    "trilinear", "bicubic", "area". ``antialias`` goes with "bilinear" and "bicubic"."""
     n = input.dim() - 2
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+    if antialias and not (mode in ("bilinear", "bicubic") and n == 2):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+    if (size is None) == (scale_factor is None):
+        raise ValueError("only one of size or scale_factor should be defined")
     sizes = None if size is None else ints(size, n)
+    scales: List[Optional[float]] = [None] * n
+    if sizes is None and scale_factor is not None:
+        single = isinstance(scale_factor, (int, float))
+        given = [float(scale_factor)] * n if single else [float(v) for v in scale_factor]  # type: ignore
+        if len(given) != n:
+            raise ValueError(f"scale_factor needs {n} entries, got {given}")
+        if mode != "area" and not recompute_scale_factor:
+            scales = list(given)
+            if len(set(given)) == 1 and not antialias and mode not in ("bicubic", "nearest-exact"):
+                return ops.interpolate(input, None, given[0], mode, bool(align_corners))
+        sizes = tuple(int(math.floor(v * f)) for v, f in zip(list(input.shape)[2:], given))
+    assert sizes is not None
     if mode == "area":
-        if align_corners is not None:
-            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | trilinear")
-        if (sizes is None) == (scale_factor is None):
-            raise ValueError("only one of size or scale_factor should be defined")
-        if sizes is None and scale_factor is not None:
-            sizes = tuple(int(math.floor(v * scale_factor)) for v in list(input.shape)[2:])
-        return ops.adaptive_avg_pool(input, sizes or ())
-    return ops.interpolate(input, sizes, scale_factor, mode, bool(align_corners))
+        return ops.adaptive_avg_pool(input, sizes)
+    if mode in ("bicubic", "nearest-exact") or antialias:
+        if mode == "bicubic" and n != 2:
+            raise ValueError(f"mode bicubic wants a 4-D input, got {list(input.shape)}")
+        return resize_by_matrices(input, sizes, scales, mode, bool(align_corners), antialias)
+    if all(f is None for f in scales):
+        return ops.interpolate(input, sizes, None, mode, bool(align_corners))
+    for d, f in enumerate(scales):  # a factor for each dimension: one after the other
+        rest = input.movedim([2 + d], [-1])
+        shape = list(rest.shape)
+        step = ops.interpolate(rest.reshape([1, -1, shape[-1]]), None, f, "nearest" if mode == "nearest" else "linear",
+                               bool(align_corners))
+        input = step.reshape([*shape[:-1], step.shape[-1]]).movedim([-1], [2 + d])
+    return input.contiguous()
+
+
+def upsample_nearest(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> Tensor:
+    """interpolate() with mode "nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> Tensor:
+    """interpolate() with mode "bilinear" and aligned corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 upsample = interpolate
