@@ -49,10 +49,11 @@ void measure(const char* model, const std::vector<Shape>& shapes) {
   std::printf("%s, %.0f M parameters; copy %.0f GB/s\n", model, static_cast<double>(n) * 1e-6, copy);
   const LowPrecision stochastic{.stochastic_rounding = true}, low{.stochastic_rounding = true, .low_state = true},
       master{.master_weights = true};
-  for (const Row& row :
-       {Row{"f32", DType::f32, {}, 28}, Row{"bf16, nearest", DType::bf16, {}, 22},
-        Row{"bf16, stochastic", DType::bf16, stochastic, 22}, Row{"bf16, stochastic, low state", DType::bf16, low, 14},
-        Row{"bf16, master weights", DType::bf16, master, 28}}) {
+  for (const Row& row : {Row{"f32", DType::f32, {}, 28}, Row{"bf16, nearest", DType::bf16, {}, 22},
+                         Row{"bf16, stochastic", DType::bf16, stochastic, 22},
+                         Row{"bf16, nearest, low state", DType::bf16, {.low_state = true}, 14},
+                         Row{"bf16, stochastic, low state", DType::bf16, low, 14},
+                         Row{"bf16, master weights", DType::bf16, master, 28}}) {
     TensorList params;
     for (const Shape& s : shapes) {
       Tensor p = on_card(s, row.dtype, 0.5);

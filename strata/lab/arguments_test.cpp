@@ -29,9 +29,9 @@ namespace strata::lab {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kRounds = 60;
+constexpr int kRounds = 40;
 #else
-constexpr int kRounds = 300;
+constexpr int kRounds = 150;
 #endif
 constexpr unsigned kSeconds = 30;              // longest call
 constexpr int64_t kMostBytes = 128 << 20;      // of tensors
@@ -156,6 +156,7 @@ class Fuzzer {
       visit(results, [&](const Tensor& t) { expect_sound(t, "result"); });
       if (!unrecorded) tally.gradients += attempt("its gradient: ", [&] { differentiate(results, args, twice); });
     }
+    if (unrecorded && !inplace && !autocast) dry_run(args, accepted, results);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (seconds > kSeconds / 10.0) wrong(cat("took ", seconds, " s"));
     if (resident_peak_kib() - resident > kMostResidentKiB) wrong("made the process grow");
@@ -195,6 +196,7 @@ class Fuzzer {
       body();
       return true;
     } catch (const Error& e) {
+      refused_dtype_ = dynamic_cast<const DTypeError*>(&e) != nullptr;
       if (e.op().empty() || std::string_view(e.what()).size() < e.op().size() + 4) wrong(cat(what, "says: ", e.what()));
       if (!what.empty() && is_about_arguments(e)) wrong(cat(what, "refused: ", e.what()));
     } catch (const std::exception& e) {
@@ -212,6 +214,36 @@ class Fuzzer {
   void expect_sound(const Tensor& t, const char* what) {
     const std::string f = fault(t);
     if (!f.empty()) wrong(cat(what, " with ", f));
+  }
+
+  // What the op takes, and which dtypes it refuses, does not depend on values: on the meta device it is the same.
+  void dry_run(std::span<const Value> args, bool accepted, std::span<const Value> results) {
+    bool here = !op_.is_dynamic() && !op_.is_view();  // those ask strides and storage, which meta tensors do not have
+    visit(args, [&](const Tensor& t) { here = here && (!t.defined() || t.device().is_cpu()); });
+    for (const Value& v : args) here = here && !std::holds_alternative<Device>(v);
+    if (!here || (!accepted && !refused_dtype_)) return;
+    const Mutation::Args dry = map(args, [](const Tensor& t) {
+      return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt});
+    });
+    const DeviceScope on(Device::meta());
+    std::vector<Tensor> got;
+    try {
+      got = tensors_of(op_.call_boxed(dry));
+    } catch (const DeviceError&) {  // it reads values
+      return;
+    } catch (const Error& e) {
+      if (accepted) wrong(cat("a dry run refuses it: ", e.what()));
+      return;
+    }
+    if (!accepted) return wrong("a dry run takes a dtype that is refused");
+    const std::vector<Tensor> wanted = tensors_of(results);
+    if (got.size() != wanted.size()) return wrong(cat("a dry run gives ", got.size(), " results"));
+    for (size_t i = 0; i < got.size(); ++i) {
+      const bool both = got[i].defined() && wanted[i].defined();
+      if (both ? got[i].shape() != wanted[i].shape() || got[i].dtype() != wanted[i].dtype()
+               : got[i].defined() != wanted[i].defined())
+        wrong(cat("a dry run gives ", got[i], " instead of ", wanted[i]));
+    }
   }
 
   void differentiate(std::span<const Value> results, std::span<const Value> args, bool twice) {
@@ -244,6 +276,7 @@ class Fuzzer {
   const OpBase& op_;
   uint64_t seed_;
   std::string call_;
+  bool refused_dtype_ = false;  // by the last call that was refused
   std::map<DType, std::vector<Mutation::Args>> bases_;
 };
 

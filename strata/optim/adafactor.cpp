@@ -139,7 +139,7 @@ void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
     job.grad = s.grad;
     job.dtype = s.dtype;
     job.grad_dtype = s.grad_dtype;
-    if (s.stochastic) job.rounding = {true, rounding_key(s.seed, static_cast<uint64_t>(s.t)), 0, 0};
+    if (s.stochastic) job.rounding = {true, rounding_key(s.seed, static_cast<uint64_t>(s.t)), false, 0};
     job.cols = shape.empty() ? 1 : shape.back();
     job.rows = factored ? shape[shape.size() - 2] : 1;
     job.batch = p->tensor.numel() / (job.rows * job.cols);

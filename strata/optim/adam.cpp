@@ -27,32 +27,39 @@ void set_adam(Slab& s, const AdamOptions& o, double lr, bool decoupled, double g
   s.k[9] = decoupled ? 0 : o.weight_decay;
 }
 
+std::vector<Optimizer::StateSpec> Optimizer::adam_spec(const Param& p, bool amsgrad) {
+  const Shape& shape = p.tensor.shape();
+  const DType dtype = moment_dtype(p);
+  std::vector<StateSpec> spec{{"step", {}, DType::i64}, {"exp_avg", shape, dtype}, {"exp_avg_sq", shape, dtype}};
+  if (amsgrad) spec.push_back({"max_exp_avg_sq", shape, dtype});
+  return spec;
+}
 std::vector<Optimizer::StateSpec> Adam::state_spec(const Param& p) const {
-  return {{"step", {}, DType::i64},
-          {"exp_avg", p.tensor.shape(), moment_dtype(p)},
-          {"exp_avg_sq", p.tensor.shape(), moment_dtype(p)}};
+  return adam_spec(p, options_of(p).amsgrad);
 }
 std::vector<Optimizer::StateSpec> AdamW::state_spec(const Param& p) const {
-  return {{"step", {}, DType::i64},
-          {"exp_avg", p.tensor.shape(), moment_dtype(p)},
-          {"exp_avg_sq", p.tensor.shape(), moment_dtype(p)}};
+  return adam_spec(p, options_of(p).amsgrad);
 }
 
 void Adam::update(const std::vector<Param*>& active, double grad_scale) {
-  std::vector<Slab> slabs;
+  std::vector<Slab> plain, most;
   for (Param* p : active) {
+    std::vector<Slab>& slabs = options_of(*p).amsgrad ? most : plain;
     slabs.push_back(slab_of(*p, 1));
     set_adam(slabs.back(), options_of(*p), lr(p->group), false, grad_scale);
   }
-  run(Rule::adam, slabs);
+  run(Rule::adam, plain);
+  run(Rule::amsgrad, most);
 }
 void AdamW::update(const std::vector<Param*>& active, double grad_scale) {
-  std::vector<Slab> slabs;
+  std::vector<Slab> plain, most;
   for (Param* p : active) {
+    std::vector<Slab>& slabs = options_of(*p).amsgrad ? most : plain;
     slabs.push_back(slab_of(*p, 1));
     set_adam(slabs.back(), options_of(*p), lr(p->group), true, grad_scale);
   }
-  run(Rule::adam, slabs);
+  run(Rule::adam, plain);
+  run(Rule::amsgrad, most);
 }
 
 }  // namespace strata::optim

@@ -12,6 +12,7 @@
 #include "strata/optim/count_inl.h"
 #include "strata/optim/kernels.h"
 #include "strata/optim/rounding_inl.h"
+#include "strata/optim/rules.cuh"
 #include "strata/optim/verdict_inl.h"
 
 namespace strata::optim {
@@ -25,8 +26,9 @@ constexpr int kThreads = 256;
 constexpr int64_t kChunk = 4096;
 constexpr int kTableBytes = 32000;  // a launch's parameters hold 32764 bytes
 
-constexpr int kConstants = 10;        // of each slab, as what the rule computes with, in as many bytes as f64 needs
-constexpr int kRow = kConstants + 1;  // and the key of its random bits
+// Of each slab: the constants as what the rule computes with, in as many bytes as f64 needs, and the key of its random
+// bits.
+constexpr int kRow = kConstants + 1;
 
 // How an array is stored: as what the rule computes with (f32 or f64), or in 16 bits.
 enum Format : uint32_t { kPlain, kBf16, kF16 };
@@ -37,7 +39,7 @@ Format format_of(DType dtype) {
 struct Entry {
   void* param;
   void* grad;
-  void* state[2];
+  void* state[kMostStates];
   int64_t numel;
   int64_t* step;
   void* low;
@@ -67,103 +69,6 @@ struct Table {
   }
 };
 
-// Each rule changes parameter, gradient and states of one element.
-struct AdamRule {
-  static constexpr int states = 2;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T& m, T& v) {
-    g = fma(k[9], p, g);
-    m = fma(k[1], m, k[2] * g);
-    v = fma(k[3], v, k[4] * (g * g));
-    p = fma(-k[5], m / fma(sqrt(v), k[6], k[7]), p * k[8]);
-  }
-};
-struct LionRule {
-  static constexpr int states = 1;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T& m, T&) {
-    const T c = fma(k[1], m, k[2] * g);
-    p = p * k[6] - (c == 0 ? c : copysign(k[5], c));
-    m = fma(k[3], m, k[4] * g);
-  }
-};
-struct SgdRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(-k[1], fma(k[2], p, g), p);
-  }
-};
-struct SgdMomentumRule {
-  static constexpr int states = 1;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T& b, T&) {
-    g = fma(k[2], p, g);
-    b = fma(k[3], b, k[4] * g);
-    p = fma(-k[1], k[5] != 0 ? fma(k[3], b, g) : b, p);
-  }
-};
-struct ScaleGradRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = true;
-  template <class T>
-  __device__ static void apply(const T*, T&, T&, T&, T&) {}
-};
-struct ClampGradRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = true;
-  template <class T>
-  __device__ static void apply(const T* k, T&, T& g, T&, T&) {
-    g = g > k[1] ? k[1] : g < -k[1] ? -k[1] : g;
-  }
-};
-
-struct MuonMomentumRule {
-  static constexpr int states = 1;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& d, T& g, T& b, T&) {
-    b = fma(k[1], b, g);
-    d = k[2] != 0 ? fma(k[1], b, g) : b;
-  }
-};
-struct MuonApplyRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(-k[2], g, p * k[1]);
-  }
-};
-
-struct AdafactorTakeRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T*, T& p, T& g, T&, T&) {
-    p = g;
-  }
-};
-struct AdafactorBlendRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(k[4], p, k[5] * (g + k[3]));
-  }
-};
-struct AdafactorApplyRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(-k[6], g, p * k[1]);
-  }
-};
 // Whether what the rule reads as a gradient is one, which a factor scales.
 template <class R>
 inline constexpr bool reads_gradient = !std::is_same_v<R, MuonApplyRule> && !std::is_same_v<R, AdafactorBlendRule> &&
@@ -209,25 +114,22 @@ __device__ __forceinline__ void unpack(T (&v)[V], uint32_t format) {
   }
 }
 
-// How results are rounded to bf16: `bits` returns 16 random ones for the j-th of four.
+// How results are rounded to bf16: the j-th of four.
 struct Nearest {
   __device__ uint16_t operator()(float v, int) const { return narrow<BFloat16>(v).bits; }
 };
 template <int Shift>
 struct Stochastic {
   uint32_t x, y, z, w;
-  __device__ Stochastic(uint64_t key, uint64_t first_block, int64_t i) {
-    const auto words = philox({.seed = key}, first_block + static_cast<uint64_t>(i / kRandomElements));
-    x = words[0], y = words[1], z = words[2], w = words[3];
-  }
   __device__ uint16_t operator()(float v, int j) const {
     const uint32_t word = j == 0 ? x : j == 1 ? y : j == 2 ? z : w;
     return stochastic_bf16(__float_as_uint(v), word >> Shift);
   }
-  // The upper halves of the same numbers.
-  __device__ Stochastic<16> upper() const { return {x, y, z, w}; }
-  __device__ Stochastic(uint32_t x, uint32_t y, uint32_t z, uint32_t w) : x(x), y(y), z(z), w(w) {}
 };
+__device__ __forceinline__ Stochastic<0> random_at(uint64_t key, int64_t i) {
+  const auto words = philox({.seed = key}, static_cast<uint64_t>(i / kRandomElements));
+  return {words[0], words[1], words[2], words[3]};
+}
 
 template <int V, class T, class Round>
 __device__ __forceinline__ void put(void* array, int64_t i, uint32_t format, const T (&v)[V], const Round& round) {
@@ -287,64 +189,71 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
   const uintptr_t all = reinterpret_cast<uintptr_t>(e.param) | reinterpret_cast<uintptr_t>(e.grad) |
                         reinterpret_cast<uintptr_t>(e.state[0]) | reinterpret_cast<uintptr_t>(e.state[1]) |
-                        reinterpret_cast<uintptr_t>(e.low);
+                        reinterpret_cast<uintptr_t>(e.state[2]) | reinterpret_cast<uintptr_t>(e.low);
   const bool vectors = all % 16 == 0;
-  // Calls f(rounding of the parameter, of the first state, of the second) for elements from i on.
+  // Calls f(rounding of the parameter, of the first state, the second, the third) for elements from i on.
   const auto rounded = [&](int64_t i, auto&& f) {
     if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
       if (stochastic) {
-        const Stochastic<0> first(key, 0, i);
+        const Stochastic<0> r = random_at(key, i);
+        const Stochastic<16> upper{r.x, r.y, r.z, r.w};
         if (R::states > 1 && e.state_format != kPlain) {
-          f(first, first.upper(), Stochastic<0>(key, kSecondState, i));
+          const Stochastic<0> again{remixed(r.x), remixed(r.y), remixed(r.z), remixed(r.w)};
+          f(r, upper, again, Stochastic<16>{again.x, again.y, again.z, again.w});
         } else {
-          f(first, first.upper(), Nearest{});
+          f(r, upper, Nearest{}, Nearest{});
         }
         return;
       }
     }
-    f(Nearest{}, Nearest{}, Nearest{});
+    f(Nearest{}, Nearest{}, Nearest{}, Nearest{});
   };
   for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
     if (vectors && i + V <= end) {
-      T p[V] = {}, g[V], a[V] = {}, b[V] = {};
+      T p[V] = {}, g[V], a[V] = {}, b[V] = {}, c[V] = {};
       if constexpr (!R::writes_grad) fetch(p, e.param, i, e.format);
       fetch(g, e.grad, i, e.grad_format);
       if constexpr (R::states > 0) fetch(a, e.state[0], i, e.state_format);
       if constexpr (R::states > 1) fetch(b, e.state[1], i, e.state_format);
+      if constexpr (R::states > 2) fetch(c, e.state[2], i, e.state_format);
       if constexpr (!R::writes_grad) unpack(p, e.format);
       unpack(g, e.grad_format);
       if constexpr (R::states > 0) unpack(a, e.state_format);
       if constexpr (R::states > 1) unpack(b, e.state_format);
+      if constexpr (R::states > 2) unpack(c, e.state_format);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         g[j] *= k[0];
-        R::apply(k, p[j], g[j], a[j], b[j]);
+        R::apply(k, p[j], g[j], a[j], b[j], c[j]);
       }
       if constexpr (R::writes_grad) {
         put(e.grad, i, e.grad_format, g, Nearest{});
       } else {
-        rounded(i, [&](const auto& of_param, const auto& of_a, const auto& of_b) {
+        rounded(i, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
           put(e.param, i, e.format, p, of_param);
           if constexpr (R::states > 0) put(e.state[0], i, e.state_format, a, of_a);
           if constexpr (R::states > 1) put(e.state[1], i, e.state_format, b, of_b);
+          if constexpr (R::states > 2) put(e.state[2], i, e.state_format, c, of_c);
         });
         if (e.low) put(e.low, i, e.low_format, p, Nearest{});
       }
     } else {
       for (int64_t j = i; j < i + V && j < end; ++j) {
-        T p = 0, a = 0, b = 0;
+        T p = 0, a = 0, b = 0, c = 0;
         if constexpr (!R::writes_grad) p = get_one<T>(e.param, j, e.format);
         T g = get_one<T>(e.grad, j, e.grad_format) * k[0];
         if constexpr (R::states > 0) a = get_one<T>(e.state[0], j, e.state_format);
         if constexpr (R::states > 1) b = get_one<T>(e.state[1], j, e.state_format);
-        R::apply(k, p, g, a, b);
+        if constexpr (R::states > 2) c = get_one<T>(e.state[2], j, e.state_format);
+        R::apply(k, p, g, a, b, c);
         if constexpr (R::writes_grad) {
           put_one(e.grad, j, e.grad_format, g, Nearest{});
         } else {
-          rounded(j, [&](const auto& of_param, const auto& of_a, const auto& of_b) {
+          rounded(j, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
             put_one(e.param, j, e.format, p, of_param);
             if constexpr (R::states > 0) put_one(e.state[0], j, e.state_format, a, of_a);
             if constexpr (R::states > 1) put_one(e.state[1], j, e.state_format, b, of_b);
+            if constexpr (R::states > 2) put_one(e.state[2], j, e.state_format, c, of_c);
           });
           if (e.low) put_one(e.low, j, e.low_format, p, Nearest{});
         }
@@ -367,7 +276,7 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
     if (table.n == Table<Entry>::kMost) flush();
     table.entries[table.n++] = {s.param,
                                 s.grad,
-                                {s.state[0], s.state[1]},
+                                {s.state[0], s.state[1], s.state[2]},
                                 s.numel,
                                 s.step,
                                 s.low,
@@ -515,6 +424,33 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
   switch (rule) {
     case Rule::adam:
       queue_all<AdamRule>(slabs, k, factor);
+      break;
+    case Rule::amsgrad:
+      queue_all<AmsgradRule>(slabs, k, factor);
+      break;
+    case Rule::nadam:
+      queue_all<NAdamRule>(slabs, k, factor);
+      break;
+    case Rule::radam:
+      queue_all<RAdamRule>(slabs, k, factor);
+      break;
+    case Rule::adamax:
+      queue_all<AdamaxRule>(slabs, k, factor);
+      break;
+    case Rule::adagrad:
+      queue_all<AdagradRule>(slabs, k, factor);
+      break;
+    case Rule::adadelta:
+      queue_all<AdadeltaRule>(slabs, k, factor);
+      break;
+    case Rule::rmsprop:
+      queue_all<RmspropRule>(slabs, k, factor);
+      break;
+    case Rule::rmsprop_momentum:
+      queue_all<RmspropMomentumRule>(slabs, k, factor);
+      break;
+    case Rule::rmsprop_centered:
+      queue_all<RmspropCenteredRule>(slabs, k, factor);
       break;
     case Rule::lion:
       queue_all<LionRule>(slabs, k, factor);

@@ -14,19 +14,25 @@ namespace strata::optim {
 enum class FromCount : uint8_t {
   nothing,
   adam,       ///< k[5] is lr and becomes the step size; k[6] is made
+  nadam,      ///< k[5] is lr, k[10] momentum_decay: they become the factors of gradient and moment; k[6] is made
+  radam,      ///< k[5] is lr and becomes the step size; k[6] is made: 1, or 0 where no second moment is used yet
+  adamax,     ///< k[5] is lr and becomes the step size
+  adagrad,    ///< k[1] is lr, k[4] lr_decay: k[1] becomes the step size
   adafactor,  ///< k[9] is beta2_decay: k[5] = t^-k[9], k[4] = 1 - k[5], k[6] = k[8] min(k[7], 1 / sqrt(t))
 };
 
+inline constexpr int kMostStates = 3;
+inline constexpr int kConstants = 11;
 /// One tensor of a multi-tensor loop. `state` and `grad` have as many elements as `param`.
 struct Slab {
   void* param = nullptr;
   void* grad = nullptr;
-  void* state[2] = {};
+  void* state[kMostStates] = {};
   int64_t numel = 0;
   DType dtype = DType::f32;        ///< of param. Arithmetic is in f64 for f64, else in f32
   DType grad_dtype = DType::f32;   ///< f64 beside f64, else any of f32, bf16, f16
   DType state_dtype = DType::f32;  ///< likewise
-  double k[10] = {};               ///< the rule's constants for this tensor
+  double k[kConstants] = {};       ///< the rule's constants for this tensor
   Device device = Device::cpu();
   FromCount from_count = FromCount::nothing;
   int64_t t = 0;
@@ -43,14 +49,23 @@ struct Slab {
 
 /// What is done to each element; `k` names the constants, in order. g is grad * k[0].
 enum class Rule : uint8_t {
-  adam,           ///< k: scale beta1 1-beta1 beta2 1-beta2 step_size 1/sqrt(correction2) eps decay l2
-  lion,           ///< k: scale beta1 1-beta1 beta2 1-beta2 lr decay
-  sgd,            ///< k: scale lr l2
-  sgd_momentum,   ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
-  scale_grad,     ///< k: scale
-  clamp_grad,     ///< k: - limit
-  muon_momentum,  ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
-  muon_apply,     ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
+  adam,              ///< k: scale beta1 1-beta1 beta2 1-beta2 step_size 1/sqrt(correction2) eps decay l2
+  amsgrad,           ///< the same with a third state, the largest second moment so far
+  nadam,             ///< k: adam's, but k[5] is the gradient's factor, and one more: the moment's
+  radam,             ///< k: adam's, but k[6] says whether the second moment is used
+  adamax,            ///< k: scale beta1 1-beta1 beta2 - step_size - eps - l2
+  adagrad,           ///< k: scale step_size eps l2
+  adadelta,          ///< k: scale lr rho 1-rho eps l2
+  rmsprop,           ///< k: scale lr alpha 1-alpha eps l2
+  rmsprop_momentum,  ///< k: rmsprop's, momentum: the second state is the buffer
+  rmsprop_centered,  ///< the same; the third state is the gradients' average
+  lion,              ///< k: scale beta1 1-beta1 beta2 1-beta2 lr decay
+  sgd,               ///< k: scale lr l2
+  sgd_momentum,      ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
+  scale_grad,        ///< k: scale
+  clamp_grad,        ///< k: - limit
+  muon_momentum,     ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
+  muon_apply,        ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
   // On a CUDA device only:
   adafactor_take,   ///< k: scale: param becomes g
   adafactor_blend,  ///< k: 1 - - eps1 keep 1-keep: param = keep param + (1-keep) (grad + eps1); the same for a factor

@@ -252,6 +252,16 @@ TEST(CapturedStep, EqualsTheEagerOneBitForBit) {
         },
         scaled);
     captured_equals_eager([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 1}); }, scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<Adagrad>(p, AdagradOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<Adamax>(p, AdamaxOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<NAdam>(p, NAdamOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<RAdam>(p, RAdamOptions{.lr = 1}); },
+                          scaled);
     captured_equals_eager([](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{.lr = 1}); },
                           scaled);
   }

@@ -47,10 +47,8 @@ Tensor newton_schulz(const Tensor& x, int steps, double eps) {
 }
 
 std::vector<Optimizer::StateSpec> Muon::state_spec(const Param& p) const {
-  const Shape& shape = p.tensor.shape();
-  const DType dtype = moment_dtype(p);
-  if (orthogonal(p)) return {{"momentum_buffer", shape, dtype}};
-  return {{"step", {}, DType::i64}, {"exp_avg", shape, dtype}, {"exp_avg_sq", shape, dtype}};
+  if (orthogonal(p)) return {{"momentum_buffer", p.tensor.shape(), moment_dtype(p)}};
+  return adam_spec(p);
 }
 
 void Muon::update(const std::vector<Param*>& active, double grad_scale) {

@@ -91,6 +91,20 @@ TEST_F(CudaOptim, StepsAsOnTheCpu) {
       },
       3e-6);
   same([](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{}); }, 1e-5);
+  same([](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.05, .amsgrad = true}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02, .momentum = 0.9}); },
+       3e-6);
+  same(
+      [](const TensorList& p) {
+        return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02, .eps = 1e-2, .momentum = 0.9, .centered = true});
+      },
+      3e-5);
+  same([](const TensorList& p) { return std::make_unique<Adagrad>(p, AdagradOptions{.lr_decay = 0.1}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<Adadelta>(p, AdadeltaOptions{}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<Adamax>(p, AdamaxOptions{.lr = 0.05}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<NAdam>(p, NAdamOptions{.lr = 0.05}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<RAdam>(p, RAdamOptions{.lr = 0.05, .beta2 = 0.5}); }, 3e-6);
   // Five products of matrices that are each rounded a little differently.
   same([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.02}); }, 1e-3);
 }

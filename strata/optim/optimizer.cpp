@@ -143,7 +143,7 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
          .grad_dtype = p.grad.dtype(),
          .state_dtype = moment_dtype(p),
          .device = weights.device()};
-  for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i)
+  for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
     s.state[i - first_state] = p.state[i].raw_data();
   for (const Tensor& t : p.state) {
     if (t.dtype() != DType::i64) continue;
@@ -202,7 +202,7 @@ bool Optimizer::prepare_state(Param& p, bool dry) {
       continue;
     }
     p.state.push_back(empty({spec[i].shape, spec[i].dtype, device, std::nullopt}));
-    if (!dry) fill_elements(p.state.back(), 0);
+    if (!dry) fill_elements(p.state.back(), spec[i].fill);
   }
   const bool make = kept == 0 && !spec.empty();
   if (!dry && has_master(p)) {

@@ -120,6 +120,7 @@ class Optimizer {
     std::string_view key;
     Shape shape;
     DType dtype;
+    double fill = 0;  ///< what it begins with
   };
   struct Param {
     std::string name;
@@ -146,6 +147,8 @@ class Optimizer {
   static DType arithmetic_dtype(const Param& p);
   /// What running moments of every element are kept in.
   static DType moment_dtype(const Param& p);
+  /// step, exp_avg, exp_avg_sq, and max_exp_avg_sq where wanted.
+  static std::vector<StateSpec> adam_spec(const Param& p, bool amsgrad = false);
   /// What a rule updates: the parameter, or its weights in f32 where the state has them.
   static Tensor weights_of(const Param& p);
   /// `p` for the fused loops, its states from `first_state` on.

@@ -16,9 +16,9 @@ void narrow_stochastically(const float* from, BFloat16* to, int64_t at, int64_t 
   std::array<uint32_t, kRandomElements> random{};
   for (int64_t i = 0; i < n; ++i) {
     const int64_t place = (at + i) % kRandomElements;
-    if (i == 0 || place == 0)
-      random = philox({.seed = r.key}, r.first_block + static_cast<uint64_t>((at + i) / kRandomElements));
-    to[i].bits = stochastic_bf16(std::bit_cast<uint32_t>(from[i]), random[static_cast<size_t>(place)] >> r.shift);
+    if (i == 0 || place == 0) random = philox({.seed = r.key}, static_cast<uint64_t>((at + i) / kRandomElements));
+    const uint32_t word = random[static_cast<size_t>(place)];
+    to[i].bits = stochastic_bf16(std::bit_cast<uint32_t>(from[i]), (r.remix ? remixed(word) : word) >> r.shift);
   }
 }
 

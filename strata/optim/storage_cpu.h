@@ -14,8 +14,8 @@ inline constexpr int64_t kRun = 1024;
 struct Rounding {
   bool stochastic = false;  ///< of bf16 only
   uint64_t key = 0;         ///< rounding_key()
-  uint64_t first_block = 0;
-  int shift = 0;  ///< 0 or 16: which half of each random number
+  bool remix = false;
+  int shift = 0;  ///< 0 or 16: which half of each random number, remixed() or not
 };
 
 /// n elements (at most kRun) from `at` on of an array of f32, bf16 or f16: the array itself, or `buffer` filled.

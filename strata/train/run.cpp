@@ -83,9 +83,16 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
     o.weight_decay = c.weight_decay;
     return two_groups<optim::Adam>(parameters, o);
   }
-  if (c.optimizer == "adamw")
-    return two_groups<optim::AdamW>(parameters,
-                                    optim::AdamWOptions{c.lr, c.beta1, c.beta2, c.eps, c.weight_decay, low});
+  if (c.optimizer == "adamw") {
+    optim::AdamWOptions o;
+    o.low = low;
+    o.lr = c.lr;
+    o.beta1 = c.beta1;
+    o.beta2 = c.beta2;
+    o.eps = c.eps;
+    o.weight_decay = c.weight_decay;
+    return two_groups<optim::AdamW>(parameters, o);
+  }
   if (c.optimizer == "lion") {
     optim::LionOptions o;
     o.low = low;

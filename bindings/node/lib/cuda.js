@@ -211,7 +211,10 @@ module.exports = {
   maxMemoryAllocated: number('peak'),
   memoryReserved: number('reserved'),
   maxMemoryReserved: number('peakReserved'),
-  memoryStats: (device) => native.memoryStats(nameOf(device)),
+  memoryStats(device) {
+    getDeviceProperties(device);  // a build without CUDA has figures all the same, of nothing
+    return native.memoryStats(nameOf(device));
+  },
   resetPeakMemoryStats: (device) => native.memoryResetPeak(nameOf(device)),
   memorySnapshot: (device) => JSON.parse(native.memorySnapshot(nameOf(device))).blocks,
   emptyCache: () => native.memoryReleaseCached(),

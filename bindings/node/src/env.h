@@ -219,6 +219,7 @@ Env& env_of(napi_env env);
 template <napi_value (*F)(Call&)>
 napi_value entry(napi_env raw, napi_callback_info info) {
   Env& env = env_of(raw);
+  *env.failed = 0;  // still set where JavaScript was ended before it looked (vm's breakOnSigint)
   try {
     env.mail->sweep();
     Call call(env, info);

@@ -26,7 +26,7 @@ test('without data it says so', () => {
   assert.match(run.stdout, /skipped: no digits in \/nowhere/);
 });
 
-test('--download fetches what is missing, and says what failed', { skip: absent || slow, timeout: 300000 }, async () => {
+test('--download fetches what is missing, and says what failed', { skip: absent || slow, timeout: 300000 }, async (t) => {
   const asked = [];
   const server = http.createServer((request, response) => {
     asked.push(request.url);
@@ -34,6 +34,7 @@ test('--download fetches what is missing, and says what failed', { skip: absent 
     if (request.url.startsWith('/mnist/') && fs.existsSync(file)) fs.createReadStream(file).pipe(response);
     else response.writeHead(404).end();
   });
+  t.after(() => server.close());
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
   const from = `http://127.0.0.1:${server.address().port}`;
   const folder = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-')), 'digits');
@@ -53,5 +54,4 @@ test('--download fetches what is missing, and says what failed', { skip: absent 
   }
   assert.deepEqual(asked, ['/elsewhere/t10k-images-idx3-ubyte.gz', '/mnist/t10k-images-idx3-ubyte.gz', '/mnist/t10k-labels-idx1-ubyte.gz']);
   assert.deepEqual(fs.readdirSync(folder).sort(), ['t10k-images-idx3-ubyte.gz', 't10k-labels-idx1-ubyte.gz']);
-  server.close();
 });
