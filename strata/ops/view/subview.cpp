@@ -339,11 +339,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t size, int64_t step) {
                       zero(y);
                       // One position of all windows at a time: within it no element is met twice unless step is 0.
-                      Tensor windows = unfold_view(y, dim, size, step);
-                      if (step >= size) {  // they do not overlap
-                        windows.copy_(g);
-                        return;
-                      }
+                      const Tensor windows = unfold_view(y, dim, size, step);
                       for (int64_t i = 0; i < size; ++i) {
                         Tensor part = select_view(windows, -1, i);
                         part.add_(select_view(g, -1, i));
