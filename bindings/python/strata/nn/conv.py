@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import Callable, List, Optional, Sequence, Tuple, Union
 
 from .._core import Tensor, dtype as DType
 from . import functional as F
@@ -11,7 +11,9 @@ from ._parts import Device, Ints, draw_uniform, new_parameter, ints
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "Unfold"]
+__all__ = [
+    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Fold", "Unfold",
+]
 
 
 class _Conv(Module):
@@ -116,9 +118,19 @@ class _ConvTranspose(_Conv):
                          dtype)
         self.output_padding = ints(output_padding, self._spatial)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._function(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups,
-                                    self.dilation)
+    def forward(self, input: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
+        """``output_size`` chooses among the sizes that the stride leaves open, in place of output_padding."""
+        extra = self.output_padding
+        if output_size is not None:
+            n = self._spatial
+            assert not isinstance(self.padding, str)
+            least = [(s - 1) * st - 2 * p + d * (k - 1) + 1 for s, st, p, d, k in zip(
+                list(input.shape)[-n:], self.stride, self.padding, self.dilation, self.kernel_size)]
+            extra = tuple(o - m for o, m in zip(list(output_size)[-n:], least))
+            if any(not 0 <= e < st for e, st in zip(extra, self.stride)):
+                raise ValueError(f"requested an output size of {list(output_size)}, but valid sizes range from {least} to "
+                                 f"{[m + st - 1 for m, st in zip(least, self.stride)]}")
+        return self._function(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTranspose):
@@ -131,6 +143,28 @@ class ConvTranspose2d(_ConvTranspose):
     """The gradient of Conv2d as a layer. Parameters: weight [in, out / groups, kh, kw], bias [out]."""
 
     _function, _spatial = staticmethod(F.conv_transpose2d), 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """The gradient of Conv3d as a layer, composed of two-dimensional ones."""
+
+    _function, _spatial = staticmethod(F.conv_transpose3d), 3
+
+
+class Fold(Module):
+    """Columns [N, C kh kw, windows] added up to images [N, C, H, W]."""
+
+    def __init__(self, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> None:
+        super().__init__()
+        self.output_size, self.kernel_size = output_size, kernel_size
+        self.dilation, self.padding, self.stride = dilation, padding, stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return (f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
+                f"padding={self.padding}, stride={self.stride}")
 
 
 class Unfold(Module):

@@ -9,7 +9,9 @@ from . import functional as F
 from ._parts import check_p
 from .module import Module
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
+__all__ = [
+    "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d",
+]
 
 
 class _Dropout(Module):
@@ -43,3 +45,15 @@ class Dropout2d(_Dropout):
     """The same for whole channels of [N, C, H, W]."""
 
     _function = staticmethod(F.dropout2d)
+
+
+class Dropout3d(_Dropout):
+    """The same for whole channels of [N, C, D, H, W]."""
+
+    _function = staticmethod(F.dropout3d)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout after selu, which keeps mean and variance."""
+
+    _function = staticmethod(F.alpha_dropout)

@@ -15,7 +15,9 @@ from ._parts import Device, draw_uniform, new_parameter
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = [
+    "Bilinear", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten",
+]
 
 
 class Identity(Module):
@@ -164,3 +166,31 @@ class Embedding(Module):
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of rows of a table. Parameter: weight [num, dim], drawn from N(0, 1)."""
+
+    weight: Parameter
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, max_norm: None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None,
+        include_last_offset: bool = False, padding_idx: Optional[int] = None, device: Device = None,
+        dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        if max_norm is not None or scale_grad_by_freq:
+            raise ValueError("EmbeddingBag: max_norm and scale_grad_by_freq are not supported")
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
+        self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype) if _weight is None else Parameter(_weight)
+        if _weight is None:
+            init.normal_(self.weight)
+
+    def forward(self, input: Tensor, offsets: Optional[Tensor] = None, per_sample_weights: Optional[Tensor] = None) -> Tensor:
+        return F.embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+                               include_last_offset=self.include_last_offset, padding_idx=self.padding_idx)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"

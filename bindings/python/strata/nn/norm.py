@@ -14,8 +14,8 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm",
-    "RMSNorm",
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+    "LayerNorm", "LocalResponseNorm", "RMSNorm",
 ]
 
 
@@ -223,3 +223,23 @@ class InstanceNorm2d(_InstanceNorm):
     """The same for [N, C, H, W]."""
 
     ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """The same for [N, C, D, H, W]."""
+
+    ranks = (4, 5)
+
+
+class LocalResponseNorm(Module):
+    """x over (k + alpha times the mean of the squares of ``size`` neighbouring channels)^beta."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -10,8 +10,10 @@ from ._parts import Ints, ints
 from .module import Module
 
 __all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d",
-    "MaxPool1d", "MaxPool2d", "PixelShuffle", "PixelUnshuffle", "Upsample", "ZeroPad2d",
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "LPPool1d", "LPPool2d", "MaxPool1d", "MaxPool2d",
+    "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "PixelShuffle", "PixelUnshuffle", "Upsample", "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
 ]
 
 
@@ -50,6 +52,68 @@ class MaxPool2d(_MaxPool):
     _function = staticmethod(F.max_pool2d)
 
 
+class MaxPool3d(_MaxPool):
+    """The largest element of each window, composed of the pools in two dimensions and one."""
+
+    _function = staticmethod(F.max_pool3d)
+
+
+class _MaxUnpool(Module):
+    _spatial: int
+
+    def __init__(self, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0) -> None:
+        super().__init__()
+        n = self._spatial
+        self.kernel_size = ints(kernel_size, n)
+        self.stride = self.kernel_size if stride is None else ints(stride, n)
+        self.padding = ints(padding, n)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
+        return F._max_unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Elements back to where MaxPool1d with return_indices took them from; zeros elsewhere."""
+
+    _spatial = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Elements back to where MaxPool2d with return_indices took them from; zeros elsewhere."""
+
+    _spatial = 2
+
+
+class _LPPool(Module):
+    _function: Callable[..., Tensor]
+
+    def __init__(self, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+                f"ceil_mode={self.ceil_mode}")
+
+
+class LPPool1d(_LPPool):
+    """(sum x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """(sum x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool2d)
+
+
 class _AvgPool(Module):
     _function: Callable[..., Tensor]
 
@@ -79,6 +143,12 @@ class AvgPool2d(_AvgPool):
     """The mean of each window."""
 
     _function = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window, composed of the pools in two dimensions and one."""
+
+    _function = staticmethod(F.avg_pool3d)
 
 
 class _AdaptivePool(Module):
@@ -119,6 +189,12 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Means of windows chosen so that the result has ``output_size``."""
+
+    _function = staticmethod(F.adaptive_avg_pool3d)
+
+
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """Maxima of windows chosen so that the result has ``output_size``."""
 
@@ -132,15 +208,18 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 
 class Upsample(Module):
-    """Resizes [N, C, L] or [N, C, H, W]; modes "nearest", "linear", "bilinear"."""
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "nearest-exact", "linear", "bilinear", "bicubic",
+    "trilinear", "area"."""
 
     def __init__(
-        self, size: Optional[Ints] = None, scale_factor: Optional[float] = None, mode: str = "nearest",
+        self, size: Optional[Ints] = None, scale_factor: Union[None, float, Sequence[float]] = None, mode: str = "nearest",
         align_corners: Optional[bool] = None,
     ) -> None:
         super().__init__()
         self.size, self.mode, self.align_corners = size, mode, align_corners
-        self.scale_factor = None if scale_factor is None else float(scale_factor)
+        self.scale_factor: Union[None, float, Sequence[float]] = (
+            None if scale_factor is None else float(scale_factor) if isinstance(scale_factor, (int, float)) else
+            tuple(float(f) for f in scale_factor))
 
     def forward(self, input: Tensor) -> Tensor:
         return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
@@ -148,6 +227,34 @@ class Upsample(Module):
     def extra_repr(self) -> str:
         what = f"scale_factor={self.scale_factor}" if self.scale_factor is not None else f"size={self.size}"
         return f"{what}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Upsample of the nearest element."""
+
+    def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Upsample between four elements, corners onto corners."""
+
+    def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
+        super().__init__(size, scale_factor, "bilinear", True)
+
+
+class ChannelShuffle(Module):
+    """Channels [g C/g] as [C/g g]."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
 
 
 class PixelShuffle(Module):
@@ -176,17 +283,3 @@ class PixelUnshuffle(Module):
 
     def extra_repr(self) -> str:
         return f"downscale_factor={self.downscale_factor}"
-
-
-class ZeroPad2d(Module):
-    """Zeros around [.., H, W]: (left, right, top, bottom)."""
-
-    def __init__(self, padding: Ints) -> None:
-        super().__init__()
-        self.padding = ints(padding, 4)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"

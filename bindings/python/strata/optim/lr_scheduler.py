@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 from .optimizer import Optimizer
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LRScheduler", "LambdaLR",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR",
     "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
     "StepLR",
 ]
@@ -131,7 +131,24 @@ class MultiStepLR(LRScheduler):
         return [base * self.gamma ** bisect_right(self.milestones, epoch) for base in self.base_lrs]
 
 
-class ConstantLR(LRScheduler):
+class _ByFactor(LRScheduler):
+    """The initial rate times a factor of the step. Each step multiplies the rate there is, so that schedulers chain."""
+
+    def _factor(self, step: int) -> float:
+        raise NotImplementedError
+
+    def get_lr(self) -> List[float]:
+        if self.last_epoch == 0:
+            return [lr * self._factor(0) for lr in self._now()]
+        before, now = self._factor(self.last_epoch - 1), self._factor(self.last_epoch)
+        return [lr if now == before else lr * now / before if before else base * now
+                for lr, base in zip(self._now(), self.base_lrs)]
+
+    def _rates_at(self, epoch: int) -> List[float]:
+        return [base * self._factor(epoch) for base in self.base_lrs]
+
+
+class ConstantLR(_ByFactor):
     """Times ``factor`` for the first ``total_iters`` steps."""
 
     def __init__(
@@ -140,11 +157,11 @@ class ConstantLR(LRScheduler):
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> List[float]:
-        return [base * (self.factor if self.last_epoch < self.total_iters else 1.0) for base in self.base_lrs]
+    def _factor(self, step: int) -> float:
+        return self.factor if step < self.total_iters else 1.0
 
 
-class LinearLR(LRScheduler):
+class LinearLR(_ByFactor):
     """From start_factor to end_factor of the rate in a straight line over ``total_iters`` steps."""
 
     def __init__(
@@ -158,22 +175,21 @@ class LinearLR(LRScheduler):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> List[float]:
-        part = min(self.last_epoch, self.total_iters) / self.total_iters
-        factor = self.start_factor + (self.end_factor - self.start_factor) * part
-        return [base * factor for base in self.base_lrs]
+    def _factor(self, step: int) -> float:
+        part = min(step, self.total_iters) / self.total_iters
+        return self.start_factor + (self.end_factor - self.start_factor) * part
 
 
-class PolynomialLR(LRScheduler):
+class PolynomialLR(_ByFactor):
     """The rate times (1 - step / total_iters)^power."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> List[float]:
-        left: float = (1.0 - min(self.last_epoch, self.total_iters) / self.total_iters) ** self.power
-        return [base * left for base in self.base_lrs]
+    def _factor(self, step: int) -> float:
+        left: float = (1.0 - min(step, self.total_iters) / self.total_iters) ** self.power
+        return left
 
 
 class ExponentialLR(LRScheduler):
@@ -223,14 +239,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
 
+def _momentum_to_cycle(optimizer: Optimizer, wanted: bool) -> None:
+    if wanted and not any(k in optimizer.defaults for k in ("momentum", "betas")):
+        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+
+
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to max_lr over pct_start of the steps, then down to that start over final_div_factor
-    (Smith and Topin 2018). Momentum is left alone unless ``cycle_momentum``."""
+    (Smith and Topin 2018). With ``cycle_momentum`` the momentum goes the other way."""
 
     def __init__(
         self, optimizer: Optimizer, max_lr: Union[float, List[float]], total_steps: Optional[int] = None,
         epochs: Optional[int] = None, steps_per_epoch: Optional[int] = None, pct_start: float = 0.3,
-        anneal_strategy: str = "cos", cycle_momentum: bool = False, base_momentum: float = 0.85,
+        anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: float = 0.85,
         max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4, three_phase: bool = False,
         last_epoch: int = -1,
     ) -> None:
@@ -242,6 +263,7 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        _momentum_to_cycle(optimizer, cycle_momentum)
         self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
         count = len(optimizer.param_groups)
         peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
@@ -378,3 +400,91 @@ class ReduceLROnPlateau(LRScheduler):
         else:
             wanted = self.best - self.threshold if self.mode == "min" else self.best + self.threshold
         return value < wanted if self.mode == "min" else value > wanted
+
+
+class ChainedScheduler:
+    """Several schedulers of one optimizer, each step of which is a step of all."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer] = None) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler expects at least one scheduler")
+        self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
+        if any(s.optimizer is not self.optimizer for s in schedulers):
+            raise ValueError("ChainedScheduler expects all schedulers to belong to the same optimizer")
+        self._schedulers = list(schedulers)
+        self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """A step of every scheduler."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
+
+    def get_last_lr(self) -> List[float]:
+        """The rates that step() set last."""
+        return self._last_lr
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The state of every scheduler."""
+        return {"_last_lr": self._last_lr, "_schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Goes on from a state_dict()."""
+        self._last_lr = state_dict["_last_lr"]
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
+            scheduler.load_state_dict(state)
+
+
+class CyclicLR(LRScheduler):
+    """Up and down between two rates (Smith, arXiv:1506.01186); mode "triangular", "triangular2" (half the height each cycle)
+    or "exp_range" (times gamma^step), or a ``scale_fn`` of the cycle or the step. The momentum goes the other way."""
+
+    def __init__(
+        self, optimizer: Optimizer, base_lr: Union[float, Sequence[float]], max_lr: Union[float, Sequence[float]],
+        step_size_up: int = 2000, step_size_down: Optional[int] = None, mode: str = "triangular", gamma: float = 1.0,
+        scale_fn: Optional[Callable[[float], float]] = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
+        base_momentum: float = 0.8, max_momentum: float = 0.9, last_epoch: int = -1,
+    ) -> None:
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        groups = optimizer.param_groups
+
+        def each(value: Union[float, Sequence[float]]) -> List[float]:
+            found = [float(value)] * len(groups) if isinstance(value, (int, float)) else [float(v) for v in value]
+            if len(found) != len(groups):
+                raise ValueError(f"expected {len(groups)} values, got {len(found)}")
+            return found
+
+        self.max_lrs = each(max_lr)
+        if last_epoch == -1:
+            for group, lr in zip(groups, each(base_lr)):
+                group["lr"] = group["initial_lr"] = lr
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + down)
+        self.step_ratio = step_size_up / self.total_size
+        self.mode, self.gamma, self._scale_fn = mode, gamma, scale_fn
+        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum = cycle_momentum
+        self.base_momentum, self.max_momentum = base_momentum, max_momentum
+        _momentum_to_cycle(optimizer, cycle_momentum)
+        super().__init__(optimizer, last_epoch)
+
+    def _scale(self, at: float) -> float:
+        if self._scale_fn is not None:
+            return self._scale_fn(at)
+        found: float = {"triangular": 1.0, "triangular2": 1 / (2.0 ** (at - 1)), "exp_range": self.gamma**at}[self.mode]
+        return found
+
+    def get_lr(self) -> List[float]:
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1 + self.last_epoch / self.total_size - cycle
+        height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        height *= self._scale(float(cycle) if self.scale_mode == "cycle" else float(self.last_epoch))
+        if self.cycle_momentum:
+            momentum = self.max_momentum - (self.max_momentum - self.base_momentum) * height
+            for group in self.optimizer.param_groups:
+                if "momentum" in group:
+                    group["momentum"] = momentum
+                else:
+                    group["betas"] = (momentum, *group["betas"][1:])
+        return [base + (top - base) * height for base, top in zip(self.base_lrs, self.max_lrs)]

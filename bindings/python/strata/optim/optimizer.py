@@ -1,16 +1,18 @@
-"""Optimizers with torch.optim's surface over the engine's fused ones. Parameters are float32 (or float64); compute in low
-precision with autocast."""
+"""Optimizers with torch.optim's surface over the engine's fused ones, and the base of those written in Python. Parameters are
+float32 (or float64); compute in low precision with autocast."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from .. import _core as C
 from .._core import Tensor, zeros_like
 from .._functions import tensor
-from .._grad_mode import enable_grad
-from ..nn.module import RemovableHandle
+from .._grad_mode import enable_grad, no_grad
+from .._ops import maximum
+from ..nn.hooks import RemovableHandle
 
 __all__ = ["Adafactor", "Adam", "AdamW", "Lion", "Muon", "Optimizer", "SGD"]
 
@@ -20,20 +22,20 @@ Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tenso
 
 class Optimizer:
     """What every optimizer does. ``params``: tensors, (name, tensor) pairs, or dictionaries, each a group with options of
-    its own. Options stand in ``param_groups`` and may be changed there between steps."""
+    its own. Options stand in ``param_groups`` and may be changed there between steps. An optimizer of one's own derives
+    from it and writes step(), keeping what it needs in ``self.state[parameter]``."""
 
-    _kind: ClassVar[str] = ""
+    _kind: str = ""  # the engine's name of it; "" where Python does the work
 
     def __init__(self, params: Params, defaults: Dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor")
-        if not self._kind:
-            raise TypeError("derive from one of SGD, Adam, AdamW, Lion, Adafactor, Muon")
         self.defaults = defaults
         self.param_groups: List[ParamGroup] = []
         self._step_pre_hooks: Dict[int, Callable[..., Any]] = {}
         self._step_post_hooks: Dict[int, Callable[..., Any]] = {}
         self._engine: Optional[C.Optimizer] = None
+        self._own_state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
         given: List[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -75,13 +77,15 @@ class Optimizer:
         for name in self.defaults:
             if name == "betas":
                 options["beta1"], options["beta2"] = (float(b) for b in group["betas"])
-            elif name not in ("maximize", "initial_lr"):
+            elif name not in ("maximize", "initial_lr", "amsgrad"):
                 value = group[name]
                 options[name] = float(value.item()) if isinstance(value, Tensor) else value
         return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) and k != "ns_steps" else v
                 for k, v in options.items()}
 
     def _build(self) -> None:
+        if not self._kind:
+            return
         named: List[Tuple[List[Tuple[str, Tensor]], Dict[str, Any]]] = []
         index = 0
         for group in self.param_groups:
@@ -118,12 +122,38 @@ class Optimizer:
             hook(self, (closure,), {})
         return loss
 
+    def _maximizes(self) -> bool:
+        found = {bool(group.get("maximize", False)) for group in self.param_groups}
+        if len(found) != 1:
+            raise ValueError(f"{type(self).__name__}: maximize must be the same in all groups")
+        return found.pop()
+
     def _update(self, grad_scale: float) -> None:
-        self._sync().step(grad_scale)
+        if self._engine is not None:
+            self._sync().step(-grad_scale if self._maximizes() else grad_scale)
+            return
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is None:
+                        continue
+                    scale = -grad_scale if group.get("maximize") else grad_scale
+                    grad = p.grad.detach()
+                    self._rule(p, grad if scale == 1.0 else grad * scale, self._own_state[p], group)
+
+    def _rule(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: ParamGroup) -> None:
+        """The update of one parameter, for optimizers written in Python."""
+        raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     def step_clipped(self, max_norm: float) -> float:
         """Scales the gradients so that their joint 2-norm is at most ``max_norm``, and steps, in one pass; the norm before.
         Where it is not finite nothing is updated."""
+        if self._engine is None or self._maximizes():
+            params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+            norm = C.clip_grad_norm(params, float(max_norm))
+            if math.isfinite(norm):
+                self.step()
+            return norm
         return self._sync().step_clipped(float(max_norm))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -146,18 +176,24 @@ class Optimizer:
     # ---- state
 
     @property
-    def state(self) -> Dict[Tensor, Dict[str, Tensor]]:
+    def state(self) -> Dict[Tensor, Dict[str, Any]]:
         """What is kept for each parameter, by the parameter; tensors that share the optimizer's storage."""
+        if not self._kind:
+            return self._own_state
         by_index = self._state_by_index()
-        found: Dict[Tensor, Dict[str, Tensor]] = {}
+        found: Dict[Tensor, Dict[str, Any]] = {}
         for i, p in enumerate(p for group in self.param_groups for p in group["params"]):
             if i in by_index:
                 found[p] = by_index[i]
         return found
 
-    def _state_by_index(self) -> Dict[int, Dict[str, Tensor]]:
-        assert self._engine is not None
-        by_index: Dict[int, Dict[str, Tensor]] = defaultdict(dict)
+    def _state_by_index(self) -> Dict[int, Dict[str, Any]]:
+        by_index: Dict[int, Dict[str, Any]] = defaultdict(dict)
+        if self._engine is None:
+            for i, p in enumerate(p for group in self.param_groups for p in group["params"]):
+                if p in self._own_state:
+                    by_index[i] = self._own_state[p]
+            return dict(by_index)
         for key, value in self._engine.state_dict().items():
             index, _, name = key.partition(".")
             by_index[int(index)][name] = value
@@ -187,6 +223,15 @@ class Optimizer:
                 if key not in ("params", "param_names"):
                     mine[key] = tuple(value) if key == "betas" else value
         self._build()
+        if self._engine is None:
+            params = [p for group in self.param_groups for p in group["params"]]
+            self._own_state = defaultdict(dict)
+            for index, entries in state_dict["state"].items():
+                # A copy: what was loaded may be loaded again.
+                self._own_state[params[int(index)]] = {
+                    k: v.detach().clone().to(params[int(index)].device) if isinstance(v, Tensor) else v
+                    for k, v in entries.items()}
+            return
         flat: Dict[str, Tensor] = {}
         for index, entries in state_dict["state"].items():
             for name, value in entries.items():
@@ -199,6 +244,7 @@ class Optimizer:
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.defaults, self.param_groups = state["defaults"], state["param_groups"]
         self._step_pre_hooks, self._step_post_hooks = {}, {}
+        self._engine, self._own_state = None, defaultdict(dict)
         self._build()
         self.load_state_dict(state["saved"])
 
@@ -226,9 +272,9 @@ class SGD(Optimizer):
         nesterov: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
         differentiable: bool = False, fused: Optional[bool] = None,
     ) -> None:
-        _unsupported("SGD", maximize=maximize, differentiable=differentiable)
+        _unsupported("SGD", differentiable=differentiable)
         super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
-                                      nesterov=nesterov))
+                                      nesterov=nesterov, maximize=maximize))
 
 
 class Adam(Optimizer):
@@ -241,8 +287,28 @@ class Adam(Optimizer):
         weight_decay: float = 0.0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
     ) -> None:
-        _unsupported(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+        _unsupported(type(self).__name__, differentiable=differentiable)
+        self._decoupled = self._kind == "adamw"
+        if amsgrad:
+            self._kind = ""  # not one of the engine's: _rule() does it
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize))
+
+    def _rule(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: ParamGroup) -> None:
+        """AMSGrad (Reddi, Kale and Kumar 2018): the largest second moment so far."""
+        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
+        if not state:
+            state.update(step=0, exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p), max_exp_avg_sq=zeros_like(p))
+        state["step"] += 1
+        if self._decoupled:
+            p.mul_(1 - lr * group["weight_decay"])
+        elif group["weight_decay"]:
+            grad = grad + p * group["weight_decay"]
+        mean, square, most = state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]
+        mean.mul_(beta1).add_(grad, alpha=1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        most.copy_(maximum(most, square))
+        correction = math.sqrt(1 - beta2 ** state["step"])
+        p.addcdiv_(mean, (most.sqrt() / correction).add_(group["eps"]), value=-lr / (1 - beta1 ** state["step"]))
 
 
 class AdamW(Adam):
@@ -278,8 +344,8 @@ class Adafactor(Optimizer):
         self, params: Params, lr: float = 1e-2, beta2_decay: float = -0.8, eps: Tuple[Optional[float], float] = (None, 1e-3),
         d: float = 1.0, weight_decay: float = 0.0, *, foreach: Optional[bool] = None, maximize: bool = False,
     ) -> None:
-        _unsupported("Adafactor", maximize=maximize)
-        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay))
+        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
+                                      maximize=maximize))
 
     def _options(self, group: ParamGroup) -> Dict[str, Any]:
         eps1, eps2 = group["eps"]

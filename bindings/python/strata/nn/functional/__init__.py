@@ -7,9 +7,11 @@ from ._linear import *
 from ._loss import *
 from ._norm import *
 from ._pooling import *
+from ._pooling import _max_unpool as _max_unpool
+from ._resize import *
 
-from . import _activation, _attention, _conv, _linear, _loss, _norm, _pooling
+from . import _activation, _attention, _conv, _linear, _loss, _norm, _pooling, _resize
 
 __all__ = [
-    *_activation.__all__, *_attention.__all__, *_conv.__all__, *_linear.__all__, *_loss.__all__, *_norm.__all__, *_pooling.__all__,
+    *_activation.__all__, *_attention.__all__, *_conv.__all__, *_linear.__all__, *_loss.__all__, *_norm.__all__, *_pooling.__all__, *_resize.__all__,
 ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple, Union
 
+from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
 from .._parts import Ints, ints
 
-__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "unfold"]
+__all__ = [
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold",
+]
 
 
 def _conv_padding(padding: Union[str, Ints], weight: Tensor, dilation: Tuple[int, ...]) -> Tuple[Tuple[int, ...], List[int]]:
@@ -91,6 +94,51 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = Non
     """The gradient of conv2d for its input, as a function."""
     return ops.conv_transpose2d(input, weight, bias, ints(stride, 2), ints(padding, 2), ints(output_padding, 2),
                                 groups, ints(dilation, 2))
+
+
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1, padding: Ints = 0,
+                     output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
+    """The gradient of conv3d for its input, as a function: a sum of two-dimensional ones, one a slice of the kernel."""
+    s, p, o, d = ints(stride, 3), ints(padding, 3), ints(output_padding, 3), ints(dilation, 3)
+    unbatched = input.dim() == 4
+    x = input.unsqueeze(0) if unbatched else input
+    n, c, depth = x.shape[0], x.shape[1], x.shape[2]
+    planes = x.transpose(1, 2).reshape([n * depth, c, x.shape[3], x.shape[4]])
+    full = (depth - 1) * s[0] + d[0] * (weight.shape[2] - 1) + 1 + o[0]
+    total: Optional[Tensor] = None
+    for k in range(weight.shape[2]):
+        y = ops.conv_transpose2d(planes, weight.select(2, k), None, s[1:], p[1:], o[1:], groups, d[1:])
+        y = y.reshape([n, depth, *list(y.shape)[1:]]).transpose(1, 2)
+        if s[0] > 1:  # a slice's planes lie ``stride`` apart
+            y = ops.pad(y.unsqueeze(3), [0, 0, 0, 0, 0, s[0] - 1]).flatten(2, 3)
+            y = y.narrow(2, 0, (depth - 1) * s[0] + 1)
+        before = k * d[0]
+        y = ops.pad(y, [0, 0, 0, 0, before, full - before - y.shape[2]])
+        total = y if total is None else total + y
+    assert total is not None
+    y = total.narrow(2, p[0], full - 2 * p[0])
+    if bias is not None:
+        y = y + bias.reshape([-1, 1, 1, 1])
+    return y.squeeze(0) if unbatched else y
+
+
+def fold(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
+         stride: Ints = 1) -> Tensor:
+    """Columns [N, C kh kw, windows] added up to images [N, C, H, W]: the gradient of unfold(), as a function."""
+    (h, w), (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (
+        ints(v, 2) for v in (output_size, kernel_size, dilation, padding, stride))
+    n, c = input.shape[0], input.shape[1] // (kh * kw)
+    oh, ow = (h + 2 * ph - dh * (kh - 1) - 1) // sh + 1, (w + 2 * pw - dw * (kw - 1) - 1) // sw + 1
+    if oh * ow != input.shape[2]:
+        raise ValueError(f"fold: {oh} x {ow} windows of the image are wanted, got columns of {input.shape[2]}")
+    # Each window's elements go to their places in the padded image, row-major.
+    rows = C.arange(kh, device=input.device).reshape(-1, 1, 1, 1) * dh + C.arange(oh, device=input.device).reshape(-1, 1) * sh
+    columns = C.arange(kw, device=input.device).reshape(-1, 1, 1) * dw + C.arange(ow, device=input.device) * sw
+    places = (rows * (w + 2 * pw) + columns).reshape(-1)
+    x = input.reshape([n * c, kh * kw * oh * ow])
+    y = C.zeros([n * c, (h + 2 * ph) * (w + 2 * pw)], dtype=input.dtype, device=input.device)
+    y = ops.index_add(y, 1, places, x).reshape([n, c, h + 2 * ph, w + 2 * pw])
+    return y[:, :, ph : ph + h, pw : pw + w]
 
 
 def unfold(input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Tensor:

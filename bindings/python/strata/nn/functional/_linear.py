@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ... import _composed, _core as C
 from ... import _ops as ops
 from ..._core import Tensor
 
-__all__ = ["bilinear", "embedding", "linear", "one_hot"]
+__all__ = [
+    "bilinear", "embedding", "embedding_bag", "linear", "one_hot",
+]
 
 
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
@@ -32,3 +35,44 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None) 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """[..] i64 -> [.., num_classes]; -1 takes the largest element plus one."""
     return ops.one_hot(tensor, int(tensor.max().item()) + 1 if num_classes == -1 else num_classes)
+
+
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = None, max_norm: None = None, norm_type: float = 2,
+                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                  per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
+                  padding_idx: Optional[int] = None) -> Tensor:
+    """Sums, means or maxima of rows of a table: indices [B, N], or [n] in bags that begin at ``offsets`` -> [B, dim]."""
+    if max_norm is not None or scale_grad_by_freq:
+        raise ValueError("embedding_bag: max_norm and scale_grad_by_freq are not supported")
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag: mode must be sum, mean or max, got {mode!r}")
+    if per_sample_weights is not None and mode != "sum":
+        raise ValueError("embedding_bag: per_sample_weights want mode='sum'")
+    if input.dim() == 2:
+        bags, n = input.shape
+        bag = C.arange(bags, device=input.device).repeat_interleave(n)
+    elif offsets is None:
+        raise ValueError("embedding_bag: offsets are wanted for indices of one dimension")
+    else:
+        starts = offsets[:-1] if include_last_offset else offsets
+        bags = starts.shape[0]
+        place = C.arange(input.shape[0], device=input.device)
+        bag = ops.searchsorted(starts.contiguous(), place, True) - 1
+    flat = input.reshape([-1])
+    rows = ops.embedding(flat, weight, padding_idx)
+    weights = None if per_sample_weights is None else per_sample_weights.reshape([-1])
+    counted = C.ones(flat.shape, dtype=weight.dtype, device=weight.device)
+    if padding_idx is not None:
+        counted = counted * (flat != padding_idx % weight.shape[0]).to(weight.dtype)
+    if mode == "max":
+        where = bag.unsqueeze(1).expand(rows.shape)
+        rows = ops.masked_fill(rows, counted.unsqueeze(1) == 0, float("-inf"))
+        low = C.full([bags, weight.shape[1]], float("-inf"), dtype=weight.dtype, device=weight.device)
+        best = _composed.scatter_reduce(low, 0, where, rows, "amax")
+        return ops.masked_fill(best, best == float("-inf"), 0)
+    rows = rows * counted.unsqueeze(1) if weights is None else rows * (counted * weights).unsqueeze(1)
+    total = ops.index_add(C.zeros([bags, weight.shape[1]], dtype=weight.dtype, device=weight.device), 0, bag, rows)
+    if mode == "sum":
+        return total
+    count = ops.index_add(C.zeros([bags], dtype=weight.dtype, device=weight.device), 0, bag, counted)
+    return total / count.clamp(1, None).unsqueeze(1)

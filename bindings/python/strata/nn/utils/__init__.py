@@ -1,0 +1,12 @@
+"""Gradient clipping, parameters as one vector, padded and packed sequences, parametrisations."""
+
+from . import parametrizations, parametrize, rnn
+from .clip import *
+from .weights import fuse_conv_bn_eval, remove_spectral_norm, remove_weight_norm, skip_init, spectral_norm, weight_norm
+
+from . import clip
+
+__all__ = [
+    "fuse_conv_bn_eval", "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init",
+    "spectral_norm", "weight_norm", *clip.__all__,
+]
