@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import secrets
+import os
 import threading
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional, Tuple
@@ -15,6 +15,10 @@ from ._functions import manual_seed
 __all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 _lock = threading.RLock()
+
+
+def _unknown() -> int:
+    return int.from_bytes(os.urandom(8), "little") >> 1
 
 
 class Generator:
@@ -33,7 +37,7 @@ class Generator:
 
     def seed(self) -> int:
         """Starts a sequence that nobody knows; returns its seed."""
-        self.manual_seed(secrets.randbits(63))
+        self.manual_seed(_unknown())
         return self._seed
 
     def initial_seed(self) -> int:
@@ -103,7 +107,7 @@ default_generator: Generator = _Default()
 
 def seed() -> int:
     """Restarts the default generator with a seed that nobody knows, and returns it."""
-    chosen = secrets.randbits(63)
+    chosen = _unknown()
     manual_seed(chosen)
     return chosen
 
