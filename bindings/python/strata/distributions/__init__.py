@@ -14,3 +14,12 @@ __all__ = [
     "HalfNormal", "Independent", "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson",
     "StudentT", "Uniform", "kl_divergence", "register_kl",
 ]
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from .._compat import missing
+
+        missing(__name__, name, __all__)

@@ -124,7 +124,8 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Rows of a table: indices [..] (i64) -> [.., dim]. Parameter: weight [num, dim], drawn from N(0, 1)."""
+    """Rows of a table: indices [..] (i64) -> [.., dim]. Parameter: weight [num, dim], drawn from N(0, 1). The gradient is
+    dense, also with ``sparse``."""
 
     weight: Parameter
 
@@ -133,10 +134,15 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: Optional[int] = None,
+        max_norm: None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         device: Device = None,
         dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
+        F._plain_table("Embedding", max_norm, scale_grad_by_freq)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
@@ -180,8 +186,7 @@ class EmbeddingBag(Module):
         dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        if max_norm is not None or scale_grad_by_freq:
-            raise ValueError("EmbeddingBag: max_norm and scale_grad_by_freq are not supported")
+        F._plain_table("EmbeddingBag", max_norm, scale_grad_by_freq)
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
         self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype) if _weight is None else Parameter(_weight)

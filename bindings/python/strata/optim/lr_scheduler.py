@@ -488,3 +488,12 @@ class CyclicLR(LRScheduler):
                 else:
                     group["betas"] = (momentum, *group["betas"][1:])
         return [base + (top - base) * height for base, top in zip(self.base_lrs, self.max_lrs)]
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from .._compat import missing
+
+        missing(__name__, name, __all__)

@@ -27,8 +27,15 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tens
     return y.reshape([*lead, weight.shape[0]])
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None) -> Tensor:
+def _plain_table(name: str, max_norm: Optional[float], scale_grad_by_freq: bool) -> None:
+    if max_norm is not None or scale_grad_by_freq:
+        raise ValueError(f"{name}: max_norm and scale_grad_by_freq are not supported; normalize() rows where they are used")
+
+
+def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: None = None, norm_type: float = 2.0,
+              scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of ``weight``; row ``padding_idx`` gets no gradient."""
+    _plain_table("embedding", max_norm, scale_grad_by_freq)
     return ops.embedding(input, weight, padding_idx)
 
 
@@ -42,8 +49,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
                   per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
                   padding_idx: Optional[int] = None) -> Tensor:
     """Sums, means or maxima of rows of a table: indices [B, N], or [n] in bags that begin at ``offsets`` -> [B, dim]."""
-    if max_norm is not None or scale_grad_by_freq:
-        raise ValueError("embedding_bag: max_norm and scale_grad_by_freq are not supported")
+    _plain_table("embedding_bag", max_norm, scale_grad_by_freq)
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag: mode must be sum, mean or max, got {mode!r}")
     if per_sample_weights is not None and mode != "sum":

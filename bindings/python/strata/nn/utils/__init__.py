@@ -10,3 +10,12 @@ __all__ = [
     "fuse_conv_bn_eval", "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init",
     "spectral_norm", "weight_norm", *clip.__all__,
 ]
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from ..._compat import missing
+
+        missing(__name__, name, __all__)
