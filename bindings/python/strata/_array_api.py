@@ -347,11 +347,10 @@ def broadcast_arrays(*arrays: Tensor) -> List[Tensor]:
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: Optional[builtins.int] = None) -> Tensor:
-    """The slices that the 1-D indices name along ``axis``."""
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError("take: axis is needed where there is not exactly one dimension")
-        axis = 0
+    """The slices that the 1-D indices name along ``axis``; without one, as PyTorch's, elements by their row-major place."""
+    if axis is None and (x.ndim != 1 or indices.ndim != 1):
+        return take(x.reshape(-1), indices.reshape(-1), axis=0).reshape(indices.shape)
+    axis = 0 if axis is None else axis
     indices = F.where(indices < 0, indices + x.shape[axis], indices)
     return _ops.index_select(x, axis, indices)
 

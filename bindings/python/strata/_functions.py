@@ -319,6 +319,12 @@ def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
+def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True,
+         sorted: builtins.bool = True) -> Any:
+    """The k largest (or smallest) elements along ``dim``, in order, and where they are."""
+    return _ops.topk(input, k, dim, largest)
+
+
 def msort(input: Tensor) -> Tensor:
     return _ops.sort(input, 0)[0]
 
@@ -420,11 +426,33 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] =
 chunk = _ops.chunk
 
 
-def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
-    """input with the elements that index names along ``dim`` replaced by those of ``src``, or by one number."""
+def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any = None, *, value: Any = None,
+            reduce: Optional[str] = None) -> Tensor:
+    """input with the elements that index names along ``dim`` replaced by those of ``src``, or by one number; with ``reduce``
+    "add" or "multiply" joined with them."""
+    src = value if src is None else src
+    if reduce is not None:
+        from ._composed import scatter_reduce
+
+        if reduce not in ("add", "multiply"):
+            raise ValueError(f"scatter: reduce must be add or multiply, got {reduce!r}")
+        values = src if isinstance(src, Tensor) else full(index.shape, src, dtype=input.dtype, device=input.device)
+        return scatter_reduce(input, dim, index, values, "sum" if reduce == "add" else "prod")
     if isinstance(src, Tensor):
-        return _ops.scatter(input, dim, index, src)
+        return _ops.scatter(input, dim, index, _of_index(src, index))
     return _core._scatter_scalar(input, dim, index, src)
+
+
+def _of_index(src: Tensor, index: Tensor) -> Tensor:
+    """The part of ``src`` that an index names: it may be smaller."""
+    if src.dim() != index.dim() or src.shape == index.shape:
+        return src
+    return src[tuple(slice(0, size) for size in index.shape)]
+
+
+def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
+    """input plus the elements of ``src`` at the places that index names along ``dim``."""
+    return _ops.scatter_add(input, dim, index, _of_index(src, index))
 
 
 def cov(input: Tensor, *, correction: builtins.int = 1) -> Tensor:

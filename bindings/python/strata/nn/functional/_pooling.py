@@ -13,8 +13,8 @@ from ._sampling import resize_by_matrices
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "interpolate", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
-    "upsample_nearest",
+    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad",
+    "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear", "upsample_nearest",
 ]
 
 
@@ -71,8 +71,7 @@ def _lp_pool(n: int, x: Tensor, p: float, kernel: Ints, stride: Optional[Ints], 
     k = ints(kernel, n)
     pool = (ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d)[n - 1]
     mean = pool(x**p, k, [] if stride is None else ints(stride, n), [0] * n, ceil_mode)
-    # As PyTorch: a window at the border counts as a whole one, and what is negative gives 0.
-    return ops.relu(mean * math.prod(k)) ** (1.0 / p)
+    return (mean * math.prod(k)) ** (1.0 / p)  # as PyTorch: a window at the border counts as a whole one
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
