@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,16 +24,15 @@
 namespace {
 using namespace strata;
 
-std::string g_filter;
-FILE* g_lines = nullptr;
+const Rows* g_rows = nullptr;
 
 template <class F>
 void row(const std::string& name, double flop, int64_t sets, F&& f) {
-  if (!g_filter.empty() && name.find(g_filter) == std::string::npos) return;
+  if (!g_rows->wanted(name)) return;
   const double ms = device_ms(sets, f);
   std::printf("%-48s %9.4f ms  %7.1f TFLOP/s\n", name.c_str(), ms, flop / ms * 1e-9);
   std::fflush(stdout);
-  if (g_lines) std::fprintf(g_lines, "%s\t%.0f\t%.5f\n", name.c_str(), flop, ms);
+  g_rows->line(name, flop, ms);
 }
 
 struct Case {
@@ -133,21 +131,12 @@ void bench_varlen(int64_t d, int64_t heads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--lines") == 0 && i + 1 < argc)
-      g_lines = std::fopen(argv[++i], "w");
-    else
-      g_filter = argv[i];
-  }
-  if (cuda::device_count() == 0) {
-    std::printf("no CUDA device: %s\n", cuda::unavailable_reason().c_str());
-    return 0;
-  }
-  std::printf("%s\n", cuda::properties().name.c_str());
+  const Rows rows(argc, argv);
+  g_rows = &rows;
+  if (!Rows::on_a_card()) return 0;
   const DeviceScope on(Device::cuda());
   const NoGrad guard;
   for (const Case& c : kCases) bench(c);
   bench_varlen(64, 12);
   bench_varlen(128, 16);
-  if (g_lines) std::fclose(g_lines);
 }

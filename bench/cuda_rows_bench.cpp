@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,12 +34,11 @@
 namespace {
 using namespace strata;
 
-std::string g_filter;
-FILE* g_lines = nullptr;
+const Rows* g_rows = nullptr;
 double g_copy = 0;
 
 bool wanted(const std::string& name) {
-  return g_filter.empty() || name.find(g_filter) != std::string::npos;
+  return g_rows->wanted(name);
 }
 
 // f(i) runs on set i of the inputs; a call must move `bytes`, of which a set holds about `set_bytes`.
@@ -51,7 +49,7 @@ void row(const std::string& name, double bytes, int64_t sets, F&& f) {
   if (name == "copy") g_copy = rate;
   std::printf("%-48s %9.4f ms  %7.0f GB/s  %4.0f%%\n", name.c_str(), ms, rate, 100 * rate / g_copy);
   std::fflush(stdout);
-  if (g_lines) std::fprintf(g_lines, "%s\t%.0f\t%.5f\n", name.c_str(), bytes, ms);
+  g_rows->line(name, bytes, ms);
 }
 
 int64_t sets_for(int64_t bytes) {
@@ -249,17 +247,9 @@ void bench_optimizer() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--lines") == 0 && i + 1 < argc)
-      g_lines = std::fopen(argv[++i], "w");
-    else
-      g_filter = argv[i];
-  }
-  if (cuda::device_count() == 0) {
-    std::printf("no CUDA device: %s\n", cuda::unavailable_reason().c_str());
-    return 0;
-  }
-  std::printf("%s\n", cuda::properties().name.c_str());
+  const Rows rows(argc, argv);
+  g_rows = &rows;
+  if (!Rows::on_a_card()) return 0;
   const DeviceScope on(Device::cuda());
   const NoGrad guard;
   {
@@ -281,5 +271,4 @@ int main(int argc, char** argv) {
   bench_head(8192, 2048, 128256, true);
   bench_embedding();
   bench_optimizer();
-  if (g_lines) std::fclose(g_lines);
 }

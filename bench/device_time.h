@@ -1,9 +1,12 @@
 #pragma once
-// Device time of calls on a card, for the benchmarks.
+// Device time of calls on a card, and the command line of the benchmarks that print a row for each.
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "strata/cuda/runtime.h"
@@ -34,5 +37,39 @@ double device_ms(int64_t sets, F&& f) {
   std::nth_element(ms.begin(), ms.begin() + kRounds / 2, ms.end());
   return ms[kRounds / 2];
 }
+
+/// What `BENCH [filter] [--lines FILE]` says: rows whose name holds the filter are wanted, and FILE takes
+/// "name <tab> work <tab> milliseconds" lines.
+class Rows {
+ public:
+  Rows(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+      if (std::strcmp(argv[i], "--lines") == 0 && i + 1 < argc)
+        lines_ = std::fopen(argv[++i], "w");
+      else
+        filter_ = argv[i];
+    }
+  }
+  ~Rows() {
+    if (lines_) std::fclose(lines_);
+  }
+  Rows(const Rows&) = delete;
+  /// Whether there is a card; prints its name, or why there is none.
+  static bool on_a_card() {
+    const bool any = cuda::device_count() > 0;
+    std::printf("%s\n",
+                any ? cuda::properties().name.c_str() : ("no CUDA device: " + cuda::unavailable_reason()).c_str());
+    return any;
+  }
+  bool wanted(const std::string& name) const { return name.find(filter_) != std::string::npos; }
+  /// Writes a line where a file is given; `work` is bytes or operations.
+  void line(const std::string& name, double work, double ms) const {
+    if (lines_) std::fprintf(lines_, "%s\t%.0f\t%.5f\n", name.c_str(), work, ms);
+  }
+
+ private:
+  std::string filter_;
+  FILE* lines_ = nullptr;
+};
 
 }  // namespace strata

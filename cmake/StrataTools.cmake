@@ -31,7 +31,6 @@ endif()
 
 if(STRATA_BUILD_TESTS)
   enable_testing()
-  find_package(GTest REQUIRED)
 endif()
 
 # strata_room(NAME rooms... DEPENDS libs...): a static library strata_NAME from every .cpp under the rooms, tests and

@@ -1,6 +1,7 @@
 // A convolutional network reads handwritten digits. It trains on 9,000 of the 10,000 digits of MNIST's test set and is
 // judged on the 1,000 others.  Usage: mnist [FOLDER [DEVICE]], where FOLDER has t10k-images-idx3-ubyte(.gz) and
-// t10k-labels-idx1-ubyte(.gz), and DEVICE is cpu (unless given) or cuda.
+// t10k-labels-idx1-ubyte(.gz), and DEVICE is cpu (unless given) or cuda. Without FOLDER: $STRATA_DATA_DIR, else
+// build/mnist.
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +26,7 @@ struct Net : nn::Module {
   }
 };
 
-// The folder of the digits: the argument, or $STRATA_DATA_DIR, or where the tests look; empty where there is none.
+// A file of the digits; empty where there is none.
 std::string find_file(const std::string& folder, const std::string& name) {
   for (const char* prefix : {"", "mnist-"})
     for (const char* suffix : {"", ".gz"})
@@ -44,11 +45,19 @@ double accuracy(Net& net, const Tensor& images, const Tensor& labels) {
 int main(int argc, char** argv) {
   const char* data = std::getenv("STRATA_DATA_DIR");
   const char* source = std::getenv("STRATA_SOURCE_DIR");
-  const std::string folder = argc > 1 ? argv[1] : data ? data : std::string(source ? source : ".") + "/../shared/data";
+  const std::string beside = std::string(source ? source : ".") + "/../shared/data";
+  const std::string folder = argc > 1                                               ? argv[1]
+                             : data                                                 ? data
+                             : !find_file(beside, "t10k-images-idx3-ubyte").empty() ? beside
+                                                                                    : "build/mnist";
   const std::string image_file = find_file(folder, "t10k-images-idx3-ubyte"),
                     label_file = find_file(folder, "t10k-labels-idx1-ubyte");
   if (image_file.empty() || label_file.empty()) {
-    std::printf("skipped: no digits in %s (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte)\n", folder.c_str());
+    std::printf(
+        "skipped: no digits in %s (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte); this fetches them:\n"
+        "  curl --create-dirs --output-dir %s --remote-name-all \\\n"
+        "    'https://ossci-datasets.s3.amazonaws.com/mnist/{t10k-images-idx3-ubyte,t10k-labels-idx1-ubyte}.gz'\n",
+        folder.c_str(), folder.c_str());
     return argc > 1 ? 1 : 0;
   }
   const Device device = parse_device(argc > 2 ? argv[2] : "cpu");

@@ -4,8 +4,9 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# What a build of the library and the command line needs, and what the tests and benchmarks add.
-BUILD_PACKAGES=(g++ cmake ninja-build ccache mold libdnnl-dev libhwy-dev libfmt-dev libxxhash-dev
+# What a build of the library and the command line needs, and what the tests and benchmarks add. Debian 12's libdnnl-dev asks
+# for OpenCL in CMake, but only recommends the package.
+BUILD_PACKAGES=(g++ cmake ninja-build ccache mold libdnnl-dev ocl-icd-opencl-dev libhwy-dev libfmt-dev libxxhash-dev
                 libcli11-dev libtomlplusplus-dev nlohmann-json3-dev zlib1g-dev)
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev)
 
@@ -45,7 +46,7 @@ need_packages() {
   fi
   say "Installing ${missing[*]}"
   "${sudo[@]}" apt-get update -qq
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
 }
 
 # Compilers at once: one per core, and no more than one per 1.5 GB of memory.
@@ -54,6 +55,41 @@ build_jobs() {
   cores=$(nproc)
   memory_jobs=$(awk '/^MemAvailable:/ { n = int($2 / 1500000); print n < 1 ? 1 : n }' /proc/meminfo)
   echo $((cores < memory_jobs ? cores : memory_jobs))
+}
+
+# cuda_option: STRATA_CUDA as build/release has it; where that is not configured, OFF without an NVIDIA card.
+cuda_option() {
+  local chosen
+  chosen=$(sed -n 's/^STRATA_CUDA:[A-Z]*=//p' "$ROOT/build/release/CMakeCache.txt" 2>/dev/null || true)
+  if [[ -z $chosen ]]; then
+    chosen=OFF
+    if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then chosen=AUTO; fi
+  fi
+  echo "$chosen"
+}
+
+# first_options: options for a build/release that is not configured yet, one a line: nothing that only tests and benchmarks
+# need, and without an NVIDIA card no CUDA kernels, which take longest. A configured tree stays as it is.
+first_options() {
+  [[ ! -e $ROOT/build/release/CMakeCache.txt ]] || return 0
+  printf '%s\n' "-DSTRATA_CUDA=$(cuda_option)" -DSTRATA_BUILD_TESTS=OFF -DSTRATA_BUILD_BENCH=OFF -DSTRATA_BUILD_EXAMPLES=OFF
+}
+
+# install_python_package VENV [package...]: the Python package, and others, into an environment that is made where there is
+# none. The build's tools are the environment's own: the folder of a build before this one is used again.
+install_python_package() {
+  local venv=$1
+  shift
+  need_packages "${BUILD_PACKAGES[@]}" python3-venv python3-dev
+  [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
+  # Paths in compiler-cache keys are relative to the checkout, as in build(). Python would name the compiler in its own way,
+  # which is another key.
+  export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CXX=${CXX:-c++}
+  export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(build_jobs)}
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
+  say "Installing the Python package into $venv (minutes, where nothing is built yet)"
+  "${pip[@]}" "scikit-build-core>=0.10" "nanobind>=2.4" "$@"
+  "${pip[@]}" --no-build-isolation --no-deps --force-reinstall --config-settings "cmake.define.STRATA_CUDA=$(cuda_option)" "$ROOT"
 }
 
 # Tests at once. Many of them use every core themselves.

@@ -54,7 +54,10 @@ TEST(Estimate, WithinFivePercentOfThePeakResidentGrowth) {
   for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
            {"model.layers=4", "model.dim=256"},
            {"model.layers=4", "model.dim=512", "train.batch=4", "train.accumulate=2", "train.optimizer=sgd"},
-           {"model.family=llama", "model.dim=384", "model.heads=8", "model.kv_heads=4", "train.dtype=bf16"}}) {
+           {"model.family=llama", "model.dim=384", "model.heads=8", "model.kv_heads=4", "train.dtype=bf16"},
+           {"model.layers=4", "model.dim=512", "train.dtype=bf16", "train.param_dtype=bf16", "train.low_state=true"},
+           {"model.layers=4", "model.dim=512", "train.dtype=bf16", "train.param_dtype=bf16",
+            "train.param_update=master"}}) {
     const double growth = static_cast<double>(peak_of_training(dir.path(), settings) - program);
     const double estimate = static_cast<double>(estimate_memory(parse_config("", "test", settings)).peak);
     EXPECT_NEAR(estimate / growth, 1, 0.05)
@@ -76,6 +79,32 @@ TEST(Estimate, Parts) {
   near(e.optimizer, 2);
   EXPECT_GT(e.activations, 0);
   EXPECT_GT(e.peak, e.parameters + e.optimizer + e.activations - 1);
+}
+
+TEST(Estimate, WeightsIn16Bits) {
+  const auto estimate = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"model.layers=2", "model.dim=256", "model.heads=4", "train.dtype=bf16"});
+    return estimate_memory(parse_config("", "test", more));
+  };
+  const MemoryEstimate f32 = estimate({});
+  const auto per_parameter = [&](int64_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(f32.parameter_count);
+  };
+  const auto expect = [&](std::vector<std::string> more, double parameters, double gradients, double optimizer) {
+    more.push_back("train.param_dtype=bf16");
+    const MemoryEstimate e = estimate(more);
+    EXPECT_NEAR(per_parameter(e.parameters), parameters, 0.15) << more[0];
+    EXPECT_NEAR(per_parameter(e.gradients), gradients, 0.15) << more[0];
+    EXPECT_NEAR(per_parameter(e.optimizer), optimizer, 0.2) << more[0];
+    EXPECT_LT(e.peak, f32.peak) << more[0];
+  };
+  EXPECT_NEAR(per_parameter(f32.parameters), 4, 0.15);
+  expect({"train.param_update=stochastic"}, 2, 2, 8);
+  expect({"train.param_update=nearest"}, 2, 2, 8);
+  expect({"train.param_update=stochastic", "train.low_state=true"}, 2, 2, 4);
+  expect({"train.param_update=stochastic", "train.optimizer=sgd", "train.momentum=0"}, 2, 2, 0);
+  const MemoryEstimate master = estimate({"train.param_dtype=bf16", "train.param_update=master"});
+  EXPECT_NEAR(per_parameter(master.optimizer), 12, 0.2);
 }
 
 // What `strata train` reported on an H200: peak memory of tensors (bench/results, 2026-11-21).

@@ -1,19 +1,25 @@
 """A convolutional network reads handwritten digits. It trains on 9,000 of the 10,000 digits of MNIST's test set and is
 judged on the 1,000 others.
 
-    python examples/python/mnist.py [--data FOLDER] [--device cuda] [--epochs 8]
+    python examples/python/mnist.py [--data FOLDER] [--download] [--device cuda] [--epochs 8]
 
-FOLDER (or $STRATA_DATA_DIR) has t10k-images-idx3-ubyte(.gz) and t10k-labels-idx1-ubyte(.gz)."""
+FOLDER (or $STRATA_DATA_DIR, else build/mnist) has t10k-images-idx3-ubyte(.gz) and t10k-labels-idx1-ubyte(.gz); --download
+fetches what of it is missing, 1.7 MB."""
 
 import argparse
 import os
 import pathlib
 import sys
+import urllib.request
 from typing import Any, Optional
 
 import strata as st
 from strata import nn
 from strata.utils.data import DataLoader, IdxDataset, Subset
+
+
+FILES = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist"
 
 
 class Net(nn.Module):
@@ -41,6 +47,24 @@ def find(folder: str, name: str) -> Optional[str]:
     return None
 
 
+def download(folder: str, mirror: str) -> None:
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if find(folder, name) is None:
+            print(f"fetching {mirror}/{name}.gz", flush=True)
+            try:
+                part, _ = urllib.request.urlretrieve(f"{mirror}/{name}.gz", pathlib.Path(folder) / f"{name}.part")
+            except OSError as error:
+                sys.exit(f"cannot fetch {mirror}/{name}.gz: {error}")
+            os.replace(part, pathlib.Path(folder) / f"{name}.gz")
+
+
+def default_folder() -> str:
+    root = pathlib.Path(__file__).resolve().parents[2]
+    beside = root.parent / "shared" / "data"
+    return os.environ.get("STRATA_DATA_DIR") or str(beside if find(str(beside), FILES[0]) else root / "build" / "mnist")
+
+
 def accuracy(net: nn.Module, loader: DataLoader[Any], device: str) -> float:
     net.eval()
     right = total = 0
@@ -54,15 +78,17 @@ def accuracy(net: nn.Module, loader: DataLoader[Any], device: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    beside = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
-    parser.add_argument("--data", default=os.environ.get("STRATA_DATA_DIR", str(beside)))
+    parser.add_argument("--data", default=default_folder(), metavar="FOLDER")
+    parser.add_argument("--download", action="store_true")
+    parser.add_argument("--mirror", default=MIRROR, help="where --download fetches from")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--epochs", type=int, default=8)
     args = parser.parse_args()
-    images = find(args.data, "t10k-images-idx3-ubyte")
-    labels = find(args.data, "t10k-labels-idx1-ubyte")
+    if args.download:
+        download(args.data, args.mirror)
+    images, labels = (find(args.data, name) for name in FILES)
     if images is None or labels is None:
-        print(f"skipped: no digits in {args.data} (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte)")
+        print(f"skipped: no digits in {args.data} ({', '.join(FILES)}); --download fetches them")
         return 0
     data = IdxDataset(images, labels)
     st.manual_seed(1)

@@ -22,6 +22,8 @@ struct CheckpointFrame::Token {
 struct CheckpointFrame::Refill final : SavedTensorHooks {
   explicit Refill(CheckpointFrame& f) : frame(f) {}
   std::shared_ptr<void> pack(const Tensor& t) override {
+    // A function that caught the end and went on (a language's catch of everything).
+    if (next == frame.slots_.size()) throw Enough();
     Slot& s = frame.slots_[next];
     check<AutogradError>(t.version() == s.version, "checkpoint", "a tensor that the function reads (", t,
                          ") was overwritten since the forward pass");

@@ -1,6 +1,8 @@
 // checkpoint(): the same values and gradients, fewer saved tensors.
 #include "strata/autograd/checkpoint.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
@@ -212,6 +214,29 @@ TEST(Checkpoint, OverwrittenInputsAndParametersAreErrors) {
   EXPECT_THROW(y.backward(), AutogradError);
   w.detach().zero_();
   EXPECT_THROW(z.backward(), AutogradError);
+}
+
+// Languages turn exceptions into their own, which programs may catch: the second run then goes on past its end.
+TEST(Checkpoint, AFunctionThatCatchesEverythingGoesOn) {
+  Tensor x = input({3});
+  int runs = 0;
+  const Tensor y = checkpoint(
+      [&](const Tensor& h) {
+        ++runs;
+        Tensor r = h;
+        for (int i = 0; i < 3; ++i) {
+          try {
+            r = r * h;
+          } catch (...) {
+          }
+        }
+        return r;
+      },
+      x);
+  sum(y).backward();
+  const std::vector<float> got = x.grad().to_vector<float>(), values = x.to_vector<float>();
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], 4 * std::pow(values[i], 3), 1e-4);
+  EXPECT_EQ(runs, 2);
 }
 
 }  // namespace

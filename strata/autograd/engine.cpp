@@ -5,6 +5,7 @@
 
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
+#include "strata/core/autocast.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 
@@ -50,6 +51,8 @@ class Pass : detail::GatheredGrads {
 
   std::vector<Tensor> run() {
     const Running running(this);
+    // The forward pass chose the dtypes: rules compute in those, and each gradient has its tensor's.
+    const AutocastScope plain(autocast_dtype(), false);
     discover();
     for (auto& [edge, g] : roots_) deliver(edge, std::move(g), false);
     for (auto& [edge, g] : roots_)

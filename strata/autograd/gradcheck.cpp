@@ -33,6 +33,11 @@ Tensor weights_for(const Tensor& y, uint64_t seed) {
   return w;
 }
 
+// x's values as f64, row-major.
+Tensor on_host(const Tensor& x) {
+  return contiguous(to(x.detach(), DType::f64).to(Device::cpu()));
+}
+
 std::string number(double v) {
   char text[32];
   std::snprintf(text, sizeof text, "%.8g", v);
@@ -98,7 +103,7 @@ class Checker {
     double total = 0;
     for (size_t i = 0; i < outputs.size() && i < weights_.size(); ++i) {
       if (!weights_[i].defined()) continue;
-      const Tensor y = contiguous(to(outputs[i].detach(), DType::f64));
+      const Tensor y = on_host(outputs[i]);
       const double* py = y.data<double>();
       const double* pw = weights_[i].data<double>();
       for (int64_t k = 0; k < y.numel(); ++k) total += py[k] * pw[k];
@@ -117,7 +122,7 @@ class Checker {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!weights_[i].defined() || !outputs[i].requires_grad()) continue;
       ys.push_back(outputs[i]);
-      gys.push_back(to(weights_[i], outputs[i].dtype()));
+      gys.push_back(to(weights_[i], outputs[i].dtype()).to(outputs[i].device()));
     }
     for (const Tensor& x : inputs_)
       if (x.defined() && x.requires_grad()) xs.push_back(x);
@@ -130,16 +135,24 @@ class Checker {
     if (analytic.defined() && (analytic.shape() != x.shape() || analytic.dtype() != x.dtype())) {
       throw ShapeError("gradcheck", cat("the gradient of input ", input, " is ", analytic, ", the input ", x));
     }
-    const Tensor g = analytic.defined() ? contiguous(analytic.detach()) : zeros_like(x.detach());
+    const Tensor g = analytic.defined() ? on_host(analytic) : zeros(x.shape(), DType::f64), values = on_host(x);
     const double* pg = g.data<double>();
-    double* px = x.data<double>();
+    const auto at = [&](int64_t i, double v) {
+      if (x.device().is_cpu()) {
+        x.data<double>()[i] = v;
+        return;
+      }
+      NoGrad guard;
+      x.detach().view({x.numel()}).select(0, i).fill_(v);
+    };
+    const auto output_at = [&](int64_t i, double v) {
+      at(i, v);
+      return evaluate();
+    };
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const double old = px[i];
-      px[i] = old + options_.eps;
-      const double up = px[i], high = evaluate();
-      px[i] = old - options_.eps;
-      const double down = px[i], low = evaluate();
-      px[i] = old;
+      const double old = values.data<double>()[i], up = old + options_.eps, down = old - options_.eps;
+      const double high = output_at(i, up), low = output_at(i, down);
+      at(i, old);
       const double numerical = (high - low) / (up - down);
       const double error = std::abs(pg[i] - numerical);
       ++compared_;
@@ -189,7 +202,7 @@ GradcheckResult detail::gradgradcheck(TensorFnRef fn, const TensorList& inputs, 
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i].defined() || !outputs[i].requires_grad()) continue;
       differentiable.push_back(i);
-      all.push_back(to(weights_for(outputs[i], 100 + i), outputs[i].dtype()));
+      all.push_back(to(weights_for(outputs[i], 100 + i), outputs[i].dtype()).to(outputs[i].device()));
       all.back().set_requires_grad();
     }
   }

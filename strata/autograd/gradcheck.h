@@ -47,9 +47,10 @@ GradcheckResult gradgradcheck(TensorFnRef fn, const TensorList& inputs, const Gr
 
 /// Compares the gradients of `fn(inputs)`, a Tensor or TensorList, with central differences: for every element of every
 /// input that requires a gradient, of the sum of all outputs weighted with fixed random numbers of both signs. Outputs
-/// that are not floating are left out. The inputs must be f64 and are not changed; choose values of both signs, away
-/// from kinks. Also fails when `fn` gives different values for equal inputs, and when an output does not record a
-/// gradient that the differences show. Throws DTypeError for an input that wants a gradient and is not f64.
+/// that are not floating are left out. The inputs must be f64, on any device, and are not changed; choose values of
+/// both signs, away from kinks. Also fails when `fn` gives different values for equal inputs, and when an output does
+/// not record a gradient that the differences show. Throws DTypeError for an input that wants a gradient and is not
+/// f64.
 ///
 ///     Tensor x = randn({3, 4}, DType::f64).set_requires_grad();
 ///     GradcheckResult r = gradcheck([](const TensorList& in) { return exp(in[0]); }, {x});

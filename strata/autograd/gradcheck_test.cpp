@@ -6,6 +6,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -122,6 +123,15 @@ TEST(Gradcheck, LeavesTheInputsAlone) {
   EXPECT_TRUE(gradcheck([](const TensorList& in) { return cube(in[0]); }, {x}));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(x.data<double>()[i], before.data<double>()[i]);
   EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Gradcheck, WorksOnACard) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const Tensor x = linspace(-1, 1, 6, DType::f64).view({2, 3}).to(Device::cuda()).set_requires_grad();
+  const auto right = [](const TensorList& in) { return exp(in[0] * in[0].sum()); };
+  EXPECT_TRUE(gradcheck(right, {x})) << gradcheck(right, {x}).report;
+  EXPECT_TRUE(gradgradcheck(right, {x})) << gradgradcheck(right, {x}).report;
+  EXPECT_FALSE(gradcheck([](const TensorList& in) { return exp(in[0]) + in[0].detach() * in[0]; }, {x}));
 }
 
 TEST(Gradcheck, RefusesSinglePrecisionAndNothingToCheck) {

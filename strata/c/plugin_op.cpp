@@ -276,13 +276,12 @@ std::vector<TensorMeta> PluginOp::infer(std::span<const Value> args) const {
     if (m.dtype < 0 || m.dtype >= kNumDTypes) refuse("has the strata_dtype ", m.dtype, ", which does not exist");
     const Shape shape(std::span<const int64_t>(m.shape, static_cast<size_t>(m.ndim)));
     int64_t bytes = size_of(static_cast<DType>(m.dtype));
-    bool fits = true, zero = false;
+    bool fits = true;
     for (const int64_t n : shape) {
       if (n < 0) refuse("has the shape ", shape, ", with a negative size");
-      zero = zero || n == 0;
-      fits = fits && !__builtin_mul_overflow(bytes, n, &bytes);
+      fits = fits && !__builtin_mul_overflow(bytes, std::max<int64_t>(n, 1), &bytes);
     }
-    if (!fits && !zero) refuse("has the shape ", shape, ", which does not fit in 64 bits");
+    if (!fits) refuse("has the shape ", shape, ", which does not fit in 64 bits");
     if (m.device.type < 0 || m.device.type >= kNumDeviceTypes || m.device.index < 0 || m.device.index > 127)
       refuse("is on a device that does not exist (type ", m.device.type, ", index ", m.device.index, ")");
     const Device on{static_cast<DeviceType>(m.device.type), static_cast<int8_t>(m.device.index)};

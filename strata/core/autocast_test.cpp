@@ -1,6 +1,8 @@
 // Autocast: policies, the cache of parameters' casts, gradients in f32.
 #include "strata/core/autocast.h"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
@@ -108,6 +110,20 @@ TEST(Autocast, ParametersAreCastOncePerScope) {
   AutocastScope scope;
   EXPECT_EQ(to(low(x, w).detach(), DType::f32).data<float>()[0], 4);  // the new value
   EXPECT_EQ(count.casts, 4 + 1);
+}
+
+TEST(Autocast, BackwardInTheScopeGivesTheSameGradientsAsBehindIt) {
+  const auto gradient = [](bool inside) {
+    Tensor x = of(DType::bf16).set_requires_grad();
+    std::optional<AutocastScope> scope(std::in_place);
+    const Tensor y = exp(x);  // a sum in f32 under autocast
+    if (!inside) scope.reset();
+    return grad({y}, {x}, {ones_like(y)})[0];
+  };
+  const Tensor inside = gradient(true), behind = gradient(false);
+  EXPECT_EQ(inside.dtype(), DType::bf16);
+  EXPECT_EQ(inside.dtype(), behind.dtype());
+  EXPECT_EQ(inside.to_vector<float>(), behind.to_vector<float>());
 }
 
 TEST(Autocast, AParametersCopyFollowsItsDtypeAndItsTape) {

@@ -94,6 +94,10 @@ TEST(CallPath, InPlaceOnALeafIsRefused) {
   EXPECT_FLOAT_EQ(x.item<float>(), 2);
 }
 
+TEST(CallPath, InPlaceOnNothingIsRefused) {
+  EXPECT_THROW(OpBase::find("exp")->inplace_boxed(std::vector<Value>{std::monostate()}), ValueError);
+}
+
 TEST(CallPath, MetaDeviceOnlyInfers) {
   DeviceScope dry(Device::meta());
   const Tensor y = sum(ones({1 << 20, 1 << 20}) * 2.0 + 1, {0});

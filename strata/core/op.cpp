@@ -293,6 +293,7 @@ void throw_no_results(std::string_view op) {
 }
 
 void check_inplace_target(std::string_view op, const Tensor& self) {
+  check(self.defined(), op, "cannot write in place to an undefined tensor");
   if (!grad_enabled()) return;
   const TensorImpl* base = self.impl().view_base.get();
   check<AutogradError>(!base || !base->requires_grad || (base->autograd && base->autograd->grad_fn), op,

@@ -193,8 +193,8 @@ std::string Tensor::to_string() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  std::vector<T> values(static_cast<size_t>(numel()));
   const Tensor t = to(Device::cpu()).contiguous();
+  std::vector<T> values(static_cast<size_t>(numel()));
   if (values.empty()) return values;
   dispatch_all(dtype(), "to_vector", [&]<class S>() {
     const S* p = static_cast<const S*>(t.raw_data());

@@ -68,6 +68,8 @@ TEST(Print, ToVectorConvertsAndReordersStrides) {
   EXPECT_EQ(range(4).reshape({2, 2}).t().to_vector<double>(), (std::vector<double>{0, 2, 1, 3}));
   EXPECT_EQ(f32({0, 2.7f}).to_vector<int>(), (std::vector<int>{0, 2}));
   EXPECT_EQ(f32({0, 2.7f}).to_vector<bool>(), (std::vector<bool>{false, true}));
+  // Refused before memory is taken for the values.
+  EXPECT_THROW(empty({{int64_t{1} << 40}, DType::f32, Device::meta(), std::nullopt}).to_vector<double>(), DeviceError);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "strata/core/tensor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -30,8 +31,8 @@ int64_t checked_numel(const Shape& shape, DType dtype) {
   for (int64_t s : shape) {
     check<ShapeError>(s >= 0, "Tensor", "sizes must not be negative, got ", shape);
     zero = zero || s == 0;
-    // Not all 63 bits: the allocator rounds up.
-    const bool fits = zero || (!__builtin_mul_overflow(n, s, &n) && n <= int64_t{1} << 62);
+    // Not all 63 bits: the allocator rounds up. A size of 0 does not make the others' strides fit.
+    const bool fits = !__builtin_mul_overflow(n, std::max<int64_t>(s, 1), &n) && n <= int64_t{1} << 62;
     check<ShapeError>(fits, "Tensor", "a tensor of shape ", shape, " does not fit in 64 bits");
   }
   return zero ? 0 : n / size_of(dtype);

@@ -12,52 +12,19 @@
 #include "strata/cuda/blas_odd.h"
 #include "strata/cuda/blas_own.h"
 #include "strata/cuda/kernel.cuh"
+#include "strata/ops/matmul/gemm_shape.h"
 
 namespace strata::cuda {
 namespace {
 using cpu::Epilogue;
 using cpu::Gemm;
+using cpu::merge_batch;
+using cpu::transpose;
 
 std::atomic<bool> g_tf32{false};
 
 cudaDataType_t data_type(DType t) {
   return t == DType::bf16 ? CUDA_R_16BF : t == DType::f16 ? CUDA_R_16F : t == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
-}
-
-void merge_batch(Gemm& g) {
-  Shape batch;
-  Strides a, b, c;
-  for (int d = 0; d < g.batch.size(); ++d) {
-    if (g.batch[d] == 1) continue;
-    const int last = batch.size() - 1;
-    if (last >= 0 && a[last] == g.a_batch[d] * g.batch[d] && b[last] == g.b_batch[d] * g.batch[d] &&
-        c[last] == g.c_batch[d] * g.batch[d]) {
-      batch[last] *= g.batch[d];
-      a[last] = g.a_batch[d], b[last] = g.b_batch[d], c[last] = g.c_batch[d];
-    } else {
-      batch.push_back(g.batch[d]);
-      a.push_back(g.a_batch[d]), b.push_back(g.b_batch[d]), c.push_back(g.c_batch[d]);
-    }
-  }
-  g.batch = batch, g.a_batch = a, g.b_batch = b, g.c_batch = c;
-  if (g.batch.empty()) return;
-  // One B for consecutive blocks of rows is a single product with more rows.
-  const int last = g.batch.size() - 1;
-  if (g.b_batch[last] != 0) return;
-  if (g.m > 1 && (g.a_batch[last] != g.m * g.a_row || g.c_batch[last] != g.m * g.c_row)) return;
-  if (g.m == 1) g.a_row = g.a_batch[last], g.c_row = g.c_batch[last];
-  g.m *= g.batch[last];
-  g.batch.erase(last), g.a_batch.erase(last), g.b_batch.erase(last), g.c_batch.erase(last);
-}
-
-// C^T = B^T A^T.
-void transpose(Gemm& g) {
-  std::swap(g.m, g.n);
-  std::swap(g.a, g.b);
-  std::swap(g.a_row, g.b_col);
-  std::swap(g.a_col, g.b_row);
-  std::swap(g.a_batch, g.b_batch);
-  std::swap(g.c_row, g.c_col);
 }
 
 // The largest power of two, at most 256, that divides the addresses of all matrices of a batch.

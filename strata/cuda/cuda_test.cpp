@@ -1,3 +1,7 @@
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -129,6 +133,83 @@ TEST_F(Cuda, EventsTimeAndOrderStreams) {
     EXPECT_FLOAT_EQ(y.select(0, 5).item<float>(), 1.f);
   }
   EXPECT_TRUE(current_stream() == s);
+}
+
+TEST_F(Cuda, AnIndexOutOfRangeIsToldByTheNextThatWaits) {
+  const auto card = [](const Tensor& t) { return t.to(Device::cuda()); };
+  const auto ints = [](const std::vector<int64_t>& v) {
+    return from_span(std::span<const int64_t>(v), {static_cast<int64_t>(v.size())});
+  };
+  const Tensor x = card(ones({4, 3})), good = card(ints({0, 3})), bad = card(ints({1, 4})),
+               negative = card(ints({-1, 1})), wide = card(full({2, 3}, 7, DType::i64)), two = card(ones({2, 3}));
+  const std::pair<const char*, std::function<Tensor()>> cases[] = {
+      {"embedding", [&] { return embedding(bad, x); }},
+      {"index_select", [&] { return index_select(x, 0, bad); }},
+      {"gather", [&] { return gather(x, 0, wide); }},
+      {"scatter", [&] { return scatter(x, 0, wide, two); }},
+      {"scatter_add", [&] { return scatter_add(x, 0, wide, two); }},
+      {"index_add", [&] { return index_add(x, 0, bad, two); }},
+      {"one_hot", [&] { return one_hot(bad, 4); }},
+      {"cross_entropy",
+       [&] {
+         return cross_entropy(two, card(ints({0, 3})));
+       }},
+      {"cross_entropy", [&] { return cross_entropy(two, negative, {.reduction = "none"}); }},
+      {"nll_loss",
+       [&] {
+         return nll_loss(two, card(ints({0, 3})));
+       }},
+  };
+  for (const auto& [name, call] : cases) {
+    SCOPED_TRACE(name);
+    std::string told;
+    try {
+      const Tensor y = call();
+      synchronize();
+    } catch (const IndexError& e) {
+      told = e.what();
+    }
+    EXPECT_NE(told.find(name), std::string::npos) << told;
+    EXPECT_NE(told.find("is out of range for size"), std::string::npos) << told;
+    // Told once, and nothing is lost.
+    EXPECT_NO_THROW(synchronize());
+    EXPECT_EQ(embedding(good, x).to_vector<float>(), std::vector<float>(6, 1.f));
+  }
+  const std::pair<const char*, std::function<Tensor()>> values[] = {
+      {"probabilities must lie in [0, 1], got 1.5", [&] { return bernoulli(card(full({4}, 1.5))); }},
+      {"not negative, got -1", [&] { return multinomial(card(full({4}, -1.0)), 2); }},
+      {"must not all be 0", [&] { return multinomial(card(zeros({4})), 2, true); }},
+      {"as many positive weights",
+       [&] {
+         return multinomial(card(ints({0, 1, 0}).to(DType::f32)), 2);
+       }},
+  };
+  for (const auto& [text, call] : values) {
+    try {
+      call();
+      synchronize();
+      ADD_FAILURE() << text;
+    } catch (const ValueError& e) {
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+    }
+  }
+  // The next op tells as well; in blocking mode the op itself does.
+  gather(x, 0, wide);
+  while (!current_stream().query()) {
+  }
+  EXPECT_THROW(x + x, IndexError);
+  set_launch_blocking(true);
+  EXPECT_THROW(gather(x, 0, wide), IndexError);
+  set_launch_blocking(false);
+  // What would have been written out of range is left out, the rest is done.
+  Tensor y = card(zeros({4}));
+  EXPECT_THROW(
+      {
+        y.index_put_({card(ints({2, 9}))}, card(ones({2})), true);
+        synchronize();
+      },
+      IndexError);
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 0, 1, 0}));
 }
 
 }  // namespace

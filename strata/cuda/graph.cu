@@ -6,6 +6,7 @@
 
 #include "strata/cuda/check.cuh"
 #include "strata/cuda/memory.h"
+#include "strata/cuda/range.cuh"
 
 namespace strata::cuda {
 
@@ -23,6 +24,10 @@ int64_t GraphPool::reserved_bytes() const {
   return pool_bytes(state_->device, state_->id);
 }
 
+namespace {
+thread_local Graph::Capture* t_capture = nullptr;
+}
+
 struct Graph::Capture::State {
   explicit State(Graph& g)
       : graph(g),
@@ -35,6 +40,7 @@ struct Graph::Capture::State {
   RngKey random;
   std::optional<RngBaseScope> numbers;
   std::optional<PoolScope> memory;
+  decltype(Graph::before_) before;
 };
 
 Graph::Capture::Capture(Graph& graph) {
@@ -48,10 +54,17 @@ Graph::Capture::Capture(Graph& graph) {
   state_->numbers.emplace(static_cast<const RngKey*>(graph.base_));
   check_cuda(cudaStreamBeginCapture(raw(state_->stream), cudaStreamCaptureModeThreadLocal), "Graph::capture",
              "cudaStreamBeginCapture");
+  t_capture = this;
+}
+
+void before_replays(std::weak_ptr<const void> owner, std::function<void()> update) {
+  check<DeviceError>(t_capture != nullptr, "before_replays", "this thread captures no graph");
+  t_capture->state_->before.emplace_back(std::move(owner), std::move(update));
 }
 
 void Graph::Capture::finish() {
   const std::unique_ptr<State> s = std::move(state_);
+  t_capture = nullptr;
   s->numbers.reset();
   const RngKey after = default_generator().state();
   default_generator().set_state(s->random);
@@ -73,10 +86,12 @@ void Graph::Capture::finish() {
   }
   s->graph.drawn_from_ = s->random;
   s->graph.blocks_ = after.offset - s->random.offset;
+  s->graph.before_ = std::move(s->before);
 }
 
 Graph::Capture::~Capture() {
   if (!state_) return;
+  t_capture = nullptr;
   cudaGraph_t recorded = nullptr;
   cudaStreamEndCapture(raw(state_->stream), &recorded);
   if (recorded != nullptr) cudaGraphDestroy(recorded);
@@ -103,6 +118,7 @@ void Graph::reset() {
   }
   cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle_));
   handle_ = nullptr;
+  before_.clear();
   nodes_ = 0;
   blocks_ = 0;
 }
@@ -111,6 +127,9 @@ void Graph::replay() {
   check<DeviceError>(handle_ != nullptr, "Graph::replay", "nothing was captured");
   const Device device = Device::cuda(pool_.device());
   const DeviceScope scope(device.index);
+  throw_out_of_range(device.index);
+  for (const auto& [owner, update] : before_)
+    if (const std::shared_ptr<const void> alive = owner.lock()) update();
   if (blocks_ > 0) {
     RngKey moved = default_generator().next(blocks_);
     moved.offset -= drawn_from_.offset;  // modulo 2^64, as kernels add it

@@ -4,11 +4,14 @@
 // A replay does what the function's kernels did, at the same addresses: inputs are read from, and results written to,
 // the tensors that the function saw. What the host computed while it ran (sizes, numbers passed to ops, whatever it did
 // to tensors of the host) is not done again. Random numbers are: a replay draws from default_generator() what the
-// function would draw, and advances it.
+// function would draw, and advances it; and optimizers' learning rates (before_replays()).
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "strata/core/rng.h"
 #include "strata/cuda/runtime.h"
@@ -86,6 +89,7 @@ class Graph {
     void finish();
 
    private:
+    friend void before_replays(std::weak_ptr<const void> owner, std::function<void()> update);
     struct State;
     std::unique_ptr<State> state_;
   };
@@ -99,9 +103,14 @@ class Graph {
   RngKey drawn_from_;  // where default_generator() was when the function began
   uint64_t blocks_ = 0;
   void* base_ = nullptr;  // on the device: what drawn_from_ is moved by
+  std::vector<std::pair<std::weak_ptr<const void>, std::function<void()>>> before_;  // of before_replays()
 };
 
 /// Whether this thread is inside Graph::capture().
 bool capturing();
+/// For functions that compute with numbers of the host: update() runs at the beginning of each replay of the graph that
+/// this thread is capturing, as long as `owner` lives, to bring what the graph reads up to date. What it queues runs
+/// before the replay. Throws DeviceError where this thread captures nothing.
+void before_replays(std::weak_ptr<const void> owner, std::function<void()> update);
 
 }  // namespace strata::cuda

@@ -260,5 +260,32 @@ TEST_F(CudaGraph, CapturesOnOtherStreamsAndFromPinnedMemory) {
   EXPECT_THROW(copy_to_pinned(back, pinned), DeviceError);
 }
 
+TEST_F(CudaGraph, AsksBeforeItsReplaysWhileTheOwnerLives) {
+  NoGrad guard;
+  Tensor x = on_card(zeros({4})), y;
+  double now = 1;
+  auto owner = std::make_shared<int>(0);
+  Graph graph;
+  graph.capture([&] {
+    before_replays(owner, [&] { x.fill_(now); });
+    y = x * 2;
+  });
+  EXPECT_EQ(values(x), std::vector<float>(4, 0.f));  // not yet
+  for (now = 1; now < 4; ++now) {
+    graph.replay();
+    EXPECT_EQ(values(y), std::vector<float>(4, static_cast<float>(2 * now)));
+  }
+  owner.reset();
+  graph.replay();
+  EXPECT_EQ(values(y), std::vector<float>(4, 6.f));
+  EXPECT_THROW(before_replays(owner, [] {}), DeviceError);
+  EXPECT_THROW(graph.capture([&] {
+    before_replays(std::make_shared<int>(0), [] {});
+    throw ValueError("test", "given up");
+  }),
+               ValueError);
+  EXPECT_THROW(before_replays(owner, [] {}), DeviceError);
+}
+
 }  // namespace
 }  // namespace strata::cuda

@@ -120,6 +120,9 @@ void Graph::reset() {}
 bool capturing() {
   return false;
 }
+void before_replays(std::weak_ptr<const void>, std::function<void()>) {
+  refuse("before_replays");
+}
 
 void set_launch_blocking(bool) {}
 bool launch_blocking() {

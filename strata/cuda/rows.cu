@@ -26,22 +26,24 @@ dim3 block_for(int64_t pieces, int64_t each = 1) {
 
 template <class U>
 __global__ void __launch_bounds__(kThreads)
-    take_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t total, int64_t rows, int64_t pieces) {
+    take_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t total, int64_t rows, int64_t pieces,
+                RangeCheck in_range) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (r >= total) return;
   const int64_t p = r / n, from = index[r - p * n];
-  check_range(from, rows);
+  const int64_t readable = is_in_range(from, rows) ? pieces : 0;
   const U* src = x + (p * rows + from) * pieces;
   U* dst = y + r * pieces;
   for (int64_t j = threadIdx.x; j < pieces; j += kTaken * blockDim.x) {
-    U v[kTaken];
+    U v[kTaken] = {};
 #pragma unroll
     for (int u = 0; u < kTaken; ++u)
-      if (j + u * blockDim.x < pieces) v[u] = src[j + u * blockDim.x];
+      if (j + u * blockDim.x < readable) v[u] = src[j + u * blockDim.x];
 #pragma unroll
     for (int u = 0; u < kTaken; ++u)
       if (j + u * blockDim.x < pieces) dst[j + u * blockDim.x] = v[u];
   }
+  if (from != kNoRow) in_range(from, rows);
 }
 
 __global__ void __launch_bounds__(kThreads) positions_kernel(int64_t* order, int64_t n) {
@@ -81,18 +83,19 @@ __host__ __device__ constexpr int64_t parts_of(int64_t n) {
 
 // Each run of equal keys belongs to the threads that meet its first key, or where runs are added up, as much of it as
 // lies between two multiples of kPart. A run that lies there as a whole is written to y, others to `partial`.
-template <class T, int V, bool Add>
+// With Scaled, each source row times its key's scale.
+template <class T, int V, bool Add, bool Scaled>
 __global__ void __launch_bounds__(kThreads)
     write_kernel(T* y, const int64_t* keys, const int64_t* order, const T* source, int64_t n, RowShape shape,
-                 compute_t<T> alpha, int64_t skip, compute_t<T>* partial) {
+                 compute_t<T> alpha, const compute_t<T>* scale, int64_t skip, compute_t<T>* partial,
+                 RangeCheck in_range) {
   using C = compute_t<T>;
   const int64_t s = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (s >= n) return;
   const int64_t key = keys[s];
   const bool first = s == 0 || keys[s - 1] != key;
   if (!first && (!Add || s % kPart != 0)) return;
-  check_range(key, shape.rows);
-  if (key == skip) return;
+  if (key == skip || key == kNoRow || !in_range(key, shape.rows)) return;
   const int64_t end = run_end(keys, s, Add ? min((s / kPart + 1) * kPart, n) : n, key);
   const bool whole = first && (!Add || end == n || keys[end] != key);
   const int64_t slot = s / kPart * 2 + (s % kPart != 0);
@@ -108,9 +111,10 @@ __global__ void __launch_bounds__(kThreads)
         const Vec<T, V> now = whole ? load_vec<V>(to + j) : Vec<T, V>{};
 #pragma unroll
         for (int k = 0; k < V; ++k) sum.v[k] = widen(now.v[k]);
-        const auto add = [&](const Vec<T, V>& v) {
+        const auto add = [&](const Vec<T, V>& v, int64_t at) {
+          const C factor = Scaled ? scale[at] : alpha;
 #pragma unroll
-          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + alpha * widen(v.v[k]));
+          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + factor * widen(v.v[k]));
         };
         int64_t e = s;
         for (; e + kAtOnce <= end; e += kAtOnce) {
@@ -118,9 +122,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
           for (int u = 0; u < kAtOnce; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
 #pragma unroll
-          for (int u = 0; u < kAtOnce; ++u) add(v[u]);
+          for (int u = 0; u < kAtOnce; ++u) add(v[u], e + u);
         }
-        for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j));
+        for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j), e);
         if (whole)
           store_row(to + j, sum);
         else
@@ -139,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y + 1, s = m * kPart;
   if (s >= n) return;
   const int64_t key = keys[s];
-  if (keys[s - 1] != key || key == skip) return;
+  if (keys[s - 1] != key || key == skip || static_cast<uint64_t>(key) >= static_cast<uint64_t>(shape.rows)) return;
   const bool inside = keys[s - kPart] != key;  // its first key is not a multiple's
   if (!inside && m > 1 && keys[s - kPart - 1] == key) return;
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
@@ -169,9 +173,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T, bool Add>
+template <class T, bool Add, bool Scaled = false>
 void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const void* source, compute_t<T> alpha,
-                int64_t skip) {
+                int64_t skip, const compute_t<T>* scale = nullptr) {
   using C = compute_t<T>;
   const int64_t n = index.keys.numel();
   if (n == 0 || shape.pre * shape.width == 0) return;
@@ -183,9 +187,9 @@ void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const 
   const auto launch = [&]<int V>() {
     const dim3 block = block_for(shape.width / V);
     const auto down = static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535));
-    write_kernel<T, V, Add><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
+    write_kernel<T, V, Add, Scaled><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
         static_cast<T*>(y), keys, static_cast<const int64_t*>(index.order.raw_data()), static_cast<const T*>(source), n,
-        shape, alpha, skip, partial);
+        shape, alpha, scale, skip, partial, range_check());
     if constexpr (Add)
       if (parts)
         join_kernel<T, V><<<dim3(blocks_for(parts_of(n) - 1, block.y), down), block, 0, stream()>>>(
@@ -209,7 +213,7 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
     const dim3 block = block_for(pieces, kTaken);
     take_kernel<U><<<blocks_for(total, block.y), block, 0, stream()>>>(
         static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,
-        shape.rows, pieces);
+        shape.rows, pieces, range_check());
   };
   if (bytes % 16 == 0 && aligned16(x) && aligned16(y)) return launch.template operator()<uint4>();
   dispatch_bytes(t, [&]<class U>() { launch.template operator()<U>(); });
@@ -244,6 +248,14 @@ void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index,
               int64_t skip) {
   dispatch_all(t, "add_rows",
                [&]<class T>() { write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip); });
+}
+
+void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,
+                     const Tensor& scale, int64_t skip) {
+  dispatch_floats(t, "add_rows", [&]<class T>() {
+    write_rows<T, true, true>(y, shape, index, source, compute_t<T>(1), skip,
+                              static_cast<const compute_t<T>*>(scale.raw_data()));
+  });
 }
 
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source) {

@@ -1,12 +1,14 @@
 #pragma once
 // Rows read and written by index on a CUDA device: what embeddings and the indexing records share. A matrix here is
-// [pre, rows, width], row-major; row i of an index's n stands for row index[i] of each of the `pre` blocks. An index
-// outside [0, rows) prints itself and stops the kernel, which leaves the device in an error that every later call
-// reports: there is no other way to refuse it without waiting for the device.
+// [pre, rows, width], row-major; row i of an index's n stands for row index[i] of each of the `pre` blocks. Of an index
+// outside [0, rows) the host hears later (range.cuh); it reads zeros and writes nothing.
 
 #include "strata/core/tensor.h"
 
 namespace strata::cuda {
+
+/// In an index: an element that is out of range and was told of already.
+inline constexpr int64_t kNoRow = INT64_MIN;
 
 struct RowShape {
   int64_t pre = 1, rows = 0, width = 1;
@@ -27,6 +29,11 @@ SortedIndex sort_index(const Tensor& index, int64_t limit);
 /// index alone determines: the order of additions is the same in every call. Row `skip` is left alone.
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               int64_t skip = -1);
+/// y += scale[s] * source row index.order[s] for each key s, of one matrix (shape.pre is 1) and a floating dtype: here
+/// `order` says which row of source belongs to a key, and any number of keys may share one. scale is f32, f64 for f64,
+/// and in the order of the keys.
+void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,
+                     const Tensor& scale, int64_t skip = -1);
 /// y = source at the named rows; of several that name one row the last counts.
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source);
 

@@ -1,5 +1,6 @@
 #include "strata/cuda/runtime.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
+#include "strata/cuda/range.cuh"
 
 namespace strata::cuda {
 
@@ -63,7 +65,10 @@ struct DeviceState {
   DeviceProperties properties;
   std::array<cudaStream_t, kStreams + 1> streams{};
   std::atomic<int> next{0};
+  RangeReport* report = nullptr;
+  unsigned* claimed = nullptr;
 };
+__device__ unsigned g_claimed;  // RangeCheck's, of each device
 [[noreturn]] void throw_no_device(int device) {
   throw DeviceError("cuda", cat("there is no device cuda:", device, ": ",
                                 device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
@@ -82,6 +87,11 @@ DeviceState& state(int device) {
     s.properties = {
         p.name,        static_cast<int64_t>(p.totalGlobalMem),        p.multiProcessorCount, p.major, p.minor,
         p.l2CacheSize, static_cast<int64_t>(p.sharedMemPerBlockOptin)};
+    void* report = nullptr;
+    check_cuda(cudaHostAlloc(&report, sizeof(RangeReport), cudaHostAllocPortable | cudaHostAllocMapped), "cuda",
+               "cudaHostAlloc");
+    s.report = new (report) RangeReport;
+    check_cuda(cudaGetSymbolAddress(reinterpret_cast<void**>(&s.claimed), g_claimed), "cuda", "cudaGetSymbolAddress");
     // Non-blocking: the legacy stream 0 would wait for them and could not be captured beside them.
     for (cudaStream_t& stream : s.streams)
       check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
@@ -96,7 +106,13 @@ thread_local std::array<int8_t, kMostDevices> t_current{};
 std::atomic<int> g_captures{0};
 thread_local int t_pool = 0;          // of the capture that this thread is in
 thread_local bool t_outside = false;  // inside an OutsidePoolScope
-thread_local std::string_view t_op;   // the op whose kernels are being launched
+// The ops whose kernels are being launched, each inside the one before; deeper ones go by the name of the last.
+struct OpStack {
+  std::array<std::string_view, 8> names;
+  size_t depth = 0;
+  std::string_view top() const { return depth == 0 ? std::string_view() : names[std::min(depth, names.size()) - 1]; }
+};
+thread_local OpStack t_ops;
 }  // namespace
 
 bool capturing() {
@@ -123,7 +139,8 @@ PoolScope::~PoolScope() {
 void refuse_in_capture(std::string_view where, std::string_view what) {
   if (t_pool == 0) [[likely]]
     return;
-  throw DeviceError(t_op.empty() ? where : t_op, cat(what, ": a CUDA graph that is being captured cannot record that"));
+  throw DeviceError(t_ops.depth == 0 ? where : t_ops.top(),
+                    cat(what, ": a CUDA graph that is being captured cannot record that"));
 }
 
 int device_count() {
@@ -192,6 +209,7 @@ Stream Stream::create(int device) {
 void Stream::synchronize() const {
   refuse_in_capture("Stream::synchronize", "the host waits for the device");
   check_cuda(cudaStreamSynchronize(raw(*this)), "Stream::synchronize", "an earlier kernel");
+  throw_out_of_range(device_);
 }
 bool Stream::query() const {
   refuse_in_capture("Stream::query", "the host asks how far the device is");
@@ -279,6 +297,7 @@ bool Event::query() const {
 void Event::synchronize() const {
   refuse_in_capture("Event::synchronize", "the host waits for the device");
   check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(handle_)), "Event::synchronize", "an earlier kernel");
+  throw_out_of_range(device_);
 }
 double Event::elapsed_ms(const Event& start) const {
   check(timing_ && start.timing_, "Event::elapsed_ms", "both events must be made with timing");
@@ -293,6 +312,32 @@ void synchronize(int device) {
   state(device);
   const DeviceScope scope(device);
   check_cuda(cudaDeviceSynchronize(), "synchronize", "an earlier kernel");
+  throw_out_of_range(device);
+}
+
+RangeCheck value_check(const char* rule) {
+  const DeviceState& s = state(current_device());
+  const std::string_view op = t_ops.top();
+  return {s.report, s.claimed, op.data(), op.size(), rule};
+}
+RangeCheck range_check() {
+  return value_check(nullptr);
+}
+void throw_out_of_range(int device) {
+  RangeReport& r = *state(device).report;
+  std::atomic_ref<int> told(r.told);
+  if (told.load(std::memory_order_acquire) == 0) [[likely]]
+    return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (told.load(std::memory_order_acquire) == 0) return;
+  const RangeReport seen = r;
+  told.store(0);
+  std::atomic_ref<unsigned>(r.round).fetch_add(1);
+  const std::string_view op(seen.op, seen.op_length);
+  const std::string where = cat(", found by the kernel on cuda:", device, "; results that depend on it are not right");
+  if (seen.rule != nullptr) throw ValueError(op, cat(seen.rule, ", got ", seen.value, where));
+  throw IndexError(op, cat("index ", seen.index, " is out of range for size ", seen.size, where));
 }
 
 void set_launch_blocking(bool on) {
@@ -306,20 +351,21 @@ void set_nvtx(bool on) {
 }
 
 LaunchScope::LaunchScope(std::string_view op, Device device) {
+  if (t_pool == 0) throw_out_of_range(device.index);
   const int now = current_device();
   if (now != device.index) {
     check_cuda(cudaSetDevice(device.index), op, "cudaSetDevice");
     previous_ = now;
   }
-  if (t_pool != 0) [[unlikely]]
-    t_op = op;
   if (g_nvtx.load(std::memory_order_relaxed)) [[unlikely]] {
     nvtxRangePushA(std::string(op).c_str());
     range_ = true;
   }
+  if (t_ops.depth < t_ops.names.size()) t_ops.names[t_ops.depth] = op;
+  ++t_ops.depth;
 }
 LaunchScope::~LaunchScope() {
-  t_op = {};
+  --t_ops.depth;
   if (range_) nvtxRangePop();
   if (previous_ >= 0) cudaSetDevice(previous_);
 }
@@ -328,6 +374,7 @@ const char* LaunchScope::failure() const {
   if (e == cudaSuccess && launch_blocking() && t_pool == 0) [[unlikely]] {
     e = cudaStreamSynchronize(stream());
     cudaGetLastError();
+    throw_out_of_range(current_device());
   }
   return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
 }

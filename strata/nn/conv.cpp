@@ -43,10 +43,13 @@ Tensor Conv::forward(const Tensor& x) const {
   if (transposed_) {
     if (spatial_ == 1)
       return conv_transpose1d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
-    return conv_transpose2d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
+    if (spatial_ == 2)
+      return conv_transpose2d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
+    return conv_transpose3d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
   }
   if (spatial_ == 1) return conv1d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
-  return conv2d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
+  if (spatial_ == 2) return conv2d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
+  return conv3d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
 }
 
 MaxPool2d::MaxPool2d(int64_t kernel_size, int64_t stride, int64_t padding)
@@ -71,6 +74,30 @@ AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Dims& output_size)
     : Module("AdaptiveAvgPool2d", strata::to_string(output_size)), size_(output_size) {}
 Tensor AdaptiveAvgPool2d::forward(const Tensor& x) const {
   return adaptive_avg_pool2d(x, size_);
+}
+
+MaxPool3d::MaxPool3d(int64_t kernel_size, int64_t stride, int64_t padding)
+    : Module("MaxPool3d", cat("kernel_size=", kernel_size)),
+      kernel_(kernel_size),
+      stride_(stride > 0 ? stride : kernel_size),
+      padding_(padding) {}
+Tensor MaxPool3d::forward(const Tensor& x) const {
+  return max_pool3d(x, {kernel_}, {stride_}, {padding_});
+}
+
+AvgPool3d::AvgPool3d(int64_t kernel_size, int64_t stride, int64_t padding)
+    : Module("AvgPool3d", cat("kernel_size=", kernel_size)),
+      kernel_(kernel_size),
+      stride_(stride > 0 ? stride : kernel_size),
+      padding_(padding) {}
+Tensor AvgPool3d::forward(const Tensor& x) const {
+  return avg_pool3d(x, {kernel_}, {stride_}, {padding_});
+}
+
+AdaptiveAvgPool3d::AdaptiveAvgPool3d(const Dims& output_size)
+    : Module("AdaptiveAvgPool3d", strata::to_string(output_size)), size_(output_size) {}
+Tensor AdaptiveAvgPool3d::forward(const Tensor& x) const {
+  return adaptive_avg_pool3d(x, size_);
 }
 
 }  // namespace strata::nn

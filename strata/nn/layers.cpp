@@ -54,6 +54,31 @@ Tensor Embedding::forward(const Tensor& indices) const {
   return embedding(indices, weight, padding_index_);
 }
 
+EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim, const std::string& mode,
+                           std::optional<int64_t> padding_index)
+    : Module("EmbeddingBag", cat(num_embeddings, ", ", embedding_dim, ", mode=", mode)), mode_(mode) {
+  check(num_embeddings > 0 && embedding_dim > 0, "EmbeddingBag", "sizes are at least 1, got ", num_embeddings, " and ",
+        embedding_dim);
+  check(mode == "mean" || mode == "sum" || mode == "max", "EmbeddingBag", "mode '", mode, "' must be mean, sum or max");
+  if (padding_index) {
+    check<IndexError>(*padding_index >= -num_embeddings && *padding_index < num_embeddings, "EmbeddingBag",
+                      "padding_index ", *padding_index, " is not in [", -num_embeddings, ", ", num_embeddings, ")");
+    padding_index_ = *padding_index < 0 ? *padding_index + num_embeddings : *padding_index;
+  }
+  weight = new_parameter("weight", {num_embeddings, embedding_dim});
+  reset_parameters();
+}
+
+void EmbeddingBag::reset_parameters() {
+  init::normal_(weight);
+  NoGrad guard;
+  if (padding_index_ && !weight.is_meta()) weight.select(0, *padding_index_).zero_();
+}
+
+Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets) const {
+  return embedding_bag(indices, weight, offsets, mode_, {}, false, padding_index_);
+}
+
 Dropout::Dropout(double p) : Module("Dropout", cat("p=", p)), p_(p) {
   check(p >= 0 && p <= 1, "Dropout", "p is a probability, got ", p);
 }

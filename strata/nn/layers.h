@@ -37,6 +37,26 @@ class Embedding : public Module {
   std::optional<int64_t> padding_index_;
 };
 
+/// Sums, means or maxima of rows of a table, bag by bag: indices [bags, n] (i64) -> [bags, dim]. Parameter: weight
+/// [vocabulary, dim], drawn from N(0, 1).
+class EmbeddingBag : public Module {
+ public:
+  /// `mode` is "mean", "sum" or "max". Row `padding_index`, where given, starts at 0, counts nothing and gets no
+  /// gradient.
+  EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim, const std::string& mode = "mean",
+               std::optional<int64_t> padding_index = {});
+  void reset_parameters();
+  /// With `offsets` (i64) indices are [n], and a bag begins at each. Throws as embedding_bag.
+  Tensor forward(const Tensor& indices, const Tensor& offsets = {}) const;
+  Tensor operator()(const Tensor& indices, const Tensor& offsets = {}) const { return forward(indices, offsets); }
+
+  Tensor weight;
+
+ private:
+  std::string mode_;
+  std::optional<int64_t> padding_index_;
+};
+
 /// In training, zeroes each element with probability p and divides the others by 1 - p; else the identity.
 class Dropout : public Module {
  public:

@@ -259,6 +259,14 @@ void Module::to(DType dtype) {
     if (is_floating(t.dtype()) && t.dtype() != dtype) replace_data(t, t.detach().to(dtype));
 }
 
+void convert_parameters(const Module& module, DType dtype, int64_t least_dim) {
+  check<DTypeError>(is_floating(dtype), "convert_parameters", "parameters are floating, got ", dtype);
+  NoGrad guard;
+  memory::TagScope tag(memory::Tag::parameter);
+  for (const auto& [name, t] : module.named_parameters())
+    if (t.dim() >= least_dim && t.dtype() != dtype) replace_data(t, t.detach().to(dtype));
+}
+
 void Module::to(Device device) {
   NoGrad guard;
   memory::TagScope tag(memory::Tag::parameter);

@@ -4,6 +4,7 @@
 #include "strata/nn/attention.h"
 #include "strata/nn/container.h"
 #include "strata/nn/conv.h"
+#include "strata/nn/convert.h"
 #include "strata/nn/init.h"
 #include "strata/nn/layers.h"
 #include "strata/nn/module.h"

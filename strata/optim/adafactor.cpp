@@ -11,6 +11,7 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/optim/adafactor_kernels.h"
 #include "strata/optim/kernels.h"
+#include "strata/optim/rounding_inl.h"
 
 namespace strata::optim {
 
@@ -20,19 +21,20 @@ void AdafactorOptions::validate() const {
   check(eps1 > 0 && eps2 >= 0, "Adafactor", "eps1 must be positive and eps2 not negative, got ", eps1, " and ", eps2);
   check(clip_threshold > 0, "Adafactor", "clip_threshold must be positive, got ", clip_threshold);
   check(weight_decay >= 0, "Adafactor", "weight_decay must not be negative, got ", weight_decay);
+  low.validate();
 }
 
 std::vector<Optimizer::StateSpec> Adafactor::state_spec(const Param& p) const {
   const Shape& shape = p.tensor.shape();
-  if (shape.size() < 2) return {{"step", {}, DType::i64}, {"variance", shape, p.tensor.dtype()}};
+  if (shape.size() < 2) return {{"step", {}, DType::i64}, {"variance", shape, arithmetic_dtype(p)}};
   Shape row = shape, col = shape;
   row.erase(shape.size() - 1);
   col.erase(shape.size() - 2);
-  return {{"step", {}, DType::i64}, {"row_var", row, p.tensor.dtype()}, {"col_var", col, p.tensor.dtype()}};
+  return {{"step", {}, DType::i64}, {"row_var", row, arithmetic_dtype(p)}, {"col_var", col, arithmetic_dtype(p)}};
 }
 
 // A device's loops take each step's numbers (and whether there is a step) as constants; between them ordinary ops
-// compute the means. Parameters go in batches, whose gradients are held twice in the parameters' dtype.
+// compute the means. Parameters go in batches, whose gradients are held twice, in f32 at least.
 void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scale) {
   memory::TagScope tag(memory::Tag::workspace);
   const auto constants = [&](Slab& s, Param& p) {
@@ -43,25 +45,30 @@ void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scal
     s.k[7] = o.lr;
     s.k[8] = o.lr > 0 ? lr(p.group) / o.lr : 0;
     s.k[9] = o.beta2_decay;
-    s.count = static_cast<const int64_t*>(p.state[0].raw_data());
+    s.from_count = FromCount::adafactor;
   };
   TensorList grads, means;
   std::vector<Slab> take, blend, apply;
   for (Param* p : batch) {
     // Zeros stay where the step is left out.
-    grads.push_back(refreshing() ? p->tensor.detach() : zeros_like(p->tensor.detach()));
+    const Tensor weights = weights_of(*p);
+    const DType dtype = arithmetic_dtype(*p);
+    grads.push_back(refreshing() ? weights : empty({weights.shape(), dtype, weights.device(), std::nullopt}));
+    if (!refreshing()) fill_elements(grads.back(), 0);
     Slab s = slab_of(*p);
     s.param = grads.back().raw_data();
+    s.dtype = dtype;
     s.state[0] = s.state[1] = s.low = nullptr;
+    s.step = nullptr;
     s.k[0] = grad_scale;
     take.push_back(s);
   }
   run(Rule::adafactor_take, take);
   for (size_t i = 0; i < batch.size(); ++i) {
     Param& p = *batch[i];
-    const bool factored = p.state.size() == 3;
+    const bool factored = p.tensor.dim() >= 2;
     const Tensor squares = refreshing() ? Tensor() : grads[i] * grads[i];
-    for (size_t k = 1; k < p.state.size(); ++k) {
+    for (size_t k = 1; k < (factored ? 3 : 2); ++k) {
       const Tensor& v = p.state[k];
       means.push_back(refreshing() ? v : factored ? mean(squares, {k == 1 ? -1 : -2}) : squares);
       Slab s{.param = v.raw_data(),
@@ -69,7 +76,8 @@ void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scal
              .numel = v.numel(),
              .dtype = v.dtype(),
              .grad_dtype = v.dtype(),
-             .device = v.device()};
+             .device = v.device(),
+             .count = static_cast<const int64_t*>(p.state[0].raw_data())};
       constants(s, p);
       blend.push_back(s);
     }
@@ -81,13 +89,13 @@ void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scal
     const AdafactorOptions& o = options_of(p);
     Tensor& u = grads[i];
     if (!refreshing()) {
-      if (p.state.size() == 3) {
+      if (p.tensor.dim() >= 2) {
         const Tensor rows = (mean(p.state[1], {-1}, true) / p.state[1]).sqrt();
         u.mul_(rows.unsqueeze(-1)).mul_(rsqrt(p.state[2]).unsqueeze(-2));
       } else {
         u.mul_(rsqrt(p.state[1]));
       }
-      const Tensor w = p.tensor.detach();
+      const Tensor w = weights_of(p).to(arithmetic_dtype(p));
       const Tensor excess = (mean(u * u).sqrt() * Scalar(1 / o.clip_threshold)).clamp(1.0, std::nullopt);
       u.mul_(mean(w * w).sqrt().clamp(o.eps2, std::nullopt) / excess);
     }
@@ -95,7 +103,6 @@ void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scal
     s.grad = u.raw_data();
     s.grad_dtype = u.dtype();
     s.state[0] = s.state[1] = nullptr;
-    s.step = static_cast<int64_t*>(p.state[0].raw_data());
     constants(s, p);
     apply.push_back(s);
   }
@@ -121,14 +128,18 @@ void Adafactor::update(const std::vector<Param*>& active, double grad_scale) {
       continue;
     }
     const AdafactorOptions& o = options_of(*p);
-    const double t = static_cast<double>(step_count(*p));
+    const Slab s = slab_of(*p);
+    const double t = static_cast<double>(s.t);
     const Shape& shape = p->tensor.shape();
     const bool factored = shape.size() >= 2;
     AdafactorJob job;
-    job.param = p->tensor.raw_data();
-    job.grad = p->grad.raw_data();
-    job.dtype = p->tensor.dtype();
-    job.grad_dtype = p->grad.dtype();
+    job.param = s.param;
+    job.low = s.low;
+    job.low_dtype = s.low_dtype;
+    job.grad = s.grad;
+    job.dtype = s.dtype;
+    job.grad_dtype = s.grad_dtype;
+    if (s.stochastic) job.rounding = {true, rounding_key(s.seed, static_cast<uint64_t>(s.t)), false, 0};
     job.cols = shape.empty() ? 1 : shape.back();
     job.rows = factored ? shape[shape.size() - 2] : 1;
     job.batch = p->tensor.numel() / (job.rows * job.cols);

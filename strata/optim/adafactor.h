@@ -13,7 +13,8 @@ struct AdafactorOptions {
   double eps2 = 1e-3;         ///< least scale of a parameter
   double clip_threshold = 1;  ///< largest root mean square of an update
   double weight_decay = 0;    ///< decoupled
-  void validate() const;      ///< throws ValueError
+  LowPrecision low = {};
+  void validate() const;  ///< throws ValueError
 };
 
 /// Adafactor (Shazeer & Stern, 2018, algorithms 4 and 5 with the relative step of section 8). For tensors of two or

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "strata/core/parallel.h"
@@ -13,7 +14,14 @@ namespace {
 // the tensor's shape alone.
 constexpr int64_t kBlock = 16384;
 constexpr int64_t kMaxBlocks = 64;  // of one matrix: each has column sums of its own
-constexpr int64_t kRun = 256;
+
+// Elements of an array as T; `buffer` holds those that are stored as something else.
+const double* load(const void* array, DType, int64_t at, int64_t, double*) {
+  return static_cast<const double*>(array) + at;
+}
+const float* load(const void* array, DType dtype, int64_t at, int64_t n, float* buffer) {
+  return widened(array, dtype, at, n, buffer);
+}
 
 // One tensor's update, in passes over its blocks; between two passes come the sums over all blocks.
 struct TensorUpdate {
@@ -44,13 +52,11 @@ double total_of(const std::vector<double>& parts) {
   return total;
 }
 
-template <class T, class G>
+template <class T>
 class Update final : public TensorUpdate {
  public:
   explicit Update(const AdafactorJob& j)
       : j_(j),
-        p_(static_cast<T*>(j.param)),
-        g_(static_cast<const G*>(j.grad)),
         v_(static_cast<T*>(j.variance)),
         col_(static_cast<T*>(j.columns)),
         scale_(static_cast<T>(j.grad_scale)),
@@ -67,9 +73,14 @@ class Update final : public TensorUpdate {
     const auto [begin, end] = range(block);
     if (!col_) {
       const T keep = static_cast<T>(j_.keep), rest = static_cast<T>(1 - j_.keep), eps = static_cast<T>(j_.eps1);
-      for (int64_t i = begin; i < end; ++i) {
-        const T g = static_cast<T>(g_[i]) * scale_;
-        v_[i] = keep * v_[i] + rest * (g * g + eps);
+      for (int64_t i = begin; i < end; i += kRun) {
+        const int64_t n = std::min(kRun, end - i);
+        T buffer[kRun];
+        const T* grads = load(j_.grad, j_.grad_dtype, i, n, buffer);
+        for (int64_t k = 0; k < n; ++k) {
+          const T g = grads[k] * scale_;
+          v_[i + k] = keep * v_[i + k] + rest * (g * g + eps);
+        }
       }
     } else {
       T* sum = sums_.data() + block * j_.cols;
@@ -77,9 +88,10 @@ class Update final : public TensorUpdate {
         double row = 0;
         for (int64_t c = 0; c < j_.cols; c += kRun) {
           const int64_t n = std::min(kRun, j_.cols - c);
-          T square[kRun];
+          T square[kRun], buffer[kRun];
+          const T* grads = load(j_.grad, j_.grad_dtype, i + c, n, buffer);
           for (int64_t k = 0; k < n; ++k) {
-            const T g = static_cast<T>(g_[i + c + k]) * scale_;
+            const T g = grads[k] * scale_;
             square[k] = g * g;
             sum[c + k] += g * g;
           }
@@ -90,9 +102,10 @@ class Update final : public TensorUpdate {
     }
     double squares = 0;
     for (int64_t i = begin; i < end; i += kRun) {
-      T square[kRun];
+      T square[kRun], buffer[kRun];
       const int64_t n = std::min(kRun, end - i);
-      for (int64_t k = 0; k < n; ++k) square[k] = p_[i + k] * p_[i + k];
+      const T* p = load(j_.param, j_.dtype, i, n, buffer);
+      for (int64_t k = 0; k < n; ++k) square[k] = p[k] * p[k];
       squares += sum_of(square, n);
     }
     squares_[static_cast<size_t>(block)] = squares;
@@ -139,8 +152,15 @@ class Update final : public TensorUpdate {
   void apply(int64_t block) override {
     const T decay = static_cast<T>(j_.decay), step = step_;
     for_updates(block, [&](int64_t at, const T* u, int64_t n) {
-      T* p = p_ + at;
-      for (int64_t i = 0; i < n; ++i) p[i] = p[i] * decay - step * u[i];
+      T buffer[kRun];
+      const T* p = load(j_.param, j_.dtype, at, n, buffer);
+      T* to = buffer;
+      if (j_.dtype == dtype_of<T>) to = static_cast<T*>(j_.param) + at;
+      for (int64_t i = 0; i < n; ++i) to[i] = p[i] * decay - step * u[i];
+      if constexpr (std::is_same_v<T, float>) {
+        narrow(to, j_.param, j_.dtype, at, n, j_.rounding);
+        if (j_.low) narrow(to, j_.low, j_.low_dtype, at, n, {});
+      }
     });
   }
 
@@ -163,11 +183,12 @@ class Update final : public TensorUpdate {
   template <class F>
   void for_updates(int64_t block, F&& f) const {
     const auto [begin, end] = range(block);
-    T u[kRun];
+    T u[kRun], buffer[kRun];
     if (!col_) {
       for (int64_t i = begin; i < end; i += kRun) {
         const int64_t n = std::min(kRun, end - i);
-        for (int64_t k = 0; k < n; ++k) u[k] = static_cast<T>(g_[i + k]) * scale_ / std::sqrt(v_[i + k]);
+        const T* grads = load(j_.grad, j_.grad_dtype, i, n, buffer);
+        for (int64_t k = 0; k < n; ++k) u[k] = grads[k] * scale_ / std::sqrt(v_[i + k]);
         f(i, u, n);
       }
       return;
@@ -178,15 +199,14 @@ class Update final : public TensorUpdate {
       const T* cols = col_factor_.data() + row / j_.rows * j_.cols;
       for (int64_t c = 0; c < j_.cols; c += kRun) {
         const int64_t n = std::min(kRun, j_.cols - c);
-        for (int64_t k = 0; k < n; ++k) u[k] = static_cast<T>(g_[i + c + k]) * factor * cols[c + k];
+        const T* grads = load(j_.grad, j_.grad_dtype, i + c, n, buffer);
+        for (int64_t k = 0; k < n; ++k) u[k] = grads[k] * factor * cols[c + k];
         f(i + c, u, n);
       }
     }
   }
 
   AdafactorJob j_;
-  T* p_;
-  const G* g_;
   T* v_;
   T* col_;
   T scale_;
@@ -198,9 +218,8 @@ class Update final : public TensorUpdate {
 };
 
 std::unique_ptr<TensorUpdate> make_update(const AdafactorJob& j) {
-  if (j.dtype == DType::f64) return std::make_unique<Update<double, double>>(j);
-  if (j.grad_dtype == DType::bf16) return std::make_unique<Update<float, BFloat16>>(j);
-  return std::make_unique<Update<float, float>>(j);
+  if (j.dtype == DType::f64) return std::make_unique<Update<double>>(j);
+  return std::make_unique<Update<float>>(j);
 }
 
 }  // namespace

@@ -10,7 +10,9 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;  ///< Adam: added to the gradient (L2); AdamW: p -= lr weight_decay p
-  void validate() const;    ///< throws ValueError
+  bool amsgrad = false;     ///< divides by the largest second moment so far (Reddi et al., 2018)
+  LowPrecision low = {};
+  void validate() const;  ///< throws ValueError
 };
 /// Of AdamW; the defaults are PyTorch's.
 struct AdamWOptions {
@@ -19,13 +21,15 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay}; }
+  bool amsgrad = false;
+  LowPrecision low = {};
+  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay, amsgrad, low}; }
   void validate() const { AdamOptions(*this).validate(); }  ///< throws ValueError
 };
 
 /// Adam (Kingma & Ba, 2015): m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 /// p -= lr m' / (sqrt(v') + eps) with m' = m / (1 - beta1^t), v' = v / (1 - beta2^t).
-/// State: step, exp_avg, exp_avg_sq.
+/// State: step, exp_avg, exp_avg_sq, and with amsgrad max_exp_avg_sq.
 class Adam final : public OptimizerOf<AdamOptions> {
  public:
   explicit Adam(const std::vector<Group>& groups) : OptimizerOf("adam", groups) {}

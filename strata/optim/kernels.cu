@@ -3,12 +3,16 @@
 // graph that holds the loops goes on with other constants.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/memory.h"
+#include "strata/optim/count_inl.h"
 #include "strata/optim/kernels.h"
+#include "strata/optim/rounding_inl.h"
+#include "strata/optim/rules.cuh"
 #include "strata/optim/verdict_inl.h"
 
 namespace strata::optim {
@@ -22,18 +26,26 @@ constexpr int kThreads = 256;
 constexpr int64_t kChunk = 4096;
 constexpr int kTableBytes = 32000;  // a launch's parameters hold 32764 bytes
 
-constexpr int kConstants = 10;  // of each slab, as the parameter's dtype, in as many bytes as f64 needs
+// Of each slab: the constants as what the rule computes with, in as many bytes as f64 needs, and the key of its random
+// bits.
+constexpr int kRow = kConstants + 1;
+
+// How an array is stored: as what the rule computes with (f32 or f64), or in 16 bits.
+enum Format : uint32_t { kPlain, kBf16, kF16 };
+Format format_of(DType dtype) {
+  return dtype == DType::bf16 ? kBf16 : dtype == DType::f16 ? kF16 : kPlain;
+}
 
 struct Entry {
   void* param;
   void* grad;
-  void* state[2];
+  void* state[kMostStates];
   int64_t numel;
   int64_t* step;
   void* low;
   uint32_t first_chunk;
-  uint32_t index : 31;  // among the call's slabs
-  uint32_t low_f16 : 1;
+  uint32_t index : 23;  // among the call's slabs
+  uint32_t format : 2, grad_format : 2, state_format : 2, low_format : 2, stochastic : 1;
 };
 
 template <class E>
@@ -57,174 +69,193 @@ struct Table {
   }
 };
 
-// Each rule changes parameter, gradient and states of one element.
-struct AdamRule {
-  static constexpr int states = 2;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T& m, T& v) {
-    g = fma(k[9], p, g);
-    m = fma(k[1], m, k[2] * g);
-    v = fma(k[3], v, k[4] * (g * g));
-    p = fma(-k[5], m / fma(sqrt(v), k[6], k[7]), p * k[8]);
-  }
-};
-struct LionRule {
-  static constexpr int states = 1;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T& m, T&) {
-    const T c = fma(k[1], m, k[2] * g);
-    p = p * k[6] - (c == 0 ? c : copysign(k[5], c));
-    m = fma(k[3], m, k[4] * g);
-  }
-};
-struct SgdRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(-k[1], fma(k[2], p, g), p);
-  }
-};
-struct SgdMomentumRule {
-  static constexpr int states = 1;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T& b, T&) {
-    g = fma(k[2], p, g);
-    b = fma(k[3], b, k[4] * g);
-    p = fma(-k[1], k[5] != 0 ? fma(k[3], b, g) : b, p);
-  }
-};
-struct ScaleGradRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = true;
-  template <class T>
-  __device__ static void apply(const T*, T&, T&, T&, T&) {}
-};
-struct ClampGradRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = true;
-  template <class T>
-  __device__ static void apply(const T* k, T&, T& g, T&, T&) {
-    g = g > k[1] ? k[1] : g < -k[1] ? -k[1] : g;
-  }
-};
-
-struct MuonMomentumRule {
-  static constexpr int states = 1;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& d, T& g, T& b, T&) {
-    b = fma(k[1], b, g);
-    d = k[2] != 0 ? fma(k[1], b, g) : b;
-  }
-};
-struct MuonApplyRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(-k[2], g, p * k[1]);
-  }
-};
-
-struct AdafactorTakeRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T*, T& p, T& g, T&, T&) {
-    p = g;
-  }
-};
-struct AdafactorBlendRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(k[4], p, k[5] * (g + k[3]));
-  }
-};
-struct AdafactorApplyRule {
-  static constexpr int states = 0;
-  static constexpr bool writes_grad = false;
-  template <class T>
-  __device__ static void apply(const T* k, T& p, T& g, T&, T&) {
-    p = fma(-k[6], g, p * k[1]);
-  }
-};
 // Whether what the rule reads as a gradient is one, which a factor scales.
 template <class R>
 inline constexpr bool reads_gradient = !std::is_same_v<R, MuonApplyRule> && !std::is_same_v<R, AdafactorBlendRule> &&
                                        !std::is_same_v<R, AdafactorApplyRule>;
 
-// Writes the parameters' copy in low precision, if there is one.
-template <int V>
-__device__ __forceinline__ void store_low(const Entry& e, int64_t i, const cuda::Vec<float, V>& p) {
-  const auto as = [&]<class L>(L* low) {
-    cuda::Vec<L, V> v;
+// ---- elements of an array, stored in any format, as T: arrays of V in registers ----
+
+template <class T>
+inline constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+
+// As they are stored: loads follow one another, unpack() waits for them.
+template <int V, class T>
+__device__ __forceinline__ void fetch(T (&v)[V], const void* array, int64_t i, uint32_t format) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (format != kPlain) {
+      const auto half = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(array) + i);
+      v[0] = __uint_as_float(half.x);
+      v[1] = __uint_as_float(half.y);
+      return;
+    }
+  }
+  const auto words = load_vec<V>(static_cast<const T*>(array) + i);
 #pragma unroll
-    for (int j = 0; j < V; ++j) v.v[j] = narrow<L>(p.v[j]);
-    store_vec(low + i, v);
-  };
-  if (e.low_f16) {
-    as(static_cast<Half*>(e.low));
-  } else {
-    as(static_cast<BFloat16*>(e.low));
+  for (int j = 0; j < V; ++j) v[j] = words.v[j];
+}
+template <int V, class T>
+__device__ __forceinline__ void unpack(T (&v)[V], uint32_t format) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (format == kPlain) return;
+    const uint32_t a = __float_as_uint(v[0]), b = __float_as_uint(v[1]);
+    if (format == kBf16) {
+      v[0] = __uint_as_float(a << 16);
+      v[1] = __uint_as_float(a & 0xffff0000u);
+      v[2] = __uint_as_float(b << 16);
+      v[3] = __uint_as_float(b & 0xffff0000u);
+    } else {
+      const auto half = [](uint32_t bits) { return __half2float(__ushort_as_half(static_cast<uint16_t>(bits))); };
+      v[0] = half(a);
+      v[1] = half(a >> 16);
+      v[2] = half(b);
+      v[3] = half(b >> 16);
+    }
   }
 }
 
-template <class R, class T, class G>
+// How results are rounded to bf16: the j-th of four.
+struct Nearest {
+  __device__ uint16_t operator()(float v, int) const { return narrow<BFloat16>(v).bits; }
+};
+template <int Shift>
+struct Stochastic {
+  uint32_t x, y, z, w;
+  __device__ uint16_t operator()(float v, int j) const {
+    const uint32_t word = j == 0 ? x : j == 1 ? y : j == 2 ? z : w;
+    return stochastic_bf16(__float_as_uint(v), word >> Shift);
+  }
+};
+__device__ __forceinline__ Stochastic<0> random_at(uint64_t key, int64_t i) {
+  const auto words = philox({.seed = key}, static_cast<uint64_t>(i / kRandomElements));
+  return {words[0], words[1], words[2], words[3]};
+}
+
+template <int V, class T, class Round>
+__device__ __forceinline__ void put(void* array, int64_t i, uint32_t format, const T (&v)[V], const Round& round) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (format != kPlain) {
+      uint32_t bits[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) bits[j] = format == kBf16 ? round(v[j], j) : narrow<Half>(v[j]).bits;
+      *reinterpret_cast<uint2*>(static_cast<uint16_t*>(array) + i) = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16};
+      return;
+    }
+  }
+  cuda::Vec<T, V> words;
+#pragma unroll
+  for (int j = 0; j < V; ++j) words.v[j] = v[j];
+  store_vec(static_cast<T*>(array) + i, words);
+}
+
+// One element, where vectors do not fit.
+template <class T>
+__device__ __forceinline__ T get_one(const void* array, int64_t i, uint32_t format) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (format == kBf16) return widen(static_cast<const BFloat16*>(array)[i]);
+    if (format == kF16) return widen(static_cast<const Half*>(array)[i]);
+  }
+  return static_cast<const T*>(array)[i];
+}
+template <class T, class Round>
+__device__ __forceinline__ void put_one(void* array, int64_t i, uint32_t format, T v, const Round& round) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (format != kPlain) {
+      static_cast<uint16_t*>(array)[i] =
+          format == kBf16 ? round(v, static_cast<int>(i % kRandomElements)) : narrow<Half>(v).bits;
+      return;
+    }
+  }
+  static_cast<T*>(array)[i] = v;
+}
+
+template <class R, class T>
 __global__ void __launch_bounds__(kThreads)
     rule_kernel(const __grid_constant__ Table<Entry> table, const double* constants, const double* factor) {
-  constexpr int V = 16 / static_cast<int>(sizeof(T));
+  constexpr int V = kLanes<T>;
   const Entry& e = table.of(blockIdx.x);
   T k[kConstants];
+  constants += kRow * e.index;
 #pragma unroll
-  for (int i = 0; i < kConstants; ++i) k[i] = reinterpret_cast<const T*>(constants + kConstants * e.index)[i];
+  for (int i = 0; i < kConstants; ++i) k[i] = reinterpret_cast<const T*>(constants)[i];
   if (factor) {
     const double f = *factor;
     if (f != f) return;
     if constexpr (reads_gradient<R>) k[0] *= static_cast<T>(f);
   }
+  const bool stochastic = !R::writes_grad && std::is_same_v<T, float> && e.stochastic;
+  const uint64_t key = stochastic ? static_cast<uint64_t>(__double_as_longlong(constants[kConstants])) : 0;
   if (e.step && blockIdx.x == e.first_chunk && threadIdx.x == 0) ++*e.step;
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
-  T* p = static_cast<T*>(e.param);
-  G* g = static_cast<G*>(e.grad);
-  T* a = static_cast<T*>(e.state[0]);
-  T* b = static_cast<T*>(e.state[1]);
-  const auto one = [&](T& vp, G& stored, T& va, T& vb) {
-    T vg = static_cast<T>(widen(stored)) * k[0];
-    R::apply(k, vp, vg, va, vb);
-    if constexpr (R::writes_grad) stored = narrow<G>(vg);
-  };
-  const uintptr_t all = reinterpret_cast<uintptr_t>(p) | reinterpret_cast<uintptr_t>(g) |
-                        reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
-                        reinterpret_cast<uintptr_t>(e.low);
+  const uintptr_t all = reinterpret_cast<uintptr_t>(e.param) | reinterpret_cast<uintptr_t>(e.grad) |
+                        reinterpret_cast<uintptr_t>(e.state[0]) | reinterpret_cast<uintptr_t>(e.state[1]) |
+                        reinterpret_cast<uintptr_t>(e.state[2]) | reinterpret_cast<uintptr_t>(e.low);
   const bool vectors = all % 16 == 0;
+  // Calls f(rounding of the parameter, of the first state, the second, the third) for elements from i on.
+  const auto rounded = [&](int64_t i, auto&& f) {
+    if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
+      if (stochastic) {
+        const Stochastic<0> r = random_at(key, i);
+        const Stochastic<16> upper{r.x, r.y, r.z, r.w};
+        if (R::states > 1 && e.state_format != kPlain) {
+          const Stochastic<0> again{remixed(r.x), remixed(r.y), remixed(r.z), remixed(r.w)};
+          f(r, upper, again, Stochastic<16>{again.x, again.y, again.z, again.w});
+        } else {
+          f(r, upper, Nearest{}, Nearest{});
+        }
+        return;
+      }
+    }
+    f(Nearest{}, Nearest{}, Nearest{}, Nearest{});
+  };
   for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
     if (vectors && i + V <= end) {
-      auto vg = load_vec<V>(g + i);
-      cuda::Vec<T, V> vp{}, va{}, vb{};
-      if constexpr (!R::writes_grad) vp = load_vec<V>(p + i);
-      if constexpr (R::states > 0) va = load_vec<V>(a + i);
-      if constexpr (R::states > 1) vb = load_vec<V>(b + i);
+      T p[V] = {}, g[V], a[V] = {}, b[V] = {}, c[V] = {};
+      if constexpr (!R::writes_grad) fetch(p, e.param, i, e.format);
+      fetch(g, e.grad, i, e.grad_format);
+      if constexpr (R::states > 0) fetch(a, e.state[0], i, e.state_format);
+      if constexpr (R::states > 1) fetch(b, e.state[1], i, e.state_format);
+      if constexpr (R::states > 2) fetch(c, e.state[2], i, e.state_format);
+      if constexpr (!R::writes_grad) unpack(p, e.format);
+      unpack(g, e.grad_format);
+      if constexpr (R::states > 0) unpack(a, e.state_format);
+      if constexpr (R::states > 1) unpack(b, e.state_format);
+      if constexpr (R::states > 2) unpack(c, e.state_format);
 #pragma unroll
-      for (int j = 0; j < V; ++j) one(vp.v[j], vg.v[j], va.v[j], vb.v[j]);
-      if constexpr (R::writes_grad) store_vec(g + i, vg);
-      if constexpr (!R::writes_grad) store_vec(p + i, vp);
-      if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
-        if (e.low) store_low<V>(e, i, vp);
+      for (int j = 0; j < V; ++j) {
+        g[j] *= k[0];
+        R::apply(k, p[j], g[j], a[j], b[j], c[j]);
       }
-      if constexpr (R::states > 0) store_vec(a + i, va);
-      if constexpr (R::states > 1) store_vec(b + i, vb);
+      if constexpr (R::writes_grad) {
+        put(e.grad, i, e.grad_format, g, Nearest{});
+      } else {
+        rounded(i, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
+          put(e.param, i, e.format, p, of_param);
+          if constexpr (R::states > 0) put(e.state[0], i, e.state_format, a, of_a);
+          if constexpr (R::states > 1) put(e.state[1], i, e.state_format, b, of_b);
+          if constexpr (R::states > 2) put(e.state[2], i, e.state_format, c, of_c);
+        });
+        if (e.low) put(e.low, i, e.low_format, p, Nearest{});
+      }
     } else {
       for (int64_t j = i; j < i + V && j < end; ++j) {
-        T none = 0, none_a = 0, none_b = 0;
-        one(R::writes_grad ? none : p[j], g[j], R::states > 0 ? a[j] : none_a, R::states > 1 ? b[j] : none_b);
-        if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
-          if (e.low) store_low<1>(e, j, {{p[j]}});
+        T p = 0, a = 0, b = 0, c = 0;
+        if constexpr (!R::writes_grad) p = get_one<T>(e.param, j, e.format);
+        T g = get_one<T>(e.grad, j, e.grad_format) * k[0];
+        if constexpr (R::states > 0) a = get_one<T>(e.state[0], j, e.state_format);
+        if constexpr (R::states > 1) b = get_one<T>(e.state[1], j, e.state_format);
+        if constexpr (R::states > 2) c = get_one<T>(e.state[2], j, e.state_format);
+        R::apply(k, p, g, a, b, c);
+        if constexpr (R::writes_grad) {
+          put_one(e.grad, j, e.grad_format, g, Nearest{});
+        } else {
+          rounded(j, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
+            put_one(e.param, j, e.format, p, of_param);
+            if constexpr (R::states > 0) put_one(e.state[0], j, e.state_format, a, of_a);
+            if constexpr (R::states > 1) put_one(e.state[1], j, e.state_format, b, of_b);
+            if constexpr (R::states > 2) put_one(e.state[2], j, e.state_format, c, of_c);
+          });
+          if (e.low) put_one(e.low, j, e.low_format, p, Nearest{});
         }
       }
     }
@@ -245,37 +276,41 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
     if (table.n == Table<Entry>::kMost) flush();
     table.entries[table.n++] = {s.param,
                                 s.grad,
-                                {s.state[0], s.state[1]},
+                                {s.state[0], s.state[1], s.state[2]},
                                 s.numel,
                                 s.step,
                                 s.low,
                                 chunks,
                                 static_cast<uint32_t>(&s - slabs.data()),
-                                s.low_dtype == DType::f16};
+                                format_of(s.dtype),
+                                format_of(s.grad_dtype),
+                                format_of(s.state_dtype),
+                                format_of(s.low_dtype),
+                                s.stochastic};
     chunks += cuda::blocks_for(s.numel, kChunk);
   }
   flush();
 }
 
-template <class R, class T, class G>
+template <class R, class T>
 void queue(std::span<const Slab> slabs, const double* constants, const double* factor) {
-  const auto takes = [](const Slab& s) {
-    return s.grad_dtype == dtype_of<G> && (R::writes_grad || s.dtype == dtype_of<T>);
-  };
+  constexpr bool wide = std::is_same_v<T, double>;
+  const auto takes = [](const Slab& s) { return ((R::writes_grad ? s.grad_dtype : s.dtype) == DType::f64) == wide; };
   for_tables(slabs, takes, [&](const Table<Entry>& table, uint32_t chunks) {
-    rule_kernel<R, T, G><<<chunks, kThreads, 0, cuda::stream()>>>(table, constants, factor);
+    rule_kernel<R, T><<<chunks, kThreads, 0, cuda::stream()>>>(table, constants, factor);
   });
 }
 template <class R>
 void queue_all(std::span<const Slab> slabs, const double* constants, const double* factor) {
-  queue<R, float, float>(slabs, constants, factor);
-  queue<R, float, BFloat16>(slabs, constants, factor);
-  queue<R, double, double>(slabs, constants, factor);
+  queue<R, float>(slabs, constants, factor);
+  queue<R, double>(slabs, constants, factor);
 }
 
 struct Constants {
   double k[kConstants];
-  const int64_t *step, *count;
+  const int64_t* count;
+  uint64_t seed;
+  FromCount from_count;
   bool wide;  // of f64
 };
 struct ConstantsTable {
@@ -289,17 +324,10 @@ __global__ void __launch_bounds__(kThreads) constants_kernel(const __grid_consta
     double k[kConstants];
 #pragma unroll
     for (int j = 0; j < kConstants; ++j) k[j] = c.k[j];
-    if (c.count) {
-      const double t = static_cast<double>(*c.count + 1);
-      k[5] = pow(t, -k[9]);
-      k[4] = 1 - k[5];
-      k[6] = k[8] * fmin(k[7], 1 / sqrt(t));
-    } else if (c.step) {
-      const double t = static_cast<double>(*c.step + 1);
-      k[5] /= 1 - pow(k[1], t);
-      k[6] = 1 / sqrt(1 - pow(k[3], t));
-    }
-    double* out = to + kConstants * i;
+    const int64_t t = c.count ? *c.count + 1 : 1;
+    complete(c.from_count, k, static_cast<double>(t));
+    double* out = to + kRow * i;
+    out[kConstants] = __longlong_as_double(static_cast<int64_t>(rounding_key(c.seed, static_cast<uint64_t>(t))));
 #pragma unroll
     for (int j = 0; j < kConstants; ++j) {
       if (c.wide) {
@@ -357,7 +385,7 @@ __global__ void __launch_bounds__(kTotalThreads) total_kernel(const double* part
 
 Tensor empty_constants(size_t n, Device device) {
   const cuda::OutsidePoolScope outside;
-  return empty({{static_cast<int64_t>(n), kConstants}, DType::f64, device, std::nullopt});
+  return empty({{static_cast<int64_t>(n), kRow}, DType::f64, device, std::nullopt});
 }
 
 void write_constants(const Tensor& constants, std::span<const Slab> slabs) {
@@ -370,11 +398,12 @@ void write_constants(const Tensor& constants, std::span<const Slab> slabs) {
       const Slab& s = slabs[begin + static_cast<size_t>(i)];
       Constants& c = table.entries[i];
       std::copy(std::begin(s.k), std::end(s.k), c.k);
-      c.step = s.step;
       c.count = s.count;
+      c.seed = s.seed;
+      c.from_count = s.from_count;
       c.wide = s.dtype == DType::f64 || s.grad_dtype == DType::f64;
     }
-    constants_kernel<<<1, kThreads, 0, cuda::stream()>>>(table, to + kConstants * begin);
+    constants_kernel<<<1, kThreads, 0, cuda::stream()>>>(table, to + kRow * begin);
   }
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the constants");
 }
@@ -395,6 +424,33 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
   switch (rule) {
     case Rule::adam:
       queue_all<AdamRule>(slabs, k, factor);
+      break;
+    case Rule::amsgrad:
+      queue_all<AmsgradRule>(slabs, k, factor);
+      break;
+    case Rule::nadam:
+      queue_all<NAdamRule>(slabs, k, factor);
+      break;
+    case Rule::radam:
+      queue_all<RAdamRule>(slabs, k, factor);
+      break;
+    case Rule::adamax:
+      queue_all<AdamaxRule>(slabs, k, factor);
+      break;
+    case Rule::adagrad:
+      queue_all<AdagradRule>(slabs, k, factor);
+      break;
+    case Rule::adadelta:
+      queue_all<AdadeltaRule>(slabs, k, factor);
+      break;
+    case Rule::rmsprop:
+      queue_all<RmspropRule>(slabs, k, factor);
+      break;
+    case Rule::rmsprop_momentum:
+      queue_all<RmspropMomentumRule>(slabs, k, factor);
+      break;
+    case Rule::rmsprop_centered:
+      queue_all<RmspropCenteredRule>(slabs, k, factor);
       break;
     case Rule::lion:
       queue_all<LionRule>(slabs, k, factor);
@@ -448,6 +504,7 @@ Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device) {
   };
   part.operator()<float>();
   part.operator()<BFloat16>();
+  part.operator()<Half>();
   part.operator()<double>();
   total_kernel<<<1, kTotalThreads, 0, cuda::stream()>>>(to, at - to, static_cast<double*>(sum.raw_data()));
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the sum of squares");

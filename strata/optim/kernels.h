@@ -9,38 +9,64 @@
 
 namespace strata::optim {
 
+/// Which of a rule's constants follow from the number t of the update, counted from 1. On the host the slab's `t` is
+/// it; on a CUDA device it is *count + 1, and `k` is completed there. See complete() in count_inl.h.
+enum class FromCount : uint8_t {
+  nothing,
+  adam,       ///< k[5] is lr and becomes the step size; k[6] is made
+  nadam,      ///< k[5] is lr, k[10] momentum_decay: they become the factors of gradient and moment; k[6] is made
+  radam,      ///< k[5] is lr and becomes the step size; k[6] is made: 1, or 0 where no second moment is used yet
+  adamax,     ///< k[5] is lr and becomes the step size
+  adagrad,    ///< k[1] is lr, k[4] lr_decay: k[1] becomes the step size
+  adafactor,  ///< k[9] is beta2_decay: k[5] = t^-k[9], k[4] = 1 - k[5], k[6] = k[8] min(k[7], 1 / sqrt(t))
+};
+
+inline constexpr int kMostStates = 3;
+inline constexpr int kConstants = 11;
 /// One tensor of a multi-tensor loop. `state` and `grad` have as many elements as `param`.
 struct Slab {
   void* param = nullptr;
   void* grad = nullptr;
-  void* state[2] = {};
+  void* state[kMostStates] = {};
   int64_t numel = 0;
-  DType dtype = DType::f32;       ///< of param and state: f32 or f64
-  DType grad_dtype = DType::f32;  ///< the same, or bf16 beside f32
-  double k[10] = {};              ///< the rule's constants for this tensor
+  DType dtype = DType::f32;        ///< of param. Arithmetic is in f64 for f64, else in f32
+  DType grad_dtype = DType::f32;   ///< f64 beside f64, else any of f32, bf16, f16
+  DType state_dtype = DType::f32;  ///< likewise
+  double k[kConstants] = {};       ///< the rule's constants for this tensor
   Device device = Device::cpu();
-  /// On a CUDA device, for Rule::adam: the updates before this one, which the loop counts. k[5] is then lr, and the
-  /// device makes step_size and k[6] of it.
-  int64_t* step = nullptr;
-  /// For Adafactor's rules: the same count, which decides k[4] = 1 - t^k[9], k[5] = 1 - k[4] and
-  /// k[6] = k[8] min(k[7], 1 / sqrt(t)) where the rule begins; `step` is set for the last rule only, whose loop counts.
+  FromCount from_count = FromCount::nothing;
+  int64_t t = 0;
+  /// On a CUDA device: the updates before this one, and the same where this rule's loop shall count it.
   const int64_t* count = nullptr;
-  /// On a CUDA device: a copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
+  int64_t* step = nullptr;
+  /// Whether a bf16 param, and states of bf16 with it, are rounded stochastically; and by which stream of random bits.
+  bool stochastic = false;
+  uint64_t seed = 0;
+  /// A copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
   void* low = nullptr;
   DType low_dtype = DType::bf16;
 };
 
 /// What is done to each element; `k` names the constants, in order. g is grad * k[0].
 enum class Rule : uint8_t {
-  adam,          ///< k: scale beta1 1-beta1 beta2 1-beta2 step_size 1/sqrt(correction2) eps decay l2
-  lion,          ///< k: scale beta1 1-beta1 beta2 1-beta2 lr decay
-  sgd,           ///< k: scale lr l2
-  sgd_momentum,  ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
-  scale_grad,    ///< k: scale
-  clamp_grad,    ///< k: - limit
+  adam,              ///< k: scale beta1 1-beta1 beta2 1-beta2 step_size 1/sqrt(correction2) eps decay l2
+  amsgrad,           ///< the same with a third state, the largest second moment so far
+  nadam,             ///< k: adam's, but k[5] is the gradient's factor, and one more: the moment's
+  radam,             ///< k: adam's, but k[6] says whether the second moment is used
+  adamax,            ///< k: scale beta1 1-beta1 beta2 - step_size - eps - l2
+  adagrad,           ///< k: scale step_size eps l2
+  adadelta,          ///< k: scale lr rho 1-rho eps l2
+  rmsprop,           ///< k: scale lr alpha 1-alpha eps l2
+  rmsprop_momentum,  ///< k: rmsprop's, momentum: the second state is the buffer
+  rmsprop_centered,  ///< the same; the third state is the gradients' average
+  lion,              ///< k: scale beta1 1-beta1 beta2 1-beta2 lr decay
+  sgd,               ///< k: scale lr l2
+  sgd_momentum,      ///< k: scale lr l2 momentum 1-dampening nesterov (0 or 1)
+  scale_grad,        ///< k: scale
+  clamp_grad,        ///< k: - limit
+  muon_momentum,     ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
+  muon_apply,        ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
   // On a CUDA device only:
-  muon_momentum,    ///< k: scale momentum nesterov (0 or 1): state[0] is the buffer, param becomes the direction
-  muon_apply,       ///< k: 1 decay rate: param = decay param - rate grad; a factor only decides whether
   adafactor_take,   ///< k: scale: param becomes g
   adafactor_blend,  ///< k: 1 - - eps1 keep 1-keep: param = keep param + (1-keep) (grad + eps1); the same for a factor
   adafactor_apply,  ///< k: 1 decay - - - - rate: param = decay param - rate grad; the same for a factor
@@ -78,7 +104,7 @@ double sum_of_squares_cpu(std::span<const Slab> slabs);
 Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device);
 
 struct AdamOptions;
-/// The constants of Rule::adam for update number `step` (from 1); Muon uses them too.
-void set_adam_constants(Slab& s, const AdamOptions& o, double lr, bool decoupled, int64_t step, double grad_scale);
+/// The constants of Rule::adam, to be completed by the count; Muon uses them too.
+void set_adam(Slab& s, const AdamOptions& o, double lr, bool decoupled, double grad_scale);
 
 }  // namespace strata::optim

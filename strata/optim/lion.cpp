@@ -12,10 +12,11 @@ void LionOptions::validate() const {
   check(beta1 >= 0 && beta1 < 1, "Lion", "beta1 lies in [0, 1), got ", beta1);
   check(beta2 >= 0 && beta2 < 1, "Lion", "beta2 lies in [0, 1), got ", beta2);
   check(weight_decay >= 0, "Lion", "weight_decay must not be negative, got ", weight_decay);
+  low.validate();
 }
 
 std::vector<Optimizer::StateSpec> Lion::state_spec(const Param& p) const {
-  return {{"exp_avg", p.tensor.shape(), p.tensor.dtype()}};
+  return {{"exp_avg", p.tensor.shape(), moment_dtype(p)}};
 }
 
 void Lion::update(const std::vector<Param*>& active, double grad_scale) {

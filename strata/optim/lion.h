@@ -9,7 +9,8 @@ struct LionOptions {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double weight_decay = 0;  ///< decoupled; 3 to 10 times more than AdamW's
-  void validate() const;    ///< throws ValueError
+  LowPrecision low = {};
+  void validate() const;  ///< throws ValueError
 };
 
 /// Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): c = beta1 m + (1 - beta1) g;

@@ -179,7 +179,6 @@ TEST(LossScaler, RefusesNonsense) {
   p.set_grad(ones({2}));
   EXPECT_THROW(o.step_guarded({.max_norm = 0}), ValueError);
   EXPECT_THROW(o.step_guarded({.loss = ones({2})}), ShapeError);
-  EXPECT_THROW(o.prepare_replay(), ValueError);
   EXPECT_EQ(s.scale(full({}, 2.0, DType::f16)).dtype(), DType::f32);
   EXPECT_EQ(s.scale(full({}, 2.0, DType::f16)).item(), 131072);
 }
@@ -187,13 +186,13 @@ TEST(LossScaler, RefusesNonsense) {
 // ---- captured steps ----
 
 template <class Make>
-void captured_equals_eager(Make&& make, bool scaled) {
+void captured_equals_eager(Make&& make, bool scaled, DType dtype = DType::f32) {
   const auto run = [&](bool captured) {
     const Device card = Device::cuda();
     manual_seed(4);
     TensorList params;
     for (const Shape& s : {Shape{33, 7}, Shape{5}, Shape{129, 64}, Shape{1}})
-      params.push_back((Samples(DType::f32, 3).tensor(s)).to(card).set_requires_grad());
+      params.push_back(Samples(DType::f32, 3).tensor(s).to(dtype).to(card).set_requires_grad());
     auto o = make(params);
     std::optional<LossScaler> scaler;
     if (scaled) scaler.emplace(card, LossScalerOptions{.init = 4096, .growth_interval = 2});
@@ -201,7 +200,10 @@ void captured_equals_eager(Make&& make, bool scaled) {
     const auto step = [&] {
       o->zero_grad();
       Tensor l = x * 0;
-      for (const Tensor& p : params) l = l + sum((p * p * p).tanh()) * x;
+      for (const Tensor& q : params) {
+        const Tensor p = q.to(DType::f32);
+        l = l + sum((p * p * p).tanh()) * x;
+      }
       (scaler ? scaler->scale(l) : l).backward();
       return o->step_guarded({.max_norm = 0.7, .loss = l.detach(), .scaler = scaler ? &*scaler : nullptr});
     };
@@ -214,7 +216,6 @@ void captured_equals_eager(Make&& make, bool scaled) {
       o->set_lr(0.01 * (k + 1));
       if (captured && k == 1) graph.capture([&] { report = step(); });
       if (captured && k >= 1) {
-        o->prepare_replay();
         graph.replay();
       } else {
         report = step();
@@ -251,8 +252,47 @@ TEST(CapturedStep, EqualsTheEagerOneBitForBit) {
         },
         scaled);
     captured_equals_eager([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 1}); }, scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<Adagrad>(p, AdagradOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<Adamax>(p, AdamaxOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<NAdam>(p, NAdamOptions{.lr = 1}); },
+                          scaled);
+    captured_equals_eager([](const TensorList& p) { return std::make_unique<RAdam>(p, RAdamOptions{.lr = 1}); },
+                          scaled);
     captured_equals_eager([](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{.lr = 1}); },
                           scaled);
+  }
+}
+
+TEST(CapturedStep, EqualsTheEagerOneBitForBitIn16Bits) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const LowPrecision master{.master_weights = true}, stochastic{.stochastic_rounding = true, .seed = 5},
+      low{.stochastic_rounding = true, .low_state = true};
+  for (const bool scaled : {false, true}) {
+    const auto all = [&](DType dtype, const LowPrecision& how) {
+      captured_equals_eager(
+          [&](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 1, .low = how}); }, scaled,
+          dtype);
+      captured_equals_eager(
+          [&](const TensorList& p) { return std::make_unique<Lion>(p, LionOptions{.lr = 1, .low = how}); }, scaled,
+          dtype);
+      captured_equals_eager(
+          [&](const TensorList& p) {
+            return std::make_unique<SGD>(p, SGDOptions{.lr = 1, .momentum = 0.9, .low = how});
+          },
+          scaled, dtype);
+      captured_equals_eager(
+          [&](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 1, .low = how}); }, scaled,
+          dtype);
+      captured_equals_eager(
+          [&](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{.lr = 1, .low = how}); },
+          scaled, dtype);
+    };
+    for (const LowPrecision& how : {LowPrecision{}, master, stochastic, low}) all(DType::bf16, how);
+    for (const LowPrecision& how : {LowPrecision{}, master}) all(DType::f16, how);
   }
 }
 

@@ -21,6 +21,7 @@ void MuonOptions::validate() const {
   check(weight_decay >= 0, "Muon", "weight_decay must not be negative, got ", weight_decay);
   check(ns_steps >= 1 && ns_steps < 100, "Muon", "ns_steps lies between 1 and 99, got ", ns_steps);
   AdamOptions{lr, beta1, beta2, adamw_eps, weight_decay}.validate();
+  low.validate();
 }
 
 Tensor newton_schulz(const Tensor& x, int steps, double eps) {
@@ -46,10 +47,8 @@ Tensor newton_schulz(const Tensor& x, int steps, double eps) {
 }
 
 std::vector<Optimizer::StateSpec> Muon::state_spec(const Param& p) const {
-  const Shape& shape = p.tensor.shape();
-  const DType dtype = p.tensor.dtype();
-  if (orthogonal(p)) return {{"momentum_buffer", shape, dtype}};
-  return {{"step", {}, DType::i64}, {"exp_avg", shape, dtype}, {"exp_avg_sq", shape, dtype}};
+  if (orthogonal(p)) return {{"momentum_buffer", p.tensor.shape(), moment_dtype(p)}};
+  return adam_spec(p);
 }
 
 void Muon::update(const std::vector<Param*>& active, double grad_scale) {
@@ -59,51 +58,45 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     return o.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, cols)) : std::sqrt(std::max(1.0, rows / cols));
   };
   std::vector<Slab> adam, momentum, apply;
-  std::vector<Param*> there;  // matrices on a device
+  std::vector<Param*> matrices;
   TensorList directions;
   for (Param* p : active) {
     const MuonOptions& o = options_of(*p);
     const double rate = lr(p->group);
     if (!orthogonal(*p)) {
       adam.push_back(slab_of(*p, 1));
-      set_adam(adam.back(), *p, {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, grad_scale);
+      set_adam(adam.back(), {rate, o.beta1, o.beta2, o.adamw_eps, o.weight_decay}, rate, true, grad_scale);
       continue;
     }
     if (p->tensor.numel() == 0) continue;
-    if (p->tensor.device().is_cuda()) {
-      there.push_back(p);
-      directions.push_back(refreshing() ? p->tensor.detach() : empty(p->tensor.meta()));
-      Slab s = slab_of(*p);
-      s.param = directions.back().raw_data();
-      s.low = nullptr;
-      s.k[0] = grad_scale * (1 - o.momentum);
-      s.k[1] = o.momentum;
-      s.k[2] = o.nesterov;
-      momentum.push_back(s);
-      continue;
-    }
-    const Tensor g = to(p->grad, p->tensor.dtype()) * Scalar(grad_scale * (1 - o.momentum));
-    Tensor& buffer = p->state[0];
-    buffer.mul_(Scalar(o.momentum)).add_(g);
-    const Tensor direction = o.nesterov ? add(g, buffer, o.momentum) : buffer;
-    Tensor target = p->tensor.detach();
-    target.mul_(Scalar(1 - rate * o.weight_decay))
-        .add_(newton_schulz(direction, o.ns_steps, o.eps), -rate * shape_scale(*p, o));
+    const Tensor weights = weights_of(*p);
+    const DType dtype = arithmetic_dtype(*p);
+    matrices.push_back(p);
+    directions.push_back(refreshing() ? weights : empty({weights.shape(), dtype, weights.device(), std::nullopt}));
+    Slab s = slab_of(*p);
+    s.param = directions.back().raw_data();
+    s.dtype = dtype;
+    s.low = nullptr;
+    s.step = nullptr;  // the update counts
+    s.k[0] = grad_scale * (1 - o.momentum);
+    s.k[1] = o.momentum;
+    s.k[2] = o.nesterov;
+    momentum.push_back(s);
   }
-  // On a device, where each step's numbers (and whether there is a step) are the loops' constants.
+  // Each step's numbers, and on a device whether there is a step, are the loops' constants.
   run(Rule::muon_momentum, momentum);
-  for (size_t i = 0; i < there.size(); ++i) {
-    const MuonOptions& o = options_of(*there[i]);
-    const double rate = lr(there[i]->group);
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const MuonOptions& o = options_of(*matrices[i]);
+    const double rate = lr(matrices[i]->group);
     Tensor& d = directions[i];
     if (!refreshing()) d = contiguous(newton_schulz(d, o.ns_steps, o.eps));
-    Slab s = slab_of(*there[i]);
+    Slab s = slab_of(*matrices[i]);
     s.grad = d.raw_data();
     s.grad_dtype = d.dtype();
     s.state[0] = nullptr;
     s.k[0] = 1;
     s.k[1] = 1 - rate * o.weight_decay;
-    s.k[2] = rate * shape_scale(*there[i], o);
+    s.k[2] = rate * shape_scale(*matrices[i], o);
     apply.push_back(s);
   }
   run(Rule::muon_apply, apply);

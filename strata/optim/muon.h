@@ -21,6 +21,7 @@ struct MuonOptions {
   double beta1 = 0.9;  ///< of AdamW, as the two below; lr and weight_decay are the group's
   double beta2 = 0.95;
   double adamw_eps = 1e-8;
+  LowPrecision low = {};
   void validate() const;  ///< throws ValueError
 };
 

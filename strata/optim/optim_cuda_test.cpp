@@ -12,7 +12,9 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/optim/optim.h"
 #include "strata/optim/optim_test_util.h"
 
@@ -89,8 +91,113 @@ TEST_F(CudaOptim, StepsAsOnTheCpu) {
       },
       3e-6);
   same([](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{}); }, 1e-5);
+  same([](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.05, .amsgrad = true}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02, .momentum = 0.9}); },
+       3e-6);
+  same(
+      [](const TensorList& p) {
+        return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02, .eps = 1e-2, .momentum = 0.9, .centered = true});
+      },
+      3e-5);
+  same([](const TensorList& p) { return std::make_unique<Adagrad>(p, AdagradOptions{.lr_decay = 0.1}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<Adadelta>(p, AdadeltaOptions{}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<Adamax>(p, AdamaxOptions{.lr = 0.05}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<NAdam>(p, NAdamOptions{.lr = 0.05}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<RAdam>(p, RAdamOptions{.lr = 0.05, .beta2 = 0.5}); }, 3e-6);
   // Five products of matrices that are each rounded a little differently.
   same([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.02}); }, 1e-3);
+}
+
+// With 16 bits a last bit of f32 that differs may change how a number is rounded: but few, and by one of its last bits.
+TEST_F(CudaOptim, StepsIn16BitsAsOnTheCpu) {
+  const LowPrecision master{.master_weights = true}, stochastic{.stochastic_rounding = true, .seed = 5},
+      low{.stochastic_rounding = true, .low_state = true};
+  const auto compare = [](DType dtype, DType grad, auto&& make) {
+    const TensorList here = params_on(Device::cpu(), dtype), there = params_on(Device::cuda(), dtype);
+    auto a = make(here), b = make(there);
+    int64_t differ = 0, all = 0;
+    for (int step = 0; step < 3; ++step) {
+      set_grads(here, grad);
+      set_grads(there, grad);
+      a->step(0.7);
+      b->step(0.7);
+    }
+    const double bit = dtype == DType::bf16 ? 0x1p-7 : 0x1p-10;
+    for (size_t i = 0; i < here.size(); ++i) {
+      const Doubles x = values(here[i]), y = values(there[i].to(Device::cpu()));
+      for (size_t j = 0; j < x.size(); ++j) {
+        ASSERT_NEAR(y[j], x[j], 2 * bit * std::abs(x[j]) + 1e-4) << a->name() << " tensor " << i << " element " << j;
+        differ += x[j] != y[j];
+        ++all;
+      }
+    }
+    EXPECT_LE(differ, all / 50) << a->name();
+  };
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const LowPrecision& how : {LowPrecision{}, master, stochastic, low})
+      for (const DType grad : {dtype, DType::f32}) {
+        if (dtype == DType::f16 && how.stochastic_rounding) continue;
+        SCOPED_TRACE(
+            cat(dtype, " grad ", grad, " master ", how.master_weights, " stochastic ", how.stochastic_rounding));
+        compare(dtype, grad,
+                [&](const TensorList& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.05, .low = how}); });
+        compare(dtype, grad,
+                [&](const TensorList& p) { return std::make_unique<Lion>(p, LionOptions{.lr = 0.01, .low = how}); });
+        compare(dtype, grad, [&](const TensorList& p) {
+          return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .low = how});
+        });
+        compare(dtype, grad, [&](const TensorList& p) {
+          return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .weight_decay = 0.1, .low = how});
+        });
+        compare(dtype, grad,
+                [&](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{.low = how}); });
+        compare(dtype, grad,
+                [&](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.02, .low = how}); });
+      }
+}
+
+TEST_F(CudaOptim, RandomBitsAreThoseOfTheCpu) {
+  // Additions that f32 has exactly: only the rounding is left.
+  Tensor here = leaf(ones({10'001}, DType::bf16)), there = leaf(here.detach().to(Device::cuda()));
+  const LowPrecision how{.stochastic_rounding = true, .seed = 9};
+  SGD a(TensorList{here}, {.lr = 1, .low = how}), b(TensorList{there}, {.lr = 1, .low = how});
+  for (int step = 0; step < 5; ++step) {
+    here.set_grad(full({10'001}, -0x1p-10));
+    there.set_grad(full({10'001}, -0x1p-10).to(Device::cuda()));
+    a.step();
+    b.step();
+  }
+  EXPECT_EQ(values(here), values(there.to(Device::cpu())));
+  EXPECT_EQ(b.state_dict().at("0.step").item<int64_t>(), 5);
+}
+
+TEST_F(CudaOptim, GradientsOf16BitsAreClipped) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const TensorList here = params_on(Device::cpu(), dtype), there = params_on(Device::cuda(), dtype);
+    set_grads(here, dtype);
+    set_grads(there, dtype);
+    const double norm = clip_grad_norm(here, 3);
+    EXPECT_NEAR(clip_grad_norm(there, 3), norm, 1e-9 * norm);
+    for (size_t i = 0; i < here.size(); ++i) expect_near({there[i].grad()}, {here[i].grad()}, 1e-2);
+    clip_grad_value(there, 0.01);
+    EXPECT_LE(there[2].grad().abs().max().item(), 0.0101);
+  }
+}
+
+TEST_F(CudaOptim, MasterWeightsFollowWhoeverWritesTheParameter) {
+  Tensor p = leaf(ones({4}, DType::bf16).to(Device::cuda()));
+  SGD o(TensorList{p}, {.lr = 1, .low = {.master_weights = true}});
+  p.set_grad(full({4}, -0x1p-10).to(Device::cuda()));
+  o.step();
+  {
+    NoGrad guard;
+    p.narrow(0, 0, 2).fill_(3);
+  }
+  o.step();
+  const Doubles master = values(o.state_dict().at("0.master").to(Device::cpu()));
+  EXPECT_EQ(master[0], 3 + 0x1p-10);
+  EXPECT_EQ(master[3], 1 + 0x1p-9);
 }
 
 TEST_F(CudaOptim, AnInfiniteNormChangesNothing) {

@@ -9,19 +9,26 @@
 #include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/optim/kernels.h"
 #include "strata/optim/loss_scaler.h"
+#include "strata/optim/rounding_inl.h"
 #include "strata/optim/verdict_inl.h"
 
 namespace strata::optim {
 namespace {
 
-// A gradient as the kernels read it: row-major, of the parameter's dtype or bf16 beside f32.
+bool is_low(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16;
+}
+
+// A gradient as the kernels read it: row-major, f64 beside f64, else f32 or one of 16 bits.
 Tensor readable_grad(const Tensor& grad, const Tensor& param, std::string_view op) {
   check<ShapeError>(grad.shape() == param.shape(), op, "the gradient ", grad,
                     " does not have the shape of its parameter ", param);
-  const bool as_is = grad.dtype() == param.dtype() || (grad.dtype() == DType::bf16 && param.dtype() == DType::f32);
-  return contiguous(as_is ? grad.detach() : to(grad.detach(), param.dtype()));
+  const bool wide = param.dtype() == DType::f64;
+  const bool as_is = wide ? grad.dtype() == DType::f64 : grad.dtype() == DType::f32 || is_low(grad.dtype());
+  return contiguous(as_is ? grad.detach() : to(grad.detach(), wide ? DType::f64 : DType::f32));
 }
 
 // The gradients of `params` as slabs; `keep` holds what they point into.
@@ -30,15 +37,10 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
   for (const Tensor& p : params) {
     Tensor g = p.grad();
     if (!g.defined() || g.is_meta()) continue;
-    g = g.detach();
-    if (!writable) {
-      if (g.dtype() == DType::f16) g = to(g, DType::f32);
-      g = contiguous(g);
-    }
+    g = writable ? g.detach() : contiguous(g.detach());
     check<ShapeError>(g.is_contiguous(), op, "needs row-major gradients; one of shape ", g.shape(), " has strides ",
                       g.strides());
-    check<DTypeError>(is_floating(g.dtype()) && g.dtype() != DType::f16, op, "takes f32, f64 and bf16 gradients, got ",
-                      g);
+    check<DTypeError>(is_floating(g.dtype()), op, "takes floating gradients, got ", g);
     keep.push_back(g);
     slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
   }
@@ -89,11 +91,17 @@ std::pair<NamedTensors, NamedTensors> split_by_rank(const NamedTensors& params) 
   return split;
 }
 
-void Optimizer::add_params(const NamedTensors& params, size_t group) {
+void LowPrecision::validate() const {
+  check(!master_weights || !(stochastic_rounding || low_state), "LowPrecision",
+        "master_weights keeps weights and state in f32: stochastic_rounding and low_state do not go with it");
+}
+
+void Optimizer::add_params(const NamedTensors& params, size_t group, const LowPrecision& low) {
   for (const auto& [name, t] : params) {
     check(t.defined(), name_, "parameter '", name, "' is undefined");
-    check<DTypeError>(t.dtype() == DType::f32 || t.dtype() == DType::f64, name_, "parameter '", name, "' is ", t,
-                      "; keep parameters in f32 and compute in low precision with AutocastScope");
+    check<DTypeError>(is_floating(t.dtype()), name_, "parameter '", name, "' is ", t, ", which has no gradient");
+    check<DTypeError>(t.dtype() != DType::f16 || !(low.stochastic_rounding || low.low_state), name_, "parameter '",
+                      name, "' is ", t, ": stochastic_rounding and low_state are for bf16; f16 wants master_weights");
     check<AutogradError>(t.is_leaf(), name_, "parameter '", name, "' is the result of an op, not a leaf");
     check<ShapeError>(t.is_contiguous(), name_, "parameter '", name, "' must be row-major; it has strides ",
                       t.strides());
@@ -101,21 +109,55 @@ void Optimizer::add_params(const NamedTensors& params, size_t group) {
       check(p.name != name, name_, "two parameters are named '", name, "'");
       check(!p.tensor.same_as(t), name_, "parameter '", name, "' is given twice, before as '", p.name, "'");
     }
-    params_.push_back({.name = name, .tensor = t, .group = group});
+    params_.push_back({.name = name, .tensor = t, .group = group, .low = low, .index = params_.size()});
   }
 }
 
+DType Optimizer::arithmetic_dtype(const Param& p) {
+  return p.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+DType Optimizer::moment_dtype(const Param& p) {
+  return p.low.low_state ? p.tensor.dtype() : arithmetic_dtype(p);
+}
+bool Optimizer::has_master(const Param& p) {
+  return p.low.master_weights && is_low(p.tensor.dtype());
+}
+Tensor Optimizer::weights_of(const Param& p) {
+  return has_master(p) ? p.state.back() : p.tensor.detach();
+}
+
+std::vector<Optimizer::StateSpec> Optimizer::full_spec(const Param& p) const {
+  std::vector<StateSpec> spec = state_spec(p);
+  const bool counts = !spec.empty() && spec[0].key == "step";
+  if (p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16 && !counts) spec.push_back({"step", {}, DType::i64});
+  if (has_master(p)) spec.push_back({"master", p.tensor.shape(), DType::f32});
+  return spec;
+}
+
 Slab Optimizer::slab_of(const Param& p, size_t first_state) {
-  Slab s{.param = p.tensor.raw_data(),
+  const Tensor weights = weights_of(p);
+  Slab s{.param = weights.raw_data(),
          .grad = p.grad.raw_data(),
-         .numel = p.tensor.numel(),
-         .dtype = p.tensor.dtype(),
+         .numel = weights.numel(),
+         .dtype = weights.dtype(),
          .grad_dtype = p.grad.dtype(),
-         .device = p.tensor.device()};
-  for (size_t i = first_state; i < p.state.size() && i < first_state + 2; ++i)
+         .state_dtype = moment_dtype(p),
+         .device = weights.device()};
+  for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
     s.state[i - first_state] = p.state[i].raw_data();
-  if (p.renews_low) {
-    const Tensor& low = autograd_meta(p.tensor).low.tensor;
+  for (const Tensor& t : p.state) {
+    if (t.dtype() != DType::i64) continue;
+    auto* count = static_cast<int64_t*>(t.raw_data());
+    if (t.device().is_cuda()) {
+      s.count = s.step = count;
+    } else {
+      s.t = *count;
+    }
+  }
+  s.stochastic = p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16;
+  s.seed = rounding_key(p.low.seed, p.index);
+  if (has_master(p) || p.renews_low) {
+    const Tensor& low = has_master(p) ? p.tensor : autograd_meta(p.tensor).low.tensor;
     s.low = low.raw_data();
     s.low_dtype = low.dtype();
   }
@@ -134,8 +176,53 @@ void Optimizer::count_write(Param& p) {
     bump_version(low.tensor, name_);
     low.version = p.tensor.version();
   }
+  p.version = p.tensor.version();
   p.grad = Tensor();
   p.first = false;
+}
+
+bool Optimizer::prepare_state(Param& p, bool dry) {
+  const std::vector<StateSpec> spec = full_spec(p);
+  const auto device_of = [&](const StateSpec& s) {
+    return s.key == "step" ? step_device(p.tensor) : p.tensor.device();
+  };
+  memory::TagScope tag(memory::Tag::optimizer);
+  // What there is may be of a parameter that had another dtype or device then, or without weights in f32.
+  size_t kept = 0;
+  const size_t both = std::min(p.state.size(), spec.size());
+  while (kept < both && p.state[kept].shape() == spec[kept].shape) ++kept;
+  if (kept < both) kept = 0;  // the state of another rule
+  p.state.resize(kept);
+  for (size_t i = 0; i < spec.size(); ++i) {
+    const Device device = device_of(spec[i]);
+    if (i < kept && p.state[i].dtype() == spec[i].dtype && p.state[i].device() == device) continue;
+    check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' has no such state yet");
+    if (i < kept) {
+      p.state[i] = p.state[i].to(device).to(spec[i].dtype);
+      continue;
+    }
+    p.state.push_back(empty({spec[i].shape, spec[i].dtype, device, std::nullopt}));
+    if (!dry) fill_elements(p.state.back(), spec[i].fill);
+  }
+  const bool make = kept == 0 && !spec.empty();
+  if (!dry && has_master(p)) {
+    if (kept < spec.size()) copy_elements(p.state.back(), p.tensor);
+    renew_master(p);
+  }
+  if (dry) return make;
+  for (size_t i = 0; i < spec.size(); ++i)
+    if (spec[i].key == "step" && p.state[i].device().is_cpu()) ++*p.state[i].data<int64_t>();
+  return make;
+}
+
+// Somebody may have written to the parameter: where it is not what its weights round to, it counts.
+void Optimizer::renew_master(Param& p) {
+  if (p.version == p.tensor.version()) return;
+  check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' was written since");
+  Tensor& master = p.state.back();
+  const Tensor now = p.tensor.detach();
+  copy_elements(master, where(to(master, now.dtype()) == now, master, to(now, DType::f32)));
+  p.version = p.tensor.version();
 }
 
 void Optimizer::step(double grad_scale) {
@@ -151,31 +238,19 @@ void Optimizer::step(double grad_scale) {
     p.grad = readable_grad(g, p.tensor, name_);
     // A copy that holds what the parameter holds still does so where the device decides against the step.
     const LowCopy& low = autograd_meta(p.tensor).low;
-    p.renews_low =
-        fused() && p.tensor.device().is_cuda() && low.tensor.defined() && low.is_current(p.tensor, low.tensor.dtype());
+    p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
+                   low.is_current(p.tensor, low.tensor.dtype());
     active.push_back(&p);
     dry = dry || p.tensor.is_meta() || g.is_meta();
   }
-  for (Param* p : active) {
-    const std::vector<StateSpec> spec = state_spec(*p);
-    p->first = p->state.size() != spec.size();
-    if (p->first) {
-      check(!captured, name_, "run a step before capturing one: '", p->name, "' has no state yet");
-      memory::TagScope tag(memory::Tag::optimizer);
-      p->state.clear();
-      for (const StateSpec& s : spec) {
-        const Device device = s.key == "step" ? step_device(p->tensor) : p->tensor.device();
-        p->state.push_back(empty({s.shape, s.dtype, device, std::nullopt}));
-        if (!dry) fill_elements(p->state.back(), 0);
-      }
-    }
-    if (!dry && !spec.empty() && spec[0].key == "step" && p->state[0].device().is_cpu()) ++*p->state[0].data<int64_t>();
-  }
+  for (Param* p : active) p->first = prepare_state(*p, dry);
   if (captured) {
-    captured_ = {.grad_scale = grad_scale};
+    captured_ = std::make_shared<Captured>();
+    captured_->grad_scale = grad_scale;
+    cuda::before_replays(alive_, [this, captured = captured_] { refresh(captured); });
     for (Param* p : active) {
-      captured_.active.push_back(static_cast<size_t>(p - params_.data()));
-      captured_.low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
+      captured_->active.push_back(static_cast<size_t>(p - params_.data()));
+      captured_->low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
     }
   }
   if (!dry && !active.empty()) update(active, grad_scale);
@@ -269,15 +344,15 @@ void Optimizer::reset_guard() {
   if (report_.defined()) fill_elements(report_, 0);
 }
 
-void Optimizer::prepare_replay() {
-  check(!captured_.constants.empty(), name_, "prepare_replay() needs a captured step");
+void Optimizer::refresh(const std::shared_ptr<Captured>& captured) {
   NoGrad guard;
   std::vector<Param*> active;
-  for (size_t i = 0; i < captured_.active.size(); ++i) {
-    Param& p = params_[captured_.active[i]];
+  for (size_t i = 0; i < captured->active.size(); ++i) {
+    Param& p = params_[captured->active[i]];
     active.push_back(&p);
     p.grad = p.tensor.detach();  // stands in: only constants are written
-    Tensor& low = captured_.low[i];
+    if (has_master(p)) renew_master(p);
+    Tensor& low = captured->low[i];
     p.renews_low = low.defined();
     if (!low.defined()) continue;
     LowCopy& now = autograd_meta(p.tensor).low;
@@ -285,23 +360,25 @@ void Optimizer::prepare_replay() {
     copy_elements(low, p.tensor);  // somebody wrote to the parameter since
     now = {low, p.tensor.version()};
   }
+  const std::shared_ptr<Captured> last = std::exchange(captured_, captured);
   refreshing_ = 1;
-  update(active, captured_.grad_scale);
+  update(active, captured->grad_scale);
   refreshing_ = 0;
+  captured_ = last;
   for (Param* p : active) count_write(*p);
 }
 
-// A captured loop reads constants that only prepare_replay() writes.
+// A captured loop reads constants that only refresh() writes.
 void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
-  if (refreshing_ > 0) return write_constants(captured_.constants.at(refreshing_++ - 1), slabs);
+  if (refreshing_ > 0) return write_constants(captured_->constants.at(refreshing_++ - 1), slabs);
   if (!cuda::capturing()) return run_rule(rule, slabs, factor_);
   if (slabs.empty()) {
-    captured_.constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
+    captured_->constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
     return;
   }
   check(only_device(slabs).has_value(), name_, "cannot be captured in a CUDA graph: parameters are on several devices");
-  captured_.constants.push_back(empty_constants(slabs.size(), slabs[0].device));
-  run_rule_cuda(rule, slabs, captured_.constants.back(), factor_);
+  captured_->constants.push_back(empty_constants(slabs.size(), slabs[0].device));
+  run_rule_cuda(rule, slabs, captured_->constants.back(), factor_);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -321,14 +398,14 @@ void Optimizer::zero_grad(bool set_to_none) {
 int64_t Optimizer::state_bytes() const {
   int64_t bytes = 0;
   for (const Param& p : params_)
-    for (const StateSpec& spec : state_spec(p)) bytes += spec.shape.product() * size_of(spec.dtype);
+    for (const StateSpec& spec : full_spec(p)) bytes += spec.shape.product() * size_of(spec.dtype);
   return bytes;
 }
 
 StateDict Optimizer::state_dict() const {
   StateDict all;
   for (const Param& p : params_) {
-    const std::vector<StateSpec> spec = state_spec(p);
+    const std::vector<StateSpec> spec = full_spec(p);
     if (p.state.size() != spec.size()) continue;
     for (size_t i = 0; i < spec.size(); ++i) all.emplace(cat(p.name, '.', spec[i].key), p.state[i]);
   }
@@ -342,7 +419,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
   size_t used = 0;
   for (size_t k = 0; k < params_.size(); ++k) {
     const Param& p = params_[k];
-    const std::vector<StateSpec> spec = state_spec(p);
+    const std::vector<StateSpec> spec = full_spec(p);
     for (size_t i = 0; i < spec.size(); ++i) {
       const std::string key = cat(p.name, '.', spec[i].key);
       const auto it = state.find(key);
@@ -368,14 +445,17 @@ void Optimizer::load_state_dict(const StateDict& state) {
     for (const auto& entry : state) {
       const std::string& key = entry.first;
       const bool known = std::any_of(params_.begin(), params_.end(), [&](const Param& p) {
-        const std::vector<StateSpec> spec = state_spec(p);
+        const std::vector<StateSpec> spec = full_spec(p);
         return std::any_of(spec.begin(), spec.end(),
                            [&](const StateSpec& s) { return cat(p.name, '.', s.key) == key; });
       });
       check(known, name_, "the state has '", key, "', which belongs to no parameter of this optimizer");
     }
   }
-  for (size_t k = 0; k < params_.size(); ++k) params_[k].state = std::move(loaded[k]);
+  for (size_t k = 0; k < params_.size(); ++k) {
+    params_[k].state = std::move(loaded[k]);
+    params_[k].version = params_[k].tensor.version() - 1;  // whether the weights go with it is to be seen
+  }
 }
 
 NamedTensors Optimizer::params() const {

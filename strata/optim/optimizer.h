@@ -1,15 +1,18 @@
 #pragma once
 // What all optimizers have in common: named parameters in groups, state as tensors, the step, gradient clipping.
-// Parameters are f32 (or f64); a bf16 gradient of an f32 parameter is widened on the way. Updates are fused: one pass
-// over parameter, gradient and state, on all threads, with the same result for any number of them.
+// Parameters are f32, bf16, f16 or f64, in any mixture; arithmetic is in f32 (f64 for f64), and gradients are widened
+// on the way. Updates are fused: one pass over parameter, gradient and state, on all threads, with the same result for
+// any number of them.
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "strata/core/tensor.h"
+#include "strata/optim/low_precision.h"
 
 namespace strata::optim {
 
@@ -18,7 +21,6 @@ struct ScaleRule;
 enum class Rule : uint8_t;
 class LossScaler;
 
-struct AdamOptions;
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// Tensors by name; what a safetensors file holds.
@@ -85,13 +87,11 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can.
+  /// library's can. A replay takes the learning rates, decays and scales as they are then (Adafactor's eps2 and
+  /// clip_threshold and what shapes Muon's products stay as they were captured); the step's count is kept on the
+  /// device. A step must have run before the capture, so that the state exists, and the optimizer must live while the
+  /// graph is replayed.
   bool capturable() const { return fused(); }
-  /// Before each replay of a graph that captured one step of this optimizer: queues the learning rates, decays and
-  /// scales as they are now on the way to the device, where the graph reads them (Adafactor's eps2 and clip_threshold
-  /// and what shapes Muon's products stay as they were captured). The step's count is kept there. A step must have run
-  /// before the capture, so that the state exists. Throws ValueError where no step was captured.
-  void prepare_replay();
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
@@ -120,28 +120,37 @@ class Optimizer {
     std::string_view key;
     Shape shape;
     DType dtype;
+    double fill = 0;  ///< what it begins with
   };
   struct Param {
     std::string name;
     Tensor tensor;
     size_t group = 0;
-    std::vector<Tensor> state;  ///< in the order of state_spec(); empty before the first update
-    Tensor grad;                ///< during step(): row-major, of the parameter's dtype, or bf16
+    LowPrecision low = {};
+    size_t index = 0;           ///< among all parameters
+    std::vector<Tensor> state;  ///< in the order of full_spec(); empty before the first update
+    uint32_t version = 0;       ///< of the parameter, as it was left with the weights of the state "master"
+    Tensor grad;                ///< during step(): row-major, f64 beside f64, else f32, bf16 or f16
     bool first = false;         ///< during step(): the state has just been made
     bool renews_low = false;    ///< during step(): its copy for autocast is written with it
   };
 
   explicit Optimizer(std::string_view name) : name_(name) {}
-  /// Throws unless the tensors are distinct row-major f32 or f64 leaves with distinct names.
-  void add_params(const NamedTensors& params, size_t group);
-  /// The tensors that the rule keeps for `p`. A state named "step" of shape [] is an i64 count that step() advances.
+  /// Throws unless the tensors are distinct row-major floating leaves with distinct names.
+  void add_params(const NamedTensors& params, size_t group, const LowPrecision& low);
+  /// The tensors that the rule keeps for `p`. A state named "step" of shape [] is an i64 count of the updates: where it
+  /// is on the host step() advances it.
   virtual std::vector<StateSpec> state_spec(const Param& p) const = 0;
   /// Updates `active`, whose gradients are defined and whose state exists.
   virtual void update(const std::vector<Param*>& active, double grad_scale) = 0;
-  /// The number of updates of `p`, this one included. For states on the host.
-  static int64_t step_count(const Param& p) { return *p.state[0].data<int64_t>(); }
-  /// Adam's constants, from the count where it is: on the host, or on the device for the loop to read.
-  static void set_adam(Slab& s, const Param& p, const AdamOptions& o, double lr, bool decoupled, double grad_scale);
+  /// What a rule computes with: f64 for a parameter of f64, else f32.
+  static DType arithmetic_dtype(const Param& p);
+  /// What running moments of every element are kept in.
+  static DType moment_dtype(const Param& p);
+  /// step, exp_avg, exp_avg_sq, and max_exp_avg_sq where wanted.
+  static std::vector<StateSpec> adam_spec(const Param& p, bool amsgrad = false);
+  /// What a rule updates: the parameter, or its weights in f32 where the state has them.
+  static Tensor weights_of(const Param& p);
   /// `p` for the fused loops, its states from `first_state` on.
   static Slab slab_of(const Param& p, size_t first_state = 0);
   /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
@@ -149,31 +158,41 @@ class Optimizer {
   virtual bool fused() const { return false; }
   /// A rule over tensors of update(), with the factor that a device found.
   void run(Rule rule, const std::vector<Slab>& slabs);
-  /// Whether update() runs for prepare_replay(): run() only writes constants, and nothing else may be queued.
+  /// Whether update() runs before a replay: run() only writes constants, and nothing else may be queued.
   bool refreshing() const { return refreshing_ > 0; }
 
  private:
-  // What a captured step leaves for prepare_replay().
+  // What a captured step leaves for its replays.
   struct Captured {
     std::vector<size_t> active;  // by params_
     TensorList low;              // of each of them, the copy for autocast that the graph reads and writes
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
+  // Queues the numbers as they are now on the way to the device, where the captured step reads them.
+  void refresh(const std::shared_ptr<Captured>& captured);
+  // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
+  std::vector<StateSpec> full_spec(const Param& p) const;
+  static bool has_master(const Param& p);
+  // The state as a step needs it; whether it was made now.
+  bool prepare_state(Param& p, bool dry);
+  void renew_master(Param& p);
   double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
   Device step_device(const Tensor& param) const;
   // A queued update is a write to the parameter and to the copy that it renews; ends what step() noted of it.
   void count_write(Param& p);
 
-  const double* factor_ = nullptr;  // on the device, during a step that looks before it updates
-  Tensor report_;                   // of step_guarded()
-  Captured captured_;
-  size_t refreshing_ = 0;  // during prepare_replay(): 1 + the calls of run() so far
+  const double* factor_ = nullptr;      // on the device, during a step that looks before it updates
+  Tensor report_;                       // of step_guarded()
+  std::shared_ptr<Captured> captured_;  // of the step that is being captured or refreshed, or was last
+  size_t refreshing_ = 0;               // during refresh(): 1 + the calls of run() so far
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // for graphs that hold a step
   std::string_view name_;
   std::vector<Param> params_;
 };
 
-/// An optimizer whose groups have `Options`, which must have a member `double lr` and validate().
+/// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and
+/// validate().
 template <class Options>
 class OptimizerOf : public Optimizer {
  public:
@@ -194,7 +213,7 @@ class OptimizerOf : public Optimizer {
     for (const Group& g : groups) {
       g.options.validate();
       groups_.push_back({g.options, g.lr_scale});
-      add_params(g.params, groups_.size() - 1);
+      add_params(g.params, groups_.size() - 1, g.options.low);
     }
   }
   const Options& options_of(const Param& p) const { return groups_[p.group].options; }

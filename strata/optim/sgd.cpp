@@ -11,11 +11,12 @@ void SGDOptions::validate() const {
   check(weight_decay >= 0, "SGD", "weight_decay must not be negative, got ", weight_decay);
   check(!nesterov || (momentum > 0 && dampening == 0), "SGD",
         "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
+  low.validate();
 }
 
 std::vector<Optimizer::StateSpec> SGD::state_spec(const Param& p) const {
   if (options_of(p).momentum == 0) return {};
-  return {{"momentum_buffer", p.tensor.shape(), p.tensor.dtype()}};
+  return {{"momentum_buffer", p.tensor.shape(), moment_dtype(p)}};
 }
 
 void SGD::update(const std::vector<Param*>& active, double grad_scale) {

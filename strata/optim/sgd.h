@@ -10,7 +10,8 @@ struct SGDOptions {
   double dampening = 0;
   double weight_decay = 0;  ///< added to the gradient (L2)
   bool nesterov = false;    ///< needs momentum and no dampening
-  void validate() const;    ///< throws ValueError
+  LowPrecision low = {};
+  void validate() const;  ///< throws ValueError
 };
 
 /// Gradient descent with momentum, PyTorch's form: g += weight_decay p; b = momentum b + (1 - dampening) g (b = g the

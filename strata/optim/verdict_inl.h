@@ -28,7 +28,7 @@ constexpr void judge(V& v, double sum_of_squares, double loss, double max_norm, 
   const double before = v.outcome;
   v.loss = loss;
   v.scale = rule.state ? rule.state[0] : 1;
-  v.norm = sqrt(sum_of_squares) / v.scale;
+  v.norm = ::sqrt(sum_of_squares) / v.scale;
   v.factor = __builtin_nan("");
   if (before == static_cast<double>(StepReport::diverged)) return;
   if (!finite(loss) || (!finite(v.norm) && (!rule.state || v.scale < kLeastScale))) {

@@ -271,6 +271,12 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"train.grad_dtype", "train.dtype", "train.accumulate"}),
          fmt::format("train.grad_dtype = bf16 wants train.dtype = bf16 and train.accumulate = 1, got {} and {}",
                      c.dtype, c.accumulate));
+  if (c.param_dtype != "f32" && c.dtype != c.param_dtype)
+    fail(blame({"train.param_dtype", "train.dtype"}),
+         fmt::format("train.param_dtype = {} wants train.dtype = {}, got {}", c.param_dtype, c.param_dtype, c.dtype));
+  if (c.optim.low_state && c.optim.param_update == "master")
+    fail(blame({"train.low_state", "train.param_update"}),
+         "train.low_state keeps moments in bf16, train.param_update = master keeps all in f32");
   const ModelConfig& m = c.model;
   if (m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),

@@ -53,6 +53,8 @@ struct OptimConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double grad_clip = 1.0;
+  std::string param_update = "stochastic";
+  bool low_state = false;
 
   bool operator==(const OptimConfig&) const = default;
 };
@@ -73,6 +75,7 @@ struct TrainConfig {
   int64_t accumulate = 1;
   std::string dtype = "f32";
   std::string grad_dtype = "f32";
+  std::string param_dtype = "f32";
   std::string device = "cpu";
   std::string graph = "auto";
   int64_t seed = 1;

@@ -91,6 +91,17 @@ constexpr ConfigKey kKeys[] = {
      "Gradients of weights under bf16: kept in f32, or as products round them (accumulate 1), which saves memory and "
      "time.",
      "f32 bf16", 0, 0, top<&T::grad_dtype>},
+    {"train.param_dtype", kText,
+     "Weights of two or more dimensions: f32, or bf16 (with train.dtype bf16), which halves their memory and that of "
+     "their "
+     "gradients.",
+     "f32 bf16", 0, 0, top<&T::param_dtype>},
+    {"train.param_update", kText,
+     "How bf16 weights take an update that is smaller than their last bit: rounded up or down at random, exact on "
+     "average; through weights in f32 that the optimizer keeps (4 bytes each); or rounded to nearest, which loses it.",
+     "stochastic master nearest", 0, 0, optim<&O::param_update>},
+    {"train.low_state", kBoolean, "The optimizer's moments of bf16 weights in bf16 too (not with master).", "", 0, 0,
+     optim<&O::low_state>},
     {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "", 0,
      0, top<&T::device>},
     {"train.graph", kText,

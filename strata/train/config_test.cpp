@@ -31,6 +31,15 @@ TEST(Config, GradientsInBf16WantAutocastAndOneBatch) {
         << more;
 }
 
+TEST(Config, WeightsInBf16WantAutocast) {
+  const TrainConfig c = parse_config("", "c", {"train.dtype=\"bf16\"", "train.param_dtype=\"bf16\""});
+  EXPECT_EQ(c.param_dtype, "bf16");
+  EXPECT_EQ(c.optim.param_update, "stochastic");
+  EXPECT_THROW(parse_config("", "c", {"train.param_dtype=\"bf16\""}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.param_update=\"master\""}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.param_update=\"up\""}), ValueError);
+}
+
 TEST(Config, DefaultsAreValidAndEmptyTextGivesThem) {
   EXPECT_EQ(parse_config(""), TrainConfig());
   EXPECT_EQ(load_config(""), TrainConfig());

@@ -32,8 +32,9 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   DeviceScope dry(Device::meta());
   const bool on_card = config.device.starts_with("cuda");
   const nn::DryRunOfCuda way(on_card);
-  const auto model = make_model(config.model);
+  const auto model = make_model(config);
   model->train();
+  memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
   const auto optimizer = make_optimizer(config.optim, model->named_parameters());
   const Shape shape{config.batch, config.model.context};
   const auto make_batch = [&] {

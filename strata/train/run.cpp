@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "strata/io/checkpoint.h"
+#include "strata/nn/convert.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
 #include "strata/optim/lion.h"
@@ -51,9 +52,21 @@ bool is_checkpoint(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters) {
+std::shared_ptr<LanguageModel> make_model(const TrainConfig& config) {
+  auto model = make_model(config.model);
+  nn::convert_parameters(*model, parse_dtype(config.param_dtype));
+  return model;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters,
+                                                 uint64_t seed) {
+  const optim::LowPrecision low{.master_weights = c.param_update == "master",
+                                .stochastic_rounding = c.param_update == "stochastic",
+                                .low_state = c.low_state,
+                                .seed = seed};
   if (c.optimizer == "sgd") {
     optim::SGDOptions o;
+    o.low = low;
     o.lr = c.lr;
     o.momentum = c.momentum;
     o.weight_decay = c.weight_decay;
@@ -62,6 +75,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
   }
   if (c.optimizer == "adam") {
     optim::AdamOptions o;
+    o.low = low;
     o.lr = c.lr;
     o.beta1 = c.beta1;
     o.beta2 = c.beta2;
@@ -69,10 +83,19 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
     o.weight_decay = c.weight_decay;
     return two_groups<optim::Adam>(parameters, o);
   }
-  if (c.optimizer == "adamw")
-    return two_groups<optim::AdamW>(parameters, optim::AdamWOptions{c.lr, c.beta1, c.beta2, c.eps, c.weight_decay});
+  if (c.optimizer == "adamw") {
+    optim::AdamWOptions o;
+    o.low = low;
+    o.lr = c.lr;
+    o.beta1 = c.beta1;
+    o.beta2 = c.beta2;
+    o.eps = c.eps;
+    o.weight_decay = c.weight_decay;
+    return two_groups<optim::AdamW>(parameters, o);
+  }
   if (c.optimizer == "lion") {
     optim::LionOptions o;
+    o.low = low;
     o.lr = c.lr;
     o.beta1 = c.beta1;
     o.beta2 = c.beta2;
@@ -81,12 +104,14 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
   }
   if (c.optimizer == "adafactor") {
     optim::AdafactorOptions o;
+    o.low = low;
     o.lr = c.lr;
     o.weight_decay = c.weight_decay;
     return two_groups<optim::Adafactor>(parameters, o);
   }
   check(c.optimizer == "muon", "make_optimizer", "unknown optimizer '", c.optimizer, "'");
   optim::MuonOptions o;
+  o.low = low;
   o.lr = c.lr;
   o.momentum = c.momentum;
   o.weight_decay = c.weight_decay;

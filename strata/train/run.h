@@ -20,8 +20,13 @@
 
 namespace strata {
 
-/// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not.
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, const optim::NamedTensors& parameters);
+/// The model of the settings, with weights of train.param_dtype.
+std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
+
+/// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not. `seed` is that of stochastic
+/// rounding.
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, const optim::NamedTensors& parameters,
+                                                 uint64_t seed = 0);
 
 /// The learning rate at each step of the run.
 optim::Schedule make_schedule(const OptimConfig& config, int64_t steps);

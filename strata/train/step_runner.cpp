@@ -139,7 +139,6 @@ void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
   if (c.graph.empty()) {
     report = compute(batches);
   } else {
-    optimizer_.prepare_replay();
     c.graph.replay();
     report = c.report;
   }

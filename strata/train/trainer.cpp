@@ -110,9 +110,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
         data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
 
   manual_seed(static_cast<uint64_t>(config_.seed));
-  model_ = make_model(config_.model);
+  model_ = make_model(config_);
   model_->to(device_);  // after initialisation: the same weights on every device
-  optimizer_ = make_optimizer(config_.optim, model_->named_parameters());
+  optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed));
   schedule_ = make_schedule(config_.optim, config_.steps);
   loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
                                                        .shuffle = config_.data.shuffle,
@@ -246,6 +246,8 @@ std::string Run::sample() {
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
   if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
+  std::optional<AutocastScope> autocast;  // weights of two types want it
+  if (config_.param_dtype != "f32") autocast.emplace(parse_dtype(config_.dtype));
   TokenSampler sampler(model_, prompt,
                        {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
   std::vector<int32_t> written;

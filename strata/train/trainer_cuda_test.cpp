@@ -93,6 +93,26 @@ class OnCard : public StepTest {
     if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
     c_.device = "cuda";
   }
+  void captured_equals_eager() {
+    c_.eval_every = 4;
+    c_.graph = "off";
+    const std::string eager = train_in("eager");
+    EXPECT_EQ(eager.find("graph"), std::string::npos) << eager;
+    c_.graph = "on";
+    const std::string captured = train_in("captured");
+    EXPECT_NE(captured.find("one CUDA graph of"), std::string::npos) << captured;
+    expect_same("eager", "captured");
+    // Stopped and gone on with, too.
+    c_.save_every = 6;
+    c_.keep_last = 10;
+    train_in("parts");
+    std::filesystem::remove_all(dir_ / "parts/step-00000010");
+    train_in("parts", true);
+    expect_same("eager", "parts");
+    const auto m = metrics("captured");
+    EXPECT_LT(m.back().loss, m.front().loss);
+    for (const StepMetrics& s : m) EXPECT_GT(s.tokens_per_s, 0);
+  }
 };
 
 class CapturedTraining : public OnCard,
@@ -103,24 +123,7 @@ TEST_P(CapturedTraining, EqualsTheEagerOneBitForBit) {
   std::tie(c_.model.family, c_.dtype, c_.optim.optimizer, accumulate) = GetParam();
   c_.accumulate = accumulate;
   c_.model.dropout = c_.model.family == "gpt" ? 0.1 : 0;
-  c_.eval_every = 4;
-  c_.graph = "off";
-  const std::string eager = train_in("eager");
-  EXPECT_EQ(eager.find("graph"), std::string::npos) << eager;
-  c_.graph = "on";
-  const std::string captured = train_in("captured");
-  EXPECT_NE(captured.find("one CUDA graph of"), std::string::npos) << captured;
-  expect_same("eager", "captured");
-  // Stopped and gone on with, too.
-  c_.save_every = 6;
-  c_.keep_last = 10;
-  train_in("parts");
-  std::filesystem::remove_all(dir_ / "parts/step-00000010");
-  train_in("parts", true);
-  expect_same("eager", "parts");
-  const auto m = metrics("captured");
-  EXPECT_LT(m.back().loss, m.front().loss);
-  for (const StepMetrics& s : m) EXPECT_GT(s.tokens_per_s, 0);
+  captured_equals_eager();
 }
 INSTANTIATE_TEST_SUITE_P(Train, CapturedTraining,
                          testing::Values(std::tuple{"gpt", "f32", "adamw", 2}, std::tuple{"gpt", "bf16", "adamw", 1},
@@ -128,6 +131,23 @@ INSTANTIATE_TEST_SUITE_P(Train, CapturedTraining,
                                          std::tuple{"gpt", "bf16", "lion", 1}, std::tuple{"llama", "f32", "sgd", 1},
                                          std::tuple{"gpt", "f32", "adam", 1}, std::tuple{"gpt", "bf16", "muon", 1},
                                          std::tuple{"gpt", "bf16", "adafactor", 2}));
+
+class CapturedWeights16 : public OnCard,
+                          public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, bool>> {
+};
+
+TEST_P(CapturedWeights16, EqualTheEagerOnesBitForBit) {
+  std::tie(c_.model.family, c_.optim.optimizer, c_.optim.param_update, c_.optim.low_state) = GetParam();
+  c_.dtype = c_.param_dtype = "bf16";
+  c_.sample_tokens = 4;
+  captured_equals_eager();
+}
+INSTANTIATE_TEST_SUITE_P(
+    Train, CapturedWeights16,
+    testing::Values(std::tuple{"gpt", "adamw", "stochastic", false}, std::tuple{"llama", "adamw", "stochastic", true},
+                    std::tuple{"gpt", "adamw", "master", false}, std::tuple{"gpt", "lion", "stochastic", false},
+                    std::tuple{"llama", "muon", "stochastic", false}, std::tuple{"gpt", "sgd", "stochastic", false},
+                    std::tuple{"llama", "adafactor", "stochastic", false}));
 
 TEST_F(OnCard, FallsBackWithTheReason) {
   CallObserver watch;

@@ -92,6 +92,61 @@ INSTANTIATE_TEST_SUITE_P(Train, Resume,
                                          std::tuple{"gpt", "f32", "muon"}, std::tuple{"gpt", "f32", "sgd"},
                                          std::tuple{"gpt", "f32", "lion"}, std::tuple{"gpt", "f32", "adafactor"}));
 
+class Weights16 : public Trainer, public testing::WithParamInterface<std::tuple<const char*, const char*, bool>> {};
+
+TEST_P(Weights16, ResumeToTheSameBitsAndAnswer) {
+  const char* optimizer;
+  c_.dtype = c_.param_dtype = "bf16";
+  std::tie(optimizer, c_.optim.param_update, c_.optim.low_state) = GetParam();
+  c_.optim.optimizer = optimizer;
+  c_.sample_tokens = 8;
+  c_.eval_every = 10;
+  const TrainResult unbroken = train_in("unbroken");
+  c_.save_every = 10;
+  c_.keep_last = 100;
+  train_in("first");
+  std::filesystem::remove_all(dir_ / "first/step-00000020");
+  c_.threads = 2;
+  const TrainResult resumed = train_in("first", true);
+  expect_same_checkpoints(unbroken.checkpoint, resumed.checkpoint);
+  const io::Checkpoint c = io::load_checkpoint(resumed.checkpoint);
+  const io::TensorMap& weights = c.files.at("model");
+  EXPECT_EQ(weights.at("blocks.0.attn.qkv.weight").dtype(), DType::bf16);
+  EXPECT_EQ(weights.at("norm.weight").dtype(), DType::f32);
+  EXPECT_EQ(c.files.at("optimizer").contains("blocks.0.attn.qkv.weight.master"), c_.optim.param_update == "master");
+  TokenSampler sampler(load_trained_model(dir_ / "first").model, {1, 2, 3}, {.seed = 1});
+  EXPECT_GE(sampler.next(), 0);
+}
+INSTANTIATE_TEST_SUITE_P(Train, Weights16,
+                         testing::Values(std::tuple{"adamw", "stochastic", false},
+                                         std::tuple{"adamw", "stochastic", true}, std::tuple{"adamw", "master", false},
+                                         std::tuple{"adamw", "nearest", false}, std::tuple{"lion", "stochastic", false},
+                                         std::tuple{"muon", "master", false}, std::tuple{"muon", "stochastic", true},
+                                         std::tuple{"sgd", "stochastic", false},
+                                         std::tuple{"adafactor", "stochastic", false}));
+
+TEST_F(Trainer, Bf16WeightsLearnAsF32Ones) {
+  c_.steps = 150;
+  c_.dtype = "bf16";
+  c_.optim.lr = 2e-3;
+  const auto last_loss = [&](const char* name) {
+    train_in(name);
+    const std::vector<StepMetrics> m = metrics(name);
+    double sum = 0;
+    for (size_t i = m.size() - 20; i < m.size(); ++i) sum += m[i].loss / 20;
+    return sum;
+  };
+  const double want = last_loss("f32");
+  EXPECT_LT(want, 3);
+  c_.param_dtype = "bf16";
+  EXPECT_NEAR(last_loss("stochastic"), want, 0.05 * want);
+  c_.optim.low_state = true;
+  EXPECT_NEAR(last_loss("low_state"), want, 0.05 * want);
+  c_.optim.low_state = false;
+  c_.optim.param_update = "master";
+  EXPECT_NEAR(last_loss("master"), want, 0.03 * want);
+}
+
 TEST_F(Trainer, ResultDoesNotDependOnThreads) {
   c_.threads = 1;
   const TrainResult one = train_in("one");

@@ -1,30 +1,88 @@
 'use strict';
-// Gradients: modes, grad(), and functions with a gradient of their own.
+// Gradients: modes, grad(), recomputation, and functions with a gradient of their own.
 
 const native = require('./native.js');
 const { Tensor } = native;
 const { withSignal } = require('./signal.js');
 const { settled } = require('./ops.js');
-const { ValueError } = require('./errors.js');
+const { AutogradError, ValueError } = require('./errors.js');
+const { under, wantFunction } = require('./modes.js');
 
-const AsyncFunction = (async () => {}).constructor;
-
-function underMode(enabled, fn, name) {
-  if (fn instanceof AsyncFunction) {
-    throw new ValueError(`${name}: the parts of an async function after its first await would not be covered; call ${name} ` +
-      'around each synchronous part (st.async functions keep the mode of their call)', name);
-  }
-  const before = native.setGradEnabled(enabled);
-  try {
-    return fn();
-  } finally {
-    native.setGradEnabled(before);
-  }
-}
-/** fn() with nothing recorded; what it starts with st.async neither. fn must not be an async function. */
-const noGrad = (fn) => underMode(false, fn, 'noGrad');
+/** fn() with nothing recorded; what it starts with st.async neither. Without fn: an object for `using`. */
+const noGrad = (fn) => under('noGrad', () => native.enterGradMode(false), fn);
 /** fn() with recording on, within noGrad. */
-const enableGrad = (fn) => underMode(true, fn, 'enableGrad');
+const enableGrad = (fn) => under('enableGrad', () => native.enterGradMode(true), fn);
+/** Inside, the first NaN in a result or gradient is an AutogradError that names the op behind it. */
+const detectAnomaly = (fn) => under('detectAnomaly', () => native.enterAnomaly(), fn);
+/** Inside, what ops save for backward goes through pack(tensor), and comes back through unpack(what pack returned). */
+const savedTensorsHooks = (pack, unpack, fn) => {
+  wantFunction(pack, 'savedTensorsHooks');
+  wantFunction(unpack, 'savedTensorsHooks');
+  return under('savedTensorsHooks', () => native.enterSavedHooks(pack, unpack), fn);
+};
+/**
+ * Products in low precision and what needs precision in f32, by each record's policy; parameters stay f32. With
+ * {lowGradients} the gradients of parameters stay in the low dtype, which only the optimizers read.
+ */
+function autocast(options, fn) {
+  if (typeof options === 'function') [options, fn] = [{}, options];
+  const { dtype = 'bf16', enabled = true, lowGradients = false, ...rest } = options ?? {};
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw new ValueError(`autocast: there is no option '${unknown}'`, 'autocast');
+  return under('autocast', () => native.enterAutocast(dtype, enabled, lowGradients), fn);
+}
+
+/**
+ * fn(...inputs) of which only the inputs are kept: what backward needs of it is computed again there, with the same random
+ * numbers. What fn returns is returned; it must do the same ops each time, at once (not an async function).
+ */
+function checkpoint(fn, ...inputs) {
+  wantFunction(fn, 'checkpoint');
+  const tensors = inputs.filter((v) => v instanceof Tensor);
+  const places = inputs.flatMap((v, i) => (v instanceof Tensor ? [i] : []));
+  // The engine keeps the tensors, and for the second run the function must not hold what the first one made.
+  const others = inputs.map((v) => (v instanceof Tensor ? null : v));
+  const results = [];
+  let first = true;
+  native.checkpoint((given) => {
+    const args = [...others];
+    places.forEach((place, i) => { args[place] = given[i]; });
+    const made = fn(...args);
+    if (typeof made?.then === 'function') {
+      throw new ValueError('checkpoint: the function must not be async: its ops have to be done when it returns', 'checkpoint');
+    }
+    if (first) results.push(made);
+    first = false;
+  }, tensors);
+  return results.pop();
+}
+/** The parts of a Sequential (or functions) one after the other, in `segments` of which all but the last are checkpointed. */
+function checkpointSequential(parts, segments, x) {
+  const list = [...parts].map((part) => (typeof part === 'function' ? part : (y) => part.forward(y)));
+  const size = Math.floor(list.length / segments);
+  if (!(size >= 1)) {
+    throw new ValueError(`checkpointSequential: ${segments} segments of ${list.length} parts`, 'checkpointSequential');
+  }
+  let y = x;
+  for (let s = 0; s < segments; ++s) {
+    const some = list.slice(s * size, s + 1 < segments ? (s + 1) * size : undefined);
+    const run = (v) => some.reduce((u, part) => part(u), v);
+    y = s + 1 < segments ? checkpoint(run, y) : run(y);
+  }
+  return y;
+}
+
+function differences(fn, inputs, second, { eps = 1e-6, atol = 1e-5, rtol = 1e-3, throws = true } = {}) {
+  const name = second ? 'gradgradcheck' : 'gradcheck';
+  wantFunction(fn, name);
+  const report = native.gradcheck((given) => list(fn(...given)), list(inputs), second, eps, atol, rtol);
+  if (report && throws) throw new AutogradError(`${name}: ${report}`, name);
+  return report === '';
+}
+/** Compares the gradients of fn(...inputs), in f64, with central differences. */
+const gradcheck = (fn, inputs, options) => differences(fn, inputs, false, options);
+/** The same for the gradients of the gradients. */
+const gradgradcheck = (fn, inputs, options) => differences(fn, inputs, true, options);
 
 const list = (v) => (Array.isArray(v) ? v : [v]);
 function walkArguments(outputs, inputs, { gradOutputs, retainGraph = false, createGraph = false, allowUnused = false } = {}) {
@@ -95,7 +153,10 @@ class StrataFunction {
 Object.defineProperty(StrataFunction, 'name', { value: 'Function' });
 
 module.exports = {
-  noGrad, enableGrad, grad, gradAsync, Function: StrataFunction,
+  noGrad, enableGrad, grad, gradAsync, Function: StrataFunction, detectAnomaly, savedTensorsHooks, autocast, checkpoint,
+  checkpointSequential, gradcheck, gradgradcheck,
+  isAutocastEnabled: () => native.isAutocastEnabled(),
+  autocastDtype: () => native.autocastDtype(),
   isGradEnabled: () => native.isGradEnabled(),
   setGradEnabled: (on) => native.setGradEnabled(on),
 };

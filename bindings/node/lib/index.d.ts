@@ -1,4 +1,8 @@
 import * as types from './types';
+import * as cudaTypes from './cuda';
+import * as nnTypes from './nn';
+import * as optimTypes from './optim';
+import * as dataTypes from './data';
 
 declare const strata: types.Strata;
 declare namespace strata {
@@ -8,10 +12,20 @@ declare namespace strata {
   export type TypedArray = types.TypedArray;
   export type TensorOptions = types.TensorOptions;
   export type RngKey = types.RngKey;
-  export type Module = types.Module;
-  export type Layer = types.Layer;
-  export type Optimizer = types.Optimizer;
-  export type StateDict = types.StateDict;
+  export type Module = nnTypes.Module;
+  export type Layer = nnTypes.Layer;
+  export type StateDict = nnTypes.StateDict;
+  export type Optimizer = optimTypes.Optimizer;
+  export type ParamGroup = optimTypes.ParamGroup;
+  export type LossScaler = optimTypes.LossScaler;
+  export type Schedule = optimTypes.Schedule;
+  export type LRScheduler = optimTypes.LRScheduler;
+  export type Dataset<S = any> = dataTypes.Dataset<S>;
+  export type TensorDataset = dataTypes.TensorDataset;
+  export type DataLoader<B = any> = dataTypes.DataLoader<B>;
+  export type StepMetrics = dataTypes.StepMetrics;
+  export type Trainer = dataTypes.Trainer;
+  export type ModuleTrainer = dataTypes.ModuleTrainer;
   export type FunctionContext = types.FunctionContext;
   export type LanguageModel = types.LanguageModel;
   export type GeneratedToken = types.GeneratedToken;
@@ -19,5 +33,10 @@ declare namespace strata {
   export type TrainSettings = types.TrainSettings;
   export type TrainResult = types.TrainResult;
   export type StrataError = types.StrataError;
+  export type MemoryStats = cudaTypes.MemoryStats;
+  export type ModeScope = cudaTypes.ModeScope;
+  export type CudaStream = cudaTypes.Stream;
+  export type CudaEvent = cudaTypes.Event;
+  export type CUDAGraph = cudaTypes.CUDAGraph;
 }
 export = strata;

@@ -24,6 +24,10 @@ function loadPlugin(path) {
   return plugin;
 }
 
+/** Where the random numbers of every op stand: {seed, offset}, BigInts. */
+const randomState = () => native.randomState();
+const setRandomState = (state) => native.setRandomState(state);
+
 const strata = {
   ...functions,
   ...views,
@@ -31,23 +35,26 @@ const strata = {
   ...autograd,
   ...errors,
   ...require('./models.js'),
+  ...require('./objects.js'),
+  ...require('./trainer.js'),
   ops,
   async: asyncFunctions,
   describeOps: describe,
-  nn: require('./nn.js'),
+  nn: require('./nn/index.js'),
   optim: require('./optim.js'),
   data: require('./data.js'),
   manualSeed,
+  randomState,
+  setRandomState,
   loadPlugin,
   numThreads: () => native.numThreads(),
   setNumThreads: (count) => native.setNumThreads(count),
   memoryStats: (device) => native.memoryStats(device),
-  cuda: {
-    deviceCount: () => native.cudaDeviceCount(),
-    isAvailable: () => native.cudaDeviceCount() > 0,
-    unavailableReason: () => native.cudaUnavailableReason(),
-    synchronize: (device) => native.cudaSynchronize(device),
-  },
+  resetPeakMemoryStats: (device) => native.memoryResetPeak(device),
+  memorySnapshot: (device) => JSON.parse(native.memorySnapshot(device)).blocks,
+  emptyCache: () => native.memoryReleaseCached(),
+  setMemoryLimit: (bytes) => native.memorySetLimit(bytes),
+  cuda: require('./cuda.js'),
   version: native.version,
 };
 

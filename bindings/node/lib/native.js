@@ -25,4 +25,52 @@ if (!file) {
   throw new Error(`strata: the addon was not found (looked for ${tried.join(', ')} and build/*/bindings/node/strata.node); ` +
     'build it with scripts/build-node, or set STRATA_NODE_ADDON');
 }
-module.exports = require(file);
+// Before Node 20.
+if (!Symbol.dispose) Object.defineProperty(Symbol, 'dispose', { value: Symbol('Symbol.dispose') });
+let native;
+try {
+  native = require(file);
+} catch (error) {
+  const [, library] = /^(\S+): cannot open shared object file/.exec(error.message) ?? [];
+  if (library && library !== file) {
+    error.message = `strata needs ${library}, which is not on this machine. The addon uses the libraries of the distribution that ` +
+      'it was built on; there this brings them:\n  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libgomp1\n' +
+      'For another distribution build it there, with scripts/build-node';
+  }
+  throw error;
+}
+
+// A native function that fails sets failed[0] and returns the error: throwing it is left to JavaScript. (While Node takes an
+// exception over from native code, a collection may run a finalizer of ours, and Node then ends the process.)
+const { failed } = native;
+if (!failed) throw new Error(`strata: ${file} is older than the JavaScript beside it; build it again with scripts/build-node`);
+function guarded(f, name = f?.name) {
+  if (typeof f !== 'function') return f;
+  const wrapped = function (...args) {
+    const result = f.apply(this, args);
+    if (failed[0] !== 0) {
+      failed[0] = 0;
+      throw result;
+    }
+    return result;
+  };
+  Object.defineProperty(wrapped, 'name', { value: name });
+  return wrapped;
+}
+
+const { prototype } = native.Tensor;
+for (const key of Object.getOwnPropertyNames(prototype)) {
+  if (key === 'constructor') continue;
+  const { value, get, set, ...rest } = Object.getOwnPropertyDescriptor(prototype, key);
+  Object.defineProperty(prototype, key, value ? { value: guarded(value, key), ...rest }
+    : { get: guarded(get, key), set: guarded(set, key), ...rest });
+}
+for (const key of Object.keys(native)) {
+  if (key !== 'Tensor') exports[key] = guarded(native[key], key);
+}
+exports.Tensor = native.Tensor;
+const listed = exports.ops;
+exports.ops = () => listed().map((record) => {
+  const { call, callAsync, callMethod, callInplace } = record;
+  return { ...record, call: guarded(call), callAsync: guarded(callAsync), callMethod: guarded(callMethod), callInplace: guarded(callInplace) };
+});

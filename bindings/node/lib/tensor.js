@@ -251,7 +251,6 @@ const methods = {
     return this.disposed ? 'Tensor (disposed)' : this.toString();
   },
 };
-if (!Symbol.dispose) Object.defineProperty(Symbol, 'dispose', { value: Symbol('Symbol.dispose') });
 methods[Symbol.dispose] = function () {
   this.dispose();
 };

@@ -1,6 +1,10 @@
 // The types of Strata for Node that are written by hand.
 
 import type { Functions, Records, AsyncFunctions, Methods } from './ops';
+import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
+import type { Layer, Nn, StateDict } from './nn';
+import type { Optim } from './optim';
+import type { Data, ModuleTrainerClass, StepMetrics, TrainerClass } from './data';
 
 export type DType = 'u8' | 'i8' | 'i16' | 'i32' | 'i64' | 'f16' | 'bf16' | 'f32' | 'f64' | 'bool';
 /** 'cpu', 'cuda', 'cuda:1', 'meta'. */
@@ -145,105 +149,6 @@ export interface FunctionClass {
   backward(ctx: FunctionContext, ...grads: Tensor[]): Tensor | null | undefined | (Tensor | null | undefined)[];
 }
 
-export type StateDict = { [name: string]: Tensor };
-export interface Module {
-  training: boolean;
-  forward(...args: any[]): any;
-  namedChildren(): [string, Module][];
-  namedParameters(prefix?: string): [string, Tensor][];
-  parameters(): Tensor[];
-  namedBuffers(prefix?: string): [string, Tensor][];
-  modules(): Module[];
-  train(on?: boolean): this;
-  eval(): this;
-  zeroGrad(): void;
-  requiresGrad(on: boolean): this;
-  numParameters(): number;
-  to(...where: (DType | Device | { dtype?: DType; device?: Device })[]): this;
-  stateDict(): StateDict;
-  loadStateDict(state: StateDict, options?: { strict?: boolean }): { missing: string[]; unexpected: string[] };
-  toString(): string;
-}
-/** A module of one tensor. */
-export interface Layer extends Module {
-  forward(x: Tensor): Tensor;
-}
-export interface WithWeight extends Layer {
-  weight: Tensor;
-  bias: Tensor | null;
-}
-export interface Made {
-  dtype?: DType;
-  device?: Device;
-}
-type Pair = number | readonly [number, number];
-interface PoolClass {
-  new (kernel: Pair, options?: { stride?: Pair; padding?: Pair }): Layer;
-}
-interface PlainClass {
-  new (): Layer;
-}
-export interface Nn {
-  Module: { new (): Module };
-  parameter(t: Tensor): Tensor;
-  buffer(t: Tensor): Tensor;
-  Linear: { new (inFeatures: number, outFeatures: number, options?: { bias?: boolean } & Made): WithWeight };
-  Conv2d: {
-    new (inChannels: number, outChannels: number, kernel: Pair,
-      options?: { stride?: Pair; padding?: Pair; dilation?: Pair; groups?: number; bias?: boolean } & Made): WithWeight;
-  };
-  Embedding: { new (count: number, dim: number, options?: { paddingIdx?: number } & Made): Layer & { weight: Tensor } };
-  LayerNorm: { new (shape: number | readonly number[], options?: { eps?: number; bias?: boolean } & Made): WithWeight };
-  RMSNorm: { new (shape: number | readonly number[], options?: { eps?: number } & Made): Layer & { weight: Tensor } };
-  BatchNorm1d: { new (features: number, options?: { eps?: number; momentum?: number } & Made): WithWeight };
-  BatchNorm2d: { new (features: number, options?: { eps?: number; momentum?: number } & Made): WithWeight };
-  Dropout: { new (p?: number): Layer };
-  Flatten: { new (start?: number, end?: number): Layer };
-  MaxPool2d: PoolClass;
-  AvgPool2d: PoolClass;
-  MultiheadAttention: { new (dim: number, heads: number, options?: { bias?: boolean; causal?: boolean } & Made): Layer };
-  Sequential: { new (...parts: (Module | ((x: Tensor) => Tensor))[]): Layer };
-  ModuleList: { new <M extends Module>(modules?: readonly M[]): Module & Iterable<M> & { readonly length: number; [i: number]: M } };
-  ReLU: PlainClass;
-  GELU: PlainClass;
-  SiLU: PlainClass;
-  Tanh: PlainClass;
-  Sigmoid: PlainClass;
-}
-
-export interface Optimizer {
-  lr: number;
-  readonly parameters: Tensor[];
-  /** Updates the parameters that have a gradient; with {maxNorm} clips first and gives the norm before, else null. */
-  step(options?: { maxNorm?: number }): number | null;
-  stepAsync(options?: { maxNorm?: number; signal?: Signal }): Promise<number | null>;
-  zeroGrad(options?: { setToNone?: boolean }): void;
-  stateDict(): StateDict;
-  loadStateDict(state: StateDict): void;
-}
-export type Params = Module | readonly Tensor[] | readonly [string, Tensor][];
-interface OptimizerClass<O> {
-  new (params: Params, options?: O): Optimizer;
-}
-export interface AdamOptions {
-  lr?: number;
-  beta1?: number;
-  beta2?: number;
-  eps?: number;
-  weightDecay?: number;
-}
-export interface Optim {
-  SGD: OptimizerClass<{ lr?: number; momentum?: number; dampening?: number; weightDecay?: number; nesterov?: boolean }>;
-  Adam: OptimizerClass<AdamOptions>;
-  AdamW: OptimizerClass<AdamOptions>;
-  Lion: OptimizerClass<{ lr?: number; beta1?: number; beta2?: number; weightDecay?: number }>;
-  cosine(lr: number, steps: number, options?: { warmup?: number; floor?: number }): (step: number) => number;
-  clipGradNorm(params: Module | readonly Tensor[], maxNorm: number): number;
-}
-export interface Data {
-  batches(tensors: readonly Tensor[], options?: { batchSize?: number; shuffle?: boolean; dropLast?: boolean }): Generator<Tensor[], void>;
-}
-
 export interface GenerateOptions {
   tokens?: number;
   temperature?: number;
@@ -336,9 +241,29 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   min(x: Tensor): Tensor;
   min(x: Tensor, dim: Int, keepdim?: boolean): { values: Tensor; indices: Tensor };
 
-  /** fn() with nothing recorded; fn must not be an async function. */
+  /** fn() with nothing recorded; fn must not be an async function. Without fn: an object that ends it. */
   noGrad<T>(fn: () => T): T;
+  noGrad(): ModeScope;
   enableGrad<T>(fn: () => T): T;
+  enableGrad(): ModeScope;
+  /** Products in bf16 (or {dtype}), what needs precision in f32; parameters stay f32. */
+  autocast<T>(options: AutocastOptions, fn: () => T): T;
+  autocast<T>(fn: () => T): T;
+  autocast(options?: AutocastOptions): ModeScope;
+  isAutocastEnabled(): boolean;
+  autocastDtype(): DType;
+  /** fn(...inputs), computed again in backward in place of keeping what it saves. */
+  checkpoint<A extends readonly unknown[], R>(fn: (...inputs: A) => R, ...inputs: A): R;
+  checkpointSequential(parts: Iterable<Layer | ((x: Tensor) => Tensor)>, segments: number, x: Tensor): Tensor;
+  /** Inside, the first NaN is an AutogradError that names the op behind it. */
+  detectAnomaly<T>(fn: () => T): T;
+  detectAnomaly(): ModeScope;
+  /** Inside, what ops save for backward goes through pack, and comes back through unpack. */
+  savedTensorsHooks<P, T>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor, fn: () => T): T;
+  savedTensorsHooks<P>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor): ModeScope;
+  /** Compares the gradients of fn(...inputs), in f64, with central differences. */
+  gradcheck(fn: (...inputs: Tensor[]) => Tensor | Tensor[], inputs: Tensor | readonly Tensor[], options?: GradcheckOptions): boolean;
+  gradgradcheck(fn: (...inputs: Tensor[]) => Tensor | Tensor[], inputs: Tensor | readonly Tensor[], options?: GradcheckOptions): boolean;
   isGradEnabled(): boolean;
   setGradEnabled(on: boolean): boolean;
   grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions & { allowUnused?: false }): Tensor[];
@@ -357,6 +282,9 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   save(path: string, tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<void>;
   load(path: string, options?: { signal?: Signal }): Promise<StateDict>;
   loadWithMetadata(path: string, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
+  /** Nested plain objects and arrays of tensors and plain values, as Python's st.save() writes them. */
+  saveObject(path: string, value: unknown, options?: { signal?: Signal }): Promise<void>;
+  loadObject(path: string, options?: { signal?: Signal }): Promise<any>;
   readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
   LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
   loadModel(path: string, options?: { device?: Device; signal?: Signal }): Promise<LanguageModel>;
@@ -364,20 +292,29 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
     out: string; resume?: boolean; onLog?: (text: string) => void; signal?: Signal;
   }): Promise<TrainResult>;
 
+  Trainer: TrainerClass;
+  ModuleTrainer: ModuleTrainerClass;
+  /** The steps in a run's metrics.jsonl. */
+  readMetrics(file: string): StepMetrics[];
+
   /** Loads a plugin; its ops then are st[name], st.ops[name], st.async[name] and methods. */
   loadPlugin(path: string): { name: string; version: string; path: string; ops: string[] };
 
   manualSeed(seed: Int): void;
+  /** Where the random numbers of every op stand. */
+  randomState(): { seed: bigint; offset: bigint };
+  setRandomState(state: { seed: bigint; offset: bigint }): void;
   numThreads(): number;
   setNumThreads(count: number): void;
-  /** Bytes that tensors hold now, at most so far, and with what is kept for later. */
-  memoryStats(device?: Device): { live: number; peak: number; reserved: number; blocks: number };
-  cuda: {
-    deviceCount(): number;
-    isAvailable(): boolean;
-    unavailableReason(): string;
-    synchronize(device?: number): void;
-  };
+  /** Of the processor's memory, or another device's. */
+  memoryStats(device?: Device): MemoryStats;
+  resetPeakMemoryStats(device?: Device): void;
+  memorySnapshot(device?: Device): MemoryBlock[];
+  /** Returns the heaps' holes to the devices and the system. */
+  emptyCache(): void;
+  /** At most this many bytes of the processor's memory for tensors, 0 for all that there is; the limit before. */
+  setMemoryLimit(bytes: number): number;
+  cuda: Cuda;
   readonly version: string;
 
   StrataError: StrataErrorClass;
@@ -392,6 +329,19 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   DivergedError: StrataErrorClass;
   PluginError: StrataErrorClass;
   AbortedError: StrataErrorClass;
+}
+export interface AutocastOptions {
+  dtype?: 'bf16' | 'f16';
+  enabled?: boolean;
+  /** Leaves the gradients of parameters in the low dtype, which only the optimizers read. */
+  lowGradients?: boolean;
+}
+export interface GradcheckOptions {
+  eps?: number;
+  atol?: number;
+  rtol?: number;
+  /** Whether a difference is an AutogradError (as it is when left out) or false. */
+  throws?: boolean;
 }
 export interface GradOptions {
   gradOutputs?: Tensor | readonly (Tensor | null)[] | null;

@@ -88,5 +88,7 @@ function generate() {
 module.exports = { generate };
 if (require.main === module) {
   const file = process.argv[2] ?? path.join(__dirname, '..', 'lib', 'ops.d.ts');
-  fs.writeFileSync(file, generate());
+  const text = generate();
+  // The same text is left alone: somebody may be reading it.
+  if (!fs.existsSync(file) || fs.readFileSync(file, 'utf8') !== text) fs.writeFileSync(file, text);
 }

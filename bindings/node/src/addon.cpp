@@ -7,8 +7,6 @@
 #include "strata/c/plugin.h"
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
-#include "strata/cuda/runtime.h"
-#include "strata/memory/allocator.h"
 
 namespace strata::node {
 namespace {
@@ -26,29 +24,10 @@ napi_value set_threads(Call& c) {
 napi_value threads(Call& c) {
   return c.env.integer(num_threads());
 }
-napi_value memory_stats(Call& c) {
-  const Device device = c.has(0) ? parse_device(c.env.text(c[0], "memoryStats", "device")) : Device::cpu();
-  const memory::Stats s = memory::stats(device);
-  napi_value o = c.env.object();
-  c.env.set(o, "live", c.env.integer(s.live_total));
-  c.env.set(o, "peak", c.env.integer(s.peak_total));
-  c.env.set(o, "reserved", c.env.integer(s.reserved));
-  c.env.set(o, "blocks", c.env.integer(s.blocks));
-  return o;
-}
-napi_value cuda_count(Call& c) {
-  return c.env.integer(cuda::device_count());
-}
-napi_value cuda_reason(Call& c) {
-  return c.env.string(cuda::unavailable_reason());
-}
-napi_value cuda_synchronize(Call& c) {
-  cuda::synchronize(static_cast<int>(c.has(0) ? c.env.whole(c[0], "synchronize", "device") : 0));
-  return c.env.undefined();
-}
 // loadPlugin(path): {name, version, path, ops}
 napi_value load_plugin_function(Call& c) {
-  const Plugin& p = load_plugin(c.env.text(c[0], "loadPlugin", "the path"));
+  const std::string path = c.env.text(c[0], "loadPlugin", "the path");
+  const Plugin& p = load_plugin(path);
   napi_value o = c.env.object(), ops = c.env.array(p.ops.size());
   for (size_t i = 0; i < p.ops.size(); ++i) c.env.put(ops, static_cast<uint32_t>(i), c.env.string(p.ops[i]->name()));
   c.env.set(o, "name", c.env.string(p.name));
@@ -80,24 +59,32 @@ NAPI_MODULE_INIT() {
     napi_value tensor = define_tensor_class(*e);
     e->check(napi_create_reference(env, tensor, 1, &e->tensor_class));
     e->set(exports, "Tensor", tensor);
-    e->set(exports, "setErrors", e->function("setErrors", entry<set_errors>));
-    e->set(exports, "seed", e->function("seed", entry<seed>));
-    e->set(exports, "setNumThreads", e->function("setNumThreads", entry<set_threads>));
-    e->set(exports, "numThreads", e->function("numThreads", entry<threads>));
-    e->set(exports, "memoryStats", e->function("memoryStats", entry<memory_stats>));
-    e->set(exports, "cudaDeviceCount", e->function("cudaDeviceCount", entry<cuda_count>));
-    e->set(exports, "cudaUnavailableReason", e->function("cudaUnavailableReason", entry<cuda_reason>));
-    e->set(exports, "cudaSynchronize", e->function("cudaSynchronize", entry<cuda_synchronize>));
-    e->set(exports, "loadPlugin", e->function("loadPlugin", entry<load_plugin_function>));
-    e->set(exports, "newCancelFlag", e->function("newCancelFlag", entry<new_cancel_flag>));
-    e->set(exports, "cancel", e->function("cancel", entry<cancel>));
+    // What hand_over() sets. The array lives as long as the environment.
+    void* bytes = nullptr;
+    napi_value buffer = e->made(napi_create_arraybuffer, sizeof(int32_t), &bytes);
+    e->failed = static_cast<int32_t*>(bytes);
+    *e->failed = 0;
+    napi_value failed = e->made(napi_create_typedarray, napi_int32_array, size_t{1}, buffer, size_t{0});
+    napi_ref keep = nullptr;
+    e->check(napi_create_reference(env, failed, 1, &keep));
+    e->set(exports, "failed", failed);
+    e->add(exports, {{"setErrors", entry<set_errors>},
+                     {"seed", entry<seed>},
+                     {"setNumThreads", entry<set_threads>},
+                     {"numThreads", entry<threads>},
+                     {"loadPlugin", entry<load_plugin_function>},
+                     {"newCancelFlag", entry<new_cancel_flag>},
+                     {"cancel", entry<cancel>}});
     e->set(exports, "version", e->string(STRATA_NODE_VERSION));
     add_tensors(*e, exports);
     add_ops(*e, exports);
     add_autograd(*e, exports);
+    add_modes(*e, exports);
+    add_cuda(*e, exports);
     add_optim(*e, exports);
     add_files(*e, exports);
     add_models(*e, exports);
+    add_runs(*e, exports);
     return exports;
   } catch (const std::exception& error) {
     bool pending = false;

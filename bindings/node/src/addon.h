@@ -7,8 +7,11 @@ namespace strata::node {
 void add_ops(Env& env, napi_value exports);
 void add_tensors(Env& env, napi_value exports);
 void add_autograd(Env& env, napi_value exports);
+void add_modes(Env& env, napi_value exports);
+void add_cuda(Env& env, napi_value exports);
 void add_optim(Env& env, napi_value exports);
 void add_files(Env& env, napi_value exports);
 void add_models(Env& env, napi_value exports);
+void add_runs(Env& env, napi_value exports);
 
 }  // namespace strata::node

@@ -22,12 +22,6 @@ struct Held {
   TensorList list;
   ~Held() { bury_list(list); }
 };
-napi_value wrap_list(Env& env, TensorList&& list) {
-  napi_value array = env.array(list.size());
-  for (size_t i = 0; i < list.size(); ++i)
-    env.put(array, static_cast<uint32_t>(i), wrap_or_null(env, std::move(list[i])));
-  return array;
-}
 // What a JavaScript function gave for a gradient; undefined for nothing.
 Tensor gradient_of(Env& env, napi_value v, std::string_view op) {
   return env.missing(v) ? Tensor() : tensor_of(env, v, op, "what the function returned");
@@ -61,8 +55,7 @@ napi_value add_hook(Call& c) {
     else
       add_tensor_hook(t, hook);
   }
-  auto* handle = new HookHandle(hook);
-  return c.env.external(handle, [](FinalEnv, void* p, void*) { delete static_cast<HookHandle*>(p); });
+  return c.env.boxed(HookHandle(hook));
 }
 napi_value remove_hook(Call& c) {
   c.env.handle<HookHandle>(c[0])->remove();
@@ -173,10 +166,8 @@ napi_value apply_function(Call& c) {
     const NoGrad none;
     env.check(napi_call_function(env.env, env.undefined(), c[2], 0, nullptr, &returned));
   }
-  napi_value results, saved, materialize;
-  env.check(napi_get_element(env.env, returned, 0, &results));
-  env.check(napi_get_element(env.env, returned, 1, &saved));
-  env.check(napi_get_element(env.env, returned, 2, &materialize));
+  napi_value results = env.made(napi_get_element, returned, 0u), saved = env.made(napi_get_element, returned, 1u),
+             materialize = env.made(napi_get_element, returned, 2u);
   Held made{tensors_of(env, results, *name, "what forward() returned")};
   node->context.save_for_backward(tensors_of(env, saved, *name, "saveForBackward()"));
   node->context.set_materialize_grads(env.truth(materialize, *name, "materializeGrads"));
@@ -189,14 +180,14 @@ napi_value apply_function(Call& c) {
 }  // namespace
 
 void add_autograd(Env& env, napi_value exports) {
-  env.set(exports, "walk", env.function("walk", entry<walk_now>));
-  env.set(exports, "walkAsync", env.function("walkAsync", entry<walk_async>));
-  env.set(exports, "addHook", env.function("addHook", entry<add_hook>));
-  env.set(exports, "removeHook", env.function("removeHook", entry<remove_hook>));
-  env.set(exports, "retainGrad", env.function("retainGrad", entry<retain_grad>));
-  env.set(exports, "isGradEnabled", env.function("isGradEnabled", entry<is_grad_enabled>));
-  env.set(exports, "setGradEnabled", env.function("setGradEnabled", entry<set_grad_enabled>));
-  env.set(exports, "applyFunction", env.function("applyFunction", entry<apply_function>));
+  env.add(exports, {{"walk", entry<walk_now>},
+                    {"walkAsync", entry<walk_async>},
+                    {"addHook", entry<add_hook>},
+                    {"removeHook", entry<remove_hook>},
+                    {"retainGrad", entry<retain_grad>},
+                    {"isGradEnabled", entry<is_grad_enabled>},
+                    {"setGradEnabled", entry<set_grad_enabled>},
+                    {"applyFunction", entry<apply_function>}});
 }
 
 }  // namespace strata::node

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "strata/core/autocast.h"
+
 namespace strata::node {
 namespace {
 
@@ -209,33 +211,24 @@ std::vector<Value> to_values(Env& env, const OpInfo& op, std::span<napi_value> a
         static_cast<int>(given));
   std::vector<bool> set(op.args.size(), false);
   std::vector<Value> values(op.args.size());
-  size_t last = 0;
   for (size_t i = 0; i < given; ++i) {
     // undefined stands for the default, as in JavaScript's own functions.
     if (env.type(args[i]) == napi_undefined) continue;
     values[i] = to_value(env, op, op.args[i], args[i]);
     set[i] = true;
-    last = i + 1;
   }
   if (named) {
-    napi_value keys;
-    env.check(napi_get_property_names(env.env, named, &keys));
-    uint32_t n;
-    env.check(napi_get_array_length(env.env, keys, &n));
-    for (uint32_t k = 0; k < n; ++k) {
-      napi_value key, value;
-      env.check(napi_get_element(env.env, keys, k, &key));
+    env.for_each(env.made(napi_get_property_names, named), [&](napi_value key, uint32_t) {
       const std::string name = env.text(key, op.name, "a name");
       const auto found = std::find_if(op.args.begin(), op.args.end(), [&](const ArgSpec& a) { return a.name == name; });
       check(found != op.args.end(), op.name, "has no argument '", name, "'; its schema is ", op.op->schema_text());
       const size_t i = static_cast<size_t>(found - op.args.begin());
       check(!set[i], op.name, name, " was given twice");
-      env.check(napi_get_property(env.env, named, key, &value));
-      if (env.type(value) == napi_undefined) continue;
+      napi_value value = env.made(napi_get_property, named, key);
+      if (env.type(value) == napi_undefined) return;
       values[i] = to_value(env, op, *found, value);
       set[i] = true;
-      last = std::max(last, i + 1);
-    }
+    });
   }
   const std::vector<SchemaArg>& schema = op.op->schema().args;
   for (size_t i = 0; i < op.args.size(); ++i) {
@@ -278,10 +271,7 @@ napi_value from_value(Env& env, Value&& value) {
         if constexpr (std::is_same_v<T, Tensor>) {
           return wrap_or_null(env, std::move(v));
         } else if constexpr (std::is_same_v<T, TensorList>) {
-          napi_value list = env.array(v.size());
-          for (size_t i = 0; i < v.size(); ++i)
-            env.put(list, static_cast<uint32_t>(i), wrap_or_null(env, std::move(v[i])));
-          return list;
+          return wrap_list(env, std::move(v));
         } else if constexpr (std::is_same_v<T, Scalar>) {
           if (v.kind() == DType::f64) return env.number(v.to_double());
           return v.kind() == DType::boolean ? env.boolean(v.to_bool()) : env.integer(v.to_int());
@@ -317,7 +307,8 @@ napi_value from_values(Env& env, const OpInfo& op, std::vector<Value>&& results)
 }
 
 bool records(std::span<const Value> args) {
-  if (!grad_enabled()) return false;
+  // Autocast keeps its copies with the parameters, whether a gradient is recorded or not.
+  if (!grad_enabled() && !autocast_enabled()) return false;
   const auto wants = [](const Tensor& t) {
     return t.defined() && (t.impl().requires_grad || t.impl().autograd || t.impl().view_base);
   };

@@ -19,6 +19,8 @@ struct TensorBox {
 napi_value wrap(Env& env, Tensor tensor);
 /// Null for an undefined tensor.
 napi_value wrap_or_null(Env& env, Tensor tensor);
+/// An array of them.
+napi_value wrap_list(Env& env, TensorList&& list);
 /// The box of a Tensor; nullptr for any other value.
 TensorBox* box_of(Env& env, napi_value value);
 /// The tensor; throws ValueError for anything else, and after dispose().

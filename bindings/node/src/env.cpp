@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "bindings/node/src/errors.h"
 
@@ -136,7 +137,9 @@ void Mailbox::run_waiting() {
     try {
       const Scope scope(*env);
       const TapeDelegate delegate;  // who waits for this runs a graph
-      t_mode = job->mode;
+      // The modes of whatever this thread was doing are not the job's.
+      const SavedTensorHooksScope no_hooks(nullptr);
+      t_mode = {job->mode.grad_enabled, 0};
       job->run(*env);
     } catch (...) {
       error = std::current_exception();
@@ -181,10 +184,7 @@ JsRef::~JsRef() {
   mailbox_->drop(ref_);
 }
 napi_value JsRef::get(Env& env) const {
-  napi_value box, value;
-  env.check(napi_get_reference_value(env.env, ref_, &box));
-  env.check(napi_get_element(env.env, box, 0, &value));
-  return value;
+  return env.made(napi_get_element, env.value_of(ref_), 0u);
 }
 
 Env& env_of(napi_env env) {
@@ -199,6 +199,14 @@ void Env::fail(napi_status status) {
   if (pending) {
     napi_value thrown;
     napi_get_and_clear_last_exception(env, &thrown);
+    if (passing) {
+      bool same = false;
+      check(napi_strict_equals(env, thrown, passing_as->get(*this), &same));
+      if (same) {
+        passing_as.reset();
+        std::rethrow_exception(std::exchange(passing, nullptr));
+      }
+    }
     throw JsException(std::make_shared<JsRef>(*this, thrown));
   }
   const napi_extended_error_info* info = nullptr;
@@ -211,8 +219,9 @@ void Env::fail(napi_status status) {
 napi_value Env::error_value(std::exception_ptr error) {
   const char* cls = "StrataError";
   std::string op, text;
+  bool passes = false;
   try {
-    std::rethrow_exception(std::move(error));
+    std::rethrow_exception(error);
   } catch (const JsException& e) {
     if (e.value->mailbox() == mail) return e.value->get(*this);
     text = "an exception of another thread's JavaScript";
@@ -226,13 +235,16 @@ napi_value Env::error_value(std::exception_ptr error) {
   } catch (const std::exception& e) {
     text = e.what();
   } catch (...) {
-    text = "an exception of an unknown kind";
+    text = "a control exception of the engine; do not catch it";
+    passes = true;
   }
-  napi_value made, classes, constructor, args[2] = {string(text), string(op)};
-  check(napi_get_reference_value(env, error_classes, &classes));
-  check(napi_get_named_property(env, classes, cls, &constructor));
-  check(napi_new_instance(env, constructor, 2, args, &made));
-  return made;
+  napi_value args[2] = {string(text), string(op)};
+  napi_value value = made(napi_new_instance, get(value_of(error_classes), cls), size_t{2}, args);
+  if (passes) {
+    passing_as = std::make_shared<JsRef>(*this, value);
+    passing = error;
+  }
+  return value;
 }
 
 void Env::raise(std::exception_ptr error) {
@@ -246,52 +258,44 @@ void Env::raise(std::exception_ptr error) {
   }
 }
 
+napi_value Env::hand_over(std::exception_ptr error) {
+  try {
+    napi_value value = error_value(error);
+    *failed = 1;
+    return value;
+  } catch (...) {
+    raise(std::move(error));
+    return nullptr;
+  }
+}
+
 napi_value Env::undefined() {
-  napi_value v;
-  check(napi_get_undefined(env, &v));
-  return v;
+  return made(napi_get_undefined);
 }
 napi_value Env::null() {
-  napi_value v;
-  check(napi_get_null(env, &v));
-  return v;
+  return made(napi_get_null);
 }
 napi_value Env::boolean(bool b) {
-  napi_value v;
-  check(napi_get_boolean(env, b, &v));
-  return v;
+  return made(napi_get_boolean, b);
 }
 napi_value Env::number(double d) {
-  napi_value v;
-  check(napi_create_double(env, d, &v));
-  return v;
+  return made(napi_create_double, d);
 }
 napi_value Env::integer(int64_t i) {
   constexpr int64_t kSafe = (int64_t{1} << 53) - 1;
-  if (i > kSafe || i < -kSafe) return bigint(i);
-  napi_value v;
-  check(napi_create_int64(env, i, &v));
-  return v;
+  return i > kSafe || i < -kSafe ? bigint(i) : made(napi_create_int64, i);
 }
 napi_value Env::bigint(int64_t i) {
-  napi_value v;
-  check(napi_create_bigint_int64(env, i, &v));
-  return v;
+  return made(napi_create_bigint_int64, i);
 }
 napi_value Env::string(std::string_view s) {
-  napi_value v;
-  check(napi_create_string_utf8(env, s.data(), s.size(), &v));
-  return v;
+  return made(napi_create_string_utf8, s.data(), s.size());
 }
 napi_value Env::array(size_t n) {
-  napi_value v;
-  check(napi_create_array_with_length(env, n, &v));
-  return v;
+  return made(napi_create_array_with_length, n);
 }
 napi_value Env::object() {
-  napi_value v;
-  check(napi_create_object(env, &v));
-  return v;
+  return made(napi_create_object);
 }
 void Env::set(napi_value object, const char* name, napi_value value) {
   check(napi_set_named_property(env, object, name, value));
@@ -300,19 +304,16 @@ void Env::put(napi_value array, uint32_t i, napi_value value) {
   check(napi_set_element(env, array, i, value));
 }
 napi_value Env::get(napi_value object, const char* name) {
-  napi_value v;
-  check(napi_get_named_property(env, object, name, &v));
-  return v;
+  return made(napi_get_named_property, object, name);
 }
 napi_value Env::function(const char* name, napi_callback cb, void* data) {
-  napi_value v;
-  check(napi_create_function(env, name, NAPI_AUTO_LENGTH, cb, data, &v));
-  return v;
+  return made(napi_create_function, name, size_t{NAPI_AUTO_LENGTH}, cb, data);
+}
+void Env::add(napi_value object, std::initializer_list<Function> functions) {
+  for (const Function& f : functions) set(object, f.name, function(f.name, f.call));
 }
 napi_value Env::external(void* data, void (*finalize)(FinalEnv, void*, void*)) {
-  napi_value v;
-  check(napi_create_external(env, data, finalize, nullptr, &v));
-  return v;
+  return made(napi_create_external, data, finalize, nullptr);
 }
 napi_value Env::dims(const Dims& d) {
   napi_value v = array(static_cast<size_t>(d.size()));
@@ -320,9 +321,7 @@ napi_value Env::dims(const Dims& d) {
   return v;
 }
 napi_value Env::value_of(napi_ref ref) {
-  napi_value v = nullptr;
-  check(napi_get_reference_value(env, ref, &v));
-  return v;
+  return made(napi_get_reference_value, ref);
 }
 
 napi_valuetype Env::type(napi_value v) {
@@ -410,15 +409,14 @@ Dims Env::list(napi_value v, std::string_view op, std::string_view what) {
   bool is = false;
   check(napi_is_array(env, v, &is));
   strata::check(is, op, what, " must be an array of integers, got ", kind(v));
-  uint32_t n;
-  check(napi_get_array_length(env, v, &n));
   Dims d;
-  for (uint32_t i = 0; i < n; ++i) {
-    napi_value e;
-    check(napi_get_element(env, v, i, &e));
-    d.push_back(whole(e, op, what));
-  }
+  for_each(v, [&](napi_value e, uint32_t) { d.push_back(whole(e, op, what)); });
   return d;
+}
+std::vector<std::string> Env::texts(napi_value v, std::string_view op, std::string_view what) {
+  std::vector<std::string> texts;
+  for_each(v, [&](napi_value e, uint32_t) { texts.push_back(text(e, op, what)); });
+  return texts;
 }
 
 Call::Call(Env& e, napi_callback_info info) : env(e) {

@@ -11,6 +11,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -92,6 +93,12 @@ struct JsException : std::exception {
   std::shared_ptr<JsRef> value;
 };
 
+/// A mode of the engine's that is one thread's own, and the object whose life it is there.
+struct Mode {
+  std::function<std::shared_ptr<void>()> enter;
+  std::shared_ptr<void> entered;  // on the JavaScript thread
+};
+
 /// Of one JavaScript environment; its thread alone uses it.
 struct Env {
   napi_env env = nullptr;
@@ -105,6 +112,11 @@ struct Env {
   };
   std::unordered_map<const Storage*, Buffer> buffers;  // ArrayBuffers over storages
   uint64_t next_buffer = 0;
+  /// Modes that are on (autocast, a CUDA stream, ...), the innermost last; see modes.cpp.
+  std::vector<std::shared_ptr<Mode>> modes;
+  /// A C++ exception that is no error passes through JavaScript as this object, and is itself again in C++.
+  std::exception_ptr passing;
+  std::shared_ptr<JsRef> passing_as;
 
   /// Throws what N-API says, or the pending JavaScript exception, unless `status` is napi_ok.
   void check(napi_status status) {
@@ -112,11 +124,22 @@ struct Env {
       fail(status);
   }
   [[noreturn]] void fail(napi_status status);
-  /// Throws `error` in JavaScript.
+  /// Throws `error` in JavaScript. Only for what lib/native.js does not wrap: while Node hands over an exception, a
+  /// collection may run, and where a finalizer runs in it, Node ends the process.
   void raise(std::exception_ptr error);
+  /// Returns `error` to JavaScript, for lib/native.js to throw: it looks at *failed after each call.
+  napi_value hand_over(std::exception_ptr error);
+  int32_t* failed = nullptr;
   /// The JavaScript value of an exception.
   napi_value error_value(std::exception_ptr error);
 
+  /// What a call of N-API that makes a value makes: made(napi_create_object).
+  template <class F, class... A>
+  napi_value made(F create, A... args) {
+    napi_value v = nullptr;
+    check(create(env, args..., &v));
+    return v;
+  }
   napi_value undefined();
   napi_value null();
   napi_value boolean(bool v);
@@ -131,7 +154,21 @@ struct Env {
   void put(napi_value array, uint32_t i, napi_value value);
   napi_value get(napi_value object, const char* name);
   napi_value function(const char* name, napi_callback cb, void* data = nullptr);
+  /// Adds functions to `object` under their names.
+  struct Function {
+    const char* name;
+    napi_callback call;
+  };
+  void add(napi_value object, std::initializer_list<Function> functions);
   napi_value external(void* data, void (*finalize)(FinalEnv, void*, void*));
+  /// A value that JavaScript holds and hands back, handle<T>() gives it; the collector deletes it.
+  template <class T>
+  napi_value boxed(T value) {
+    auto owner = std::make_unique<T>(std::move(value));
+    napi_value v = external(owner.get(), [](FinalEnv, void* p, void*) { delete static_cast<T*>(p); });
+    (void)owner.release();
+    return v;
+  }
   napi_value dims(const Dims& d);
   napi_value value_of(napi_ref ref);
 
@@ -145,6 +182,15 @@ struct Env {
   double real(napi_value v, std::string_view op, std::string_view what);
   int64_t whole(napi_value v, std::string_view op, std::string_view what);
   Dims list(napi_value v, std::string_view op, std::string_view what);
+  /// Calls each(element, index) for the elements of an array.
+  template <class F>
+  void for_each(napi_value array, F each) {
+    uint32_t n = 0;
+    check(napi_get_array_length(env, array, &n));
+    for (uint32_t i = 0; i < n; ++i) each(made(napi_get_element, array, i), i);
+  }
+  /// An array of strings.
+  std::vector<std::string> texts(napi_value v, std::string_view op, std::string_view what);
   /// "a string", "an array", for error texts.
   std::string kind(napi_value v);
   template <class T>
@@ -173,13 +219,13 @@ Env& env_of(napi_env env);
 template <napi_value (*F)(Call&)>
 napi_value entry(napi_env raw, napi_callback_info info) {
   Env& env = env_of(raw);
+  *env.failed = 0;  // still set where JavaScript was ended before it looked (vm's breakOnSigint)
   try {
     env.mail->sweep();
     Call call(env, info);
     return F(call);
   } catch (...) {
-    env.raise(std::current_exception());
-    return nullptr;
+    return env.hand_over(std::current_exception());
   }
 }
 

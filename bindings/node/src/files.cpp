@@ -21,25 +21,15 @@ napi_value text_map(Env& env, const Metadata& metadata) {
   }
   return object;
 }
-std::vector<std::string> texts_of(Env& env, napi_value list, std::string_view op) {
-  uint32_t n;
-  env.check(napi_get_array_length(env.env, list, &n));
-  std::vector<std::string> texts;
-  for (uint32_t i = 0; i < n; ++i) {
-    napi_value e;
-    env.check(napi_get_element(env.env, list, i, &e));
-    texts.push_back(env.text(e, op, "a name"));
-  }
-  return texts;
-}
 
 // save(flag, path, names, tensors, metadataKeys, metadataValues) -> promise
 napi_value save(Call& c) {
   CancelFlag flag = cancel_flag_of(c.env, c[0]);
   const std::string path = c.env.text(c[1], "save", "the path");
-  const std::vector<std::string> names = texts_of(c.env, c[2], "save");
+  const std::vector<std::string> names = c.env.texts(c[2], "save", "a name");
   const TensorList tensors = tensors_of(c.env, c[3], "save", "the tensors");
-  const std::vector<std::string> keys = texts_of(c.env, c[4], "save"), values = texts_of(c.env, c[5], "save");
+  const std::vector<std::string> keys = c.env.texts(c[4], "save", "a key"),
+                                 values = c.env.texts(c[5], "save", "a value of the metadata");
   auto map = std::make_shared<io::TensorMap>();
   for (size_t i = 0; i < names.size(); ++i) map->emplace(names[i], tensors[i].detach());
   Metadata metadata;
@@ -91,9 +81,7 @@ napi_value read_idx(Call& c) {
 }  // namespace
 
 void add_files(Env& env, napi_value exports) {
-  env.set(exports, "save", env.function("save", entry<save>));
-  env.set(exports, "load", env.function("load", entry<load>));
-  env.set(exports, "readIdx", env.function("readIdx", entry<read_idx>));
+  env.add(exports, {{"save", entry<save>}, {"load", entry<load>}, {"readIdx", entry<read_idx>}});
 }
 
 }  // namespace strata::node

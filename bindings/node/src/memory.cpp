@@ -159,10 +159,34 @@ napi_value buffer_of(Env& env, const Ref<Storage>& storage, size_t& begin) {
   return buffer;
 }
 
+const char* array_class(napi_typedarray_type t) {
+  switch (t) {
+    case napi_int8_array:
+      return "Int8Array";
+    case napi_int16_array:
+      return "Int16Array";
+    case napi_uint16_array:
+      return "Uint16Array";
+    case napi_int32_array:
+      return "Int32Array";
+    case napi_bigint64_array:
+      return "BigInt64Array";
+    case napi_float32_array:
+      return "Float32Array";
+    case napi_float64_array:
+      return "Float64Array";
+    default:
+      return "Uint8Array";
+  }
+}
 napi_value new_typed_array(Env& env, DType dtype, size_t length, napi_value buffer, size_t offset) {
-  napi_value array;
-  env.check(napi_create_typedarray(env.env, array_type(dtype), length, buffer, offset, &array));
-  return array;
+  const napi_typedarray_type type = array_type(dtype);
+  bool is = false;
+  env.check(napi_is_arraybuffer(env.env, buffer, &is));
+  if (is) return env.made(napi_create_typedarray, type, length, buffer, offset);
+  // Node-API makes none over a SharedArrayBuffer; JavaScript does.
+  napi_value args[3] = {buffer, env.number(static_cast<double>(offset)), env.number(static_cast<double>(length))};
+  return env.made(napi_new_instance, env.get(env.made(napi_get_global), array_class(type)), size_t{3}, args);
 }
 
 // data(tensor): a typed array over the tensor's elements.
@@ -242,13 +266,13 @@ napi_value take_shared(Call& c) {
 }  // namespace
 
 void add_memory(Env& env, napi_value exports) {
-  env.set(exports, "copyFrom", env.function("copyFrom", entry<copy_from>));
-  env.set(exports, "borrow", env.function("borrow", entry<borrow>));
-  env.set(exports, "data", env.function("data", entry<data>));
-  env.set(exports, "copyTo", env.function("copyTo", entry<copy_to>));
-  env.set(exports, "written", env.function("written", entry<written>));
-  env.set(exports, "share", env.function("share", entry<share>));
-  env.set(exports, "takeShared", env.function("takeShared", entry<take_shared>));
+  env.add(exports, {{"copyFrom", entry<copy_from>},
+                    {"borrow", entry<borrow>},
+                    {"data", entry<data>},
+                    {"copyTo", entry<copy_to>},
+                    {"written", entry<written>},
+                    {"share", entry<share>},
+                    {"takeShared", entry<take_shared>}});
 }
 
 }  // namespace strata::node

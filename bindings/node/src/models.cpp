@@ -35,9 +35,7 @@ napi_value load_model(Call& c) {
       [loaded](Env& env) {
         const TrainedModel& m = *loaded->model;
         napi_value o = env.object();
-        env.set(o, "handle", env.external(new ModelRef(loaded->model), [](FinalEnv, void* p, void*) {
-          delete static_cast<ModelRef*>(p);
-        }));
+        env.set(o, "handle", env.boxed(loaded->model));
         env.set(o, "config", env.string(to_toml(m.config)));
         env.set(o, "step", env.integer(m.step));
         env.set(o, "context", env.integer(m.model->context()));
@@ -83,17 +81,13 @@ napi_value encode(Call& c) {
 }
 napi_value decode(Call& c) {
   const ModelRef m = model_of(c, 0);
-  uint32_t n;
-  c.env.check(napi_get_array_length(c.env.env, c[1], &n));
   std::vector<int32_t> ids;
-  for (uint32_t i = 0; i < n; ++i) {
-    napi_value e;
-    c.env.check(napi_get_element(c.env.env, c[1], i, &e));
+  c.env.for_each(c[1], [&](napi_value e, uint32_t) {
     const int64_t id = c.env.whole(e, "decode", "a token");
     check<IndexError>(id >= 0 && id < m->tokenizer->vocab_size(), "decode", "token ", id, " is not one of the ",
                       m->tokenizer->vocab_size());
     ids.push_back(static_cast<int32_t>(id));
-  }
+  });
   return c.env.string(m->tokenizer->decode(ids));
 }
 
@@ -126,8 +120,7 @@ napi_value new_writer(Call& c) {
   options.top_k = env.whole(c[3], "generate", "topK");
   options.top_p = env.real(c[4], "generate", "topP");
   options.seed = static_cast<uint64_t>(env.whole(c[5], "generate", "seed"));
-  auto* writer = new WriterRef(new Writer{m, TokenSampler(m->model, std::move(prompt), options), {}, {}});
-  return env.external(writer, [](FinalEnv, void* p, void*) { delete static_cast<WriterRef*>(p); });
+  return env.boxed(WriterRef(new Writer{m, TokenSampler(m->model, std::move(prompt), options), {}, {}}));
 }
 // writerNext(flag, writer, last) -> promise of {token, text}
 napi_value writer_next(Call& c) {
@@ -183,14 +176,7 @@ struct Log {
 napi_value train_run(Call& c) {
   Env& env = c.env;
   CancelFlag flag = cancel_flag_of(env, c[0]);
-  uint32_t n;
-  env.check(napi_get_array_length(env.env, c[2], &n));
-  std::vector<std::string> overrides;
-  for (uint32_t i = 0; i < n; ++i) {
-    napi_value e;
-    env.check(napi_get_element(env.env, c[2], i, &e));
-    overrides.push_back(env.text(e, "train", "a setting"));
-  }
+  const std::vector<std::string> overrides = env.texts(c[2], "train", "a setting");
   const TrainConfig config = parse_config(env.text(c[1], "train", "the settings"), "settings", overrides);
   const std::string out = env.text(c[3], "train", "out");
   const bool resume = env.truth(c[4], "train", "resume");
@@ -236,14 +222,14 @@ napi_value train_run(Call& c) {
 }  // namespace
 
 void add_models(Env& env, napi_value exports) {
-  env.set(exports, "loadModel", env.function("loadModel", entry<load_model>));
-  env.set(exports, "modelParameters", env.function("modelParameters", entry<parameters>));
-  env.set(exports, "forwardModel", env.function("forwardModel", entry<forward>));
-  env.set(exports, "encode", env.function("encode", entry<encode>));
-  env.set(exports, "decode", env.function("decode", entry<decode>));
-  env.set(exports, "newWriter", env.function("newWriter", entry<new_writer>));
-  env.set(exports, "writerNext", env.function("writerNext", entry<writer_next>));
-  env.set(exports, "train", env.function("train", entry<train_run>));
+  env.add(exports, {{"loadModel", entry<load_model>},
+                    {"modelParameters", entry<parameters>},
+                    {"forwardModel", entry<forward>},
+                    {"encode", entry<encode>},
+                    {"decode", entry<decode>},
+                    {"newWriter", entry<new_writer>},
+                    {"writerNext", entry<writer_next>},
+                    {"train", entry<train_run>}});
 }
 
 }  // namespace strata::node

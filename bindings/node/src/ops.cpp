@@ -45,7 +45,7 @@ struct OpTask final : Task {
     results = op.op->call_boxed(args);
     for (const Value& v : results)
       if (const Tensor* t = std::get_if<Tensor>(&v); t && t->defined() && t->device().is_cuda())
-        cuda::synchronize(t->device().index);
+        cuda::current_stream(t->device().index).synchronize();
   }
   napi_value finish(Env& env) override { return from_values(env, op, std::move(results)); }
 

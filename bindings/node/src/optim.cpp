@@ -11,34 +11,25 @@ namespace {
 
 using optim::NamedTensors;
 using optim::Optimizer;
-using OptimizerRef = std::shared_ptr<Optimizer>;
 
 // Reads an object's members into options and says which key is not known.
-class Options {
+class Reader {
  public:
-  Options(Env& env, napi_value object, std::string_view op) : env_(env), object_(object), op_(op) {
+  Reader(Env& env, napi_value object, std::string_view op) : env_(env), object_(object), op_(op) {
     if (env.missing(object)) return;
-    napi_value keys;
-    env.check(napi_get_property_names(env.env, object, &keys));
-    uint32_t n;
-    env.check(napi_get_array_length(env.env, keys, &n));
-    for (uint32_t i = 0; i < n; ++i) {
-      napi_value key;
-      env.check(napi_get_element(env.env, keys, i, &key));
-      left_.push_back(env.text(key, op, "a name"));
-    }
+    left_ = env.texts(env.made(napi_get_property_names, object), op, "a name");
   }
-  void read(const char* key, double& field) {
+  void operator()(const char* key, double& field) {
     if (take(key)) field = env_.real(env_.get(object_, key), op_, key);
   }
-  void read(const char* key, bool& field) {
+  void operator()(const char* key, bool& field) {
     if (take(key)) field = env_.truth(env_.get(object_, key), op_, key);
   }
-  void read(const char* key, int& field) {
+  void operator()(const char* key, int& field) {
     if (take(key)) field = static_cast<int>(env_.whole(env_.get(object_, key), op_, key));
   }
-  void read(const char* key, std::optional<double>& field) {
-    if (take(key)) field = env_.real(env_.get(object_, key), op_, key);
+  void operator()(const char* key, int64_t& field) {
+    if (take(key)) field = env_.whole(env_.get(object_, key), op_, key);
   }
   void done() const {
     check(left_.empty(), op_, "there is no option '", left_.empty() ? std::string() : left_[0], "'");
@@ -51,70 +42,164 @@ class Options {
   std::string_view op_;
   std::vector<std::string> left_;
 };
+// Makes an object of options.
+struct Writer {
+  Env& env;
+  napi_value object;
+  void operator()(const char* key, double field) { env.set(object, key, env.number(field)); }
+  void operator()(const char* key, bool field) { env.set(object, key, env.boolean(field)); }
+  void operator()(const char* key, int field) { env.set(object, key, env.integer(field)); }
+};
 
-OptimizerRef make(Env& env, const std::string& kind, const NamedTensors& params, napi_value object) {
-  Options o(env, object, kind);
-  const auto adam = [&](auto options) {
-    o.read("lr", options.lr);
-    o.read("beta1", options.beta1);
-    o.read("beta2", options.beta2);
-    o.read("eps", options.eps);
-    o.read("weightDecay", options.weight_decay);
-    o.done();
-    return options;
-  };
-  if (kind == "SGD") {
-    optim::SGDOptions s;
-    o.read("lr", s.lr);
-    o.read("momentum", s.momentum);
-    o.read("dampening", s.dampening);
-    o.read("weightDecay", s.weight_decay);
-    o.read("nesterov", s.nesterov);
-    o.done();
-    return std::make_shared<optim::SGD>(params, s);
-  }
-  if (kind == "Adam") return std::make_shared<optim::Adam>(params, adam(optim::AdamOptions{}));
-  if (kind == "AdamW") return std::make_shared<optim::AdamW>(params, adam(optim::AdamWOptions{}));
-  if (kind == "Lion") {
-    optim::LionOptions s;
-    o.read("lr", s.lr);
-    o.read("beta1", s.beta1);
-    o.read("beta2", s.beta2);
-    o.read("weightDecay", s.weight_decay);
-    o.done();
-    return std::make_shared<optim::Lion>(params, s);
-  }
-  throw ValueError("optim", cat("there is no optimizer '", kind, "'"));
+// The names that options have in JavaScript.
+template <class V>
+void visit(V& v, optim::SGDOptions& o) {
+  v("lr", o.lr);
+  v("momentum", o.momentum);
+  v("dampening", o.dampening);
+  v("weightDecay", o.weight_decay);
+  v("nesterov", o.nesterov);
+}
+template <class V, class Options>
+void visit_betas(V& v, Options& o) {
+  v("lr", o.lr);
+  v("beta1", o.beta1);
+  v("beta2", o.beta2);
+  v("weightDecay", o.weight_decay);
+}
+template <class V>
+void visit(V& v, optim::AdamOptions& o) {
+  visit_betas(v, o);
+  v("eps", o.eps);
+}
+template <class V>
+void visit(V& v, optim::AdamWOptions& o) {
+  visit_betas(v, o);
+  v("eps", o.eps);
+}
+template <class V>
+void visit(V& v, optim::LionOptions& o) {
+  visit_betas(v, o);
+}
+template <class V>
+void visit(V& v, optim::AdafactorOptions& o) {
+  v("lr", o.lr);
+  v("beta2Decay", o.beta2_decay);
+  v("eps1", o.eps1);
+  v("eps2", o.eps2);
+  v("clipThreshold", o.clip_threshold);
+  v("weightDecay", o.weight_decay);
+}
+template <class V>
+void visit(V& v, optim::MuonOptions& o) {
+  visit_betas(v, o);
+  v("momentum", o.momentum);
+  v("nesterov", o.nesterov);
+  v("nsSteps", o.ns_steps);
+  v("eps", o.eps);
+  v("matchRmsAdamw", o.match_rms_adamw);
+  v("useAdamw", o.use_adamw);
+  v("adamwEps", o.adamw_eps);
 }
 
-// newOptimizer(kind, names, tensors, options)
+// An optimizer of any kind, with its options by name.
+struct AnyOptimizer {
+  virtual ~AnyOptimizer() = default;
+  virtual Optimizer& get() = 0;
+  virtual void set_options(Env& env, size_t group, napi_value object) = 0;
+  virtual napi_value options(Env& env, size_t group) = 0;
+  void check_group(size_t group) {
+    check<IndexError>(group < get().num_groups(), get().name(), "there is no group ", group, " of ",
+                      get().num_groups());
+  }
+};
+using OptimizerRef = std::shared_ptr<AnyOptimizer>;
+
+template <class Rule, class Options>
+struct OptimizerOf final : AnyOptimizer {
+  OptimizerOf(Env& env, std::string_view kind, napi_value groups) : rule(of(env, kind, groups)) {}
+  // [{names, tensors, options}, ...]
+  static std::vector<optim::ParamGroup<Options>> of(Env& env, std::string_view kind, napi_value groups) {
+    std::vector<optim::ParamGroup<Options>> made;
+    env.for_each(groups, [&](napi_value group, uint32_t) {
+      optim::ParamGroup<Options> g;
+      const std::vector<std::string> names = env.texts(env.get(group, "names"), kind, "a parameter's name");
+      const TensorList tensors = tensors_of(env, env.get(group, "tensors"), kind, "the parameters");
+      for (size_t i = 0; i < tensors.size() && i < names.size(); ++i) g.params.emplace_back(names[i], tensors[i]);
+      Reader reader(env, env.get(group, "options"), kind);
+      visit(reader, g.options);
+      reader.done();
+      made.push_back(std::move(g));
+    });
+    return made;
+  }
+  Optimizer& get() override { return rule; }
+  void set_options(Env& env, size_t group, napi_value object) override {
+    check_group(group);
+    Options o = rule.options(group);
+    Reader reader(env, object, rule.name());
+    visit(reader, o);
+    reader.done();
+    o.validate();
+    rule.options(group) = o;
+  }
+  napi_value options(Env& env, size_t group) override {
+    check_group(group);
+    Writer writer{env, env.object()};
+    visit(writer, rule.options(group));
+    return writer.object;
+  }
+  Rule rule;
+};
+
+OptimizerRef make(Env& env, const std::string& kind, napi_value groups) {
+  if (kind == "SGD") return std::make_shared<OptimizerOf<optim::SGD, optim::SGDOptions>>(env, kind, groups);
+  if (kind == "Adam") return std::make_shared<OptimizerOf<optim::Adam, optim::AdamOptions>>(env, kind, groups);
+  if (kind == "AdamW") return std::make_shared<OptimizerOf<optim::AdamW, optim::AdamWOptions>>(env, kind, groups);
+  if (kind == "Lion") return std::make_shared<OptimizerOf<optim::Lion, optim::LionOptions>>(env, kind, groups);
+  if (kind == "Muon") return std::make_shared<OptimizerOf<optim::Muon, optim::MuonOptions>>(env, kind, groups);
+  check(kind == "Adafactor", "optim", "there is no optimizer '", kind, "'");
+  return std::make_shared<OptimizerOf<optim::Adafactor, optim::AdafactorOptions>>(env, kind, groups);
+}
+
+// newOptimizer(kind, groups)
 napi_value new_optimizer(Call& c) {
   const std::string kind = c.env.text(c[0], "optim", "the kind");
-  TensorList tensors = tensors_of(c.env, c[2], kind, "the parameters");
-  NamedTensors params;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    napi_value name;
-    c.env.check(napi_get_element(c.env.env, c[1], static_cast<uint32_t>(i), &name));
-    params.emplace_back(c.env.text(name, kind, "a parameter's name"), tensors[i]);
-  }
   const TapeGuard guard(c.env.mail.get());
-  auto* made = new OptimizerRef(make(c.env, kind, params, c[3]));
-  return c.env.external(made, [](FinalEnv, void* p, void*) {
+  auto made = std::make_unique<OptimizerRef>(make(c.env, kind, c[1]));
+  napi_value handle = c.env.external(made.get(), [](FinalEnv, void* p, void*) {
     auto* ref = static_cast<OptimizerRef*>(p);
     TensorList params;
     if (ref->use_count() == 1)
-      for (auto& [name, t] : (*ref)->params()) params.push_back(t);
+      for (auto& [name, t] : (*ref)->get().params()) params.push_back(t);
     delete ref;
     for (Tensor& t : params) bury(std::move(t));
   });
+  (void)made.release();
+  return handle;
 }
-OptimizerRef& optimizer(Call& c, size_t i = 0) {
+OptimizerRef& any(Call& c, size_t i = 0) {
   return *c.env.handle<OptimizerRef>(c[i]);
+}
+// Shares the ownership of the whole.
+std::shared_ptr<Optimizer> optimizer(Call& c, size_t i = 0) {
+  const OptimizerRef& ref = any(c, i);
+  return {ref, &ref->get()};
+}
+size_t group_of(Call& c) {
+  return static_cast<size_t>(c.env.whole(c[1], "optim", "the group"));
+}
+napi_value get_options(Call& c) {
+  return any(c)->options(c.env, group_of(c));
+}
+napi_value set_options(Call& c) {
+  any(c)->set_options(c.env, group_of(c), c[2]);
+  return c.env.undefined();
 }
 
 // step(optimizer, maxNorm or null): the norm before clipping, or null.
 napi_value step(Call& c) {
-  const OptimizerRef o = optimizer(c);
+  const std::shared_ptr<Optimizer> o = optimizer(c);
   const TapeGuard guard(c.env.mail.get());
   if (c.has(1)) return c.env.number(o->step_clipped(c.env.real(c[1], "step", "maxNorm")));
   o->step();
@@ -122,7 +207,7 @@ napi_value step(Call& c) {
 }
 napi_value step_async(Call& c) {
   CancelFlag flag = cancel_flag_of(c.env, c[0]);
-  OptimizerRef o = optimizer(c, 1);
+  std::shared_ptr<Optimizer> o = optimizer(c, 1);
   const bool clip = c.has(2);
   const double max_norm = clip ? c.env.real(c[2], "step", "maxNorm") : 0;
   auto norm = std::make_shared<double>(0);
@@ -137,7 +222,7 @@ napi_value step_async(Call& c) {
       [clip, norm](Env& env) { return clip ? env.number(*norm) : env.null(); });
 }
 napi_value zero_grad(Call& c) {
-  const OptimizerRef o = optimizer(c);
+  const std::shared_ptr<Optimizer> o = optimizer(c);
   const TapeGuard guard(c.env.mail.get());
   o->zero_grad(!c.has(1) || c.env.truth(c[1], "zeroGrad", "setToNone"));
   return c.env.undefined();
@@ -169,25 +254,150 @@ napi_value load_state(Call& c) {
   optimizer(c)->load_state_dict(state);
   return c.env.undefined();
 }
+napi_value reset_guard(Call& c) {
+  optimizer(c)->reset_guard();
+  return c.env.undefined();
+}
+napi_value state_bytes(Call& c) {
+  return c.env.integer(optimizer(c)->state_bytes());
+}
+
+// ---- gradients ----
+
+TensorList params_of(Call& c, std::string_view op) {
+  return tensors_of(c.env, c[0], op, "the parameters");
+}
 napi_value clip_norm(Call& c) {
-  const TensorList params = tensors_of(c.env, c[0], "clipGradNorm", "the parameters");
+  const TensorList params = params_of(c, "clipGradNorm");
   const double max_norm = c.env.real(c[1], "clipGradNorm", "maxNorm");
   const TapeGuard guard(c.env.mail.get());
   return c.env.number(optim::clip_grad_norm(params, max_norm));
+}
+napi_value clip_value(Call& c) {
+  const TensorList params = params_of(c, "clipGradValue");
+  const double max = c.env.real(c[1], "clipGradValue", "max");
+  const TapeGuard guard(c.env.mail.get());
+  optim::clip_grad_value(params, max);
+  return c.env.undefined();
+}
+napi_value norm_of(Call& c) {
+  const TensorList params = params_of(c, "gradNorm");
+  const TapeGuard guard(c.env.mail.get());
+  return c.env.number(optim::grad_norm(params));
+}
+
+// ---- loss scaling ----
+
+using ScalerRef = std::shared_ptr<optim::LossScaler>;
+const ScalerRef& scaler_of(Call& c, size_t i) {
+  return *c.env.handle<ScalerRef>(c[i]);
+}
+// newScaler(device or null, options)
+napi_value new_scaler(Call& c) {
+  const Device device = c.has(0) ? parse_device(c.env.text(c[0], "LossScaler", "device")) : Device::cpu();
+  optim::LossScalerOptions o;
+  Reader read(c.env, c[1], "LossScaler");
+  read("init", o.init);
+  read("growth", o.growth);
+  read("backoff", o.backoff);
+  read("growthInterval", o.growth_interval);
+  read.done();
+  return c.env.boxed(std::make_shared<optim::LossScaler>(device, o));
+}
+napi_value scale_loss(Call& c) {
+  const Tensor loss = tensor_of(c.env, c[1], "LossScaler", "the loss");
+  Tensor scaled;
+  {
+    const TapeGuard guard(c.env.mail.get());
+    scaled = scaler_of(c, 0)->scale(loss);
+  }
+  return wrap(c.env, std::move(scaled));
+}
+napi_value scale_value(Call& c) {
+  return c.env.number(scaler_of(c, 0)->value());
+}
+napi_value scaler_state(Call& c) {
+  return wrap(c.env, scaler_of(c, 0)->state());
+}
+napi_value scaler_load(Call& c) {
+  scaler_of(c, 0)->load_state(tensor_of(c.env, c[1], "LossScaler", "the state"));
+  return c.env.undefined();
+}
+// stepGuarded(optimizer, maxNorm or null, loss or null, scaler or null): {loss, norm, scale, outcome}
+napi_value step_guarded(Call& c) {
+  const std::shared_ptr<Optimizer> o = optimizer(c);
+  optim::StepGuard guard;
+  if (c.has(1)) guard.max_norm = c.env.real(c[1], "stepGuarded", "maxNorm");
+  if (c.has(2)) guard.loss = tensor_of(c.env, c[2], "stepGuarded", "the loss").detach();
+  ScalerRef scaler;
+  if (c.has(3)) scaler = scaler_of(c, 3);
+  guard.scaler = scaler.get();
+  Tensor numbers;
+  {
+    const TapeGuard tape(c.env.mail.get());
+    numbers = o->step_guarded(guard).to(Device::cpu());
+  }
+  const optim::StepReport r = optim::StepReport::of(numbers.data<double>());
+  constexpr const char* kOutcomes[] = {"updated", "skipped", "diverged"};
+  napi_value report = c.env.object();
+  c.env.set(report, "loss", c.env.number(r.loss));
+  c.env.set(report, "norm", c.env.number(r.norm));
+  c.env.set(report, "scale", c.env.number(r.scale));
+  c.env.set(report, "outcome", c.env.string(kOutcomes[r.outcome]));
+  return report;
+}
+
+// ---- schedules ----
+
+// newSchedule(kind, options)
+napi_value new_schedule(Call& c) {
+  optim::Schedule s;
+  s.kind = optim::Schedule::kind_of(c.env.text(c[0], "schedule", "the kind"));
+  Reader read(c.env, c[1], "schedule");
+  read("lr", s.lr);
+  read("warmup", s.warmup);
+  read("total", s.total);
+  read("decay", s.decay);
+  read("minRatio", s.min_ratio);
+  read("pctStart", s.pct_start);
+  read("divFactor", s.div_factor);
+  read("finalDivFactor", s.final_div_factor);
+  read.done();
+  s.validate();
+  return c.env.boxed(s);
+}
+napi_value schedule_at(Call& c) {
+  const int64_t step = c.env.whole(c[1], "schedule", "the step");
+  check(step >= 0, "schedule", "the step must not be negative, got ", step);
+  return c.env.number((*c.env.handle<optim::Schedule>(c[0]))(step));
 }
 
 }  // namespace
 
 void add_optim(Env& env, napi_value exports) {
-  env.set(exports, "newOptimizer", env.function("newOptimizer", entry<new_optimizer>));
-  env.set(exports, "optimizerStep", env.function("optimizerStep", entry<step>));
-  env.set(exports, "optimizerStepAsync", env.function("optimizerStepAsync", entry<step_async>));
-  env.set(exports, "optimizerZeroGrad", env.function("optimizerZeroGrad", entry<zero_grad>));
-  env.set(exports, "optimizerLr", env.function("optimizerLr", entry<get_lr>));
-  env.set(exports, "optimizerSetLr", env.function("optimizerSetLr", entry<set_lr>));
-  env.set(exports, "optimizerState", env.function("optimizerState", entry<state_dict>));
-  env.set(exports, "optimizerLoadState", env.function("optimizerLoadState", entry<load_state>));
-  env.set(exports, "clipGradNorm", env.function("clipGradNorm", entry<clip_norm>));
+  env.add(exports, {{"newOptimizer", entry<new_optimizer>},
+                    {"optimizerStep", entry<step>},
+                    {"optimizerStepAsync", entry<step_async>},
+                    {"optimizerZeroGrad", entry<zero_grad>},
+                    {"optimizerLr", entry<get_lr>},
+                    {"optimizerSetLr", entry<set_lr>},
+                    {"optimizerState", entry<state_dict>},
+                    {"optimizerLoadState", entry<load_state>},
+                    {"clipGradNorm", entry<clip_norm>},
+                    {"clipGradValue", entry<clip_value>},
+                    {"gradNorm", entry<norm_of>},
+                    {"optimizerOptions", entry<get_options>},
+                    {"optimizerSetOptions", entry<set_options>},
+                    {"optimizerResetGuard", entry<reset_guard>},
+                    {"optimizerStateBytes", entry<state_bytes>},
+                    {"optimizerStepGuarded", entry<step_guarded>},
+                    {"newScaler", entry<new_scaler>},
+                    {"scaleLoss", entry<scale_loss>},
+                    {"scaleValue", entry<scale_value>},
+                    {"scalerState", entry<scaler_state>},
+                    {"scalerLoad", entry<scaler_load>},
+                    {"newSchedule", entry<new_schedule>},
+                    {"scheduleAt", entry<schedule_at>}});
 }
 
 }  // namespace strata::node

@@ -11,14 +11,17 @@ struct Task::State {
   napi_async_work work = nullptr;
   napi_deferred promise = nullptr;
   ThreadMode mode;
+  std::vector<std::shared_ptr<Mode>> modes;
   std::exception_ptr error;
 
   // On a pool thread.
   static void execute(napi_env, void* data) {
     State& s = *static_cast<State*>(data);
     const ThreadMode before = t_mode;
-    t_mode.grad_enabled = s.mode.grad_enabled;
+    std::vector<std::shared_ptr<void>> entered;
     try {
+      for (const std::shared_ptr<Mode>& mode : s.modes) entered.push_back(mode->enter());
+      t_mode.grad_enabled = s.mode.grad_enabled;
       check<AbortedError>(!s.task->cancelled || !s.task->cancelled->load(), "strata", "aborted before it began");
       std::optional<TapeGuard> guard;
       if (s.task->tape) guard.emplace();
@@ -26,6 +29,7 @@ struct Task::State {
     } catch (...) {
       s.error = std::current_exception();
     }
+    while (!entered.empty()) entered.pop_back();
     t_mode = before;
   }
 
@@ -60,6 +64,7 @@ napi_value Task::start(Env& env, std::unique_ptr<Task> task) {
   auto s = std::make_unique<State>();
   s->task = std::move(task);
   s->mode = t_mode;
+  s->modes = env.modes;
   napi_value promise, name = env.string("strata");
   env.check(napi_create_async_work(env.env, nullptr, name, State::execute, State::complete, s.get(), &s->work));
   env.check(napi_create_promise(env.env, &s->promise, &promise));
@@ -73,8 +78,7 @@ CancelFlag cancel_flag_of(Env& env, napi_value v) {
   return *env.handle<CancelFlag>(v);
 }
 napi_value new_cancel_flag(Call& c) {
-  auto* flag = new CancelFlag(std::make_shared<std::atomic<bool>>(false));
-  return c.env.external(flag, [](FinalEnv, void* p, void*) { delete static_cast<CancelFlag*>(p); });
+  return c.env.boxed<CancelFlag>(std::make_shared<std::atomic<bool>>(false));
 }
 napi_value cancel(Call& c) {
   if (const CancelFlag flag = cancel_flag_of(c.env, c[0])) *flag = true;

@@ -16,8 +16,8 @@ CancelFlag cancel_flag_of(Env& env, napi_value v);
 napi_value new_cancel_flag(Call& c);
 napi_value cancel(Call& c);
 
-/// One asynchronous call: derive, run() on a pool thread under the caller's grad mode, finish() back on the JavaScript
-/// thread with what resolves the promise.
+/// One asynchronous call: derive, run() on a pool thread under the caller's modes (gradients, autocast, ...), finish()
+/// back on the JavaScript thread with what resolves the promise.
 class Task {
  public:
   virtual ~Task() = default;

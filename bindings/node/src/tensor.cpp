@@ -28,6 +28,18 @@ void finalize_box(FinalEnv env, void* data, void*) {
   delete box;
 }
 
+// `new Tensor` is not wrapped by lib/native.js.
+template <napi_value (*F)(Call&)>
+napi_value thrown(napi_env raw, napi_callback_info info) {
+  Env& env = env_of(raw);
+  try {
+    Call call(env, info);
+    return F(call);
+  } catch (...) {
+    env.raise(std::current_exception());
+    return nullptr;
+  }
+}
 napi_value construct(Call& c) {
   Env& env = c.env;
   check(env.to_wrap != nullptr, "Tensor", "make tensors with tensor(), zeros() and the like");
@@ -227,12 +239,8 @@ napi_value to_method(Call& c) {
 
 // lib/index.js gives each entry as a number, null, "...", a Tensor, or an array [start, stop, step] with nulls.
 std::vector<TensorIndex> indices_of(Env& env, napi_value list) {
-  uint32_t n;
-  env.check(napi_get_array_length(env.env, list, &n));
   std::vector<TensorIndex> indices;
-  for (uint32_t i = 0; i < n; ++i) {
-    napi_value v;
-    env.check(napi_get_element(env.env, list, i, &v));
+  env.for_each(list, [&](napi_value v, uint32_t) {
     const napi_valuetype type = env.type(v);
     if (type == napi_null) {
       indices.emplace_back(None);
@@ -249,22 +257,18 @@ std::vector<TensorIndex> indices_of(Env& env, napi_value list) {
       env.check(napi_is_array(env.env, v, &is));
       check(is, "at", "an index must be a number, a slice [start, stop, step], null, '...' or a Tensor, got ",
             env.kind(v));
-      uint32_t parts;
-      env.check(napi_get_array_length(env.env, v, &parts));
-      check(parts <= 3, "at", "a slice is [start, stop, step], got ", static_cast<int>(parts), " numbers");
       Slice s;
-      for (uint32_t k = 0; k < parts; ++k) {
-        napi_value e;
-        env.check(napi_get_element(env.env, v, k, &e));
-        if (env.missing(e)) continue;
+      env.for_each(v, [&](napi_value e, uint32_t k) {
+        check(k < 3, "at", "a slice is [start, stop, step], got more numbers");
+        if (env.missing(e)) return;
         const int64_t number = env.whole(e, "at", "a slice's number");
         if (k == 0) s.start = number;
         if (k == 1) s.stop = number;
         if (k == 2) s.step = number;
-      }
+      });
       indices.emplace_back(s);
     }
-  }
+  });
   return indices;
 }
 napi_value at(Call& c) {
@@ -359,6 +363,13 @@ napi_value wrap_or_null(Env& env, Tensor tensor) {
   return tensor.defined() ? wrap(env, std::move(tensor)) : env.null();
 }
 
+napi_value wrap_list(Env& env, TensorList&& list) {
+  napi_value array = env.array(list.size());
+  for (size_t i = 0; i < list.size(); ++i)
+    env.put(array, static_cast<uint32_t>(i), wrap_or_null(env, std::move(list[i])));
+  return array;
+}
+
 TensorBox* box_of(Env& env, napi_value value) {
   if (env.type(value) != napi_object) return nullptr;
   bool is = false;
@@ -377,18 +388,13 @@ TensorList tensors_of(Env& env, napi_value value, std::string_view op, std::stri
   bool is = false;
   env.check(napi_is_array(env.env, value, &is));
   check(is, op, what, " must be an array of Tensors, got ", env.kind(value));
-  uint32_t n;
-  env.check(napi_get_array_length(env.env, value, &n));
   TensorList list;
-  list.reserve(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    napi_value e;
-    env.check(napi_get_element(env.env, value, i, &e));
+  env.for_each(value, [&](napi_value e, uint32_t i) {
     if (allow_null && env.missing(e))
       list.emplace_back();
     else
       list.push_back(tensor_of(env, e, op, cat(what, "[", static_cast<int>(i), "]")));
-  }
+  });
   return list;
 }
 
@@ -400,15 +406,14 @@ napi_value define_tensor_class(Env& env) {
   for (const Method& m : kMethods)
     properties.push_back({m.name, nullptr, m.call, nullptr, nullptr, nullptr, attributes, nullptr});
   napi_value cls;
-  env.check(napi_define_class(env.env, "Tensor", NAPI_AUTO_LENGTH, entry<construct>, nullptr, properties.size(),
+  env.check(napi_define_class(env.env, "Tensor", NAPI_AUTO_LENGTH, thrown<construct>, nullptr, properties.size(),
                               properties.data(), &cls));
   return cls;
 }
 
 void add_memory(Env& env, napi_value exports);
 void add_tensors(Env& env, napi_value exports) {
-  env.set(exports, "full", env.function("full", entry<full_function>));
-  env.set(exports, "empty", env.function("empty", entry<empty_function>));
+  env.add(exports, {{"full", entry<full_function>}, {"empty", entry<empty_function>}});
   add_memory(env, exports);
 }
 

@@ -115,3 +115,46 @@ test('use after dispose is an error', () => {
   y[Symbol.dispose]();
   assert.equal(y.disposed, true);
 });
+
+test('errors inside callbacks, while tensors are collected', { timeout: 300000 }, () => {
+  // Node ends the process where a finalizer runs while it takes an exception over from native code.
+  const source = `const st = require(${JSON.stringify(require('node:path').join(__dirname, '../lib/index.js'))});
+    const a = st.ones([2, 3]);
+    class F extends st.Function { static forward(ctx, x) { return st.matmul(x, x); } }
+    let seen = 0;
+    for (let i = 0; i < ${process.env.STRATA_SANITIZED ? 3000 : 60000}; ++i) {
+      st.ones([1]);
+      try { F.apply(a); } catch (e) { if (e instanceof st.ShapeError) ++seen; }
+      if (i % 7 === 0) new Array(i % 91).fill(1.5);
+    }
+    process.exitCode = seen % 1000 === 0 ? 0 : 1;`;
+  const run = require('node:child_process').spawnSync(process.execPath, ['--max-semi-space-size=1', '-e', source], { encoding: 'utf8' });
+  assert.equal(run.status, 0, `${run.signal} ${run.stderr}`);
+});
+
+test('calls that the fuzz test found', () => {
+  const w = st.ones([3, 3], { requiresGrad: true });
+  const three = st.ones([3]);
+  for (const f of [
+    () => st.ops.swiglu_packed_backward(w, st.tensor(1.5)),
+    () => st.ops.batch_norm_backward(w, NaN, three, three, st.zeros([0, 3])),
+    () => st.ops.group_norm_backward(w, st.tensor(1), 1, three, three, three),
+    () => st.ops.layer_norm_backward(three, three, [1, 1, 2, -1], three, three, w, null),
+    () => st.ops.rms_norm_backward(three, three, [1, 7, 7, 0], three, three, w),
+  ]) assert.throws(f, st.StrataError);
+  const none = st.zeros([0, 3]);
+  const most = 2n ** 63n - 1n;
+  // Nothing of any size, or an error where the size of a row does not fit 64 bits.
+  for (const f of [
+    () => st.ops.adaptive_max_pool(none, most).values,
+    () => st.ops.adaptive_avg_pool_backward(none, most),
+    () => st.ops.resize_backward(none, most),
+    () => st.eye(0, most),
+  ]) {
+    try {
+      assert.equal(f().numel, 0);
+    } catch (e) {
+      assert.match(e.message, /does not fit in 64 bits/);
+    }
+  }
+});

@@ -1,118 +1,65 @@
 'use strict';
 // Every op, method and asynchronous form with arguments that mostly make no sense: an error each time, or a result, and
-// never the end of the process.
+// never the end of the process. Each seed runs in a process of its own, which notes every call in a file before it makes
+// it: where that process ends, hangs or grows, the call is named.
+//
+// STRATA_FUZZ_SEED is the first seed, STRATA_FUZZ_SEEDS how many there are, STRATA_FUZZ_SECONDS for how long at most.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
-const st = require('../lib/index.js');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawn } = require('node:child_process');
 
-// Numbers that are the same in every run.
-let state = Number(process.env.STRATA_FUZZ_SEED ?? 12345);
-function random(n) {
-  state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-  return Math.floor((state / 2 ** 32) * n);
-}
-const pick = (list) => list[random(list.length)];
+const sanitized = Boolean(process.env.STRATA_SANITIZED);
+// Seconds that one call may take.
+const slowest = sanitized ? 60 : 10;
 
-const tensors = [
-  () => st.tensor(1.5), () => st.ones([3]), () => st.randn([2, 3]), () => st.randn([2, 3]).t(), () => st.zeros([0, 3]), () => st.randn([1, 2, 4, 4]),
-  () => st.tensor([[0n, 1n], [1n, 0n]]), () => st.tensor([5n, -7n, 100n]), () => st.tensor([true, false, true]),
-  () => st.tensor([NaN, Infinity, -Infinity]), () => st.ones([3], { dtype: 'bf16' }), () => st.ones([2, 2], { dtype: 'i8' }),
-  () => st.ones([3, 3], { requiresGrad: true }), () => st.ones([2, 3], { device: 'meta' }), () => st.ones([1]).expand([4]),
-  () => { const t = st.ones([2]); t.dispose(); return t; },
-];
-const integers = [0, 1, 2, 3, -1, -2, 7, 1000003, 2 ** 53 - 1, -(2 ** 53 - 1), 2n ** 63n - 1n, -(2n ** 63n)];
-const junk = [null, undefined, NaN, Infinity, -0, 0.5, '', 'mean', 'f32', 'cuda', {}, [], [null], ['x'], [1, 2, 3, 4, 5, 6, 7, 8, 9], () => 1, Symbol('s'),
-  new Float32Array(3), new Date(), { dim: 1 }, { seed: 1n }, { seed: {}, offset: [] }, true, new st.Scalar(1, 'f64'), Promise.resolve(1), Object.create(null),
-  new Proxy({}, { get() { throw new Error('from a proxy'); } }), Object.create(st.Tensor.prototype)];
-
-function sensible(type) {
-  switch (type.replace('?', '')) {
-    case 'Tensor': return pick(tensors)();
-    case 'Tensor[]': return Array.from({ length: random(4) }, () => pick(tensors)());
-    case 'Scalar': return pick([0, 1, -2, 0.5, 3n, true]);
-    case 'int': return pick(integers);
-    case 'float': return pick([0, 0.5, 1, -1, 1e300, NaN]);
-    case 'bool': return random(2) === 0;
-    case 'str': return pick(['mean', 'sum', 'none', 'nearest', 'bilinear', 'tanh', 'ij,jk->ik', '...', 'ab', '->', 'constant', 'reflect']);
-    case 'int[]': return Array.from({ length: random(5) }, () => pick(integers.slice(0, 7)));
-    case 'DType': return pick(['f32', 'i64', 'bool', 'bf16', 'u8']);
-    case 'Device': return pick(['cpu', 'meta']);
-    default: return { seed: 1n, offset: 0n };
+/** Runs one seed; what went wrong, or nothing. */
+async function runSeed(seed, folder) {
+  const note = path.join(folder, `seed-${seed}`);
+  const child = spawn(process.execPath, [path.join(__dirname, 'fuzz_seed.js'), note, String(seed), String(slowest)], { stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, ASAN_OPTIONS: `${process.env.ASAN_OPTIONS ?? ''}:hard_rss_limit_mb=4096:allocator_may_return_null=1` } });
+  let errors = '';
+  child.stderr.setEncoding('utf8').on('data', (text) => { errors += text; });
+  const last = () => (fs.existsSync(note) ? fs.readFileSync(note, 'utf8').trim() : 'nothing');
+  let hung = '';
+  let before = '';
+  let unchanged = 0;
+  // A call that never ends.
+  const watch = setInterval(() => {
+    const now = last();
+    unchanged = now === before ? unchanged + 1 : 0;
+    before = now;
+    if (unchanged < slowest * 2) return;
+    hung = `hung for ${slowest} s`;
+    child.kill('SIGKILL');
+  }, 1000);
+  const [code, signal] = await new Promise((resolve) => { child.once('close', (...how) => resolve(how)); });
+  clearInterval(watch);
+  if (code === 0) {
+    fs.rmSync(note, { force: true });
+    return '';
   }
+  return `seed ${seed} ${hung || (signal ? `ended by ${signal}` : `status ${code}`)}; last call: ${last()}\n${errors.slice(0, 4000)}`;
 }
-function show(args) {
-  try {
-    return args.map((a) => (a instanceof st.Tensor && !a.disposed ? `${a.dtype}[${a.shape}]` : require('node:util').inspect(a))).join(', ');
-  } catch {
-    return '?';
-  }
-}
-const known = (e, where) => assert.ok(e instanceof st.StrataError || e instanceof TypeError || /from a proxy/.test(e.message), `${where}: ${e?.stack ?? String(e)}`);
 
-test('arguments that make no sense', { timeout: 600000 }, async () => {
-  const rounds = process.env.STRATA_SANITIZED ? 20 : 60;
-  let results = 0;
-  let errors = 0;
-  const records = st.describeOps();
-  for (const record of records) {
-    const pending = [];
-    for (let i = 0; i < rounds; ++i) {
-      const args = record.args.map((a) => (random(8) === 0 ? pick(junk) : sensible(a.type)));
-      if (random(6) === 0) args.splice(random(args.length + 1));
-      if (random(6) === 0) args.push(pick(junk));
-      const where = `${record.name}, round ${i}`;
-      // The last line before an end of the process names the call.
-      if (process.env.STRATA_FUZZ_TRACE) require('node:fs').writeSync(2, `${where}: ${show(args)}\n`);
-      try {
-        const form = random(4);
-        if (form === 0) {
-          pending.push(st.async[record.name](...args).then(() => { ++results; }, (e) => { ++errors; known(e, where); }));
-        } else if (form === 1 && args[0] instanceof st.Tensor && args[0][`${record.name}_`]) {
-          args[0][`${record.name}_`](...args.slice(1));
-        } else {
-          const result = st.ops[record.name](...args);
-          ++results;
-          if (result instanceof st.Tensor && result.requiresGrad && result.device === 'cpu') result.sum().backward();
-        }
-      } catch (e) {
-        ++errors;
-        known(e, where);
-      }
-    }
-    await Promise.all(pending);
-  }
-  const many = (records.length * rounds) / 10;
-  assert.ok(results > many && errors > many, `${results} results, ${errors} errors`);
-});
-
-test('methods, indices, makers and modules with junk', () => {
-  const values = () => (random(3) === 0 ? pick(tensors)() : random(2) === 0 ? pick(integers) : pick(junk));
-  const methods = Object.getOwnPropertyNames(st.Tensor.prototype).filter((n) => n !== 'constructor');
-  const attempt = (f, where, args = []) => {
-    if (process.env.STRATA_FUZZ_TRACE) require('node:fs').writeSync(2, `${where}: ${show(args)}\n`);
-    try {
-      f();
-    } catch (e) {
-      assert.ok(e instanceof Error, `${where} threw ${String(e)}`);
-    }
-  };
-  for (const name of methods) {
-    for (let i = 0; i < 6; ++i) {
-      const t = pick(tensors)();
-      const args = [values(), values()];
-      attempt(() => (typeof Object.getOwnPropertyDescriptor(st.Tensor.prototype, name).value === 'function'
-        ? Promise.resolve(t[name](...args)).catch(() => {}) : t[name]), name, [t, ...args]);
+test('calls that make no sense, seed by seed', { timeout: 3600000 }, async (t) => {
+  const first = Number(process.env.STRATA_FUZZ_SEED ?? 12345);
+  const count = Number(process.env.STRATA_FUZZ_SEEDS ?? 1);
+  const until = Date.now() + 1000 * Number(process.env.STRATA_FUZZ_SECONDS ?? 3600);
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-fuzz-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const wrong = [];
+  let seed = first;
+  for (; seed < first + count && Date.now() < until; ++seed) {
+    const what = await runSeed(seed, folder);
+    if (what) {
+      wrong.push(what);
+      console.error(what);
     }
   }
-  for (let i = 0; i < 2000; ++i) {
-    attempt(() => pick(tensors)().at(values(), values(), [values(), values()]), 'at');
-    attempt(() => pick(tensors)().setAt([values(), [values(), values()]], values()), 'setAt');
-    attempt(() => st.tensor(values(), { dtype: pick(['f32', 'i64', 'bool', 'zz', undefined]) }), 'tensor');
-    attempt(() => st.fromTypedArray(values(), values(), { dtype: 'f32' }), 'fromTypedArray');
-    attempt(() => st.grad(values(), [values()], { gradOutputs: values() }), 'grad');
-    attempt(() => new (pick([st.nn.Linear, st.nn.Embedding, st.nn.LayerNorm]))(pick([0, 2, -1, 'x', null]), pick([0, 3, -2, {}])).forward(values()), 'nn');
-    attempt(() => new st.optim.Adam([values()], { lr: values() }).step(), 'optim');
-    attempt(() => st.fromShared(values()), 'fromShared');
-  }
+  t.diagnostic(`${seed - first} seeds`);
+  assert.equal(wrong.length, 0, wrong.join('\n\n'));
 });

@@ -82,3 +82,55 @@ test('a worker whose script throws ends with its error', async () => {
   await assert.rejects(run('setImmediate(() => st.matmul(st.ones([2, 3]), st.ones([2, 3]))); await new Promise(() => {});'),
     /inner sizes differ/);
 });
+
+test('one SharedArrayBuffer, tensors of several threads, no copies', async () => {
+  // 4 MB that the workers fill, each its rows.
+  const memory = new SharedArrayBuffer(4 << 20);
+  const here = st.fromTypedArray(new Float32Array(memory), [1024, 1024]);
+  assert.equal(here.data().buffer, memory, 'data() gives the shared buffer itself');
+  const before = st.memoryStats().allocations;
+  const made = await Promise.all([0, 1, 2, 3].map((part) => run(`
+    const { memory, part } = workerData;
+    const x = st.fromTypedArray(new Float32Array(memory), [1024, 1024]);
+    const blocks = st.memoryStats().blocks;
+    x.narrow(0, 256 * part, 256).fill_(part + 1).mul_(2);
+    x.data()[part * 256 * 1024] = -1;
+    return st.memoryStats().blocks - blocks;`, { memory, part })));
+  assert.deepEqual(made, [0, 0, 0, 0], 'no block of memory was made for it');
+  assert.equal(st.memoryStats().allocations, before);
+  assert.deepEqual([0, 300, 600, 1023].map((row) => here.at(row, 1000).item()), [2, 4, 6, 8]);
+  assert.deepEqual([0, 256, 512, 768].map((row) => here.data()[1024 * row]), [-1, -1, -1, -1]);
+  // A view, by its place in the buffer.
+  const view = here.at(512).data();
+  assert.equal(await run('const x = st.fromTypedArray(new Float32Array(workerData.buffer, workerData.offset, 1024)); x.fill_(9); return x.sum().item();',
+    { buffer: view.buffer, offset: view.byteOffset }), 9 * 1024);
+  assert.equal(here.at(512).mean().item(), 9);
+});
+
+test('an ArrayBuffer moves to a worker and back, and tensors over it at both ends', async () => {
+  const array = new Float32Array(1 << 16).fill(3);
+  const worker = new Worker(`const st = require(${entry}); const { parentPort } = require('node:worker_threads');
+    parentPort.once('message', (buffer) => {
+      // In memory that it owns; then it goes back without a copy.
+      const result = new Float32Array(buffer);
+      const sum = st.tensor(result).sum().item();
+      for (let i = 0; i < result.length; ++i) result[i] *= 2;
+      parentPort.postMessage({ buffer, sum }, [buffer]);
+    });`, { eval: true });
+  const answer = await new Promise((resolve, reject) => {
+    worker.once('message', resolve).once('error', reject);
+    worker.postMessage(array.buffer, [array.buffer]);
+  });
+  await worker.terminate();
+  assert.equal(array.length, 0, 'it was moved');
+  assert.equal(answer.sum, 3 * (1 << 16));
+  assert.equal(st.fromTypedArray(new Float32Array(answer.buffer)).mean().item(), 6);
+});
+
+test('a ticket\'s memory shows in both threads\' arrays', async () => {
+  const x = st.zeros([1000]);
+  const array = x.data();
+  await run('const t = st.fromShared(workerData); const a = t.data(); a.fill(5); t.mul_(2); return 0;', x.share());
+  assert.ok(array.every((v) => v === 10));
+  assert.equal(x.sum().item(), 10000);
+});

@@ -5,6 +5,7 @@
 #include "py.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
+#include "strata/optim/adaptive.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/muon.h"
@@ -42,6 +43,19 @@ void read(const nb::dict& d, Options& o) {
   if constexpr (requires { o.match_rms_adamw; }) take(d, "match_rms_adamw", o.match_rms_adamw);
   if constexpr (requires { o.use_adamw; }) take(d, "use_adamw", o.use_adamw);
   if constexpr (requires { o.adamw_eps; }) take(d, "adamw_eps", o.adamw_eps);
+  if constexpr (requires { o.amsgrad; }) take(d, "amsgrad", o.amsgrad);
+  if constexpr (requires { o.alpha; }) take(d, "alpha", o.alpha);
+  if constexpr (requires { o.centered; }) take(d, "centered", o.centered);
+  if constexpr (requires { o.lr_decay; }) take(d, "lr_decay", o.lr_decay);
+  if constexpr (requires { o.initial_accumulator_value; })
+    take(d, "initial_accumulator_value", o.initial_accumulator_value);
+  if constexpr (requires { o.rho; }) take(d, "rho", o.rho);
+  if constexpr (requires { o.momentum_decay; }) take(d, "momentum_decay", o.momentum_decay);
+  if constexpr (requires { o.decoupled_weight_decay; }) take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
+  take(d, "master_weights", o.low.master_weights);
+  take(d, "stochastic_rounding", o.low.stochastic_rounding);
+  take(d, "low_state", o.low.low_state);
+  take(d, "rounding_seed", o.low.seed);
 }
 
 using Groups = std::vector<std::pair<std::vector<std::pair<std::string, Tensor>>, nb::dict>>;
@@ -77,14 +91,34 @@ struct OptimizerFor final : AnyOptimizer {
   Rule rule;
 };
 
-std::unique_ptr<AnyOptimizer> make(std::string_view kind, const Groups& groups) {
-  if (kind == "sgd") return std::make_unique<OptimizerFor<optim::SGD, optim::SGDOptions>>(groups);
-  if (kind == "adam") return std::make_unique<OptimizerFor<optim::Adam, optim::AdamOptions>>(groups);
-  if (kind == "adamw") return std::make_unique<OptimizerFor<optim::AdamW, optim::AdamWOptions>>(groups);
-  if (kind == "lion") return std::make_unique<OptimizerFor<optim::Lion, optim::LionOptions>>(groups);
-  if (kind == "adafactor") return std::make_unique<OptimizerFor<optim::Adafactor, optim::AdafactorOptions>>(groups);
-  check(kind == "muon", "Optimizer", "'", kind, "' is none of sgd, adam, adamw, lion, adafactor, muon");
-  return std::make_unique<OptimizerFor<optim::Muon, optim::MuonOptions>>(groups);
+template <class Rule, class Options>
+std::unique_ptr<AnyOptimizer> make(const Groups& groups) {
+  return std::make_unique<OptimizerFor<Rule, Options>>(groups);
+}
+struct Kind {
+  std::string_view name;
+  std::unique_ptr<AnyOptimizer> (*make)(const Groups&);
+};
+constexpr Kind kKinds[] = {{"sgd", make<optim::SGD, optim::SGDOptions>},
+                           {"adam", make<optim::Adam, optim::AdamOptions>},
+                           {"adamw", make<optim::AdamW, optim::AdamWOptions>},
+                           {"lion", make<optim::Lion, optim::LionOptions>},
+                           {"adafactor", make<optim::Adafactor, optim::AdafactorOptions>},
+                           {"muon", make<optim::Muon, optim::MuonOptions>},
+                           {"rmsprop", make<optim::RMSprop, optim::RMSpropOptions>},
+                           {"adagrad", make<optim::Adagrad, optim::AdagradOptions>},
+                           {"adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
+                           {"adamax", make<optim::Adamax, optim::AdamaxOptions>},
+                           {"nadam", make<optim::NAdam, optim::NAdamOptions>},
+                           {"radam", make<optim::RAdam, optim::RAdamOptions>}};
+
+std::unique_ptr<AnyOptimizer> make(std::string_view name, const Groups& groups) {
+  std::string names;
+  for (const Kind& k : kKinds) {
+    if (k.name == name) return k.make(groups);
+    names += cat(' ', k.name);
+  }
+  throw ValueError("Optimizer", cat("'", name, "' is none of:", names));
 }
 
 struct PyOptimizer {
@@ -147,8 +181,6 @@ void bind_optim(nb::module_& m) {
           nb::arg("max_norm") = __builtin_inf(), nb::arg("loss") = nb::none(), nb::arg("scaler") = nb::none(),
           "A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).")
       .def("reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
-      .def("prepare_replay", [](PyOptimizer& o) { o->prepare_replay(); },
-           "Before each replay of a CUDA graph that captured one step: sends the options as they are now.")
       .def("capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
       .def("zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
            nb::arg("set_to_none") = true)

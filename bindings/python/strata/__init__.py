@@ -1,6 +1,13 @@
 """Strata, a deep-learning engine. The surface is PyTorch's: ``import strata as st``."""
 
-from . import _core, _grad_mode
+try:
+    from . import _core
+except ImportError as error:
+    from ._missing import explain
+
+    raise explain(error) from None
+
+from . import _grad_mode
 from ._core import Tensor, device, dtype
 from ._core import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, uint8  # noqa: A004
 from ._ops import *  # noqa: F403

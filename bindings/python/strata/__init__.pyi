@@ -41,10 +41,12 @@ from ._ops import acosh_ as acosh_
 from ._ops import adaptive_avg_pool as adaptive_avg_pool
 from ._ops import adaptive_avg_pool1d as adaptive_avg_pool1d
 from ._ops import adaptive_avg_pool2d as adaptive_avg_pool2d
+from ._ops import adaptive_avg_pool3d as adaptive_avg_pool3d
 from ._ops import adaptive_avg_pool_backward as adaptive_avg_pool_backward
 from ._ops import adaptive_max_pool as adaptive_max_pool
 from ._ops import adaptive_max_pool1d as adaptive_max_pool1d
 from ._ops import adaptive_max_pool2d as adaptive_max_pool2d
+from ._ops import adaptive_max_pool3d as adaptive_max_pool3d
 from ._ops import add as add
 from ._ops import add_ as add_
 from ._ops import add_layer_norm as add_layer_norm
@@ -101,6 +103,7 @@ from . import autograd as autograd
 from ._ops import avg_pool as avg_pool
 from ._ops import avg_pool1d as avg_pool1d
 from ._ops import avg_pool2d as avg_pool2d
+from ._ops import avg_pool3d as avg_pool3d
 from ._ops import avg_pool_backward as avg_pool_backward
 from . import backends as backends
 from ._composed import baddbmm as baddbmm
@@ -159,8 +162,10 @@ from ._ops import constant_pad as constant_pad
 from ._compat import contiguous_format as contiguous_format
 from ._ops import conv1d as conv1d
 from ._ops import conv2d as conv2d
+from ._ops import conv3d as conv3d
 from ._ops import conv_transpose1d as conv_transpose1d
 from ._ops import conv_transpose2d as conv_transpose2d
+from ._ops import conv_transpose3d as conv_transpose3d
 from ._ops import convolution as convolution
 from ._ops import convolution_transpose as convolution_transpose
 from ._ops import convolution_weight as convolution_weight
@@ -178,6 +183,9 @@ from ._functions import cov as cov
 from ._composed import cross as cross
 from ._core import cross_entropy as cross_entropy
 from ._ops import cross_entropy_backward as cross_entropy_backward
+from ._ops import ctc_backward as ctc_backward
+from ._ops import ctc_forward as ctc_forward
+from ._ops import ctc_loss as ctc_loss
 from . import cuda as cuda
 from ._ops import cummax as cummax
 from ._ops import cummin as cummin
@@ -215,6 +223,10 @@ from ._ops import elu_ as elu_
 from ._ops import elu_backward as elu_backward
 from ._ops import embedding as embedding
 from ._ops import embedding_backward as embedding_backward
+from ._ops import embedding_bag as embedding_bag
+from ._ops import embedding_bag_backward as embedding_bag_backward
+from ._ops import embedding_bag_max as embedding_bag_max
+from ._ops import embedding_bag_sum as embedding_bag_sum
 from ._core import empty as empty
 from ._core import empty_like as empty_like
 from ._grad_mode import enable_grad as enable_grad
@@ -405,6 +417,8 @@ from ._ops import max_dim as max_dim
 from ._ops import max_pool as max_pool
 from ._ops import max_pool1d as max_pool1d
 from ._ops import max_pool2d as max_pool2d
+from ._ops import max_pool3d as max_pool3d
+from ._ops import max_pool_backward as max_pool_backward
 from ._ops import maximum as maximum
 from ._ops import maximum_ as maximum_
 from ._functions import mean as mean

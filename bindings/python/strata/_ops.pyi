@@ -29,7 +29,7 @@ def acosh_(input: Tensor) -> Tensor:
     ...
 
 def adaptive_avg_pool(input: Tensor, output_size: Ints) -> Tensor:
-    """Means of windows that cover the last one or two dimensions so that the result has output_size; output i covers
+    """Means of windows that cover the last one to three dimensions so that the result has output_size; output i covers
     inputs floor(i in / out) to ceil((i + 1) in / out) - 1."""
     ...
 
@@ -43,13 +43,18 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Ints) -> Tensor:
     output_size."""
     ...
 
+def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
+    """Means over the last three dimensions of [n, c, d, h, w] or [c, d, h, w], of windows such that the result has
+    output_size."""
+    ...
+
 def adaptive_avg_pool_backward(g: Tensor, size: Ints) -> Tensor:
     """Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of
     adaptive_avg_pool."""
     ...
 
 def adaptive_max_pool(input: Tensor, output_size: Ints) -> Tuple[Tensor, Tensor]:
-    """The largest elements of windows that cover the last one or two dimensions so that the result has output_size,
+    """The largest elements of windows that cover the last one to three dimensions so that the result has output_size,
     and their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1."""
     ...
 
@@ -61,6 +66,11 @@ def adaptive_max_pool1d(input: Tensor, output_size: Ints) -> Tensor:
 def adaptive_max_pool2d(input: Tensor, output_size: Ints) -> Tensor:
     """Largest elements over the last two dimensions of [n, c, h, w] or [c, h, w], of windows such that the result has
     output_size."""
+    ...
+
+def adaptive_max_pool3d(input: Tensor, output_size: Ints) -> Tensor:
+    """Largest elements over the last three dimensions of [n, c, d, h, w] or [c, d, h, w], of windows such that the
+    result has output_size."""
     ...
 
 def add(input: Tensor, other: TensorLike, alpha: Number = ...) -> Tensor:
@@ -197,8 +207,8 @@ def atanh_(input: Tensor) -> Tensor:
     ...
 
 def avg_pool(input: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
-    """The mean of each window over the last one or two dimensions (as many as kernel has entries). Padding counts as
-    zeros unless count_include_pad is false. avg_pool1d and avg_pool2d are the friendlier forms."""
+    """The mean of each window over the last one to three dimensions (as many as kernel has entries). Padding counts as
+    zeros unless count_include_pad is false. avg_pool1d, avg_pool2d and avg_pool3d are the friendlier forms."""
     ...
 
 def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
@@ -209,6 +219,11 @@ def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: In
 def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
     """The mean of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the kernel's
     size unless given. A list with one entry serves both dimensions."""
+    ...
+
+def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
+    """The mean of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride is the
+    kernel's size unless given. A list with one entry serves all three dimensions."""
     ...
 
 def avg_pool_backward(g: Tensor, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
@@ -239,8 +254,8 @@ def binary_cross_entropy_with_logits(input: Tensor, target: TensorLike, reductio
     ...
 
 def bincount(input: Tensor, weights: Optional[Tensor] = ..., minlength: _int = ...) -> Tensor:
-    """How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64), or with weights the sum of those (f32 for
-    f32, else f64). At least minlength bins. Not differentiable."""
+    """How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64; values below 2^60), or with weights the sum
+    of those (f32 for f32, else f64). At least minlength bins. Not differentiable."""
     ...
 
 def bitwise_and(input: Tensor, other: TensorLike) -> Tensor:
@@ -350,6 +365,13 @@ def conv2d(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ..., stri
     do not fit."""
     ...
 
+def conv3d(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ..., stride: Ints = ..., padding: Ints = ..., dilation: Ints = ..., groups: _int = ...) -> Tensor:
+    """Three-dimensional convolution: x [n, in, d, h, w] (or [in, d, h, w]), weight [out, in / groups, kd, kh, kw],
+    bias [out]; sizes as in conv1d, for each dimension. A list with one entry serves all three. Computed as a two-
+    dimensional convolution with in * kd channels, for which x is copied kd times. ShapeError for sizes that do not
+    fit."""
+    ...
+
 def conv_transpose1d(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ..., stride: Ints = ..., padding: Ints = ..., output_padding: Ints = ..., groups: _int = ..., dilation: Ints = ...) -> Tensor:
     """Transposed one-dimensional convolution: x [n, in, length], weight [in, out / groups, k], bias [out] -> [n, out,
     (length - 1) stride - 2 padding + dilation (k - 1) + 1 + output_padding]. output_padding must be smaller than
@@ -359,6 +381,12 @@ def conv_transpose1d(input: Tensor, weight: TensorLike, bias: Optional[Tensor] =
 def conv_transpose2d(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ..., stride: Ints = ..., padding: Ints = ..., output_padding: Ints = ..., groups: _int = ..., dilation: Ints = ...) -> Tensor:
     """Transposed two-dimensional convolution: x [n, in, h, w], weight [in, out / groups, kh, kw], bias [out]; sizes as
     in conv_transpose1d, for each dimension."""
+    ...
+
+def conv_transpose3d(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ..., stride: Ints = ..., padding: Ints = ..., output_padding: Ints = ..., groups: _int = ..., dilation: Ints = ...) -> Tensor:
+    """Transposed three-dimensional convolution: x [n, in, d, h, w], weight [in, out / groups, kd, kh, kw], bias [out];
+    sizes as in conv_transpose1d, for each dimension. Computed as a transposed two-dimensional convolution with out
+    * kd channels, whose slices are added up."""
     ...
 
 def convolution(input: Tensor, weight: TensorLike, bias: Optional[Tensor], stride: Ints, padding: Ints, dilation: Ints, groups: _int) -> Tensor:
@@ -416,6 +444,30 @@ def cross_entropy(input: Tensor, target: TensorLike, ignore_index: _int = ..., r
 def cross_entropy_backward(gloss: Tensor, x: TensorLike, target: TensorLike, lse: TensorLike, ignore_index: _int, reduction: str, label_smoothing: _float) -> Tensor:
     """The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the gradient
     gloss of the loss, 0 in ignored rows."""
+    ...
+
+def ctc_backward(gloss: Tensor, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, alpha: TensorLike, blank: _int = ..., zero_infinity: _bool = ...) -> Tensor:
+    """The gradient of ctc_forward for log_probs: -gloss times the probability that a step has a class, given that the
+    labels come out. NaN for a sequence whose labels have no path, 0 with zero_infinity; 0 past a sequence's steps."""
+    ...
+
+def ctc_forward(log_probs: Tensor, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, blank: _int = ..., zero_infinity: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """The loss [N] of each sequence of ctc_loss, and alpha [N, T, 2 S + 1], the log-probabilities of the prefixes that
+    end in each state (-inf outside of a sequence), which the gradient uses. Both are f32 (f64 for f64). targets are
+    i64 [N, S], lengths i64 [N]. alpha has no gradient."""
+    ...
+
+def ctc_loss(log_probs: Tensor, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, blank: _int = ..., reduction: str = ..., zero_infinity: _bool = ...) -> Tensor:
+    """Connectionist temporal classification (Graves et al., 2006): -log of the probability that log_probs [T, N, C],
+    the outputs of log_softmax at each step, spell out the labels, summed over all ways to repeat labels and to put
+    blanks between them. targets hold N sequences of integer classes other than the blank: [N, S], of which the
+    first target_lengths count, or one after the other in one dimension (the lengths are then read on the host).
+    input_lengths [N] say how many of the T steps count. Without N: log_probs [T, C], targets [S], lengths of one
+    element. reduction is mean (of the losses over their target lengths), sum or none. Labels that need more steps
+    than there are have the loss inf and the gradient NaN; zero_infinity makes both 0. The loss is f32 (f64 for
+    f64). The gradient is that of the formula as it stands: PyTorch's assumes that log_softmax comes before, and
+    adds exp(log_probs). ValueError for lengths out of range, IndexError for labels that are no class; on CUDA the
+    loss is NaN."""
     ...
 
 def cummax(input: Tensor, dim: _int) -> Tuple[Tensor, Tensor]:
@@ -508,6 +560,32 @@ def embedding_backward(gy: Tensor, indices: TensorLike, rows: _int, padding_idx:
     """The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the positions that
     hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the same bits in
     every call and for any number of threads); row padding_idx is 0. IndexError for an index outside the table."""
+    ...
+
+def embedding_bag(indices: Tensor, weight: TensorLike, offsets: Optional[Tensor] = ..., mode: str = ..., per_sample_weights: Optional[Tensor] = ..., include_last_offset: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
+    """Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (i64) are [bags, n], or one
+    bag after the other with offsets (i64), where each begins; with include_last_offset a last offset says where the
+    last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. Positions with index
+    padding_idx count nothing, and that row gets no gradient. An empty bag gives zeros. ValueError for offsets that
+    do not rise from 0, IndexError for an index outside the table."""
+    ...
+
+def embedding_bag_backward(g: Tensor, indices: TensorLike, offsets: TensorLike, per_sample_weights: Optional[Tensor], rows: _int, mean: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
+    """The gradient of embedding_bag_sum for its table of `rows` rows: row v is the sum of the rows of g of the bags
+    that hold index v, each times what the index counts there, added in f32 in the order of the positions (on CUDA
+    in parts, each in that order; the same bits in every call and for any number of threads)."""
+    ...
+
+def embedding_bag_max(indices: Tensor, weight: TensorLike, offsets: TensorLike, padding_idx: Optional[_int] = ...) -> Tuple[Tensor, Tensor]:
+    """The largest elements, column by column, of the rows of weight that each bag names, bags as in embedding_bag_sum,
+    and the rows they come from. NaN wins; of equal elements the first. An empty bag gives 0 and row -1."""
+    ...
+
+def embedding_bag_sum(indices: Tensor, weight: TensorLike, offsets: TensorLike, per_sample_weights: Optional[Tensor] = ..., mean: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
+    """The sum, or the mean, of the rows of weight [V, D] that each bag names: bag b holds the indices (i64 [n]) at
+    positions offsets[b] to offsets[b + 1] - 1, offsets (i64 [bags + 1]) rising from 0 to n. per_sample_weights [n]
+    multiply the rows of a sum. Positions with index padding_idx count nothing. An empty bag gives zeros.
+    embedding_bag is the friendlier form."""
     ...
 
 def eq(input: Tensor, other: TensorLike) -> Tensor:
@@ -764,9 +842,9 @@ def int8_matmul(input: Tensor, other: TensorLike) -> Tensor:
     ...
 
 def interpolate(input: Tensor, size: Optional[Ints] = ..., scale_factor: Optional[_float] = ..., mode: str = ..., align_corners: _bool = ...) -> Tensor:
-    """Resizes [n, c, length] or [n, c, h, w] to `size`, or to floor(scale_factor * size of x); exactly one of them.
-    Modes: nearest; linear for one spatial dimension, bilinear for two. With align_corners the corner elements map
-    to each other, else the outer corners of the image do."""
+    """Resizes [n, c, length], [n, c, h, w] or [n, c, d, h, w] to `size`, or to floor(scale_factor * size of x);
+    exactly one of them. Modes: nearest; linear for one spatial dimension, bilinear for two, trilinear for three.
+    With align_corners the corner elements map to each other, else the outer corners of the image do."""
     ...
 
 def isclose(input: Tensor, other: TensorLike, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = ...) -> Tensor:
@@ -999,9 +1077,9 @@ def max_dim(input: Tensor, dim: _int, keepdim: _bool = ...) -> Tuple[Tensor, Ten
     ...
 
 def max_pool(input: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: _bool = ...) -> Tuple[Tensor, Tensor]:
-    """The largest element of each window over the last one or two dimensions (as many as kernel has entries), and its
-    position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d and
-    max_pool2d are the friendlier forms."""
+    """The largest element of each window over the last one to three dimensions (as many as kernel has entries), and
+    its position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d,
+    max_pool2d and max_pool3d are the friendlier forms."""
     ...
 
 def max_pool1d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., dilation: Ints = ..., ceil_mode: _bool = ...) -> Tensor:
@@ -1013,6 +1091,18 @@ def max_pool2d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: In
     """The largest element of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the
     kernel's size unless given; padding, at most half the kernel, never wins. A list with one entry serves both
     dimensions."""
+    ...
+
+def max_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., dilation: Ints = ..., ceil_mode: _bool = ...) -> Tensor:
+    """The largest element of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride
+    is the kernel's size unless given; padding, at most half the kernel, never wins. A list with one entry serves
+    all three dimensions."""
+    ...
+
+def max_pool_backward(g: Tensor, positions: TensorLike, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
+    """Adds each element of g to the input that won its window, by the positions that max_pool gave for an input of
+    spatial size `size`: the gradient of max_pool. Positions outside their window, which max_pool does not give, may
+    be left out."""
     ...
 
 def maximum(input: Tensor, other: TensorLike) -> Tensor:
@@ -1187,7 +1277,7 @@ def plane_gather(input: Tensor, positions: TensorLike) -> Tensor:
 
 def plane_scatter(y: Tensor, positions: TensorLike, size: Ints) -> Tensor:
     """Adds each element of y into zeros whose last dimensions are `size`, at its row-major position in the plane;
-    positions outside the plane are skipped. The gradient of max_pool."""
+    positions outside the plane are skipped. The gradient of adaptive_max_pool."""
     ...
 
 def pow(input: Tensor, other: TensorLike) -> Tensor:
@@ -1268,7 +1358,7 @@ def repeat_interleave(input: Tensor, repeats: _int, dim: Optional[_int] = ...) -
     ...
 
 def resize(input: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ...) -> Tensor:
-    """The last one or two dimensions resized to `size`: nearest, or linear in each of them. scale is the step in the
+    """The last one to three dimensions resized to `size`: nearest, or linear in each of them. scale is the step in the
     input for one in the result; 0 takes it from the sizes. interpolate is the friendlier form."""
     ...
 
@@ -1484,7 +1574,7 @@ def sort(input: Tensor, dim: _int = ..., descending: _bool = ...) -> Tuple[Tenso
     ...
 
 def split(input: Tensor, size: _int, dim: _int = ...) -> Tuple[Tensor, ...]:
-    """Views of `size` elements along dim, the last one possibly shorter."""
+    """Views of `size` elements along dim, the last one possibly shorter; at most 2^20."""
     ...
 
 def split_with_sizes(input: Tensor, sizes: Ints, dim: _int = ...) -> Tuple[Tensor, ...]:
@@ -1632,7 +1722,7 @@ def trunc_normal(shape: Ints, mean: _float, std: _float, low: _float, high: _flo
     ...
 
 def unbind(input: Tensor, dim: _int = ...) -> Tuple[Tensor, ...]:
-    """Views of the slices along dim, which disappears."""
+    """Views of the slices along dim, which disappears; at most 2^20."""
     ...
 
 def unfold(input: Tensor, dim: _int, size: _int, step: _int) -> Tensor:

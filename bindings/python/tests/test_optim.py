@@ -66,7 +66,11 @@ def test_lion_is_the_formula():
 @pytest.mark.parametrize("make", [
     lambda p: optim.SGD(p, lr=0.05, momentum=0.9), lambda p: optim.Adam(p, lr=0.05), lambda p: optim.AdamW(p, lr=0.05),
     lambda p: optim.Lion(p, lr=0.02), lambda p: optim.Adafactor(p, lr=0.2), lambda p: optim.Muon(p, lr=0.05),
-], ids=["sgd", "adam", "adamw", "lion", "adafactor", "muon"])
+    lambda p: optim.RMSprop(p, lr=0.02, momentum=0.5, centered=True), lambda p: optim.Adagrad(p, lr=0.3),
+    lambda p: optim.Adadelta(p, lr=10), lambda p: optim.Adamax(p, lr=0.05), lambda p: optim.NAdam(p, lr=0.05),
+    lambda p: optim.RAdam(p, lr=0.1), lambda p: optim.Adam(p, lr=0.05, amsgrad=True),
+], ids=["sgd", "adam", "adamw", "lion", "adafactor", "muon", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "radam",
+        "amsgrad"])
 def test_every_optimizer_learns_saves_and_goes_on(make, tmp_path):
     def build():
         st.manual_seed(2)
@@ -182,8 +186,140 @@ def test_bad_arguments():
     a, b = optim.SGD([p]), optim.SGD([nn.Parameter(st.ones(1)), nn.Parameter(st.ones(1))])
     with pytest.raises(ValueError, match="match the size"):
         a.load_state_dict(b.state_dict())
-    with pytest.raises(Exception, match="f32"):
-        optim.SGD([nn.Parameter(st.ones(1, dtype=st.bfloat16))])
+    half = nn.Parameter(st.ones(1, dtype=st.float16))
+    with pytest.raises(Exception, match="bf16"):
+        optim.SGD([half], stochastic_rounding=True)
+    with pytest.raises(ValueError, match="do not go"):
+        optim.AdamW([half], master_weights=True, low_state=True)
+
+
+def test_rmsprop_and_adagrad_are_their_formulas():
+    w, grads = start()
+    p, q = nn.Parameter(st.tensor(w)), nn.Parameter(st.tensor(w))
+    got = run(optim.RMSprop([p], lr=0.02, alpha=0.9, momentum=0.5, centered=True), p, grads)
+    also = run(optim.Adagrad([q], lr=0.1, lr_decay=0.2, initial_accumulator_value=0.5), q, grads)
+    x, v, m, b = w.copy(), 0, 0, 0
+    y, s = w.copy(), 0.5
+    for t, g in enumerate(grads):
+        v, m = 0.9 * v + 0.1 * g * g, 0.9 * m + 0.1 * g
+        b = 0.5 * b + g / (np.sqrt(v - m * m) + 1e-8)
+        x = x - 0.02 * b
+        s = s + g * g
+        y = y - 0.1 / (1 + 0.2 * t) * g / (np.sqrt(s) + 1e-10)
+    np.testing.assert_allclose(got, x, rtol=1e-10)
+    np.testing.assert_allclose(also, y, rtol=1e-10)
+
+
+# ---- parameters of 16 bits
+
+
+def test_bfloat16_weights_learn(tmp_path):
+    x = st.tensor(np.random.default_rng(1).standard_normal((64, 8)).astype(np.float32))
+    y = (x * st.arange(8.0)).sum([1], True)
+
+    def train(steps, net=None, saved=None, **how):
+        st.manual_seed(4)
+        net = net or nn.Linear(8, 1)
+        net.to(st.bfloat16)
+        opt = optim.AdamW([{"params": [net.weight]}, {"params": [net.bias], "weight_decay": 0.0}], lr=2e-3, **how)
+        if saved:
+            opt.load_state_dict(saved["opt"])
+            net.load_state_dict(saved["net"])
+        for _ in range(steps):
+            opt.zero_grad()
+            loss = nn.functional.mse_loss(net(x.bfloat16()).float(), y)
+            loss.backward()
+            opt.step_clipped(100.0)
+        return loss.item(), net, opt
+
+    nearest = train(1500)[0]
+    for how in ({"master_weights": True}, {"stochastic_rounding": True, "rounding_seed": 3},
+                {"stochastic_rounding": True, "low_state": True}):
+        whole, net, opt = train(1500, **how)
+        assert whole < 0.7 * nearest
+        state = opt.state[net.weight]
+        assert ("master" in state) == ("master_weights" in how)
+        assert state["exp_avg"].dtype == (st.bfloat16 if "low_state" in how else st.float32)
+        # The same again, saved and loaded in the middle.
+        _, net, opt = train(700, **how)
+        st.save({"net": dict(net.state_dict()), "opt": opt.state_dict()}, tmp_path / "c.safetensors")
+        again = train(800, net=nn.Linear(8, 1), saved=st.load(tmp_path / "c.safetensors"), **how)[0]
+        assert again == whole
+
+
+def test_float16_weights_with_a_scaler():
+    p = nn.Parameter(st.ones(4, dtype=st.float16))
+    opt = optim.SGD([p], lr=0.25, master_weights=True)
+    scaler = st.amp.GradScaler("cpu", init_scale=1024.0)
+    for _ in range(2):
+        opt.zero_grad()
+        scaler.scale((p.float() * 1e-4).sum()).backward()
+        scaler.step(opt)
+        scaler.update()
+    assert opt.state[p]["master"].tolist() == pytest.approx([1 - 2 * 0.25e-4] * 4, abs=1e-6)
+    norm = nn.utils.clip_grad_norm_([p], 0.01)
+    assert norm.item() > 0.01
+
+
+# ---- L-BFGS
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_solves_a_quadratic(search):
+    rng = np.random.default_rng(5)
+    a = rng.standard_normal((6, 6))
+    matrix, want = st.tensor(a @ a.T + np.eye(6)), rng.standard_normal(6)
+    b = st.tensor((a @ a.T + np.eye(6)) @ want)
+    p, q = nn.Parameter(st.zeros(2, dtype=st.float64)), nn.Parameter(st.zeros(4, dtype=st.float64))
+    opt = optim.LBFGS([p, q], lr=1.0 if search else 0.5, max_iter=80, history_size=10, line_search_fn=search)
+
+    def closure():
+        opt.zero_grad()
+        x = st.cat([p, q])
+        loss = 0.5 * (x @ (matrix @ x)) - b @ x
+        loss.backward()
+        return loss
+
+    first = opt.step(closure)
+    opt.step(closure)
+    assert first.item() == 0
+    np.testing.assert_allclose(np.concatenate([p.tolist(), q.tolist()]), want, rtol=1e-4, atol=1e-5)
+
+
+def test_lbfgs_goes_down_a_valley_and_goes_on(tmp_path):
+    def make():
+        p = nn.Parameter(st.tensor([-1.5, 2.0], dtype=st.float64))
+        return p, optim.LBFGS([p], line_search_fn="strong_wolfe", max_iter=5)
+
+    def steps(p, opt, n):
+        def closure():
+            opt.zero_grad()
+            loss = (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+            loss.backward()
+            return loss
+
+        for _ in range(n):
+            opt.step(closure)
+        return closure().item()
+
+    p, opt = make()
+    assert steps(p, opt, 3) > 1e-3
+    st.save({"p": p.detach(), "opt": opt.state_dict()}, tmp_path / "c.safetensors")
+    saved = st.load(tmp_path / "c.safetensors")
+    q, other = make()
+    with st.no_grad():
+        q.copy_(saved["p"])
+    other.load_state_dict(saved["opt"])
+    last = steps(p, opt, 8)
+    assert last < 1e-8 and steps(q, other, 8) == last
+    assert opt.state[p]["n_iter"] == other.state[q]["n_iter"]
+    copy.deepcopy(opt)
+    with pytest.raises(TypeError, match="closure"):
+        opt.step()
+    with pytest.raises(RuntimeError, match="strong_wolfe"):
+        optim.LBFGS([p], line_search_fn="golden")
+    with pytest.raises(ValueError, match="per-parameter"):
+        optim.LBFGS([{"params": [p]}, {"params": [q]}])
 
 
 # ---- schedules
@@ -249,6 +385,50 @@ def test_sequential_and_plateau():
     assert best.num_bad_epochs == 0
     with pytest.raises(TypeError):
         best.step()
+
+
+def test_cycles():
+    triangle = [0, 0.5, 1, 2 / 3, 1 / 3, 0, 0.5, 1, 2 / 3, 1 / 3]
+    got = rates(lambda o: lr_scheduler.CyclicLR(o, 0.1, 0.9, 2, 3, cycle_momentum=False), 10)
+    np.testing.assert_allclose(got, [0.1 + 0.8 * x for x in triangle], rtol=1e-12)
+    got = rates(lambda o: lr_scheduler.CyclicLR(o, 0.1, 0.9, 2, 3, mode="triangular2"), 10)
+    np.testing.assert_allclose(got, [0.1 + 0.8 * x * (1 if i < 5 else 0.5) for i, x in enumerate(triangle)], rtol=1e-12)
+    got = rates(lambda o: lr_scheduler.CyclicLR(o, 0.1, 0.9, 2, 3, mode="exp_range", gamma=0.9), 10)
+    np.testing.assert_allclose(got, [0.1 + 0.8 * x * 0.9**i for i, x in enumerate(triangle)], rtol=1e-12)
+    opt = optim.SGD([nn.Parameter(st.ones(1))], lr=1.0, momentum=0.9)
+    s = lr_scheduler.CyclicLR(opt, 0.1, 0.9, 2, scale_fn=lambda x: 1 / x)
+    assert opt.param_groups[0]["momentum"] == 0.9
+    s.step()
+    s.step()
+    assert opt.param_groups[0]["momentum"] == pytest.approx(0.8) and opt.param_groups[0]["lr"] == pytest.approx(0.9)
+    with pytest.raises(ValueError, match="momentum"):
+        lr_scheduler.CyclicLR(optim.Adagrad([nn.Parameter(st.ones(1))]), 0.1, 0.9)
+    with pytest.raises(ValueError, match="momentum"):
+        lr_scheduler.OneCycleLR(optim.Adadelta([nn.Parameter(st.ones(1))]), 1.0, total_steps=3)
+
+
+def test_chained():
+    make = lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ConstantLR(o, 0.1, 3), lr_scheduler.ExponentialLR(o, 0.9), lr_scheduler.LinearLR(o, 0.5, 1.0, 2),
+         lr_scheduler.PolynomialLR(o, 8), lr_scheduler.CosineAnnealingLR(o, 9)])
+    wanted = [0.8 * (0.1 if i < 3 else 1) * 0.9**i * min(0.5 + i / 4, 1) * (1 - i / 8) * (1 + math.cos(math.pi * i / 9)) / 2
+              for i in range(8)]
+    np.testing.assert_allclose(rates(make, 8), wanted, rtol=1e-12)
+    opt = optim.SGD([nn.Parameter(st.ones(1))], lr=0.8)
+    s = make(opt)
+    for _ in range(3):
+        s.step()
+    other_opt = optim.SGD([nn.Parameter(st.ones(1))], lr=0.8)
+    other = make(other_opt)
+    other.load_state_dict(s.state_dict())
+    other_opt.load_state_dict(opt.state_dict())
+    s.step()
+    other.step()
+    assert s.get_last_lr() == other.get_last_lr() == [pytest.approx(wanted[4])]
+    with pytest.raises(ValueError, match="belong to one"):
+        lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(opt, 2), lr_scheduler.StepLR(other_opt, 2)])
+    with pytest.raises(ValueError, match="at least one"):
+        lr_scheduler.ChainedScheduler([])
 
 
 def test_schedules_go_on():

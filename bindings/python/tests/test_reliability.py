@@ -193,3 +193,24 @@ def test_stubs_are_current():
     script = pathlib.Path(__file__).parents[1] / "stubs.py"
     p = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
     assert p.returncode == 0, p.stdout + p.stderr
+
+
+def test_a_missing_library_is_explained():
+    script = """
+import sys
+
+class Refuses:
+    def find_spec(self, name, path=None, target=None):
+        if name == "strata._core":
+            raise ImportError("libdnnl.so.3: cannot open shared object file: No such file or directory")
+
+sys.meta_path.insert(0, Refuses())
+try:
+    import strata
+except ImportError as error:
+    print(error)
+"""
+    p = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 0, p.stderr
+    assert p.stdout.startswith("strata needs libdnnl.so.3, which is not on this machine."), p.stdout
+    assert "apt-get install libdnnl-dev" in p.stdout

@@ -16,24 +16,24 @@ def number(v):
     return float(v) if isinstance(v, str) else v
 
 
-def tensor(t):
+def tensor(t, device="cpu"):
     if t is None:
         return None
     dtype = st._core.parse_dtype(t["dtype"])
     data = bytearray(base64.b64decode(t["data"]))
     if not data:
-        return st.empty(t["shape"], dtype=dtype)
-    return st.frombuffer(data, dtype).reshape(t["shape"]).clone()
+        return st.empty(t["shape"], dtype=dtype, device=device)
+    return st.frombuffer(data, dtype).reshape(t["shape"]).clone().to(device)
 
 
-def value(v):
+def value(v, device="cpu"):
     ((kind, x),) = v.items()
     if kind == "none":
         return None
     if kind == "tensor":
-        return tensor(x)
+        return tensor(x, device)
     if kind == "tensors":
-        return [tensor(t) for t in x]
+        return [tensor(t, device) for t in x]
     if kind == "int":
         return int(x)
     if kind == "float":
@@ -41,7 +41,7 @@ def value(v):
     if kind == "dtype":
         return st._core.parse_dtype(x)
     if kind == "device":
-        return st.device(x)
+        return st.device(device)
     if kind == "key":
         return (int(x[0]), int(x[1]))
     return x
@@ -97,6 +97,58 @@ def test_every_sample_gives_the_same_bytes(table):
                     check(got if single else got[j], wanted, f"{where} result {j}")
             cases += 1
     assert cases > 1500
+
+
+# Sums in another order: so far from the CPU's, in units of the result's largest element (of 0.1 where that is less).
+TOLERANCE = {"f64": 1e-10, "f32": 5e-5, "bf16": 5e-2, "f16": 1e-2}
+# Products of 8-bit numbers are added up with fewer bits in the tensor cores.
+COARSE = {"scaled_matmul": 5e-4}
+
+
+@pytest.mark.skipif(not st.cuda.is_available(), reason=f"no CUDA device: {st.cuda.unavailable_reason()}")
+def test_every_sample_on_a_card(table):
+    cases, differ = 0, []
+    for entry in table["ops"]:
+        op = st._core.ops[entry["op"]]
+        for i, case in enumerate(entry["cases"]):
+            where = f"{entry['op']} #{i} {case['label']} {case['dtype']}"
+            try:
+                if "error" in case:
+                    # A number of elements that only the card knows is found as an index.
+                    also = IndexError if entry["op"] == "masked_scatter" else TypeError
+                    with pytest.raises((getattr(st.errors, case["error"]["type"]), TypeError, also)):
+                        op(*[value(v, "cuda") for v in case["args"]])
+                        st.cuda.synchronize()  # which indices are out of range is known to the card
+                    continue
+                got = op(*[value(v, "cuda") for v in case["args"]])
+            except (st.StrataError, OSError, ValueError, LookupError, pytest.fail.Exception) as e:
+                differ.append(f"{where}: {e}")
+                continue
+            results = [got] if len(case["results"]) == 1 else got
+            for j, wanted in enumerate(case["results"]):
+                far = far_apart(results[j], value(wanted), COARSE.get(entry["op"]))
+                if far:
+                    differ.append(f"{where} result {j}: {far}")
+            cases += 1
+    assert cases > 1000 and not differ, "\n".join([f"{len(differ)} of {cases}", *differ])
+
+
+def far_apart(got, wanted, coarse=None):
+    """In what a card's result differs from the CPU's; empty where it is near enough."""
+    if isinstance(wanted, list):
+        return "; ".join(filter(None, map(far_apart, got, wanted)))
+    if wanted is None or got is None:
+        return "" if wanted is got else f"{got} for {wanted}"
+    if not got.is_cuda or got.dtype is not wanted.dtype or got.shape != wanted.shape:
+        return f"{got.dtype} {tuple(got.shape)} on {got.device} for {wanted.dtype} {tuple(wanted.shape)}"
+    a, b = got.cpu().double().numpy(), wanted.double().numpy()
+    finite = np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return "other infinities or NaNs"
+    largest = np.abs(b[finite]).max(initial=0)
+    most = np.abs(a[finite] - b[finite]).max(initial=0)
+    allowed = max(coarse or 0, TOLERANCE.get(wanted.dtype.short_name, 0))
+    return "" if most <= allowed * max(largest, 0.1) else f"{most} from {largest}"
 
 
 def test_keywords_give_the_same(table):

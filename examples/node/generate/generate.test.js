@@ -12,6 +12,7 @@ const st = require('../../../bindings/node');
 const { makeServer } = require('./server.js');
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
+const state = { name: 'tensor-guide', model: null, training: null };
 let server;
 let base;
 test.before(async () => {
@@ -23,7 +24,8 @@ test.before(async () => {
     data: { path: text },
     train: { steps: process.env.STRATA_SANITIZED ? 5 : 250, batch: 16, lr: 5e-3, eval_every: 1000, save_every: 1000, sample_tokens: 0 },
   }, { out });
-  server = makeServer(await st.loadModel(out), 'tensor-guide');
+  server = makeServer(state);
+  state.model = await st.loadModel(out);
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
   base = `http://127.0.0.1:${server.address().port}`;
 });
@@ -45,6 +47,15 @@ test('text is streamed', async () => {
   assert.ok(text.length >= 55 && text.length <= 60, text);
   assert.ok(chunks > 1, `${chunks} chunks`);
   assert.equal(await (await fetch(`${base}/generate?prompt=Tensor&tokens=60&seed=3`)).text(), text);
+});
+
+test('while the model is not there the server says so', async (t) => {
+  const early = makeServer({ name: 'x', model: null, training: { step: 3, steps: 9, loss: 2.5 } });
+  t.after(() => early.close());
+  await new Promise((resolve) => { early.listen(0, '127.0.0.1', resolve); });
+  const url = `http://127.0.0.1:${early.address().port}`;
+  assert.deepEqual(await (await fetch(`${url}/model`)).json(), { name: 'x', training: { step: 3, steps: 9, loss: 2.5 } });
+  assert.equal((await fetch(`${url}/generate?prompt=A`)).status, 503);
 });
 
 test('wrong requests are refused, pages are there', async () => {
@@ -123,7 +134,14 @@ const chromium = ['chromium', 'chromium-browser', 'google-chrome'].find((p) => !
 const skip = !chromium ? 'no chromium was found' : process.env.STRATA_SANITIZED ? 'the page is tested without the sanitizer' : false;
 test('the page writes in Chromium', { skip, timeout: 120000 }, async (t) => {
   const page = await browser(chromium, t);
+  // First a server whose model still learns.
+  const { model } = state;
+  t.after(() => { state.model = model; });
+  Object.assign(state, { model: null, training: { step: 30, steps: 90, loss: 2.5 } });
   await page.send('Page.navigate', { url: base });
+  await page.until('document.getElementById("model")?.textContent.includes("step 30 of 90, loss 2.50")', 'the training is not shown');
+  assert.equal(await page.evaluate('document.getElementById("go").disabled'), true);
+  state.model = model;
   await page.until('document.getElementById("model")?.textContent.includes("context of 64 tokens")', 'the model was not named');
   // A text that is stopped on its way.
   await page.evaluate('document.getElementById("tokens").value = 2000; document.getElementById("go").click()');
@@ -142,6 +160,7 @@ test('the page writes in Chromium', { skip, timeout: 120000 }, async (t) => {
   assert.ok(text.startsWith('# Tensors\n\nA `Tensor` is a handle'));
   assert.ok(text.length > 250);
   assert.equal(await page.evaluate('document.getElementById("stop").disabled'), true);
+  assert.match(await page.evaluate('document.getElementById("status").textContent'), /^250 characters in .* seed \d+, done$/);
   // A wrong setting is said on the page.
   if (process.env.STRATA_SCREENSHOT) {
     const { data } = await page.send('Page.captureScreenshot', { format: 'png' });

@@ -17,11 +17,13 @@ async function generate() {
   $('text').append(made);
   $('text').classList.add('going');
   const query = new URLSearchParams({ prompt: $('prompt').value });
-  for (const name of ['tokens', 'temperature', 'topK', 'seed']) query.set(name, $(name).value);
+  for (const name of ['tokens', 'temperature', 'topK', 'seed']) if ($(name).value) query.set(name, $(name).value);
+  if (!query.has('seed')) query.set('seed', Math.floor(Math.random() * 1e6));
   const begun = performance.now();
   let characters = 0;
   const seconds = () => (performance.now() - begun) / 1000;
-  const progress = () => `${characters} characters in ${seconds().toFixed(1)} s`;
+  const progress = () => `${characters} characters in ${seconds().toFixed(1)} s, ` +
+    `${Math.round(characters / Math.max(seconds(), 1e-3))} a second, seed ${query.get('seed')}`;
   try {
     const response = await fetch(`generate?${query}`, { signal: mine.signal });
     if (!response.ok) throw new Error(await response.text());
@@ -29,7 +31,11 @@ async function generate() {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
+      // Whoever reads at the end stays there.
+      const page = document.documentElement;
+      const atEnd = page.scrollHeight - page.scrollTop - page.clientHeight < 40;
       made.append(value);
+      if (atEnd) page.scrollTop = page.scrollHeight;
       characters += value.length;
       say(progress());
     }
@@ -52,11 +58,30 @@ $('form').addEventListener('submit', (event) => {
   generate();
 });
 $('prompt').addEventListener('keydown', (event) => {
-  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) generate();
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) $('form').requestSubmit();
 });
 $('stop').addEventListener('click', () => going?.abort());
 $('temperature').addEventListener('input', () => { $('temperature-value').textContent = Number($('temperature').value).toFixed(1); });
 
-fetch('model').then((r) => r.json()).then((m) => {
-  $('model').textContent = `${m.name}, step ${m.step}: ${(m.parameters / 1e6).toFixed(2)} million parameters, context of ${m.context} tokens`;
-}).catch(() => { $('model').textContent = 'the server does not answer'; });
+/** Names the model; while it learns, says how far it is and asks again. */
+async function describeModel() {
+  let again = 0;
+  try {
+    const model = await (await fetch('model')).json();
+    if (model.parameters) {
+      $('model').textContent = `${model.name}, step ${model.step}: ${(model.parameters / 1e6).toFixed(2)} million parameters, context of ${model.context} tokens`;
+    } else {
+      const { step, steps, loss } = model.training ?? {};
+      $('model').textContent = step ? `The model is being trained: step ${step} of ${steps}, loss ${loss.toFixed(2)}. Then it writes.` : 'The model is being loaded.';
+      if (step) $('learned').value = step / steps;
+      again = 500;
+    }
+  } catch {
+    $('model').textContent = 'The server does not answer.';
+    again = 2000;
+  }
+  $('learned').hidden = again !== 500;
+  $('go').disabled = again > 0;
+  if (again) setTimeout(describeModel, again);
+}
+describeModel();

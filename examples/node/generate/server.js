@@ -17,16 +17,29 @@ const pages = {
   '/page.css': ['page.css', 'text/css; charset=utf-8'],
 };
 
-async function trainSmall(out, steps) {
-  if (fs.existsSync(out) && fs.readdirSync(out).some((n) => n.startsWith('step-'))) return;
+/** Trains the small model unless it is there; says in `state.training` how far it is. */
+async function trainSmall(state, out, steps) {
+  if (fs.existsSync(path.join(out, 'done'))) return;
   console.log(`no --checkpoint: training a small model on docs/ for ${steps} steps, into ${path.relative(root, out)}`);
   const stop = new AbortController();
-  process.once('SIGINT', () => stop.abort(new Error('interrupted; what was learned is kept')));
+  const interrupted = () => stop.abort(new Error('interrupted; what was learned is kept, the same command goes on'));
+  process.once('SIGINT', interrupted);
   await st.train({
     model: { layers: 4, dim: 128, heads: 4, context: 128 },
     data: { path: path.join(root, 'docs') },
-    train: { steps, batch: 16, lr: 2e-3, eval_every: 100, save_every: 100, sample_tokens: 0 },
-  }, { out, resume: true, onLog: (text) => process.stdout.write(text), signal: stop.signal });
+    train: { steps, batch: 16, lr: 3e-3, eval_every: 500, save_every: 250, sample_tokens: 0 },
+  }, {
+    out,
+    resume: true,
+    onLog(text) {
+      process.stdout.write(text);
+      const found = /step +(\d+)\/(\d+) +loss ([\d.]+)/.exec(text);
+      if (found) state.training = { step: Number(found[1]), steps: Number(found[2]), loss: Number(found[3]) };
+    },
+    signal: stop.signal,
+  });
+  process.removeListener('SIGINT', interrupted);
+  fs.writeFileSync(path.join(out, 'done'), '');
 }
 
 const limits = { tokens: [1, 2000], temperature: [0, 5], topK: [0, 100000], topP: [0.01, 1], seed: [0, 2 ** 31] };
@@ -68,8 +81,8 @@ async function generate(model, query, response) {
   }
 }
 
-/** A server that answers for `model`; listen(port) is the caller's. */
-function makeServer(model, name) {
+/** A server that answers for state.model once it is there; state is {name, model, training}. listen(port) is the caller's. */
+function makeServer(state) {
   return http.createServer((request, response) => {
     const url = new URL(request.url, 'http://localhost');
     if (request.method !== 'GET') {
@@ -79,15 +92,20 @@ function makeServer(model, name) {
       response.writeHead(200, { 'content-type': type });
       fs.createReadStream(path.join(__dirname, file)).pipe(response);
     } else if (url.pathname === '/model') {
-      const parameters = model.namedParameters().reduce((n, [, t]) => n + t.numel, 0);
-      response.writeHead(200, { 'content-type': 'application/json' })
-        .end(JSON.stringify({ name, parameters, context: model.context, vocab: model.vocab, step: model.step }));
+      response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' })
+        .end(JSON.stringify(describe(state)));
     } else if (url.pathname === '/generate') {
-      generate(model, url.searchParams, response);
+      if (state.model) generate(state.model, url.searchParams, response);
+      else response.writeHead(503, { 'content-type': 'text/plain; charset=utf-8', 'retry-after': '5' }).end('the model is not ready yet');
     } else {
       response.writeHead(404, { 'content-type': 'text/plain' }).end('not found');
     }
   });
+}
+function describe({ name, model, training }) {
+  if (!model) return { name, training };
+  const parameters = model.namedParameters().reduce((n, [, t]) => n + t.numel, 0);
+  return { name, parameters, context: model.context, vocab: model.vocab, step: model.step };
 }
 
 async function main() {
@@ -95,18 +113,26 @@ async function main() {
     checkpoint: { type: 'string' },
     port: { type: 'string', default: '8080' },
     device: { type: 'string', default: 'cpu' },
-    steps: { type: 'string', default: '400' },
+    steps: { type: 'string', default: '1500' },
   } });
   const checkpoint = options.checkpoint ?? path.join(root, 'runs', 'node-generate');
-  if (!options.checkpoint) await trainSmall(checkpoint, Number(options.steps));
-  const model = await st.loadModel(checkpoint, { device: options.device });
-  for (const warning of model.warnings) console.error(`note: ${warning}`);
-  const server = makeServer(model, path.basename(path.resolve(checkpoint)));
-  server.on('error', (error) => {
-    console.error(error.message);
-    process.exitCode = 1;
+  const state = { name: path.basename(path.resolve(checkpoint)), model: null, training: null };
+  const server = makeServer(state);
+  await new Promise((resolve, reject) => {
+    server.once('error', reject).listen(Number(options.port), '127.0.0.1', resolve);
   });
-  server.listen(Number(options.port), '127.0.0.1', () => console.log(`http://localhost:${server.address().port}/`));
+  // The page is there at once: while the model learns, it shows how far that is.
+  console.log(`http://localhost:${server.address().port}/`);
+  try {
+    if (!options.checkpoint) await trainSmall(state, checkpoint, Number(options.steps));
+    state.model = await st.loadModel(checkpoint, { device: options.device });
+  } catch (error) {
+    server.close();
+    server.closeAllConnections();
+    throw error;
+  }
+  for (const warning of state.model.warnings) console.error(`note: ${warning}`);
+  console.log(`ready: http://localhost:${server.address().port}/`);
 }
 
 module.exports = { makeServer };

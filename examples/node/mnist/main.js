@@ -1,12 +1,15 @@
 'use strict';
 // A convolutional network reads handwritten digits: the network of examples/mnist.cpp, trained from Node. It learns from
 // 9,000 of the 10,000 digits of MNIST's test set and is judged on the 1,000 others.
-// Usage: node main.js [--data FOLDER] [--epochs N] [--device cpu|cuda] [--save FILE]
+// Usage: node main.js [--data FOLDER] [--download] [--epochs N] [--device cpu|cuda] [--save FILE]
 
 const fs = require('node:fs');
 const path = require('node:path');
 const { parseArgs } = require('node:util');
 const st = require('../../../bindings/node');
+
+const digits = ['t10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte'];
+const mirror = 'https://ossci-datasets.s3.amazonaws.com/mnist';
 
 class Net extends st.nn.Module {
   constructor() {
@@ -29,6 +32,25 @@ function findFile(folder, name) {
   return [name, `${name}.gz`, `mnist-${name}`, `mnist-${name}.gz`].map((n) => path.join(folder, n)).find((f) => fs.existsSync(f));
 }
 
+/** Fetches into the folder what of the digits is not there. */
+async function download(folder, from) {
+  fs.mkdirSync(folder, { recursive: true });
+  for (const name of digits.filter((n) => !findFile(folder, n))) {
+    console.log(`fetching ${from}/${name}.gz`);
+    const response = await fetch(`${from}/${name}.gz`).catch((error) => ({ status: error.cause?.message ?? error.message }));
+    if (!response.ok) throw new Error(`cannot fetch ${from}/${name}.gz: ${response.status} ${response.statusText ?? ''}`);
+    const part = path.join(folder, `${name}.part`);
+    fs.writeFileSync(part, Buffer.from(await response.arrayBuffer()));
+    fs.renameSync(part, path.join(folder, `${name}.gz`));
+  }
+}
+
+function defaultFolder() {
+  const root = path.join(__dirname, '../../..');
+  const beside = path.join(root, '../shared/data');
+  return process.env.STRATA_DATA_DIR ?? (findFile(beside, digits[0]) ? beside : path.join(root, 'build/mnist'));
+}
+
 function accuracy(net, images, labels) {
   net.eval();
   const right = st.noGrad(() => st.eq(net.forward(images).argmax(1), labels).to('f32').mean().item());
@@ -38,15 +60,18 @@ function accuracy(net, images, labels) {
 
 async function main() {
   const { values: options } = parseArgs({ options: {
-    data: { type: 'string', default: process.env.STRATA_DATA_DIR ?? path.join(__dirname, '../../../../shared/data') },
+    data: { type: 'string', default: defaultFolder() },
+    download: { type: 'boolean' },
+    mirror: { type: 'string', default: mirror },
     epochs: { type: 'string', default: '4' },
     device: { type: 'string', default: 'cpu' },
     save: { type: 'string' },
   } });
-  const files = ['t10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte'].map((name) => findFile(options.data, name));
+  if (options.download) await download(options.data, options.mirror);
+  const files = digits.map((name) => findFile(options.data, name));
   if (files.includes(undefined)) {
-    console.log(`skipped: no digits in ${options.data} (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, plain or .gz); ` +
-      'name their folder with --data or STRATA_DATA_DIR');
+    console.log(`skipped: no digits in ${options.data} (${digits.join(', ')}, plain or .gz); --download fetches them, ` +
+      '--data or STRATA_DATA_DIR names their folder');
     return;
   }
   const [rawImages, rawLabels] = await Promise.all(files.map((f) => st.readIdx(f)));
@@ -62,7 +87,7 @@ async function main() {
   const batchSize = 64;
   const epochs = Number(options.epochs);
   const perEpoch = Math.ceil(9000 / batchSize);
-  const rate = st.optim.cosine(2e-3, epochs * perEpoch, { warmup: 20 });
+  const rate = st.optim.cosine(2e-3, Math.max(1, epochs * perEpoch), { warmup: 20 });
   let step = 0;
   let reached = 0;
   for (let epoch = 1; epoch <= epochs; ++epoch) {
@@ -89,6 +114,6 @@ async function main() {
 }
 
 main().catch((error) => {
-  console.error(error);
+  console.error(error.message);
   process.exitCode = 1;
 });

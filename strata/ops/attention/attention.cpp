@@ -8,6 +8,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/attention/attention_record.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -15,26 +16,19 @@
 namespace strata {
 namespace {
 
+using detail::dense_rows;
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
 // The plain arguments of the records.
-struct Plain {
-  bool is_causal;
-  std::optional<double> scale;
-  int64_t window, query_offset;
+struct Plain : detail::AttentionPlain {
   double dropout_p;
   RngKey key;
-  double scale_for(int64_t d) const {
-    return scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, d)));
-  }
 };
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a,
                   std::string_view op) {
-  check<DTypeError>(is_floating(q.dtype()), op, "needs a floating dtype, got ", q.dtype());
-  check<DTypeError>(k.dtype() == q.dtype() && v.dtype() == q.dtype(), op, "q is ", q.dtype(), ", k is ", k.dtype(),
-                    ", v is ", v.dtype(), "; they must agree");
+  detail::check_attention_dtypes(q, k, v, op);
   check<ShapeError>(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, op, "q, k and v must be [B, H, T, D], got ", q, ", ",
                     k, ", ", v);
   check<ShapeError>(k.shape()[0] == q.shape()[0] && v.shape()[0] == q.shape()[0], op, "batch sizes differ: q is ", q,
@@ -42,8 +36,7 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
   check<ShapeError>(k.shape()[3] == q.shape()[3], op, "sizes of q and k differ: q is ", q, ", k is ", k);
   check<ShapeError>(k.shape()[1] == v.shape()[1] && k.shape()[2] == v.shape()[2], op,
                     "heads or lengths of k and v differ: k is ", k, ", v is ", v);
-  check<ShapeError>(k.shape()[1] > 0 ? q.shape()[1] % k.shape()[1] == 0 : q.shape()[1] == 0, op, "the ", q.shape()[1],
-                    " heads of q are no multiple of the ", k.shape()[1], " heads of k and v");
+  detail::check_attention_heads(q.shape()[1], k.shape()[1], op);
   if (mask.defined()) {
     check<DTypeError>(mask.dtype() == DType::boolean || is_floating(mask.dtype()), op,
                       "attn_mask must be bool or floating, got ", mask.dtype());
@@ -55,9 +48,7 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
     }
     check<ShapeError>(fits, op, "attn_mask is ", mask, ", which does not broadcast to ", full);
   }
-  check(a.window >= 0 && a.window <= INT32_MAX, op, "window must not be negative and be below 2^31, got ", a.window);
-  check(a.query_offset >= -INT32_MAX && a.query_offset <= INT32_MAX, op, "query_offset must be within +-2^31, got ",
-        a.query_offset);
+  detail::check_attention_window(a.window, a.query_offset, op);
   check(a.dropout_p >= 0 && a.dropout_p < 1, op, "dropout_p must be in [0, 1), got ", a.dropout_p);
 }
 
@@ -66,11 +57,6 @@ TensorMeta heads_inside(const Tensor& like_this, int64_t heads, int64_t time, in
   const int64_t b = like_this.shape()[0];
   return {Shape{b, heads, time, size}, like_this.dtype(), like_this.device(),
           Strides{time * heads * size, size, heads * size, 1}};
-}
-
-// The kernels want dense rows.
-Tensor dense_rows(const Tensor& t) {
-  return t.strides()[3] == 1 || t.shape()[3] <= 1 ? t : t.contiguous();
 }
 
 AttentionView view_of(const Tensor& t) {
@@ -283,17 +269,10 @@ const Op<BackwardSignature> attention_backward_op{{
            const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
            int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
           const std::string_view op = "scaled_dot_product_attention_backward";
-          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, op);
-          const Shape wanted{q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]};
-          check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out,
-                            ", wanted ", wanted);
-          check<DTypeError>(gout.dtype() == q.dtype() && out.dtype() == q.dtype(), op,
-                            "gout, out and q differ in dtype");
+          check_inputs(q, k, v, mask, Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})}, op);
           const Shape rows{q.shape()[0], q.shape()[1], q.shape()[2]};
-          for (const Tensor* t : {&lse, &glse})
-            check<ShapeError>(
-                (t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(q.dtype())), op,
-                "lse and glse must be ", rows, " ", statistic_dtype(q.dtype()), ", got ", *t);
+          detail::check_attention_results(gout, glse, out, lse, {rows[0], rows[1], rows[2], v.shape()[3]}, rows,
+                                          q.dtype(), op);
           return std::array<TensorMeta, 3>{heads_inside(q, q.shape()[1], q.shape()[2], q.shape()[3]),
                                            heads_inside(k, k.shape()[1], k.shape()[2], k.shape()[3]),
                                            heads_inside(v, v.shape()[1], v.shape()[2], v.shape()[3])};
@@ -304,21 +283,24 @@ const Op<BackwardSignature> attention_backward_op{{
                        bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
                        std::optional<RngKey> key) {
                       backward_kernel(gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
-                                      Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
+                                      Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
                     }},
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
            int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+          // With a gradient wanted infer is not asked before.
+          attention_backward_op.record().infer(gout, glse, q, k, v, mask, out, lse, is_causal, scale, window, offset,
+                                               dropout_p, key);
           return composed_backward(gout, glse, q, k, v, mask, out, lse,
-                                   Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
+                                   Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
         },
     .cost =
         [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
            const Tensor&, const Tensor&, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset,
            double dropout_p, std::optional<RngKey> key) {
-          return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 5,
-                                3);
+          return attention_cost(q, k, v, Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})},
+                                5, 3);
         },
     .samples =
         [](Samples& s) {
@@ -363,7 +345,7 @@ const Op<ForwardSignature> attention_op{{
     .infer =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
            std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-          check_inputs(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})},
+          check_inputs(q, k, v, mask, Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})},
                        "scaled_dot_product_attention");
           return std::array<TensorMeta, 2>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
@@ -374,13 +356,13 @@ const Op<ForwardSignature> attention_op{{
                        bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
                        std::optional<RngKey> key) {
                       forward_kernel(out, lse, q, k, v, mask,
-                                     Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
+                                     Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
                     }},
     .saves = "q k v attn_mask out lse",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
            std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-          const Plain a{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})};
+          const Plain a{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})};
           const Tensor gout = b.has_gy(0) ? b.gy(0) : b.y(0) * 0;
           const Tensor glse = b.has_gy(1) ? b.gy(1) : Tensor();
           if (b.needs(0) || b.needs(1) || b.needs(2)) {
@@ -399,8 +381,8 @@ const Op<ForwardSignature> attention_op{{
     .cost =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, bool is_causal,
            std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-          return attention_cost(q, k, v, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})}, 2,
-                                1.34);
+          return attention_cost(q, k, v, Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})},
+                                2, 1.34);
         },
     .samples =
         [](Samples& s) {
@@ -448,7 +430,7 @@ const Op<ForwardSignature> attention_op{{
     .reference =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
            std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-          return reference(q, k, v, mask, Plain{is_causal, scale, window, offset, dropout_p, key.value_or(RngKey{})});
+          return reference(q, k, v, mask, Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
         },
     .tolerance = 16,
     .tolerance_reason =
@@ -461,7 +443,7 @@ const Op<ForwardSignature> attention_op{{
 std::tuple<Tensor, Tensor> detail::attention_reference(const Tensor& q, const Tensor& k, const Tensor& v,
                                                        bool is_causal, std::optional<double> scale, int64_t window,
                                                        int64_t query_offset) {
-  return reference(q, k, v, {}, Plain{is_causal, scale, window, query_offset, 0, {}});
+  return reference(q, k, v, {}, Plain{{is_causal, scale, window, query_offset}, 0, {}});
 }
 
 std::tuple<Tensor, Tensor, Tensor> detail::attention_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q,
@@ -469,7 +451,7 @@ std::tuple<Tensor, Tensor, Tensor> detail::attention_gradient(const Tensor& gout
                                                               const Tensor& lse, bool is_causal,
                                                               std::optional<double> scale, int64_t window,
                                                               int64_t query_offset) {
-  return composed_backward(gout, glse, q, k, v, {}, out, lse, Plain{is_causal, scale, window, query_offset, 0, {}});
+  return composed_backward(gout, glse, q, k, v, {}, out, lse, Plain{{is_causal, scale, window, query_offset}, 0, {}});
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

@@ -1,17 +1,17 @@
 // The record of attention over heads that lie packed in one tensor.
 
-#include <cmath>
-
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/attention/attention_record.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
 
+using detail::dense_rows;
 using Pair = std::tuple<Tensor, Tensor>;
 
 int64_t head_size(const Tensor& qkv, int64_t heads, int64_t kv_heads, std::string_view op) {
@@ -37,17 +37,13 @@ AttentionCall describe_call(const Tensor& qkv, int64_t heads, int64_t kv_heads, 
   c.kv_heads = kv_heads;
   c.tq = c.tk = c.lse_head = qkv.shape()[1];
   c.d = c.dv = qkv.shape()[2] / (heads + 2 * kv_heads);
-  c.scale = scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, c.d)));
+  c.scale = detail::AttentionPlain{is_causal, scale, window, 0}.scale_for(c.d);
   c.causal = is_causal;
   c.window = window;
   c.q = part(qkv, 0, c.d);
   c.k = part(qkv, heads, c.d);
   c.v = part(qkv, heads + kv_heads, c.d);
   return c;
-}
-
-Tensor dense(const Tensor& t) {
-  return t.strides()[2] == 1 || t.shape()[2] <= 1 ? t : t.contiguous();
 }
 
 // [B, T, n D] as [B, n, T, D].
@@ -69,25 +65,17 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                int64_t heads, int64_t kv_heads, bool, std::optional<double>, int64_t window) {
               const std::string_view op = "packed_attention_backward";
               const int64_t d = head_size(qkv, heads, kv_heads, op);
-              const Shape wanted{qkv.shape()[0], qkv.shape()[1], heads * d};
-              check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out,
-                                ", wanted ", wanted);
-              check<DTypeError>(gout.dtype() == qkv.dtype() && out.dtype() == qkv.dtype(), op,
-                                "gout, out and qkv differ in dtype");
-              check(window >= 0 && window <= INT32_MAX, op, "window must not be negative and be below 2^31, got ",
-                    window);
-              const Shape rows{qkv.shape()[0], heads, qkv.shape()[1]};
-              for (const Tensor* t : {&lse, &glse})
-                check<ShapeError>(
-                    (t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(qkv.dtype())),
-                    op, "lse and glse must be ", rows, " ", statistic_dtype(qkv.dtype()), ", got ", *t);
+              detail::check_attention_window(window, 0, op);
+              detail::check_attention_results(gout, glse, out, lse, {qkv.shape()[0], qkv.shape()[1], heads * d},
+                                              {qkv.shape()[0], heads, qkv.shape()[1]}, qkv.dtype(), op);
               return like(qkv);
             },
         .kernels = {.everywhere =
                         [](Tensor& g, const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out,
                            const Tensor& lse, int64_t heads, int64_t kv_heads, bool is_causal,
                            std::optional<double> scale, int64_t window) {
-                          const Tensor x = dense(qkv), o = dense(out), go = dense(gout), lc = lse.contiguous();
+                          const Tensor x = dense_rows(qkv), o = dense_rows(out), go = dense_rows(gout),
+                                       lc = lse.contiguous();
                           const Tensor gl = glse.defined() ? glse.contiguous() : glse;
                           AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
                           c.out = part(o, 0, c.d);
@@ -149,8 +137,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .infer =
         [](const Tensor& qkv, int64_t heads, int64_t kv_heads, bool, std::optional<double>, int64_t window) {
           const int64_t d = head_size(qkv, heads, kv_heads, "packed_attention");
-          check(window >= 0 && window <= INT32_MAX, "packed_attention",
-                "window must not be negative and be below 2^31, got ", window);
+          detail::check_attention_window(window, 0, "packed_attention");
           const int64_t b = qkv.shape()[0], t = qkv.shape()[1];
           return std::array<TensorMeta, 2>{
               like(qkv).with_shape({b, t, heads * d}),
@@ -159,7 +146,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .kernels = {.everywhere =
                     [](Tensor& out, Tensor& lse, const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal,
                        std::optional<double> scale, int64_t window) {
-                      const Tensor x = dense(qkv);
+                      const Tensor x = dense_rows(qkv);
                       AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
                       c.out = part(out, 0, c.d);
                       c.lse = lse.raw_data();

@@ -1,7 +1,6 @@
 // Attention over sequences of different lengths that lie one after another: the records.
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "strata/core/error.h"
@@ -9,6 +8,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/attention/attention_record.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/shape/shape.h"
@@ -19,15 +19,11 @@ namespace {
 
 constexpr std::string_view kName = "varlen_attention";
 
+using detail::dense_rows;
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
-// The plain arguments of the records.
-struct Plain {
-  bool is_causal;
-  std::optional<double> scale;
-  int64_t window, query_offset;
-};
+using Plain = detail::AttentionPlain;
 
 void check_ends(std::span<const int64_t> ends, int64_t rows, std::string_view name) {
   check<ShapeError>(!ends.empty() && ends.front() == 0 && ends.back() <= rows, kName, name,
@@ -39,15 +35,12 @@ void check_ends(std::span<const int64_t> ends, int64_t rows, std::string_view na
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& q_ends, const Tensor& k_ends,
                   const Plain& a, std::string_view op) {
-  check<DTypeError>(is_floating(q.dtype()), op, "needs a floating dtype, got ", q.dtype());
-  check<DTypeError>(k.dtype() == q.dtype() && v.dtype() == q.dtype(), op, "q is ", q.dtype(), ", k is ", k.dtype(),
-                    ", v is ", v.dtype(), "; they must agree");
+  detail::check_attention_dtypes(q, k, v, op);
   check<ShapeError>(q.dim() == 3 && k.dim() == 3 && v.dim() == 3, op, "q, k and v must be [total, H, D], got ", q, ", ",
                     k, ", ", v);
   check<ShapeError>(k.shape()[0] == v.shape()[0] && k.shape()[1] == v.shape()[1], op, "k is ", k, ", v is ", v);
   check<ShapeError>(k.shape()[2] == q.shape()[2], op, "sizes of q and k differ: q is ", q, ", k is ", k);
-  check<ShapeError>(k.shape()[1] > 0 ? q.shape()[1] % k.shape()[1] == 0 : q.shape()[1] == 0, op, "the ", q.shape()[1],
-                    " heads of q are no multiple of the ", k.shape()[1], " heads of k and v");
+  detail::check_attention_heads(q.shape()[1], k.shape()[1], op);
   check<ShapeError>(q.shape()[0] <= INT32_MAX && k.shape()[0] <= INT32_MAX, op, "wants fewer than 2^31 rows, got ", q,
                     ", ", k);
   check<DTypeError>(q_ends.dtype() == DType::i64 && k_ends.dtype() == DType::i64, op,
@@ -56,18 +49,11 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
       q_ends.dim() == 1 && q_ends.shape() == k_ends.shape() && q_ends.numel() > 1 && q_ends.numel() <= (1 << 24), op,
       "cu_seqlens_q and cu_seqlens_k must both be [sequences + 1], at least one sequence and at most 2^24, got ",
       q_ends, ", ", k_ends);
-  check(a.window >= 0 && a.window <= INT32_MAX, op, "window must not be negative and be below 2^31, got ", a.window);
-  check(a.query_offset >= -INT32_MAX && a.query_offset <= INT32_MAX, op, "query_offset must be within +-2^31, got ",
-        a.query_offset);
+  detail::check_attention_window(a.window, a.query_offset, op);
 }
 
 AttentionView view_of(const Tensor& t) {
   return {t.raw_data(), 0, t.strides()[1], t.strides()[0]};
-}
-
-// The kernels want dense rows.
-Tensor dense_rows(const Tensor& t) {
-  return t.strides()[2] == 1 || t.shape()[2] <= 1 ? t : t.contiguous();
 }
 
 AttentionCall describe_call(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& q_ends,
@@ -81,7 +67,7 @@ AttentionCall describe_call(const Tensor& q, const Tensor& k, const Tensor& v, c
   c.kv_heads = k.shape()[1];
   c.d = q.shape()[2];
   c.dv = v.shape()[2];
-  c.scale = a.scale ? *a.scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, c.d)));
+  c.scale = a.scale_for(c.d);
   c.causal = a.is_causal;
   c.window = a.window;
   c.offset = a.query_offset;
@@ -210,15 +196,8 @@ const Op<BackwardSignature> varlen_backward_op{{
            std::optional<double> scale, int64_t window, int64_t offset) {
           const std::string_view op = "varlen_attention_backward";
           check_inputs(q, k, v, q_ends, k_ends, Plain{is_causal, scale, window, offset}, op);
-          const Shape wanted{q.shape()[0], q.shape()[1], v.shape()[2]}, rows{q.shape()[1], q.shape()[0]};
-          check<ShapeError>(gout.shape() == wanted && out.shape() == wanted, op, "gout is ", gout, ", out is ", out,
-                            ", wanted ", wanted);
-          check<DTypeError>(gout.dtype() == q.dtype() && out.dtype() == q.dtype(), op,
-                            "gout, out and q differ in dtype");
-          for (const Tensor* t : {&lse, &glse})
-            check<ShapeError>(
-                (t == &glse && !t->defined()) || (t->shape() == rows && t->dtype() == statistic_dtype(q.dtype())), op,
-                "lse and glse must be ", rows, " ", statistic_dtype(q.dtype()), ", got ", *t);
+          detail::check_attention_results(gout, glse, out, lse, {q.shape()[0], q.shape()[1], v.shape()[2]},
+                                          {q.shape()[1], q.shape()[0]}, q.dtype(), op);
           return std::array<TensorMeta, 3>{like(q), like(k), like(v)};
         },
     .kernels = {.everywhere =
@@ -242,6 +221,9 @@ const Op<BackwardSignature> varlen_backward_op{{
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& q_ends, const Tensor& k_ends, const Tensor& out, const Tensor& lse, bool is_causal,
            std::optional<double> scale, int64_t window, int64_t offset) {
+          // With a gradient wanted infer is not asked before.
+          varlen_backward_op.record().infer(gout, glse, q, k, v, q_ends, k_ends, out, lse, is_causal, scale, window,
+                                            offset);
           return composed_backward(gout, glse, q, k, v, q_ends, k_ends, out, lse,
                                    Plain{is_causal, scale, window, offset});
         },

@@ -42,8 +42,8 @@ Dims output_sizes(std::string_view op, const Dims& input, const Dims& kernel, co
   check_spatial(op, kernel);
   Dims r;
   for (int i = 0; i < input.size(); ++i) {
-    const int64_t room = input[i] + 2 * g.padding[i] - extent(kernel[i], g.dilation[i]);
     check<ShapeError>(kernel[i] >= 1, op, "kernel sizes must be at least 1, got ", kernel);
+    const int64_t room = input[i] + 2 * g.padding[i] - extent(kernel[i], g.dilation[i]);
     check<ShapeError>(room >= 0, op, "a kernel of ", kernel, " with dilation ", g.dilation,
                       " does not fit an input of ", input, " with padding ", g.padding);
     r.push_back(room / g.stride[i] + 1);

@@ -1,7 +1,7 @@
 #pragma once
-// Convolutions (cross-correlations, as everywhere in deep learning) in one and two dimensions, and their transposes.
-// Names, argument order, layouts (NCL, NCHW) and size formulas are PyTorch's. A missing batch dimension is allowed.
-// Lists of sizes may have one entry, which then serves all spatial dimensions.
+// Convolutions (cross-correlations, as everywhere in deep learning) in one to three dimensions, and their transposes.
+// Names, argument order, layouts (NCL, NCHW, NCDHW) and size formulas are PyTorch's. A missing batch dimension is
+// allowed. Lists of sizes may have one entry, which then serves all spatial dimensions.
 
 #include "strata/core/tensor.h"
 
@@ -14,6 +14,9 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
 /// x [n, in, h, w], weight [out, in / groups, kh, kw]; sizes as in conv1d, for each dimension.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
               const Dims& padding = {0}, const Dims& dilation = {1}, int64_t groups = 1);
+/// x [n, in, d, h, w], weight [out, in / groups, kd, kh, kw]; a convolution of planes for which x is copied kd times.
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
+              const Dims& padding = {0}, const Dims& dilation = {1}, int64_t groups = 1);
 /// The gradient of conv1d with respect to its input, as an op: x [n, in, length], weight [in, out / groups, k] ->
 /// [n, out, (length - 1) stride - 2 padding + dilation (k - 1) + 1 + output_padding]; output_padding < stride.
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
@@ -21,6 +24,10 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const Dims& dilation = {1});
 /// The same in two dimensions.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
+                        const Dims& padding = {0}, const Dims& output_padding = {0}, int64_t groups = 1,
+                        const Dims& dilation = {1});
+/// In three dimensions.
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
                         const Dims& padding = {0}, const Dims& output_padding = {0}, int64_t groups = 1,
                         const Dims& dilation = {1});
 

@@ -56,7 +56,9 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
            "already. A copy to the "
            "host returns when the bytes have arrived. The gradient is copied back.",
     .infer =
-        [](const Tensor& x, Device device, Device) {
+        [](const Tensor& x, Device device, Device source) {
+          check<DeviceError>(!grad_enabled() || !x.requires_grad() || x.device() == source, "to_device",
+                             "the gradient goes back to `source`, which is ", source, ", but x is ", x);
           check<DeviceError>(!x.is_meta() || device.is_meta(), "to_device", "a meta tensor has no elements to move to ",
                              device, ": ", x);
           TensorMeta m = like(x);
@@ -69,8 +71,8 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
     .cost = [](const Tensor& x, Device, Device) { return move_cost(x); },
     .samples =
         [](Samples& s) {
-          s.add(s.tensor({3, 5}), Device::cpu());
-          s.add(s.tensor({0, 2}), Device::cpu());
+          s.add(s.tensor({3, 5}), Device::cpu(), Device::cpu());
+          s.add(s.tensor({0, 2}), Device::cpu(), Device::cpu());
         },
 }};
 

@@ -17,11 +17,13 @@ void samples_gradient(Samples& s) {
   s.add(s.tensor({3, 5}), s.off_grid({3, 5}));
   s.add(s.tensor({2, 37}), s.off_grid({2, 37}));
   s.add(s.tensor({0}), s.tensor({0}));
+  s.invalid<DTypeError>("does not take", s.boolean({3}), s.boolean({3}));
   if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}));
 }
 void samples_gradient_of_result(Samples& s) {
   s.add(s.tensor({3, 5}), s.uniform({3, 5}, -0.9, 0.9));
   s.add(s.tensor({2, 37}), s.uniform({2, 37}, -0.9, 0.9));
+  s.invalid<DTypeError>("does not take", s.boolean({3}), s.boolean({3}));
   if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), s.uniform({4096, 4096}, -0.9, 0.9));
 }
 
@@ -39,6 +41,7 @@ const UnaryOp sigmoid_op{unary<Map::sigmoid>({
 const BinaryOp sigmoid_backward_op{binary<Map::sigmoid_backward>({
     .schema = "sigmoid_backward(Tensor g, Tensor y) -> Tensor",
     .doc = "g * y * (1 - y): the gradient of y = sigmoid(x).",
+    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "sigmoid_backward"); },
     .saves = "g:y y",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& y) {
@@ -59,6 +62,7 @@ const UnaryOp tanh_op{unary<Map::tanh>({
 const BinaryOp tanh_backward_op{binary<Map::tanh_backward>({
     .schema = "tanh_backward(Tensor g, Tensor y) -> Tensor",
     .doc = "g * (1 - y^2): the gradient of y = tanh(x).",
+    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "tanh_backward"); },
     .saves = "g:y y",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& y) {
@@ -94,6 +98,7 @@ const UnaryOp relu_op{
 const BinaryOp relu_backward_op{binary<Map::relu_backward>({
     .schema = "relu_backward(Tensor g, Tensor y) -> Tensor",
     .doc = "g where y > 0, else 0: the gradient of relu from its result or its argument.",
+    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "relu_backward"); },
     .saves = "y",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& y) {
@@ -124,7 +129,7 @@ const OneNumber leaky_relu_op{{
 const PairOneNumber leaky_relu_backward_op{{
     .schema = "leaky_relu_backward(Tensor g, Tensor x, float negative_slope) -> Tensor",
     .doc = "g where x > 0, else negative_slope * g: the gradient of leaky_relu.",
-    .infer = [](const Tensor& g, const Tensor&, double) { return like(g); },
+    .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "leaky_relu_backward"); },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double slope) {
                       map(Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
@@ -173,7 +178,7 @@ const TwoNumbers elu_op{{
 const PairOneNumber elu_backward_op{{
     .schema = "elu_backward(Tensor g, Tensor x, float alpha) -> Tensor",
     .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
-    .infer = [](const Tensor& g, const Tensor&, double) { return like(g); },
+    .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "elu_backward"); },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
                       map(Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
@@ -221,7 +226,7 @@ const TwoNumbers hardtanh_op{{
 const PairTwoNumbers hardtanh_backward_op{{
     .schema = "hardtanh_backward(Tensor g, Tensor x, float min, float max) -> Tensor",
     .doc = "g where min < x < max, else 0: the gradient of hardtanh.",
-    .infer = [](const Tensor& g, const Tensor&, double, double) { return like(g); },
+    .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "hardtanh_backward"); },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
                       map(Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
@@ -259,6 +264,7 @@ const UnaryOp hardswish_op{unary<Map::hardswish>({
 const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
     .schema = "hardswish_backward(Tensor g, Tensor x) -> Tensor",
     .doc = "g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2.",
+    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "hardswish_backward"); },
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x) {
@@ -296,7 +302,7 @@ const TwoNumbers softplus_op{{
 const PairTwoNumbers softplus_backward_op{{
     .schema = "softplus_backward(Tensor g, Tensor x, float beta, float threshold) -> Tensor",
     .doc = "g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus.",
-    .infer = [](const Tensor& g, const Tensor&, double, double) { return like(g); },
+    .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "softplus_backward"); },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
                       map(Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
@@ -329,6 +335,7 @@ const UnaryOp mish_op{unary<Map::mish>({
 const BinaryOp mish_backward_op{binary<Map::mish_backward>({
     .schema = "mish_backward(Tensor g, Tensor x) -> Tensor",
     .doc = "g times the derivative of mish at x: with t = tanh(softplus(x)), t + x * sigmoid(x) * (1 - t^2).",
+    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "mish_backward"); },
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x) {
@@ -352,6 +359,7 @@ const UnaryOp silu_op{unary<Map::silu>({
 const BinaryOp silu_backward_op{binary<Map::silu_backward>({
     .schema = "silu_backward(Tensor g, Tensor x) -> Tensor",
     .doc = "g times the derivative of silu at x: with s = sigmoid(x), s * (1 + x * (1 - s)).",
+    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "silu_backward"); },
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x) {
@@ -417,7 +425,7 @@ const GeluBackwardOp gelu_backward_op{{
     .infer =
         [](const Tensor& g, const Tensor&, const std::string& approximate) {
           is_tanh_form(approximate);
-          return like(g);
+          return like_if(g, kFloats, "gelu_backward");
         },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {

@@ -350,7 +350,8 @@ const ClampOp clamp_op{{
 const ClampBackwardOp clamp_backward_op{{
     .schema = "clamp_backward(Tensor g, Tensor x, Scalar? min=None, Scalar? max=None) -> Tensor",
     .doc = "g where min <= x <= max, else 0: the gradient of clamp.",
-    .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>, std::optional<Scalar>) { return like(g); },
+    .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>,
+                std::optional<Scalar>) { return like_if(g, kNumbers, "clamp_backward"); },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Tensor& x, std::optional<Scalar> min,
                        std::optional<Scalar> max) {

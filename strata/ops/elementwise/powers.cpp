@@ -63,7 +63,7 @@ const PowScalarOp pow_scalar_op{{
     .backward =
         [](Backward& b, const Tensor& x, Scalar e) {
           if (e.to_double() == 0) return b.set(0, no_slope(b.gy()));
-          const Scalar less = e.kind() == DType::f64 ? Scalar(e.to_double() - 1) : Scalar(e.to_int() - 1);
+          const Scalar less = e.to_double() - 1;
           b.set(0, b.gy() * (less.to_double() == 1 ? x : pow(x, less)) * e);
         },
     .inplace = true,

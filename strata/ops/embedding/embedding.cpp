@@ -83,6 +83,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
           s.add(s.tensor({0, 3}), s.integers({0}, 0, 4), 4).named("no indices");
           s.invalid<ShapeError>("gy is", s.tensor({5, 3}), s.integers({6}, 0, 4), 5);
           s.invalid<IndexError>("out of range", s.tensor({2, 3}), s.integers({2}, 7, 8), 5);
+          s.invalid<IndexError>("out of range", s.tensor({2, 3}), s.integers({2}, 0, 1), 0);
           if (s.benchmarking()) s.bench(s.tensor({32768, 512}), s.integers({32768}, 0, 8192), 8192);
         },
     .reference =

@@ -2,6 +2,7 @@
 // Lookup tables, and the gated activation of feed-forward blocks.
 
 #include <optional>
+#include <string>
 
 #include "strata/core/tensor.h"
 
@@ -13,6 +14,16 @@ namespace strata {
 /// calls throw DeviceError), DTypeError, ShapeError.
 ///   Tensor tokens = embedding(ids, table);
 Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding_idx = {});
+
+/// Rows of `weight` [V, D] taken together bag by bag, [bags, D]: `mode` is "mean", "sum" or "max". `indices` (i64) are
+/// [bags, n], or one bag after the other with `offsets` (i64), where each begins; with include_last_offset a last one
+/// says where the last bag ends. per_sample_weights, of indices' shape, multiply the rows of a sum. Positions with
+/// index padding_idx count nothing. An empty bag gives zeros. Throws ShapeError, DTypeError, ValueError for offsets
+/// that do not rise from 0, IndexError as embedding does.
+///   Tensor y = embedding_bag(words, table, starts, "sum");
+Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets = {},
+                     const std::string& mode = "mean", const Tensor& per_sample_weights = {},
+                     bool include_last_offset = false, std::optional<int64_t> padding_idx = {});
 
 /// silu(a) * b = a * sigmoid(a) * b, for a and b of one shape and dtype (Shazeer, arXiv:2002.05202). Throws ShapeError.
 ///   Tensor h = swiglu(gate(x), up(x));

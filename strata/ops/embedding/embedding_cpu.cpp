@@ -30,15 +30,13 @@ void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t 
 
 void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary,
                             int64_t d, int64_t padding_index, void* grad_weight) {
+  for (int64_t i = 0; i < n; ++i) check_index(index[i], i, vocabulary);
   if (vocabulary * d == 0) return;
   ScratchFrame frame;
   // A counting sort keeps equal indices in order: the sum of a row is the same on any number of threads.
   int64_t *start = frame.take<int64_t>(vocabulary + 2), *order = frame.take<int64_t>(n);
   std::fill(start, start + vocabulary + 2, int64_t{0});
-  for (int64_t i = 0; i < n; ++i) {
-    check_index(index[i], i, vocabulary);
-    ++start[index[i] + 2];
-  }
+  for (int64_t i = 0; i < n; ++i) ++start[index[i] + 2];
   for (int64_t v = 0; v < vocabulary; ++v) start[v + 2] += start[v + 1];
   for (int64_t i = 0; i < n; ++i) order[start[index[i] + 1]++] = i;
   STRATA_VEC_CALL(embedding_backward)(t, start, order, grad_out, vocabulary, d, padding_index, grad_weight);

@@ -182,6 +182,7 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
         },
     .kernels = {.everywhere =
                     [](Tensor& y, int64_t n, int64_t m, DType, Device) {
+                      if (y.numel() == 0) return;
                       fill_elements(y, 0);
                       const int64_t k = std::min(n, m);
                       fill_elements(alias(y, {k}, {y.strides()[0] + y.strides()[1]}, y.storage_offset()), 1);

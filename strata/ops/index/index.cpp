@@ -438,7 +438,8 @@ const Op<Tensor(const Tensor&, int64_t)> one_hot_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
     .schema = "bincount(Tensor x, Tensor? weights=None, int minlength=0) -> Tensor",
-    .doc = "How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64), or with weights the sum of those (f32 "
+    .doc = "How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64; values below 2^60), or with weights "
+           "the sum of those (f32 "
            "for f32, "
            "else f64). At least minlength bins. Not differentiable.",
     .dynamic =
@@ -461,6 +462,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
           s.add(s.integers({20}, 0, 6, s.dtype()), s.tensor({20}, DType::f32), 9).not_differentiable();
           s.add(s.integers({0}, 0, 6, s.dtype()));
           s.invalid<ValueError>("negative", s.integers({3}, -3, -1), std::nullopt, 0);
+          s.invalid<ValueError>("below 2^60", from_span<int64_t>(std::vector<int64_t>{1, INT64_MAX}, {2}));
           s.invalid<ShapeError>("1-D", s.integers({3, 2}, 0, 3), std::nullopt, 0);
           s.invalid<ShapeError>("weights", s.integers({3}, 0, 3), s.tensor({2}, DType::f32), 0);
         },

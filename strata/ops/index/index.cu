@@ -64,10 +64,13 @@ Tensor dense_i64(const Tensor& index) {
 
 struct AddIndex {
   int64_t size, stride;
+  cuda::RangeCheck in_range;
   __device__ int64_t operator()(int64_t sum, int64_t index) const {
+    if (sum == cuda::kNoRow) return sum;
     const int64_t v = index < 0 ? index + size : index;
-    if (v < 0 || v >= size) cuda::out_of_range(index, size);
-    return sum + v * stride;
+    if (v >= 0 && v < size) return sum + v * stride;
+    in_range.tell(index, size);
+    return cuda::kNoRow;
   }
 };
 
@@ -83,8 +86,8 @@ Tensor rows_named(const Tensor& x, const TensorList& indices, const IndexPlan& p
     Strides strides = Strides::filled(plan.broadcast.size(), 0);
     for (int i = 0; i < index.dim(); ++i)
       if (index.shape()[i] != 1) strides[lead + i] = index.strides()[i];
-    cuda::elementwise<int64_t, int64_t, int64_t>("index", rows, AddIndex{x.shape()[d], stride}, rows,
-                                                 alias(index, plan.broadcast, strides, index.storage_offset()));
+    cuda::elementwise<int64_t, int64_t, int64_t>("index", rows, AddIndex{x.shape()[d], stride, cuda::range_check()},
+                                                 rows, alias(index, plan.broadcast, strides, index.storage_offset()));
     stride *= x.shape()[d];
   }
   return rows;
@@ -154,27 +157,28 @@ Tensor lines_of(const Tensor& x, int64_t dim, const Tensor& index) {
 }
 
 template <class B>
-__global__ void __launch_bounds__(kThreads)
-    gather_kernel(Walk<3> w, B* y, const B* x, const int64_t* index, int64_t size, int64_t stride) {
+__global__ void __launch_bounds__(kThreads) gather_kernel(Walk<3> w, B* y, const B* x, const int64_t* index,
+                                                          int64_t size, int64_t stride, cuda::RangeCheck in_range) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= w.numel) return;
   int64_t at[3];
   w.offsets(static_cast<uint32_t>(i), 1, at);
   const int64_t k = index[at[2]];
-  cuda::check_range(k, size);
-  y[at[0]] = x[at[1] + k * stride];
+  y[at[0]] = cuda::is_in_range(k, size) ? x[at[1] + k * stride] : B{};
+  in_range(k, size);
 }
 
 // Where in a row-major x the elements of the index land.
 __global__ void __launch_bounds__(kThreads)
-    targets_kernel(Walk<3> w, int64_t* target, const int64_t* index, int64_t first, int64_t size, int64_t stride) {
+    targets_kernel(Walk<3> w, int64_t* target, const int64_t* index, int64_t first, int64_t size, int64_t stride,
+                   cuda::RangeCheck in_range) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= w.numel) return;
   int64_t at[3];
   w.offsets(static_cast<uint32_t>(i), 1, at);
   const int64_t k = index[at[2]];
-  cuda::check_range(k, size);
-  target[at[0]] = first + at[1] + k * stride;
+  target[at[0]] = cuda::is_in_range(k, size) ? first + at[1] + k * stride : cuda::kNoRow;
+  in_range(k, size);
 }
 
 void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool add) {
@@ -196,7 +200,7 @@ void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const
     cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
       targets_kernel<<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
           part, static_cast<int64_t*>(target.raw_data()) + at[0], static_cast<const int64_t*>(dense.raw_data()) + at[2],
-          at[1], size, stride);
+          at[1], size, stride, cuda::range_check());
     });
     const Tensor from = contiguous(alias(src, index.shape(), src.strides(), src.storage_offset()));
     const cuda::SortedIndex sorted = cuda::sort_index(target, x.numel());
@@ -220,7 +224,7 @@ void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
     cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
       gather_kernel<B><<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
           part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(lines.raw_data()) + at[1],
-          static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride);
+          static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride, cuda::range_check());
     });
   });
 }

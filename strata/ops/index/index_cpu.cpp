@@ -138,6 +138,16 @@ void for_columns(size_t pre, size_t named, size_t post, F f) {
   });
 }
 
+// sum + factor * term; integers wrap around.
+template <class T>
+T accumulated(T sum, T factor, T term) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    return static_cast<T>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(factor) * static_cast<uint64_t>(term));
+  } else {
+    return static_cast<T>(sum + factor * term);
+  }
+}
+
 template <class T, bool add>
 void write_places(Tensor& y, const Places& at, const Tensor& value, T factor) {
   const int64_t n = static_cast<int64_t>(at.at.size()), width = static_cast<int64_t>(at.post.size());
@@ -149,11 +159,11 @@ void write_places(Tensor& y, const Places& at, const Tensor& value, T factor) {
       const T* src = from + (p * n + k) * width;
       if constexpr (add) {
         if (at.run) {
-          for (int64_t i = first; i < last; ++i) dst[i] = static_cast<T>(dst[i] + factor * src[i]);
+          for (int64_t i = first; i < last; ++i) dst[i] = accumulated(dst[i], factor, src[i]);
         } else {
           for (int64_t i = first; i < last; ++i) {
             T& d = dst[at.post[static_cast<size_t>(i)]];
-            d = static_cast<T>(d + factor * src[i]);
+            d = accumulated(d, factor, src[i]);
           }
         }
       } else if (at.run) {
@@ -433,6 +443,7 @@ Tensor bincount_cpu(const Tensor& x, const Tensor& weights, int64_t minlength) {
   int64_t bins = minlength;
   for (int64_t i = 0; i < dense.numel(); ++i) {
     check(p[i] >= 0, "bincount", "values must not be negative, got ", p[i], " at element ", i);
+    check(p[i] < kMostBins, "bincount", "values must be below 2^60, got ", p[i], " at element ", i);
     bins = std::max(bins, p[i] + 1);
   }
   const DType type = !weights.defined() ? DType::i64 : weights.dtype() == DType::f32 ? DType::f32 : DType::f64;

@@ -32,6 +32,9 @@ void nonzero_into(Tensor& y, const Tensor& x);
 void one_hot_cpu(Tensor& y, const Tensor& x, int64_t num_classes);
 Tensor bincount_cpu(const Tensor& x, const Tensor& weights, int64_t minlength);
 
+/// bincount takes values below this.
+inline constexpr int64_t kMostBins = int64_t{1} << 60;
+
 // The same on a CUDA device. An index outside its dimension stops the device's work (strata/cuda/rows.h).
 void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices);
 void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate);

@@ -88,13 +88,12 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class B>
-__global__ void __launch_bounds__(kThreads)
-    expand_kernel(const bool* on, const int64_t* counts, const B* source, int64_t have, B* y, int64_t n) {
+__global__ void __launch_bounds__(kThreads) expand_kernel(const bool* on, const int64_t* counts, const B* source,
+                                                          int64_t have, B* y, int64_t n, cuda::RangeCheck in_range) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n || !on[i]) return;
   const int64_t k = counts[i] - 1;
-  cuda::check_range(k, have);
-  y[i] = source[k];
+  if (in_range(k, have)) y[i] = source[k];
 }
 
 struct Sizes {
@@ -114,11 +113,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    one_hot_kernel(const int64_t* x, int64_t* y, int64_t total, int64_t classes) {
+    one_hot_kernel(const int64_t* x, int64_t* y, int64_t total, int64_t classes, cuda::RangeCheck in_range) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= total) return;
   const int64_t r = i / classes, j = i - r * classes, c = x[r];
-  if (j == 0) cuda::check_range(c, classes);
+  if (j == 0) in_range(c, classes);
   y[i] = c == j;
 }
 
@@ -144,7 +143,7 @@ void masked_scatter_cuda(Tensor& y, const Tensor& x, const Tensor& mask, const T
     dispatch_bytes(y.dtype(), [&]<class B>() {
       expand_kernel<B><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
           static_cast<const bool*>(on.raw_data()), static_cast<const int64_t*>(counts.raw_data()),
-          static_cast<const B*>(in.raw_data()), in.numel(), static_cast<B*>(dense.raw_data()), n);
+          static_cast<const B*>(in.raw_data()), in.numel(), static_cast<B*>(dense.raw_data()), n, cuda::range_check());
     });
   }
   if (!dense.same_as(y)) copy_elements(y, dense);
@@ -184,7 +183,8 @@ void one_hot_cuda(Tensor& y, const Tensor& x, int64_t num_classes) {
   if (y.numel() == 0) return;
   const Tensor dense = contiguous(to(x, DType::i64));
   one_hot_kernel<<<cuda::blocks_for(y.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
-      static_cast<const int64_t*>(dense.raw_data()), static_cast<int64_t*>(y.raw_data()), y.numel(), num_classes);
+      static_cast<const int64_t*>(dense.raw_data()), static_cast<int64_t*>(y.raw_data()), y.numel(), num_classes,
+      cuda::range_check());
 }
 
 Tensor bincount_cuda(const Tensor& x, const Tensor& weights, int64_t minlength) {
@@ -195,6 +195,7 @@ Tensor bincount_cuda(const Tensor& x, const Tensor& weights, int64_t minlength) 
     if (x.numel() > 0) {
       const int64_t last = element(sorted.keys, x.numel() - 1);
       check(last >= 0, "bincount", "values must not be negative, got ", last);
+      check(last < kMostBins, "bincount", "values must be below 2^60, got ", last);
       bins = std::max(bins, last + 1);
     }
     const DType type = !weights.defined() ? DType::i64 : weights.dtype() == DType::f32 ? DType::f32 : DType::f64;

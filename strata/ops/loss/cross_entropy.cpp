@@ -102,6 +102,8 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
           const DType t = statistic_dtype(s.dtype());
           s.add(s.tensor({}, t), s.tensor({4, 7}), s.integers({4}, 0, 7), s.uniform({4}, 2, 4, t), -100, "mean", 0.0);
           s.add(s.tensor({4}, t), s.tensor({4, 40}), s.integers({4}, 0, 40), s.uniform({4}, 3, 5, t), 3, "none", 0.1);
+          s.invalid<IndexError>("not one of", s.tensor({}, t), s.tensor({4, 7}), s.integers({4}, 7, 8),
+                                s.uniform({4}, 2, 4, t), -100, "mean", 0.0);
         },
 }};
 

@@ -18,6 +18,12 @@ STRATA_INLINE double loss_divisor(const CrossEntropyCall& c) {
   return static_cast<double>(count);
 }
 
+STRATA_INLINE void check_target(const CrossEntropyCall& c, int64_t row) {
+  const int64_t t = c.target[row];
+  check<IndexError>(t >= 0 && t < c.classes, "cross_entropy", "target ", t, " in row ", row, " is not one of the ",
+                    c.classes, " classes (allowed: 0 to ", c.classes - 1, ", or ignore_index ", c.ignore_index, ")");
+}
+
 template <class T>
 static void cross_entropy_of(const CrossEntropyCall& c) {
   using R = Real<T>;
@@ -36,8 +42,7 @@ static void cross_entropy_of(const CrossEntropyCall& c) {
         each[r] = 0;
         continue;
       }
-      check<IndexError>(t >= 0 && t < n, "cross_entropy", "target ", t, " in row ", r, " is not one of the ", n,
-                        " classes (allowed: 0 to ", n - 1, ", or ignore_index ", c.ignore_index, ")");
+      check_target(c, r);
       R v = lse[r] - get(x[t]);
       if (c.smoothing > 0) {
         const R s = static_cast<R>(c.smoothing);
@@ -74,6 +79,7 @@ static void cross_entropy_backward_of(const CrossEntropyCall& c) {
         std::memset(static_cast<void*>(gx), 0, static_cast<size_t>(n) * sizeof(T));
         continue;
       }
+      check_target(c, r);
       const R g = gy[c.reduction == Reduction::none ? r : 0] / static_cast<R>(divisor);
       const V<T> gv = set1(g), l = set1(lse[r]), even = set1(each);
       const V<T> shift = even * -gv;

@@ -1,7 +1,9 @@
-// The losses on a CUDA device. Sums over rows and pairs are f64, in two stages of fixed order.
+// Losses of classes on a CUDA device (pair_loss.cu has those of pairs). Sums over rows are f64, in two stages of fixed
+// order.
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/range.cuh"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/loss/loss_kernel.h"
 
@@ -31,7 +33,7 @@ __device__ __forceinline__ Total block_total(Total t) {
 __device__ __forceinline__ bool is_class(int64_t target, int64_t classes) {
   return target >= 0 && target < classes;
 }
-// What stands where a target is no class: a kernel cannot throw.
+// What stands where a target is no class, of which the host hears later (range.cuh).
 template <class C>
 __device__ __forceinline__ C bad_target() {
   return static_cast<C>(NAN);
@@ -214,11 +216,21 @@ __device__ __forceinline__ Total total_of_rows(int64_t rows, F&& f) {
   return block_total(t[0]);
 }
 
-// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted.
+// One block: the sum of the rows' losses, over the number of rows that count where the mean is wanted. It looks at the
+// targets; where none is wanted (`loss` is nullptr) it does that alone.
 template <class C, class Out>
-__global__ void __launch_bounds__(kMostRowThreads) total_kernel(const CrossEntropyCall c, const C* each, Out* loss) {
-  const Total t = total_of_rows(c.rows, [&](int64_t r) { return Total{each[r], c.target[r] != c.ignore_index}; });
-  if (threadIdx.x != 0) return;
+__global__ void __launch_bounds__(kMostRowThreads)
+    total_kernel(const CrossEntropyCall c, const C* each, Out* loss, RangeCheck in_range) {
+  int64_t outside = 0;
+  bool any = false;
+  const Total t = total_of_rows(c.rows, [&](int64_t r) {
+    const int64_t target = c.target[r];
+    const bool counts = target != c.ignore_index;
+    if (counts && !is_class(target, c.classes)) any = true, outside = target;
+    return Total{each[r], counts};
+  });
+  if (any) in_range.tell(outside, c.classes);
+  if (threadIdx.x != 0 || loss == nullptr) return;
   const bool mean = c.reduction == Reduction::mean;
   *loss = narrow<Out>(static_cast<compute_t<Out>>(mean ? t.sum / static_cast<double>(t.count) : t.sum));
 }
@@ -360,90 +372,14 @@ RowLaunch loss_launch(const CrossEntropyCall& c, int most = kMostRowThreads) {
 // ---- negative log-likelihood ----
 
 template <class T, class Out>
-__global__ void __launch_bounds__(kThreads) nll_kernel(const CrossEntropyCall c, Out* each) {
+__global__ void __launch_bounds__(kThreads) nll_kernel(const CrossEntropyCall c, Out* each, RangeCheck in_range) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (r >= c.rows) return;
   const int64_t t = c.target[r];
   compute_t<T> v = 0;
   if (t != c.ignore_index)
-    v = is_class(t, c.classes) ? -widen(static_cast<const T*>(c.x)[r * c.classes + t]) : bad_target<compute_t<T>>();
+    v = in_range(t, c.classes) ? -widen(static_cast<const T*>(c.x)[r * c.classes + t]) : bad_target<compute_t<T>>();
   each[r] = narrow<Out>(v);
-}
-
-// ---- pairs ----
-
-template <PairLoss kind, class R>
-__device__ __forceinline__ R value(R x, R t, R p) {
-  const R d = x - t, a = fabs(d);
-  if constexpr (kind == PairLoss::mse)
-    return d * d;
-  else if constexpr (kind == PairLoss::l1)
-    return a;
-  else if constexpr (kind == PairLoss::smooth_l1)
-    return a < p ? R(0.5) * d * d / p : a - R(0.5) * p;
-  else if constexpr (kind == PairLoss::huber)
-    return a <= p ? R(0.5) * d * d : p * (a - R(0.5) * p);
-  else if constexpr (kind == PairLoss::bce_with_logits)
-    return (x > 0 ? x : x == x ? R(0) : x) - x * t + log1p(exp(-fabs(x)));
-  else if (p != 0)
-    return exp(t) * (t - x);
-  else
-    return t > 0 ? t * (log(t) - x) : (t == 0 ? R(0) : static_cast<R>(NAN));
-}
-
-template <PairLoss kind, class T>
-struct Value {
-  compute_t<T> p;
-  __device__ compute_t<T> operator()(const T& x, const T& t) const {
-    return value<kind, compute_t<T>>(widen(x), widen(t), p);
-  }
-};
-
-// The losses themselves, or the blocks' sums.
-template <int V, class T, class F>
-__global__ void __launch_bounds__(kThreads)
-    pairs_kernel(F f, const T* x, const T* t, int64_t n, T* loss, double* sums) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
-  double sum = 0;
-  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
-    const auto a = load_vec<V>(x + i), b = load_vec<V>(t + i);
-    Vec<T, V> to;
-    compute_t<T> part = 0;
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const compute_t<T> v = f(a.v[k], b.v[k]);
-      part += v;
-      to.v[k] = narrow<T>(v);
-    }
-    sum += part;
-    if (loss != nullptr) store_vec(loss + i, to);
-  }
-  if (sums == nullptr) return;
-  const Total all = block_total({sum, 0});
-  if (threadIdx.x == 0) sums[blockIdx.x] = all.sum;
-}
-template <class T>
-__global__ void __launch_bounds__(kMostRowThreads) sums_kernel(const double* sums, int64_t n, double divisor, T* loss) {
-  Total t{0, 0};
-  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) t.sum += sums[i];
-  t = block_total(t);
-  if (threadIdx.x == 0) *loss = narrow<T>(static_cast<compute_t<T>>(t.sum / divisor));
-}
-
-template <class T, class F>
-void run_pairs(F f, const T* x, const T* t, int64_t n, bool each, double divisor, T* loss) {
-  const bool vectors = n % kVec<T> == 0 && aligned16(x) && aligned16(t) && (!each || aligned16(loss));
-  const int64_t wanted = blocks_for(n, int64_t{kThreads} * (vectors ? kVec<T> : 1));
-  const int64_t blocks = each ? wanted : std::clamp<int64_t>(wanted, 1, 1024);
-  if (each && n == 0) return;
-  const Tensor workspace = each ? Tensor() : make_workspace<double>(blocks);
-  double* sums = each ? nullptr : static_cast<double*>(workspace.raw_data());
-  T* to = each ? loss : nullptr;
-  if (vectors)
-    pairs_kernel<kVec<T>><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(f, x, t, n, to, sums);
-  else
-    pairs_kernel<1><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(f, x, t, n, to, sums);
-  if (!each) sums_kernel<T><<<1, kMostRowThreads, 0, stream()>>>(sums, blocks, divisor, loss);
 }
 
 CrossEntropyCall with_stride(CrossEntropyCall c) {
@@ -464,7 +400,7 @@ void cross_entropy_cuda(const CrossEntropyCall& given) {
       const RowLaunch l = loss_launch<T>(c, kForwardThreads);
       cross_entropy_kernel<T><<<l.blocks, l.threads, 0, stream()>>>(c, each);
     }
-    if (!none) total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss);
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, none ? nullptr : loss, range_check());
   });
 }
 
@@ -509,7 +445,8 @@ void cross_entropy_share_cuda(const CrossEntropyCall& c, void* share) {
 void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each) {
   dispatch_floats(c.dtype, "linear_cross_entropy", [&]<class T>() {
     using C = compute_t<T>;
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss));
+    total_kernel<C>
+        <<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss), range_check());
   });
 }
 
@@ -519,13 +456,13 @@ void nll_loss_cuda(const CrossEntropyCall& c) {
     T* loss = static_cast<T*>(c.loss);
     const unsigned blocks = blocks_for(c.rows, kThreads);
     if (c.reduction == Reduction::none) {
-      if (c.rows > 0) nll_kernel<T, T><<<blocks, kThreads, 0, stream()>>>(c, loss);
+      if (c.rows > 0) nll_kernel<T, T><<<blocks, kThreads, 0, stream()>>>(c, loss, range_check());
       return;
     }
     const Tensor workspace = make_workspace<C>(c.rows);
     C* each = static_cast<C*>(workspace.raw_data());
-    if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each);
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss);
+    if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each, range_check());
+    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, range_check());
   });
 }
 
@@ -568,30 +505,6 @@ void scale_in_place_cuda(const Tensor& y, const Tensor& factor) {
       scale_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream()>>>(
           static_cast<T*>(y.raw_data()), y.numel(), aligned16(y.raw_data()),
           static_cast<const compute_t<T>*>(factor.raw_data()));
-  });
-}
-
-void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
-                    Reduction reduction, double divisor, void* loss) {
-  dispatch_floats(t, "loss", [&]<class T>() {
-    const auto go = [&]<PairLoss k>(std::integral_constant<PairLoss, k>) {
-      run_pairs<T>(Value<k, T>{static_cast<compute_t<T>>(param)}, static_cast<const T*>(x),
-                   static_cast<const T*>(target), n, reduction == Reduction::none, divisor, static_cast<T*>(loss));
-    };
-    switch (kind) {
-      case PairLoss::mse:
-        return go(std::integral_constant<PairLoss, PairLoss::mse>());
-      case PairLoss::l1:
-        return go(std::integral_constant<PairLoss, PairLoss::l1>());
-      case PairLoss::smooth_l1:
-        return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>());
-      case PairLoss::huber:
-        return go(std::integral_constant<PairLoss, PairLoss::huber>());
-      case PairLoss::bce_with_logits:
-        return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>());
-      case PairLoss::kl_div:
-        return go(std::integral_constant<PairLoss, PairLoss::kl_div>());
-    }
   });
 }
 

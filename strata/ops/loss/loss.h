@@ -49,5 +49,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
 /// t (log t - x) for log-probabilities x and probabilities t (0 where t is 0); with log_target t is a logarithm too.
 /// reduction may also be "batchmean": the sum over x.size(0).
 Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction = "mean", bool log_target = false);
+/// Connectionist temporal classification (Graves et al., 2006): -log of the probability that log_probs [T, N, C], a
+/// log_softmax at each step, spell out the labels of N sequences. targets are i64, [N, S] or one after the other;
+/// input_lengths and target_lengths, [N], say how many steps and labels count. "mean" is that of the losses over their
+/// target lengths. A sequence whose labels have no path has the loss inf, with zero_infinity 0. Throws ShapeError,
+/// DTypeError, ValueError, IndexError.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, int64_t blank = 0, const std::string& reduction = "mean",
+                bool zero_infinity = false);
 
 }  // namespace strata

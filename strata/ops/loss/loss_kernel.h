@@ -42,8 +42,8 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
 /// Here loss has dtype.
 void nll_loss_cpu(const CrossEntropyCall& c);
 
-/// The same on the current stream of a CUDA device. A target that is no class cannot throw there: it makes the loss and
-/// the row's gradient NaN.
+/// The same on the current stream of a CUDA device. Of a target that is no class the host hears later (cuda/range.cuh);
+/// the loss and the row's gradient are NaN.
 void cross_entropy_cuda(const CrossEntropyCall& c);
 void cross_entropy_backward_cuda(const CrossEntropyCall& c);
 /// grad_x [rows, classes] holds logits, and then their gradient for a loss that is the rows' sum times grad_loss, one

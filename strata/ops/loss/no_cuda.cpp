@@ -1,6 +1,7 @@
 // The losses of a device in a build without CUDA. (A file of its own: Reduction is another type beside ops/reduce.)
 
 #include "strata/core/error.h"
+#include "strata/ops/loss/ctc_kernel.h"
 #include "strata/ops/loss/loss_kernel.h"
 
 namespace strata {
@@ -30,6 +31,12 @@ void scale_cuda(const Tensor&, const Tensor&, const Tensor&) {
 }
 void scale_in_place_cuda(const Tensor&, const Tensor&) {
   refuse("scaled");
+}
+void ctc_forward_cuda(const CtcCall&) {
+  refuse("ctc_loss");
+}
+void ctc_backward_cuda(const CtcCall&) {
+  refuse("ctc_loss");
 }
 void nll_loss_cuda(const CrossEntropyCall&) {
   refuse("nll_loss");

@@ -1,10 +1,9 @@
-#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
-#include "strata/ops/loss/loss_kernel.h"
+#include "strata/ops/loss/pair_loss_inl.h"
 
 namespace strata {
 namespace {
@@ -12,31 +11,11 @@ namespace {
 template <class T>
 using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// The loss of one pair; p as in pair_loss_cpu.
-template <PairLoss kind, class R>
-R value(R x, R t, R p) {
-  const R d = x - t, a = std::abs(d);
-  if constexpr (kind == PairLoss::mse)
-    return d * d;
-  else if constexpr (kind == PairLoss::l1)
-    return a;
-  else if constexpr (kind == PairLoss::smooth_l1)
-    return a < p ? R(0.5) * d * d / p : a - R(0.5) * p;
-  else if constexpr (kind == PairLoss::huber)
-    return a <= p ? R(0.5) * d * d : p * (a - R(0.5) * p);
-  else if constexpr (kind == PairLoss::bce_with_logits)
-    return std::max(x, R(0)) - x * t + std::log1p(std::exp(-std::abs(x)));
-  else if (p != 0)
-    return std::exp(t) * (t - x);
-  else
-    return t > 0 ? t * (std::log(t) - x) : (t == 0 ? R(0) : std::numeric_limits<R>::quiet_NaN());
-}
-
 template <PairLoss kind, class T>
 void run(const T* x, const T* target, int64_t n, double param, Reduction reduction, double divisor, T* loss) {
   using R = Real<T>;
   const R p = static_cast<R>(param);
-  const auto at = [&](int64_t i) { return value<kind, R>(static_cast<R>(x[i]), static_cast<R>(target[i]), p); };
+  const auto at = [&](int64_t i) { return pair_value<kind, R>(static_cast<R>(x[i]), static_cast<R>(target[i]), p); };
   if (reduction == Reduction::none) {
     parallel_for(0, n, 8192, [&](int64_t from, int64_t to) {
       for (int64_t i = from; i < to; ++i) loss[i] = T(at(i));

@@ -153,6 +153,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
     .example = "Tensor a = ones({2, 3}, DType::bf16); assert(matmul_f32(a, a.t()).dtype() == DType::f32);",
     .infer =
         [](const Tensor& a, const Tensor& b) {
+          check<DTypeError>(is_floating(a.dtype()), "matmul_f32", "needs floating operands, got ", a, " and ", b);
           const TensorMeta y = matmul_infer(a, b);
           return y.with_dtype(statistic_dtype(y.dtype));
         },
@@ -180,6 +181,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
           s.invalid<ShapeError>("inner sizes", s.tensor({2, 3}), s.tensor({4, 5}));
           s.invalid<DTypeError>("different dtypes", s.tensor({2, 2}),
                                 s.tensor({2, 2}, s.dtype() == DType::f32 ? DType::f64 : DType::f32));
+          s.invalid<DTypeError>("floating", s.tensor({2, 2}, DType::i32), s.tensor({2, 2}, DType::i32));
           if (s.benchmarking()) s.bench(s.tensor({2048, 1024}).t(), s.tensor({2048, 256}));
         },
     .reference = matmul_reference,

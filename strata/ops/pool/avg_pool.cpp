@@ -11,9 +11,9 @@ double mean_weight(int64_t i, int64_t j, int64_t in, int64_t kernel, int64_t str
   return 1.0 / static_cast<double>(count_padding ? high - low : std::min(high, in) - std::max<int64_t>(low, 0));
 }
 
-std::array<Axis, 2> mean_axes(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding,
-                              bool ceil_mode, bool count_padding) {
-  return both(kernel.size(), [&](int64_t d) {
+Axes mean_axes(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+               bool count_padding) {
+  return axes_of(kernel.size(), [&](int64_t d) {
     return pool_axis(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, true, count_padding);
   });
 }
@@ -42,9 +42,9 @@ TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_op{{
     .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, bool "
               "count_include_pad=true) -> Tensor",
-    .doc = "The mean of each window over the last one or two dimensions (as many as kernel has entries). Padding "
+    .doc = "The mean of each window over the last one to three dimensions (as many as kernel has entries). Padding "
            "counts as zeros "
-           "unless count_include_pad is false. avg_pool1d and avg_pool2d are the friendlier forms.",
+           "unless count_include_pad is false. avg_pool1d, avg_pool2d and avg_pool3d are the friendlier forms.",
     .infer = avg_pool_infer,
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
@@ -70,8 +70,11 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
               .named("one dimension, ceil, padding not counted");
           s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{3}, Dims{1}, true, true).named("ceil, padding counted");
           s.add(transpose(s.tensor({2, 6, 3, 7}), 1, 2), Dims{3, 3}, Dims{1, 2}, Dims{1, 1}).named("strided");
+          s.add(s.tensor({2, 2, 4, 5, 3}), Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{1, 0, 1}, true, false)
+              .named("three dimensions");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});
           s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2});
+          if (s.benchmarking()) s.bench(s.tensor({8, 64, 16, 56, 56}), Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1});
         },
     .reference =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
@@ -110,6 +113,8 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
         [](Samples& s) {
           s.add(s.tensor({2, 3, 4, 3}), Dims{6, 7}, Dims{2, 3}, Dims{2, 2}, Dims{1, 0});
           s.add(s.tensor({2, 3, 5}), Dims{8}, Dims{3}, Dims{2}, Dims{1}, true, false);
+          s.add(s.tensor({2, 2, 2, 4}), Dims{5, 4, 3}, Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{0, 1, 1})
+              .named("three dimensions");
           s.invalid<ShapeError>("does not give", s.tensor({2, 3, 5}), Dims{20}, Dims{3}, Dims{2}, Dims{1});
         },
     .reference =
@@ -123,19 +128,19 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
         },
 }};
 
-std::array<Axis, 2> adaptive_both(const Dims& in, const Dims& out) {
-  return both(in.size(), [&](int64_t d) { return adaptive_axis(in[d], out[d]); });
+Axes adaptive_axes(const Dims& in, const Dims& out) {
+  return axes_of(in.size(), [&](int64_t d) { return adaptive_axis(in[d], out[d]); });
 }
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
     .schema = "adaptive_avg_pool(Tensor x, int[] output_size) -> Tensor",
-    .doc = "Means of windows that cover the last one or two dimensions so that the result has output_size; output i "
+    .doc = "Means of windows that cover the last one to three dimensions so that the result has output_size; output i "
            "covers inputs "
            "floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = [](const Tensor& x, const Dims& output_size) { return to_size("adaptive_avg_pool", x, output_size); },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Dims& out) {
-                      resample(y, x, out.size(), adaptive_both(spatial_of("adaptive_avg_pool", x, out.size()), out));
+                      resample(y, x, out.size(), adaptive_axes(spatial_of("adaptive_avg_pool", x, out.size()), out));
                     }},
     .backward =
         [](Backward& b, const Tensor& x, const Dims& out) {
@@ -147,6 +152,8 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
           s.add(s.tensor({2, 3, 5, 7}), Dims{2, 3});
           s.add(s.tensor({2, 3, 5}), Dims{8}).named("larger");
           s.add(s.tensor({3, 4, 6}), Dims{1, 1}).named("global");
+          s.add(s.tensor({2, 3, 5, 4}), Dims{2, 3, 5}).named("three dimensions");
+          s.add(s.tensor({2, 3, 5, 4}), Dims{1, 1, 3}).named("whole planes");
           s.invalid<ValueError>("size", s.tensor({2, 3, 5}), Dims{0});
           s.invalid<ShapeError>("dimensions", s.tensor({5}), Dims{2});
         },
@@ -167,7 +174,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
                     [](Tensor& x, const Tensor& g, const Dims& size) {
                       resample_transposed(
                           x, g, size.size(),
-                          adaptive_both(size, spatial_of("adaptive_avg_pool_backward", g, size.size())));
+                          adaptive_axes(size, spatial_of("adaptive_avg_pool_backward", g, size.size())));
                     }},
     .backward =
         [](Backward& b, const Tensor& g, const Dims& size) {
@@ -178,6 +185,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
         [](Samples& s) {
           s.add(s.tensor({2, 3, 2, 3}), Dims{5, 7});
           s.add(s.tensor({2, 3, 8}), Dims{5});
+          s.add(s.tensor({2, 3, 5, 4}), Dims{4, 3, 7}).named("three dimensions");
         },
     .reference =
         [](const Tensor& g, const Dims& size) {
@@ -238,6 +246,25 @@ const Op<AvgSignature> avg_pool2d_op{{
         },
 }};
 
+const Op<AvgSignature> avg_pool3d_op{{
+    .schema = "avg_pool3d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool "
+              "count_include_pad=true) -> Tensor",
+    .doc = "The mean of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride is "
+           "the kernel's size unless given. A list with one entry serves all three dimensions.",
+    .example = "assert(avg_pool3d(ones({2, 3, 4, 8, 6}), {2}).shape() == Shape({2, 3, 2, 4, 3}));",
+    .composed =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count_include_pad) {
+          return avg_pool_nd("avg_pool3d", 3, x, kernel, stride, padding, ceil_mode, count_include_pad);
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 2, 4, 4, 6}), Dims{2});
+          s.add(s.tensor({2, 5, 4, 6}), Dims{3, 2, 3}, Dims{2}, Dims{1}, true, false);
+          s.invalid<ShapeError>("dimensions", s.tensor({7, 7, 7}), Dims{2});
+        },
+}};
+
 const Op<SizeSignature> adaptive_avg_pool1d_op{{
     .schema = "adaptive_avg_pool1d(Tensor x, int[] output_size) -> Tensor",
     .doc = "Means along the last dimension of [n, c, length] or [c, length], of windows such that the result has "
@@ -265,6 +292,21 @@ const Op<SizeSignature> adaptive_avg_pool2d_op{{
         },
 }};
 
+const Op<SizeSignature> adaptive_avg_pool3d_op{{
+    .schema = "adaptive_avg_pool3d(Tensor x, int[] output_size) -> Tensor",
+    .doc = "Means over the last three dimensions of [n, c, d, h, w] or [c, d, h, w], of windows such that the result "
+           "has output_size.",
+    .example = "assert(adaptive_avg_pool3d(ones({2, 3, 4, 9, 7}), {1}).shape() == Shape({2, 3, 1, 1, 1}));",
+    .composed = [](const Tensor& x,
+                   const Dims& out) { return adaptive_avg_pool(x, adaptive_size("adaptive_avg_pool3d", 3, x, out)); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 2, 4, 5, 3}), Dims{3, 2, 2});
+          s.add(s.tensor({2, 4, 5, 3}), Dims{1}).named("global, no batch");
+          s.invalid<ValueError>("entries", s.tensor({2, 3, 4, 5, 6}), Dims{3, 2});
+        },
+}};
+
 }  // namespace
 
 Tensor avg_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
@@ -289,11 +331,18 @@ Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const
                   bool count_include_pad) {
   return avg_pool2d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
 }
+Tensor avg_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+                  bool count_include_pad) {
+  return avg_pool3d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
+}
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size) {
   return adaptive_avg_pool1d_op(x, output_size);
 }
 Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size) {
   return adaptive_avg_pool2d_op(x, output_size);
+}
+Tensor adaptive_avg_pool3d(const Tensor& x, const Dims& output_size) {
+  return adaptive_avg_pool3d_op(x, output_size);
 }
 
 }  // namespace strata

@@ -26,12 +26,13 @@ std::array<TensorMeta, 2> adaptive_max_infer(const Tensor& x, const Dims& output
   return {y, y.with_dtype(DType::i64)};
 }
 
-void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const std::array<Axis, 2>& t) {
+void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const Axes& t) {
+  if (values.numel() == 0) return;  // its planes may still be too large to describe
   const Tensor from = x.contiguous();
   Tensor v = values.is_contiguous() ? values : empty(values.meta()),
          p = positions.is_contiguous() ? positions : empty(positions.meta());
-  (x.device().is_cuda() ? window_max_cuda : cpu::window_max)(
-      t[0], t[1], planes_of(x, spatial), x.dtype(), from.raw_data(), v.raw_data(), static_cast<int64_t*>(p.raw_data()));
+  (x.device().is_cuda() ? window_max_cuda : cpu::window_max)(t, planes_of(x, spatial), x.dtype(), from.raw_data(),
+                                                             v.raw_data(), static_cast<int64_t*>(p.raw_data()));
   if (!v.same_as(values)) values.copy_(v);
   if (!p.same_as(positions)) positions.copy_(p);
 }
@@ -40,16 +41,24 @@ void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatia
 template <class F>
 Pair max_reference(const Tensor& x, const std::array<TensorMeta, 2>& metas, int64_t spatial, F&& inside) {
   const Tensor from = x.contiguous(), values = empty(metas[0]), positions = empty(metas[1]);
-  const Shape& in = x.shape();
-  const Shape& out = metas[0].shape;
-  const int64_t iw = in.back(), ow = out.back(), ih = spatial == 2 ? in[in.size() - 2] : 1,
-                oh = spatial == 2 ? out[out.size() - 2] : 1;
+  // Depth, height and width; those that are missing come first.
+  const auto sizes = [&](const Shape& s) {
+    std::array<int64_t, 3> r{1, 1, 1};
+    for (int64_t d = 0; d < spatial; ++d) r[3 - spatial + d] = s[s.size() - spatial + d];
+    return r;
+  };
+  const auto in = sizes(x.shape()), out = sizes(metas[0].shape);
+  const int64_t in_plane = in[0] * in[1] * in[2], out_plane = out[0] * out[1] * out[2];
   for (int64_t i = 0; i < values.numel(); ++i) {
     double best = -std::numeric_limits<double>::infinity();
     int64_t at = -1;
-    for (int64_t j = 0; j < ih * iw; ++j) {
-      if (!inside(spatial - 1, i % ow, j % iw) || (spatial == 2 && !inside(0, i / ow % oh, j / iw))) continue;
-      const double v = from.data<double>()[i / (oh * ow) * ih * iw + j];
+    for (int64_t j = 0; j < in_plane; ++j) {
+      const std::array<int64_t, 3> o{i / (out[1] * out[2]) % out[0], i / out[2] % out[1], i % out[2]},
+          e{j / (in[1] * in[2]), j / in[2] % in[1], j % in[2]};
+      bool has = true;
+      for (int64_t d = 0; d < spatial; ++d) has = has && inside(d, o[3 - spatial + d], e[3 - spatial + d]);
+      if (!has) continue;
+      const double v = from.data<double>()[i / out_plane * in_plane + j];
       if (at < 0 || v > best) best = v, at = j;
     }
     values.data<double>()[i] = best;
@@ -62,23 +71,27 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
     .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=false) -> "
               "(Tensor values, Tensor indices)",
     .doc =
-        "The largest element of each window over the last one or two dimensions (as many as kernel has entries), and "
+        "The largest element of each window over the last one to three dimensions (as many as kernel has entries), and "
         "its "
-        "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d and "
-        "max_pool2d are the friendlier forms.",
+        "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d, "
+        "max_pool2d and max_pool3d are the friendlier forms.",
     .infer = max_pool_infer,
     .kernels = {.everywhere =
                     [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel, const Dims& stride,
                        const Dims& padding, const Dims& dilation, bool ceil_mode) {
                       const Dims in = spatial_of("max_pool", x, kernel.size());
-                      max_into(values, positions, x, kernel.size(), both(kernel.size(), [&](int64_t d) {
+                      max_into(values, positions, x, kernel.size(), axes_of(kernel.size(), [&](int64_t d) {
                                  return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode,
                                                   false, false);
                                }));
                     }},
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor& x, const Dims& kernel, const Dims&, const Dims&, const Dims&,
-                   bool) { b.set(0, plane_scatter(b.gy(0), b.y(1), spatial_of("max_pool", x, kernel.size()))); },
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+           const Dims& dilation, bool) {
+          b.set(0, max_pool_backward(b.gy(0), b.y(1), spatial_of("max_pool", x, kernel.size()), kernel, stride, padding,
+                                     dilation));
+        },
     .cost =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
            bool ceil_mode) {
@@ -93,10 +106,16 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
           s.add(transpose(s.distinct({1, 5, 2, 5}), 1, 2), Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1})
               .named("overlapping, strided");
           s.add(s.tensor({0, 3, 4, 4}), Dims{2, 2}, Dims{2, 2}, Dims{0, 0}, Dims{1, 1}).named("empty batch");
+          s.add(s.distinct({2, 2, 5, 4, 3}), Dims{3, 2, 2}, Dims{2, 1, 2}, Dims{1, 0, 1}, Dims{1, 2, 1}, true)
+              .named("three dimensions");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0}, Dims{1});
           s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2}, Dims{1});
           s.invalid<ValueError>("stride", s.tensor({1, 2, 4}), Dims{2}, Dims{0}, Dims{0}, Dims{1});
           s.invalid<ShapeError>("dimensions", s.tensor({4}), Dims{2}, Dims{1}, Dims{0}, Dims{1});
+          s.invalid<ValueError>("one to three", s.tensor({1, 1, 2, 2, 2, 2}), Dims{1, 1, 1, 1}, Dims{1, 1, 1, 1},
+                                Dims{0, 0, 0, 0}, Dims{1, 1, 1, 1});
+          if (s.benchmarking())
+            s.bench(s.tensor({8, 64, 16, 56, 56}), Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1}, Dims{1, 1, 1});
         },
     .reference =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
@@ -112,14 +131,14 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
 
 const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
     .schema = "adaptive_max_pool(Tensor x, int[] output_size) -> (Tensor values, Tensor indices)",
-    .doc = "The largest elements of windows that cover the last one or two dimensions so that the result has "
+    .doc = "The largest elements of windows that cover the last one to three dimensions so that the result has "
            "output_size, and "
            "their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = adaptive_max_infer,
     .kernels = {.everywhere =
                     [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& output_size) {
                       const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
-                      max_into(values, positions, x, output_size.size(), both(output_size.size(), [&](int64_t d) {
+                      max_into(values, positions, x, output_size.size(), axes_of(output_size.size(), [&](int64_t d) {
                                  return adaptive_axis(in[d], output_size[d]);
                                }));
                     }},
@@ -134,6 +153,7 @@ const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
         [](Samples& s) {
           s.add(s.distinct({2, 3, 5, 7}), Dims{2, 3});
           s.add(s.distinct({2, 3, 5}), Dims{8}).named("larger");
+          s.add(s.distinct({2, 4, 3, 5}), Dims{2, 3, 1}).named("three dimensions");
           s.invalid<ValueError>("output_size", s.tensor({2, 3, 5}), Dims{0});
         },
     .reference =
@@ -144,6 +164,115 @@ const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
               [&](int64_t d, int64_t o, int64_t i) { return adaptive_weight(o, i, in[d], output_size[d]) > 0; });
         },
 }};
+
+TensorMeta max_backward_infer(const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel,
+                              const Dims& stride, const Dims& padding, const Dims& dilation) {
+  constexpr std::string_view op = "max_pool_backward";
+  check_floating(op, g);
+  const Dims out = spatial_of(op, g, kernel.size());
+  check_window(op, kernel, stride, padding, dilation);
+  check_list(op, size, kernel.size(), 1, "size");
+  check<ShapeError>(g.shape() == positions.shape(), op, "g is ", g, " but positions are ", positions);
+  check<DTypeError>(positions.dtype() == DType::i64, op, "positions must be i64, are ", positions);
+  for (int d = 0; d < size.size(); ++d) {
+    const auto pooled = [&](bool up) {
+      return pooled_size(size[d], kernel[d], stride[d], padding[d], dilation[d], up);
+    };
+    check<ShapeError>(out[d] == pooled(false) || out[d] == pooled(true), op, "an input of ", size,
+                      " does not give a result of ", out);
+  }
+  return like(g).with_shape(with_spatial(g.shape(), size));
+}
+
+Tensor scattered(const Tensor& y, const Tensor& positions, const Shape& result, int64_t spatial) {
+  const Tensor x = empty(like(y).with_shape(result)), from = y.contiguous(), at = positions.contiguous();
+  std::fill_n(x.data<double>(), x.numel(), 0.0);
+  int64_t in = 1;
+  for (int64_t d = result.size() - spatial; d < result.size(); ++d) in *= result[d];
+  const int64_t planes = planes_of(y, spatial), out = y.numel() / std::max<int64_t>(1, planes);
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    const int64_t p = at.data<int64_t>()[i];
+    if (p >= 0 && p < in) x.data<double>()[i / out * in + p] += from.data<double>()[i];
+  }
+  return x;
+}
+
+// The elements of x's planes of `spatial` dimensions that `positions` names.
+Tensor at_positions(const Tensor& x, const Tensor& positions, int64_t spatial) {
+  return plane_gather(flatten(x, -spatial, -1), flatten(positions, -spatial, -1)).reshape(positions.shape());
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, const Dims&)>
+    max_pool_backward_op{{
+        .schema = "max_pool_backward(Tensor g, Tensor positions, int[] size, int[] kernel, int[] stride, int[] "
+                  "padding, int[] dilation) -> Tensor",
+        .doc = "Adds each element of g to the input that won its window, by the positions that max_pool gave for an "
+               "input of spatial size `size`: the gradient of max_pool. Positions outside their window, which "
+               "max_pool does not give, may be left out.",
+        .infer = max_backward_infer,
+        .kernels = {.everywhere =
+                        [](Tensor& x, const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel,
+                           const Dims& stride, const Dims& padding, const Dims& dilation) {
+                          const Tensor at = positions.contiguous();
+                          dense(x, g, [&](const Tensor& from, Tensor& to) {
+                            const int64_t spatial = kernel.size(), planes = planes_of(g, spatial);
+                            const auto* p = static_cast<const int64_t*>(at.raw_data());
+                            if (!g.device().is_cuda())
+                              return cpu::plane_scatter(planes, size.product(), planes > 0 ? g.numel() / planes : 0,
+                                                        g.dtype(), from.raw_data(), p, to.raw_data());
+                            const Dims out = spatial_of("max_pool_backward", g, spatial);
+                            Axes axes = axes_of(spatial, [&](int64_t d) {
+                              Axis a = pool_axis(size[d], kernel[d], stride[d], padding[d], dilation[d], false, false,
+                                                 false);
+                              a.out = out[d];
+                              return a;
+                            });
+                            max_backward_cuda(axes, planes, g.dtype(), from.raw_data(), p, to.raw_data());
+                          });
+                        }},
+        .saves = "positions",
+        .backward =
+            [](Backward& b, const Tensor&, const Tensor& positions, const Dims& size, const Dims&, const Dims&,
+               const Dims&, const Dims&) {
+              if (b.needs(0)) b.set(0, at_positions(b.gy(), positions, size.size()));
+            },
+        .cost =
+            [](const Tensor& g, const Tensor& positions, const Dims& size, const Dims&, const Dims&, const Dims&,
+               const Dims&) {
+              Cost c = move_cost(g, with_spatial(g.shape(), size), 1);
+              c.bytes += static_cast<double>(positions.nbytes());
+              return c;
+            },
+        .samples =
+            [](Samples& s) {
+              const auto add = [&](const Shape& shape, const Dims& size, const Dims& kernel, const Dims& stride,
+                                   const Dims& padding, const Dims& dilation, bool ceil_mode) -> Sample& {
+                const Tensor at = std::get<1>(
+                    max_pool(Samples(DType::f32).distinct(shape), kernel, stride, padding, dilation, ceil_mode));
+                return s.add(s.tensor(at.shape()), at, size, kernel, stride, padding, dilation);
+              };
+              add({2, 3, 6, 7}, {6, 7}, {2, 3}, {2, 2}, {0, 1}, {1, 1}, false);
+              add({2, 3, 9}, {9}, {3}, {1}, {1}, {2}, false).named("one dimension, dilated");
+              add({2, 5, 4, 3}, {5, 4, 3}, {3, 2, 2}, {2, 1, 2}, {1, 0, 1}, {1, 2, 1}, true).named("three dimensions");
+              s.invalid<ShapeError>("does not give", s.tensor({2, 5}), s.integers({2, 5}, 0, 3), Dims{20}, Dims{3},
+                                    Dims{2}, Dims{1}, Dims{1});
+              s.invalid<ShapeError>("positions", s.tensor({2, 2}), s.integers({2, 5}, 0, 3), Dims{4}, Dims{2}, Dims{2},
+                                    Dims{0}, Dims{1});
+              if (s.benchmarking()) {
+                const Tensor at = std::get<1>(max_pool(Samples(DType::f32).tensor({8, 64, 16, 56, 56}), {3, 3, 3},
+                                                       {2, 2, 2}, {1, 1, 1}, {1, 1, 1}, false));
+                s.bench(s.tensor(at.shape()), at, Dims{16, 56, 56}, Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1},
+                        Dims{1, 1, 1});
+              }
+            },
+        .reference =
+            [](const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel, const Dims& stride,
+               const Dims& padding, const Dims& dilation) {
+              return scattered(g, positions,
+                               max_backward_infer(g, positions, size, kernel, stride, padding, dilation).shape,
+                               size.size());
+            },
+    }};
 
 TensorMeta scatter_infer(const Tensor& y, const Tensor& positions, const Dims& size) {
   check_floating("plane_scatter", y);
@@ -158,7 +287,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
     .schema = "plane_scatter(Tensor y, Tensor positions, int[] size) -> Tensor",
     .doc = "Adds each element of y into zeros whose last dimensions are `size`, at its row-major position in the "
            "plane; positions "
-           "outside the plane are skipped. The gradient of max_pool.",
+           "outside the plane are skipped. The gradient of adaptive_max_pool.",
     .infer = scatter_infer,
     .kernels = {.everywhere =
                     [](Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
@@ -175,9 +304,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
     .backward =
         [](Backward& b, const Tensor&, const Tensor& positions, const Dims& size) {
           // A plane's positions count over `size`, and plane_gather takes planes from the rank of positions.
-          if (b.needs(0))
-            b.set(0, plane_gather(flatten(b.gy(), -size.size(), -1), flatten(positions, -size.size(), -1))
-                         .reshape(positions.shape()));
+          if (b.needs(0)) b.set(0, at_positions(b.gy(), positions, size.size()));
         },
     .cost =
         [](const Tensor& y, const Tensor& positions, const Dims& size) {
@@ -190,19 +317,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
           s.add(s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 12), Dims{3, 4});
           s.add(s.tensor({2, 3, 4}), s.integers({2, 3, 4}, 0, 3), Dims{3}).named("repeated positions");
           s.add(s.tensor({2, 4}), s.integers({2, 4}, -1, 9), Dims{6}).named("positions outside");
+          s.add(s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 24), Dims{2, 3, 4}).named("three dimensions");
           s.invalid<ShapeError>("positions", s.tensor({2, 3, 4}), s.integers({2, 3, 3}, 0, 3), Dims{3});
         },
     .reference =
         [](const Tensor& y, const Tensor& positions, const Dims& size) {
-          const Tensor x = empty(scatter_infer(y, positions, size)), from = y.contiguous(), at = positions.contiguous();
-          std::fill_n(x.data<double>(), x.numel(), 0.0);
-          const int64_t planes = planes_of(y, size.size()), out = y.numel() / std::max<int64_t>(1, planes),
-                        in = size.product();
-          for (int64_t i = 0; i < y.numel(); ++i) {
-            const int64_t p = at.data<int64_t>()[i];
-            if (p >= 0 && p < in) x.data<double>()[i / out * in + p] += from.data<double>()[i];
-          }
-          return x;
+          return scattered(y, positions, scatter_infer(y, positions, size).shape, size.size());
         },
 }};
 
@@ -308,6 +428,25 @@ const Op<MaxSignature> max_pool2d_op{{
         },
 }};
 
+const Op<MaxSignature> max_pool3d_op{{
+    .schema = "max_pool3d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], int[] dilation=[1], bool "
+              "ceil_mode=false) -> Tensor",
+    .doc = "The largest element of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The "
+           "stride is the kernel's size unless given; padding, at most half the kernel, never wins. A list with one "
+           "entry serves all three dimensions.",
+    .example = "assert(max_pool3d(ones({2, 3, 4, 8, 6}), {2}).shape() == Shape({2, 3, 2, 4, 3}));",
+    .composed =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+           bool ceil_mode) { return max_pool_nd("max_pool3d", 3, x, kernel, stride, padding, dilation, ceil_mode); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 2, 4, 4, 4}), Dims{2});
+          s.add(s.distinct({2, 4, 5, 3}), Dims{3, 2, 2}, Dims{2, 1, 1}, Dims{1, 0, 1}, Dims{1}, true);
+          s.invalid<ShapeError>("dimensions", s.tensor({4, 4, 4}), Dims{2});
+          s.invalid<ValueError>("entries", s.tensor({1, 1, 4, 4, 4}), Dims{2, 2});
+        },
+}};
+
 const Op<SizeSignature> adaptive_max_pool1d_op{{
     .schema = "adaptive_max_pool1d(Tensor x, int[] output_size) -> Tensor",
     .doc = "Largest elements along the last dimension of [n, c, length] or [c, length], of windows such that the "
@@ -338,6 +477,21 @@ const Op<SizeSignature> adaptive_max_pool2d_op{{
         },
 }};
 
+const Op<SizeSignature> adaptive_max_pool3d_op{{
+    .schema = "adaptive_max_pool3d(Tensor x, int[] output_size) -> Tensor",
+    .doc = "Largest elements over the last three dimensions of [n, c, d, h, w] or [c, d, h, w], of windows such that "
+           "the result has output_size.",
+    .composed =
+        [](const Tensor& x, const Dims& out) {
+          return std::get<0>(adaptive_max_pool(x, adaptive_size("adaptive_max_pool3d", 3, x, out)));
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({2, 2, 3, 5, 4}), Dims{2, 3, 2});
+          s.invalid<ShapeError>("dimensions", s.tensor({7, 5, 3}), Dims{3});
+        },
+}};
+
 }  // namespace
 
 std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
@@ -346,6 +500,10 @@ std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const D
 }
 std::tuple<Tensor, Tensor> adaptive_max_pool(const Tensor& x, const Dims& output_size) {
   return adaptive_max_pool_op(x, output_size);
+}
+Tensor max_pool_backward(const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel,
+                         const Dims& stride, const Dims& padding, const Dims& dilation) {
+  return max_pool_backward_op(g, positions, size, kernel, stride, padding, dilation);
 }
 Tensor plane_scatter(const Tensor& y, const Tensor& positions, const Dims& size) {
   return plane_scatter_op(y, positions, size);
@@ -361,11 +519,18 @@ Tensor max_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const
                   bool ceil_mode) {
   return max_pool2d_op(x, kernel, stride, padding, dilation, ceil_mode);
 }
+Tensor max_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                  bool ceil_mode) {
+  return max_pool3d_op(x, kernel, stride, padding, dilation, ceil_mode);
+}
 Tensor adaptive_max_pool1d(const Tensor& x, const Dims& output_size) {
   return adaptive_max_pool1d_op(x, output_size);
 }
 Tensor adaptive_max_pool2d(const Tensor& x, const Dims& output_size) {
   return adaptive_max_pool2d_op(x, output_size);
+}
+Tensor adaptive_max_pool3d(const Tensor& x, const Dims& output_size) {
+  return adaptive_max_pool3d_op(x, output_size);
 }
 
 }  // namespace strata

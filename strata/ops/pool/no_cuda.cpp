@@ -10,17 +10,20 @@ namespace {
 }
 }  // namespace
 
-void resample_cuda(const pool::Axis&, const pool::Axis&, int64_t, DType, const void*, void*) {
+void resample_cuda(const pool::Axes&, int64_t, DType, const void*, void*) {
   refuse("resample");
 }
-void resample_transposed_cuda(const pool::Axis&, const pool::Axis&, int64_t, DType, const void*, void*) {
+void resample_transposed_cuda(const pool::Axes&, int64_t, DType, const void*, void*) {
   refuse("resample");
 }
-void window_max_cuda(const pool::Axis&, const pool::Axis&, int64_t, DType, const void*, void*, int64_t*) {
+void window_max_cuda(const pool::Axes&, int64_t, DType, const void*, void*, int64_t*) {
   refuse("max_pool");
 }
 void plane_scatter_cuda(int64_t, int64_t, int64_t, DType, const void*, const int64_t*, void*) {
   refuse("plane_scatter");
+}
+void max_backward_cuda(const pool::Axes&, int64_t, DType, const void*, const int64_t*, void*) {
+  refuse("max_pool_backward");
 }
 void plane_gather_cuda(int64_t, int64_t, int64_t, DType, const void*, const int64_t*, void*) {
   refuse("plane_gather");

@@ -1,84 +1,12 @@
 // Pooling and resizing on a CUDA device. Every element of a result gathers what belongs to it, in a fixed order, so
 // that gradients have the same bits every time. Windows are computed where they are used, never stored.
 
-#include <limits>
-
-#include "strata/cuda/divisor.cuh"
-#include "strata/ops/pool/pool_kernels.h"
+#include "strata/ops/pool/pool_cuda.cuh"
 
 namespace strata {
 namespace {
 using namespace cuda;
-using pool::Axis;
-using pool::AxisKind;
-using pool::BasicAxis;
-using pool::Window;
-
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 20;  // further elements are a loop
-
-// Elements of [planes, rows, cols] by number.
-struct Grid {
-  int64_t total;
-  Divisor plane, col;
-  Grid(int64_t planes, int64_t rows, int64_t cols) : total(planes * rows * cols), plane(rows * cols), col(cols) {}
-
-  template <class I>
-  struct At {
-    int64_t plane;
-    I i, j;
-  };
-  // I is a type that holds the numbers of a plane's elements.
-  template <class I>
-  __device__ __forceinline__ At<I> at(int64_t e) const {
-    At<I> r;
-    int64_t rest;
-    r.plane = plane.split(e, rest);
-    if constexpr (sizeof(I) == 4) {
-      r.i = static_cast<I>(col.fast.divide(static_cast<uint32_t>(rest)));
-      r.j = static_cast<I>(rest) - r.i * static_cast<I>(col.d);
-    } else {
-      r.i = col.split(rest, r.j);
-    }
-    return r;
-  }
-};
-
-// Calls f(element) for each: a thread each, or with Lanes = 32 a warp each.
-template <int Lanes, class F>
-__device__ __forceinline__ void for_elements(int64_t total, F&& f) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * (kThreads / Lanes);
-  for (int64_t e = static_cast<int64_t>(blockIdx.x) * (kThreads / Lanes) + threadIdx.x / Lanes; e < total; e += step)
-    f(e);
-}
-template <int Lanes>
-unsigned blocks_of(int64_t total) {
-  return static_cast<unsigned>(std::min<int64_t>((total + kThreads / Lanes - 1) / (kThreads / Lanes), kMostBlocks));
-}
-
-// Calls f(row in the plane, column, row's place in its window, column's place) for the inputs of a pair of windows; a
-// warp shares them.
-template <AxisKind Kind, int Lanes, class I, class W, class F>
-__device__ __forceinline__ void for_window(const BasicAxis<I>& h, const BasicAxis<I>& w, const Window<I, W>& wi,
-                                           const Window<I, W>& wj, F&& f) {
-  const I row_step = Kind == AxisKind::pool ? h.dilation : 1, col_step = Kind == AxisKind::pool ? w.dilation : 1;
-  if constexpr (Lanes == 1) {
-    for (I a = 0; a < wi.count; ++a)
-      for (I b = 0; b < wj.count; ++b) f(wi.start + a * row_step, wj.start + b * col_step, a, b);
-  } else if (wj.count >= 2 * kWarp) {
-    for (I a = 0; a < wi.count; ++a)
-#pragma unroll 4
-      for (I b = threadIdx.x % kWarp; b < wj.count; b += kWarp)
-        f(wi.start + a * row_step, wj.start + b * col_step, a, b);
-  } else if (wj.count > 0) {
-    const I n = wi.count * wj.count;
-#pragma unroll 2
-    for (I k = threadIdx.x % kWarp; k < n; k += kWarp) {
-      const I a = k / wj.count, b = k - a * wj.count;
-      f(wi.start + a * row_step, wj.start + b * col_step, a, b);
-    }
-  }
-}
+using namespace pool;
 
 template <class T, AxisKind Kind, int Lanes, class I>
 __global__ void __launch_bounds__(kThreads)
@@ -135,15 +63,6 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Whether a value takes the place of the best so far: NaN wins, of equals the first.
-template <class C, class I>
-__device__ __forceinline__ bool beats(C v, I at, C best, I best_at) {
-  if (at < 0 || best_at < 0) return best_at < 0 && at >= 0;
-  const bool nan = v != v, best_nan = best != best;
-  if (nan != best_nan) return nan;
-  return nan || v == best ? at < best_at : v > best;
-}
-
 template <class T, AxisKind Kind, int Lanes, class I>
 __global__ void __launch_bounds__(kThreads)
     max_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid out, const T* x, T* y, int64_t* positions) {
@@ -164,12 +83,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     });
     if constexpr (Lanes > 1) {
-#pragma unroll
-      for (int o = kWarp / 2; o > 0; o /= 2) {
-        const C v = __shfl_xor_sync(0xffffffffu, best, o);
-        const I there = __shfl_xor_sync(0xffffffffu, best_at, o);
-        if (beats(v, there, best, best_at)) best = v, best_at = there;
-      }
+      best_of_warp(best, best_at);
       if (threadIdx.x % kWarp != 0) return;
     }
     y[e] = narrow<T>(best);
@@ -240,43 +154,25 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Inputs of a window on average; windows of many are shared by a warp.
-bool many_inputs(const Axis& h, const Axis& w) {
-  const auto each = [](const Axis& a) {
-    return a.kind == AxisKind::pool       ? pool::least<int64_t>(a.kernel, a.in)
-           : a.kind == AxisKind::adaptive ? pool::ceil_div(a.in, a.out)
-                                          : int64_t{2};
-  };
-  return each(h) * each(w) >= 32;
+// Depth and height as one where windows take both whole.
+Axes flattened(Axes a) {
+  if (a[0].kind == AxisKind::adaptive && a[0].out == 1 && a[1].out == 1) {
+    a[1].in *= a[0].in;
+    a[0] = Axis::unit(AxisKind::adaptive);
+  }
+  return a;
 }
-
-// Whether 32 bits hold every number that the formulas of a plane meet.
-bool is_narrow(const Axis& h, const Axis& w) {
-  const auto fits = [](const Axis& a) {
-    constexpr int64_t kMost = int64_t{1} << 30;
-    return a.in < kMost && a.out < kMost && a.padding < kMost / 2 && a.kernel < kMost && a.stride < kMost &&
-           a.dilation < kMost && (a.out + 1) * a.stride < kMost && a.kernel * a.dilation < kMost &&
-           (a.kind != AxisKind::adaptive || (a.in + 1) * (a.out + 1) < kMost);
-  };
-  return fits(h) && fits(w) && h.in * w.in < (int64_t{1} << 31) && h.out * w.out < (int64_t{1} << 31);
-}
-BasicAxis<int32_t> narrow_axis(const Axis& a) {
-  const auto n = [](int64_t v) { return static_cast<int32_t>(v); };
-  return {a.kind,   a.mean,      a.count_padding, a.nearest,    a.align_corners, n(a.in),
-          n(a.out), n(a.kernel), n(a.stride),     n(a.padding), n(a.dilation),   a.scale};
-}
-
-// Calls f.operator()<Kind>().
-template <class F>
-void dispatch_kind(AxisKind kind, F&& f) {
-  if (kind == AxisKind::pool) return f.template operator()<AxisKind::pool>();
-  if (kind == AxisKind::adaptive) return f.template operator()<AxisKind::adaptive>();
-  f.template operator()<AxisKind::resize>();
+bool is_flat(const Axes& axes) {
+  const Axis& d = axes[0];
+  return d.in == 1 && d.out == 1 && (d.kind != AxisKind::pool || (d.kernel == 1 && d.padding == 0));
 }
 
 }  // namespace
 
-void resample_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y) {
+void resample_cuda(const Axes& given, int64_t planes, DType t, const void* x, void* y) {
+  const Axes axes = flattened(given);
+  if (!is_flat(axes)) return resample3_cuda(axes, planes, t, x, y);
+  const auto& [d, h, w] = axes;
   const Grid out(planes, h.out, w.out);
   if (out.total == 0) return;
   const auto run = [&]<class T, AxisKind K, int Lanes>(const auto& rows, const auto& cols) {
@@ -285,7 +181,7 @@ void resample_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const 
   };
   dispatch_floats(t, "resample", [&]<class T>() {
     dispatch_kind(h.kind, [&]<AxisKind K>() {
-      if (!is_narrow(h, w)) return run.template operator()<T, K, 1>(h, w);
+      if (!is_narrow(axes)) return run.template operator()<T, K, 1>(h, w);
       const auto rows = narrow_axis(h), cols = narrow_axis(w);
       if constexpr (K != AxisKind::resize) {
         if (many_inputs(h, w)) return run.template operator()<T, K, kWarp>(rows, cols);
@@ -295,7 +191,10 @@ void resample_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const 
   });
 }
 
-void resample_transposed_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x) {
+void resample_transposed_cuda(const Axes& given, int64_t planes, DType t, const void* y, void* x) {
+  const Axes axes = flattened(given);
+  if (!is_flat(axes)) return resample3_transposed_cuda(axes, planes, t, y, x);
+  const auto& [d, h, w] = axes;
   const Grid in(planes, h.in, w.in);
   if (in.total == 0) return;
   const auto run = [&]<class T, AxisKind K>(const auto& rows, const auto& cols) {
@@ -304,14 +203,16 @@ void resample_transposed_cuda(const Axis& h, const Axis& w, int64_t planes, DTyp
   };
   dispatch_floats(t, "resample", [&]<class T>() {
     dispatch_kind(h.kind, [&]<AxisKind K>() {
-      if (!is_narrow(h, w)) return run.template operator()<T, K>(h, w);
+      if (!is_narrow(axes)) return run.template operator()<T, K>(h, w);
       run.template operator()<T, K>(narrow_axis(h), narrow_axis(w));
     });
   });
 }
 
-void window_max_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y,
-                     int64_t* positions) {
+void window_max_cuda(const Axes& given, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
+  const Axes axes = flattened(given);
+  if (!is_flat(axes)) return window_max3_cuda(axes, planes, t, x, y, positions);
+  const auto& [d, h, w] = axes;
   const Grid out(planes, h.out, w.out);
   if (out.total == 0) return;
   const auto run = [&]<class T, AxisKind K, int Lanes>(const auto& rows, const auto& cols) {
@@ -319,7 +220,7 @@ void window_max_cuda(const Axis& h, const Axis& w, int64_t planes, DType t, cons
         rows, cols, out, static_cast<const T*>(x), static_cast<T*>(y), positions);
   };
   const auto by_size = [&]<class T, AxisKind K>() {
-    if (!is_narrow(h, w)) return run.template operator()<T, K, 1>(h, w);
+    if (!is_narrow(axes)) return run.template operator()<T, K, 1>(h, w);
     const auto rows = narrow_axis(h), cols = narrow_axis(w);
     if (many_inputs(h, w)) return run.template operator()<T, K, kWarp>(rows, cols);
     run.template operator()<T, K, 1>(rows, cols);

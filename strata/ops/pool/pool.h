@@ -1,6 +1,7 @@
 #pragma once
-// Pooling and resizing over the last one or two dimensions of [n, c, length] or [n, c, h, w]; a missing batch dimension
-// is allowed. Names, defaults and size formulas are PyTorch's. A list with one entry serves both dimensions.
+// Pooling and resizing over the last one to three dimensions of [n, c, length], [n, c, h, w] or [n, c, d, h, w]; a
+// missing batch dimension is allowed. Names, defaults and size formulas are PyTorch's. A list with one entry serves all
+// dimensions.
 
 #include <optional>
 #include <string>
@@ -17,18 +18,25 @@ Tensor max_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, 
                   const Dims& dilation = {1}, bool ceil_mode = false);
 Tensor max_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   const Dims& dilation = {1}, bool ceil_mode = false);
+Tensor max_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
+                  const Dims& dilation = {1}, bool ceil_mode = false);
 /// Mean of each window; padding counts as zeros unless count_include_pad is false.
 Tensor avg_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   bool ceil_mode = false, bool count_include_pad = true);
 Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   bool ceil_mode = false, bool count_include_pad = true);
+Tensor avg_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
+                  bool ceil_mode = false, bool count_include_pad = true);
 /// Pooling to a given output size: output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size);
+Tensor adaptive_avg_pool3d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_max_pool1d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_max_pool2d(const Tensor& x, const Dims& output_size);
+Tensor adaptive_max_pool3d(const Tensor& x, const Dims& output_size);
 /// Resizes to `size`, or by `scale_factor` (exactly one of them). Modes: "nearest", "linear" (one spatial dimension),
-/// "bilinear" (two). With align_corners the corner elements map to each other, else the corners of the image.
+/// "bilinear" (two), "trilinear" (three). With align_corners the corner elements map to each other, else the corners of
+/// the image.
 Tensor interpolate(const Tensor& x, const std::optional<Dims>& size = std::nullopt,
                    std::optional<double> scale_factor = std::nullopt, const std::string& mode = "nearest",
                    bool align_corners = false);
@@ -38,7 +46,11 @@ Tensor interpolate(const Tensor& x, const std::optional<Dims>& size = std::nullo
 std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
                                     const Dims& dilation, bool ceil_mode);
 std::tuple<Tensor, Tensor> adaptive_max_pool(const Tensor& x, const Dims& output_size);
-/// Adds y's elements into zeros of spatial size `size`, each at its position in the plane; the gradient of max_pool.
+/// Adds g's elements to the inputs of spatial size `size` that won their windows; the gradient of max_pool.
+Tensor max_pool_backward(const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel,
+                         const Dims& stride, const Dims& padding, const Dims& dilation);
+/// Adds y's elements into zeros of spatial size `size`, each at its position in the plane; the gradient of
+/// adaptive_max_pool.
 Tensor plane_scatter(const Tensor& y, const Tensor& positions, const Dims& size);
 /// x [.., n]'s elements at `positions` [.., m] of each plane, planes flattened; the gradient of plane_scatter.
 Tensor plane_gather(const Tensor& x, const Tensor& positions);

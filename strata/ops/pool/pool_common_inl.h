@@ -49,9 +49,9 @@ inline Axis adaptive_axis(int64_t in, int64_t out) {
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
 
-// The last `spatial` sizes; `spatial` is 1 or 2 and x has at least one dimension before them.
+// The last `spatial` sizes; `spatial` is 1 to 3 and x has at least one dimension before them.
 inline Dims spatial_of(std::string_view op, const Tensor& x, int64_t spatial) {
-  check(spatial == 1 || spatial == 2, op, "works on one or two spatial dimensions, got ", spatial);
+  check(spatial >= 1 && spatial <= 3, op, "works on one to three spatial dimensions, got ", spatial);
   check<ShapeError>(x.dim() > spatial, op, "x needs at least ", spatial + 1, " dimensions, is ", x);
   Dims d;
   for (int64_t i = x.dim() - spatial; i < x.dim(); ++i) d.push_back(x.shape()[i]);
@@ -79,16 +79,20 @@ inline void check_floating(std::string_view op, const Tensor& x) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x);
 }
 
-// Both dimensions from a function for one; a single spatial dimension is the second.
+// All dimensions from a function for one; those that are missing come first.
 template <class F>
-std::array<Axis, 2> both(int64_t spatial, F&& f) {
-  const Axis last = f(spatial - 1);
-  return {spatial == 2 ? f(0) : Axis::unit(last.kind), last};
+Axes axes_of(int64_t spatial, F&& f) {
+  Axes axes;
+  axes[2] = f(spatial - 1);
+  axes[0] = axes[1] = Axis::unit(axes[2].kind);
+  for (int64_t d = 0; d + 1 < spatial; ++d) axes[3 - spatial + d] = f(d);
+  return axes;
 }
 
 // Runs f(dense input, dense result) and copies into a strided result where needed.
 template <class F>
 void dense(Tensor& y, const Tensor& x, F&& f) {
+  if (y.numel() == 0) return;  // its planes may still be too large to describe
   const Tensor from = x.contiguous();
   if (y.is_contiguous()) return f(from, y);
   Tensor copy = empty(y.meta());
@@ -96,16 +100,16 @@ void dense(Tensor& y, const Tensor& x, F&& f) {
   y.copy_(copy);
 }
 
-inline void resample(Tensor& y, const Tensor& x, int64_t spatial, const std::array<Axis, 2>& t) {
+inline void resample(Tensor& y, const Tensor& x, int64_t spatial, const Axes& t) {
   dense(y, x, [&](const Tensor& from, Tensor& to) {
-    (x.device().is_cuda() ? resample_cuda : cpu::resample)(t[0], t[1], planes_of(from, spatial), from.dtype(),
-                                                           from.raw_data(), to.raw_data());
+    (x.device().is_cuda() ? resample_cuda : cpu::resample)(t, planes_of(from, spatial), from.dtype(), from.raw_data(),
+                                                           to.raw_data());
   });
 }
-inline void resample_transposed(Tensor& x, const Tensor& y, int64_t spatial, const std::array<Axis, 2>& t) {
+inline void resample_transposed(Tensor& x, const Tensor& y, int64_t spatial, const Axes& t) {
   dense(x, y, [&](const Tensor& from, Tensor& to) {
     (x.device().is_cuda() ? resample_transposed_cuda : cpu::resample_transposed)(
-        t[0], t[1], planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+        t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
   });
 }
 
@@ -152,17 +156,19 @@ std::vector<double> matrix(int64_t out, int64_t in, F&& weight) {
   return m;
 }
 
-// y = M0 x M1^T in every plane, or x = M0^T y M1.
-inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::array<std::vector<double>, 2>& m,
-                          const std::array<int64_t, 2>& in, const std::array<int64_t, 2>& out, bool transposed) {
+// y = M x in every plane, M being the product of a matrix for each dimension; or x = M^T y.
+inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::array<std::vector<double>, 3>& m,
+                          const std::array<int64_t, 3>& in, const std::array<int64_t, 3>& out, bool transposed) {
   const Tensor from = given.contiguous(), to = empty(like(given).with_shape(result));
-  const int64_t in_plane = in[0] * in[1], out_plane = out[0] * out[1];
+  const int64_t in_plane = in[0] * in[1] * in[2], out_plane = out[0] * out[1] * out[2];
   const int64_t planes = result.product() / std::max<int64_t>(1, transposed ? in_plane : out_plane);
   std::fill_n(to.data<double>(), to.numel(), 0.0);
   for (int64_t p = 0; p < planes; ++p) {
     for (int64_t o = 0; o < out_plane; ++o) {
       for (int64_t i = 0; i < in_plane; ++i) {
-        const double weight = m[0][o / out[1] * in[0] + i / in[1]] * m[1][o % out[1] * in[1] + i % in[1]];
+        const double weight = m[0][o / (out[1] * out[2]) * in[0] + i / (in[1] * in[2])] *
+                              m[1][o / out[2] % out[1] * in[1] + i / in[2] % in[1]] *
+                              m[2][o % out[2] * in[2] + i % in[2]];
         if (transposed) {
           to.data<double>()[p * in_plane + i] += weight * from.data<double>()[p * out_plane + o];
         } else {
@@ -178,15 +184,14 @@ inline Tensor apply_dense(const Tensor& given, const Shape& result, const std::a
 template <class F>
 Tensor reference(const Tensor& given, const Shape& result, const Dims& in, const Dims& out, bool transposed,
                  F&& weight) {
-  const int last = in.size() - 1;
-  std::array<int64_t, 2> i2{1, in[last]}, o2{1, out[last]};
-  std::array<std::vector<double>, 2> m{
-      std::vector<double>{1.0}, matrix(out[last], in[last], [&](int64_t i, int64_t j) { return weight(last, i, j); })};
-  if (last == 1) {
-    i2[0] = in[0], o2[0] = out[0];
-    m[0] = matrix(out[0], in[0], [&](int64_t i, int64_t j) { return weight(0, i, j); });
+  std::array<int64_t, 3> i3{1, 1, 1}, o3{1, 1, 1};
+  std::array<std::vector<double>, 3> m{{{1.0}, {1.0}, {1.0}}};
+  const int missing = 3 - in.size();
+  for (int d = 0; d < in.size(); ++d) {
+    i3[missing + d] = in[d], o3[missing + d] = out[d];
+    m[missing + d] = matrix(out[d], in[d], [&](int64_t i, int64_t j) { return weight(d, i, j); });
   }
-  return apply_dense(given, result, m, i2, o2, transposed);
+  return apply_dense(given, result, m, i3, o3, transposed);
 }
 
 inline double adaptive_weight(int64_t i, int64_t j, int64_t in, int64_t out) {

@@ -55,92 +55,119 @@ std::vector<compute_t<T>> weights(const Taps& t) {
   return {t.weight.begin(), t.weight.end()};
 }
 
+// The taps of all three dimensions and the sizes of planes.
+struct Windows {
+  Taps d, h, w;
+  int64_t in, out;
+
+  explicit Windows(const Axes& a)
+      : d(a[0]), h(a[1]), w(a[2]), in(d.inputs * h.inputs * w.inputs), out(d.outputs() * h.outputs() * w.outputs()) {}
+  int64_t work() const { return taps_of(d) * taps_of(h) * taps_of(w); }
+  int64_t row_at(int64_t plane, int64_t row) const { return (plane * h.inputs + row) * w.inputs; }
+};
+
 template <class T>
-void resample_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y) {
+void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
   using C = compute_t<T>;
-  const auto hw = weights<T>(h), ww = weights<T>(w);
-  const auto ho = offsets(h), wo = offsets(w);
-  const int64_t in = h.inputs * w.inputs, out = h.outputs() * w.outputs();
-  for_planes(planes, taps_of(h) * taps_of(w), [&](int64_t p) {
-    const T* from = x + p * in;
-    T* to = y + p * out;
-    for (int64_t i = 0; i < h.outputs(); ++i) {
-      for (int64_t j = 0; j < w.outputs(); ++j) {
-        C sum = 0;
-        for (int64_t a = 0; a < h.count[i]; ++a) {
-          const T* row = from + (h.start[i] + a * h.step) * w.inputs + w.start[j];
-          C part = 0;
-          for (int64_t b = 0; b < w.count[j]; ++b) part += ww[wo[j] + b] * static_cast<C>(row[b * w.step]);
-          sum += hw[ho[i] + a] * part;
+  const Taps &d = t.d, &h = t.h, &w = t.w;
+  const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
+  const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
+  for_planes(planes, t.work(), [&](int64_t p) {
+    const T* from = x + p * t.in;
+    T* to = y + p * t.out;
+    for (int64_t k = 0; k < d.outputs(); ++k) {
+      for (int64_t i = 0; i < h.outputs(); ++i) {
+        for (int64_t j = 0; j < w.outputs(); ++j) {
+          C total = 0;
+          for (int64_t c = 0; c < d.count[k]; ++c) {
+            C sum = 0;
+            for (int64_t a = 0; a < h.count[i]; ++a) {
+              const T* row = from + t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
+              C part = 0;
+              for (int64_t b = 0; b < w.count[j]; ++b) part += ww[wo[j] + b] * static_cast<C>(row[b * w.step]);
+              sum += hw[ho[i] + a] * part;
+            }
+            total += dw[d0[k] + c] * sum;
+          }
+          *to++ = static_cast<T>(total);
         }
-        *to++ = static_cast<T>(sum);
       }
     }
   });
 }
 
 template <class T>
-void transposed_typed(const Taps& h, const Taps& w, int64_t planes, const T* y, T* x) {
+void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
   using C = compute_t<T>;
-  const auto hw = weights<T>(h), ww = weights<T>(w);
-  const auto ho = offsets(h), wo = offsets(w);
-  const int64_t in = h.inputs * w.inputs, out = h.outputs() * w.outputs();
-  for_planes(planes, taps_of(h) * taps_of(w) + in, [&](int64_t p) {
-    std::vector<C> sums(static_cast<size_t>(in));
-    const T* from = y + p * out;
-    for (int64_t i = 0; i < h.outputs(); ++i) {
-      for (int64_t j = 0; j < w.outputs(); ++j) {
-        const C g = static_cast<C>(*from++);
-        for (int64_t a = 0; a < h.count[i]; ++a) {
-          C* row = sums.data() + (h.start[i] + a * h.step) * w.inputs + w.start[j];
-          const C gh = g * hw[ho[i] + a];
-          for (int64_t b = 0; b < w.count[j]; ++b) row[b * w.step] += gh * ww[wo[j] + b];
-        }
-      }
-    }
-    for (int64_t i = 0; i < in; ++i) x[p * in + i] = static_cast<T>(sums[i]);
-  });
-}
-
-template <class T>
-void max_typed(const Taps& h, const Taps& w, int64_t planes, const T* x, T* y, int64_t* positions) {
-  using C = compute_t<T>;
-  const int64_t in = h.inputs * w.inputs, out = h.outputs() * w.outputs();
-  for_planes(planes, taps_of(h) * taps_of(w), [&](int64_t p) {
-    const T* from = x + p * in;
-    for (int64_t i = 0; i < h.outputs(); ++i) {
-      for (int64_t j = 0; j < w.outputs(); ++j) {
-        C best = -std::numeric_limits<C>::infinity();
-        int64_t at = -1;
-        for (int64_t a = 0; a < h.count[i]; ++a) {
-          for (int64_t b = 0; b < w.count[j]; ++b) {
-            const int64_t here = (h.start[i] + a * h.step) * w.inputs + w.start[j] + b * w.step;
-            const C v = static_cast<C>(from[here]);
-            if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
+  const Taps &d = t.d, &h = t.h, &w = t.w;
+  const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
+  const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
+  for_planes(planes, t.work() + t.in, [&](int64_t p) {
+    std::vector<C> sums(static_cast<size_t>(t.in));
+    const T* from = y + p * t.out;
+    for (int64_t k = 0; k < d.outputs(); ++k) {
+      for (int64_t i = 0; i < h.outputs(); ++i) {
+        for (int64_t j = 0; j < w.outputs(); ++j) {
+          const C g = static_cast<C>(*from++);
+          for (int64_t c = 0; c < d.count[k]; ++c) {
+            const C gd = g * dw[d0[k] + c];
+            for (int64_t a = 0; a < h.count[i]; ++a) {
+              C* row = sums.data() + t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
+              const C gh = gd * hw[ho[i] + a];
+              for (int64_t b = 0; b < w.count[j]; ++b) row[b * w.step] += gh * ww[wo[j] + b];
+            }
           }
         }
-        const int64_t to = p * out + i * w.outputs() + j;
-        y[to] = static_cast<T>(best);
-        positions[to] = at;
+      }
+    }
+    for (int64_t i = 0; i < t.in; ++i) x[p * t.in + i] = static_cast<T>(sums[i]);
+  });
+}
+
+template <class T>
+void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* positions) {
+  using C = compute_t<T>;
+  const Taps &d = t.d, &h = t.h, &w = t.w;
+  for_planes(planes, t.work(), [&](int64_t p) {
+    const T* from = x + p * t.in;
+    int64_t to = p * t.out;
+    for (int64_t k = 0; k < d.outputs(); ++k) {
+      for (int64_t i = 0; i < h.outputs(); ++i) {
+        for (int64_t j = 0; j < w.outputs(); ++j, ++to) {
+          C best = -std::numeric_limits<C>::infinity();
+          int64_t at = -1;
+          for (int64_t c = 0; c < d.count[k]; ++c) {
+            for (int64_t a = 0; a < h.count[i]; ++a) {
+              const int64_t row = t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
+              for (int64_t b = 0; b < w.count[j]; ++b) {
+                const int64_t here = row + b * w.step;
+                const C v = static_cast<C>(from[here]);
+                if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
+              }
+            }
+          }
+          y[to] = static_cast<T>(best);
+          positions[to] = at;
+        }
       }
     }
   });
 }
 }  // namespace
 
-void resample(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y) {
+void resample(const Axes& axes, int64_t planes, DType t, const void* x, void* y) {
   dispatch_floats(t, "resample", [&]<class T>() {
-    resample_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(x), static_cast<T*>(y));
+    resample_typed<T>(Windows(axes), planes, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
-void resample_transposed(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x) {
+void resample_transposed(const Axes& axes, int64_t planes, DType t, const void* y, void* x) {
   dispatch_floats(t, "resample", [&]<class T>() {
-    transposed_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(y), static_cast<T*>(x));
+    transposed_typed<T>(Windows(axes), planes, static_cast<const T*>(y), static_cast<T*>(x));
   });
 }
-void window_max(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
+void window_max(const Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
   dispatch_floats(t, "max_pool", [&]<class T>() {
-    max_typed<T>(Taps(h), Taps(w), planes, static_cast<const T*>(x), static_cast<T*>(y), positions);
+    max_typed<T>(Windows(axes), planes, static_cast<const T*>(x), static_cast<T*>(y), positions);
   });
 }
 

@@ -81,6 +81,56 @@ const Case kCases[] = {
      }},
     {"linear to one", {2, 5, 17}, [](const Tensor& x) { return interpolate(x, Dims{1}, {}, "linear", true); }},
     {"linear by a factor", {2, 5, 170}, [](const Tensor& x) { return interpolate(x, {}, 3.3, "linear"); }},
+    {"max 3x3x3, overlapping", {2, 3, 17, 31, 29}, [](const Tensor& x) { return max_pool3d(x, {3}, {2}, {1}); }},
+    {"max in three dimensions, dilated",
+     {2, 3, 19, 22, 37},
+     [](const Tensor& x) {
+       return max_pool3d(x, {3, 5, 2}, {1, 2, 3}, {1, 2, 0}, {2, 1, 3}, true);
+     }},
+    {"max 5x9x7, for a warp",
+     {2, 3, 19, 22, 37},
+     [](const Tensor& x) {
+       return max_pool3d(x, {5, 9, 7}, {2}, {1});
+     }},
+    {"average 3x3x3", {2, 3, 17, 31, 29}, [](const Tensor& x) { return avg_pool3d(x, {3}, {2}, {1}, true, false); }},
+    {"average 2x2x2", {2, 3, 16, 30, 28}, [](const Tensor& x) { return avg_pool3d(x, {2}); }},
+    {"average 9x7x8, for a warp",
+     {2, 3, 19, 22, 37},
+     [](const Tensor& x) {
+       return avg_pool3d(x, {9, 7, 8}, {1, 2, 1}, {4, 3, 4}, true);
+     }},
+    {"adaptive average in three dimensions",
+     {2, 3, 17, 31, 29},
+     [](const Tensor& x) {
+       return adaptive_avg_pool3d(x, {3, 7, 11});
+     }},
+    {"adaptive average in three dimensions, larger",
+     {2, 3, 5, 6, 4},
+     [](const Tensor& x) {
+       return adaptive_avg_pool3d(x, {11, 7, 9});
+     }},
+    {"whole volumes", {2, 3, 17, 31, 29}, [](const Tensor& x) { return adaptive_avg_pool3d(x, {1}); }},
+    {"whole planes",
+     {2, 3, 17, 31, 29},
+     [](const Tensor& x) {
+       return adaptive_max_pool3d(x, {1, 1, 6});
+     }},
+    {"adaptive max in three dimensions",
+     {2, 3, 17, 31, 29},
+     [](const Tensor& x) {
+       return adaptive_max_pool3d(x, {5, 3, 8});
+     }},
+    {"trilinear, larger",
+     {2, 3, 7, 9, 8},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{16, 15, 30}, {}, "trilinear");
+     }},
+    {"trilinear, smaller",
+     {2, 3, 17, 19, 28},
+     [](const Tensor& x) {
+       return interpolate(x, Dims{6, 5, 9}, {}, "trilinear", true);
+     }},
+    {"nearest in three dimensions", {2, 3, 7, 9, 8}, [](const Tensor& x) { return interpolate(x, {}, 1.7); }},
 };
 
 struct Result {

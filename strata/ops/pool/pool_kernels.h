@@ -1,6 +1,7 @@
 #pragma once
 // Pooling and resizing kernels on raw planes. Every one is a window for each output index of each dimension.
 
+#include <array>
 #include <cstdint>
 
 #include "strata/core/dtype.h"
@@ -8,16 +9,21 @@
 
 namespace strata {
 
+namespace pool {
+/// Depth, height and width of a plane, all of one kind; those that an input lacks are units.
+using Axes = std::array<Axis, 3>;
+}  // namespace pool
+
 namespace cpu {
+using pool::Axes;
 using pool::Axis;
 
-/// y[p, i, j] = sum of h's and w's weights times x over the windows, for each plane p. Both axes are of one kind.
-/// Floating dtypes.
-void resample(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y);
+/// y[p, k, i, j] = sum of the three axes' weights times x over the windows, for each plane p. Floating dtypes.
+void resample(const Axes& axes, int64_t planes, DType t, const void* x, void* y);
 /// The transpose: each y is added to its inputs in x, times the weights.
-void resample_transposed(const Axis& h, const Axis& w, int64_t planes, DType t, const void* y, void* x);
+void resample_transposed(const Axes& axes, int64_t planes, DType t, const void* y, void* x);
 /// Largest element of each window and its position in the plane, -1 for an empty window (whose value is -inf).
-void window_max(const Axis& h, const Axis& w, int64_t planes, DType t, const void* x, void* y, int64_t* positions);
+void window_max(const Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions);
 /// x[p, positions[p, i]] += y[p, i] into zeros; positions outside [0, in) are skipped.
 void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x);
 /// y[p, i] = x[p, positions[p, i]], 0 for positions outside [0, in).
@@ -25,14 +31,16 @@ void plane_gather(int64_t planes, int64_t in, int64_t out, DType t, const void* 
 }  // namespace cpu
 
 // The same on a CUDA device's memory, on its current stream. plane_scatter adds in the order of i, as the CPU does.
-void resample_cuda(const pool::Axis& h, const pool::Axis& w, int64_t planes, DType t, const void* x, void* y);
-void resample_transposed_cuda(const pool::Axis& h, const pool::Axis& w, int64_t planes, DType t, const void* y,
-                              void* x);
-void window_max_cuda(const pool::Axis& h, const pool::Axis& w, int64_t planes, DType t, const void* x, void* y,
-                     int64_t* positions);
+void resample_cuda(const pool::Axes& axes, int64_t planes, DType t, const void* x, void* y);
+void resample_transposed_cuda(const pool::Axes& axes, int64_t planes, DType t, const void* y, void* x);
+void window_max_cuda(const pool::Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions);
 void plane_scatter_cuda(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions,
                         void* x);
 void plane_gather_cuda(int64_t planes, int64_t in, int64_t out, DType t, const void* x, const int64_t* positions,
                        void* y);
+
+/// plane_scatter of positions that window_max found with these axes.
+void max_backward_cuda(const pool::Axes& axes, int64_t planes, DType t, const void* g, const int64_t* positions,
+                       void* x);
 
 }  // namespace strata

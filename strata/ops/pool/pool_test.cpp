@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/samples.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -60,6 +62,94 @@ TEST(Pool, MaxGradientGoesToTheWinner) {
   x.set_requires_grad();
   max_pool1d(x, {2}).backward(values({10, 20}, {1, 1, 2}));
   expect_near(x.grad(), values({0, 10, 0, 20}, {1, 1, 4}));
+}
+
+// Three dimensions against the definition: every window element by element.
+TEST(Pool, ThreeDimensionsAreTheDefinition) {
+  const int64_t in[3] = {5, 7, 6}, kernel[3] = {3, 2, 4}, stride[3] = {2, 3, 1}, padding[3] = {1, 0, 2},
+                dilation[3] = {1, 2, 1};
+  Tensor x = Samples(DType::f64).distinct({2, 3, 5, 7, 6});
+  const std::vector<double> v = x.to_vector<double>();
+  const Tensor largest = max_pool3d(x, {3, 2, 4}, {2, 3, 1}, {1, 0, 2}, {1, 2, 1}),
+               mean = avg_pool3d(x, {3, 2, 4}, {2, 3, 1}, {1, 0, 2}, false, false),
+               padded = avg_pool3d(x, {3, 2, 4}, {2, 3, 1}, {1, 0, 2});
+  EXPECT_EQ(to_string(largest.shape()), "[2, 3, 3, 2, 7]");
+  EXPECT_EQ(to_string(mean.shape()), "[2, 3, 3, 2, 7]");
+  const auto each = [&](const Tensor& y, bool dilated, auto&& check) {
+    const Shape& out = y.shape();
+    const std::vector<double> got = y.to_vector<double>();
+    for (int64_t e = 0; e < y.numel(); ++e) {
+      const int64_t at[3] = {e / (out[3] * out[4]) % out[2], e / out[4] % out[3], e % out[4]},
+                    plane = e / (out[2] * out[3] * out[4]);
+      double best = -1e30, total = 0;
+      int64_t count = 0;
+      for (int64_t k = 0; k < kernel[0] * kernel[1] * kernel[2]; ++k) {
+        const int64_t tap[3] = {k / (kernel[1] * kernel[2]), k / kernel[2] % kernel[1], k % kernel[2]};
+        int64_t from = plane;
+        bool inside = true;
+        for (int d = 0; d < 3; ++d) {
+          const int64_t p = at[d] * stride[d] + tap[d] * (dilated ? dilation[d] : 1) - padding[d];
+          inside = inside && p >= 0 && p < in[d];
+          from = from * in[d] + p;
+        }
+        if (!inside) continue;
+        best = std::max(best, v[from]);
+        total += v[from];
+        ++count;
+      }
+      check(got[e], best, total, count);
+    }
+  };
+  each(largest, true, [](double got, double best, double, int64_t) { ASSERT_EQ(got, best); });
+  each(mean, false, [](double got, double, double total, int64_t count) {
+    ASSERT_NEAR(got, total / static_cast<double>(count), 1e-12);
+  });
+  each(padded, false, [](double got, double, double total, int64_t) { ASSERT_NEAR(got, total / 24, 1e-12); });
+}
+
+TEST(Pool, AdaptiveInThreeDimensionsGoesDimensionByDimension) {
+  const Tensor x = Samples(DType::f64).tensor({2, 3, 5, 7, 6});
+  // Means of means of one dimension each.
+  Tensor want = adaptive_avg_pool1d(x.reshape({6, 35, 6}), {4}).reshape({6, 5, 7, 4});
+  want = adaptive_avg_pool1d(transpose(want, 2, 3).reshape({30, 4, 7}), {3}).reshape({6, 5, 4, 3});
+  want = adaptive_avg_pool1d(permute(want, {0, 3, 2, 1}).reshape({6, 12, 5}), {2}).reshape({6, 3, 4, 2});
+  expect_near(adaptive_avg_pool3d(x, {2, 3, 4}), permute(want, {0, 3, 1, 2}).reshape({2, 3, 2, 3, 4}), 1e-12);
+  expect_near(adaptive_avg_pool3d(x, {1}), mean(x.reshape({2, 3, 210}), {2}).reshape({2, 3, 1, 1, 1}), 1e-12);
+  expect_near(adaptive_max_pool3d(x, {1}), amax(x.reshape({2, 3, 210}), {2}).reshape({2, 3, 1, 1, 1}), 0);
+}
+
+TEST(Pool, TrilinearInterpolationKeepsALinearFunction) {
+  std::vector<float> v;
+  for (int k = 0; k < 4; ++k)
+    for (int i = 0; i < 3; ++i)
+      for (int j = 0; j < 5; ++j) v.push_back(static_cast<float>(k + 10 * i + 100 * j));
+  const Tensor y = interpolate(values(v, {1, 1, 4, 3, 5}), Dims{7, 5, 9}, std::nullopt, "trilinear", true);
+  for (int k = 0; k < 7; ++k)
+    for (int i = 0; i < 5; ++i)
+      for (int j = 0; j < 9; ++j) ASSERT_NEAR(y[0][0][k][i][j].item(), 0.5 * k + 5 * i + 50 * j, 1e-4);
+}
+
+TEST(Pool, MaxGradientInThreeDimensionsGoesToTheWinner) {
+  Tensor x = Samples(DType::f64).distinct({1, 1, 4, 4, 4});
+  x.set_requires_grad();
+  const Tensor y = max_pool3d(x, {3}, {1});
+  y.backward(Samples(DType::f64).tensor(y.shape()));
+  const std::vector<double> v = x.detach().to_vector<double>(), g = x.grad().to_vector<double>(),
+                            gy = Samples(DType::f64).tensor(y.shape()).to_vector<double>();
+  std::vector<double> want(64);
+  for (int64_t o = 0; o < 8; ++o) {
+    int64_t best = -1;
+    for (int64_t k = 0; k < 27; ++k) {
+      const int64_t at = ((o / 4 + k / 9) * 4 + o / 2 % 2 + k / 3 % 3) * 4 + o % 2 + k % 3;
+      if (best < 0 || v[at] > v[best]) best = at;
+    }
+    want[best] += gy[o];
+  }
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(g[i], want[i], 1e-12);
+}
+
+TEST(Pool, NoPlanesOfAnySize) {
+  EXPECT_EQ(adaptive_avg_pool2d(zeros({0, 2, 3, 5}), {int64_t{1} << 40, 1}).numel(), 0);
 }
 
 TEST(Pool, ManyPlanesOnManyThreads) {

@@ -32,19 +32,20 @@ bool is_nearest(std::string_view op, const std::string& mode) {
   return mode == "nearest";
 }
 
-std::array<Axis, 2> resize_both(const Dims& in, const Dims& out, bool nearest, bool align_corners, double scale) {
-  return both(in.size(), [&](int64_t d) { return resize_axis(in[d], out[d], nearest, align_corners, scale); });
+Axes resize_axes(const Dims& in, const Dims& out, bool nearest, bool align_corners, double scale) {
+  return axes_of(in.size(), [&](int64_t d) { return resize_axis(in[d], out[d], nearest, align_corners, scale); });
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> resize_op{{
     .schema = "resize(Tensor x, int[] size, str mode=\"nearest\", bool align_corners=false, float scale=0.0) -> Tensor",
-    .doc = "The last one or two dimensions resized to `size`: nearest, or linear in each of them. scale is the step in "
-           "the input for "
-           "one in the result; 0 takes it from the sizes. interpolate is the friendlier form.",
+    .doc =
+        "The last one to three dimensions resized to `size`: nearest, or linear in each of them. scale is the step in "
+        "the input for "
+        "one in the result; 0 takes it from the sizes. interpolate is the friendlier form.",
     .infer =
         [](const Tensor& x, const Dims& size, const std::string& mode, bool, double scale) {
           is_nearest("resize", mode);
-          check(scale >= 0, "resize", "scale must not be negative, got ", scale);
+          check(scale >= 0 && std::isfinite(scale), "resize", "scale must be a number of at least 0, got ", scale);
           return to_size("resize", x, size);
         },
     .kernels = {.everywhere =
@@ -52,7 +53,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
                        double scale) {
                       resample(
                           y, x, size.size(),
-                          resize_both(spatial_of("resize", x, size.size()), size, mode == "nearest", align, scale));
+                          resize_axes(spatial_of("resize", x, size.size()), size, mode == "nearest", align, scale));
                     }},
     .backward =
         [](Backward& b, const Tensor& x, const Dims& size, const std::string& mode, bool align, double scale) {
@@ -68,10 +69,14 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           s.add(s.tensor({2, 3, 4, 5}), Dims{7, 3}, "linear").named("linear");
           s.add(s.tensor({2, 3, 4, 5}), Dims{7, 3}, "linear", true).named("align corners");
           s.add(s.tensor({2, 3, 4}), Dims{9}, "linear", false, 0.45).named("given scale");
+          s.add(s.tensor({2, 3, 4, 2}), Dims{5, 2, 3}, "linear").named("three dimensions");
+          s.add(s.tensor({2, 3, 4, 2}), Dims{5, 2, 3}).named("three dimensions, nearest");
           s.add(transpose(s.tensor({2, 4, 3, 5}), 1, 2), Dims{1, 1}, "linear", true).named("to one, strided");
           s.invalid<ValueError>("mode", s.tensor({2, 3, 4}), Dims{9}, "cubic");
           s.invalid<ValueError>("size", s.tensor({2, 3, 4}), Dims{0});
+          s.invalid<ValueError>("scale", s.tensor({2, 3, 4}), Dims{9}, "nearest", false, double(INFINITY));
           s.invalid<ShapeError>("dimensions", s.tensor({4}), Dims{2});
+          if (s.benchmarking()) s.bench(s.tensor({4, 32, 16, 32, 32}), Dims{32, 64, 64}, "linear");
         },
     .reference =
         [](const Tensor& x, const Dims& size, const std::string& mode, bool align, double scale) {
@@ -90,14 +95,15 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
     .infer =
         [](const Tensor& g, const Dims& size, const std::string& mode, bool, double scale) {
           is_nearest("resize_backward", mode);
-          check(scale >= 0, "resize_backward", "scale must not be negative, got ", scale);
+          check(scale >= 0 && std::isfinite(scale), "resize_backward", "scale must be a number of at least 0, got ",
+                scale);
           return to_size("resize_backward", g, size);
         },
     .kernels = {.everywhere =
                     [](Tensor& x, const Tensor& g, const Dims& size, const std::string& mode, bool align,
                        double scale) {
                       resample_transposed(x, g, size.size(),
-                                          resize_both(size, spatial_of("resize_backward", g, size.size()),
+                                          resize_axes(size, spatial_of("resize_backward", g, size.size()),
                                                       mode == "nearest", align, scale));
                     }},
     .backward =
@@ -111,6 +117,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           s.add(s.tensor({2, 3, 7, 3}), Dims{4, 5});
           s.add(s.tensor({2, 3, 7, 3}), Dims{4, 5}, "linear");
           s.add(s.tensor({2, 3, 9}), Dims{4}, "linear", true);
+          s.add(s.tensor({2, 5, 2, 3}), Dims{3, 4, 2}, "linear").named("three dimensions");
           s.invalid<ValueError>("mode", s.tensor({2, 3, 4}), Dims{9}, "cubic");
         },
     .reference =
@@ -126,22 +133,22 @@ const Op<Tensor(const Tensor&, const std::optional<Dims>&, std::optional<double>
     interpolate_op{{
         .schema = "interpolate(Tensor x, int[]? size=None, float? scale_factor=None, str mode=\"nearest\", bool "
                   "align_corners=false) -> Tensor",
-        .doc = "Resizes [n, c, length] or [n, c, h, w] to `size`, or to floor(scale_factor * size of x); exactly one "
-               "of them. Modes: "
-               "nearest; linear for one spatial dimension, bilinear for two. With align_corners the corner elements "
-               "map to each other, "
-               "else the outer corners of the image do.",
+        .doc = "Resizes [n, c, length], [n, c, h, w] or [n, c, d, h, w] to `size`, or to floor(scale_factor * size of "
+               "x); exactly one of them. Modes: nearest; linear for one spatial dimension, bilinear for two, trilinear "
+               "for three. With align_corners the corner elements map to each other, else the outer corners of the "
+               "image do.",
         .example =
             "assert(interpolate(ones({1, 3, 4, 5}), std::nullopt, 2.0, \"bilinear\").shape() == Shape({1, 3, 8, 10}));",
         .composed =
             [](const Tensor& x, const std::optional<Dims>& size, std::optional<double> scale_factor,
                const std::string& mode, bool align_corners) {
               constexpr std::string_view op = "interpolate";
-              check<ShapeError>(x.dim() == 3 || x.dim() == 4, op, "x needs 3 or 4 dimensions, is ", x);
+              check<ShapeError>(x.dim() >= 3 && x.dim() <= 5, op, "x needs 3 to 5 dimensions, is ", x);
               const int spatial = static_cast<int>(x.dim()) - 2;
-              const bool linear = mode == (spatial == 1 ? "linear" : "bilinear");
-              check(linear || mode == "nearest", op, "mode must be nearest or ", spatial == 1 ? "linear" : "bilinear",
-                    " for ", x, ", got \"", mode, "\"");
+              constexpr std::string_view kLinear[] = {"linear", "bilinear", "trilinear"};
+              const bool linear = mode == kLinear[spatial - 1];
+              check(linear || mode == "nearest", op, "mode must be nearest or ", kLinear[spatial - 1], " for ", x,
+                    ", got \"", mode, "\"");
               check(linear || !align_corners, op, "align_corners needs a linear mode");
               check(size.has_value() != scale_factor.has_value(), op, "needs either size or scale_factor");
               if (size) return resize(x, spread(*size, spatial), linear ? "linear" : "nearest", align_corners, 0);
@@ -156,6 +163,7 @@ const Op<Tensor(const Tensor&, const std::optional<Dims>&, std::optional<double>
               s.add(s.tensor({2, 3, 4, 5}), Dims{8, 3});
               s.add(s.tensor({2, 3, 4, 5}), std::nullopt, 2.0, "bilinear").named("bilinear");
               s.add(s.tensor({2, 3, 5}), std::nullopt, 1.7, "linear", true).named("linear, align corners");
+              s.add(s.tensor({2, 2, 2, 3, 4}), std::nullopt, 2.0, "trilinear").named("trilinear");
               s.invalid<ValueError>("either size", s.tensor({2, 3, 4, 5}));
               s.invalid<ValueError>("mode", s.tensor({2, 3, 4, 5}), Dims{8}, std::nullopt, "linear");
               s.invalid<ShapeError>("dimensions", s.tensor({4, 5}), Dims{8});

@@ -6,6 +6,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/range.cuh"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/random_kernels.h"
 
@@ -127,8 +128,10 @@ struct RandInt {
 template <class T>
 struct Bernoulli {
   const T* p;
+  cuda::RangeCheck check;
   __device__ T operator()(const uint32_t* bits, int64_t i) const {
     const double q = static_cast<double>(widen(p[i]));
+    if (!(q >= 0 && q <= 1)) check.refuse(q);
     return narrow<T>(static_cast<compute_t<T>>(static_cast<double>(bits[0]) * 0x1p-32 < q ? 1 : 0));
   }
 };
@@ -165,7 +168,8 @@ __device__ __forceinline__ double unit_of(RngKey key, int64_t i) {
 }
 
 // Running sums of a row a block, in the CPU's order: one thread adds what all load.
-__global__ void __launch_bounds__(kThreads) running_sums_kernel(const double* weights, double* sums, int64_t n) {
+__global__ void __launch_bounds__(kThreads)
+    running_sums_kernel(const double* weights, double* sums, int64_t n, cuda::RangeCheck check) {
   __shared__ double part[kThreads];
   weights += blockIdx.x * n;
   sums += blockIdx.x * n;
@@ -180,6 +184,17 @@ __global__ void __launch_bounds__(kThreads) running_sums_kernel(const double* we
     if (i < n) sums[i] = part[threadIdx.x];
     __syncthreads();
   }
+  if (threadIdx.x == 0 && total == 0) check.refuse(total);
+}
+
+__global__ void __launch_bounds__(kThreads) weights_kernel(const double* weights, int64_t all, cuda::RangeCheck check) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < all && !(weights[i] >= 0 && isfinite(weights[i]))) check.refuse(weights[i]);
+}
+
+// The last sample's time is infinite where its weight is 0.
+__global__ void last_kernel(const double* time, cuda::RangeCheck check) {
+  if (isinf(*time)) check.refuse(0);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -261,7 +276,9 @@ void bernoulli_cuda(Tensor& out, const Tensor& probabilities, RngKey key) {
   const Tensor p = contiguous(probabilities);
   into_dense(out, [&](Tensor& y) {
     dispatch_floats(y.dtype(), "bernoulli", [&]<class T>() {
-      draw<1, T>(y.raw_data(), y.numel(), key, Bernoulli<T>{static_cast<const T*>(p.raw_data())});
+      draw<1, T>(
+          y.raw_data(), y.numel(), key,
+          Bernoulli<T>{static_cast<const T*>(p.raw_data()), cuda::value_check("probabilities must lie in [0, 1]")});
     });
   });
 }
@@ -275,9 +292,12 @@ void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, b
   auto* x = static_cast<double*>(numbers.raw_data());
   into_dense(out, [&](Tensor& y) {
     auto* o = static_cast<int64_t*>(y.raw_data());
+    weights_kernel<<<cuda::blocks_for(all, kThreads), kThreads, 0, cuda::stream()>>>(
+        p, all, cuda::value_check("weights must be finite and not negative"));
     if (replacement) {
       const int64_t draws = rows * num_samples;
-      running_sums_kernel<<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(p, x, n);
+      running_sums_kernel<<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(
+          p, x, n, cuda::value_check("the weights of a row must not all be 0"));
       with_replacement_kernel<<<cuda::blocks_for(draws, kThreads), kThreads, 0, cuda::stream()>>>(
           p, x, o, n, num_samples, draws, key);
       return;
@@ -289,6 +309,9 @@ void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, b
     for (int64_t row = 0; row < rows; ++row) {
       sort_pairs(x + row * n, static_cast<double*>(sorted.raw_data()), from + row * n,
                  static_cast<int64_t*>(order.raw_data()), n, y);
+      last_kernel<<<1, 1, 0, cuda::stream()>>>(
+          static_cast<const double*>(sorted.raw_data()) + num_samples - 1,
+          cuda::value_check("sampling without replacement needs as many positive weights as samples"));
       cuda::check_cuda(cudaMemcpyAsync(o + row * num_samples, order.raw_data(), static_cast<size_t>(num_samples) * 8,
                                        cudaMemcpyDeviceToDevice, cuda::stream()),
                        "multinomial", "cudaMemcpyAsync");

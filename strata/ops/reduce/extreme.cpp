@@ -156,6 +156,7 @@ const AlongOp put_along_op{{
     .doc = "g added into zeros of the given shape at `indices` along dim: the gradient of pick_along.",
     .infer =
         [](const Tensor& g, const Tensor& indices, const Shape& shape, int64_t dim) {
+          check<DTypeError>(is_floating(g.dtype()), "put_along", "needs a floating dtype, got ", g);
           check<ShapeError>(g.shape() == indices.shape(), "put_along", "g is ", g, ", but indices are ", indices);
           check_along(shape, indices, g, dim, "put_along");
           return like(g).with_shape(shape);
@@ -187,6 +188,7 @@ const AlongOp put_along_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 1}), s.integers({3, 1}, 0, 5), Shape{3, 5}, 1);
           s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
+          s.invalid<DTypeError>("floating", s.tensor({3, 1}, DType::i64), s.integers({3, 1}, 0, 5), Shape{3, 5}, 1);
         },
 }};
 

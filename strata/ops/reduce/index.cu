@@ -1,5 +1,6 @@
 // Positions of extremes, scans, and picking along a dimension on a CUDA device.
 
+#include "strata/cuda/range.cuh"
 #include "strata/ops/reduce/reduce.cuh"
 
 namespace strata {
@@ -170,23 +171,24 @@ Lines lines_of(const Tensor& x, int64_t dim, bool reverse) {
 // ---- along a dimension: wide [outer, n, inner], short [outer, m, inner] ----
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    pick_kernel(T* y, const T* x, const int64_t* at, int64_t count, int64_t n, int64_t m, int64_t inner) {
+__global__ void __launch_bounds__(kThreads) pick_kernel(T* y, const T* x, const int64_t* at, int64_t count, int64_t n,
+                                                        int64_t m, int64_t inner, cuda::RangeCheck in_range) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t k = at[i];
   y[i] = k >= 0 && k < n ? x[(i / inner / m * n + k) * inner + i % inner] : T();
+  in_range(k, n);
 }
 // One thread adds all of a line, in order: positions may repeat.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    put_kernel(T* y, const T* g, const int64_t* at, int64_t lines, int64_t n, int64_t m, int64_t inner) {
+__global__ void __launch_bounds__(kThreads) put_kernel(T* y, const T* g, const int64_t* at, int64_t lines, int64_t n,
+                                                       int64_t m, int64_t inner, cuda::RangeCheck in_range) {
   const int64_t line = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (line >= lines) return;
   const int64_t o = line / inner, j = line % inner;
   for (int64_t k = 0; k < m; ++k) {
     const int64_t i = (o * m + k) * inner + j, to = at[i];
-    if (to < 0 || to >= n) continue;
+    if (!in_range(to, n)) continue;
     T& v = y[(o * n + to) * inner + j];
     v = cuda::narrow<T>(cuda::widen(v) + cuda::widen(g[i]));
   }
@@ -227,7 +229,7 @@ void pick_along_cuda(const Tensor& y, const Tensor& x, const Tensor& indices, in
   dispatch_bytes(x.dtype(), [&]<class T>() {
     pick_kernel<T><<<cuda::blocks_for(y.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
         static_cast<T*>(y.raw_data()), static_cast<const T*>(from.raw_data()),
-        static_cast<const int64_t*>(index.raw_data()), y.numel(), wide.n, small.n, wide.inner);
+        static_cast<const int64_t*>(index.raw_data()), y.numel(), wide.n, small.n, wide.inner, cuda::range_check());
   });
 }
 
@@ -239,7 +241,7 @@ void put_along_cuda(const Tensor& y, const Tensor& g, const Tensor& indices, int
   dispatch_floats(g.dtype(), "put_along", [&]<class T>() {
     put_kernel<T><<<cuda::blocks_for(wide.count, kThreads), kThreads, 0, cuda::stream()>>>(
         static_cast<T*>(y.raw_data()), static_cast<const T*>(from.raw_data()),
-        static_cast<const int64_t*>(index.raw_data()), wide.count, wide.n, small.n, wide.inner);
+        static_cast<const int64_t*>(index.raw_data()), wide.count, wide.n, small.n, wide.inner, cuda::range_check());
   });
 }
 

@@ -171,6 +171,11 @@ int64_t check_split_dim(const Tensor& x, int64_t dim, std::string_view op) {
   return wrap_dim(dim, x.dim(), op);
 }
 
+// Each is a tensor of its own: a dimension of a meta or expanded tensor may be longer than there is memory for.
+void check_parts(int64_t parts, const Tensor& x, std::string_view op) {
+  check(parts <= 1 << 20, op, "gives at most 2^20 tensors, but ", x, " would be ", parts);
+}
+
 std::vector<int64_t> equal_positions(const Tensor& x, int64_t size, int64_t dim) {
   const int64_t length = x.shape()[dim];
   std::vector<int64_t> p{0};
@@ -182,12 +187,13 @@ std::vector<int64_t> equal_positions(const Tensor& x, int64_t size, int64_t dim)
 
 const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
     .schema = "split(Tensor x, int size, int dim=0) -> Tensor[]",
-    .doc = "Views of `size` elements along dim, the last one possibly shorter.",
+    .doc = "Views of `size` elements along dim, the last one possibly shorter; at most 2^20.",
     .example = "TensorList parts = split(arange(5), 2); assert(parts.size() == 3 && parts[2].item() == 4);",
     .view =
         [](const Tensor& x, int64_t size, int64_t dim) {
           dim = check_split_dim(x, dim, "split");
           check(size >= 1, "split", "size must be at least 1, got ", size);
+          check_parts(x.shape()[dim] / size, x, "split");
           return slices(x, dim, equal_positions(x, size, dim));
         },
     .backward =
@@ -208,6 +214,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
           s.add(s.tensor({0, 2}), 3);
           s.invalid<ValueError>("at least 1", s.tensor({3}), 0);
           s.invalid<ShapeError>("0-dim", s.tensor({}), 1);
+          s.invalid<ValueError>("2^20", expand(s.tensor({1}), {(1 << 21) + 2}), 2);
         },
 }};
 
@@ -269,13 +276,14 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> chunk_op{{
 
 const Op<TensorList(const Tensor&, int64_t)> unbind_op{{
     .schema = "unbind(Tensor x, int dim=0) -> Tensor[]",
-    .doc = "Views of the slices along dim, which disappears.",
+    .doc = "Views of the slices along dim, which disappears; at most 2^20.",
     .view =
         [](const Tensor& x, int64_t dim) {
           dim = check_split_dim(x, dim, "unbind");
           Shape shape = x.shape();
           Strides strides = x.strides();
           const int64_t n = shape[dim], step = strides[dim];
+          check_parts(n, x, "unbind");
           shape.erase(dim);
           strides.erase(dim);
           TensorList parts;
@@ -302,6 +310,7 @@ const Op<TensorList(const Tensor&, int64_t)> unbind_op{{
           s.add(s.tensor({3, 2}), -1);
           s.add(s.tensor({2, 0}), 0);
           s.invalid<ShapeError>("0-dim", s.tensor({}));
+          s.invalid<ValueError>("2^20", expand(s.tensor({1}), {(1 << 20) + 1}));
         },
 }};
 

@@ -133,7 +133,7 @@ const Op<Tensor(const Tensor&)> repeat_index_op{{
           int64_t total = 0;
           for (int64_t n : counts) {
             check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
-            total += n;
+            check(!__builtin_add_overflow(total, n, &total), "repeat_index", "the repeats add up to more than 64 bits");
           }
           Tensor y = empty({{total}, DType::i64, Device::cpu(), std::nullopt});
           int64_t* p = y.data<int64_t>();
@@ -147,6 +147,7 @@ const Op<Tensor(const Tensor&)> repeat_index_op{{
           s.add(s.integers({0}, 0, 3, s.dtype()));
           s.invalid<ShapeError>("1-D", s.integers({2, 2}, 0, 3));
           s.invalid<ValueError>("negative", s.integers({2}, -3, -1));
+          s.invalid<ValueError>("64 bits", from_span<int64_t>(std::vector<int64_t>{3, INT64_MAX}, {2}));
         },
 }};
 
@@ -206,10 +207,12 @@ Shape padded_shape(const Tensor& x, const Dims& pads, std::string_view op) {
   Shape shape = x.shape();
   for (int i = 0; i < pads.size() / 2; ++i) {
     const int64_t d = x.dim() - 1 - i;
-    const __int128 size = static_cast<__int128>(shape[d]) + pads[2 * i] + pads[2 * i + 1];
+    constexpr int64_t most = int64_t{1} << 60;
+    for (const int64_t n : {pads[2 * i], pads[2 * i + 1]})
+      check<ShapeError>(n > -most && n < most, op, "pads ", pads, " are too large for dimension ", d, " of ", x);
+    const int64_t size = shape[d] + pads[2 * i] + pads[2 * i + 1];
     check<ShapeError>(size >= 0, op, "pads ", pads, " crop more than dimension ", d, " of ", x, " has");
-    check<ShapeError>(size < int64_t{1} << 60, op, "pads ", pads, " are too large for dimension ", d, " of ", x);
-    shape[d] = static_cast<int64_t>(size);
+    shape[d] = size;
   }
   return shape;
 }
@@ -249,16 +252,17 @@ Tensor pad_index(const std::string& mode, int64_t size, int64_t before, int64_t 
   check<ShapeError>(mode != "circular" || std::max(before, after) <= size, "pad",
                     "mode circular needs pads of at most the size ", size, " of dimension ", dim, ", got ", before,
                     " and ", after);
-  std::vector<int64_t> from;
+  // A tensor, so that absurd pads are refused by its allocation.
+  const Tensor index = empty({{before + size + after}, DType::i64, Device::cpu(), std::nullopt});
+  int64_t* from = index.data<int64_t>();
   for (int64_t i = -before; i < size + after; ++i) {
     if (mode == "reflect")
-      from.push_back(i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i);
+      *from++ = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
     else if (mode == "replicate")
-      from.push_back(std::clamp<int64_t>(i, 0, size - 1));
+      *from++ = std::clamp<int64_t>(i, 0, size - 1);
     else
-      from.push_back(i < 0 ? i + size : i >= size ? i - size : i);
+      *from++ = i < 0 ? i + size : i >= size ? i - size : i;
   }
-  const Tensor index = from_span<int64_t>(from, {static_cast<int64_t>(from.size())});
   return to(index, x.device());
 }
 

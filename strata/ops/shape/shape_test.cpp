@@ -56,6 +56,13 @@ TEST(Shape, PadsInEveryMode) {
   EXPECT_EQ(pad(x.view({1, 3}), {0, 0, 1, 0}).to_vector<int64_t>(), Ints({0, 0, 0, 0, 1, 2}));
 }
 
+TEST(Shape, AbsurdPadsAreRefused) {
+  const Tensor x = arange(3);
+  EXPECT_THROW(pad(x, {0, int64_t{1} << 45}, "replicate"), MemoryError);
+  EXPECT_THROW(pad(x, {INT64_MIN, INT64_MAX}, "replicate"), ShapeError);
+  EXPECT_THROW(pad(x, {INT64_MIN, INT64_MAX}), ShapeError);
+}
+
 TEST(Shape, RollFlipAndTriangles) {
   const Tensor x = arange(6).view({2, 3});
   EXPECT_EQ(roll(x, {1}).to_vector<int64_t>(), Ints({5, 0, 1, 2, 3, 4}));

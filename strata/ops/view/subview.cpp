@@ -25,76 +25,102 @@ void zero(Tensor& t) {
   }
 }
 
-Tensor slice_view(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
-  dim = wrap_dim(dim, x.dim(), "slice");
-  check<IndexError>(x.dim() > 0, "slice", "cannot slice a 0-dim tensor");
+// Each view's shape, from that of the whole: what the gradient's record checks too. Positions and dims are counted from
+// the front afterwards.
+
+Shape slice_shape(const Shape& whole, int64_t& dim, int64_t& start, int64_t end, int64_t step) {
+  dim = wrap_dim(dim, whole.size(), "slice");
+  check<IndexError>(!whole.empty(), "slice", "cannot slice a 0-dim tensor");
   check(step >= 1, "slice", "step must be at least 1, got ", step);
-  const int64_t size = x.shape()[dim];
-  start = clamp_position(start, size);
-  end = std::max(clamp_position(end, size), start);
-  Shape shape = x.shape();
+  start = clamp_position(start, whole[dim]);
+  end = std::max(clamp_position(end, whole[dim]), start);
+  Shape shape = whole;
+  shape[dim] = end > start ? (end - start - 1) / step + 1 : 0;
+  return shape;
+}
+
+Shape select_shape(const Shape& whole, int64_t& dim, int64_t& index) {
+  check<IndexError>(!whole.empty(), "select", "cannot index a 0-dim tensor");
+  dim = wrap_dim(dim, whole.size(), "select");
+  const int64_t size = whole[dim];
+  check<IndexError>(index >= -size && index < size, "select", "index ", index, " is out of range for dimension ", dim,
+                    " with size ", size);
+  if (index < 0) index += size;
+  Shape shape = whole;
+  shape.erase(dim);
+  return shape;
+}
+
+Shape diagonal_shape(const Shape& whole, int64_t offset, int64_t& dim1, int64_t& dim2) {
+  check<ShapeError>(whole.size() >= 2, "diagonal", "needs at least two dimensions, got ", whole);
+  dim1 = wrap_dim(dim1, whole.size(), "diagonal");
+  dim2 = wrap_dim(dim2, whole.size(), "diagonal");
+  check(dim1 != dim2, "diagonal", "dim1 and dim2 are both ", dim1);
+  const int64_t rows = whole[dim1], cols = whole[dim2];
+  Shape shape = whole;
+  shape.erase(std::max(dim1, dim2));
+  shape.erase(std::min(dim1, dim2));
+  shape.push_back(std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset) : std::min(rows + offset, cols)));
+  return shape;
+}
+
+Shape unfold_shape(const Shape& whole, int64_t& dim, int64_t size, int64_t step) {
+  dim = wrap_dim(dim, whole.size(), "unfold");
+  const int64_t length = whole.empty() ? 1 : whole[dim];
+  check(size >= 0 && size <= length, "unfold", "a window of ", size, " does not fit dimension ", dim, " of size ",
+        length);
+  check(step >= 1, "unfold", "step must be at least 1, got ", step);
+  Shape shape = whole;
+  if (!whole.empty()) shape[dim] = (length - size) / step + 1;
+  shape.push_back(size);
+  return shape;
+}
+
+Tensor slice_view(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  const Shape shape = slice_shape(x.shape(), dim, start, end, step);
   Strides strides = x.strides();
-  const int64_t n = end > start ? (end - start - 1) / step + 1 : 0;
-  shape[dim] = n;
-  if (n > 1) strides[dim] *= step;  // with one element there is no step, which may be too large to multiply
+  if (shape[dim] > 1) strides[dim] *= step;  // with one element there is no step, which may be too large to multiply
   return alias(x, shape, strides, x.storage_offset() + start * x.strides()[dim]);
 }
 
 Tensor select_view(const Tensor& x, int64_t dim, int64_t index) {
-  check<IndexError>(x.dim() > 0, "select", "cannot index a 0-dim tensor");
-  dim = wrap_dim(dim, x.dim(), "select");
-  const int64_t size = x.shape()[dim];
-  check<IndexError>(index >= -size && index < size, "select", "index ", index, " is out of range for dimension ", dim,
-                    " with size ", size);
-  if (index < 0) index += size;
-  Shape shape = x.shape();
+  const Shape shape = select_shape(x.shape(), dim, index);
   Strides strides = x.strides();
-  shape.erase(dim);
   strides.erase(dim);
   return alias(x, shape, strides, x.storage_offset() + index * x.strides()[dim]);
 }
 
 Tensor diagonal_view(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
-  check<ShapeError>(x.dim() >= 2, "diagonal", "needs at least two dimensions, got ", x);
-  dim1 = wrap_dim(dim1, x.dim(), "diagonal");
-  dim2 = wrap_dim(dim2, x.dim(), "diagonal");
-  check(dim1 != dim2, "diagonal", "dim1 and dim2 are both ", dim1);
-  const int64_t rows = x.shape()[dim1], cols = x.shape()[dim2];
-  const int64_t n = std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset) : std::min(rows + offset, cols));
+  const Shape shape = diagonal_shape(x.shape(), offset, dim1, dim2);
   int64_t start = x.storage_offset();
-  if (n > 0) start += offset >= 0 ? offset * x.strides()[dim2] : -offset * x.strides()[dim1];
+  if (shape.back() > 0) start += offset >= 0 ? offset * x.strides()[dim2] : -offset * x.strides()[dim1];
   const int64_t stride = x.strides()[dim1] + x.strides()[dim2];
-  Shape shape = x.shape();
   Strides strides = x.strides();
-  for (int64_t d : {std::max(dim1, dim2), std::min(dim1, dim2)}) {
-    shape.erase(d);
-    strides.erase(d);
-  }
-  shape.push_back(n);
+  strides.erase(std::max(dim1, dim2));
+  strides.erase(std::min(dim1, dim2));
   strides.push_back(stride);
   return alias(x, shape, strides, start);
 }
 
 Tensor unfold_view(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
-  dim = wrap_dim(dim, x.dim(), "unfold");
-  const int64_t length = x.dim() == 0 ? 1 : x.shape()[dim];
-  check(size >= 0 && size <= length, "unfold", "a window of ", size, " does not fit dimension ", dim, " of size ",
-        length);
-  check(step >= 1, "unfold", "step must be at least 1, got ", step);
-  Shape shape = x.shape();
+  const Shape shape = unfold_shape(x.shape(), dim, size, step);
   Strides strides = x.strides();
-  if (x.dim() == 0) {
-    shape.push_back(size);
-    strides.push_back(1);
-    return alias(x, shape, strides, x.storage_offset());
-  }
-  const int64_t stride = strides[dim];
-  const int64_t n = (length - size) / step + 1;
-  shape[dim] = n;
-  if (n > 1) strides[dim] = stride * step;
-  shape.push_back(size);
+  const int64_t stride = x.dim() == 0 ? 1 : strides[dim];
+  if (x.dim() > 0 && shape[dim] > 1) strides[dim] = stride * step;
   strides.push_back(stride);
   return alias(x, shape, strides, x.storage_offset());
+}
+
+// Refuses sizes of a gradient's `shape` argument that no tensor has.
+const Shape& checked_shape(const Shape& shape, std::string_view op) {
+  for (const int64_t n : shape) check<ShapeError>(n >= 0, op, "sizes must not be negative, got ", shape);
+  return shape;
+}
+
+// What puts `g` where a view of shape `part` was.
+TensorMeta put_back(const Tensor& g, const Shape& whole, const Shape& part, std::string_view op) {
+  check<ShapeError>(g.shape() == part, op, "g is ", g, ", the part of ", whole, " is ", part);
+  return like(g).with_shape(whole);
 }
 
 // The last element that a geometry reaches, counted from the storage's first.
@@ -165,16 +191,16 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)> slice_backward_op{{
     .schema = "slice_backward(Tensor g, int[] shape, int dim, int start, int end, int step=1) -> Tensor",
     .doc = "Zeros of the given shape with g in the place that slice took: the gradient of slice.",
-    .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t,
-                int64_t) { return like(g).with_shape(shape); },
+    .infer =
+        [](const Tensor& g, const Shape& shape, int64_t dim, int64_t start, int64_t end, int64_t step) {
+          constexpr std::string_view op = "slice_backward";
+          return put_back(g, shape, slice_shape(checked_shape(shape, op), dim, start, end, step), op);
+        },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t start, int64_t end,
                        int64_t step) {
                       zero(y);
-                      Tensor part = slice_view(y, dim, start, end, step);
-                      check<ShapeError>(part.shape() == g.shape(), "slice_backward", "g is ", g, ", the slice ",
-                                        part.shape());
-                      part.copy_(g);
+                      slice_view(y, dim, start, end, step).copy_(g);
                     }},
     .backward = [](Backward& b, const Tensor&, const Shape&, int64_t dim, int64_t start, int64_t end,
                    int64_t step) { b.set(0, slice(b.gy(), dim, start, end, step)); },
@@ -185,6 +211,8 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 3}), Shape{5, 3}, 0, 1, 4, 2);
+          s.invalid<ShapeError>("the part of", s.tensor({1, 3}), Shape{5, 3}, 0, 1, 4, 2);
+          s.invalid<ShapeError>("negative", s.tensor({0, 3}), Shape{-5, 3}, 0, 1, 4, 2);
         },
     .reference =
         [](const Tensor& g, const Shape& shape, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -215,7 +243,11 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_op{{
     .schema = "select_backward(Tensor g, int[] shape, int dim, int index) -> Tensor",
     .doc = "Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select.",
-    .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t) { return like(g).with_shape(shape); },
+    .infer =
+        [](const Tensor& g, const Shape& shape, int64_t dim, int64_t index) {
+          constexpr std::string_view op = "select_backward";
+          return put_back(g, shape, select_shape(checked_shape(shape, op), dim, index), op);
+        },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t index) {
                       zero(y);
@@ -230,6 +262,8 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 3}), Shape{2, 4, 3}, 1, -1);
+          s.invalid<ShapeError>("the part of", s.tensor({3}), Shape{2, 4, 3}, 1, -1);
+          s.invalid<IndexError>("out of range", s.tensor({2, 3}), Shape{2, 4, 3}, 1, 4);
         },
 }};
 
@@ -253,7 +287,11 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagonal_backward_op{{
     .schema = "diagonal_backward(Tensor g, int[] shape, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     .doc = "Zeros of the given shape with g on a diagonal: the gradient of diagonal.",
-    .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t) { return like(g).with_shape(shape); },
+    .infer =
+        [](const Tensor& g, const Shape& shape, int64_t offset, int64_t dim1, int64_t dim2) {
+          constexpr std::string_view op = "diagonal_backward";
+          return put_back(g, shape, diagonal_shape(checked_shape(shape, op), offset, dim1, dim2), op);
+        },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t offset, int64_t dim1, int64_t dim2) {
                       zero(y);
@@ -268,6 +306,8 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagona
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3}), Shape{3, 4}, 1);
+          s.invalid<ShapeError>("the part of", s.tensor({}), Shape{3, 4}, 1);
+          s.invalid<ShapeError>("the part of", s.tensor({1}), Shape{3, 4}, 1);
         },
 }};
 
@@ -290,7 +330,11 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_backward_op{{
     .schema = "unfold_backward(Tensor g, int[] shape, int dim, int size, int step) -> Tensor",
     .doc = "Adds windows back into a tensor of the given shape: the gradient of unfold.",
-    .infer = [](const Tensor& g, const Shape& shape, int64_t, int64_t, int64_t) { return like(g).with_shape(shape); },
+    .infer =
+        [](const Tensor& g, const Shape& shape, int64_t dim, int64_t size, int64_t step) {
+          constexpr std::string_view op = "unfold_backward";
+          return put_back(g, shape, unfold_shape(checked_shape(shape, op), dim, size, step), op);
+        },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t size, int64_t step) {
                       zero(y);
@@ -311,6 +355,8 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 3}), Shape{7}, 0, 3, 2);
+          s.invalid<ShapeError>("the part of", s.tensor({3, 2}), Shape{7}, 0, 3, 2);
+          s.invalid<ValueError>("does not fit", s.tensor({3, 3}), Shape{2}, 0, 3, 2);
         },
 }};
 
@@ -371,10 +417,13 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
                           y.copy_(alias(buffer, base, base_strides, base_offset));
                         }},
         .backward =
-            [](Backward& b, const Tensor&, const Shape& base, const Strides&, int64_t base_offset, const Shape& shape,
-               const Strides& strides, int64_t offset) {
-              check<AutogradError>(base_offset == 0, "as_strided_backward",
-                                   "a second gradient needs a base that starts at 0");
+            [](Backward& b, const Tensor&, const Shape& base, const Strides& base_strides, int64_t base_offset,
+               const Shape& shape, const Strides& strides, int64_t offset) {
+              const bool inside =
+                  shape.contains(0) || last_element(shape, strides, offset, "as_strided_backward") < base.product();
+              check<AutogradError>(base_offset == 0 && base_strides == contiguous_strides(base) && inside,
+                                   "as_strided_backward",
+                                   "a second gradient needs a row-major base that starts at 0 and a view inside of it");
               const Tensor g = reshape(b.gy(), base);
               b.set(0, as_strided(g.is_contiguous() && g.storage_offset() == 0 ? g : clone(g), shape, strides, offset));
             },

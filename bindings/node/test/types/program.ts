@@ -53,6 +53,41 @@ export async function main(signal: AbortSignal): Promise<number> {
   const model = await st.loadModel('runs/x', { device: 'cpu', signal });
   for await (const { text } of model.generate('Once', { tokens: 3, seed: 1n })) console.log(text);
   console.log(values.dtype, indices.at(0, [null, 2], '...', null), shape, normed, all.rstd, windows, gradient, maybe);
+  const [output, [h, c]] = new st.nn.LSTM(2, 4, { bidirectional: true }).forward(x.unsqueeze(0));
+  const encoder = new st.nn.TransformerEncoder(() => new st.nn.TransformerEncoderLayer(8, 2, { normFirst: true }), 2);
+  const attended: st.Tensor = encoder.forward(st.zeros([1, 3, 8]), { causal: true });
+  const criterion = new st.nn.CrossEntropyLoss({ labelSmoothing: 0.1 });
+  const groups = new st.optim.AdamW([{ params: net.hidden, lr: 0.1 }, { params: net.out.parameters(), weightDecay: 0 }], { lr: 0.01 });
+  const scheduler: st.LRScheduler = new st.optim.OneCycleLR(groups, { maxLr: 0.1, totalSteps: 10 });
+  scheduler.step();
+  groups.paramGroups[1].set({ weightDecay: 0.1 });
+  const set = new st.data.TensorDataset(x, y);
+  const loader = new st.data.DataLoader(set, { batchSize: 2, shuffle: true });
+  for (const [a, b] of loader) st.mse_loss(net.forward(a), b);
+  for await (const text of new st.data.DataLoader({ length: 2, get: async (i: number) => `${i}` }, { collate: (all) => all.join() })) text.length;
+  const trainer = new st.ModuleTrainer({ module: net, loss: st.mse_loss, optimizer: groups, loader, out: 'runs/x', validLoader: loader });
+  const run: { step: number } = await trainer.train({ signal, onStep: ({ loss: l }) => console.log(l) });
+  console.log(output, h, c, attended, criterion.forward(x, y), run.step, st.optim.clipGradNorm(net, 1), st.nn.init.zeros_(x));
+  // @ts-expect-error an option that there is not
+  new st.optim.StepLR(groups, { size: 3 });
+  // @ts-expect-error a cell gives a tensor
+  const [wrong] = new st.nn.GRUCell(2, 2).forward(x).wrong;
+  // @ts-expect-error computeLoss or loss, not something else
+  new st.ModuleTrainer({ module: net, optimizer: groups, loader, out: 'x', lossFunction: st.mse_loss });
+  console.log(wrong);
+  const low: st.Tensor = st.autocast({ dtype: 'f16' }, () => net.forward(x));
+  const again: st.Tensor = st.checkpoint((v, k) => net.forward(v).mul(k), x, 2);
+  const mode: st.ModeScope = st.autocast();
+  mode[Symbol.dispose]();
+  const stream: st.CudaStream = st.cuda.currentStream();
+  const made: number[] = st.cuda.stream(stream, () => low.add(again).shape);
+  const graph: st.CUDAGraph = new st.cuda.CUDAGraph();
+  const captured: st.Tensor = graph.capture(() => st.relu(x), { stream });
+  const memory: number = st.cuda.memoryAllocated('cuda:0') + st.memoryStats().peakByTag.gradient + made[0] + captured.numel;
+  // @ts-expect-error f32 is no low precision
+  st.autocast({ dtype: 'f32' }, () => memory);
+  // @ts-expect-error the arguments are those of the function
+  st.checkpoint((v: st.Tensor) => v, 3);
   const entry: number | bigint | boolean = loss.item();
 
   // @ts-expect-error there is no such op

@@ -12,17 +12,16 @@ from .linear import *
 from .loss import *
 from .module import Module
 from .norm import *
-from .padding import *
 from .parameter import Buffer, Parameter
 from .pooling import *
 from .rnn import *
 
-from . import activation, attention, container, conv, distance, dropout, lazy, linear, loss, norm, padding, pooling, rnn
+from . import activation, attention, container, conv, distance, dropout, lazy, linear, loss, norm, pooling, rnn
 
 __all__ = [
     "Buffer", "Module", "Parameter", "functional", "init", "utils",
     *activation.__all__, *attention.__all__, *container.__all__, *conv.__all__, *distance.__all__, *dropout.__all__,
-    *lazy.__all__, *linear.__all__, *loss.__all__, *norm.__all__, *padding.__all__, *pooling.__all__, *rnn.__all__,
+    *lazy.__all__, *linear.__all__, *loss.__all__, *norm.__all__, *pooling.__all__, *rnn.__all__,
 ]
 
 

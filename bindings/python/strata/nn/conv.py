@@ -99,7 +99,7 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """[N, C, D, H, W] -> [N, out, D', H', W'], composed of two-dimensional convolutions."""
+    """[N, C, D, H, W] -> [N, out, D', H', W']. Parameters: weight [out, in / groups, kd, kh, kw], bias [out]."""
 
     _function, _spatial = staticmethod(F.conv3d), 3
 
@@ -146,25 +146,9 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The gradient of Conv3d as a layer, composed of two-dimensional ones."""
+    """The gradient of Conv3d as a layer. Parameters: weight [in, out / groups, kd, kh, kw], bias [out]."""
 
     _function, _spatial = staticmethod(F.conv_transpose3d), 3
-
-
-class Fold(Module):
-    """Columns [N, C kh kw, windows] added up to images [N, C, H, W]."""
-
-    def __init__(self, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> None:
-        super().__init__()
-        self.output_size, self.kernel_size = output_size, kernel_size
-        self.dilation, self.padding, self.stride = dilation, padding, stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        return (f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
-                f"padding={self.padding}, stride={self.stride}")
 
 
 class Unfold(Module):
@@ -179,3 +163,23 @@ class Unfold(Module):
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
+
+
+class Fold(Module):
+    """Columns [N, C kh kw, windows] added up to [N, C, *output_size]."""
+
+    def __init__(
+        self, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
+    ) -> None:
+        super().__init__()
+        self.output_size, self.kernel_size, self.dilation = output_size, kernel_size, dilation
+        self.padding, self.stride = padding, stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return (
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
+            f"padding={self.padding}, stride={self.stride}"
+        )

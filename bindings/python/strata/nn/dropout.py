@@ -9,9 +9,7 @@ from . import functional as F
 from ._parts import check_p
 from .module import Module
 
-__all__ = [
-    "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d",
-]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
@@ -54,6 +52,12 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout after selu, which keeps mean and variance."""
+    """In training, dropout for SELU: mean and variance are kept."""
 
     _function = staticmethod(F.alpha_dropout)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """The same for whole channels of [N, C, ..]."""
+
+    _function = staticmethod(F.feature_alpha_dropout)

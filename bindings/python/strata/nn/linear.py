@@ -15,9 +15,7 @@ from ._parts import Device, draw_uniform, new_parameter
 from .module import Module
 from .parameter import Parameter
 
-__all__ = [
-    "Bilinear", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten",
-]
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten"]
 
 
 class Identity(Module):
@@ -134,7 +132,7 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: Optional[int] = None,
-        max_norm: None = None,
+        max_norm: Optional[float] = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
@@ -180,22 +178,47 @@ class EmbeddingBag(Module):
     weight: Parameter
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, max_norm: None = None, norm_type: float = 2.0,
+        self, num_embeddings: int, embedding_dim: int, max_norm: Optional[float] = None, norm_type: float = 2.0,
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None,
         include_last_offset: bool = False, padding_idx: Optional[int] = None, device: Device = None,
         dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
         F._plain_table("EmbeddingBag", max_norm, scale_grad_by_freq)
-        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
-        self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
-        self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype) if _weight is None else Parameter(_weight)
-        if _weight is None:
-            init.normal_(self.weight)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.mode, self.include_last_offset = mode, include_last_offset
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError("padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        if _weight is not None:
+            self.weight = Parameter(_weight)
+            return
+        self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype)
+        self.reset_parameters()
 
-    def forward(self, input: Tensor, offsets: Optional[Tensor] = None, per_sample_weights: Optional[Tensor] = None) -> Tensor:
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, mode: str = "mean",
+                        include_last_offset: bool = False, padding_idx: Optional[int] = None) -> "EmbeddingBag":
+        """Bags over a given table."""
+        made = cls(embeddings.shape[0], embeddings.shape[1], mode=mode, include_last_offset=include_last_offset,
+                   padding_idx=padding_idx)
+        made.weight = Parameter(embeddings, not freeze)
+        return made
+
+    def reset_parameters(self) -> None:
+        """Draws the table again; the row of padding_idx is 0."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx] = 0
+
+    def forward(self, input: Tensor, offsets: Optional[Tensor] = None,
+                per_sample_weights: Optional[Tensor] = None) -> Tensor:
         return F.embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
                                include_last_offset=self.include_last_offset, padding_idx=self.padding_idx)
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{padding}"

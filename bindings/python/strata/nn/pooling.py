@@ -11,9 +11,12 @@ from .module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "LPPool1d", "LPPool2d", "MaxPool1d", "MaxPool2d",
-    "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "PixelShuffle", "PixelUnshuffle", "Upsample", "UpsamplingBilinear2d",
-    "UpsamplingNearest2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "CircularPad1d", "CircularPad2d",
+    "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "LPPool1d", "LPPool2d", "LPPool3d",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle",
+    "PixelUnshuffle", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
+    "ReplicationPad2d", "ReplicationPad3d", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d",
+    "ZeroPad2d", "ZeroPad3d",
 ]
 
 
@@ -53,65 +56,43 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of each window, composed of the pools in two dimensions and one."""
+    """The largest element of each window."""
 
     _function = staticmethod(F.max_pool3d)
 
 
 class _MaxUnpool(Module):
+    _function: Callable[..., Tensor]
     _spatial: int
 
     def __init__(self, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0) -> None:
         super().__init__()
-        n = self._spatial
-        self.kernel_size = ints(kernel_size, n)
-        self.stride = self.kernel_size if stride is None else ints(stride, n)
-        self.padding = ints(padding, n)
+        self.kernel_size, self.padding = ints(kernel_size, self._spatial), ints(padding, self._spatial)
+        self.stride = self.kernel_size if stride is None else ints(stride, self._spatial)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
-        return F._max_unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return self._function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Elements back to where MaxPool1d with return_indices took them from; zeros elsewhere."""
+    """Zeros with the elements where MaxPool1d found them."""
 
-    _spatial = 1
+    _function, _spatial = staticmethod(F.max_unpool1d), 1
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Elements back to where MaxPool2d with return_indices took them from; zeros elsewhere."""
+    """Zeros with the elements where MaxPool2d found them."""
 
-    _spatial = 2
-
-
-class _LPPool(Module):
-    _function: Callable[..., Tensor]
-
-    def __init__(self, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None, ceil_mode: bool = False) -> None:
-        super().__init__()
-        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
-
-    def forward(self, input: Tensor) -> Tensor:
-        return self._function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return (f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-                f"ceil_mode={self.ceil_mode}")
+    _function, _spatial = staticmethod(F.max_unpool2d), 2
 
 
-class LPPool1d(_LPPool):
-    """(sum x^p)^(1/p) of each window."""
+class MaxUnpool3d(_MaxUnpool):
+    """Zeros with the elements where MaxPool3d found them."""
 
-    _function = staticmethod(F.lp_pool1d)
-
-
-class LPPool2d(_LPPool):
-    """(sum x^p)^(1/p) of each window."""
-
-    _function = staticmethod(F.lp_pool2d)
+    _function, _spatial = staticmethod(F.max_unpool3d), 3
 
 
 class _AvgPool(Module):
@@ -146,9 +127,45 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of each window, composed of the pools in two dimensions and one."""
+    """The mean of each window."""
 
     _function = staticmethod(F.avg_pool3d)
+
+
+class _LPPool(Module):
+    _function: Callable[..., Tensor]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """(sum of x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """(sum of x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """(sum of x^p)^(1/p) of each window."""
+
+    _function = staticmethod(F.lp_pool3d)
 
 
 class _AdaptivePool(Module):
@@ -207,22 +224,29 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Maxima of windows chosen so that the result has ``output_size``."""
+
+    _function = staticmethod(F.adaptive_max_pool3d)
+
+
 class Upsample(Module):
-    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "nearest-exact", "linear", "bilinear", "bicubic",
-    "trilinear", "area"."""
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes as in functional.interpolate."""
 
     def __init__(
-        self, size: Optional[Ints] = None, scale_factor: Union[None, float, Sequence[float]] = None, mode: str = "nearest",
-        align_corners: Optional[bool] = None,
+        self, size: Optional[Ints] = None, scale_factor: Optional[Union[float, Sequence[float]]] = None,
+        mode: str = "nearest", align_corners: Optional[bool] = None, recompute_scale_factor: Optional[bool] = None,
     ) -> None:
         super().__init__()
         self.size, self.mode, self.align_corners = size, mode, align_corners
-        self.scale_factor: Union[None, float, Sequence[float]] = (
-            None if scale_factor is None else float(scale_factor) if isinstance(scale_factor, (int, float)) else
-            tuple(float(f) for f in scale_factor))
+        self.recompute_scale_factor = recompute_scale_factor
+        self.scale_factor: Optional[Union[float, Sequence[float]]] = scale_factor
+        if isinstance(scale_factor, (int, float)):
+            self.scale_factor = float(scale_factor)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners,
+                             self.recompute_scale_factor)
 
     def extra_repr(self) -> str:
         what = f"scale_factor={self.scale_factor}" if self.scale_factor is not None else f"size={self.size}"
@@ -230,31 +254,17 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample of the nearest element."""
+    """Upsample with mode "nearest"."""
 
     def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample between four elements, corners onto corners."""
+    """Upsample with mode "bilinear" and aligned corners."""
 
     def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
-
-
-class ChannelShuffle(Module):
-    """Channels [g C/g] as [C/g g]."""
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"
 
 
 class PixelShuffle(Module):
@@ -283,3 +293,135 @@ class PixelUnshuffle(Module):
 
     def extra_repr(self) -> str:
         return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """Channels of ``groups`` groups interleaved."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+# ---- padding: (before, after) for the last dimension, then the one before it
+
+
+class _Pad(Module):
+    _spatial: int
+    _mode = "constant"
+    value: float = 0.0
+
+    def __init__(self, padding: Ints) -> None:
+        super().__init__()
+        self.padding = ints(padding, 2 * self._spatial)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode, self.value if self._mode == "constant" else None)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: Ints, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ZeroPad1d(_Pad):
+    """Zeros around [.., L]."""
+
+    _spatial = 1
+
+
+class ZeroPad2d(_Pad):
+    """Zeros around [.., H, W]."""
+
+    _spatial = 2
+
+
+class ZeroPad3d(_Pad):
+    """Zeros around [.., D, H, W]."""
+
+    _spatial = 3
+
+
+class ConstantPad1d(_ConstantPad):
+    """One value around [.., L]."""
+
+    _spatial = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """One value around [.., H, W]."""
+
+    _spatial = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """One value around [.., D, H, W]."""
+
+    _spatial = 3
+
+
+class ReflectionPad1d(_Pad):
+    """What is inside, mirrored, around [.., L]."""
+
+    _spatial, _mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """What is inside, mirrored, around [.., H, W]."""
+
+    _spatial, _mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """What is inside, mirrored, around [.., D, H, W]."""
+
+    _spatial, _mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The border, repeated, around [.., L]."""
+
+    _spatial, _mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The border, repeated, around [.., H, W]."""
+
+    _spatial, _mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """The border, repeated, around [.., D, H, W]."""
+
+    _spatial, _mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """The other side around [.., L]."""
+
+    _spatial, _mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """The other side around [.., H, W]."""
+
+    _spatial, _mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """The other side around [.., D, H, W]."""
+
+    _spatial, _mode = 3, "circular"

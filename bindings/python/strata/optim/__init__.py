@@ -1,11 +1,11 @@
 """Optimizers and learning rates, as torch.optim."""
 
-from . import composed, lbfgs, lr_scheduler, optimizer, swa_utils
+from . import composed, lr_scheduler, optimizer, swa_utils
 from .composed import *
-from .lbfgs import *
+from .lbfgs import LBFGS
 from .optimizer import *
 
-__all__ = [*composed.__all__, *lbfgs.__all__, *optimizer.__all__, "lr_scheduler", "swa_utils"]
+__all__ = [*composed.__all__, *optimizer.__all__, "LBFGS", "lr_scheduler", "swa_utils"]
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

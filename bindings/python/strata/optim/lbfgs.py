@@ -1,207 +1,259 @@
-"""L-BFGS, as torch.optim.LBFGS: step() wants a closure that computes the loss and its gradients."""
+"""L-BFGS: a quasi-Newton method over all parameters at once, for problems whose gradients are exact."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .. import _ops as ops
 from .._core import Tensor, zeros
 from .._grad_mode import enable_grad, no_grad
+from .._ops import cat
 from .optimizer import Optimizer, Params
 
 __all__ = ["LBFGS"]
 
 
-def _minimum(x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, low: float, high: float) -> float:
-    """Where the cubic through two points with slopes is least, within [low, high] (Nocedal and Wright, equation 3.59)."""
-    if x1 == x2:
-        return (low + high) / 2
-    d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
-    square = d1 * d1 - g1 * g2
+class _Point(NamedTuple):
+    """Where the search has been: a step along the direction, the loss there, the gradient, and its slope."""
+
+    t: float
+    loss: float
+    grad: Tensor
+    slope: float
+
+
+def _cubic_minimum(a: _Point, b: _Point, low: float, high: float) -> float:
+    """The minimum of the cubic through two points with their slopes (Nocedal and Wright, (3.59)), kept in an interval."""
+    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
+    square = d1 * d1 - a.slope * b.slope
     if square < 0:
         return (low + high) / 2
-    d2 = math.sqrt(square)
-    if x1 <= x2:
-        bottom, at = g2 - g1 + 2 * d2, x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2 or 1e-300))
-    else:
-        bottom, at = g1 - g2 + 2 * d2, x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2 * d2 or 1e-300))
-    return min(max(at, low), high) if bottom else (low + high) / 2
+    d2 = math.copysign(math.sqrt(square), b.t - a.t)
+    t = b.t - (b.t - a.t) * (b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2) if b.slope - a.slope + 2 * d2 else low
+    return min(max(t, low), high)
+
+
+def _strong_wolfe(
+    at: Callable[[float], _Point], start: _Point, t: float, tolerance: float, c1: float = 1e-4, c2: float = 0.9,
+    most: int = 25,
+) -> Tuple[_Point, int]:
+    """A step that satisfies the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6), and the calls of
+    ``at``; the best one found where there is none in ``most`` calls."""
+
+    def too_high(p: _Point) -> bool:
+        return not p.loss <= start.loss + c1 * p.t * start.slope
+
+    def flat(p: _Point) -> bool:
+        return abs(p.slope) <= -c2 * start.slope
+
+    last, now, calls = start, at(t), 1
+    while True:
+        if too_high(now) or (calls > 1 and now.loss >= last.loss):
+            low, high = last, now
+            break
+        if flat(now) or calls >= most:
+            return now, calls
+        if now.slope >= 0:
+            low, high = now, last
+            break
+        t = _cubic_minimum(last, now, now.t + 0.01 * (now.t - last.t), now.t * 10)
+        last, now, calls = now, at(t), calls + 1
+    # The minimum lies between `low`, the better end, and `high`.
+    while calls < most and abs(high.t - low.t) * -start.slope > tolerance:
+        left, right = min(low.t, high.t), max(low.t, high.t)
+        margin = 0.1 * (right - left)
+        finite = math.isfinite(high.loss) and math.isfinite(high.slope)
+        t = _cubic_minimum(low, high, left + margin, right - margin) if finite else (left + right) / 2
+        now, calls = at(t), calls + 1
+        if too_high(now) or now.loss >= low.loss:
+            high = now
+        else:
+            if flat(now):
+                return now, calls
+            if now.slope * (high.t - low.t) >= 0:
+                high = low
+            low = now
+    return low, calls
 
 
 class LBFGS(Optimizer):
-    """Quasi-Newton steps from the last ``history_size`` changes of parameters and gradients; ``line_search_fn`` None or
-    "strong_wolfe". One group of parameters."""
+    """L-BFGS (Nocedal 1980; Liu and Nocedal 1989). ``step(closure)`` makes up to ``max_iter`` iterations, each of one or more
+    calls of ``closure``, which drops the gradients, computes the loss and its gradients, and returns it.
+    ``line_search_fn``: None for steps of ``lr``, or "strong_wolfe". One group of parameters; the state (the last
+    ``history_size`` steps and gradients) is float32, or float64 where a parameter is."""
 
     def __init__(
-        self, params: Params, lr: float = 1, max_iter: int = 20, max_eval: Optional[int] = None, tolerance_grad: float = 1e-7,
-        tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: Optional[str] = None,
+        self, params: Params, lr: float = 1.0, max_iter: int = 20, max_eval: Optional[int] = None,
+        tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
+        line_search_fn: Optional[str] = None,
     ) -> None:
         if line_search_fn not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
-        super().__init__(params, dict(lr=lr, max_iter=max_iter, max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
-                                      tolerance_grad=tolerance_grad, tolerance_change=tolerance_change,
-                                      history_size=history_size, line_search_fn=line_search_fn))
+        self._kind = "lbfgs"
+        self._history: Dict[str, Any] = {}
+        super().__init__(params, dict(
+            lr=lr, max_iter=max_iter, max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
+            tolerance_grad=tolerance_grad, tolerance_change=tolerance_change, history_size=history_size,
+            line_search_fn=line_search_fn))
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
-        self._params: List[Tensor] = self.param_groups[0]["params"]
 
-    def _gradient(self) -> Tensor:
-        parts = [zeros(p.numel(), dtype=p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape([-1])
-                 for p in self._params]
-        return ops.cat(parts, 0)
+    def _build(self) -> None:
+        params = self.param_groups[0]["params"]
+        self._params: List[Tensor] = params
+        self._dtype = "float64" if any(str(p.dtype).endswith("float64") for p in params) else "float32"
 
-    def _move(self, direction: Tensor, t: float) -> None:
-        at = 0
+    # ---- all parameters as one vector
+
+    def _gather_grad(self) -> Tensor:
+        parts = []
         for p in self._params:
-            p.add_(direction.narrow(0, at, p.numel()).reshape(list(p.shape)), alpha=t)
-            at += p.numel()
+            g = p.grad
+            parts.append((zeros(p.numel(), device=p.device) if g is None else g.detach().reshape(-1)).to(self._dtype))
+        return cat(parts, 0)
 
-    def _at(self, closure: Callable[[], Any], start: List[Tensor], direction: Tensor, t: float) -> Tuple[float, Tensor]:
-        self._move(direction, t)
-        with enable_grad():
-            loss = float(closure())
-        gradient = self._gradient()
-        for p, value in zip(self._params, start):
-            p.copy_(value)
-        return loss, gradient
+    def _values(self) -> List[Tensor]:
+        return [p.detach().clone() for p in self._params]
 
-    def _search(self, closure: Callable[[], Any], direction: Tensor, t: float, f: float, g: Tensor, slope: float,
-                tolerance: float, c1: float = 1e-4, c2: float = 0.9, most: int = 25) -> Tuple[float, float, Tensor, int]:
-        """A step that satisfies the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6): t, the loss and
-        gradient there, evaluations."""
-        start = [p.detach().clone() for p in self._params]
-        reach = float(ops.amax(ops.abs(direction), [], False).item())
-        evals = 1
-        f_new, g_new = self._at(closure, start, direction, t)
-        slope_new = float(g_new.dot(direction).item())
-        t_prev, f_prev, g_prev, slope_prev = 0.0, f, g, slope
-        bracket: List[Tuple[float, float, Tensor, float]] = []
-        turns = 0
-        while turns < most:
-            here, before = (t, f_new, g_new, slope_new), (t_prev, f_prev, g_prev, slope_prev)
-            if f_new > f + c1 * t * slope or (turns > 1 and f_new >= f_prev) or not math.isfinite(f_new):
-                bracket = [before, here]
-                break
-            if abs(slope_new) <= -c2 * slope:
-                return t, f_new, g_new, evals
-            if slope_new >= 0:
-                bracket = [before, here]
-                break
-            low, high = t + 0.01 * (t - t_prev), t * 10
-            t_next = _minimum(t_prev, f_prev, slope_prev, t, f_new, slope_new, low, high)
-            t_prev, f_prev, g_prev, slope_prev = here
-            t = t_next
-            f_new, g_new = self._at(closure, start, direction, t)
-            evals += 1
-            slope_new = float(g_new.dot(direction).item())
-            turns += 1
-        if not bracket:
-            bracket = [(0.0, f, g, slope), (t, f_new, g_new, slope_new)]
-        stuck = False
-        best, worst = (0, 1) if bracket[0][1] <= bracket[1][1] else (1, 0)
-        while turns < most:
-            (t0, f0, _, s0), (t1, f1, _, s1) = bracket
-            if abs(t1 - t0) * reach < tolerance:
-                break
-            low, high = min(t0, t1), max(t0, t1)
-            t = _minimum(t0, f0, s0, t1, f1, s1, low, high) if math.isfinite(f0) and math.isfinite(f1) else (low + high) / 2
-            edge = 0.1 * (high - low)
-            if min(high - t, t - low) < edge:  # too near an end twice, or at it: move inside
-                if stuck or t >= high or t <= low:
-                    t = high - edge if abs(t - high) < abs(t - low) else low + edge
-                    stuck = False
-                else:
-                    stuck = True
-            else:
-                stuck = False
-            f_new, g_new = self._at(closure, start, direction, t)
-            evals += 1
-            slope_new = float(g_new.dot(direction).item())
-            turns += 1
-            made = (t, f_new, g_new, slope_new)
-            if f_new > f + c1 * t * slope or f_new >= bracket[best][1] or not math.isfinite(f_new):
-                bracket[worst] = made
-                best, worst = (0, 1) if bracket[0][1] <= bracket[1][1] else (1, 0)
-            else:
-                if abs(slope_new) <= -c2 * slope:
-                    return t, f_new, g_new, evals
-                if slope_new * (bracket[worst][0] - bracket[best][0]) >= 0:
-                    bracket[worst] = bracket[best]
-                bracket[best] = made
-        t, f_new, g_new, _ = bracket[best]
-        return t, f_new, g_new, evals
+    def _move(self, start: List[Tensor], t: float, d: Tensor) -> None:
+        offset = 0
+        for p, x in zip(self._params, start):
+            n = p.numel()
+            moved = x.to(self._dtype) + t * d[offset:offset + n].reshape(list(p.shape))
+            p.copy_(moved)
+            offset += n
+
+    # ---- steps
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Up to ``max_iter`` iterations; ``closure`` clears the gradients, computes the loss, calls backward and returns the
-        loss. Returns the loss before."""
+        """Iterations until one of the limits; the loss of the first call of ``closure``."""
         if closure is None:
-            raise TypeError("LBFGS.step() wants a closure")
-        group = self.param_groups[0]
-        lr, limit = float(group["lr"]), group["tolerance_change"]
-        state: Dict[str, Any] = self._own_state[self._params[0]]
-        state.setdefault("func_evals", 0)
-        state.setdefault("n_iter", 0)
-        with enable_grad():
-            first = closure()
-        loss, evals = float(first), 1
-        state["func_evals"] += 1
+            raise TypeError("LBFGS.step() wants a closure that computes the loss")
+        for hook in list(self._step_pre_hooks.values()):
+            hook(self, (closure,), {})
+        compute = closure
+
+        def evaluate() -> Any:
+            with enable_grad():
+                return compute()
+
         with no_grad():
-            gradient = self._gradient()
-            if self._size(gradient) <= group["tolerance_grad"]:
-                return first
-            changes: List[Tuple[Tensor, Tensor, float]] = state.get("changes", [])
-            direction, t = state.get("d"), state.get("t", lr)
-            before, loss_before, scale = state.get("prev_flat_grad"), state.get("prev_loss", loss), state.get("H_diag", 1.0)
-            for _ in range(group["max_iter"]):
-                state["n_iter"] += 1
-                if direction is None or before is None:
-                    direction = -gradient
-                else:
-                    change, moved = gradient - before, direction * t
-                    agree = float(change.dot(moved).item())
-                    if agree > 1e-10:
-                        changes = [*changes, (change, moved, 1.0 / agree)][-group["history_size"] :]
-                        scale = agree / float(change.dot(change).item())
-                    direction = self._direction(gradient, changes, scale)
-                before, loss_before = gradient.clone(), loss
-                t = min(1.0, 1.0 / float(ops.abs(gradient).sum().item())) * lr if state["n_iter"] == 1 else lr
-                slope = float(gradient.dot(direction).item())
-                if slope > -limit:
-                    break
-                if group["line_search_fn"] is None:
-                    self._move(direction, t)
-                    used = 0
-                    if _ + 1 != group["max_iter"]:
-                        with enable_grad():
-                            loss = float(closure())
-                        gradient, used = self._gradient(), 1
-                else:
-                    t, loss, gradient, used = self._search(closure, direction, t, loss, gradient, slope, limit)
-                    self._move(direction, t)
-                evals += used
-                state["func_evals"] += used
-                if evals >= group["max_eval"] or self._size(gradient) <= group["tolerance_grad"]:
-                    break
-                if self._size(direction) * t <= limit or abs(loss - loss_before) < limit:
-                    break
-            state.update(d=direction, t=t, changes=changes, H_diag=scale, prev_flat_grad=before, prev_loss=loss_before)
+            first = self._iterate(evaluate)
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, (closure,), {})
         return first
 
-    @staticmethod
-    def _size(x: Tensor) -> float:
-        return float(ops.amax(ops.abs(x), [], False).item())
+    def _iterate(self, evaluate: Callable[[], Any]) -> Any:
+        group, h = self.param_groups[0], self._history
+        first = evaluate()
+        loss = float(first)
+        h["func_evals"] = h.get("func_evals", 0) + 1
+        calls, grad = 1, self._gather_grad()
+        if float(grad.abs().max()) <= group["tolerance_grad"]:
+            return first
+        for iteration in range(1, group["max_iter"] + 1):
+            h["n_iter"] = h.get("n_iter", 0) + 1
+            d = self._direction(grad, group["history_size"])
+            h["prev_grad"], before = grad, loss
+            t = group["lr"] * (min(1.0, 1.0 / float(grad.abs().sum())) if h["n_iter"] == 1 else 1.0)
+            slope = float((grad * d).sum())
+            h["d"], h["t"] = d, t
+            if slope > -group["tolerance_change"]:
+                break
+            if group["line_search_fn"] == "strong_wolfe":
+                values = self._values()
 
-    @staticmethod
-    def _direction(gradient: Tensor, changes: List[Tuple[Tensor, Tensor, float]], scale: float) -> Tensor:
-        """The two loops of Nocedal and Wright's algorithm 7.4."""
-        q = -gradient
-        shares: List[float] = []
-        for change, moved, rho in reversed(changes):
-            share = float(moved.dot(q).item()) * rho
-            shares.append(share)
-            q = q - change * share
-        q = q * scale
-        for (change, moved, rho), share in zip(changes, reversed(shares)):
-            q = q + moved * (share - float(change.dot(q).item()) * rho)
+                def at(step: float) -> _Point:
+                    self._move(values, step, d)
+                    value = float(evaluate())
+                    g = self._gather_grad()
+                    return _Point(step, value, g, float((g * d).sum()))
+
+                found, evaluations = _strong_wolfe(at, _Point(0.0, loss, grad, slope), t, group["tolerance_change"])
+                self._move(values, found.t, d)
+                t, loss, grad = found.t, found.loss, found.grad
+            else:
+                self._move(self._values(), t, d)
+                evaluations = 0
+                if iteration != group["max_iter"]:
+                    loss, evaluations = float(evaluate()), 1
+                    grad = self._gather_grad()
+            h["t"] = t
+            calls += evaluations
+            h["func_evals"] += evaluations
+            if calls >= group["max_eval"] or float(grad.abs().max()) <= group["tolerance_grad"]:
+                break
+            if float((d * t).abs().max()) <= group["tolerance_change"] or abs(loss - before) < group["tolerance_change"]:
+                break
+        return first
+
+    def _direction(self, grad: Tensor, most: int) -> Tensor:
+        """Minus the gradient times the approximation of the inverse Hessian: the two-loop recursion."""
+        h = self._history
+        if "prev_grad" not in h:
+            h["steps"], h["changes"], h["scale"] = [], [], 1.0
+            return -grad
+        step, change = h["d"] * h["t"], grad - h["prev_grad"]
+        curvature = float((change * step).sum())
+        if curvature > 1e-10:
+            h["steps"].append(step)
+            h["changes"].append(change)
+            del h["steps"][:-most], h["changes"][:-most]
+            h["scale"] = curvature / float((change * change).sum())
+        q: Tensor = -grad
+        weights: List[float] = []
+        pairs = [(s, y, 1.0 / float((s * y).sum())) for s, y in zip(h["steps"], h["changes"])]
+        for s, y, inverse in reversed(pairs):
+            weights.append(float((s * q).sum()) * inverse)
+            q = q - weights[-1] * y
+        q = q * h["scale"]
+        for s, y, inverse in pairs:
+            q = q + (weights.pop() - float((y * q).sum()) * inverse) * s
         return q
+
+    # ---- state
+
+    @property
+    def state(self) -> Dict[Tensor, Dict[str, Any]]:
+        """What is kept, under the first parameter."""
+        return {self._params[0]: self._history} if self._history else {}
+
+    def state_dict(self) -> Dict[str, Any]:
+        """{"state": {0: history}, "param_groups": [options]}: lists of tensors become numbered entries."""
+        packed: Dict[str, Any] = {}
+        for key, value in self._history.items():
+            if isinstance(value, list):
+                packed.update({f"{key}.{i}": t.clone() for i, t in enumerate(value)})
+            else:
+                packed[key] = value.clone() if isinstance(value, Tensor) else value
+        group = {k: v for k, v in self.param_groups[0].items() if k != "params"}
+        group["params"] = list(range(len(self._params)))
+        return {"state": {0: packed} if packed else {}, "param_groups": [group]}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Goes on from a state_dict()."""
+        saved = state_dict["param_groups"]
+        if len(saved) != 1 or len(saved[0]["params"]) != len(self._params):
+            raise ValueError("loaded state dict does not match the parameters of this optimizer")
+        self.param_groups[0].update({k: v for k, v in saved[0].items() if k not in ("params", "param_names")})
+        history: Dict[str, Any] = {}
+        for packed in state_dict["state"].values():
+            for key in sorted(packed, key=lambda k: (k.partition(".")[0], int(k.partition(".")[2] or 0))):
+                name, numbered, _ = key.partition(".")
+                value = packed[key].clone() if isinstance(packed[key], Tensor) else packed[key]
+                if numbered:
+                    history.setdefault(name, []).append(value)
+                else:
+                    history[name] = value
+            if "prev_grad" in history:
+                history.setdefault("steps", [])
+                history.setdefault("changes", [])
+        self._history = history
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self._history = {}
+        self._kind = "lbfgs"
+        super().__setstate__(state)

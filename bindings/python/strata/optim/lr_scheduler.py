@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 from .optimizer import Optimizer
 
 __all__ = [
-    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR",
-    "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
-    "StepLR",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
+    "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
+    "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]
 
 
@@ -131,37 +131,38 @@ class MultiStepLR(LRScheduler):
         return [base * self.gamma ** bisect_right(self.milestones, epoch) for base in self.base_lrs]
 
 
-class _ByFactor(LRScheduler):
-    """The initial rate times a factor of the step. Each step multiplies the rate there is, so that schedulers chain."""
+class _FactorLR(LRScheduler):
+    """The initial rate times a factor of the step. Each step multiplies what the rate is by the factor's change, so that
+    several schedulers work on one rate, as in ChainedScheduler."""
 
-    def _factor(self, step: int) -> float:
+    def _factor(self, epoch: int) -> float:
         raise NotImplementedError
 
     def get_lr(self) -> List[float]:
-        if self.last_epoch == 0:
-            return [lr * self._factor(0) for lr in self._now()]
-        before, now = self._factor(self.last_epoch - 1), self._factor(self.last_epoch)
-        return [lr if now == before else lr * now / before if before else base * now
-                for lr, base in zip(self._now(), self.base_lrs)]
+        before = self._factor(self.last_epoch - 1) if self.last_epoch > 0 else 1.0
+        now = self._factor(self.last_epoch)
+        return self._now() if before == now or before == 0 else [lr * (now / before) for lr in self._now()]
 
     def _rates_at(self, epoch: int) -> List[float]:
         return [base * self._factor(epoch) for base in self.base_lrs]
 
 
-class ConstantLR(_ByFactor):
+class ConstantLR(_FactorLR):
     """Times ``factor`` for the first ``total_iters`` steps."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, step: int) -> float:
-        return self.factor if step < self.total_iters else 1.0
+    def _factor(self, epoch: int) -> float:
+        return self.factor if epoch < self.total_iters else 1.0
 
 
-class LinearLR(_ByFactor):
+class LinearLR(_FactorLR):
     """From start_factor to end_factor of the rate in a straight line over ``total_iters`` steps."""
 
     def __init__(
@@ -175,20 +176,20 @@ class LinearLR(_ByFactor):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, step: int) -> float:
-        part = min(step, self.total_iters) / self.total_iters
+    def _factor(self, epoch: int) -> float:
+        part = min(epoch, self.total_iters) / self.total_iters
         return self.start_factor + (self.end_factor - self.start_factor) * part
 
 
-class PolynomialLR(_ByFactor):
+class PolynomialLR(_FactorLR):
     """The rate times (1 - step / total_iters)^power."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, step: int) -> float:
-        left: float = (1.0 - min(step, self.total_iters) / self.total_iters) ** self.power
+    def _factor(self, epoch: int) -> float:
+        left: float = (1.0 - min(epoch, self.total_iters) / self.total_iters) ** self.power
         return left
 
 
@@ -207,15 +208,26 @@ class ExponentialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the rate to ``eta_min`` over ``T_max`` steps (Loshchilov and Hutter, SGDR, 2017)."""
+    """Half a cosine from the rate to ``eta_min`` over ``T_max`` steps (Loshchilov and Hutter, SGDR, 2017), and back."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
+    def _part(self, epoch: int) -> float:
+        return (1 + math.cos(math.pi * epoch / self.T_max)) / 2
+
     def get_lr(self) -> List[float]:
-        part = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
+        if self.last_epoch == 0:
+            return self._now()
+        if (self.last_epoch - 1) % (2 * self.T_max) == self.T_max:  # up again from nothing
+            rise = self._part(self.T_max + 1)
+            return [lr + (base - self.eta_min) * rise for lr, base in zip(self._now(), self.base_lrs)]
+        change = self._part(self.last_epoch) / self._part(self.last_epoch - 1)
+        return [self.eta_min + (lr - self.eta_min) * change for lr in self._now()]
+
+    def _rates_at(self, epoch: int) -> List[float]:
+        return [self.eta_min + (base - self.eta_min) * self._part(epoch) for base in self.base_lrs]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -239,14 +251,68 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
 
-def _momentum_to_cycle(optimizer: Optimizer, wanted: bool) -> None:
-    if wanted and not any(k in optimizer.defaults for k in ("momentum", "betas")):
+def _check_momentum(optimizer: Optimizer, wanted: bool) -> None:
+    if wanted and not any(name in optimizer.defaults for name in ("momentum", "betas")):
         raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+
+
+def _set_momentum(group: Dict[str, Any], momentum: float) -> None:
+    if "betas" in group:
+        group["betas"] = (momentum, *group["betas"][1:])
+    else:
+        group["momentum"] = momentum
+
+
+class CyclicLR(LRScheduler):
+    """Up from base_lr to max_lr over ``step_size_up`` steps and down again over ``step_size_down``, for ever (Smith 2017).
+    ``mode``: "triangular"; "triangular2", each cycle half as high as the one before; "exp_range", times gamma^step. Or a
+    ``scale_fn`` of the cycle's number (from 1) or, with ``scale_mode`` "iterations", of the step. Momentum goes the other
+    way, with ``cycle_momentum``."""
+
+    def __init__(
+        self, optimizer: Optimizer, base_lr: Union[float, List[float]], max_lr: Union[float, List[float]],
+        step_size_up: int = 2000, step_size_down: Optional[int] = None, mode: str = "triangular", gamma: float = 1.0,
+        scale_fn: Optional[Callable[[float], float]] = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
+        base_momentum: float = 0.8, max_momentum: float = 0.9, last_epoch: int = -1,
+    ) -> None:
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        _check_momentum(optimizer, cycle_momentum)
+        count = len(optimizer.param_groups)
+        bases = list(base_lr) if isinstance(base_lr, (list, tuple)) else [base_lr] * count
+        self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        if last_epoch == -1:
+            for group, lr in zip(optimizer.param_groups, bases):
+                group["lr"] = group["initial_lr"] = lr
+        self.step_size_up = step_size_up
+        self.step_size_down = step_size_up if step_size_down is None else step_size_down
+        self.mode, self.gamma, self._scale_fn = mode, gamma, scale_fn
+        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        super().__init__(optimizer, last_epoch)
+
+    def _scale(self, x: float) -> float:
+        if self._scale_fn is not None:
+            return self._scale_fn(x)
+        if self.mode == "triangular":
+            return 1.0
+        return float(2.0 ** (1 - x) if self.mode == "triangular2" else self.gamma**x)
+
+    def get_lr(self) -> List[float]:
+        length = self.step_size_up + self.step_size_down
+        cycle, at = self.last_epoch // length + 1, self.last_epoch % length
+        part = at / self.step_size_up if at <= self.step_size_up else (length - at) / self.step_size_down
+        height = part * self._scale(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for group in self.optimizer.param_groups:
+                _set_momentum(group, self.max_momentum - (self.max_momentum - self.base_momentum) * height)
+        return [base + (most - base) * height for base, most in zip(self.base_lrs, self.max_lrs)]
 
 
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to max_lr over pct_start of the steps, then down to that start over final_div_factor
-    (Smith and Topin 2018). With ``cycle_momentum`` the momentum goes the other way."""
+    (Smith and Topin 2018). With ``cycle_momentum`` the momentum (or beta1) goes the other way, from max_momentum to
+    base_momentum and back."""
 
     def __init__(
         self, optimizer: Optimizer, max_lr: Union[float, List[float]], total_steps: Optional[int] = None,
@@ -263,7 +329,7 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
-        _momentum_to_cycle(optimizer, cycle_momentum)
+        _check_momentum(optimizer, cycle_momentum)
         self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
         count = len(optimizer.param_groups)
         peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
@@ -300,10 +366,7 @@ class OneCycleLR(LRScheduler):
                 if self.cycle_momentum:
                     momentum = self._between(*self._momenta[i], part)
                     for group in self.optimizer.param_groups:
-                        if "betas" in group:
-                            group["betas"] = (momentum, *group["betas"][1:])
-                        else:
-                            group["momentum"] = momentum
+                        _set_momentum(group, momentum)
                 a, b = self._points[i]
                 return [self._between(rates[a], rates[b], part) for rates in self._rates]
             begin = end
@@ -340,6 +403,39 @@ class SequentialLR(LRScheduler):
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> Dict[str, Any]:
+        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
+            scheduler.load_state_dict(state)
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+
+
+class ChainedScheduler(LRScheduler):
+    """Schedulers at the same time: each step() steps them all, one after the other, on the same rates."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer] = None) -> None:
+        if len(schedulers) < 1:
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError("ChainedScheduler does not support ReduceLROnPlateau, which wants a quantity")
+            if scheduler.optimizer is not self.optimizer:
+                raise ValueError(
+                    f"ChainedScheduler expects all schedulers to belong to one optimizer, but that at index {i} has another"
+                )
+        self._schedulers = list(schedulers)
+        self._last_lr = self._now()
+
+    def step(self, epoch: Optional[int] = None) -> None:
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self._now()
 
     def state_dict(self) -> Dict[str, Any]:
         state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
@@ -401,93 +497,6 @@ class ReduceLROnPlateau(LRScheduler):
             wanted = self.best - self.threshold if self.mode == "min" else self.best + self.threshold
         return value < wanted if self.mode == "min" else value > wanted
 
-
-class ChainedScheduler:
-    """Several schedulers of one optimizer, each step of which is a step of all."""
-
-    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer] = None) -> None:
-        if not schedulers:
-            raise ValueError("ChainedScheduler expects at least one scheduler")
-        self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
-        if any(s.optimizer is not self.optimizer for s in schedulers):
-            raise ValueError("ChainedScheduler expects all schedulers to belong to the same optimizer")
-        self._schedulers = list(schedulers)
-        self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
-
-    def step(self) -> None:
-        """A step of every scheduler."""
-        for scheduler in self._schedulers:
-            scheduler.step()
-        self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
-
-    def get_last_lr(self) -> List[float]:
-        """The rates that step() set last."""
-        return self._last_lr
-
-    def state_dict(self) -> Dict[str, Any]:
-        """The state of every scheduler."""
-        return {"_last_lr": self._last_lr, "_schedulers": [s.state_dict() for s in self._schedulers]}
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Goes on from a state_dict()."""
-        self._last_lr = state_dict["_last_lr"]
-        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
-            scheduler.load_state_dict(state)
-
-
-class CyclicLR(LRScheduler):
-    """Up and down between two rates (Smith, arXiv:1506.01186); mode "triangular", "triangular2" (half the height each cycle)
-    or "exp_range" (times gamma^step), or a ``scale_fn`` of the cycle or the step. The momentum goes the other way."""
-
-    def __init__(
-        self, optimizer: Optimizer, base_lr: Union[float, Sequence[float]], max_lr: Union[float, Sequence[float]],
-        step_size_up: int = 2000, step_size_down: Optional[int] = None, mode: str = "triangular", gamma: float = 1.0,
-        scale_fn: Optional[Callable[[float], float]] = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
-        base_momentum: float = 0.8, max_momentum: float = 0.9, last_epoch: int = -1,
-    ) -> None:
-        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise ValueError("mode is invalid and scale_fn is None")
-        groups = optimizer.param_groups
-
-        def each(value: Union[float, Sequence[float]]) -> List[float]:
-            found = [float(value)] * len(groups) if isinstance(value, (int, float)) else [float(v) for v in value]
-            if len(found) != len(groups):
-                raise ValueError(f"expected {len(groups)} values, got {len(found)}")
-            return found
-
-        self.max_lrs = each(max_lr)
-        if last_epoch == -1:
-            for group, lr in zip(groups, each(base_lr)):
-                group["lr"] = group["initial_lr"] = lr
-        down = step_size_up if step_size_down is None else step_size_down
-        self.total_size = float(step_size_up + down)
-        self.step_ratio = step_size_up / self.total_size
-        self.mode, self.gamma, self._scale_fn = mode, gamma, scale_fn
-        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
-        self.cycle_momentum = cycle_momentum
-        self.base_momentum, self.max_momentum = base_momentum, max_momentum
-        _momentum_to_cycle(optimizer, cycle_momentum)
-        super().__init__(optimizer, last_epoch)
-
-    def _scale(self, at: float) -> float:
-        if self._scale_fn is not None:
-            return self._scale_fn(at)
-        found: float = {"triangular": 1.0, "triangular2": 1 / (2.0 ** (at - 1)), "exp_range": self.gamma**at}[self.mode]
-        return found
-
-    def get_lr(self) -> List[float]:
-        cycle = math.floor(1 + self.last_epoch / self.total_size)
-        x = 1 + self.last_epoch / self.total_size - cycle
-        height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
-        height *= self._scale(float(cycle) if self.scale_mode == "cycle" else float(self.last_epoch))
-        if self.cycle_momentum:
-            momentum = self.max_momentum - (self.max_momentum - self.base_momentum) * height
-            for group in self.optimizer.param_groups:
-                if "momentum" in group:
-                    group["momentum"] = momentum
-                else:
-                    group["betas"] = (momentum, *group["betas"][1:])
-        return [base + (top - base) * height for base, top in zip(self.base_lrs, self.max_lrs)]
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
 

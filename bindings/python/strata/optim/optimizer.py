@@ -1,5 +1,11 @@
-"""Optimizers with torch.optim's surface over the engine's fused ones, and the base of those written in Python. Parameters are
-float32 (or float64); compute in low precision with autocast."""
+"""Optimizers with torch.optim's surface over the engine's fused ones. Parameters are float32, bfloat16, float16 or float64,
+in any mixture; arithmetic and state are float32 (float64 for float64). Parameters of 16 bits lose updates smaller than half of
+their last bit, unless one of these options, which every optimizer has, is given; they are fixed when it is made:
+
+``master_weights``: the state has the weights in float32, and the parameter is always their rounding (4 bytes each more).
+``stochastic_rounding``: bfloat16 parameters are rounded up or down at random, exactly on average; with ``rounding_seed``.
+``low_state``: moments of bfloat16 parameters in bfloat16 too, as torch keeps them; rounded to nearest, slow ones never move.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +17,12 @@ from .. import _core as C
 from .._core import Tensor, zeros_like
 from .._functions import tensor
 from .._grad_mode import enable_grad, no_grad
-from .._ops import maximum
 from ..nn.hooks import RemovableHandle
 
-__all__ = ["Adafactor", "Adam", "AdamW", "Lion", "Muon", "Optimizer", "SGD"]
+__all__ = [
+    "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "Muon", "NAdam", "Optimizer", "RAdam",
+    "RMSprop", "SGD",
+]
 
 ParamGroup = Dict[str, Any]
 Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tensor]]]
@@ -77,10 +85,11 @@ class Optimizer:
         for name in self.defaults:
             if name == "betas":
                 options["beta1"], options["beta2"] = (float(b) for b in group["betas"])
-            elif name not in ("maximize", "initial_lr", "amsgrad"):
+            elif name not in ("maximize", "initial_lr"):
                 value = group[name]
                 options[name] = float(value.item()) if isinstance(value, Tensor) else value
-        return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) and k != "ns_steps" else v
+        whole = ("ns_steps", "rounding_seed")
+        return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) and k not in whole else v
                 for k, v in options.items()}
 
     def _build(self) -> None:
@@ -178,7 +187,7 @@ class Optimizer:
     @property
     def state(self) -> Dict[Tensor, Dict[str, Any]]:
         """What is kept for each parameter, by the parameter; tensors that share the optimizer's storage."""
-        if not self._kind:
+        if self._engine is None:
             return self._own_state
         by_index = self._state_by_index()
         found: Dict[Tensor, Dict[str, Any]] = {}
@@ -226,8 +235,7 @@ class Optimizer:
         if self._engine is None:
             params = [p for group in self.param_groups for p in group["params"]]
             self._own_state = defaultdict(dict)
-            for index, entries in state_dict["state"].items():
-                # A copy: what was loaded may be loaded again.
+            for index, entries in state_dict["state"].items():  # copies: what was loaded may be loaded again
                 self._own_state[params[int(index)]] = {
                     k: v.detach().clone().to(params[int(index)].device) if isinstance(v, Tensor) else v
                     for k, v in entries.items()}
@@ -256,6 +264,12 @@ class Optimizer:
         return text + ")"
 
 
+def _low(master_weights: bool, stochastic_rounding: bool, low_state: bool, rounding_seed: int) -> Dict[str, Any]:
+    """What is said of parameters of 16 bits, as options of a group."""
+    return dict(master_weights=master_weights, stochastic_rounding=stochastic_rounding, low_state=low_state,
+                rounding_seed=rounding_seed)
+
+
 def _unsupported(name: str, **flags: Any) -> None:
     for flag, value in flags.items():
         if value:
@@ -271,14 +285,17 @@ class SGD(Optimizer):
         self, params: Params, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
         nesterov: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
         differentiable: bool = False, fused: Optional[bool] = None,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
         _unsupported("SGD", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
-                                      nesterov=nesterov, maximize=maximize))
+        super().__init__(params, dict(maximize=maximize, lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                      nesterov=nesterov,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015); weight decay is added to the gradient."""
+    """Adam (Kingma and Ba 2015); weight decay is added to the gradient. ``amsgrad`` divides by the largest second moment so
+    far."""
 
     _kind = "adam"
 
@@ -286,29 +303,11 @@ class Adam(Optimizer):
         self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0.0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
         _unsupported(type(self).__name__, differentiable=differentiable)
-        self._decoupled = self._kind == "adamw"
-        if amsgrad:
-            self._kind = ""  # not one of the engine's: _rule() does it
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize))
-
-    def _rule(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: ParamGroup) -> None:
-        """AMSGrad (Reddi, Kale and Kumar 2018): the largest second moment so far."""
-        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
-        if not state:
-            state.update(step=0, exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p), max_exp_avg_sq=zeros_like(p))
-        state["step"] += 1
-        if self._decoupled:
-            p.mul_(1 - lr * group["weight_decay"])
-        elif group["weight_decay"]:
-            grad = grad + p * group["weight_decay"]
-        mean, square, most = state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]
-        mean.mul_(beta1).add_(grad, alpha=1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        most.copy_(maximum(most, square))
-        correction = math.sqrt(1 - beta2 ** state["step"])
-        p.addcdiv_(mean, (most.sqrt() / correction).add_(group["eps"]), value=-lr / (1 - beta1 ** state["step"]))
+        super().__init__(params, dict(maximize=maximize, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
 class AdamW(Adam):
@@ -320,8 +319,109 @@ class AdamW(Adam):
         self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
         capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable,
+                         **_low(master_weights, stochastic_rounding, low_state, rounding_seed))
+
+
+class RMSprop(Optimizer):
+    """RMSprop (Tieleman and Hinton 2012)."""
+
+    _kind = "rmsprop"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0.0,
+        momentum: float = 0.0, centered: bool = False, capturable: bool = False, foreach: Optional[bool] = None,
+        maximize: bool = False, differentiable: bool = False, *,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
+    ) -> None:
+        _unsupported("RMSprop", differentiable=differentiable)
+        super().__init__(params, dict(maximize=maximize, lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
+                                      centered=centered,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi et al. 2011)."""
+
+    _kind = "adagrad"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0, eps: float = 1e-10, foreach: Optional[bool] = None, *,
+        maximize: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
+    ) -> None:
+        _unsupported("Adagrad", differentiable=differentiable)
+        super().__init__(params, dict(maximize=maximize, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+                                      initial_accumulator_value=initial_accumulator_value,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
+
+
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler 2012)."""
+
+    _kind = "adadelta"
+
+    def __init__(
+        self, params: Params, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0,
+        foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
+    ) -> None:
+        _unsupported("Adadelta", differentiable=differentiable)
+        super().__init__(params, dict(maximize=maximize, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
+
+
+class Adamax(Optimizer):
+    """Adamax (Kingma and Ba 2015): Adam with the infinity norm."""
+
+    _kind = "adamax"
+
+    def __init__(
+        self, params: Params, lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
+        capturable: bool = False,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
+    ) -> None:
+        _unsupported("Adamax", differentiable=differentiable)
+        super().__init__(params, dict(maximize=maximize, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's momentum (Dozat 2016)."""
+
+    _kind = "nadam"
+
+    def __init__(
+        self, params: Params, lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
+        foreach: Optional[bool] = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
+    ) -> None:
+        _unsupported("NAdam", differentiable=differentiable)
+        super().__init__(params, dict(maximize=maximize, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                                      momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
+
+
+class RAdam(Optimizer):
+    """Rectified Adam (Liu et al. 2020)."""
+
+    _kind = "radam"
+
+    def __init__(
+        self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, decoupled_weight_decay: bool = False, *, foreach: Optional[bool] = None,
+        maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
+    ) -> None:
+        _unsupported("RAdam", differentiable=differentiable)
+        super().__init__(params, dict(maximize=maximize, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                                      decoupled_weight_decay=decoupled_weight_decay,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
 class Lion(Optimizer):
@@ -330,9 +430,11 @@ class Lion(Optimizer):
     _kind = "lion"
 
     def __init__(
-        self, params: Params, lr: float = 1e-4, betas: Tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0
+        self, params: Params, lr: float = 1e-4, betas: Tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, *,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
 class Adafactor(Optimizer):
@@ -343,9 +445,10 @@ class Adafactor(Optimizer):
     def __init__(
         self, params: Params, lr: float = 1e-2, beta2_decay: float = -0.8, eps: Tuple[Optional[float], float] = (None, 1e-3),
         d: float = 1.0, weight_decay: float = 0.0, *, foreach: Optional[bool] = None, maximize: bool = False,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
-                                      maximize=maximize))
+        super().__init__(params, dict(maximize=maximize, lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
     def _options(self, group: ParamGroup) -> Dict[str, Any]:
         eps1, eps2 = group["eps"]
@@ -353,6 +456,7 @@ class Adafactor(Optimizer):
             "lr": float(group["lr"]), "beta2_decay": -float(group["beta2_decay"]),
             "eps1": 1e-30 if eps1 is None else float(eps1), "eps2": float(eps2), "clip_threshold": float(group["d"]),
             "weight_decay": float(group["weight_decay"]),
+            **{key: group[key] for key in ("master_weights", "stochastic_rounding", "low_state", "rounding_seed")},
         }
 
 
@@ -365,11 +469,13 @@ class Muon(Optimizer):
     def __init__(
         self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
         eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = "match_rms_adamw", use_adamw: bool = False,
-        betas: Tuple[float, float] = (0.9, 0.95), adamw_eps: float = 1e-8,
+        betas: Tuple[float, float] = (0.9, 0.95), adamw_eps: float = 1e-8, *,
+        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
         super().__init__(params, dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps,
                                       ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, use_adamw=use_adamw, betas=betas,
-                                      adamw_eps=adamw_eps))
+                                      adamw_eps=adamw_eps,
+                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
     def _options(self, group: ParamGroup) -> Dict[str, Any]:
         options = super()._options(group)

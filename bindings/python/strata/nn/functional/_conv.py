@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple, Union
 
-from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
 from .._parts import Ints, ints
@@ -59,27 +58,8 @@ def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride:
 
 def conv3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1,
            padding: Union[str, Ints] = 0, dilation: Ints = 1, groups: int = 1) -> Tensor:
-    """[N, C, D, H, W] -> [N, out, D', H', W'], as a sum of two-dimensional convolutions, one a slice of the kernel."""
-    (sd, sh, sw), (dd, dh, dw) = ints(stride, 3), ints(dilation, 3)
-    pads, extra = _conv_padding(padding, weight, (dd, dh, dw))
-    unbatched = input.dim() == 4
-    x = input.unsqueeze(0) if unbatched else input
-    x = ops.pad(x, extra) if extra else x
-    if pads[0]:
-        x = ops.pad(x, [0, 0, 0, 0, pads[0], pads[0]])
-    batch, depth = x.shape[0], x.shape[2]
-    out_depth = (depth - dd * (weight.shape[2] - 1) - 1) // sd + 1
-    if out_depth < 1:
-        raise ValueError(f"conv3d: the kernel of {list(weight.shape)} does not fit into {list(input.shape)}")
-    total: Optional[Tensor] = None
-    for k in range(weight.shape[2]):
-        planes = ops.slice(x, 2, k * dd, k * dd + sd * (out_depth - 1) + 1, sd)
-        planes = planes.transpose(1, 2).reshape([batch * out_depth, x.shape[1], x.shape[3], x.shape[4]])
-        y = ops.conv2d(planes, weight.select(2, k), bias if k == 0 else None, [sh, sw], pads[1:], [dh, dw], groups)
-        total = y if total is None else total + y
-    assert total is not None
-    y = total.reshape([batch, out_depth, *list(total.shape)[1:]]).transpose(1, 2)
-    return y.squeeze(0) if unbatched else y
+    """[N, C, D, H, W] -> [N, out, D', H', W']."""
+    return _conv(ops.conv3d, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1, padding: Ints = 0,
@@ -98,58 +78,37 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = Non
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: Ints = 1, padding: Ints = 0,
                      output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
-    """The gradient of conv3d for its input, as a function: a sum of two-dimensional ones, one a slice of the kernel."""
-    s, p, o, d = ints(stride, 3), ints(padding, 3), ints(output_padding, 3), ints(dilation, 3)
-    unbatched = input.dim() == 4
-    x = input.unsqueeze(0) if unbatched else input
-    n, c, depth = x.shape[0], x.shape[1], x.shape[2]
-    planes = x.transpose(1, 2).reshape([n * depth, c, x.shape[3], x.shape[4]])
-    full = (depth - 1) * s[0] + d[0] * (weight.shape[2] - 1) + 1 + o[0]
-    total: Optional[Tensor] = None
-    for k in range(weight.shape[2]):
-        y = ops.conv_transpose2d(planes, weight.select(2, k), None, s[1:], p[1:], o[1:], groups, d[1:])
-        y = y.reshape([n, depth, *list(y.shape)[1:]]).transpose(1, 2)
-        if s[0] > 1:  # a slice's planes lie ``stride`` apart
-            y = ops.pad(y.unsqueeze(3), [0, 0, 0, 0, 0, s[0] - 1]).flatten(2, 3)
-            y = y.narrow(2, 0, (depth - 1) * s[0] + 1)
-        before = k * d[0]
-        y = ops.pad(y, [0, 0, 0, 0, before, full - before - y.shape[2]])
-        total = y if total is None else total + y
-    assert total is not None
-    y = total.narrow(2, p[0], full - 2 * p[0])
-    if bias is not None:
-        y = y + bias.reshape([-1, 1, 1, 1])
-    return y.squeeze(0) if unbatched else y
-
-
-def fold(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
-         stride: Ints = 1) -> Tensor:
-    """Columns [N, C kh kw, windows] added up to images [N, C, H, W]: the gradient of unfold(), as a function."""
-    (h, w), (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (
-        ints(v, 2) for v in (output_size, kernel_size, dilation, padding, stride))
-    n, c = input.shape[0], input.shape[1] // (kh * kw)
-    oh, ow = (h + 2 * ph - dh * (kh - 1) - 1) // sh + 1, (w + 2 * pw - dw * (kw - 1) - 1) // sw + 1
-    if oh * ow != input.shape[2]:
-        raise ValueError(f"fold: {oh} x {ow} windows of the image are wanted, got columns of {input.shape[2]}")
-    # Each window's elements go to their places in the padded image, row-major.
-    rows = C.arange(kh, device=input.device).reshape(-1, 1, 1, 1) * dh + C.arange(oh, device=input.device).reshape(-1, 1) * sh
-    columns = C.arange(kw, device=input.device).reshape(-1, 1, 1) * dw + C.arange(ow, device=input.device) * sw
-    places = (rows * (w + 2 * pw) + columns).reshape(-1)
-    x = input.reshape([n * c, kh * kw * oh * ow])
-    y = C.zeros([n * c, (h + 2 * ph) * (w + 2 * pw)], dtype=input.dtype, device=input.device)
-    y = ops.index_add(y, 1, places, x).reshape([n, c, h + 2 * ph, w + 2 * pw])
-    return y[:, :, ph : ph + h, pw : pw + w]
+    """The gradient of conv3d for its input, as a function."""
+    return ops.conv_transpose3d(input, weight, bias, ints(stride, 3), ints(padding, 3), ints(output_padding, 3),
+                                groups, ints(dilation, 3))
 
 
 def unfold(input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Tensor:
     """Windows of [N, C, H, W] as columns: [N, C kh kw, windows]."""
     (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (ints(v, 2) for v in (kernel_size, dilation, padding, stride))
+    if input.dim() == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     x = ops.pad(input, [pw, pw, ph, ph]) if ph or pw else input
-    n, c = x.shape[0], x.shape[1]
-    oh, ow = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1, (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
-    rows = []
-    for i in range(kh):
-        for j in range(kw):
-            y = ops.slice(x, 2, i * dh, i * dh + sh * (oh - 1) + 1, sh)
-            rows.append(ops.slice(y, 3, j * dw, j * dw + sw * (ow - 1) + 1, sw))
-    return ops.stack(rows, 2).reshape([n, c * kh * kw, oh * ow])
+    x = x.unfold(2, dh * (kh - 1) + 1, sh).unfold(3, dw * (kw - 1) + 1, sw)[..., ::dh, ::dw]
+    n, c, oh, ow = list(x.shape)[:4]
+    return x.permute([0, 1, 4, 5, 2, 3]).reshape([n, c * kh * kw, oh * ow])
+
+
+def fold(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
+         stride: Ints = 1) -> Tensor:
+    """Adds up the columns [N, C kh kw, windows] of unfold() where they came from: [N, C, *output_size]."""
+    if input.dim() == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    (h, w), (kh, kw), (dh, dw) = ints(output_size, 2), ints(kernel_size, 2), ints(dilation, 2)
+    (ph, pw), (sh, sw) = ints(padding, 2), ints(stride, 2)
+    eh, ew, h, w = dh * (kh - 1) + 1, dw * (kw - 1) + 1, h + 2 * ph, w + 2 * pw
+    oh, ow = (h - eh) // sh + 1, (w - ew) // sw + 1
+    n, c = input.shape[0], input.shape[1] // (kh * kw)
+    if c * kh * kw != input.shape[1] or input.shape[2] != oh * ow:
+        raise ValueError(f"fold: {list(input.shape)} does not hold {oh} x {ow} windows of {kh} x {kw}")
+    x = input.reshape([n, c, kh, kw, oh, ow])
+    rows = ops.slice_backward(x, [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2])
+    rows = ops.unfold_backward(rows, [n, c, h, ow, kw], 2, eh, sh)
+    rows = ops.slice_backward(rows, [n, c, h, ow, ew], 4, 0, ew, dw)
+    y = ops.unfold_backward(rows, [n, c, h, w], 3, ew, sw)
+    return y[:, :, ph : h - ph, pw : w - pw].contiguous() if ph or pw else y

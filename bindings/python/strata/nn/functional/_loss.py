@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from ... import _core as C
-from ... import _functions, _ops as ops
+from ... import _ops as ops
 from ..._core import Tensor
 from ..._grad_mode import no_grad
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
     "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss",
-    "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
-    "nll_loss", "pairwise_distance", "pdist", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
-    "triplet_margin_loss", "triplet_margin_with_distance_loss",
+    "margin_ranking_loss", "mse_loss", "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss",
+    "soft_margin_loss", "triplet_margin_loss",
 ]
 
 
@@ -74,6 +73,19 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
         return loss.sum() / weights.sum()
     loss = loss.reshape(shape) if shape is not None else loss
     return _reduce(loss, reduction)
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
+    """Connectionist temporal classification of log_probs [T, N, C] (or [T, C]): targets [N, S] or one after the other;
+    lengths are tensors or sequences of numbers. The loss of bf16 and f16 is f32."""
+
+    def lengths(given: Any) -> Tensor:
+        t = given if isinstance(given, Tensor) else C._tensor(given, C.int64)
+        return t.to(C.int64).to(log_probs.device)
+
+    return ops.ctc_loss(log_probs, targets.to(log_probs.device), lengths(input_lengths), lengths(target_lengths), blank,
+                        reduction, zero_infinity)
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, ignore_index: int = -100,
@@ -209,110 +221,3 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
     if swap:
         far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))
     return _reduce(ops.relu(near - far + margin), reduction)
-
-
-def triplet_margin_with_distance_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Optional[Callable[[Tensor, Tensor], Tensor]] = None,
-    margin: float = 1.0, swap: bool = False, reduction: str = "mean",
-) -> Tensor:
-    """triplet_margin_loss() by a distance of one's own."""
-    distance = pairwise_distance if distance_function is None else distance_function
-    near, far = distance(anchor, positive), distance(anchor, negative)
-    if swap:
-        far = ops.minimum(far, distance(positive, negative))
-    return _reduce(ops.relu(near - far + margin), reduction)
-
-
-def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Optional[Tensor] = None,
-                      reduction: str = "mean") -> Tensor:
-    """The mean over the other classes of max(0, margin - x[target] + x[i])^p."""
-    x, t = (input.unsqueeze(0), target.reshape([1])) if input.dim() == 1 else (input, target)
-    own = x.gather(1, t.unsqueeze(1))
-    lost = ops.relu(margin - own + x) ** p
-    if weight is not None:
-        lost = lost * weight.index_select(0, t).unsqueeze(1)
-    lost = lost * (1 - ops.one_hot(t, x.shape[1]).to(x.dtype))
-    loss = lost.sum([1]) / x.shape[1]
-    return _reduce(loss.squeeze(0) if input.dim() == 1 else loss, reduction)
-
-
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The sum over targets j and other classes i of max(0, 1 - (x[j] - x[i])), over the number of classes. ``target`` holds
-    classes up to the first -1."""
-    x, t = (input.unsqueeze(0), target.unsqueeze(0)) if input.dim() == 1 else (input, target)
-    listed = (t < 0).to(C.int64).cumsum(1) == 0
-    classes = ops.where(listed, t, C.zeros_like(t))
-    chosen = ops.scatter_add(C.zeros_like(x), 1, classes, listed.to(x.dtype)) > 0
-    gaps = ops.relu(1 - (x.gather(1, classes).unsqueeze(2) - x.unsqueeze(1)))
-    gaps = gaps * listed.unsqueeze(2).to(x.dtype) * (1 - chosen.to(x.dtype)).unsqueeze(1)
-    loss = gaps.sum([1, 2]) / x.shape[1]
-    return _reduce(loss.squeeze(0) if input.dim() == 1 else loss, reduction)
-
-
-def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
-                                reduction: str = "mean") -> Tensor:
-    """The mean over the classes of the binary cross entropy of logits."""
-    loss = -(target * ops.logsigmoid(input) + (1 - target) * ops.logsigmoid(-input))
-    return _reduce((loss if weight is None else loss * weight).mean([-1]), reduction)
-
-
-def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """Distances of the rows i < j: [n (n - 1) / 2]."""
-    n = input.shape[0]
-    pairs = C.triu_indices(n, n, 1, device=input.device)
-    return ops.norm(input.index_select(0, pairs[0]) - input.index_select(0, pairs[1]), p, [-1])
-
-
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
-    """-log of the probability of the targets, however they are spread over the steps (Graves et al. 2006): log_probs
-    [T, N, C], targets [N, S] or one after the other."""
-    single = log_probs.dim() == 2
-    x = log_probs.unsqueeze(1) if single else log_probs
-    device, n, steps = x.device, x.shape[1], x.shape[0]
-
-    def counts(given: Any) -> List[int]:
-        found = given.reshape([-1]).tolist() if isinstance(given, Tensor) else [given] if isinstance(given, int) else list(given)
-        return [int(v) for v in found]
-
-    inputs, sizes = counts(input_lengths), counts(target_lengths)
-    if len(inputs) != n or len(sizes) != n or any(not 0 < t <= steps for t in inputs):
-        raise ValueError(f"ctc_loss: {n} input lengths from 1 to {steps} and {n} target lengths are wanted, got {inputs} and "
-                         f"{sizes}")
-    rows: List[List[int]] = []
-    if targets.dim() == 1 and not single:
-        flat, at = targets.tolist(), 0
-        for size in sizes:
-            rows.append(flat[at : at + size])
-            at += size
-    else:
-        given = (targets.unsqueeze(0) if targets.dim() == 1 else targets).tolist()
-        rows = [row[:size] for row, size in zip(given, sizes)]
-    width = 2 * max([*sizes, 1]) + 1
-    labels = [[blank] * width for _ in rows]  # blanks between and around the targets
-    skips = [[0.0] * width for _ in rows]  # whether the label before the blank can be skipped from
-    for row, line, skip in zip(rows, labels, skips):
-        for i, label in enumerate(row):
-            line[2 * i + 1] = label
-            skip[2 * i + 1] = float(i > 0 and row[i - 1] != label)
-    low = -1e30 if x.dtype.itemsize > 2 else -6e4
-    classes = _functions.tensor(labels, dtype=C.int64, device=device)
-    barred = _functions.tensor(skips, dtype=x.dtype, device=device) == 0
-    ends = _functions.tensor(inputs, dtype=C.int64, device=device).unsqueeze(1)
-    start = [[0.0 if i == 0 or (i == 1 and size) else low for i in range(width)] for size in sizes]
-    scores = x.gather(2, classes.unsqueeze(0).expand([steps, n, width]))
-    alpha = _functions.tensor(start, dtype=x.dtype, device=device) + scores[0]
-    for t in range(1, steps):
-        one = ops.pad(alpha[:, :-1], [1, 0], "constant", low)
-        two = ops.masked_fill(ops.pad(alpha[:, :-2], [2, 0], "constant", low), barred, low)
-        after = ops.logsumexp(ops.stack([alpha, one, two], 0), [0]) + scores[t]
-        alpha = ops.where(ends > t, after, alpha)
-    last = _functions.tensor([[2 * s, max(2 * s - 1, 0)] for s in sizes], dtype=C.int64, device=device)
-    final = alpha.gather(1, last)
-    empty = _functions.tensor([[False, s == 0] for s in sizes], device=device)
-    loss = -ops.logsumexp(ops.masked_fill(final, empty, low), [1])
-    hopeless = loss.detach() > -low / 2
-    loss = ops.masked_fill(loss, hopeless, 0.0 if zero_infinity else float("inf"))
-    if reduction == "mean":
-        return (loss / _functions.tensor([max(s, 1) for s in sizes], dtype=x.dtype, device=device)).mean()
-    return _reduce(loss.squeeze(0) if single and reduction == "none" else loss, reduction)

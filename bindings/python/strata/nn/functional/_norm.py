@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Optional, Sequence
 
 from ... import _core as C
@@ -12,8 +11,8 @@ from ..._grad_mode import no_grad
 from .._parts import check_p, replace
 
 __all__ = [
-    "alpha_dropout", "batch_norm", "dropout", "dropout1d", "dropout2d", "dropout3d", "group_norm", "instance_norm",
-    "layer_norm", "local_response_norm", "normalize", "rms_norm",
+    "batch_norm", "dropout", "dropout1d", "dropout2d", "group_norm", "instance_norm", "layer_norm",
+    "local_response_norm", "normalize", "rms_norm",
 ]
 
 
@@ -67,6 +66,16 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
     return y
 
 
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """[N, C, ..] over (k + alpha times the mean of the squares of ``size`` channels around)^beta."""
+    if input.dim() < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+    n, c = input.shape[0], input.shape[1]
+    squares = ops.constant_pad((input * input).reshape([n, c, -1]), [0, 0, size // 2, (size - 1) // 2])
+    mean = ops.avg_pool2d(squares, [size, 1], [1, 1]).reshape(list(input.shape))
+    return input / (mean * alpha + k) ** beta
+
+
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """Over its p-norm along ``dim``, or over eps where that is smaller."""
     return input / ops.clamp(ops.norm(input, p, [dim], True), eps)
@@ -80,7 +89,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     check_p(p)
     if not training or p == 0.0:
         return input
-    return replace(input, lambda x: C.dropout(x, p), inplace)
+    return replace(input, C.dropout(input, p), inplace)
 
 
 def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -93,37 +102,9 @@ def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of [N, C, L]."""
-    return replace(input, lambda x: _channel_dropout(x, p, training), inplace)
+    return replace(input, _channel_dropout(input, p, training), inplace)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of [N, C, H, W]."""
-    return replace(input, lambda x: _channel_dropout(x, p, training), inplace)
-
-
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes whole channels of [N, C, D, H, W]."""
-    return replace(input, lambda x: _channel_dropout(x, p, training), inplace)
-
-
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout after selu (arXiv:1706.02515): what is dropped becomes selu's least value, and mean and variance are kept."""
-    check_p(p)
-    if not training or p == 0.0:
-        return input
-    least = -1.7580993408473766
-    scale = (1 / math.sqrt((1 - p) * (1 + p * least * least))) if p < 1 else 0.0
-    kept = (C.rand(input.shape, device=input.device) >= p).to(input.dtype)
-
-    def drop(x: Tensor) -> Tensor:
-        return (x * kept + least * (1 - kept)) * scale - least * p * scale
-
-    return replace(input, drop, inplace)
-
-
-def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x over (k + alpha times the mean of the squares of ``size`` neighbouring channels)^beta."""
-    flat = (input * input).reshape([input.shape[0], 1, input.shape[1], -1])
-    flat = ops.pad(flat, [0, 0, size // 2, (size - 1) // 2])
-    means = ops.avg_pool2d(flat, [size, 1], [1, 1]).reshape(list(input.shape))
-    return input / (means * alpha + k) ** beta
+    return replace(input, _channel_dropout(input, p, training), inplace)

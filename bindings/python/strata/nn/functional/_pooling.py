@@ -1,18 +1,20 @@
-"""Pooling, padding, shuffling."""
+"""Pooling, resizing, padding."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, List, Optional, Sequence, Union
 
-from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
 from .._parts import Ints, ints
+from ._sampling import resize_by_matrices
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "avg_pool1d", "avg_pool2d", "avg_pool3d", "channel_shuffle", "lp_pool1d", "lp_pool2d", "max_pool1d", "max_pool2d",
-    "max_pool3d", "max_unpool1d", "max_unpool2d", "pad", "pixel_shuffle", "pixel_unshuffle",
+    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "interpolate", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 
@@ -28,107 +30,20 @@ def max_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+def max_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, dilation: Ints = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of each window; with ``return_indices`` also where it was."""
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
 def _max_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints, dilation: Ints, ceil_mode: bool,
               return_indices: bool) -> Any:
     k = ints(kernel, n)
     s = k if stride is None else ints(stride, n)
     if return_indices:
         return ops.max_pool(x, k, s, ints(padding, n), ints(dilation, n), ceil_mode)
-    pool = ops.max_pool1d if n == 1 else ops.max_pool2d
+    pool = (ops.max_pool1d, ops.max_pool2d, ops.max_pool3d)[n - 1]
     return pool(x, k, s, ints(padding, n), ints(dilation, n), ceil_mode)
-
-
-def _split_pool(pool1d: Any, pool2d: Any, x: Tensor, *options: Any) -> Tensor:
-    """A pool over [N, C, D, H, W]: ``options`` are tuples of three; each pool gets its dimensions' part of them."""
-    unbatched = x.dim() == 4
-    x = x.unsqueeze(0) if unbatched else x
-    n, c, d, h, w = x.shape
-    y: Tensor = pool2d(x.reshape(n, c * d, h, w), *(o[1:] for o in options))
-    h, w = y.shape[2], y.shape[3]
-    y = y.reshape(n, c, d, h, w).permute(0, 1, 3, 4, 2).reshape(n, c * h * w, d)
-    y = pool1d(y, *(o[:1] for o in options))
-    y = y.reshape(n, c, h, w, y.shape[2]).permute(0, 1, 4, 2, 3)
-    return y.squeeze(0) if unbatched else y
-
-
-def max_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, dilation: Ints = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
-    """The largest element of each window of [N, C, D, H, W]; indices are not given."""
-    if return_indices:
-        raise ValueError("max_pool3d: return_indices is not supported in three dimensions")
-    k = ints(kernel_size, 3)
-
-    def pool(op: Any) -> Any:
-        return lambda x, k, s, p, d: op(x, k, s, p, d, ceil_mode)
-
-    return _split_pool(pool(ops.max_pool1d), pool(ops.max_pool2d), input, k, k if stride is None else ints(stride, 3),
-                       ints(padding, 3), ints(dilation, 3))
-
-
-def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, ceil_mode: bool = False,
-               count_include_pad: bool = True) -> Tensor:
-    """The mean of each window of [N, C, D, H, W]."""
-    k = ints(kernel_size, 3)
-
-    def pool(op: Any) -> Any:
-        return lambda x, k, s, p: op(x, k, s, p, ceil_mode, count_include_pad)
-
-    return _split_pool(pool(ops.avg_pool1d), pool(ops.avg_pool2d), input, k, k if stride is None else ints(stride, 3),
-                       ints(padding, 3))
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]]) -> Tensor:
-    """Means of windows of [N, C, D, H, W] chosen so that the result has ``output_size``; None keeps a dimension."""
-    return _split_pool(ops.adaptive_avg_pool1d, ops.adaptive_avg_pool2d, input, tuple(_output_size(input, output_size, 3)))
-
-
-def _lp_pool(n: int, x: Tensor, p: float, kernel_size: Ints, stride: Optional[Ints], ceil_mode: bool) -> Tensor:
-    k = ints(kernel_size, n)
-    means = (avg_pool1d if n == 1 else avg_pool2d)(x**p, k, stride, 0, ceil_mode)
-    total = means
-    for size in k:
-        total = total * size
-    return ops.sign(total) * ops.relu(ops.abs(total)) ** (1.0 / p)
-
-
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
-              ceil_mode: bool = False) -> Tensor:
-    """(sum x^p)^(1/p) of each window."""
-    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
-              ceil_mode: bool = False) -> Tensor:
-    """(sum x^p)^(1/p) of each window."""
-    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def _max_unpool(x: Tensor, indices: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-                output_size: Optional[Sequence[int]]) -> Tensor:
-    n = len(kernel)
-    lead, size = list(x.shape)[:-n], list(x.shape)[-n:]
-    wanted = [(s - 1) * st - 2 * p + k for s, st, p, k in zip(size, stride, padding, kernel)]
-    if output_size is not None:
-        wanted = list(output_size)[-n:]
-    total = 1
-    for s in wanted:
-        total *= s
-    flat = ops.scatter(C.zeros([*lead, total], dtype=x.dtype, device=x.device), -1, indices.flatten(-n), x.flatten(-n))
-    return flat.reshape([*lead, *wanted])
-
-
-def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
-                 output_size: Optional[Sequence[int]] = None) -> Tensor:
-    """Elements back to where max_pool1d() took them from; zeros elsewhere."""
-    k = ints(kernel_size, 1)
-    return _max_unpool(input, indices, k, k if stride is None else ints(stride, 1), ints(padding, 1), output_size)
-
-
-def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
-                 output_size: Optional[Sequence[int]] = None) -> Tensor:
-    """Elements back to where max_pool2d() took them from; zeros elsewhere."""
-    k = ints(kernel_size, 2)
-    return _max_unpool(input, indices, k, k if stride is None else ints(stride, 2), ints(padding, 2), output_size)
 
 
 def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
@@ -143,6 +58,68 @@ def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
     """The mean of each window."""
     return ops.avg_pool2d(input, ints(kernel_size, 2), [] if stride is None else ints(stride, 2), ints(padding, 2),
                           ceil_mode, count_include_pad)
+
+
+def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+    """The mean of each window."""
+    return ops.avg_pool3d(input, ints(kernel_size, 3), [] if stride is None else ints(stride, 3), ints(padding, 3),
+                          ceil_mode, count_include_pad)
+
+
+def _lp_pool(n: int, x: Tensor, p: float, kernel: Ints, stride: Optional[Ints], ceil_mode: bool) -> Tensor:
+    k = ints(kernel, n)
+    pool = (ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d)[n - 1]
+    mean = pool(x**p, k, [] if stride is None else ints(stride, n), [0] * n, ceil_mode)
+    # As PyTorch: a window at the border counts as a whole one, and what is negative gives 0.
+    return ops.relu(mean * math.prod(k)) ** (1.0 / p)
+
+
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
+              ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
+              ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
+              ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints,
+                output_size: Optional[Sequence[int]]) -> Tensor:
+    k, p = ints(kernel, n), ints(padding, n)
+    s = k if stride is None else ints(stride, n)
+    usual = [(x.shape[i - n] - 1) * s[i] - 2 * p[i] + k[i] for i in range(n)]
+    size = usual if output_size is None else [int(v) for v in output_size][-n:]
+    if any(abs(a - b) >= step for a, b, step in zip(size, usual, s)):
+        raise ValueError(f"max_unpool{n}d: output_size {size} must be within a stride of {usual}")
+    return ops.plane_scatter(x, indices, size)
+
+
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+                 output_size: Optional[Sequence[int]] = None) -> Tensor:
+    """Zeros with the elements where max_pool1d found them; those with one place are added."""
+    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+                 output_size: Optional[Sequence[int]] = None) -> Tensor:
+    """Zeros with the elements where max_pool2d found them; those with one place are added."""
+    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
+                 output_size: Optional[Sequence[int]] = None) -> Tensor:
+    """Zeros with the elements where max_pool3d found them; those with one place are added."""
+    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
 def _output_size(x: Tensor, size: Union[int, Sequence[Optional[int]]], n: int) -> List[int]:
@@ -160,6 +137,11 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Union[int, Sequence[Optional
     return ops.adaptive_avg_pool2d(input, _output_size(input, output_size, 2))
 
 
+def adaptive_avg_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]]) -> Tensor:
+    """Means of windows chosen so that the result has ``output_size``; None keeps a dimension."""
+    return ops.adaptive_avg_pool3d(input, _output_size(input, output_size, 3))
+
+
 def adaptive_max_pool1d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]],
                         return_indices: bool = False) -> Any:
     """Maxima of windows chosen so that the result has ``output_size``."""
@@ -174,15 +156,73 @@ def adaptive_max_pool2d(input: Tensor, output_size: Union[int, Sequence[Optional
     return ops.adaptive_max_pool(input, size) if return_indices else ops.adaptive_max_pool2d(input, size)
 
 
+def adaptive_max_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]],
+                        return_indices: bool = False) -> Any:
+    """Maxima of windows chosen so that the result has ``output_size``."""
+    size = _output_size(input, output_size, 3)
+    return ops.adaptive_max_pool(input, size) if return_indices else ops.adaptive_max_pool3d(input, size)
+
+
+def interpolate(input: Tensor, size: Optional[Ints] = None,
+                scale_factor: Optional[Union[float, Sequence[float]]] = None, mode: str = "nearest",
+                align_corners: Optional[bool] = None, recompute_scale_factor: Optional[bool] = None,
+                antialias: bool = False) -> Tensor:
+    """Resizes [N, C, L], [N, C, H, W] or [N, C, D, H, W]; modes "nearest", "nearest-exact", "linear", "bilinear",
+    "trilinear", "bicubic", "area". ``antialias`` goes with "bilinear" and "bicubic"."""
+    n = input.dim() - 2
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+    if antialias and not (mode in ("bilinear", "bicubic") and n == 2):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+    if (size is None) == (scale_factor is None):
+        raise ValueError("only one of size or scale_factor should be defined")
+    sizes = None if size is None else ints(size, n)
+    scales: List[Optional[float]] = [None] * n
+    if sizes is None and scale_factor is not None:
+        single = isinstance(scale_factor, (int, float))
+        given = [float(scale_factor)] * n if single else [float(v) for v in scale_factor]  # type: ignore
+        if len(given) != n:
+            raise ValueError(f"scale_factor needs {n} entries, got {given}")
+        if mode != "area" and not recompute_scale_factor:
+            scales = list(given)
+            if len(set(given)) == 1 and not antialias and mode not in ("bicubic", "nearest-exact"):
+                return ops.interpolate(input, None, given[0], mode, bool(align_corners))
+        sizes = tuple(int(math.floor(v * f)) for v, f in zip(list(input.shape)[2:], given))
+    assert sizes is not None
+    if mode == "area":
+        return ops.adaptive_avg_pool(input, sizes)
+    if mode in ("bicubic", "nearest-exact") or antialias:
+        if mode == "bicubic" and n != 2:
+            raise ValueError(f"mode bicubic wants a 4-D input, got {list(input.shape)}")
+        return resize_by_matrices(input, sizes, scales, mode, bool(align_corners), antialias)
+    if all(f is None for f in scales):
+        return ops.interpolate(input, sizes, None, mode, bool(align_corners))
+    for d, f in enumerate(scales):  # a factor for each dimension: one after the other
+        rest = input.movedim([2 + d], [-1])
+        shape = list(rest.shape)
+        step = ops.interpolate(rest.reshape([1, -1, shape[-1]]), None, f, "nearest" if mode == "nearest" else "linear",
+                               bool(align_corners))
+        input = step.reshape([*shape[:-1], step.shape[-1]]).movedim([-1], [2 + d])
+    return input.contiguous()
+
+
+def upsample_nearest(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> Tensor:
+    """interpolate() with mode "nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> Tensor:
+    """interpolate() with mode "bilinear" and aligned corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+upsample = interpolate
+
+
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
     """(before, after) for the last dimension, then the one before it; modes constant, reflect, replicate, circular."""
     return ops.pad(input, list(pad), mode, 0 if value is None else value)
-
-
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels [g C/g] as [C/g g]."""
-    n, c, *rest = list(input.shape)
-    return input.reshape([n, groups, c // groups, *rest]).transpose(1, 2).reshape([n, c, *rest])
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:

@@ -1,0 +1,158 @@
+'use strict';
+// Attention and transformers, of [B, T, dim]. Parameters have PyTorch's names and shapes; batches come first here.
+
+const { functions: F } = require('../ops.js');
+const T = require('../tensor.js');
+const { Module, parameter, detailOf } = require('./module.js');
+const { Linear, Dropout } = require('./layers.js');
+const { LayerNorm } = require('./norm.js');
+const { ModuleList } = require('./container.js');
+const { init } = require('./init.js');
+const { ValueError } = require('../errors.js');
+
+/** What is added to the scores: a mask as it is, or -inf where a boolean one is true, as PyTorch's layer has it. */
+function biasOf(mask, like) {
+  if (mask.dtype !== 'bool') return mask.to(like.dtype);
+  return F.masked_fill(T.zeros(mask.shape, { dtype: like.dtype, device: like.device }), mask, -Infinity);
+}
+
+/** Scaled dot-product attention of several heads: forward(query, key = query, value = key, {attnMask, keyPaddingMask, causal}). */
+class MultiheadAttention extends Module {
+  constructor(dim, heads, { dropout = 0, bias = true, causal = false, kdim = dim, vdim = dim, ...options } = {}) {
+    super();
+    if (dim % heads !== 0) throw new ValueError(`MultiheadAttention: ${heads} heads do not divide ${dim}`, 'MultiheadAttention');
+    Object.assign(this, { dim, heads, causal, dropout });
+    const draw = (rows, columns) => parameter(init.xavierUniform_(T.empty([rows, columns], options)));
+    if (kdim === dim && vdim === dim) {
+      this.in_proj_weight = draw(3 * dim, dim);
+    } else {
+      this.q_proj_weight = draw(dim, dim);
+      this.k_proj_weight = draw(dim, kdim);
+      this.v_proj_weight = draw(dim, vdim);
+    }
+    this.in_proj_bias = bias ? parameter(T.zeros([3 * dim], options)) : null;
+    this.out_proj = new Linear(dim, dim, { bias, ...options });
+    if (bias) init.zeros_(this.out_proj.bias);
+  }
+  #project(query, key, value) {
+    const { dim } = this;
+    if (this.in_proj_weight && key === query && value === query) return F.chunk(F.linear(query, this.in_proj_weight, this.in_proj_bias), 3, -1);
+    const part = (t, i) => t?.narrow(0, i * dim, dim) ?? null;
+    const weights = this.in_proj_weight ? [0, 1, 2].map((i) => part(this.in_proj_weight, i))
+      : [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight];
+    return [query, key, value].map((x, i) => F.linear(x, weights[i], part(this.in_proj_bias, i)));
+  }
+  forward(query, key = query, value = key, { attnMask, keyPaddingMask, causal = this.causal } = {}) {
+    const [b, t, dim] = query.shape;
+    const split = (x) => x.reshape([b, x.shape[1], this.heads, dim / this.heads]).transpose(1, 2);
+    const [q, k, v] = this.#project(query, key, value).map(split);
+    let mask = attnMask ? biasOf(attnMask, query) : null;
+    if (mask?.ndim === 3) mask = mask.reshape([b, this.heads, ...mask.shape.slice(1)]);
+    if (keyPaddingMask) {
+      const padding = biasOf(keyPaddingMask, query).reshape([b, 1, 1, -1]);
+      mask = mask ? mask.add(padding) : padding;
+    }
+    let isCausal = causal;
+    if (causal && mask) {
+      mask = mask.add(causalMask(t, query));
+      isCausal = false;
+    }
+    const y = F.scaled_dot_product_attention(q, k, v, { attn_mask: mask, is_causal: isCausal, dropout_p: this.training ? this.dropout : 0 });
+    return this.out_proj.forward(y.transpose(1, 2).reshape([b, t, dim]));
+  }
+  detail() {
+    return detailOf([this.dim, this.heads], { causal: this.causal || undefined });
+  }
+}
+/** [t, t]: -inf above the diagonal, 0 elsewhere: a position sees itself and what is before it. */
+function causalMask(t, { dtype = 'f32', device = 'cpu' } = {}) {
+  return F.triu(T.full([t, t], -Infinity, { dtype, device }), 1);
+}
+
+function activationOf(activation) {
+  if (typeof activation === 'function') return activation;
+  if (activation === 'relu' || activation === 'gelu') return F[activation];
+  throw new ValueError(`Transformer: activation must be 'relu', 'gelu' or a function, got ${String(activation)}`, 'Transformer');
+}
+
+/** What an encoder's and a decoder's layer share: attentions and a feed-forward network, each with a residual and a norm. */
+class TransformerLayer extends Module {
+  constructor(attentions, dim, heads, { feedForward = 4 * dim, dropout = 0.1, activation = 'relu', eps = 1e-5, normFirst = false, bias = true,
+    ...options } = {}) {
+    super();
+    for (const name of attentions) this[name] = new MultiheadAttention(dim, heads, { dropout, bias, ...options });
+    this.linear1 = new Linear(dim, feedForward, { bias, ...options });
+    this.dropout = new Dropout(dropout);
+    this.linear2 = new Linear(feedForward, dim, { bias, ...options });
+    this.normFirst = normFirst;
+    for (let i = 1; i <= attentions.length + 1; ++i) {
+      this[`norm${i}`] = new LayerNorm(dim, { eps, bias, ...options });
+      this[`dropout${i}`] = new Dropout(dropout);
+    }
+    Object.defineProperty(this, 'activation', { value: activationOf(activation) });
+  }
+  feed(x) {
+    return this.linear2.forward(this.dropout.forward(this.activation(this.linear1.forward(x))));
+  }
+  /** x through the parts, each a function, with the residuals and norms. */
+  through(x, parts) {
+    return parts.reduce((h, part, i) => {
+      const norm = this[`norm${i + 1}`];
+      const drop = this[`dropout${i + 1}`];
+      return this.normFirst ? h.add(drop.forward(part(norm.forward(h)))) : norm.forward(h.add(drop.forward(part(h))));
+    }, x);
+  }
+}
+/** forward(x, {mask, keyPaddingMask, causal}) */
+class TransformerEncoderLayer extends TransformerLayer {
+  constructor(dim, heads, options) {
+    super(['self_attn'], dim, heads, options);
+  }
+  forward(x, { mask, keyPaddingMask, causal } = {}) {
+    return this.through(x, [(h) => this.self_attn.forward(h, h, h, { attnMask: mask, keyPaddingMask, causal }), (h) => this.feed(h)]);
+  }
+}
+/** forward(x, memory, {mask, keyPaddingMask, causal, memoryMask, memoryKeyPaddingMask}) */
+class TransformerDecoderLayer extends TransformerLayer {
+  constructor(dim, heads, options) {
+    super(['self_attn', 'multihead_attn'], dim, heads, options);
+  }
+  forward(x, memory, { mask, keyPaddingMask, causal, memoryMask, memoryKeyPaddingMask } = {}) {
+    return this.through(x, [(h) => this.self_attn.forward(h, h, h, { attnMask: mask, keyPaddingMask, causal }),
+      (h) => this.multihead_attn.forward(h, memory, memory, { attnMask: memoryMask, keyPaddingMask: memoryKeyPaddingMask }), (h) => this.feed(h)]);
+  }
+}
+class Stack extends Module {
+  constructor(makeLayer, count, { norm = null } = {}) {
+    super();
+    if (typeof makeLayer !== 'function') throw new ValueError(`${new.target.name}: needs a function that makes a layer`, new.target.name);
+    this.layers = new ModuleList(Array.from({ length: count }, (_, i) => makeLayer(i)));
+    this.norm = norm;
+  }
+  forward(x, ...rest) {
+    for (const layer of this.layers) x = layer.forward(x, ...rest);
+    return this.norm ? this.norm.forward(x) : x;
+  }
+}
+/** `count` layers that makeLayer() makes, then norm. */
+class TransformerEncoder extends Stack {}
+class TransformerDecoder extends Stack {}
+/** An encoder and a decoder (Vaswani et al., arXiv:1706.03762): forward(src, tgt, {...}). */
+class Transformer extends Module {
+  constructor({ dim = 512, heads = 8, encoderLayers = 6, decoderLayers = 6, ...options } = {}) {
+    super();
+    const { eps = 1e-5, bias = true, dtype, device } = options;
+    const norm = () => new LayerNorm(dim, { eps, bias, dtype, device });
+    this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dim, heads, options), encoderLayers, { norm: norm() });
+    this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dim, heads, options), decoderLayers, { norm: norm() });
+    for (const p of this.parameters()) if (p.ndim > 1) init.xavierUniform_(p);
+  }
+  forward(src, tgt, { srcMask, srcKeyPaddingMask, tgtMask, tgtKeyPaddingMask, tgtCausal, memoryMask, memoryKeyPaddingMask = srcKeyPaddingMask } = {}) {
+    const memory = this.encoder.forward(src, { mask: srcMask, keyPaddingMask: srcKeyPaddingMask });
+    return this.decoder.forward(tgt, memory, { mask: tgtMask, keyPaddingMask: tgtKeyPaddingMask, causal: tgtCausal, memoryMask, memoryKeyPaddingMask });
+  }
+}
+
+module.exports = {
+  MultiheadAttention, TransformerEncoderLayer, TransformerDecoderLayer, TransformerEncoder, TransformerDecoder, Transformer, causalMask,
+};

@@ -1,0 +1,18 @@
+'use strict';
+// st.nn
+
+const { Module, parameter, buffer } = require('./module.js');
+const { init } = require('./init.js');
+
+module.exports = {
+  Module, parameter, buffer,
+  ...require('./layers.js'),
+  ...require('./norm.js'),
+  ...require('./activation.js'),
+  ...require('./loss.js'),
+  ...require('./rnn.js'),
+  ...require('./attention.js'),
+  ...require('./container.js'),
+  init,
+  functional: require('./functional.js'),
+};

@@ -1,0 +1,147 @@
+// st.optim
+
+import type { Tensor, Device, Signal } from './types';
+import type { Module, StateDict } from './nn';
+
+/** Parameters that share their options. */
+export interface ParamGroup<O = any> {
+  readonly names: string[];
+  readonly params: Tensor[];
+  lr: number;
+  /** All of them, as they are now. */
+  readonly options: Required<O>;
+  /** Changes some. */
+  set(options: Partial<O>): void;
+}
+export interface StepReport {
+  loss: number;
+  /** Of the gradients before clipping, without the loss scale. */
+  norm: number;
+  scale: number;
+  outcome: 'updated' | 'skipped' | 'diverged';
+}
+export interface Optimizer<O = any> {
+  /** Of the first group; setting it sets that of all. */
+  lr: number;
+  readonly parameters: Tensor[];
+  readonly paramGroups: ParamGroup<O>[];
+  /** Updates the parameters that have a gradient; with {maxNorm} clips first and gives the norm before, else null. */
+  step(options?: { maxNorm?: number }): number | null;
+  stepAsync(options?: { maxNorm?: number; signal?: Signal }): Promise<number | null>;
+  /** A step that is left out where the loss or a gradient is not finite. */
+  stepGuarded(options?: { maxNorm?: number; loss?: Tensor; scaler?: LossScaler }): StepReport;
+  /** Lets stepGuarded() update again after a divergence. */
+  resetGuard(): void;
+  zeroGrad(options?: { setToNone?: boolean }): void;
+  stateDict(): StateDict;
+  loadStateDict(state: StateDict): void;
+  /** Bytes of the state that every parameter will have once it was updated. */
+  readonly stateBytes: number;
+}
+export type Some = Module | Tensor | readonly Tensor[] | readonly [string, Tensor][];
+export type Params<O> = Some | readonly ({ params: Some } & O)[];
+interface OptimizerClass<O> {
+  new (params: Params<O>, options?: O): Optimizer<O>;
+}
+export interface SgdOptions {
+  lr?: number;
+  momentum?: number;
+  dampening?: number;
+  weightDecay?: number;
+  nesterov?: boolean;
+}
+export interface LionOptions {
+  lr?: number;
+  beta1?: number;
+  beta2?: number;
+  weightDecay?: number;
+}
+export interface AdamOptions extends LionOptions {
+  eps?: number;
+}
+export interface AdafactorOptions {
+  lr?: number;
+  beta2Decay?: number;
+  eps1?: number;
+  eps2?: number;
+  clipThreshold?: number;
+  weightDecay?: number;
+}
+export interface MuonOptions extends AdamOptions {
+  momentum?: number;
+  nesterov?: boolean;
+  nsSteps?: number;
+  matchRmsAdamw?: boolean;
+  useAdamw?: boolean;
+  adamwEps?: number;
+}
+/** Keeps gradients of f16 from vanishing. */
+export interface LossScaler {
+  scale(loss: Tensor): Tensor;
+  readonly value: number;
+  state(): Tensor;
+  loadState(state: Tensor): void;
+}
+/** A learning rate by step. */
+export type Schedule = (step: number) => number;
+export interface ScheduleOptions {
+  lr?: number;
+  warmup?: number;
+  total?: number;
+  decay?: number;
+  minRatio?: number;
+  pctStart?: number;
+  divFactor?: number;
+  finalDivFactor?: number;
+}
+export interface LRScheduler {
+  readonly optimizer: Optimizer;
+  readonly baseLrs: number[];
+  readonly lastStep: number;
+  readonly lastLr: number[];
+  /** A group's rate at a step. */
+  rate(step: number, base: number, group: number): number;
+  apply(): void;
+  step(step?: number): void;
+  stateDict(): { [key: string]: unknown };
+  loadStateDict(state: { [key: string]: unknown }): void;
+}
+interface SchedulerClass<O> {
+  new (optimizer: Optimizer, options: O): LRScheduler;
+}
+type Lambda = Schedule | readonly Schedule[];
+export interface Optim {
+  SGD: OptimizerClass<SgdOptions>;
+  Adam: OptimizerClass<AdamOptions>;
+  AdamW: OptimizerClass<AdamOptions>;
+  Lion: OptimizerClass<LionOptions>;
+  Adafactor: OptimizerClass<AdafactorOptions>;
+  Muon: OptimizerClass<MuonOptions>;
+  LossScaler: { new (options?: { device?: Device; init?: number; growth?: number; backoff?: number; growthInterval?: number }): LossScaler };
+  clipGradNorm(params: Some, maxNorm: number): number;
+  clipGradValue(params: Some, max: number): void;
+  gradNorm(params: Some): number;
+
+  schedule(kind: 'constant' | 'linear' | 'cosine' | 'wsd' | 'one_cycle', options?: ScheduleOptions): Schedule;
+  cosine(lr: number, steps: number, options?: { warmup?: number; floor?: number }): Schedule;
+  LRScheduler: { new (optimizer: Optimizer): LRScheduler };
+  LambdaLR: SchedulerClass<{ lambda: Lambda }>;
+  MultiplicativeLR: SchedulerClass<{ lambda: Lambda }>;
+  StepLR: SchedulerClass<{ stepSize: number; gamma?: number }>;
+  MultiStepLR: SchedulerClass<{ milestones: readonly number[]; gamma?: number }>;
+  ConstantLR: SchedulerClass<{ factor?: number; totalIters?: number } | void>;
+  LinearLR: SchedulerClass<{ startFactor?: number; endFactor?: number; totalIters?: number } | void>;
+  PolynomialLR: SchedulerClass<{ totalIters?: number; power?: number } | void>;
+  ExponentialLR: SchedulerClass<{ gamma: number }>;
+  CosineAnnealingLR: SchedulerClass<{ tMax: number; etaMin?: number }>;
+  CosineAnnealingWarmRestarts: SchedulerClass<{ t0: number; tMult?: number; etaMin?: number }>;
+  OneCycleLR: SchedulerClass<{
+    maxLr: number | readonly number[]; totalSteps: number; pctStart?: number; annealStrategy?: 'cos' | 'linear'; divFactor?: number; finalDivFactor?: number;
+  }>;
+  SequentialLR: SchedulerClass<{ schedulers: readonly LRScheduler[]; milestones: readonly number[] }>;
+  ReduceLROnPlateau: {
+    new (optimizer: Optimizer, options?: {
+      mode?: 'min' | 'max'; factor?: number; patience?: number; threshold?: number; thresholdMode?: 'rel' | 'abs'; cooldown?: number; minLr?: number;
+    }): Omit<LRScheduler, 'step'> & { step(value: number | Tensor): void };
+  };
+}

@@ -1,0 +1,171 @@
+// conv3d and its transpose, composed of two-dimensional products: a window's slices along the depth are channels.
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/conv/conv.h"
+#include "strata/ops/conv/conv_geometry.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+Dims spread(const Dims& d) {
+  return d.size() == 1 ? Dims::filled(3, d[0]) : d;
+}
+// All but the first entry.
+Dims plane(const Dims& d) {
+  return {d[1], d[2]};
+}
+Dims last3(const Tensor& t) {
+  return {t.size(-3), t.size(-2), t.size(-1)};
+}
+
+void check_volume(std::string_view op, const Tensor& x, const Tensor& w) {
+  check<ShapeError>(x.dim() == 5 || x.dim() == 4, op, "x needs 5 dimensions (4 without a batch), is ", x);
+  check<ShapeError>(w.dim() == 5, op, "weight needs 5 dimensions, is ", w);
+  check_spatial(op, last3(x));
+  check_spatial(op, last3(w));
+  for (int64_t v : last3(w)) check<ShapeError>(v >= 1, op, "kernel sizes must be at least 1, weight is ", w);
+}
+
+// weight [a, b, kd, kh, kw] of products whose channels are (b, kd).
+Tensor flat_weight(const Tensor& w) {
+  return w.reshape({w.size(0), w.size(1) * w.size(2), w.size(3), w.size(4)});
+}
+
+Tensor conv3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
+                 const Dims& dilation, int64_t groups) {
+  constexpr std::string_view op = "conv3d";
+  check_volume(op, x, w);
+  const Geometry g{spread(stride), spread(padding), spread(dilation), groups};
+  check_geometry(op, g, 3);
+  if (x.dim() == 4) return squeeze(conv3d_of(unsqueeze(x, 0), w, bias, g.stride, g.padding, g.dilation, groups), 0);
+  const int64_t n = x.size(0), channels = x.size(1), kd = w.size(2), reach = extent(kd, g.dilation[0]);
+  check<ShapeError>(x.size(2) + 2 * g.padding[0] >= reach, op, "a kernel of ", last3(w), " with dilation ", g.dilation,
+                    " does not fit an input of ", last3(x), " with padding ", g.padding);
+  check<ShapeError>(w.size(1) * groups == channels, op, "x is ", x, " and weight is ", w, " with ", groups,
+                    " groups, wants x [n, ", groups, " times ", w.size(1), ", ..]");
+  const Tensor padded = g.padding[0] > 0 ? pad(x, {0, 0, 0, 0, g.padding[0], g.padding[0]}) : x;
+  Tensor windows = unfold(padded, 2, reach, g.stride[0]);  // [n, channels, depth, h, w, reach]
+  if (g.dilation[0] > 1) windows = slice(windows, -1, 0, reach, g.dilation[0]);
+  const int64_t depth = windows.size(2);
+  const Tensor planes = permute(windows, {0, 2, 1, 5, 3, 4}).reshape({n * depth, channels * kd, x.size(3), x.size(4)});
+  const Tensor y =
+      convolution(planes, flat_weight(w), bias, plane(g.stride), plane(g.padding), plane(g.dilation), groups);
+  return transpose(y.reshape({n, depth, y.size(1), y.size(2), y.size(3)}), 1, 2).contiguous();
+}
+
+Tensor conv_transpose3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
+                           const Dims& padding, const Dims& output_padding, int64_t groups, const Dims& dilation) {
+  constexpr std::string_view op = "conv_transpose3d";
+  check_volume(op, x, w);
+  const Geometry g{spread(stride), spread(padding), spread(dilation), groups};
+  check_geometry(op, g, 3);
+  const Dims extra = spread(output_padding);
+  check(extra.size() == 3, op, "output_padding ", output_padding, " needs 3 entries");
+  if (x.dim() == 4)
+    return squeeze(conv_transpose3d_of(unsqueeze(x, 0), w, bias, g.stride, g.padding, extra, groups, g.dilation), 0);
+  check<ShapeError>(x.size(1) == w.size(0), op, "x is ", x, " and weight is ", w,
+                    ", wants as many channels in x as weight has rows");
+  Dims size;
+  for (int i = 0; i < 3; ++i) {
+    check(extra[i] >= 0 && extra[i] < g.stride[i], op, "output_padding ", extra, " must be smaller than the stride ",
+          g.stride);
+    size.push_back((x.size(2 + i) - 1) * g.stride[i] - 2 * g.padding[i] + extent(w.size(2 + i), g.dilation[i]) +
+                   extra[i]);
+    check<ShapeError>(size[i] >= 1, op, "the result's spatial size would be ", size);
+  }
+  const int64_t n = x.size(0), depth = x.size(2), kd = w.size(2), out = w.size(1) * groups;
+  if (bias.defined())
+    check<ShapeError>(bias.dim() == 1 && bias.size(0) == out, op, "bias is ", bias, ", wants [", out, "]");
+  const Tensor planes = transpose(x, 1, 2).reshape({n * depth, x.size(1), x.size(3), x.size(4)});
+  const Tensor z = convolution_transpose(planes, flat_weight(w), {}, plane(size), plane(g.stride), plane(g.padding),
+                                         plane(g.dilation), groups);
+  // Each slice of x has kd slices of the result, which overlap where the kernel is deeper than the stride.
+  Tensor windows = permute(z.reshape({n, depth, out, kd, size[1], size[2]}), {0, 2, 1, 4, 5, 3});
+  const int64_t reach = extent(kd, g.dilation[0]);
+  Shape wide = windows.shape();
+  wide[5] = reach;
+  if (g.dilation[0] > 1) windows = slice_backward(windows, wide, -1, 0, reach, g.dilation[0]);
+  const Shape all{n, out, (depth - 1) * g.stride[0] + reach + extra[0], size[1], size[2]};
+  Tensor y = unfold_backward(windows, all, 2, reach, g.stride[0]);
+  if (g.padding[0] > 0) y = slice(y, 2, g.padding[0], g.padding[0] + size[0], 1);
+  return bias.defined() ? y + bias.reshape({out, 1, 1, 1}) : y.contiguous();
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t)> conv3d_op{
+    {
+        .schema = "conv3d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], int[] "
+                  "dilation=[1], int groups=1) -> Tensor",
+        .doc =
+            "Three-dimensional convolution: x [n, in, d, h, w] (or [in, d, h, w]), weight [out, in / groups, kd, kh, "
+            "kw], bias [out]; sizes as in conv1d, for each dimension. A list with one entry serves all three. "
+            "Computed as a two-dimensional convolution with in * kd channels, for which x is copied kd times. "
+            "ShapeError for sizes that do not fit.",
+        .example = "assert(conv3d(ones({2, 3, 4, 8, 9}), ones({4, 3, 3, 3, 3}), ones({4}), {2}, {1}).shape() == "
+                   "Shape({2, 4, 2, 4, 5}));",
+        .composed = conv3d_of,
+        .dtypes = kFloats,
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({2, 3, 4, 5, 3}), s.tensor({4, 3, 3, 3, 2}), s.tensor({4}));
+              s.add(s.tensor({2, 4, 5, 4, 3}), s.tensor({4, 2, 2, 3, 2}), std::nullopt, Dims{2, 1, 2}, Dims{1, 1, 0},
+                    Dims{2, 1, 1}, 2)
+                  .named("all options");
+              s.add(s.tensor({2, 3, 4, 4}), s.tensor({3, 2, 1, 2, 2}), s.tensor({3}), Dims{1}, Dims{1})
+                  .named("no batch");
+              s.add(s.tensor({0, 2, 3, 4, 4}), s.tensor({3, 2, 2, 2, 2}), s.tensor({3})).named("empty batch");
+              s.invalid<ShapeError>("dimensions", s.tensor({2, 3, 8}), s.tensor({4, 3, 3, 3, 3}));
+              s.invalid<ShapeError>("does not fit", s.tensor({2, 3, 2, 8, 8}), s.tensor({4, 3, 3, 3, 3}));
+              s.invalid<ShapeError>("groups", s.tensor({2, 3, 4, 4, 4}), s.tensor({4, 2, 3, 3, 3}));
+              s.invalid<ValueError>("entries", s.tensor({2, 3, 4, 4, 4}), s.tensor({4, 3, 3, 3, 3}), std::nullopt,
+                                    Dims{1, 1});
+              if (s.benchmarking())
+                s.bench(s.tensor({4, 64, 16, 28, 28}), s.tensor({64, 64, 3, 3, 3}), s.tensor({64}), Dims{1}, Dims{1});
+            },
+    }};
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t,
+                const Dims&)>
+    conv_transpose3d_op{{
+        .schema = "conv_transpose3d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], "
+                  "int[] output_padding=[0], int groups=1, int[] dilation=[1]) -> Tensor",
+        .doc = "Transposed three-dimensional convolution: x [n, in, d, h, w], weight [in, out / groups, kd, kh, kw], "
+               "bias [out]; sizes as in conv_transpose1d, for each dimension. Computed as a transposed two-dimensional "
+               "convolution with out * kd channels, whose slices are added up.",
+        .example = "assert(conv_transpose3d(ones({2, 4, 3, 3, 3}), ones({4, 5, 2, 2, 2}), {}, {2}).shape() == "
+                   "Shape({2, 5, 6, 6, 6}));",
+        .composed = conv_transpose3d_of,
+        .dtypes = kFloats,
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({2, 3, 2, 3, 2}), s.tensor({3, 2, 3, 2, 2}), s.tensor({2}));
+              s.add(s.tensor({2, 4, 2, 3, 2}), s.tensor({4, 2, 2, 3, 2}), s.tensor({4}), Dims{3, 1, 2}, Dims{1, 1, 0},
+                    Dims{2, 0, 1}, 2, Dims{2, 1, 1})
+                  .named("all options");
+              s.add(s.tensor({3, 2, 3, 2}), s.tensor({3, 2, 2, 2, 2}), s.tensor({2}), Dims{2}).named("no batch");
+              s.invalid<ShapeError>("dimensions", s.tensor({2, 4, 3}), s.tensor({4, 3, 3, 3, 3}));
+              s.invalid<ShapeError>("spatial size", s.tensor({1, 1, 1, 1, 1}), s.tensor({1, 1, 1, 1, 1}), std::nullopt,
+                                    Dims{1}, Dims{1});
+              s.invalid<ShapeError>("channels", s.tensor({1, 2, 2, 2, 2}), s.tensor({1, 1, 1, 1, 1}));
+              s.invalid<ValueError>("smaller than the stride", s.tensor({1, 2, 2, 2, 2}), s.tensor({2, 1, 2, 2, 2}),
+                                    std::nullopt, Dims{2}, Dims{0}, Dims{2});
+              if (s.benchmarking())
+                s.bench(s.tensor({4, 128, 8, 14, 14}), s.tensor({128, 64, 2, 2, 2}), s.tensor({64}), Dims{2});
+            },
+    }};
+
+}  // namespace
+
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding,
+              const Dims& dilation, int64_t groups) {
+  return conv3d_op(x, weight, bias, stride, padding, dilation, groups);
+}
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride,
+                        const Dims& padding, const Dims& output_padding, int64_t groups, const Dims& dilation) {
+  return conv_transpose3d_op(x, weight, bias, stride, padding, output_padding, groups, dilation);
+}
+
+}  // namespace strata

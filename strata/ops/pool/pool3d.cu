@@ -1,0 +1,273 @@
+// Pooling and resizing over three dimensions on a CUDA device, and the gradient of max_pool over any.
+
+#include "strata/ops/pool/pool_cuda.cuh"
+
+namespace strata {
+namespace {
+using namespace cuda;
+using namespace pool;
+
+constexpr int kStrip = 4;  // rows of a column that a thread has, for which it computes the other windows once
+
+// The axes of a volume, and its strips of `rows` rows by number.
+template <class I>
+struct Volume {
+  BasicAxis<I> d, h, w;
+  Grid grid;  // of [planes * depth, strips of rows, cols]
+  Divisor depth;
+
+  template <class A>
+  Volume(const A& axes, int64_t planes, bool inputs, int rows)
+      : d(axes[0]),
+        h(axes[1]),
+        w(axes[2]),
+        grid(planes * (inputs ? d.in : d.out), ((inputs ? h.in : h.out) + int64_t{rows} - 1) / rows,
+             inputs ? w.in : w.out),
+        depth(inputs ? d.in : d.out) {}
+
+  struct At {
+    int64_t plane;
+    I k, strip, j;
+  };
+  __device__ __forceinline__ At at(int64_t e) const {
+    const auto flat = grid.template at<I>(e);
+    int64_t k;
+    const int64_t plane = depth.split(flat.plane, k);
+    return {plane, static_cast<I>(k), flat.i, flat.j};
+  }
+  __device__ __forceinline__ int64_t inputs() const { return static_cast<int64_t>(d.in) * h.in * w.in; }
+  __device__ __forceinline__ int64_t outputs() const { return static_cast<int64_t>(d.out) * h.out * w.out; }
+};
+
+// Calls f(row, element's number) for the rows of a strip, `size` being [depth, rows, cols].
+template <int Rows, class I, class At, class F>
+__device__ __forceinline__ void for_rows(const At& at, I deep, I rows, I cols, F&& f) {
+  int64_t e = ((at.plane * deep + at.k) * rows + at.strip * Rows) * cols + at.j;
+#pragma unroll
+  for (int u = 0; u < Rows; ++u, e += cols) {
+    const I i = at.strip * Rows + u;
+    if (i < rows) f(i, e);
+  }
+}
+
+// With Lanes = 32 a warp has an element, else a thread a strip.
+template <class T, AxisKind Kind, int Lanes, class I>
+__global__ void __launch_bounds__(kThreads) resample3_kernel(Volume<I> v, const T* x, T* y) {
+  using C = compute_t<T>;
+  for_elements<Lanes>(v.grid.total, [&](int64_t strip) {
+    const auto at = v.at(strip);
+    const auto wk = pool::window<Kind, C>(v.d, at.k), wj = pool::window<Kind, C>(v.w, at.j);
+    const I step = Kind == AxisKind::pool ? v.d.dilation : 1;
+    const T* from = x + at.plane * v.inputs();
+    for_rows<Lanes == 1 ? kStrip : 1>(at, v.d.out, v.h.out, v.w.out, [&](I row, int64_t e) {
+      const auto wi = pool::window<Kind, C>(v.h, row);
+      C sum = 0;
+      for (I c = 0; c < wk.count; ++c) {
+        const I first = (wk.start + c * step) * v.h.in;
+        C part = 0;
+        for_window<Kind, Lanes>(v.h, v.w, wi, wj, [&](I i, I j, I a, I b) {
+          part +=
+              (a == 0 ? wi.first : wi.rest) * ((b == 0 ? wj.first : wj.rest) * widen(from[(first + i) * v.w.in + j]));
+        });
+        sum += (c == 0 ? wk.first : wk.rest) * part;
+      }
+      if constexpr (Lanes > 1) sum = warp_reduce(sum, Sum());
+      if (Lanes == 1 || threadIdx.x % kWarp == 0) y[e] = narrow<T>(sum);
+    });
+  });
+}
+
+template <class T, AxisKind Kind, class I>
+__global__ void __launch_bounds__(kThreads) transposed3_kernel(Volume<I> v, const T* y, T* x) {
+  using C = compute_t<T>;
+  constexpr int kFew = 4;
+  for_elements<1>(v.grid.total, [&](int64_t strip) {
+    const auto at = v.at(strip);
+    const I first = at.strip * kStrip, last = pool::least<I>(first + kStrip, v.h.in) - 1;
+    const auto deep = pool::outputs_of<Kind>(v.d, at.k), cols = pool::outputs_of<Kind>(v.w, at.j);
+    const I low = pool::outputs_of<Kind>(v.h, first).low, high = pool::outputs_of<Kind>(v.h, last).high;
+    const T* from = y + at.plane * v.outputs();
+    C sums[kStrip] = {}, wk[kFew] = {}, wj[kFew] = {};
+    const bool few = deep.high - deep.low < kFew && cols.high - cols.low < kFew;
+    if (few) {
+#pragma unroll
+      for (int u = 0; u < kFew; ++u) {
+        if (deep.low + u > deep.high || !pool::covers<Kind>(v.d, static_cast<I>(deep.low + u), at.k, wk[u])) wk[u] = 0;
+        if (cols.low + u > cols.high || !pool::covers<Kind>(v.w, static_cast<I>(cols.low + u), at.j, wj[u])) wj[u] = 0;
+      }
+    }
+    for (I i = low; i <= high; ++i) {
+      // The strip's rows share what the other dimensions add up to.
+      C sum = 0;
+      if (few) {
+#pragma unroll
+        for (int c = 0; c < kFew; ++c) {
+          if (wk[c] == C(0)) continue;
+          const T* row = from + ((deep.low + c) * v.h.out + i) * v.w.out + cols.low;
+          C part = 0;
+#pragma unroll
+          for (int b = 0; b < kFew; ++b)
+            if (wj[b] != C(0)) part += wj[b] * widen(row[b]);
+          sum += wk[c] * part;
+        }
+      } else {
+        for (I k = deep.low; k <= deep.high; ++k) {
+          if (!pool::covers<Kind>(v.d, k, at.k, wk[0])) continue;
+          const T* row = from + (k * v.h.out + i) * v.w.out;
+          for (I j = cols.low; j <= cols.high; ++j)
+            if (pool::covers<Kind>(v.w, j, at.j, wj[0])) sum += wk[0] * wj[0] * widen(row[j]);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kStrip; ++u) {
+        C wi;
+        if (first + u <= last && pool::covers<Kind>(v.h, i, static_cast<I>(first + u), wi)) sums[u] += wi * sum;
+      }
+    }
+    for_rows<kStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
+#pragma unroll
+      for (int u = 0; u < kStrip; ++u)
+        if (row - first == u) x[e] = narrow<T>(sums[u]);
+    });
+  });
+}
+
+template <class T, AxisKind Kind, int Lanes, class I>
+__global__ void __launch_bounds__(kThreads) max3_kernel(Volume<I> v, const T* x, T* y, int64_t* positions) {
+  using C = compute_t<T>;
+  for_elements<Lanes>(v.grid.total, [&](int64_t strip) {
+    const auto at = v.at(strip);
+    const auto wk = pool::window<Kind, float>(v.d, at.k), wj = pool::window<Kind, float>(v.w, at.j);
+    const I step = Kind == AxisKind::pool ? v.d.dilation : 1;
+    const T* from = x + at.plane * v.inputs();
+    for_rows<Lanes == 1 ? kStrip : 1>(at, v.d.out, v.h.out, v.w.out, [&](I row, int64_t e) {
+      const auto wi = pool::window<Kind, float>(v.h, row);
+      C best = -std::numeric_limits<C>::infinity();
+      I best_at = -1;
+      for (I c = 0; c < wk.count; ++c) {
+        const I first = (wk.start + c * step) * v.h.in;
+        for_window<Kind, Lanes>(v.h, v.w, wi, wj, [&](I i, I j, I, I) {
+          const I here = (first + i) * v.w.in + j;
+          const C value = widen(from[here]);
+          if constexpr (Lanes == 1) {  // in their order
+            if (value > best || best_at < 0 || (value != value && best == best)) best = value, best_at = here;
+          } else {
+            if (beats(value, here, best, best_at)) best = value, best_at = here;
+          }
+        });
+      }
+      if constexpr (Lanes > 1) best_of_warp(best, best_at);
+      if (Lanes > 1 && threadIdx.x % kWarp != 0) return;
+      y[e] = narrow<T>(best);
+      positions[e] = best_at;
+    });
+  });
+}
+
+// The inputs of a strip look at the windows that they lie in.
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads)
+    max_backward_kernel(Volume<I> v, const T* g, const int64_t* positions, T* x) {
+  using C = compute_t<T>;
+  for_elements<1>(v.grid.total, [&](int64_t strip) {
+    const auto at = v.at(strip);
+    const I first = at.strip * kStrip, last = pool::least<I>(first + kStrip, v.h.in) - 1;
+    const auto deep = pool::outputs_of<AxisKind::pool>(v.d, at.k), cols = pool::outputs_of<AxisKind::pool>(v.w, at.j);
+    const I low = pool::outputs_of<AxisKind::pool>(v.h, first).low,
+            high = pool::outputs_of<AxisKind::pool>(v.h, last).high;
+    const int64_t plane = at.plane * v.outputs();
+    const I here = (at.k * v.h.in + first) * v.w.in + at.j;
+    C sums[kStrip] = {};
+    for (I k = deep.low; k <= deep.high; ++k)
+      for (I i = low; i <= high; ++i)
+        for (I j = cols.low; j <= cols.high; ++j) {
+          const int64_t o = plane + (k * v.h.out + i) * v.w.out + j;
+          const I from_here = static_cast<I>(positions[o]) - here;
+#pragma unroll
+          for (int u = 0; u < kStrip; ++u)
+            if (from_here == u * v.w.in) sums[u] += widen(g[o]);
+        }
+    for_rows<kStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
+#pragma unroll
+      for (int u = 0; u < kStrip; ++u)
+        if (row - first == u) x[e] = narrow<T>(sums[u]);
+    });
+  });
+}
+
+// Calls f(volume) with indices of 32 bits where they hold every number.
+template <class F>
+void with_volume(const Axes& axes, int64_t planes, bool inputs, int rows, F&& f) {
+  if (!is_narrow(axes)) return f(Volume<int64_t>(axes, planes, inputs, rows));
+  f(Volume<int32_t>(std::array{narrow_axis(axes[0]), narrow_axis(axes[1]), narrow_axis(axes[2])}, planes, inputs,
+                    rows));
+}
+
+// Whether a warp shares a window.
+bool for_warps(const Axes& axes) {
+  return axes[0].kind != AxisKind::resize && is_narrow(axes) && many_inputs(axes[1], axes[2]);
+}
+
+}  // namespace
+
+void pool::resample3_cuda(const Axes& axes, int64_t planes, DType t, const void* x, void* y) {
+  with_volume(axes, planes, false, for_warps(axes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
+    if (v.grid.total == 0) return;
+    dispatch_floats(t, "resample", [&]<class T>() {
+      const auto run = [&]<AxisKind K, int Lanes>() {
+        resample3_kernel<T, K, Lanes><<<blocks_of<Lanes>(v.grid.total), kThreads, 0, stream()>>>(
+            v, static_cast<const T*>(x), static_cast<T*>(y));
+      };
+      dispatch_kind(axes[0].kind, [&]<AxisKind K>() {
+        if constexpr (K != AxisKind::resize && sizeof(I) == 4) {
+          if (for_warps(axes)) return run.template operator()<K, kWarp>();
+        }
+        run.template operator()<K, 1>();
+      });
+    });
+  });
+}
+
+void pool::resample3_transposed_cuda(const Axes& axes, int64_t planes, DType t, const void* y, void* x) {
+  with_volume(axes, planes, true, kStrip, [&]<class I>(const Volume<I>& v) {
+    if (v.grid.total == 0) return;
+    dispatch_floats(t, "resample", [&]<class T>() {
+      dispatch_kind(axes[0].kind, [&]<AxisKind K>() {
+        transposed3_kernel<T, K>
+            <<<blocks_of<1>(v.grid.total), kThreads, 0, stream()>>>(v, static_cast<const T*>(y), static_cast<T*>(x));
+      });
+    });
+  });
+}
+
+void pool::window_max3_cuda(const Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
+  with_volume(axes, planes, false, for_warps(axes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
+    if (v.grid.total == 0) return;
+    dispatch_floats(t, "max_pool", [&]<class T>() {
+      const auto run = [&]<AxisKind K, int Lanes>() {
+        max3_kernel<T, K, Lanes><<<blocks_of<Lanes>(v.grid.total), kThreads, 0, stream()>>>(
+            v, static_cast<const T*>(x), static_cast<T*>(y), positions);
+      };
+      const auto by_size = [&]<AxisKind K>() {
+        if constexpr (sizeof(I) == 4) {
+          if (for_warps(axes)) return run.template operator()<K, kWarp>();
+        }
+        run.template operator()<K, 1>();
+      };
+      if (axes[0].kind == AxisKind::pool) return by_size.template operator()<AxisKind::pool>();
+      by_size.template operator()<AxisKind::adaptive>();
+    });
+  });
+}
+
+void max_backward_cuda(const Axes& axes, int64_t planes, DType t, const void* g, const int64_t* positions, void* x) {
+  with_volume(axes, planes, true, kStrip, [&]<class I>(const Volume<I>& v) {
+    if (v.grid.total == 0) return;
+    dispatch_floats(t, "max_pool_backward", [&]<class T>() {
+      max_backward_kernel<T><<<blocks_of<1>(v.grid.total), kThreads, 0, stream()>>>(v, static_cast<const T*>(g),
+                                                                                    positions, static_cast<T*>(x));
+    });
+  });
+}
+
+}  // namespace strata
