@@ -109,9 +109,12 @@ void bind_functions(nb::module_& m) {
         nb::arg("input"), nb::arg("fill_value"), nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false);
   m.def("arange", [](Scalar start, std::optional<Scalar> end, Scalar step, OptDType dtype, OptDevice device, bool requires_grad) {
-          return made(device, requires_grad, [&] {
-            return end ? arange(start, *end, step, dtype) : arange(Scalar(0), start, step, dtype);
-          });
+          const Scalar from = end ? start : Scalar(0);
+          Scalar to = end ? *end : start;
+          // A step away from the end gives nothing, as in NumPy and the array API standard.
+          if (step.to_double() != 0 && (to.to_double() - from.to_double()) / step.to_double() < 0)
+            to = to.kind() == DType::f64 ? Scalar(from.to_double()) : from;
+          return made(device, requires_grad, [&] { return arange(from, to, step, dtype); });
         },
         nb::arg("start"), nb::arg("end") = nb::none(), nb::arg("step") = 1, nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,

@@ -60,13 +60,13 @@ from ._ops import addcmul_ as addcmul_
 from ._ops import addmm as addmm
 from ._composed import addmv as addmv
 from ._composed import addr as addr
-from ._ops import all as all
+from ._array_api import all as all
 from ._core import allclose as allclose
 from ._ops import amax as amax
 from ._ops import amin as amin
 from ._functions import aminmax as aminmax
 from . import amp as amp
-from ._ops import any as any
+from ._array_api import any as any
 from ._core import arange as arange
 from ._functions import arccos as arccos
 from ._functions import arccosh as arccosh
@@ -231,7 +231,7 @@ from ._core import empty as empty
 from ._core import empty_like as empty_like
 from ._grad_mode import enable_grad as enable_grad
 from ._ops import eq as eq
-from ._core import equal as equal
+from ._functions import equal as equal
 from ._ops import erf as erf
 from ._ops import erf_ as erf_
 from ._ops import erfc as erfc

@@ -110,9 +110,13 @@ def eye(n: builtins.int, m: Optional[builtins.int] = None, *, k: builtins.int = 
     return x.requires_grad_() if requires_grad else x
 
 
-def linspace(start: Any, end: Any, steps: builtins.int, *, endpoint: builtins.bool = True, dtype: Any = None, device: Any = None,
+def linspace(start: Any, end: Any, num: Optional[builtins.int] = None, *, steps: Optional[builtins.int] = None,
+             endpoint: builtins.bool = True, dtype: Any = None, device: Any = None,
              requires_grad: builtins.bool = False) -> Tensor:
-    """``steps`` values from start to end; without ``endpoint`` the end itself is left out."""
+    """``num`` (PyTorch: ``steps``) values from start to end; without ``endpoint`` the end itself is left out."""
+    steps = num if steps is None else steps
+    if steps is None:
+        raise TypeError("linspace() missing the number of values: num, or steps")
     if endpoint:
         return _core.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
     x = _core.linspace(start, end, steps + 1, dtype=dtype, device=device)[:steps]
@@ -209,7 +213,8 @@ def prod(x: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: An
     if dtype is not None:
         x = x.to(dtype)
     dims = axis if axis is not None else dim
-    y = _ops.prod(x, [] if dims is None else dims, keepdim or keepdims)
+    x, dims = F._over(x, dims, axis)
+    y = _ops.prod(x, [] if dims is None else dims, (keepdim or keepdims) and axis != ())
     return y if dtype is None else y.to(dtype)
 
 
@@ -248,6 +253,20 @@ def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", right: builtins.
     scalar = x2.ndim == 0
     y = _ops.searchsorted(x1.to(t), x2.to(t).reshape(1) if scalar else x2.to(t), right or side == "right")
     return y.reshape(()) if scalar else y
+
+
+def _logical(name: str) -> Any:
+    op = _core.ops[name]
+
+    def function(x: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
+                 keepdims: builtins.bool = False) -> Tensor:
+        x, dims = F._over(x, dim if axis is None else axis, axis)
+        result: Tensor = op(x, [] if dims is None else dims, (keepdim or keepdims) and axis != ())
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
 
 
 class UniqueAll(NamedTuple):
@@ -301,7 +320,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return x.mT
 
 
-def expand_dims(x: Tensor, /, *, axis: builtins.int = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: builtins.int = 0) -> Tensor:
     return x.unsqueeze(axis)
 
 
@@ -396,6 +415,8 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
         return _ops.matmul(x1.to(t), x2.to(t))
     return _ops.matmul(x1, x2)
 
+
+all, any = _logical("all"), _logical("any")  # noqa: A001
 
 __all__ = [
     _name for _name, _value in list(globals().items())

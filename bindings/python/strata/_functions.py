@@ -21,7 +21,6 @@ from ._core import (  # noqa: F401
     elu,
     empty,
     empty_like,
-    equal,
     eye,
     from_dlpack,
     from_numpy,
@@ -191,6 +190,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return _ops.where(condition, input, other)
 
 
+def equal(input: Any, other: Any) -> builtins.bool:
+    """Whether two tensors have the same shape and elements."""
+    if isinstance(input, Tensor) and isinstance(other, Tensor):
+        return _core.equal(input, other)
+    return builtins.bool((input == other) if not isinstance(input, Tensor) and not isinstance(other, Tensor) else False)
+
+
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     return clamp(input, min=min)
 
@@ -217,11 +223,20 @@ def _dims(dim: Any) -> Any:
     return [] if dim is None else dim
 
 
+def _over(input: Tensor, dim: Any, axis: Any) -> tuple[Tensor, Any]:
+    """The array API's ``axis=()`` reduces nothing: a new dimension of 1 stands for it. PyTorch's empty ``dim`` means all."""
+    if axis is None or axis != ():
+        return input, dim
+    return input.unsqueeze(-1), -1
+
+
 def _extreme(input: Tensor, dim: Any, keepdim: builtins.bool, axis: Any, keepdims: builtins.bool, of_two: Any, of_all: Any,
              along: Any, standard: Any, pair: Any) -> Any:
     """What max() and min() share: the choice between elementwise, whole, along a dimension, and the array API's form."""
     if isinstance(dim, Tensor):
         return of_two(input, dim)
+    if axis == ():
+        return input.clone()
     if axis is not None or keepdims:
         return standard(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
     return of_all(input) if dim is None else pair(*along(input, dim, keepdim))
@@ -254,7 +269,8 @@ def var(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
     """The variance: squared differences from the mean, divided by the number less ``correction`` (1)."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops.var(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    return _ops.var(input, _dims(dim), _correction(unbiased, correction), (keepdim or keepdims) and axis != ())
 
 
 def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
@@ -262,7 +278,8 @@ def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
     """The standard deviation, as var()."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops.std(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    return _ops.std(input, _dims(dim), _correction(unbiased, correction), (keepdim or keepdims) and axis != ())
 
 
 def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
@@ -270,7 +287,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype
     """The sum over ``dim`` (all without one); integers and bool in int64."""
     if dtype is not None:
         input = input.to(dtype)
-    y = _ops.sum(input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    y = _ops.sum(input, _dims(dim), (keepdim or keepdims) and axis != ())
     return y if dtype is None else y.to(dtype)
 
 
@@ -279,7 +297,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtyp
     """The mean over ``dim`` (all without one)."""
     if dtype is not None:
         input = input.to(dtype)
-    return _ops.mean(input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    return _ops.mean(input, _dims(dim), (keepdim or keepdims) and axis != ())
 
 
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
