@@ -136,7 +136,7 @@ from ._ops import broadcast_to as broadcast_to
 from ._composed import bucketize as bucketize
 from ._array_api import can_cast as can_cast
 from ._composed import cartesian_prod as cartesian_prod
-from ._ops import cat as cat
+from ._functions import cat as cat
 from ._functions import cdist as cdist
 from ._array_api import ceil as ceil
 from ._ops import ceil_ as ceil_
@@ -597,7 +597,7 @@ from ._ops import sqrt_ as sqrt_
 from ._ops import square as square
 from ._ops import square_ as square_
 from ._functions import squeeze as squeeze
-from ._ops import stack as stack
+from ._functions import stack as stack
 from ._functions import std as std
 from ._composed import std_mean as std_mean
 from ._compat import strided as strided

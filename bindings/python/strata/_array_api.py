@@ -328,8 +328,8 @@ def concat(arrays: Sequence[Tensor], /, dim: Optional[builtins.int] = 0, *, axis
     """One after the other along ``axis``; None joins the flattened arrays."""
     where = dim if axis == 0 else axis
     if where is None:
-        return _ops.cat([a.reshape(-1) for a in arrays], 0)
-    return _ops.cat(list(arrays), where)
+        return F.cat([a.reshape(-1) for a in arrays], 0)
+    return F.cat(arrays, where)
 
 
 concatenate = concat

@@ -427,12 +427,34 @@ def broadcast_tensors(*tensors: Tensor) -> list[Tensor]:
     return [t.expand(shape) for t in tensors]
 
 
+def _joined(op: Any, tensors: Sequence[Tensor], dim: builtins.int) -> Tensor:
+    """The op of the tensors, which are promoted to one dtype where they have several."""
+    items = list(tensors)
+    try:
+        joined: Tensor = op(items, dim)
+        return joined
+    except _core.DTypeError:
+        kind = result_type(*(empty([1], dtype=t.dtype, device="meta") for t in items))
+        joined = op([t.to(kind) for t in items], dim)
+        return joined
+
+
+def cat(tensors: Sequence[Tensor], dim: builtins.int = 0) -> Tensor:
+    """One after the other along ``dim``; different dtypes are promoted."""
+    return _joined(_ops.cat, tensors, dim)
+
+
+def stack(tensors: Sequence[Tensor], dim: builtins.int = 0, *, axis: Optional[builtins.int] = None) -> Tensor:
+    """Side by side along a new dimension ``dim``; different dtypes are promoted."""
+    return _joined(_ops.stack, tensors, dim if axis is None else axis)
+
+
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    return _ops.cat(list(tensors), 0 if tensors[0].dim() < 2 else 1)
+    return cat(tensors, 0 if tensors[0].dim() < 2 else 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    return _ops.cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
+    return cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None) -> Tensor:

@@ -94,3 +94,13 @@ def test_empty_axes_and_ranges():
     assert st.sum(x, dim=()).item() == 3  # PyTorch's
     assert st.arange(3, 0).shape == (0,) and st.arange(1.0, 0).dtype == st.float32 and st.arange(0, 3, -1).dtype == st.int64
     assert st.linspace(0, 1, num=3).tolist() == st.linspace(0, 1, steps=3).tolist() == [0, 0.5, 1]
+
+
+def test_joining_promotes():
+    a, b = st.tensor([1, 2], dtype=st.int8), st.tensor([0.5, 1.5])
+    for joined in (st.cat([a, b]), st.concat([a, b]), st.concat([a, b], axis=None), st.hstack([a, b]), st.cat((a, b), dim=-1)):
+        assert joined.dtype == st.float32 and joined.tolist() == [1, 2, 0.5, 1.5]
+    assert st.stack([a, b]).dtype == st.stack([a, b], axis=1).dtype == st.vstack([a, b]).dtype == st.float32
+    assert st.cat([a, st.tensor([300], dtype=st.int16)]).tolist() == [1, 2, 300]
+    with pytest.raises(st.ShapeError):
+        st.cat([a, st.ones(2, 2)])

@@ -17,12 +17,12 @@ __all__ = [
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the third dimension."""
-    return _ops.cat([_at_least(t, 3) for t in tensors], 2)
+    return F.cat([_at_least(t, 3) for t in tensors], 2)
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Vectors as columns, matrices side by side."""
-    return _ops.cat([t.reshape(-1, 1) if t.dim() < 2 else t for t in tensors], 1)
+    return F.cat([t.reshape(-1, 1) if t.dim() < 2 else t for t in tensors], 1)
 
 
 row_stack = F.vstack
