@@ -19,9 +19,8 @@ Number = Union[builtins.int, builtins.float]
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """Products of every element of one vector with every element of the other."""
-    if input.dim() != 1 or vec2.dim() != 1:
-        raise _core.ShapeError(f"outer: two vectors are wanted, got {list(input.shape)} and {list(vec2.shape)}")
-    return input.unsqueeze(1) * vec2
+    joint = _core.promote_types(input.dtype, vec2.dtype)  # the record wants one dtype
+    return _ops.outer(input.to(joint), vec2.to(joint))
 
 
 ger = outer

@@ -117,14 +117,27 @@ class AvgPool1d(_AvgPool):
     _function = staticmethod(F.avg_pool1d)
 
 
-class AvgPool2d(_AvgPool):
-    """The mean of each window."""
+class _AvgPoolOver(_AvgPool):
+    def __init__(
+        self, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: Optional[int] = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+                              self.divisor_override)
+
+
+class AvgPool2d(_AvgPoolOver):
+    """The mean of each window, or its sum over ``divisor_override``."""
 
     _function = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPool):
-    """The mean of each window."""
+class AvgPool3d(_AvgPoolOver):
+    """The mean of each window, or its sum over ``divisor_override``."""
 
     _function = staticmethod(F.avg_pool3d)
 
