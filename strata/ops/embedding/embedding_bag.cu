@@ -15,7 +15,8 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 128;
-constexpr int kAtOnce = 8;  // rows of a bag that are on their way together
+constexpr int kAtOnce = 8;                // rows of a bag that are on their way together
+constexpr int64_t kManyPieces = 1 << 18;  // about as many as a card has threads
 
 // The positions of bag b, brought into range.
 struct Bag {
@@ -134,7 +135,11 @@ void bag_sum_cuda(const BagCall& c) {
       sum_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check());
     };
     constexpr int V = kVec<T>;
-    if (c.width % V == 0 && aligned16(c.weight) && aligned16(c.y)) return launch.template operator()<V>();
+    if (c.width % V == 0 && aligned16(c.weight) && aligned16(c.y)) {
+      // Few bags of narrow rows: smaller pieces are more threads, whose loads are under way together.
+      if (V > 4 && c.bags * (c.width / V) < kManyPieces) return launch.template operator()<4>();
+      return launch.template operator()<V>();
+    }
     launch.template operator()<1>();
   });
 }

@@ -339,7 +339,11 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t size, int64_t step) {
                       zero(y);
                       // One position of all windows at a time: within it no element is met twice unless step is 0.
-                      const Tensor windows = unfold_view(y, dim, size, step);
+                      Tensor windows = unfold_view(y, dim, size, step);
+                      if (step >= size) {  // they do not overlap
+                        windows.copy_(g);
+                        return;
+                      }
                       for (int64_t i = 0; i < size; ++i) {
                         Tensor part = select_view(windows, -1, i);
                         part.add_(select_view(g, -1, i));
@@ -355,6 +359,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 3}), Shape{7}, 0, 3, 2);
+          s.add(s.tensor({2, 2, 3}), Shape{8, 2}, 0, 3, 4).named("apart");
           s.invalid<ShapeError>("the part of", s.tensor({3, 2}), Shape{7}, 0, 3, 2);
           s.invalid<ValueError>("does not fit", s.tensor({3, 3}), Shape{2}, 0, 3, 2);
         },
