@@ -196,7 +196,13 @@ Env& env_of(napi_env env) {
 void Env::fail(napi_status status) {
   bool pending = false;
   napi_is_exception_pending(env, &pending);
-  if (pending) {
+  // While JavaScript is being ended, keeping what it threw fails as well, and comes here again.
+  static thread_local bool keeping = false;
+  if (pending && !keeping) {
+    struct Keeping {
+      Keeping() { keeping = true; }
+      ~Keeping() { keeping = false; }
+    } const guard;
     napi_value thrown;
     napi_get_and_clear_last_exception(env, &thrown);
     if (passing) {
