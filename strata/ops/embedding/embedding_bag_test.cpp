@@ -144,6 +144,12 @@ TEST_F(CudaEmbeddingBag, AnIndexOutsideTheTableIsAnError) {
   };
   EXPECT_THROW(sum(bag(4)).item(), IndexError);
   EXPECT_EQ(sum(bag(3)).item(), 6);
+  const Tensor indices = zeros({4}, DType::i64).to(Device::cuda());
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{1, 3}, {0, 3, 2}}) {
+    const Tensor offsets = from_span<int64_t>(wrong, {static_cast<int64_t>(wrong.size())}).to(Device::cuda());
+    EXPECT_THROW(sum(embedding_bag(indices, table, offsets, "sum")).item(), ValueError);
+    EXPECT_THROW(sum(embedding_bag(indices, table, offsets, "max")).item(), ValueError);
+  }
 }
 
 }  // namespace
