@@ -78,6 +78,23 @@ test('a worker that is ended in the middle of calls', async () => {
   assert.deepEqual(st.ones([2]).add(1).toArray(), [2, 2]);
 });
 
+test('a worker ends in the middle of a loop that catches whatever is thrown', { timeout: 120000 }, async () => {
+  for (const call of ['st.matmul(x, st.ones([3]))', 'x.mul(x).sum().backward()', 'st.checkpoint(() => { x.mul(x); throw null; }, x)']) {
+    const worker = new Worker(`const st = require(${entry});
+      const x = st.ones([2], { requiresGrad: true });
+      x.registerHook((g) => g.mul(2));
+      require('node:worker_threads').parentPort.postMessage('going');
+      for (;;) { try { ${call}; } catch {} }`, { eval: true });
+    await new Promise((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+    });
+    await new Promise((resolve) => { setTimeout(resolve, 20); });
+    assert.equal(await worker.terminate(), 1, call);
+  }
+  assert.deepEqual(st.ones([2]).add(1).toArray(), [2, 2]);
+});
+
 test('a worker whose script throws ends with its error', async () => {
   await assert.rejects(run('setImmediate(() => st.matmul(st.ones([2, 3]), st.ones([2, 3]))); await new Promise(() => {});'),
     /inner sizes differ/);
