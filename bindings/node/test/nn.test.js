@@ -24,8 +24,8 @@ class Net extends st.nn.Module {
 test('parameters, buffers and modules by name', () => {
   const net = new Net();
   assert.deepEqual(net.namedParameters().map(([n]) => n),
-    ['conv.weight', 'conv.bias', 'norm.weight', 'norm.bias', 'blocks.0.weight', 'blocks.0.bias', 'blocks.1.weight', 'scale']);
-  assert.deepEqual(net.namedBuffers().map(([n]) => n), ['norm.running_mean', 'norm.running_var']);
+    ['scale', 'conv.weight', 'conv.bias', 'norm.weight', 'norm.bias', 'blocks.0.weight', 'blocks.0.bias', 'blocks.1.weight']);
+  assert.deepEqual(net.namedBuffers().map(([n]) => n), ['norm.running_mean', 'norm.running_var', 'norm.num_batches_tracked']);
   assert.equal(net.numParameters(), 36 + 4 + 8 + 20 + 8 + 1);
   assert.match(String(net), /\(conv\): Conv2d\(1, 4, \[3, 3\], padding=\[1, 1\]\)/);
   assert.deepEqual(net.forward(st.randn([2, 1, 5, 5])).shape, [2, 2]);

@@ -20,7 +20,7 @@ test('the declarations name what is there, and all of it', () => {
   const written = fs.readdirSync(lib).filter((n) => n.endsWith('.d.ts') && n !== 'ops.d.ts');
   const text = written.map((n) => fs.readFileSync(path.join(lib, n), 'utf8')).join('\n') + generate();
   for (const name of Object.keys(st)) assert.match(text, new RegExp(`\\b${name}[(:?<]|\\b${name}: `), `${name} is not declared`);
-  for (const name of [...Object.keys(st.nn), ...Object.keys(st.optim), ...Object.keys(st.data), ...Object.keys(st.cuda)].filter((n) => n !== 'Optimizer')) {
+  for (const name of [...Object.keys(st.nn), ...[st.nn.functional, st.nn.init, st.nn.utils].flatMap(Object.keys), ...Object.keys(st.optim), ...Object.keys(st.data), ...Object.keys(st.cuda)].filter((n) => n !== 'Optimizer')) {
     assert.match(text, new RegExp(`\\b${name}[(:<]`), `${name} is not declared`);
   }
   for (const name of Object.getOwnPropertyNames(st.Tensor.prototype).filter((n) => n !== 'constructor')) {

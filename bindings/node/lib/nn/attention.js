@@ -4,11 +4,15 @@
 const { functions: F } = require('../ops.js');
 const T = require('../tensor.js');
 const { Module, parameter, detailOf } = require('./module.js');
-const { Linear, Dropout } = require('./layers.js');
+const { Linear } = require('./layers.js');
+const { Dropout } = require('./dropout.js');
 const { LayerNorm } = require('./norm.js');
 const { ModuleList } = require('./container.js');
 const { init } = require('./init.js');
-const { ValueError } = require('../errors.js');
+const { MADE, wantCounts } = require('./parts.js');
+const { wantShare } = require('./functional/norm.js');
+const { optionsOf, wantCount, wantTensor } = require('../arguments.js');
+const { ShapeError, ValueError } = require('../errors.js');
 
 /** What is added to the scores: a mask as it is, or -inf where a boolean one is true, as PyTorch's layer has it. */
 function biasOf(mask, like) {
@@ -18,8 +22,13 @@ function biasOf(mask, like) {
 
 /** Scaled dot-product attention of several heads: forward(query, key = query, value = key, {attnMask, keyPaddingMask, causal}). */
 class MultiheadAttention extends Module {
-  constructor(dim, heads, { dropout = 0, bias = true, causal = false, kdim = dim, vdim = dim, ...options } = {}) {
+  constructor(dim, heads, given) {
     super();
+    wantCounts('MultiheadAttention', { dim, heads });
+    const { dropout, bias, causal, kdim, vdim, ...options } = optionsOf('MultiheadAttention', given, { dropout: 0, bias: true, causal: false, kdim: dim, vdim: dim,
+      ...MADE });
+    wantCounts('MultiheadAttention', { kdim, vdim });
+    wantShare(dropout, 'MultiheadAttention');
     if (dim % heads !== 0) throw new ValueError(`MultiheadAttention: ${heads} heads do not divide ${dim}`, 'MultiheadAttention');
     Object.assign(this, { dim, heads, causal, dropout });
     const draw = (rows, columns) => parameter(init.xavierUniform_(T.empty([rows, columns], options)));
@@ -42,7 +51,15 @@ class MultiheadAttention extends Module {
       : [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight];
     return [query, key, value].map((x, i) => F.linear(x, weights[i], part(this.in_proj_bias, i)));
   }
-  forward(query, key = query, value = key, { attnMask, keyPaddingMask, causal = this.causal } = {}) {
+  /** With {needWeights} [result, weights]: the mean over the heads, [B, Tq, Tk], or with {averageWeights: false} of each, [B, heads, Tq, Tk]. */
+  forward(query, key = query, value = key, given = undefined) {
+    const name = 'MultiheadAttention';
+    const { attnMask, keyPaddingMask, causal, needWeights, averageWeights } = optionsOf(name, given, { attnMask: null, keyPaddingMask: null,
+      causal: this.causal, needWeights: false, averageWeights: true });
+    for (const [what, x] of Object.entries({ query, key, value })) {
+      if (wantTensor(x, name, what).ndim !== 3) throw new ShapeError(`${name}: ${what} must be [B, T, dim], got [${x.shape.join(', ')}]`, name);
+    }
+    for (const [what, m] of Object.entries({ attnMask, keyPaddingMask })) if (m) wantTensor(m, name, what);
     const [b, t, dim] = query.shape;
     const split = (x) => x.reshape([b, x.shape[1], this.heads, dim / this.heads]).transpose(1, 2);
     const [q, k, v] = this.#project(query, key, value).map(split);
@@ -57,6 +74,15 @@ class MultiheadAttention extends Module {
       mask = mask.add(causalMask(t, query));
       isCausal = false;
     }
+    if (needWeights) {
+      let scores = F.matmul(q, k.transpose(2, 3)).mul(1 / Math.sqrt(dim / this.heads));
+      if (mask) scores = scores.add(mask);
+      if (isCausal) scores = scores.add(causalMask(t, query));
+      const weights = F.softmax(scores, -1);
+      const dropped = this.training && this.dropout > 0 ? F.dropout(weights, this.dropout) : weights;
+      const result = this.out_proj.forward(F.matmul(dropped, v).transpose(1, 2).reshape([b, t, dim]));
+      return [result, averageWeights ? weights.mean([1]) : weights];
+    }
     const y = F.scaled_dot_product_attention(q, k, v, { attn_mask: mask, is_causal: isCausal, dropout_p: this.training ? this.dropout : 0 });
     return this.out_proj.forward(y.transpose(1, 2).reshape([b, t, dim]));
   }
@@ -66,9 +92,11 @@ class MultiheadAttention extends Module {
 }
 /** [t, t]: -inf above the diagonal, 0 elsewhere: a position sees itself and what is before it. */
 function causalMask(t, { dtype = 'f32', device = 'cpu' } = {}) {
+  wantCount(t, 'causalMask', 't', 0);
   return F.triu(T.full([t, t], -Infinity, { dtype, device }), 1);
 }
 
+const MASKS = { mask: null, keyPaddingMask: null, causal: undefined };
 function activationOf(activation) {
   if (typeof activation === 'function') return activation;
   if (activation === 'relu' || activation === 'gelu') return F[activation];
@@ -77,9 +105,11 @@ function activationOf(activation) {
 
 /** What an encoder's and a decoder's layer share: attentions and a feed-forward network, each with a residual and a norm. */
 class TransformerLayer extends Module {
-  constructor(attentions, dim, heads, { feedForward = 4 * dim, dropout = 0.1, activation = 'relu', eps = 1e-5, normFirst = false, bias = true,
-    ...options } = {}) {
+  constructor(attentions, dim, heads, given) {
     super();
+    wantCounts(new.target.name, { dim, heads });
+    const { feedForward, dropout, activation, eps, normFirst, bias, ...options } = optionsOf(new.target.name, given, { feedForward: 4 * dim, dropout: 0.1,
+      activation: 'relu', eps: 1e-5, normFirst: false, bias: true, ...MADE });
     for (const name of attentions) this[name] = new MultiheadAttention(dim, heads, { dropout, bias, ...options });
     this.linear1 = new Linear(dim, feedForward, { bias, ...options });
     this.dropout = new Dropout(dropout);
@@ -108,7 +138,9 @@ class TransformerEncoderLayer extends TransformerLayer {
   constructor(dim, heads, options) {
     super(['self_attn'], dim, heads, options);
   }
-  forward(x, { mask, keyPaddingMask, causal } = {}) {
+  forward(x, options = undefined) {
+    const { mask, keyPaddingMask, causal } = optionsOf('TransformerEncoderLayer', options, MASKS);
+    wantTensor(x, 'TransformerEncoderLayer');
     return this.through(x, [(h) => this.self_attn.forward(h, h, h, { attnMask: mask, keyPaddingMask, causal }), (h) => this.feed(h)]);
   }
 }
@@ -117,14 +149,19 @@ class TransformerDecoderLayer extends TransformerLayer {
   constructor(dim, heads, options) {
     super(['self_attn', 'multihead_attn'], dim, heads, options);
   }
-  forward(x, memory, { mask, keyPaddingMask, causal, memoryMask, memoryKeyPaddingMask } = {}) {
+  forward(x, memory, options = undefined) {
+    const { mask, keyPaddingMask, causal, memoryMask, memoryKeyPaddingMask } = optionsOf('TransformerDecoderLayer', options, { ...MASKS, memoryMask: null,
+      memoryKeyPaddingMask: null });
+    wantTensor(x, 'TransformerDecoderLayer');
     return this.through(x, [(h) => this.self_attn.forward(h, h, h, { attnMask: mask, keyPaddingMask, causal }),
       (h) => this.multihead_attn.forward(h, memory, memory, { attnMask: memoryMask, keyPaddingMask: memoryKeyPaddingMask }), (h) => this.feed(h)]);
   }
 }
 class Stack extends Module {
-  constructor(makeLayer, count, { norm = null } = {}) {
+  constructor(makeLayer, count, options) {
     super();
+    const { norm } = optionsOf(new.target.name, options, { norm: null });
+    wantCount(count, new.target.name, 'count');
     if (typeof makeLayer !== 'function') throw new ValueError(`${new.target.name}: needs a function that makes a layer`, new.target.name);
     this.layers = new ModuleList(Array.from({ length: count }, (_, i) => makeLayer(i)));
     this.norm = norm;
@@ -139,15 +176,18 @@ class TransformerEncoder extends Stack {}
 class TransformerDecoder extends Stack {}
 /** An encoder and a decoder (Vaswani et al., arXiv:1706.03762): forward(src, tgt, {...}). */
 class Transformer extends Module {
-  constructor({ dim = 512, heads = 8, encoderLayers = 6, decoderLayers = 6, ...options } = {}) {
+  constructor(given) {
     super();
+    const { dim = 512, heads = 8, encoderLayers = 6, decoderLayers = 6, ...options } = given ?? {};
     const { eps = 1e-5, bias = true, dtype, device } = options;
     const norm = () => new LayerNorm(dim, { eps, bias, dtype, device });
     this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dim, heads, options), encoderLayers, { norm: norm() });
     this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dim, heads, options), decoderLayers, { norm: norm() });
     for (const p of this.parameters()) if (p.ndim > 1) init.xavierUniform_(p);
   }
-  forward(src, tgt, { srcMask, srcKeyPaddingMask, tgtMask, tgtKeyPaddingMask, tgtCausal, memoryMask, memoryKeyPaddingMask = srcKeyPaddingMask } = {}) {
+  forward(src, tgt, options = undefined) {
+    const { srcMask, srcKeyPaddingMask, tgtMask, tgtKeyPaddingMask, tgtCausal, memoryMask, memoryKeyPaddingMask = srcKeyPaddingMask } = optionsOf('Transformer',
+      options, { srcMask: null, srcKeyPaddingMask: null, tgtMask: null, tgtKeyPaddingMask: null, tgtCausal: false, memoryMask: null, memoryKeyPaddingMask: undefined });
     const memory = this.encoder.forward(src, { mask: srcMask, keyPaddingMask: srcKeyPaddingMask });
     return this.decoder.forward(tgt, memory, { mask: tgtMask, keyPaddingMask: tgtKeyPaddingMask, causal: tgtCausal, memoryMask, memoryKeyPaddingMask });
   }

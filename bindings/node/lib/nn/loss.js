@@ -1,41 +1,56 @@
 'use strict';
 // Losses as modules: new st.nn.CrossEntropyLoss({labelSmoothing: 0.1}).forward(logits, targets).
 
-const { functions: F } = require('../ops.js');
+const native = require('../native.js');
 const { Module, buffer, detailOf } = require('./module.js');
-const functional = require('./functional.js');
+const functional = require('./functional/index.js');
+const { kindOf, optionsOf } = require('../arguments.js');
 const { ValueError } = require('../errors.js');
 
-/** A module of f(inputs..., options), whose options are `allowed`. Tensors among them are buffers. */
-function loss(name, allowed, f) {
+const REDUCTIONS = ['mean', 'sum', 'none'];
+/** A module of f(inputs..., options) with these options. Tensors among them are buffers. */
+function loss(name, f, allowed, reductions = REDUCTIONS) {
+  const defaults = Object.fromEntries([...allowed, 'reduction'].map((key) => [key, undefined]));
   return { [name]: class extends Module {
-    constructor(options = {}) {
+    constructor(options) {
       super();
-      for (const [key, value] of Object.entries(options)) {
-        if (!allowed.includes(key)) throw new ValueError(`${name}: there is no option '${key}'`, name);
-        this[key] = value !== null && typeof value === 'object' ? buffer(value) : value;
+      for (const [key, value] of Object.entries(optionsOf(name, options, defaults))) {
+        if (value !== undefined) this[key] = value instanceof native.Tensor ? buffer(value) : value;
+      }
+      if (this.reduction !== undefined && !reductions.includes(this.reduction)) {
+        throw new ValueError(`${name}: reduction must be '${reductions.join("', '")}', got ${kindOf(this.reduction)}`, name);
       }
     }
     forward(...inputs) {
-      return f(...inputs, Object.fromEntries(allowed.filter((key) => this[key] !== undefined).map((key) => [key, this[key]])));
+      return f(...inputs, Object.fromEntries(Object.keys(defaults).filter((key) => this[key] !== undefined).map((key) => [key, this[key]])));
     }
     detail() {
-      return detailOf([], Object.fromEntries(allowed.filter((key) => typeof this[key] !== 'object').map((key) => [key, this[key]])));
+      return detailOf([], Object.fromEntries(Object.keys(defaults).filter((key) => ['number', 'string', 'boolean'].includes(typeof this[key]))
+        .map((key) => [key, this[key]])));
     }
   } }[name];
 }
 
 module.exports = {
-  CrossEntropyLoss: loss('CrossEntropyLoss', ['weight', 'ignoreIndex', 'reduction', 'labelSmoothing'], functional.crossEntropy),
-  NLLLoss: loss('NLLLoss', ['weight', 'ignoreIndex', 'reduction'], functional.nllLoss),
-  BCELoss: loss('BCELoss', ['weight', 'reduction'], functional.binaryCrossEntropy),
-  BCEWithLogitsLoss: loss('BCEWithLogitsLoss', ['weight', 'posWeight', 'reduction'], functional.binaryCrossEntropyWithLogits),
-  KLDivLoss: loss('KLDivLoss', ['reduction', 'logTarget'], functional.klDiv),
-  MSELoss: loss('MSELoss', ['reduction'], (x, t, o) => F.mse_loss(x, t, o)),
-  L1Loss: loss('L1Loss', ['reduction'], (x, t, o) => F.l1_loss(x, t, o)),
-  SmoothL1Loss: loss('SmoothL1Loss', ['reduction', 'beta'], (x, t, o) => F.smooth_l1_loss(x, t, o)),
-  HuberLoss: loss('HuberLoss', ['reduction', 'delta'], (x, t, o) => F.huber_loss(x, t, o)),
-  TripletMarginLoss: loss('TripletMarginLoss', ['margin', 'p', 'eps', 'reduction'], functional.tripletMarginLoss),
-  CosineEmbeddingLoss: loss('CosineEmbeddingLoss', ['margin', 'reduction'], functional.cosineEmbeddingLoss),
-  MarginRankingLoss: loss('MarginRankingLoss', ['margin', 'reduction'], functional.marginRankingLoss),
+  CrossEntropyLoss: loss('CrossEntropyLoss', functional.crossEntropy, ['weight', 'ignoreIndex', 'labelSmoothing']),
+  NLLLoss: loss('NLLLoss', functional.nllLoss, ['weight', 'ignoreIndex']),
+  BCELoss: loss('BCELoss', functional.binaryCrossEntropy, ['weight']),
+  BCEWithLogitsLoss: loss('BCEWithLogitsLoss', functional.binaryCrossEntropyWithLogits, ['weight', 'posWeight']),
+  KLDivLoss: loss('KLDivLoss', functional.klDiv, ['logTarget'], [...REDUCTIONS, 'batchmean']),
+  MSELoss: loss('MSELoss', functional.mseLoss, []),
+  L1Loss: loss('L1Loss', functional.l1Loss, []),
+  SmoothL1Loss: loss('SmoothL1Loss', functional.smoothL1Loss, ['beta']),
+  HuberLoss: loss('HuberLoss', functional.huberLoss, ['delta']),
+  PoissonNLLLoss: loss('PoissonNLLLoss', functional.poissonNllLoss, ['logInput', 'full', 'eps']),
+  GaussianNLLLoss: loss('GaussianNLLLoss', functional.gaussianNllLoss, ['full', 'eps']),
+  SoftMarginLoss: loss('SoftMarginLoss', functional.softMarginLoss, []),
+  HingeEmbeddingLoss: loss('HingeEmbeddingLoss', functional.hingeEmbeddingLoss, ['margin']),
+  MarginRankingLoss: loss('MarginRankingLoss', functional.marginRankingLoss, ['margin']),
+  CosineEmbeddingLoss: loss('CosineEmbeddingLoss', functional.cosineEmbeddingLoss, ['margin']),
+  TripletMarginLoss: loss('TripletMarginLoss', functional.tripletMarginLoss, ['margin', 'p', 'eps', 'swap']),
+  TripletMarginWithDistanceLoss: loss('TripletMarginWithDistanceLoss', functional.tripletMarginWithDistanceLoss, ['distanceFunction', 'margin', 'swap']),
+  MultiMarginLoss: loss('MultiMarginLoss', functional.multiMarginLoss, ['p', 'margin', 'weight']),
+  MultiLabelMarginLoss: loss('MultiLabelMarginLoss', functional.multilabelMarginLoss, []),
+  MultiLabelSoftMarginLoss: loss('MultiLabelSoftMarginLoss', functional.multilabelSoftMarginLoss, ['weight']),
+  CTCLoss: loss('CTCLoss', functional.ctcLoss, ['blank', 'zeroInfinity']),
 };

@@ -4,7 +4,10 @@
 const { functions: F } = require('../ops.js');
 const T = require('../tensor.js');
 const { Module, parameter, detailOf } = require('./module.js');
-const { ShapeError, ValueError } = require('../errors.js');
+const { MADE, wantCounts } = require('./parts.js');
+const { wantShare } = require('./functional/norm.js');
+const { optionsOf, wantOneOf, wantTensor } = require('../arguments.js');
+const { ShapeError } = require('../errors.js');
 
 // One step from the two projections and the states [h] or [h, c] before: the states after.
 const steps = {
@@ -35,11 +38,12 @@ function addParameters(module, suffix, rows, width, hidden, bias, { dtype = 'f32
 
 /** Layers over [T, B, in] ([B, T, in] with {batchFirst}), or [T, in] for one sequence. */
 class Recurrent extends Module {
-  constructor(kind, inputSize, hiddenSize, { layers = 1, bias = true, batchFirst = false, dropout = 0, bidirectional = false, ...options } = {}) {
+  constructor(kind, inputSize, hiddenSize, given) {
     super();
-    if (!(inputSize >= 1 && hiddenSize >= 1 && layers >= 1)) {
-      throw new ValueError(`${new.target.name}: sizes and layers are at least 1, got ${inputSize}, ${hiddenSize} and ${layers}`, new.target.name);
-    }
+    const { layers, bias, batchFirst, dropout, bidirectional, ...options } = optionsOf(new.target.name, given, { layers: 1, bias: true, batchFirst: false,
+      dropout: 0, bidirectional: false, ...MADE });
+    wantCounts(new.target.name, { inputSize, hiddenSize, layers });
+    wantShare(dropout, new.target.name);
     Object.assign(this, { kind, inputSize, hiddenSize, layers, batchFirst, dropout, bidirectional });
     for (let layer = 0; layer < layers; ++layer) {
       const width = layer === 0 ? inputSize : hiddenSize * (bidirectional ? 2 : 1);
@@ -65,6 +69,7 @@ class Recurrent extends Module {
   /** The output of the last layer, and the last states of all: one or two [layers * directions, B, hidden]. */
   run(input, given) {
     const name = this.constructor.name;
+    wantTensor(input, name, 'the input');
     if ((input.ndim !== 2 && input.ndim !== 3) || input.shape[input.ndim - 1] !== this.inputSize) {
       throw new ShapeError(`${name}: the input must be [T, B, ${this.inputSize}] or [T, ${this.inputSize}], got [${input.shape.join(', ')}]`, name);
     }
@@ -76,7 +81,8 @@ class Recurrent extends Module {
     const count = this.kind === 'lstm' ? 2 : 1;
     const first = Array.from({ length: count }, (_, i) => {
       const state = given?.[i];
-      if (!state) return T.zeros(shape, { dtype: x.dtype, device: x.device });
+      if (state === undefined || state === null) return T.zeros(shape, { dtype: x.dtype, device: x.device });
+      wantTensor(state, name, 'a state');
       const s = single && state.ndim === 2 ? state.unsqueeze(1) : state;
       if (s.shape.join() !== shape.join()) {
         throw new ShapeError(`${name}: a state must be [${shape.join(', ')}], got [${state.shape.join(', ')}]`, name);
@@ -104,8 +110,9 @@ class Recurrent extends Module {
 }
 /** h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu: [output, h]. */
 class RNN extends Recurrent {
-  constructor(inputSize, hiddenSize, { nonlinearity = 'tanh', ...options } = {}) {
-    if (nonlinearity !== 'tanh' && nonlinearity !== 'relu') throw new ValueError(`RNN: nonlinearity must be 'tanh' or 'relu', got ${nonlinearity}`, 'RNN');
+  constructor(inputSize, hiddenSize, given) {
+    const { nonlinearity = 'tanh', ...options } = given ?? {};
+    wantOneOf(nonlinearity, ['tanh', 'relu'], 'RNN', 'nonlinearity');
     super(nonlinearity, inputSize, hiddenSize, options);
   }
   forward(x, h) {
@@ -135,18 +142,26 @@ class GRU extends Recurrent {
 
 /** One step of [B, in] (or [in]). */
 class Cell extends Module {
-  constructor(kind, inputSize, hiddenSize, { bias = true, ...options } = {}) {
+  constructor(kind, inputSize, hiddenSize, given) {
     super();
+    const { bias, ...options } = optionsOf(new.target.name, given, { bias: true, ...MADE });
+    wantCounts(new.target.name, { inputSize, hiddenSize });
     Object.assign(this, { kind, inputSize, hiddenSize });
     addParameters(this, '', gates[kind] * hiddenSize, inputSize, hiddenSize, bias, options);
   }
   run(input, given) {
-    const single = input.ndim === 1;
+    const name = this.constructor.name;
+    const single = wantTensor(input, name, 'the input').ndim === 1;
+    if (!single && input.ndim !== 2) throw new ShapeError(`${name}: the input must be [B, ${this.inputSize}] or [${this.inputSize}], got [${input.shape.join(', ')}]`, name);
     const x = single ? input.unsqueeze(0) : input;
     const states = Array.from({ length: this.kind === 'lstm' ? 2 : 1 }, (_, i) => {
       const state = given?.[i];
-      if (!state) return T.zeros([x.shape[0], this.hiddenSize], { dtype: x.dtype, device: x.device });
-      return single ? state.unsqueeze(0) : state;
+      if (state === undefined || state === null) return T.zeros([x.shape[0], this.hiddenSize], { dtype: x.dtype, device: x.device });
+      const s = single && wantTensor(state, name, 'a state').ndim === 1 ? state.unsqueeze(0) : wantTensor(state, name, 'a state');
+      if (s.shape.join() !== [x.shape[0], this.hiddenSize].join()) {
+        throw new ShapeError(`${name}: a state must be [${x.shape[0]}, ${this.hiddenSize}], got [${state.shape.join(', ')}]`, name);
+      }
+      return s;
     });
     const next = steps[this.kind](F.linear(x, this.weight_ih, this.bias_ih), F.linear(states[0], this.weight_hh, this.bias_hh), states);
     return single ? next.map((s) => s.squeeze(0)) : next;
@@ -157,7 +172,9 @@ class Cell extends Module {
 }
 /** The next h. */
 class RNNCell extends Cell {
-  constructor(inputSize, hiddenSize, { nonlinearity = 'tanh', ...options } = {}) {
+  constructor(inputSize, hiddenSize, given) {
+    const { nonlinearity = 'tanh', ...options } = given ?? {};
+    wantOneOf(nonlinearity, ['tanh', 'relu'], 'RNNCell', 'nonlinearity');
     super(nonlinearity, inputSize, hiddenSize, options);
   }
   forward(x, h) {

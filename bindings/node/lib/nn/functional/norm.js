@@ -1,0 +1,111 @@
+'use strict';
+// Norms and dropout.
+
+const { functions: F, ops } = require('../../ops.js');
+const T = require('../../tensor.js');
+const { noGrad } = require('../../autograd.js');
+const { define, kindOf, wantCount } = require('../../arguments.js');
+const { ShapeError, ValueError } = require('../../errors.js');
+
+const shapeOf = (x) => `[${x.shape.join(', ')}]`;
+const channelsOf = (x) => [1, x.shape[1], ...new Array(x.ndim - 2).fill(1)];
+
+/** The running statistics take a share `momentum` of those of a batch; those are of `count` values each. */
+function follow(runningMean, runningVar, mean, rstd, eps, count, momentum) {
+  noGrad(() => {
+    const variance = F.sub(F.reciprocal(F.square(rstd.detach())), eps).mul(count / (count - 1));
+    runningMean.mul_(1 - momentum).add_(mean.detach().to(runningMean.dtype), momentum);
+    runningVar.mul_(1 - momentum).add_(variance.to(runningVar.dtype), momentum);
+  });
+}
+/**
+ * Each channel of [N, C, ...] to mean 0 and variance 1: by the batch in training, where the running statistics follow, else by
+ * them.
+ */
+const batchNorm = define('batchNorm', ['x', 'runningMean?', 'runningVar?', 'weight?', 'bias?'], { training: false, momentum: 0.1, eps: 1e-5 },
+  (x, runningMean, runningVar, weight, bias, { training, momentum, eps }) => {
+    if (x.ndim < 2) throw new ShapeError(`batchNorm: wants [N, C, ...], got ${shapeOf(x)}`, 'batchNorm');
+    if ((runningMean === null) !== (runningVar === null)) throw new ValueError('batchNorm: runningMean and runningVar go together', 'batchNorm');
+    for (const t of [runningMean, runningVar]) {
+      if (t && (t.ndim !== 1 || t.shape[0] !== x.shape[1])) {
+        throw new ShapeError(`batchNorm: the running statistics must be [${x.shape[1]}], got ${shapeOf(t)}`, 'batchNorm');
+      }
+    }
+    if (training) {
+      const count = x.numel / Math.max(1, x.shape[1]);
+      if (count <= 1) throw new ShapeError(`batchNorm: training needs more than one value per channel, got x ${shapeOf(x)}`, 'batchNorm');
+      const { y, mean, rstd } = ops.batch_norm(x, weight, bias, eps);
+      if (runningMean) follow(runningMean, runningVar, mean, rstd, eps, count, momentum);
+      return y;
+    }
+    if (!runningMean) throw new ValueError('batchNorm: runningMean and runningVar are wanted unless {training: true}', 'batchNorm');
+    let scale = F.rsqrt(F.add(runningVar, eps));
+    if (weight) scale = scale.mul(weight);
+    let shift = F.neg(F.mul(runningMean, scale));
+    if (bias) shift = shift.add(bias);
+    const channels = channelsOf(x);
+    return F.add(F.mul(x, scale.reshape(channels)), shift.reshape(channels)).to(x.dtype);
+  });
+/** Each channel of each item of [N, C, ...] to mean 0 and variance 1; with {useInputStats: false} by the running statistics. */
+const instanceNorm = define('instanceNorm', ['x', 'runningMean?', 'runningVar?', 'weight?', 'bias?'], { useInputStats: true, momentum: 0.1, eps: 1e-5 },
+  (x, runningMean, runningVar, weight, bias, { useInputStats, momentum, eps }) => {
+    if (x.ndim < 3) throw new ShapeError(`instanceNorm: wants [N, C, ...], got ${shapeOf(x)}`, 'instanceNorm');
+    if (!useInputStats) return batchNorm(x, runningMean, runningVar, weight, bias, { eps });
+    const [n, c] = x.shape;
+    const count = x.numel / Math.max(1, n * c);
+    if (count <= 1) throw new ShapeError(`instanceNorm: needs more than one value per channel and item, got x ${shapeOf(x)}`, 'instanceNorm');
+    const { y, mean, rstd } = ops.group_norm(x, c, weight, bias, eps);
+    if (runningMean && runningVar) {
+      noGrad(() => {
+        const variance = F.sub(F.reciprocal(F.square(rstd.detach().reshape([n, c]))), eps).mul(count / (count - 1)).mean([0]);
+        runningMean.mul_(1 - momentum).add_(mean.detach().reshape([n, c]).mean([0]).to(runningMean.dtype), momentum);
+        runningVar.mul_(1 - momentum).add_(variance.to(runningVar.dtype), momentum);
+      });
+    }
+    return y;
+  });
+/** [N, C, ...] over (k + alpha times the mean of the squares of `size` channels around)^beta. */
+const localResponseNorm = define('localResponseNorm', ['x', 'size*'], { alpha: 1e-4, beta: 0.75, k: 1 }, (x, size, { alpha, beta, k }) => {
+  if (x.ndim < 3) throw new ShapeError(`localResponseNorm: wants [N, C, ...], got ${shapeOf(x)}`, 'localResponseNorm');
+  wantCount(size, 'localResponseNorm', 'size');
+  const [n, c] = x.shape;
+  const squares = F.constant_pad(F.square(x).reshape([n, c, x.numel / Math.max(1, n * c)]), [0, 0, Math.floor(size / 2), Math.floor((size - 1) / 2)]);
+  const mean = F.avg_pool2d(squares, [size, 1], [1, 1]).reshape(x.shape);
+  return F.mul(x, F.pow_scalar(F.add(F.mul(mean, alpha), k), -beta));
+});
+/** Over its p-norm along dim, or over eps where that is smaller. */
+const normalize = define('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 }, (x, { p, dim, eps }) => F.div(x, F.clamp(F.norm(x, p, [dim], true), eps)));
+
+// ---- dropout
+
+function wantShare(p, name) {
+  if (!(p >= 0 && p <= 1)) throw new ValueError(`${name}: p must be between 0 and 1, got ${typeof p === 'number' ? p : kindOf(p)}`, name);
+  return p;
+}
+/** Zeroes elements with probability p and divides the others by 1 - p. */
+const dropout = define('dropout', ['x'], { p: 0.5, training: true }, (x, { p, training }) => (wantShare(p, 'dropout') > 0 && training ? F.dropout(x, p) : x));
+/** Items and channels of [N, C, ...]; ones elsewhere. Without a batch where x has `single` dimensions. */
+const channelShape = (x, single) => (x.ndim === single ? [x.shape[0], ...new Array(x.ndim - 1).fill(1)]
+  : [...x.shape.slice(0, 2), ...new Array(Math.max(0, x.ndim - 2)).fill(1)]);
+/** Zeroes whole channels. */
+const channelDropout = (name, single) => define(name, ['x'], { p: 0.5, training: true }, (x, { p, training }) => {
+  if (wantShare(p, name) === 0 || !training) return x;
+  if (x.ndim < 2) throw new ShapeError(`${name}: wants [N, C, ...], got ${shapeOf(x)}`, name);
+  return F.mul(x, F.dropout(T.ones(channelShape(x, single), { dtype: x.dtype, device: x.device }), p));
+});
+// What SELU goes to: its scale times its alpha.
+const SELU_FLOOR = -1.7580993408473766;
+/** Dropout for SELU: what is dropped becomes SELU's floor, and mean and variance are kept. */
+const alphaDropoutOf = (name, shape) => define(name, ['x'], { p: 0.5, training: false }, (x, { p, training }) => {
+  if (wantShare(p, name) === 0 || !training) return x;
+  if (p === 1) return F.mul(x, 0);
+  const kept = F.ge(T.rand(shape(x), { device: x.device }), p).to(x.dtype);
+  const a = 1 / Math.sqrt((SELU_FLOOR ** 2 * p + 1) * (1 - p));
+  return F.add(F.mul(x, F.mul(kept, a)), F.sub(F.mul(F.sub(kept, 1), -SELU_FLOOR * a), SELU_FLOOR * a * p));
+});
+
+module.exports = {
+  batchNorm, instanceNorm, localResponseNorm, normalize, wantShare, dropout,
+  dropout1d: channelDropout('dropout1d', 0), dropout2d: channelDropout('dropout2d', 0), dropout3d: channelDropout('dropout3d', 4),
+  alphaDropout: alphaDropoutOf('alphaDropout', (x) => x.shape), featureAlphaDropout: alphaDropoutOf('featureAlphaDropout', (x) => channelShape(x, 0)),
+};

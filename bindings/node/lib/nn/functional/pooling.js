@@ -1,0 +1,84 @@
+'use strict';
+// Pooling.
+
+const { functions: F, ops } = require('../../ops.js');
+const { define, ints } = require('../../arguments.js');
+const { ShapeError, ValueError } = require('../../errors.js');
+
+const product = (list) => list.reduce((a, b) => a * b, 1);
+const strideOf = (stride, kernel, n, name) => (stride === null ? kernel : ints(stride, n, name, 'stride'));
+
+/** The largest element of each window; with {returnIndices} [values, indices], where in its plane each was. */
+const maxPool = (n) => {
+  const name = `maxPool${n}d`;
+  return define(name, ['x', 'kernelSize*'], { stride: null, padding: 0, dilation: 1, ceilMode: false, returnIndices: false }, (x, kernelSize, o) => {
+    const kernel = ints(kernelSize, n, name, 'kernelSize');
+    const args = [x, kernel, strideOf(o.stride, kernel, n, name), ints(o.padding, n, name, 'padding'), ints(o.dilation, n, name, 'dilation'), o.ceilMode];
+    if (!o.returnIndices) return F[`max_pool${n}d`](...args);
+    const { values, indices } = ops.max_pool(...args);
+    return [values, indices];
+  });
+};
+/** The mean of each window, or its sum over divisorOverride. */
+const avgPool = (n) => {
+  const name = `avgPool${n}d`;
+  const defaults = { stride: null, padding: 0, ceilMode: false, countIncludePad: true, ...(n > 1 ? { divisorOverride: null } : {}) };
+  return define(name, ['x', 'kernelSize*'], defaults, (x, kernelSize, o) => {
+    const kernel = ints(kernelSize, n, name, 'kernelSize');
+    const stride = strideOf(o.stride, kernel, n, name);
+    const padding = ints(o.padding, n, name, 'padding');
+    const divisor = o.divisorOverride ?? null;
+    if (divisor === null) return F[`avg_pool${n}d`](x, kernel, stride, padding, o.ceilMode, o.countIncludePad);
+    if (typeof divisor !== 'number' || divisor === 0) throw new ValueError(`${name}: divisorOverride must be a number other than 0`, name);
+    // The last windows are not whole: their sum is not the mean times the kernel's size.
+    if (o.ceilMode) throw new ValueError(`${name}: divisorOverride does not go with ceilMode; pad the input instead`, name);
+    return F[`avg_pool${n}d`](x, kernel, stride, padding, false, true).mul(product(kernel) / divisor);
+  });
+};
+/** (sum of x^normType)^(1 / normType) of each window; one at the border counts as a whole one. */
+const lpPool = (n) => {
+  const name = `lpPool${n}d`;
+  return define(name, ['x', 'normType*', 'kernelSize*'], { stride: null, ceilMode: false }, (x, p, kernelSize, o) => {
+    if (typeof p !== 'number' || p === 0) throw new ValueError(`${name}: normType must be a number other than 0`, name);
+    const kernel = ints(kernelSize, n, name, 'kernelSize');
+    const mean = F[`avg_pool${n}d`](F.pow_scalar(x, p), kernel, strideOf(o.stride, kernel, n, name), new Array(n).fill(0), o.ceilMode);
+    return F.pow_scalar(F.mul(mean, product(kernel)), 1 / p);
+  });
+};
+/** Zeros with the elements where maxPool found them; those with one place are added. */
+const maxUnpool = (n) => {
+  const name = `maxUnpool${n}d`;
+  return define(name, ['x', 'indices', 'kernelSize*'], { stride: null, padding: 0, outputSize: null }, (x, indices, kernelSize, o) => {
+    const kernel = ints(kernelSize, n, name, 'kernelSize');
+    const stride = strideOf(o.stride, kernel, n, name);
+    const padding = ints(o.padding, n, name, 'padding');
+    if (x.ndim < n) throw new ShapeError(`${name}: wants at least ${n} dimensions, got [${x.shape.join(', ')}]`, name);
+    const usual = x.shape.slice(-n).map((s, i) => (s - 1) * stride[i] - 2 * padding[i] + kernel[i]);
+    const size = o.outputSize === null ? usual : ints(o.outputSize.slice?.(-n) ?? o.outputSize, n, name, 'outputSize');
+    if (size.some((s, i) => Math.abs(s - usual[i]) >= stride[i])) {
+      throw new ShapeError(`${name}: outputSize [${size.join(', ')}] must be within a stride of [${usual.join(', ')}]`, name);
+    }
+    return F.plane_scatter(x, indices, size);
+  });
+};
+/** One size for each of the last n dimensions; null keeps a dimension. */
+function outputSize(x, size, n, name) {
+  const list = Array.isArray(size) ? size : new Array(n).fill(size);
+  if (list.length !== n || x.ndim < n) {
+    throw new ShapeError(`${name}: an outputSize of ${list.length} dimensions for an input of [${x.shape.join(', ')}], wants ${n}`, name);
+  }
+  return list.map((v, i) => v ?? x.shape[x.ndim - n + i]);
+}
+/** Means of windows chosen so that the result has outputSize; null keeps a dimension. */
+const adaptiveAvgPool = (n) => define(`adaptiveAvgPool${n}d`, ['x', 'outputSize*'], {},
+  (x, size) => F[`adaptive_avg_pool${n}d`](x, outputSize(x, size, n, `adaptiveAvgPool${n}d`)));
+/** Maxima of windows chosen so that the result has outputSize; with {returnIndices} [values, indices]. */
+const adaptiveMaxPool = (n) => define(`adaptiveMaxPool${n}d`, ['x', 'outputSize*'], { returnIndices: false }, (x, size, { returnIndices }) => {
+  const wanted = outputSize(x, size, n, `adaptiveMaxPool${n}d`);
+  if (!returnIndices) return F[`adaptive_max_pool${n}d`](x, wanted);
+  const { values, indices } = ops.adaptive_max_pool(x, wanted);
+  return [values, indices];
+});
+
+const families = { maxPool, avgPool, lpPool, maxUnpool, adaptiveAvgPool, adaptiveMaxPool };
+module.exports = Object.fromEntries(Object.entries(families).flatMap(([name, make]) => [1, 2, 3].map((n) => [`${name}${n}d`, make(n)])));

@@ -1,0 +1,400 @@
+'use strict';
+// What every module does: names, hooks, containers, conversions, state; lazy layers, and st.nn.utils and st.nn.init.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const st = require('../lib/index.js');
+
+const { nn } = st;
+const close = (a, b, tolerance = 1e-5) => assert.ok(st.isclose(a, b, { rtol: tolerance, atol: tolerance }).all().item(), `${a}\n${b}`);
+const linear = () => new nn.Linear(2, 3);
+
+test('names: own parameters first, each once, and every name in the state', () => {
+  class Net extends nn.Module {
+    first = linear();
+    own = nn.parameter(st.ones([2]));
+    tied = this.first;
+    counter = nn.buffer(st.zeros([1]));
+    scratch = nn.buffer(st.zeros([4]), { persistent: false });
+    missing = null;
+    plain = st.ones([3]);
+  }
+  const net = new Net();
+  assert.deepEqual(net.namedParameters().map(([n]) => n), ['own', 'first.weight', 'first.bias']);
+  assert.deepEqual(net.namedParameters('net').map(([n]) => n), ['net.own', 'net.first.weight', 'net.first.bias']);
+  assert.deepEqual(net.namedParameters('', { recurse: false }).map(([n]) => n), ['own']);
+  assert.equal(net.namedParameters('', { removeDuplicate: false }).length, 5);
+  assert.deepEqual(net.namedBuffers().map(([n]) => n), ['counter', 'scratch']);
+  assert.deepEqual(Object.keys(net.stateDict()).sort(), ['counter', 'first.bias', 'first.weight', 'own', 'tied.bias', 'tied.weight']);
+  assert.deepEqual(net.namedModules().map(([n]) => n), ['', 'first']);
+  assert.equal(net.modules().length, 2);
+  assert.equal(net.children().length, 1);
+  assert.equal(net.getSubmodule('first'), net.first);
+  assert.equal(net.getSubmodule(''), net);
+  assert.equal(net.getParameter('tied.weight'), net.first.weight);
+  assert.equal(net.getBuffer('counter'), net.counter);
+  for (const f of [() => net.getSubmodule('second'), () => net.getParameter('counter'), () => net.getBuffer('own'), () => net.getParameter('first')]) {
+    assert.throws(f, st.ValueError);
+  }
+  // A cycle is walked once.
+  net.first.parent = net;
+  assert.equal(net.parameters().length, 3);
+  assert.equal(net.modules().length, 2);
+  assert.ok(Object.keys(net.stateDict()).length >= 6);
+});
+
+test('registering by name', () => {
+  const net = new nn.Module();
+  net.registerParameter('w', st.ones([2])).registerParameter('none', null).registerBuffer('b', st.zeros([1])).addModule('layer', linear());
+  net.registerBuffer('hidden', st.zeros([1]), { persistent: false });
+  assert.equal(net.w.requiresGrad, true);
+  assert.deepEqual(Object.keys(net.stateDict()), ['w', 'layer.weight', 'layer.bias', 'b']);
+  for (const f of [() => net.registerParameter('a.b', st.ones([1])), () => net.registerParameter('', st.ones([1])), () => net.registerBuffer('train', st.ones([1])),
+    () => net.addModule('x', 3), () => net.registerBuffer('x', 3), () => net.registerParameter('training', st.ones([1])), () => net.registerParameter(3, null)]) {
+    assert.throws(f, st.ValueError);
+  }
+  const computed = st.ones([1], { requiresGrad: true }).mul(2);
+  assert.throws(() => nn.parameter(computed), st.AutogradError);
+  assert.equal(nn.parameter(st.ones([1]), false).requiresGrad, false);
+});
+
+test('forward hooks see and replace arguments and results', () => {
+  const net = new nn.Sequential(linear(), new nn.ReLU());
+  const x = st.randn([4, 2]);
+  const before = net.forward(x);
+  const calls = [];
+  const pre = net[0].registerForwardPreHook((m, args) => { calls.push(['pre', m === net[0], args.length]); return args[0].mul(2); });
+  const after = net[0].registerForwardHook((m, args, y) => { calls.push(['after', y.shape]); return y.neg(); });
+  const first = net[0].registerForwardPreHook(() => { calls.push(['first']); }, { prepend: true });
+  const whole = net.registerForwardHook(() => { calls.push(['whole']); });
+  close(net.forward(x), st.relu(st.neg(st.linear(x.mul(2), net[0].weight, net[0].bias))));
+  assert.deepEqual(calls, [['first'], ['pre', true, 1], ['after', [4, 3]], ['whole']]);
+  // The hooks are no part of the state, the names or the text.
+  assert.deepEqual(Object.keys(net.stateDict()), ['0.weight', '0.bias']);
+  assert.doesNotMatch(String(net), /forward|hook/i);
+  for (const handle of [pre, after, first, whole]) handle.remove();
+  pre.remove();
+  assert.deepEqual(net.forward(x).toArray(), before.toArray());
+  assert.ok(!Object.hasOwn(net[0], 'forward'));
+  assert.throws(() => net.registerForwardHook('no'), st.ValueError);
+  const thrown = net.registerForwardHook(() => { throw new RangeError('of a hook'); });
+  assert.throws(() => net.forward(x), RangeError);
+  thrown[Symbol.dispose]();
+  assert.deepEqual(net.forward(x).toArray(), before.toArray());
+  // Around a forward() that is set on the module itself, which comes back.
+  const own = new nn.Module();
+  own.forward = (v) => v.add(1);
+  const handle = own.registerForwardHook((m, args, y) => y.mul(10));
+  assert.equal(own.forward(st.ones([1])).item(), 20);
+  handle.remove();
+  assert.equal(own.forward(st.ones([1])).item(), 2);
+});
+
+test('backward hooks see and replace gradients', () => {
+  const layer = linear();
+  const x = st.randn([4, 2], { requiresGrad: true });
+  layer.forward(x).sum().backward();
+  const plain = x.grad.clone();
+  x.grad = null;
+  const seen = [];
+  const pre = layer.registerFullBackwardPreHook((m, gradOutput) => { seen.push(['pre', gradOutput.map((g) => g.shape)]); return [gradOutput[0].mul(3)]; });
+  const after = layer.registerFullBackwardHook((m, gradInput, gradOutput) => {
+    seen.push(['after', gradInput[0].shape, gradOutput[0].at(0, 0).item()]);
+    return [gradInput[0].mul(2)];
+  });
+  layer.forward(x).sum().backward();
+  assert.deepEqual(seen, [['pre', [[4, 3]]], ['after', [4, 2], 3]]);
+  close(x.grad, plain.mul(6));
+  pre.remove();
+  x.grad = null;
+  layer.forward(x).sum().backward();
+  close(x.grad, plain.mul(2));
+  after.remove();
+  // Inputs without a gradient: the hook is called all the same.
+  const calls = [];
+  layer.registerFullBackwardHook((m, gradInput, gradOutput) => { calls.push([gradInput, gradOutput[0].shape]); });
+  layer.forward(st.randn([4, 2])).sum().backward();
+  assert.deepEqual(calls, [[[null], [4, 3]]]);
+  // Modules with several results.
+  const lstm = new nn.LSTM(2, 3);
+  let count = 0;
+  lstm.registerFullBackwardPreHook((m, gradOutput) => { count = gradOutput.length; });
+  lstm.forward(st.randn([3, 1, 2]))[0].sum().backward();
+  assert.ok(count >= 1 && lstm.weight_ih_l0.grad !== null);
+});
+
+test('lists of modules and parameters', () => {
+  const list = new nn.ModuleList([linear(), new nn.ReLU()]);
+  const extra = new nn.Tanh();
+  list.insert(1, extra).append(new nn.Sigmoid()).extend([new nn.SiLU()]);
+  assert.deepEqual([...list].map((m) => m.constructor.name), ['Linear', 'Tanh', 'ReLU', 'Sigmoid', 'SiLU']);
+  assert.equal(list.at(-1), list[4]);
+  assert.equal(list.pop(1), extra);
+  assert.equal(list.pop().constructor.name, 'SiLU');
+  assert.equal(list.length, 3);
+  assert.ok(!('3' in list) && list[1] instanceof nn.ReLU);
+  list.set(1, extra);
+  assert.equal(list[1], extra);
+  assert.deepEqual(list.namedParameters().map(([n]) => n), ['0.weight', '0.bias']);
+  for (const f of [() => list.at(7), () => list.pop(-9), () => list.set(1.5, extra)]) assert.throws(f, st.IndexError);
+  for (const f of [() => list.push(3), () => new nn.ModuleList(4), () => new nn.ModuleList('ab'), () => new nn.Sequential(1)]) assert.throws(f, st.ValueError);
+  assert.equal(list.length, 3, 'what is refused changes nothing');
+
+  const sequence = new nn.Sequential(linear(), st.relu);
+  sequence.insert(1, new nn.Identity());
+  assert.equal(sequence.length, 3);
+  assert.deepEqual(sequence.forward(st.ones([1, 2])).shape, [1, 3]);
+  assert.deepEqual(Object.keys(sequence.stateDict()), ['0.weight', '0.bias']);
+  assert.equal(sequence.parts.length, 3);
+
+  const parameters = new nn.ParameterList([st.ones([2]), nn.parameter(st.zeros([1]))]);
+  parameters.append(st.full([3], 2));
+  assert.deepEqual(parameters.namedParameters().map(([n, t]) => [n, t.numel, t.requiresGrad]), [['0', 2, true], ['1', 1, true], ['2', 3, true]]);
+  assert.throws(() => parameters.push(1), st.ValueError);
+  parameters.to('f64');
+  assert.equal(parameters[0].dtype, 'f64');
+});
+
+test('dictionaries of modules and parameters', () => {
+  const dict = new nn.ModuleDict({ a: linear(), b: new nn.ReLU() });
+  dict.update([['c', new nn.Tanh()]]).set('a', new nn.Identity());
+  assert.deepEqual(dict.keys(), ['a', 'b', 'c']);
+  assert.deepEqual(dict.entries().map(([k, m]) => `${k}:${m.constructor.name}`), ['a:Identity', 'b:ReLU', 'c:Tanh']);
+  assert.equal(dict.pop('b').constructor.name, 'ReLU');
+  assert.ok(!dict.has('b') && dict.get('b') === undefined && dict.size === 2 && dict.delete('c') && !dict.delete('c'));
+  dict.clear();
+  assert.equal([...dict].length, 0);
+  for (const f of [() => dict.set('forward', linear()), () => dict.set('x.y', linear()), () => dict.set('x', 1), () => dict.pop('x'), () => dict.update(3),
+    () => dict.set('keys', linear()), () => new nn.ModuleDict(null)]) assert.throws(f, st.ValueError);
+  const parameters = new nn.ParameterDict({ w: st.ones([2, 2]) });
+  parameters.set('b', st.zeros([2]));
+  assert.deepEqual(parameters.namedParameters().map(([n]) => n), ['w', 'b']);
+  assert.deepEqual(Object.keys(parameters.stateDict()), ['w', 'b']);
+  const twin = new nn.ParameterDict(parameters);
+  assert.equal(twin.get('w'), parameters.get('w'));
+});
+
+test('conversions keep names, ties, buffers of whole numbers and gradients', () => {
+  class Net extends nn.Module {
+    norm = new nn.BatchNorm1d(2);
+    a = linear();
+    b = this.a;
+  }
+  const net = new Net();
+  net.a.forward(st.ones([1, 2])).sum().backward();
+  net.a.bias.requiresGrad = false;
+  net.to('f64');
+  assert.equal(net.a.weight, net.b.weight);
+  assert.deepEqual([net.a.weight.dtype, net.a.weight.grad.dtype, net.norm.running_mean.dtype, net.norm.num_batches_tracked.dtype], ['f64', 'f64', 'f64', 'i64']);
+  assert.deepEqual([net.a.weight.requiresGrad, net.a.bias.requiresGrad], [true, false]);
+  assert.equal(net.half().a.weight.dtype, 'f16');
+  assert.equal(net.bfloat16().a.weight.dtype, 'bf16');
+  assert.equal(net.float().a.weight.dtype, 'f32');
+  assert.equal(net.double().cpu().to(st.ones([1])).a.weight.dtype, 'f32');
+  assert.equal(net.to({ dtype: 'f64', device: 'cpu' }).parameters()[0].dtype, 'f64');
+  assert.throws(() => net.to('i64'), st.DTypeError);
+  assert.throws(() => net.to('tpu'), st.ValueError);
+  assert.throws(() => net.to(3), st.ValueError);
+  assert.throws(() => net.to({ dtpe: 'f32' }), st.ValueError);
+  assert.equal(net.a.weight.dtype, 'f64', 'what is refused changes nothing');
+});
+
+test('modes, gradients, apply', () => {
+  const net = new nn.Sequential(linear(), new nn.Sequential(new nn.Dropout()));
+  net.eval();
+  assert.ok(net.modules().every((m) => !m.training));
+  assert.throws(() => net.train('yes'), st.ValueError);
+  net.forward(st.ones([1, 2])).sum().backward();
+  net.zeroGrad({ setToNone: false });
+  assert.equal(net[0].weight.grad.sum().item(), 0);
+  net.zeroGrad();
+  assert.equal(net[0].weight.grad, null);
+  const order = [];
+  net.apply((m) => order.push(m.constructor.name));
+  assert.deepEqual(order, ['Linear', 'Dropout', 'Sequential', 'Sequential']);
+  assert.throws(() => net.apply(3), st.ValueError);
+  assert.throws(() => net.zeroGrad({ none: true }), st.ValueError);
+});
+
+test('a module that is disposed of', () => {
+  const before = st.memoryStats().live;
+  const net = new nn.Sequential(new nn.Linear(256, 256), new nn.BatchNorm1d(256));
+  net.forward(st.ones([4, 256])).sum().backward();
+  assert.ok(st.memoryStats().live > before + 2 * 256 * 256 * 4);
+  const weight = net[0].weight;
+  net.dispose();
+  net[Symbol.dispose]();
+  assert.ok(weight.disposed && net[1].running_mean.disposed);
+  assert.throws(() => net.forward(st.ones([4, 256])), /was disposed/);
+  assert.throws(() => net.stateDict(), st.StrataError);
+  assert.throws(() => new st.optim.SGD(net, { lr: 1 }), st.StrataError);
+});
+
+test('state: nothing changes where it does not fit', () => {
+  const net = linear();
+  const before = net.weight.toArray();
+  const state = { weight: st.ones([3, 2]), bias: st.ones([4]) };
+  assert.throws(() => net.loadStateDict(state), st.ShapeError);
+  assert.throws(() => net.loadStateDict({ weight: st.ones([3, 2]), bias: [1, 2, 3] }), st.ValueError);
+  for (const wrong of [null, 3, st.ones([1]), undefined]) assert.throws(() => net.loadStateDict(wrong), st.ValueError);
+  assert.throws(() => net.loadStateDict({}, { strct: false }), st.ValueError);
+  assert.deepEqual(net.weight.toArray(), before);
+  assert.deepEqual(net.loadStateDict({ weight: st.ones([3, 2], { dtype: 'f64' }), other: st.ones([1]) }, { strict: false }), { missing: ['bias'], unexpected: ['other'] });
+  assert.deepEqual(net.weight.toArray(), [[1, 1], [1, 1], [1, 1]]);
+});
+
+test('lazy layers become the plain ones', () => {
+  for (const [name, args, shape, plain] of [
+    ['LazyLinear', [3, { bias: false }], [4, 5], [5, 3, { bias: false }]],
+    ['LazyConv1d', [3, 2], [1, 4, 6], [4, 3, 2]], ['LazyConv2d', [3, 2, { padding: 1 }], [1, 4, 6, 6], [4, 3, 2, { padding: 1 }]],
+    ['LazyConv3d', [3, 2], [1, 4, 3, 3, 3], [4, 3, 2]], ['LazyConvTranspose1d', [3, 2], [1, 4, 6], [4, 3, 2]],
+    ['LazyConvTranspose2d', [3, 2], [1, 4, 3, 3], [4, 3, 2]], ['LazyConvTranspose3d', [3, 2], [1, 4, 2, 2, 2], [4, 3, 2]],
+    ['LazyBatchNorm1d', [], [4, 5], [5]], ['LazyBatchNorm2d', [], [2, 5, 2, 2], [5]], ['LazyBatchNorm3d', [{ affine: false }], [2, 5, 2, 2, 2], [5, { affine: false }]],
+    ['LazyInstanceNorm1d', [{ affine: true }], [2, 5, 3], [5, { affine: true }]], ['LazyInstanceNorm2d', [], [2, 5, 2, 2], [5]],
+    ['LazyInstanceNorm3d', [], [2, 5, 2, 2, 2], [5]],
+  ]) {
+    const module = new nn[name](...args);
+    const net = new nn.Sequential(module);
+    assert.throws(() => net.parameters(), /no parameters before/);
+    let seen = 0;
+    module.registerForwardHook(() => { ++seen; });
+    net.eval();
+    const y = net.forward(st.randn(shape));
+    const Plain = nn[name.slice(4)];
+    const twin = new Plain(...plain);
+    assert.ok(module instanceof Plain && module.constructor.name === name.slice(4) && !module.training, name);
+    assert.deepEqual(Object.entries(module.stateDict()).map(([k, t]) => [k, t.shape]), Object.entries(twin.stateDict()).map(([k, t]) => [k, t.shape]), name);
+    assert.deepEqual(net.forward(st.ones(shape)).shape, y.shape);
+    assert.equal(seen, 2);
+  }
+  assert.throws(() => new nn.LazyConv2d(3, 2).forward(st.ones([3])), st.ShapeError);
+  assert.throws(() => new nn.LazyLinear(3).forward('x'), st.ValueError);
+  assert.throws(() => new nn.LazyLinear(-1).forward(st.ones([2])), st.ValueError);
+});
+
+test('what draws random numbers', () => {
+  st.manualSeed(5);
+  const x = st.ones([4, 50, 6, 7]);
+  for (const [name, shape] of [['Dropout', x.shape], ['Dropout1d', [40, 50, 6]], ['Dropout2d', x.shape], ['Dropout3d', [4, 50, 2, 3, 4]], ['Dropout3d', [50, 2, 3, 4]]]) {
+    const drop = new nn[name](0.25);
+    const ones = st.ones(shape);
+    const y = drop.forward(ones);
+    const kept = Number(y.gt(0).to('f32').mean().item());
+    assert.ok(Math.abs(kept - 0.75) < 0.15, `${name}: ${kept}`);
+    assert.ok(y.toTypedArray().every((v) => v === 0 || Math.abs(v - 4 / 3) < 1e-6));
+    if (name !== 'Dropout') {
+      // A channel is there or not as a whole.
+      const channels = shape.length === 4 && name === 'Dropout3d' ? y.reshape([50, y.numel / 50]) : y.reshape([shape[0] * shape[1], y.numel / (shape[0] * shape[1])]);
+      assert.deepEqual(channels.amax([1]).toArray(), channels.amin([1]).toArray(), name);
+    }
+    assert.equal(drop.eval().forward(ones), ones);
+  }
+  const z = st.randn([200, 500]);
+  const alpha = new nn.AlphaDropout(0.2).forward(z);
+  assert.ok(Math.abs(alpha.mean().item()) < 0.02 && Math.abs(st.std(alpha).item() - 1) < 0.02);
+  const features = new nn.FeatureAlphaDropout(0.5).forward(st.ones([40, 50, 3]));
+  assert.deepEqual(features.amax([2]).toArray(), features.amin([2]).toArray());
+  assert.equal(new nn.AlphaDropout(1).forward(z).abs().sum().item(), 0);
+  const slopes = new nn.RReLU(0.1, 0.3).forward(st.full([1000], -1));
+  assert.ok(slopes.amin().item() >= -0.3 && slopes.amax().item() <= -0.1 && Math.abs(slopes.mean().item() + 0.2) < 0.02);
+  const logits = st.tensor([[0, 1, 2]], { requiresGrad: true });
+  const counts = st.zeros([3]);
+  for (let i = 0; i < 300; ++i) {
+    const hard = nn.functional.gumbelSoftmax(logits, { tau: 0.7, hard: true });
+    assert.ok(Math.abs(hard.sum().item() - 1) < 1e-5);
+    counts.add_(hard.detach().reshape([3]));
+  }
+  const wanted = st.softmax(logits.detach().reshape([3]), 0).mul(300).toArray();
+  counts.toArray().forEach((c, i) => assert.ok(Math.abs(c - wanted[i]) < 45, `${c}, not near ${wanted[i]}`));
+  nn.functional.gumbelSoftmax(logits, { hard: true }).select(1, 0).sum().backward();
+  assert.ok(logits.grad.abs().sum().item() > 0);
+});
+
+test('first values', () => {
+  const conv = new nn.Conv1d(4, 4, 3, { padding: 1, bias: false });
+  nn.init.dirac_(conv.weight);
+  const x = st.randn([2, 4, 5]);
+  close(conv.forward(x), x);
+  nn.init.dirac_(st.zeros([4, 2, 3, 3]), 2);
+  const sparse = nn.init.sparse_(st.empty([20, 6]), 0.25, 1);
+  assert.deepEqual(sparse.eq(0).to('f32').sum([0]).toArray(), [5, 5, 5, 5, 5, 5]);
+  assert.throws(() => nn.init.dirac_(st.ones([2, 2])), st.ShapeError);
+  assert.throws(() => nn.init.sparse_(st.ones([2]), 0.1), st.ShapeError);
+  assert.throws(() => nn.init.sparse_(st.ones([2, 2]), 7), st.ValueError);
+  for (const [name, f] of Object.entries(nn.init)) if (name !== 'calculateGain') assert.throws(() => f('x', 1), st.ValueError, name);
+  const table = nn.Embedding.fromPretrained(st.ones([3, 2]), { paddingIdx: -1 });
+  assert.deepEqual([table.weight.requiresGrad, table.paddingIdx, table.forward(st.tensor([1n])).toArray()], [false, 2, [[1, 1]]]);
+  assert.equal(nn.EmbeddingBag.fromPretrained(st.ones([3, 2]), { freeze: false, mode: 'sum' }).forward(st.tensor([[1n, 2n]])).sum().item(), 4);
+  for (const [module, zero] of [[new nn.Linear(3, 4)], [new nn.Conv2d(1, 2, 3)], [new nn.LayerNorm(3), true], [new nn.BatchNorm2d(3), true], [new nn.Embedding(3, 4)]]) {
+    st.noGrad(() => module.weight.fill_(9));
+    module.resetParameters();
+    assert.ok(module.weight.toTypedArray().every((v) => v !== 9));
+    if (zero) assert.equal(module.weight.mean().item(), 1);
+  }
+});
+
+test('attention weights', () => {
+  st.manualSeed(3);
+  const attention = new nn.MultiheadAttention(8, 2).eval();
+  const x = st.randn([2, 5, 8]);
+  const mask = st.zeros([2, 5], { dtype: 'bool' });
+  mask.setAt([1, 4], true);
+  for (const options of [{}, { causal: true }, { keyPaddingMask: mask }]) {
+    const [y, weights] = attention.forward(x, x, x, { ...options, needWeights: true });
+    close(y, attention.forward(x, x, x, options));
+    assert.deepEqual(weights.shape, [2, 5, 5]);
+    close(weights.sum([2]), st.ones([2, 5]));
+    assert.deepEqual(attention.forward(x, x, x, { ...options, needWeights: true, averageWeights: false })[1].shape, [2, 2, 5, 5]);
+  }
+});
+
+test('utils: norms, clipping, parameters as one vector, padded sequences', () => {
+  const { utils } = nn;
+  const net = linear();
+  const set = (w, b) => {
+    net.weight.grad = st.full([3, 2], w);
+    net.bias.grad = st.full([3], b);
+  };
+  set(1, 1);
+  assert.ok(Math.abs(utils.getTotalNorm(net.parameters().map((p) => p.grad)) - 3) < 1e-6);
+  assert.ok(Math.abs(utils.getTotalNorm(net.parameters().map((p) => p.grad), 1) - 9) < 1e-5);
+  assert.equal(utils.getTotalNorm(net.parameters().map((p) => p.grad), Infinity), 1);
+  assert.equal(utils.getTotalNorm([]), 0);
+  assert.equal(utils.clipGradNorm_(net, 1.5), 3);
+  assert.ok(Math.abs(net.bias.grad.at(0).item() - 0.5) < 1e-5);
+  set(2, -3);
+  assert.equal(utils.clipGradNorm_(net.parameters(), 1, { normType: Infinity }), 3);
+  assert.ok(Math.abs(net.bias.grad.at(0).item() + 1) < 1e-5);
+  set(2, -3);
+  utils.clipGradValue_(net, 2.5);
+  assert.deepEqual(net.bias.grad.toArray(), [-2.5, -2.5, -2.5]);
+  set(NaN, 1);
+  assert.ok(Number.isNaN(utils.clipGradNorm_(net, 1, { normType: 1 })));
+  assert.equal(net.bias.grad.at(0).item(), 1, 'left as it was');
+  assert.throws(() => utils.clipGradNorm_(net, 1, { errorIfNonfinite: true }), st.DivergedError);
+  net.zeroGrad();
+  assert.equal(utils.clipGradNorm_(net, 1), 0);
+  utils.clipGradValue_(net, 1);
+
+  const vector = utils.parametersToVector(net);
+  assert.deepEqual(vector.shape, [9]);
+  vector.sum().backward();
+  assert.equal(net.weight.grad.sum().item(), 6);
+  utils.vectorToParameters(st.arange(9), net.parameters());
+  assert.deepEqual([net.weight.toArray(), net.bias.toArray()], [[[0, 1], [2, 3], [4, 5]], [6, 7, 8]]);
+  assert.throws(() => utils.vectorToParameters(st.arange(8), net), st.ShapeError);
+  assert.equal(net.weight.at(0, 1).item(), 1);
+
+  const sequences = [st.tensor([1, 2, 3]), st.tensor([4]), st.tensor([5, 6])];
+  assert.deepEqual(utils.padSequence(sequences, { batchFirst: true, paddingValue: -1 }).toArray(), [[1, 2, 3], [4, -1, -1], [5, 6, -1]]);
+  assert.deepEqual(utils.padSequence(sequences, { batchFirst: true, paddingSide: 'left' }).toArray(), [[1, 2, 3], [0, 0, 4], [0, 5, 6]]);
+  const padded = utils.padSequence(sequences);
+  assert.deepEqual(padded.shape, [3, 3]);
+  assert.deepEqual(utils.unpadSequence(padded, [3, 1, 2]).map((s) => s.toArray()), [[1, 2, 3], [4], [5, 6]]);
+  assert.deepEqual(utils.unpadSequence(padded, st.tensor([3n, 1n, 2n])).map((s) => s.toArray()), [[1, 2, 3], [4], [5, 6]]);
+  for (const f of [() => utils.padSequence([]), () => utils.padSequence(3), () => utils.padSequence([3]), () => utils.unpadSequence(padded, [1]),
+    () => utils.clipGradNorm_(3, 1), () => utils.clipGradNorm_(net, 'x'), () => utils.parametersToVector([]), () => utils.clipGradValue_(net),
+    () => utils.vectorToParameters('x', net), () => utils.padSequence(sequences, { paddingSide: 'top' }), () => utils.unpadSequence(padded, [9, 1, 1])]) {
+    assert.throws(f, st.StrataError, String(f));
+  }
+});
