@@ -41,7 +41,7 @@ const strata = {
   async: asyncFunctions,
   describeOps: describe,
   nn: require('./nn/index.js'),
-  optim: require('./optim.js'),
+  optim: require('./optim/index.js'),
   data: require('./data.js'),
   manualSeed,
   randomState,

@@ -1,6 +1,6 @@
 // st.optim
 
-import type { Tensor, Device, Signal } from './types';
+import type { HookHandle, Tensor, Device, Signal } from './types';
 import type { Module, StateDict } from './nn';
 
 /** Parameters that share their options. */
@@ -25,14 +25,20 @@ export interface Optimizer<O = any> {
   lr: number;
   readonly parameters: Tensor[];
   readonly paramGroups: ParamGroup<O>[];
+  /** Adds {params, ...options of their own}; what the others have learned stays. */
+  addParamGroup(group: { params: Some } & O): void;
   /** Updates the parameters that have a gradient; with {maxNorm} clips first and gives the norm before, else null. */
   step(options?: { maxNorm?: number }): number | null;
+  /** After closure(), which makes the gradients; gives what it returned. */
+  step<T>(closure: () => T): T;
   stepAsync(options?: { maxNorm?: number; signal?: Signal }): Promise<number | null>;
   /** A step that is left out where the loss or a gradient is not finite. */
   stepGuarded(options?: { maxNorm?: number; loss?: Tensor; scaler?: LossScaler }): StepReport;
   /** Lets stepGuarded() update again after a divergence. */
   resetGuard(): void;
   zeroGrad(options?: { setToNone?: boolean }): void;
+  registerStepPreHook(hook: (optimizer: this) => void): HookHandle;
+  registerStepPostHook(hook: (optimizer: this) => void): HookHandle;
   stateDict(): StateDict;
   loadStateDict(state: StateDict): void;
   /** Bytes of the state that every parameter will have once it was updated. */
@@ -52,6 +58,8 @@ export interface LowPrecisionOptions {
   /** bf16: moments in bf16 too. */
   lowState?: boolean;
   roundingSeed?: number;
+  /** Climbs; the same in all groups. */
+  maximize?: boolean;
 }
 export interface SgdOptions extends LowPrecisionOptions {
   lr?: number;
@@ -115,6 +123,52 @@ export interface MuonOptions extends AdamaxOptions {
   useAdamw?: boolean;
   adamwEps?: number;
 }
+export interface RpropOptions {
+  lr?: number;
+  etaMinus?: number;
+  etaPlus?: number;
+  minStep?: number;
+  maxStep?: number;
+  maximize?: boolean;
+}
+export interface AsgdOptions {
+  lr?: number;
+  lambd?: number;
+  alpha?: number;
+  t0?: number;
+  weightDecay?: number;
+  maximize?: boolean;
+}
+export interface LbfgsOptions {
+  lr?: number;
+  maxIter?: number;
+  /** maxIter * 5 / 4 where it is null. */
+  maxEval?: number | null;
+  toleranceGrad?: number;
+  toleranceChange?: number;
+  historySize?: number;
+  lineSearchFn?: 'strong_wolfe' | null;
+}
+/** step(closure) makes up to maxIter iterations; the closure drops the gradients, computes the loss and its gradients, and returns it. */
+export interface Lbfgs extends Omit<Optimizer<LbfgsOptions>, 'step' | 'stepAsync' | 'stepGuarded'> {
+  step<T extends Tensor | number>(closure: () => T): T;
+}
+/** Derive with static defaults, update(), and where the state has numbers their names; see st.optim.RuleOptimizer. */
+export interface RuleOptimizerClass {
+  new <O = any>(params: Params<O>, options?: O): Optimizer<O>;
+  defaults: { [name: string]: number | boolean };
+  /** Numbers in the state; what else is there are tensors of the parameter's shape. */
+  numbers: readonly string[];
+  stateTensors: number;
+  /** Writes to p; nothing is recorded. */
+  update(p: Tensor, grad: Tensor, state: any, options: any): void;
+}
+export type Average = (mean: Tensor, value: Tensor, count: number) => Tensor;
+export interface AveragedModel<M extends Module = Module> extends Module {
+  readonly module: M;
+  readonly n_averaged: Tensor;
+  updateParameters(model: Module): void;
+}
 /** Keeps gradients of f16 from vanishing. */
 export interface LossScaler {
   scale(loss: Tensor): Tensor;
@@ -141,6 +195,8 @@ export interface LRScheduler {
   readonly lastLr: number[];
   /** A group's rate at a step. */
   rate(step: number, base: number, group: number): number;
+  /** The momentum (or beta1) at a step, where the scheduler changes it. */
+  momentum?(step: number): number | undefined;
   apply(): void;
   step(step?: number): void;
   stateDict(): { [key: string]: unknown };
@@ -163,6 +219,10 @@ export interface Optim {
   Adamax: OptimizerClass<AdamaxOptions>;
   NAdam: OptimizerClass<NAdamOptions>;
   RAdam: OptimizerClass<RAdamOptions>;
+  Rprop: OptimizerClass<RpropOptions>;
+  ASGD: OptimizerClass<AsgdOptions>;
+  LBFGS: { new (params: Params<LbfgsOptions>, options?: LbfgsOptions): Lbfgs };
+  RuleOptimizer: RuleOptimizerClass;
   LossScaler: { new (options?: { device?: Device; init?: number; growth?: number; backoff?: number; growthInterval?: number }): LossScaler };
   clipGradNorm(params: Some, maxNorm: number): number;
   clipGradValue(params: Some, max: number): void;
@@ -182,12 +242,29 @@ export interface Optim {
   CosineAnnealingLR: SchedulerClass<{ tMax: number; etaMin?: number }>;
   CosineAnnealingWarmRestarts: SchedulerClass<{ t0: number; tMult?: number; etaMin?: number }>;
   OneCycleLR: SchedulerClass<{
-    maxLr: number | readonly number[]; totalSteps: number; pctStart?: number; annealStrategy?: 'cos' | 'linear'; divFactor?: number; finalDivFactor?: number;
+    maxLr: number | readonly number[]; totalSteps?: number; epochs?: number; stepsPerEpoch?: number; pctStart?: number; annealStrategy?: 'cos' | 'linear';
+    cycleMomentum?: boolean; baseMomentum?: number; maxMomentum?: number; divFactor?: number; finalDivFactor?: number; threePhase?: boolean;
   }>;
+  CyclicLR: SchedulerClass<{
+    baseLr: number | readonly number[]; maxLr: number | readonly number[]; stepSizeUp?: number; stepSizeDown?: number | null;
+    mode?: 'triangular' | 'triangular2' | 'exp_range'; gamma?: number; scaleFn?: ((x: number) => number) | null; scaleMode?: 'cycle' | 'iterations';
+    cycleMomentum?: boolean; baseMomentum?: number; maxMomentum?: number;
+  }>;
+  SWALR: SchedulerClass<{ swaLr: number | readonly number[]; annealEpochs?: number; annealStrategy?: 'cos' | 'linear' }>;
+  /** Each changes the rate that the one before it makes. */
+  ChainedScheduler: { new (schedulers: readonly LRScheduler[]): LRScheduler };
   SequentialLR: SchedulerClass<{ schedulers: readonly LRScheduler[]; milestones: readonly number[] }>;
   ReduceLROnPlateau: {
     new (optimizer: Optimizer, options?: {
-      mode?: 'min' | 'max'; factor?: number; patience?: number; threshold?: number; thresholdMode?: 'rel' | 'abs'; cooldown?: number; minLr?: number;
+      mode?: 'min' | 'max'; factor?: number; patience?: number; threshold?: number; thresholdMode?: 'rel' | 'abs'; cooldown?: number; minLr?: number | readonly number[];
+      eps?: number;
     }): Omit<LRScheduler, 'step'> & { step(value: number | Tensor): void };
   };
+
+  /** `module`, a second module like the model, holds the means. */
+  AveragedModel: { new <M extends Module>(module: M, options?: { average?: Average; useBuffers?: boolean }): AveragedModel<M> };
+  emaAverage(decay?: number): Average;
+  swaAverage(): Average;
+  /** The running statistics of the model's batch norms over the batches of a loader, from the start. */
+  updateBn(loader: Iterable<any> | AsyncIterable<any>, model: Module): Promise<void>;
 }

@@ -7,7 +7,7 @@ const native = require('./native.js');
 const { noGrad } = require('./autograd.js');
 const { train, loadModel } = require('./models.js');
 const { saveObject, loadObject } = require('./objects.js');
-const { gradNorm } = require('./optim.js');
+const { gradNorm } = require('./optim/index.js');
 const { DivergedError, ValueError } = require('./errors.js');
 
 const { Tensor } = native;

@@ -2,6 +2,8 @@
 
 #include "strata/optim/optim.h"
 
+#include <cmath>
+
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/task.h"
@@ -272,29 +274,47 @@ napi_value set_options(Call& c) {
   return c.env.undefined();
 }
 
-// step(optimizer, maxNorm or null): the norm before clipping, or null.
+// How one step is done, and the norm before clipping.
+struct Step {
+  bool clip = false;
+  double max_norm = 0;
+  bool maximize = false;
+  double norm = 0;
+
+  // Arguments i and i + 1: maxNorm or null, and whether to climb.
+  Step(Call& c, size_t i) : clip(c.has(i)), maximize(c.has(i + 1) && c.env.truth(c[i + 1], "step", "maximize")) {
+    if (clip) max_norm = c.env.real(c[i], "step", "maxNorm");
+  }
+  void run(Optimizer& o) {
+    if (!clip) {
+      o.step(maximize ? -1 : 1);
+    } else if (!maximize) {
+      norm = o.step_clipped(max_norm);
+    } else {
+      TensorList params;
+      for (auto& [name, t] : o.params()) params.push_back(t);
+      norm = optim::clip_grad_norm(params, max_norm);
+      if (std::isfinite(norm)) o.step(-1);
+    }
+  }
+  napi_value result(Env& env) const { return clip ? env.number(norm) : env.null(); }
+};
+// step(optimizer, maxNorm or null, maximize): the norm before clipping, or null.
 napi_value step(Call& c) {
   const std::shared_ptr<Optimizer> o = optimizer(c);
-  const TapeGuard guard(c.env.mail.get());
-  if (c.has(1)) return c.env.number(o->step_clipped(c.env.real(c[1], "step", "maxNorm")));
-  o->step();
-  return c.env.null();
+  Step how(c, 1);
+  {
+    const TapeGuard guard(c.env.mail.get());
+    how.run(*o);
+  }
+  return how.result(c.env);
 }
 napi_value step_async(Call& c) {
   CancelFlag flag = cancel_flag_of(c.env, c[0]);
   std::shared_ptr<Optimizer> o = optimizer(c, 1);
-  const bool clip = c.has(2);
-  const double max_norm = clip ? c.env.real(c[2], "step", "maxNorm") : 0;
-  auto norm = std::make_shared<double>(0);
+  auto how = std::make_shared<Step>(c, 2);
   return start_task(
-      c.env, true, std::move(flag),
-      [o, clip, max_norm, norm] {
-        if (clip)
-          *norm = o->step_clipped(max_norm);
-        else
-          o->step();
-      },
-      [clip, norm](Env& env) { return clip ? env.number(*norm) : env.null(); });
+      c.env, true, std::move(flag), [o, how] { how->run(*o); }, [how](Env& env) { return how->result(env); });
 }
 napi_value zero_grad(Call& c) {
   const std::shared_ptr<Optimizer> o = optimizer(c);

@@ -68,6 +68,41 @@ export async function main(signal: AbortSignal): Promise<number> {
   const trainer = new st.ModuleTrainer({ module: net, loss: st.mse_loss, optimizer: groups, loader, out: 'runs/x', validLoader: loader });
   const run: { step: number } = await trainer.train({ signal, onStep: ({ loss: l }) => console.log(l) });
   console.log(output, h, c, attended, criterion.forward(x, y), run.step, st.optim.clipGradNorm(net, 1), st.nn.init.zeros_(x));
+  class Signs extends st.optim.RuleOptimizer {
+    static defaults = { lr: 0.1 };
+    static update(p: st.Tensor, grad: st.Tensor, state: { count?: number }, { lr }: { lr: number }): void {
+      state.count = (state.count ?? 0) + 1;
+      p.sub_(st.sign(grad).mul(lr));
+    }
+  }
+  const signs: st.Optimizer = new Signs(net, { lr: 1 });
+  const lbfgs = new st.optim.LBFGS(net, { maxIter: 5, lineSearchFn: 'strong_wolfe' });
+  const lossNow: st.Tensor = lbfgs.step(() => st.mse_loss(net.forward(x), y));
+  signs.addParamGroup({ params: [x], lr: 2 });
+  signs.registerStepPostHook((o) => console.log(o.lr)).remove();
+  new st.optim.CyclicLR(signs, { baseLr: 0.1, maxLr: 1, scaleFn: (n) => 1 / n });
+  const mean = new st.optim.AveragedModel(new Net(), { average: st.optim.emaAverage(0.9) });
+  mean.updateParameters(net);
+  await st.optim.updateBn(loader, mean.module);
+  const volume: st.Tensor = new st.nn.Conv3d(1, 2, [1, 2, 3], { padding: 'same', paddingMode: 'reflect' }).forward(x);
+  const [pooled, at]: [st.Tensor, st.Tensor] = new st.nn.MaxPool3d(2, { returnIndices: true }).forward(volume);
+  const hook = net.hidden.registerForwardHook((m, args, result) => { console.log(m.weight.shape, args.length); return (result as st.Tensor).mul(2); });
+  hook[Symbol.dispose]();
+  const lazy = new st.nn.Sequential(new st.nn.LazyConv2d(3, 3), new st.nn.Hardshrink({ lambd: 0.1 }), (t) => st.nn.functional.softshrink(t, 0.2));
+  lazy.append(new st.nn.AdaptiveMaxPool2d([null, 2])).pop();
+  const [mixed, weights]: [st.Tensor, st.Tensor] = new st.nn.MultiheadAttention(4, 2).forward(x, x, x, { needWeights: true });
+  const ctc: st.Tensor = new st.nn.CTCLoss({ zeroInfinity: true }).forward(x, y, [1, 2], y);
+  const clipped: number = st.nn.utils.clipGradNorm_(net, 1, { normType: Infinity });
+  const dict = new st.nn.ParameterDict({ w: x });
+  const entries: [string, st.Tensor][] = dict.entries();
+  console.log(lossNow, pooled, at, mixed, weights, ctc, clipped, entries, st.nn.functional.gridSample(x, y, { paddingMode: 'border' }));
+  net.dispose();
+  // @ts-expect-error a mode that there is not
+  new st.nn.Upsample({ size: 3, mode: 'cubic' });
+  // @ts-expect-error a bag's mode
+  new st.nn.EmbeddingBag(3, 2, { mode: 'median' });
+  // @ts-expect-error L-BFGS wants a function
+  lbfgs.step();
   // @ts-expect-error an option that there is not
   new st.optim.StepLR(groups, { size: 3 });
   // @ts-expect-error a cell gives a tensor

@@ -1,0 +1,360 @@
+'use strict';
+// Learning rates over time. A schedule is a function of the step: optimizer.lr = schedule(step). A scheduler holds the
+// optimizer and is stepped: rates of all groups, each from the rate that it had.
+
+const native = require('../native.js');
+const { Optimizer } = require('./optimizer.js');
+const { kindOf, optionsOf, wantNumber, wantOneOf } = require('../arguments.js');
+const { ValueError } = require('../errors.js');
+
+/**
+ * One of the engine's, 'constant', 'linear', 'cosine', 'wsd' (warm-up, stable, decay) or 'one_cycle': a function of the step.
+ * Options: lr, warmup, total, decay, minRatio, pctStart, divFactor, finalDivFactor.
+ */
+function schedule(kind, options = {}) {
+  const handle = native.newSchedule(kind, options);
+  return (step) => native.scheduleAt(handle, step);
+}
+/** Linear warm-up to `lr`, then a cosine down to lr * floor at `steps`: a function of the step. */
+const cosine = (lr, steps, { warmup = 0, floor = 0 } = {}) => schedule('cosine', { lr, total: steps, warmup, minRatio: floor });
+
+/** Base: derive and write rate(step, base, group), the learning rate of a group whose rate was `base` at first. */
+class LRScheduler {
+  #optimizer;
+  constructor(optimizer) {
+    if (!(optimizer instanceof Optimizer)) throw new ValueError(`${new.target.name}: needs an optimizer, got ${kindOf(optimizer)}`, new.target.name);
+    this.#optimizer = optimizer;
+    this.baseLrs = optimizer.paramGroups.map((g) => g.lr);
+    this.lastStep = 0;
+  }
+  get optimizer() {
+    return this.#optimizer;
+  }
+  /** Sets the rates of lastStep, and the momentum where momentum(step) says one; constructors call it when all is known. */
+  apply() {
+    const momentum = this.momentum?.(this.lastStep);
+    this.optimizer.paramGroups.forEach((g, i) => {
+      const key = 'momentum' in g.options ? 'momentum' : 'beta1';
+      g.set({ lr: this.rate(this.lastStep, this.baseLrs[i], i), ...(momentum === undefined ? {} : { [key]: momentum }) });
+    });
+  }
+  rate() {
+    throw new ValueError(`${this.constructor.name}: rate() is not written`, this.constructor.name);
+  }
+  /** After each optimizer step (or epoch): the next rates. With a number: those of that step. */
+  step(step = this.lastStep + 1) {
+    if (!(typeof step === 'number' && step >= 0)) throw new ValueError(`${this.constructor.name}: step() wants a number of steps, got ${kindOf(step)}`, this.constructor.name);
+    const before = this.lastStep;
+    this.lastStep = step;
+    try {
+      this.apply();
+    } catch (error) {
+      this.lastStep = before;
+      throw error;
+    }
+  }
+  /** The rates now, one for each group. */
+  get lastLr() {
+    return this.optimizer.paramGroups.map((g) => g.lr);
+  }
+  /** Plain data: all but the optimizer and functions. */
+  stateDict() {
+    return Object.fromEntries(Object.entries(this).filter(([, v]) => ['number', 'string', 'boolean'].includes(typeof v) ||
+      (Array.isArray(v) && v.every((x) => typeof x === 'number'))));
+  }
+  loadStateDict(state) {
+    if (state === null || typeof state !== 'object') throw new ValueError(`${this.constructor.name}: the state must be an object, got ${kindOf(state)}`, this.constructor.name);
+    const own = this.stateDict();
+    Object.assign(this, Object.fromEntries(Object.entries(state).filter(([key]) => key in own)));
+    this.apply();
+  }
+}
+
+/** A class whose rate is f(step, base, options, group); `defaults` are its options, those that are undefined must be given. */
+function scheduler(name, defaults, f) {
+  return { [name]: class extends LRScheduler {
+    constructor(optimizer, options) {
+      super(optimizer);
+      const groups = this.baseLrs.length;
+      for (const [key, value] of Object.entries(optionsOf(name, options, defaults))) {
+        if (value === undefined) throw new ValueError(`${name}: needs ${key}`, name);
+        const list = Array.isArray(value) && key !== 'milestones';
+        if (list && value.length !== groups) throw new ValueError(`${name}: ${key} has ${value.length} entries for ${groups} groups`, name);
+        for (const v of key === 'milestones' || list ? [value].flat() : [value]) {
+          if (key === 'lambda' ? typeof v !== 'function' : typeof v !== 'number') {
+            throw new ValueError(`${name}: ${key} must be ${key === 'lambda' ? 'a function' : 'a number'}, got ${kindOf(v)}`, name);
+          }
+        }
+        this[key] = value;
+      }
+      this.apply();
+    }
+    rate(step, base, group) {
+      return f(step, base, this, group);
+    }
+  } }[name];
+}
+const half = (part) => (1 + Math.cos(Math.PI * part)) / 2;
+/** Of a list, the entry of a group. */
+const of = (f, group) => (Array.isArray(f) ? f[group] : f);
+
+/** The first rate times lambda(step); an array has one function for each group. */
+const LambdaLR = scheduler('LambdaLR', { lambda: undefined }, (step, base, o, group) => base * of(o.lambda, group)(step));
+/** Each step's rate is the one before times lambda(step). */
+const MultiplicativeLR = scheduler('MultiplicativeLR', { lambda: undefined }, (step, base, o, group) => {
+  let lr = base;
+  for (let i = 1; i <= step; ++i) lr *= of(o.lambda, group)(i);
+  return lr;
+});
+/** Times gamma every stepSize steps. */
+const StepLR = scheduler('StepLR', { stepSize: undefined, gamma: 0.1 }, (step, base, o) => base * o.gamma ** Math.floor(step / o.stepSize));
+/** Times gamma at each of the milestones. */
+const MultiStepLR = scheduler('MultiStepLR', { milestones: undefined, gamma: 0.1 },
+  (step, base, o) => base * o.gamma ** o.milestones.filter((m) => m <= step).length);
+/** Times factor for the first totalIters steps. */
+const ConstantLR = scheduler('ConstantLR', { factor: 1 / 3, totalIters: 5 }, (step, base, o) => (step < o.totalIters ? base * o.factor : base));
+/** From startFactor to endFactor of the rate in a straight line over totalIters steps. */
+const LinearLR = scheduler('LinearLR', { startFactor: 1 / 3, endFactor: 1, totalIters: 5 },
+  (step, base, o) => base * (o.startFactor + (o.endFactor - o.startFactor) * Math.min(1, step / o.totalIters)));
+/** The rate times (1 - step / totalIters)^power. */
+const PolynomialLR = scheduler('PolynomialLR', { totalIters: 5, power: 1 }, (step, base, o) => base * (1 - Math.min(1, step / o.totalIters)) ** o.power);
+/** Times gamma every step. */
+const ExponentialLR = scheduler('ExponentialLR', { gamma: undefined }, (step, base, o) => base * o.gamma ** step);
+/** Half a cosine from the rate to etaMin over tMax steps, and back (Loshchilov and Hutter, SGDR, 2017). */
+const CosineAnnealingLR = scheduler('CosineAnnealingLR', { tMax: undefined, etaMin: 0 }, (step, base, o) => o.etaMin + (base - o.etaMin) * half(step / o.tMax));
+/** Half cosines one after the other, the first of t0 steps, each tMult times as long as the one before. */
+const CosineAnnealingWarmRestarts = scheduler('CosineAnnealingWarmRestarts', { t0: undefined, tMult: 1, etaMin: 0 }, (step, base, o) => {
+  let length = o.t0;
+  let left = step;
+  for (; left >= length; length *= o.tMult) left -= length;
+  return o.etaMin + (base - o.etaMin) * half(left / length);
+});
+/** One number for each group. */
+function perGroup(value, count, name, key) {
+  const list = Array.isArray(value) ? value : new Array(count).fill(value);
+  if (list.length !== count || !list.every((v) => typeof v === 'number')) throw new ValueError(`${name}: ${key} wants a number, or one for each of the ${count} groups`, name);
+  return list;
+}
+function wantMomentum(optimizer, name) {
+  if (!optimizer.paramGroups.every(({ options }) => 'momentum' in options || 'beta1' in options)) {
+    throw new ValueError(`${name}: ${optimizer.constructor.name} has neither momentum nor beta1; say {cycleMomentum: false}`, name);
+  }
+}
+const between = (a, b, part, strategy) => (strategy === 'linear' ? a + (b - a) * part : b + (a - b) * half(part));
+/**
+ * Up from maxLr / divFactor to maxLr over pctStart of the steps, then down to that start over finalDivFactor (Smith and
+ * Topin 2018), as half cosines or, with annealStrategy 'linear', straight lines; with {threePhase} first down to the start as
+ * it went up. With cycleMomentum the momentum (or beta1) goes the other way, from maxMomentum to baseMomentum and back.
+ */
+class OneCycleLR extends LRScheduler {
+  #phases;
+  #momenta;
+  constructor(optimizer, options) {
+    super(optimizer);
+    const name = 'OneCycleLR';
+    const o = optionsOf(name, options, { maxLr: undefined, totalSteps: null, epochs: null, stepsPerEpoch: null, pctStart: 0.3, annealStrategy: 'cos',
+      cycleMomentum: true, baseMomentum: 0.85, maxMomentum: 0.95, divFactor: 25, finalDivFactor: 1e4, threePhase: false });
+    if (o.maxLr === undefined) throw new ValueError(`${name}: needs maxLr`, name);
+    const total = o.totalSteps ?? o.epochs * o.stepsPerEpoch;
+    if (!(total >= 1 && Number.isFinite(total))) throw new ValueError(`${name}: needs totalSteps, or epochs and stepsPerEpoch, of at least 1`, name);
+    wantOneOf(o.annealStrategy, ['cos', 'linear'], name, 'annealStrategy');
+    for (const key of ['pctStart', 'divFactor', 'finalDivFactor', 'baseMomentum', 'maxMomentum']) wantNumber(o[key], name, key);
+    if (o.cycleMomentum) wantMomentum(optimizer, name);
+    Object.assign(this, { annealStrategy: o.annealStrategy, totalSteps: total, maxLr: perGroup(o.maxLr, this.baseLrs.length, name, 'maxLr'), pctStart: o.pctStart,
+      divFactor: o.divFactor, finalDivFactor: o.finalDivFactor });
+    const top = o.pctStart * total - 1;
+    // [end, from, to] of each phase, as shares of the peak's rate.
+    const [low, least] = [1 / o.divFactor, 1 / o.divFactor / o.finalDivFactor];
+    this.#phases = o.threePhase ? [[top, low, 1], [2 * o.pctStart * total - 2, 1, low], [total - 1, low, least]] : [[top, low, 1], [total - 1, 1, least]];
+    this.#momenta = o.cycleMomentum ? [[o.maxMomentum, o.baseMomentum], [o.baseMomentum, o.maxMomentum], [o.maxMomentum, o.maxMomentum]] : null;
+    this.apply();
+  }
+  #at(step) {
+    if (step > this.totalSteps) throw new ValueError(`OneCycleLR: step ${step} is past the ${this.totalSteps} that it has`, 'OneCycleLR');
+    let begin = 0;
+    for (const [i, [end]] of this.#phases.entries()) {
+      if (step <= end || i === this.#phases.length - 1) return [i, end > begin ? (step - begin) / (end - begin) : 1];
+      begin = end;
+    }
+    return [0, 0];
+  }
+  rate(step, base, group) {
+    const [i, part] = this.#at(step);
+    const [, from, to] = this.#phases[i];
+    return this.maxLr[group] * between(from, to, part, this.annealStrategy);
+  }
+  momentum(step) {
+    if (!this.#momenta) return undefined;
+    const [i, part] = this.#at(step);
+    return between(...this.#momenta[i], part, this.annealStrategy);
+  }
+}
+/**
+ * Up from baseLr to maxLr over stepSizeUp steps and down again over stepSizeDown, for ever (Smith 2017). mode: 'triangular';
+ * 'triangular2', each cycle half as high as the one before; 'exp_range', times gamma^step. Or a scaleFn of the cycle's number
+ * (from 1) or, with scaleMode 'iterations', of the step. Momentum goes the other way, with cycleMomentum.
+ */
+class CyclicLR extends LRScheduler {
+  #scaleFn;
+  constructor(optimizer, options) {
+    super(optimizer);
+    const name = 'CyclicLR';
+    const o = optionsOf(name, options, { baseLr: undefined, maxLr: undefined, stepSizeUp: 2000, stepSizeDown: null, mode: 'triangular', gamma: 1, scaleFn: null,
+      scaleMode: 'cycle', cycleMomentum: true, baseMomentum: 0.8, maxMomentum: 0.9 });
+    for (const key of ['baseLr', 'maxLr']) if (o[key] === undefined) throw new ValueError(`${name}: needs ${key}`, name);
+    if (o.scaleFn === null) wantOneOf(o.mode, ['triangular', 'triangular2', 'exp_range'], name, 'mode');
+    else if (typeof o.scaleFn !== 'function') throw new ValueError(`${name}: scaleFn must be a function, got ${kindOf(o.scaleFn)}`, name);
+    wantOneOf(o.scaleMode, ['cycle', 'iterations'], name, 'scaleMode');
+    const [up, down] = [o.stepSizeUp, o.stepSizeDown ?? o.stepSizeUp];
+    if (!(up > 0 && down > 0)) throw new ValueError(`${name}: stepSizeUp and stepSizeDown must be positive`, name);
+    for (const key of ['gamma', 'baseMomentum', 'maxMomentum']) wantNumber(o[key], name, key);
+    if (o.cycleMomentum) wantMomentum(optimizer, name);
+    this.#scaleFn = o.scaleFn ?? { triangular: () => 1, triangular2: (x) => 2 ** (1 - x), exp_range: (x) => o.gamma ** x }[o.mode];
+    Object.assign(this, { stepSizeUp: up, stepSizeDown: down, maxLr: perGroup(o.maxLr, this.baseLrs.length, name, 'maxLr'),
+      scaleMode: o.scaleFn === null && o.mode === 'exp_range' ? 'iterations' : o.scaleMode, cycleMomentum: Boolean(o.cycleMomentum), baseMomentum: o.baseMomentum,
+      maxMomentum: o.maxMomentum });
+    this.baseLrs = [...perGroup(o.baseLr, this.baseLrs.length, name, 'baseLr')];
+    this.apply();
+  }
+  #height(step) {
+    const length = this.stepSizeUp + this.stepSizeDown;
+    const at = step % length;
+    const part = at <= this.stepSizeUp ? at / this.stepSizeUp : (length - at) / this.stepSizeDown;
+    return part * this.#scaleFn(this.scaleMode === 'cycle' ? Math.floor(step / length) + 1 : step);
+  }
+  rate(step, base, group) {
+    return base + (this.maxLr[group] - base) * this.#height(step);
+  }
+  momentum(step) {
+    return this.cycleMomentum ? this.maxMomentum - (this.maxMomentum - this.baseMomentum) * this.#height(step) : undefined;
+  }
+}
+/** From the rate there is to swaLr in annealEpochs steps, by a cosine ('cos') or a line ('linear'). */
+class SWALR extends LRScheduler {
+  constructor(optimizer, options) {
+    super(optimizer);
+    const o = optionsOf('SWALR', options, { swaLr: undefined, annealEpochs: 10, annealStrategy: 'cos' });
+    if (o.swaLr === undefined) throw new ValueError('SWALR: needs swaLr', 'SWALR');
+    wantOneOf(o.annealStrategy, ['cos', 'linear'], 'SWALR', 'annealStrategy');
+    if (!(o.annealEpochs >= 0)) throw new ValueError(`SWALR: annealEpochs must not be negative, got ${kindOf(o.annealEpochs)}`, 'SWALR');
+    Object.assign(this, { annealEpochs: o.annealEpochs, annealStrategy: o.annealStrategy, swaLr: perGroup(o.swaLr, this.baseLrs.length, 'SWALR', 'swaLr') });
+    this.apply();
+  }
+  rate(step, base, group) {
+    const part = this.annealEpochs === 0 ? 1 : Math.min(1, step / this.annealEpochs);
+    return between(base, this.swaLr[group], part, this.annealStrategy);
+  }
+}
+
+/** Schedulers of one optimizer one after the other, each from the beginning at its milestone. */
+class SequentialLR extends LRScheduler {
+  #parts;
+  constructor(optimizer, options) {
+    super(optimizer);
+    const { schedulers, milestones } = optionsOf('SequentialLR', options, { schedulers: undefined, milestones: undefined });
+    this.#parts = partsOf(schedulers, optimizer, 'SequentialLR');
+    if (!Array.isArray(milestones) || milestones.length !== schedulers.length - 1 || !milestones.every((m) => typeof m === 'number')) {
+      throw new ValueError('SequentialLR: needs schedulers, and milestones, one less', 'SequentialLR');
+    }
+    this.milestones = [...milestones];
+    this.baseLrs = [...schedulers[0].baseLrs];
+    for (const part of schedulers) if (!(part instanceof CyclicLR)) part.baseLrs = this.baseLrs;
+    this.apply();
+  }
+  #at(step) {
+    const which = this.milestones.filter((m) => m <= step).length;
+    return [this.#parts[which], step - (which ? this.milestones[which - 1] : 0)];
+  }
+  rate(step, base, group) {
+    const [part, at] = this.#at(step);
+    return part.rate(at, part.baseLrs[group], group);
+  }
+  momentum(step) {
+    const [part, at] = this.#at(step);
+    return part.momentum?.(at);
+  }
+}
+function partsOf(schedulers, optimizer, name) {
+  if (!Array.isArray(schedulers) || schedulers.length === 0 || !schedulers.every((s) => s instanceof LRScheduler)) {
+    throw new ValueError(`${name}: needs schedulers, an array of them`, name);
+  }
+  for (const part of schedulers) {
+    if (part instanceof ReduceLROnPlateau) throw new ValueError(`${name}: ReduceLROnPlateau wants a quantity and cannot be one of several`, name);
+    if (part.optimizer !== optimizer) throw new ValueError(`${name}: the schedulers must belong to one optimizer`, name);
+  }
+  return [...schedulers];
+}
+/** Schedulers of one optimizer at the same time: each changes the rate that the one before it makes. */
+class ChainedScheduler extends LRScheduler {
+  #parts;
+  constructor(schedulers) {
+    super(schedulers?.[0]?.optimizer);
+    this.#parts = partsOf(schedulers, this.optimizer, 'ChainedScheduler');
+    this.baseLrs = [...schedulers[0].baseLrs];
+    this.apply();
+  }
+  rate(step, base, group) {
+    return this.#parts.reduce((lr, part) => part.rate(step, lr, group), base);
+  }
+  momentum(step) {
+    return this.#parts.reduce((m, part) => part.momentum?.(step) ?? m, undefined);
+  }
+}
+
+/** Times factor where a quantity, given to step(value), has not become better for `patience` steps. */
+class ReduceLROnPlateau extends LRScheduler {
+  constructor(optimizer, options) {
+    super(optimizer);
+    const name = 'ReduceLROnPlateau';
+    const o = optionsOf(name, options, { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: 'rel', cooldown: 0, minLr: 0, eps: 1e-8 });
+    wantOneOf(o.mode, ['min', 'max'], name, 'mode');
+    wantOneOf(o.thresholdMode, ['rel', 'abs'], name, 'thresholdMode');
+    for (const key of ['factor', 'patience', 'threshold', 'cooldown', 'eps']) wantNumber(o[key], name, key);
+    if (!(o.factor < 1)) throw new ValueError(`${name}: factor must be less than 1, got ${o.factor}`, name);
+    Object.assign(this, o, { minLr: perGroup(o.minLr, this.baseLrs.length, name, 'minLr') });
+    this.best = null;
+    this.bad = 0;
+    this.cooling = 0;
+  }
+  step(value) {
+    const current = typeof value === 'object' && value !== null ? Number(value.item()) : value;
+    if (typeof current !== 'number') throw new ValueError('ReduceLROnPlateau: step() wants the quantity that is watched', 'ReduceLROnPlateau');
+    ++this.lastStep;
+    if (this.better(current)) {
+      this.best = current;
+      this.bad = 0;
+    } else {
+      ++this.bad;
+    }
+    if (this.cooling > 0) {
+      --this.cooling;
+      this.bad = 0;
+    }
+    if (this.bad <= this.patience) return;
+    this.optimizer.paramGroups.forEach((group, i) => {
+      const { lr } = group;
+      const next = Math.max(lr * this.factor, this.minLr[i]);
+      if (lr - next > this.eps) group.lr = next;
+    });
+    this.cooling = this.cooldown;
+    this.bad = 0;
+  }
+  better(value) {
+    if (this.best === null) return !Number.isNaN(value);
+    const sign = this.mode === 'min' ? 1 : -1;
+    const wanted = this.thresholdMode === 'rel' ? this.best * (1 - sign * this.threshold) : this.best - sign * this.threshold;
+    return sign * value < sign * wanted;
+  }
+  stateDict() {
+    return { ...super.stateDict(), best: this.best, lrs: this.lastLr };
+  }
+  loadStateDict({ lrs, ...state }) {
+    Object.assign(this, state);
+    this.optimizer.paramGroups.forEach((g, i) => { g.lr = lrs[i]; });
+  }
+}
+
+module.exports = {
+  schedule, cosine, LRScheduler, CyclicLR, ChainedScheduler, SWALR, LambdaLR, MultiplicativeLR, StepLR, MultiStepLR, ConstantLR, LinearLR, PolynomialLR, ExponentialLR,
+  CosineAnnealingLR, CosineAnnealingWarmRestarts, OneCycleLR, SequentialLR, ReduceLROnPlateau,
+};
