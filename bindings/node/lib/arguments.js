@@ -61,9 +61,11 @@ function optionsOf(op, given, defaults) {
   return made;
 }
 
+const KINDS = { number: 'a number', boolean: 'true or false', string: 'text' };
 /**
  * A function body(inputs..., options). `inputs` names what must be given: tensors; 'name?' is a tensor or null, 'name*' anything.
- * `defaults` are the options in their order: by position after the inputs, or by name.
+ * `defaults` are the options in their order: by position after the inputs, or by name; where a default is a number, a truth value or
+ * text, so is what is given.
  */
 function define(name, inputs, defaults, body) {
   const wanted = inputs.map((text) => ({ key: text.replace(/[?*]$/, ''), optional: text.endsWith('?'), any: text.endsWith('*') }));
@@ -87,7 +89,13 @@ function define(name, inputs, defaults, body) {
       return optional && (v === undefined || v === null) ? null : wantTensor(v, name, key);
     });
     const options = {};
-    for (const key of Object.keys(defaults)) options[key] = values[key] === undefined ? defaults[key] : values[key];
+    for (const [key, usual] of Object.entries(defaults)) {
+      const v = values[key];
+      options[key] = v === undefined ? usual : v;
+      if (v !== undefined && typeof usual !== 'object' && typeof v !== typeof usual) {
+        throw new ValueError(`${name}: ${key} must be ${KINDS[typeof usual]}, got ${kindOf(v)}`, name);
+      }
+    }
     return body(...tensors, options);
   };
   Object.defineProperty(f, 'name', { value: name });

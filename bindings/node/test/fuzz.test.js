@@ -13,8 +13,9 @@ const path = require('node:path');
 const { spawn } = require('node:child_process');
 
 const sanitized = Boolean(process.env.STRATA_SANITIZED);
-// Seconds that one call may take.
+// Seconds for which one call may compute; and with how many in which nothing happens it counts as hanging.
 const slowest = sanitized ? 60 : 10;
+const hanging = slowest * 9;
 
 /** Runs one seed; what went wrong, or nothing. */
 async function runSeed(seed, folder) {
@@ -32,8 +33,8 @@ async function runSeed(seed, folder) {
     const now = last();
     unchanged = now === before ? unchanged + 1 : 0;
     before = now;
-    if (unchanged < slowest * 2) return;
-    hung = `hung for ${slowest} s`;
+    if (unchanged < hanging) return;
+    hung = `hung for ${hanging} s`;
     child.kill('SIGKILL');
   }, 1000);
   const [code, signal] = await new Promise((resolve) => { child.once('close', (...how) => resolve(how)); });

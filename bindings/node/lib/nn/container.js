@@ -153,7 +153,10 @@ class Dict extends Module {
   /** Adds or replaces elements: an object of them, [name, element] pairs, or another dictionary. */
   update(values) {
     if (values === null || typeof values !== 'object') throw new ValueError(`${this.constructor.name}: needs an object, got ${kindOf(values)}`, this.constructor.name);
-    for (const [name, value] of typeof values[Symbol.iterator] === 'function' ? values : Object.entries(values)) this.set(name, value);
+    for (const pair of typeof values[Symbol.iterator] === 'function' ? values : Object.entries(values)) {
+      if (!Array.isArray(pair)) throw new ValueError(`${this.constructor.name}: needs [name, element] pairs, got ${kindOf(pair)}`, this.constructor.name);
+      this.set(...pair);
+    }
     return this;
   }
   get size() {

@@ -30,6 +30,7 @@ function eye_(tensor) {
 
 /** The factor by which a nonlinearity's weights are to be larger than a linear layer's. */
 function calculateGain(nonlinearity, param = 0.01) {
+  wantNumber(param, 'init', 'param');
   const gains = { linear: 1, sigmoid: 1, conv1d: 1, conv2d: 1, conv3d: 1, conv_transpose1d: 1, conv_transpose2d: 1, conv_transpose3d: 1, tanh: 5 / 3, relu: Math.SQRT2, leaky_relu: Math.sqrt(2 / (1 + param ** 2)), selu: 0.75 };
   if (!Object.hasOwn(gains, nonlinearity)) throw new ValueError(`init: there is no gain for ${kindOf(nonlinearity)}`, 'init');
   return gains[nonlinearity];
@@ -41,11 +42,12 @@ function fans(tensor) {
 }
 /** Uniform in +- gain sqrt(6 / (fan in + fan out)) (Glorot and Bengio, AISTATS 2010). */
 function xavierUniform_(tensor, gain = 1) {
+  wantNumber(gain, 'init', 'gain');
   const bound = gain * Math.sqrt(6 / fans(tensor).reduce((a, b) => a + b));
   return uniform_(tensor, -bound, bound);
 }
 /** Normal with standard deviation gain sqrt(2 / (fan in + fan out)). */
-const xavierNormal_ = (tensor, gain = 1) => normal_(tensor, 0, gain * Math.sqrt(2 / fans(tensor).reduce((a, b) => a + b)));
+const xavierNormal_ = (tensor, gain = 1) => normal_(tensor, 0, wantNumber(gain, 'init', 'gain') * Math.sqrt(2 / fans(tensor).reduce((a, b) => a + b)));
 function kaimingStd(tensor, options) {
   const { a, mode, nonlinearity } = optionsOf('init', options, { a: 0, mode: 'fan_in', nonlinearity: 'leaky_relu' });
   if (mode !== 'fan_in' && mode !== 'fan_out') throw new ValueError(`init: mode must be 'fan_in' or 'fan_out', got ${kindOf(mode)}`, 'init');
@@ -62,6 +64,7 @@ const kaimingNormal_ = (tensor, options = {}) => normal_(tensor, 0, kaimingStd(t
 function orthogonal_(tensor, gain = 1) {
   wantNumber(gain, 'init', 'gain');
   if (wantTensor(tensor, 'init', 'the tensor').ndim < 2) throw new ShapeError('init: orthogonal_() wants two dimensions or more', 'init');
+  if (tensor.numel === 0) return tensor;
   const rows = tensor.shape[0];
   const columns = tensor.numel / rows;
   return write(tensor, () => {
@@ -94,7 +97,7 @@ function dirac_(tensor, groups = 1) {
 /** A matrix drawn from N(0, std^2), a share `sparsity` of each column 0 (Martens, ICML 2010). */
 function sparse_(tensor, sparsity, std = 0.01) {
   if (wantTensor(tensor, 'init', 'the tensor').ndim !== 2) throw new ShapeError('init: sparse_() wants two dimensions', 'init');
-  if (!(sparsity >= 0 && sparsity <= 1)) throw new ValueError(`init: sparsity must be between 0 and 1, got ${kindOf(sparsity)}`, 'init');
+  if (typeof sparsity !== 'number' || !(sparsity >= 0 && sparsity <= 1)) throw new ValueError(`init: sparsity must be between 0 and 1, got ${kindOf(sparsity)}`, 'init');
   const [rows] = tensor.shape;
   // In each column the places of the smallest of as many random numbers.
   return write(tensor, () => {

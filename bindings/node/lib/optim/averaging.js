@@ -11,7 +11,7 @@ const { ShapeError, ValueError } = require('../errors.js');
 
 /** decay times the mean so far plus 1 - decay times the new value. */
 function emaAverage(decay = 0.999) {
-  if (!(decay >= 0 && decay <= 1)) throw new ValueError(`emaAverage: decay must be between 0 and 1, got ${kindOf(decay)}`, 'emaAverage');
+  if (typeof decay !== 'number' || !(decay >= 0 && decay <= 1)) throw new ValueError(`emaAverage: decay must be between 0 and 1, got ${kindOf(decay)}`, 'emaAverage');
   return (mean, value) => F.add(F.mul(mean, decay), F.mul(value, 1 - decay));
 }
 /** The plain mean of all values, of which there were `count` before. */

@@ -155,6 +155,7 @@ class OneCycleLR extends LRScheduler {
     const o = optionsOf(name, options, { maxLr: undefined, totalSteps: null, epochs: null, stepsPerEpoch: null, pctStart: 0.3, annealStrategy: 'cos',
       cycleMomentum: true, baseMomentum: 0.85, maxMomentum: 0.95, divFactor: 25, finalDivFactor: 1e4, threePhase: false });
     if (o.maxLr === undefined) throw new ValueError(`${name}: needs maxLr`, name);
+    for (const key of ['totalSteps', 'epochs', 'stepsPerEpoch']) if (o[key] !== null) wantNumber(o[key], name, key);
     const total = o.totalSteps ?? o.epochs * o.stepsPerEpoch;
     if (!(total >= 1 && Number.isFinite(total))) throw new ValueError(`${name}: needs totalSteps, or epochs and stepsPerEpoch, of at least 1`, name);
     wantOneOf(o.annealStrategy, ['cos', 'linear'], name, 'annealStrategy');
@@ -206,7 +207,7 @@ class CyclicLR extends LRScheduler {
     else if (typeof o.scaleFn !== 'function') throw new ValueError(`${name}: scaleFn must be a function, got ${kindOf(o.scaleFn)}`, name);
     wantOneOf(o.scaleMode, ['cycle', 'iterations'], name, 'scaleMode');
     const [up, down] = [o.stepSizeUp, o.stepSizeDown ?? o.stepSizeUp];
-    if (!(up > 0 && down > 0)) throw new ValueError(`${name}: stepSizeUp and stepSizeDown must be positive`, name);
+    if (typeof up !== 'number' || typeof down !== 'number' || !(up > 0 && down > 0)) throw new ValueError(`${name}: stepSizeUp and stepSizeDown must be positive`, name);
     for (const key of ['gamma', 'baseMomentum', 'maxMomentum']) wantNumber(o[key], name, key);
     if (o.cycleMomentum) wantMomentum(optimizer, name);
     this.#scaleFn = o.scaleFn ?? { triangular: () => 1, triangular2: (x) => 2 ** (1 - x), exp_range: (x) => o.gamma ** x }[o.mode];
@@ -236,7 +237,7 @@ class SWALR extends LRScheduler {
     const o = optionsOf('SWALR', options, { swaLr: undefined, annealEpochs: 10, annealStrategy: 'cos' });
     if (o.swaLr === undefined) throw new ValueError('SWALR: needs swaLr', 'SWALR');
     wantOneOf(o.annealStrategy, ['cos', 'linear'], 'SWALR', 'annealStrategy');
-    if (!(o.annealEpochs >= 0)) throw new ValueError(`SWALR: annealEpochs must not be negative, got ${kindOf(o.annealEpochs)}`, 'SWALR');
+    if (typeof o.annealEpochs !== 'number' || !(o.annealEpochs >= 0)) throw new ValueError(`SWALR: annealEpochs must not be negative, got ${kindOf(o.annealEpochs)}`, 'SWALR');
     Object.assign(this, { annealEpochs: o.annealEpochs, annealStrategy: o.annealStrategy, swaLr: perGroup(o.swaLr, this.baseLrs.length, 'SWALR', 'swaLr') });
     this.apply();
   }

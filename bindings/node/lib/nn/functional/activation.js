@@ -3,8 +3,8 @@
 
 const { functions: F } = require('../../ops.js');
 const T = require('../../tensor.js');
-const { define, wantNumber } = require('../../arguments.js');
-const { ValueError } = require('../../errors.js');
+const { define } = require('../../arguments.js');
+const { ShapeError, ValueError } = require('../../errors.js');
 
 const relu6 = define('relu6', ['x'], {}, (x) => F.hardtanh(x, 0, 6));
 /** x where positive, else alpha (exp(x / alpha) - 1). */
@@ -19,7 +19,7 @@ const prelu = define('prelu', ['x', 'weight'], {}, (x, weight) => {
 });
 const softsign = define('softsign', ['x'], {}, (x) => F.div(x, F.add(F.abs(x), 1)));
 /** x towards 0 by lambd, 0 where it is nearer than that. */
-const softshrink = define('softshrink', ['x'], { lambd: 0.5 }, (x, { lambd }) => F.sub(x, F.clamp(x, -wantNumber(lambd, 'softshrink', 'lambd'), lambd)));
+const softshrink = define('softshrink', ['x'], { lambd: 0.5 }, (x, { lambd }) => F.sub(x, F.clamp(x, -lambd, lambd)));
 /** x, or 0 where |x| <= lambd. */
 const hardshrink = define('hardshrink', ['x'], { lambd: 0.5 }, (x, { lambd }) => F.masked_fill(x, F.le(F.abs(x), lambd), 0));
 const tanhshrink = define('tanhshrink', ['x'], {}, (x) => F.sub(x, F.tanh(x)));
@@ -27,8 +27,8 @@ const tanhshrink = define('tanhshrink', ['x'], {}, (x) => F.sub(x, F.tanh(x)));
 const threshold = define('threshold', ['x', 'threshold*', 'value*'], {}, (x, limit, value) => F.masked_fill(x, F.le(x, limit), value));
 /** a sigmoid(b) of the two halves along dim. */
 const glu = define('glu', ['x'], { dim: -1 }, (x, { dim }) => {
+  if (x.size(dim) % 2 !== 0) throw new ShapeError(`glu: dimension ${dim} of [${x.shape.join(', ')}] has no two halves`, 'glu');
   const [a, b] = F.chunk(x, 2, dim);
-  if (!b) throw new ValueError(`glu: dimension ${dim} of [${x.shape.join(', ')}] has no two halves`, 'glu');
   return F.mul(a, F.sigmoid(b));
 });
 const softmin = define('softmin', ['x', 'dim*'], {}, (x, dim) => F.softmax(F.neg(x), dim));

@@ -18,7 +18,7 @@ function paddingOf(padding, weight, stride, dilation, n, name) {
   return [total.map((t) => Math.floor(t / 2)), odd ? total.reverse().flatMap((t) => [0, t % 2]) : null];
 }
 /** Convolution of [N, C, ...]; padding may be 'same' or 'valid'. */
-const convolution = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride: 1, padding: 0, dilation: 1, groups: 1 }, (x, weight, bias, o) => {
+const convolution = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride: [1], padding: [0], dilation: [1], groups: 1 }, (x, weight, bias, o) => {
   if (weight.ndim !== n + 2) throw new ShapeError(`${name}: weight must have ${n + 2} dimensions, got [${weight.shape.join(', ')}]`, name);
   const stride = ints(o.stride, n, name, 'stride');
   const dilation = ints(o.dilation, n, name, 'dilation');
@@ -26,11 +26,11 @@ const convolution = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride
   return F[name](extra ? F.constant_pad(x, extra) : x, weight, bias, stride, pads, dilation, o.groups);
 });
 /** The gradient of a convolution for its input, as a function. */
-const transposed = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride: 1, padding: 0, outputPadding: 0, groups: 1, dilation: 1 },
+const transposed = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride: [1], padding: [0], outputPadding: [0], groups: 1, dilation: [1] },
   (x, weight, bias, o) => F[`conv_transpose${n}d`](x, weight, bias, ints(o.stride, n, name, 'stride'), ints(o.padding, n, name, 'padding'),
     ints(o.outputPadding, n, name, 'outputPadding'), o.groups, ints(o.dilation, n, name, 'dilation')));
 
-const windows = { dilation: 1, padding: 0, stride: 1 };
+const windows = { dilation: [1], padding: [0], stride: [1] };
 const pairs = (name, o) => ['kernelSize', 'dilation', 'padding', 'stride'].map((key) => {
   const v = ints(o[key], 2, name, key);
   if (v.some((x) => x < (key === 'padding' ? 0 : 1))) throw new ValueError(`${name}: ${key} must not be [${v.join(', ')}]`, name);

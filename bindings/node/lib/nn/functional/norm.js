@@ -79,7 +79,7 @@ const normalize = define('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 }, (x, {
 // ---- dropout
 
 function wantShare(p, name) {
-  if (!(p >= 0 && p <= 1)) throw new ValueError(`${name}: p must be between 0 and 1, got ${typeof p === 'number' ? p : kindOf(p)}`, name);
+  if (typeof p !== 'number' || !(p >= 0 && p <= 1)) throw new ValueError(`${name}: p must be between 0 and 1, got ${typeof p === 'number' ? p : kindOf(p)}`, name);
   return p;
 }
 /** Zeroes elements with probability p and divides the others by 1 - p. */
@@ -96,8 +96,9 @@ const channelDropout = (name, single) => define(name, ['x'], { p: 0.5, training:
 // What SELU goes to: its scale times its alpha.
 const SELU_FLOOR = -1.7580993408473766;
 /** Dropout for SELU: what is dropped becomes SELU's floor, and mean and variance are kept. */
-const alphaDropoutOf = (name, shape) => define(name, ['x'], { p: 0.5, training: false }, (x, { p, training }) => {
+const alphaDropoutOf = (name, shape, least = 0) => define(name, ['x'], { p: 0.5, training: false }, (x, { p, training }) => {
   if (wantShare(p, name) === 0 || !training) return x;
+  if (x.ndim < least) throw new ShapeError(`${name}: wants [N, C, ...], got ${shapeOf(x)}`, name);
   if (p === 1) return F.mul(x, 0);
   const kept = F.ge(T.rand(shape(x), { device: x.device }), p).to(x.dtype);
   const a = 1 / Math.sqrt((SELU_FLOOR ** 2 * p + 1) * (1 - p));
@@ -107,5 +108,5 @@ const alphaDropoutOf = (name, shape) => define(name, ['x'], { p: 0.5, training: 
 module.exports = {
   batchNorm, instanceNorm, localResponseNorm, normalize, wantShare, dropout,
   dropout1d: channelDropout('dropout1d', 0), dropout2d: channelDropout('dropout2d', 0), dropout3d: channelDropout('dropout3d', 4),
-  alphaDropout: alphaDropoutOf('alphaDropout', (x) => x.shape), featureAlphaDropout: alphaDropoutOf('featureAlphaDropout', (x) => channelShape(x, 0)),
+  alphaDropout: alphaDropoutOf('alphaDropout', (x) => x.shape), featureAlphaDropout: alphaDropoutOf('featureAlphaDropout', (x) => channelShape(x, 0), 2),
 };

@@ -11,7 +11,7 @@ const strideOf = (stride, kernel, n, name) => (stride === null ? kernel : ints(s
 /** The largest element of each window; with {returnIndices} [values, indices], where in its plane each was. */
 const maxPool = (n) => {
   const name = `maxPool${n}d`;
-  return define(name, ['x', 'kernelSize*'], { stride: null, padding: 0, dilation: 1, ceilMode: false, returnIndices: false }, (x, kernelSize, o) => {
+  return define(name, ['x', 'kernelSize*'], { stride: null, padding: [0], dilation: [1], ceilMode: false, returnIndices: false }, (x, kernelSize, o) => {
     const kernel = ints(kernelSize, n, name, 'kernelSize');
     const args = [x, kernel, strideOf(o.stride, kernel, n, name), ints(o.padding, n, name, 'padding'), ints(o.dilation, n, name, 'dilation'), o.ceilMode];
     if (!o.returnIndices) return F[`max_pool${n}d`](...args);
@@ -22,7 +22,7 @@ const maxPool = (n) => {
 /** The mean of each window, or its sum over divisorOverride. */
 const avgPool = (n) => {
   const name = `avgPool${n}d`;
-  const defaults = { stride: null, padding: 0, ceilMode: false, countIncludePad: true, ...(n > 1 ? { divisorOverride: null } : {}) };
+  const defaults = { stride: null, padding: [0], ceilMode: false, countIncludePad: true, ...(n > 1 ? { divisorOverride: null } : {}) };
   return define(name, ['x', 'kernelSize*'], defaults, (x, kernelSize, o) => {
     const kernel = ints(kernelSize, n, name, 'kernelSize');
     const stride = strideOf(o.stride, kernel, n, name);
@@ -48,13 +48,13 @@ const lpPool = (n) => {
 /** Zeros with the elements where maxPool found them; those with one place are added. */
 const maxUnpool = (n) => {
   const name = `maxUnpool${n}d`;
-  return define(name, ['x', 'indices', 'kernelSize*'], { stride: null, padding: 0, outputSize: null }, (x, indices, kernelSize, o) => {
+  return define(name, ['x', 'indices', 'kernelSize*'], { stride: null, padding: [0], outputSize: null }, (x, indices, kernelSize, o) => {
     const kernel = ints(kernelSize, n, name, 'kernelSize');
     const stride = strideOf(o.stride, kernel, n, name);
     const padding = ints(o.padding, n, name, 'padding');
     if (x.ndim < n) throw new ShapeError(`${name}: wants at least ${n} dimensions, got [${x.shape.join(', ')}]`, name);
     const usual = x.shape.slice(-n).map((s, i) => (s - 1) * stride[i] - 2 * padding[i] + kernel[i]);
-    const size = o.outputSize === null ? usual : ints(o.outputSize.slice?.(-n) ?? o.outputSize, n, name, 'outputSize');
+    const size = o.outputSize === null ? usual : ints(Array.isArray(o.outputSize) ? o.outputSize.slice(-n) : o.outputSize, n, name, 'outputSize');
     if (size.some((s, i) => Math.abs(s - usual[i]) >= stride[i])) {
       throw new ShapeError(`${name}: outputSize [${size.join(', ')}] must be within a stride of [${usual.join(', ')}]`, name);
     }
