@@ -3,13 +3,12 @@
 
 const test = require('node:test');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const assert = require('node:assert/strict');
 const st = require('../lib/index.js');
+const { temporary } = require('./child.js');
 
-const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
-test.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+const folder = temporary();
 const text = fs.readFileSync(path.join(__dirname, '../../../docs/library/node.md'), 'utf8');
 const programs = [...text.matchAll(/^## (.*)$|^```js\n\/\/ run\n([\s\S]*?)^```/gm)];
 const AsyncFunction = (async () => {}).constructor;

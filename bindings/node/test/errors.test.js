@@ -2,6 +2,7 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const st = require('../lib/index.js');
+const { runNode, temporary } = require('./child.js');
 
 test('one class for each of the engine, with its text and op', () => {
   const cases = [
@@ -96,7 +97,7 @@ test('promises reject with the same errors', async () => {
   await assert.rejects(st.load('/nowhere/x.safetensors'), st.IoError);
   await assert.rejects(st.readIdx(__filename), st.IoError);
   await assert.rejects(st.loadModel('/nowhere'), st.IoError);
-  await assert.rejects(st.train({ model: { layers: 0 } }, { out: '/tmp/none' }), st.ValueError);
+  await assert.rejects(st.train({ model: { layers: 0 } }, { out: require('node:path').join(temporary(), 'none') }), st.ValueError);
 });
 
 test('use after dispose is an error', () => {
@@ -128,7 +129,7 @@ test('errors inside callbacks, while tensors are collected', { timeout: 300000 }
       if (i % 7 === 0) new Array(i % 91).fill(1.5);
     }
     process.exitCode = seen % 1000 === 0 ? 0 : 1;`;
-  const run = require('node:child_process').spawnSync(process.execPath, ['--max-semi-space-size=1', '-e', source], { encoding: 'utf8' });
+  const run = runNode(['--max-semi-space-size=1', '-e', source]);
   assert.equal(run.status, 0, `${run.signal} ${run.stderr}`);
 });
 

@@ -8,9 +8,8 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawn } = require('node:child_process');
+const { startNode, temporary } = require('./child.js');
 
 const sanitized = Boolean(process.env.STRATA_SANITIZED);
 // Seconds for which one call may compute; and with how many in which nothing happens it counts as hanging.
@@ -20,7 +19,7 @@ const hanging = slowest * 9;
 /** Runs one seed; what went wrong, or nothing. */
 async function runSeed(seed, folder) {
   const note = path.join(folder, `seed-${seed}`);
-  const child = spawn(process.execPath, [path.join(__dirname, 'fuzz_seed.js'), note, String(seed), String(slowest)], { stdio: ['ignore', 'ignore', 'pipe'],
+  const child = startNode([path.join(__dirname, 'fuzz_seed.js'), note, String(seed), String(slowest)], { seconds: sanitized ? 7200 : 1200, stdio: ['ignore', 'ignore', 'pipe'],
     env: { ...process.env, ASAN_OPTIONS: `${process.env.ASAN_OPTIONS ?? ''}:hard_rss_limit_mb=4096:allocator_may_return_null=1` } });
   let errors = '';
   child.stderr.setEncoding('utf8').on('data', (text) => { errors += text; });
@@ -50,8 +49,7 @@ test('calls that make no sense, seed by seed', { timeout: 3600000 }, async (t) =
   const first = Number(process.env.STRATA_FUZZ_SEED ?? 12345);
   const count = Number(process.env.STRATA_FUZZ_SEEDS ?? 1);
   const until = Date.now() + 1000 * Number(process.env.STRATA_FUZZ_SECONDS ?? 3600);
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-fuzz-'));
-  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const folder = temporary();
   const wrong = [];
   let seed = first;
   for (; seed < first + count && Date.now() < until; ++seed) {

@@ -4,12 +4,11 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const st = require('../lib/index.js');
+const { temporary } = require('./child.js');
 
-const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
-test.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+const folder = temporary();
 const text = path.join(folder, 'text.txt');
 fs.writeFileSync(text, 'To be, or not to be, that is the question. Grüße! '.repeat(200));
 const settings = {
@@ -22,9 +21,14 @@ const out = path.join(folder, 'run');
 test('train runs the engine\'s loop off the event loop', async () => {
   let log = '';
   let turns = 0;
-  const timer = setInterval(() => { ++turns; }, 5);
+  let training = true;
+  const tick = () => {
+    ++turns;
+    if (training) setImmediate(tick);
+  };
+  setImmediate(tick);
   const result = await st.train(settings, { out, onLog: (t) => { log += t; } });
-  clearInterval(timer);
+  training = false;
   assert.equal(result.step, 40);
   assert.equal(result.status, 'finished');
   assert.ok(result.loss < 4, `the loss is ${result.loss}`);
@@ -38,8 +42,9 @@ test('train stops at a signal, saved, and goes on', async () => {
   const there = path.join(folder, 'stopped');
   const controller = new AbortController();
   const long = { ...settings, train: { ...settings.train, steps: 100000 } };
-  const going = st.train(long, { out: there, signal: controller.signal });
-  setTimeout(() => controller.abort(), 300);
+  // Once it is under way.
+  const onLog = (line) => { if (/step +\d/.test(line)) controller.abort(); };
+  const going = st.train(long, { out: there, signal: controller.signal, onLog });
   await assert.rejects(going, { name: 'AbortError' });
   const checkpoint = fs.readdirSync(there).filter((n) => n.startsWith('step-')).sort().pop();
   assert.ok(checkpoint);

@@ -4,21 +4,19 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
 const { Worker } = require('node:worker_threads');
 const st = require('../lib/index.js');
+const { run, temporary } = require('./child.js');
 
 const root = path.join(__dirname, '../../..');
-const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
-test.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+const folder = temporary();
 const file = path.join(folder, 'squared_relu.so');
 // The README's command. The sanitizers are not for the compiler.
-const made = spawnSync('gcc', ['-std=c99', '-O2', '-shared', '-fPIC', `-I${root}`,
-  path.join(root, 'examples/plugin/squared_relu/squared_relu.c'), '-o', file], { encoding: 'utf8', env: { ...process.env, LD_PRELOAD: '' } });
+const made = run('gcc', ['-std=c99', '-O2', '-shared', '-fPIC', `-I${root}`,
+  path.join(root, 'examples/plugin/squared_relu/squared_relu.c'), '-o', file], { env: { ...process.env, LD_PRELOAD: '' } });
 
-test('a plugin\'s op', { skip: made.error ? 'gcc was not found' : false }, async () => {
+test('a plugin\'s op', { skip: made.status === 127 ? 'gcc was not found' : false }, async () => {
   assert.equal(made.status, 0, made.stderr);
   assert.equal(st.squared_relu, undefined);
   const plugin = st.loadPlugin(file);
@@ -58,7 +56,7 @@ test('what is no plugin is refused with the reason', () => {
   const source = path.join(folder, 'empty.c');
   fs.writeFileSync(source, 'int nothing;\n');
   const empty = path.join(folder, 'empty.so');
-  if (spawnSync('gcc', ['-shared', '-fPIC', source, '-o', empty], { env: { ...process.env, LD_PRELOAD: '' } }).status === 0) {
+  if (run('gcc', ['-shared', '-fPIC', source, '-o', empty], { env: { ...process.env, LD_PRELOAD: '' } }).status === 0) {
     assert.throws(() => st.loadPlugin(empty), st.PluginError);
   }
 });

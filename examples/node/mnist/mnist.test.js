@@ -10,25 +10,27 @@ const { spawn, spawnSync } = require('node:child_process');
 const main = path.join(__dirname, 'main.js');
 const data = process.env.STRATA_DATA_DIR ?? path.join(__dirname, '../../../../shared/data');
 const absent = fs.existsSync(path.join(data, 'mnist-t10k-images-idx3-ubyte.gz')) ? false : `no digits in ${data}`;
+// A program that hangs is killed, which fails its test.
+const limits = { timeout: 280000, killSignal: 'SIGKILL' };
 const slow = process.env.STRATA_SANITIZED ? 'takes minutes under the sanitizer' : false;
 
 /** A folder that goes with its test. */
 function temporary(t) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
-  t.after(() => fs.rmSync(folder, { recursive: true }));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
 test('the network learns and is saved', { skip: absent || slow, timeout: 300000 }, (t) => {
   const file = path.join(temporary(t), 'net.safetensors');
-  const run = spawnSync(process.execPath, [main, '--data', data, '--save', file], { encoding: 'utf8' });
+  const run = spawnSync(process.execPath, [main, '--data', data, '--save', file], { encoding: 'utf8', ...limits });
   assert.equal(run.status, 0, run.stdout + run.stderr);
   assert.match(run.stdout, /epoch 4 {2}loss 0\.\d+ {2}held-out accuracy 9[6-9]\.\d+ %/);
   assert.ok(fs.statSync(file).size > 400000);
 });
 
 test('without data it says so', () => {
-  const run = spawnSync(process.execPath, [main, '--data', '/nowhere'], { encoding: 'utf8' });
+  const run = spawnSync(process.execPath, [main, '--data', '/nowhere'], { encoding: 'utf8', ...limits });
   assert.equal(run.status, 0, run.stderr);
   assert.match(run.stdout, /skipped: no digits in \/nowhere/);
 });
@@ -41,12 +43,15 @@ test('--download fetches what is missing, and says what failed', { skip: absent 
     if (request.url.startsWith('/mnist/') && fs.existsSync(file)) fs.createReadStream(file).pipe(response);
     else response.writeHead(404).end();
   });
-  t.after(() => server.close());
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
   const from = `http://127.0.0.1:${server.address().port}`;
   const folder = path.join(temporary(t), 'digits');
   const run = async (...args) => {
-    const child = spawn(process.execPath, [main, '--data', folder, '--epochs', '0', '--download', '--mirror', ...args]);
+    const child = spawn(process.execPath, [main, '--data', folder, '--epochs', '0', '--download', '--mirror', ...args], limits);
     let text = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece) => { text += piece; });
     const status = await new Promise((resolve) => { child.on('close', resolve); });
