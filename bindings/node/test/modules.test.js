@@ -152,7 +152,14 @@ test('lists of modules and parameters', () => {
   assert.deepEqual(parameters.namedParameters().map(([n, t]) => [n, t.numel, t.requiresGrad]), [['0', 2, true], ['1', 1, true], ['2', 3, true]]);
   assert.throws(() => parameters.push(1), st.ValueError);
   parameters.to('f64');
-  assert.equal(parameters[0].dtype, 'f64');
+  assert.deepEqual([...parameters].map((p) => p.dtype), ['f64', 'f64', 'f64']);
+  assert.equal(parameters[0], parameters.at(0));
+  // A module put in the place of another.
+  list[1] = new nn.Softsign();
+  assert.equal([...list][1], list.at(1));
+  assert.equal(list.at(1).constructor.name, 'Softsign');
+  sequence[0] = new nn.Linear(2, 7);
+  assert.deepEqual(sequence.forward(st.ones([1, 2])).shape, [1, 7]);
 });
 
 test('dictionaries of modules and parameters', () => {

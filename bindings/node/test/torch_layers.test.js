@@ -36,7 +36,7 @@ function compareGradients(outputs, leaves, wanted) {
 layers.forEach(({ name, args, train, state, inputs, plain, fixed, outputs, gradients, after }, number) => {
   test(`nn.${name}(${JSON.stringify(args).slice(1, -1)})${train ? ' in training' : ''}, case ${number}`, () => {
     const module = new st.nn[name](...args.map(withTensors)).train(train);
-    assert.deepEqual(Object.keys(module.stateDict()).map((key) => key.replace('posWeight', 'pos_weight')).sort(), Object.keys(state).sort());
+    assert.deepEqual(Object.keys(module.stateDict()).sort(), Object.keys(state).sort());
     assert.deepEqual(module.loadStateDict(Object.fromEntries(Object.entries(state).map(([key, v]) => [key, tensorOf(v)]))), { missing: [], unexpected: [] });
     const given = inputs.map((v, i) => {
       const t = tensorOf(v);

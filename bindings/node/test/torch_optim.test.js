@@ -93,6 +93,9 @@ test('chained and sequential schedulers', () => {
   const plateau = new optim.ReduceLROnPlateau(other, { patience: 0, factor: 0.5, minLr: 0.3 });
   for (const value of [3, 3, 3, 3]) plateau.step(value);
   near(other.lr, 0.3, 1e-12, 'the least rate');
+  const saved = JSON.parse(JSON.stringify(plateau.stateDict()));
+  plateau.loadStateDict(saved);
+  assert.throws(() => plateau.loadStateDict(null), st.ValueError);
   const exponential = new optim.ExponentialLR(other, { gamma: 0.5 });
   for (const f of [() => new optim.ChainedScheduler([]), () => new optim.ChainedScheduler([exponential, new optim.ExponentialLR(optimizer, { gamma: 0.5 })]),
     () => new optim.ChainedScheduler([plateau]), () => new optim.SequentialLR(other, { schedulers: [exponential], milestones: [1] }),

@@ -111,7 +111,9 @@ test('a reader who leaves ends the work', async () => {
 async function browser(program, t) {
   const child = spawn(program, ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--remote-debugging-pipe',
     '--window-size=1100,900', `--user-data-dir=${path.join(folder, 'profile')}`, 'about:blank'],
-  { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true, timeout: 900000, killSignal: 'SIGKILL' });
+  { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true, timeout: 900000, killSignal: 'SIGKILL',
+    // What it leaves in the folder for temporary files goes with ours.
+    env: { ...process.env, TMPDIR: folder } });
   const ended = new Promise((resolve) => { child.once('close', resolve); });
   t.after(async () => {
     // The whole group: its other processes write to the profile for a while after the first has gone.

@@ -34,6 +34,7 @@ class List extends Module {
   #shows;
   // Properties for those that belong to the module.
   #set(items) {
+    this.#items = this.#now();
     const made = items.map((item) => this.#want(item, this.constructor.name));
     for (let i = 0; i < Math.max(made.length, this.#items.length); ++i) {
       delete this[i];
@@ -42,18 +43,22 @@ class List extends Module {
     this.#items = made;
     return this;
   }
+  /** The elements; what was put in a property's place since counts. */
+  #now() {
+    return this.#items.map((item, i) => (this.#shows(item) && Object.hasOwn(this, i) ? this[i] : item));
+  }
   get length() {
     return this.#items.length;
   }
   [Symbol.iterator]() {
-    return [...this.#items][Symbol.iterator]();
+    return this.#now()[Symbol.iterator]();
   }
   /** The element at a place; negative ones count from the end. */
   at(i) {
-    return this.#items[placeOf(i, this.length, this.constructor.name)];
+    return this.#now()[placeOf(i, this.length, this.constructor.name)];
   }
   push(...items) {
-    return this.#set([...this.#items, ...items]);
+    return this.#set([...this.#now(), ...items]);
   }
   append(item) {
     return this.push(item);
@@ -63,18 +68,19 @@ class List extends Module {
   }
   insert(i, item) {
     const at = i === this.length ? i : placeOf(i, this.length, this.constructor.name);
-    return this.#set([...this.#items.slice(0, at), item, ...this.#items.slice(at)]);
+    return this.#set([...this.#now().slice(0, at), item, ...this.#now().slice(at)]);
   }
   /** Puts an element in a place. */
   set(i, item) {
     const at = placeOf(i, this.length, this.constructor.name);
-    return this.#set(this.#items.map((old, j) => (j === at ? item : old)));
+    return this.#set(this.#now().map((old, j) => (j === at ? item : old)));
   }
   /** Takes the element at a place out, the last one where none is named; those after it move up. */
   pop(i = -1) {
     const at = placeOf(i, this.length, this.constructor.name);
-    const item = this.#items[at];
-    this.#set(this.#items.filter((_, j) => j !== at));
+    const items = this.#now();
+    const item = items[at];
+    this.#set(items.filter((_, j) => j !== at));
     return item;
   }
 }

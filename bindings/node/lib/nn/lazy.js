@@ -1,7 +1,7 @@
 'use strict';
 // Layers whose number of inputs is known only when they are first called; they then become the plain layer.
 
-const { Module, detailOf } = require('./module.js');
+const { Module, waiting, detailOf } = require('./module.js');
 const { wantTensor } = require('../arguments.js');
 const { ShapeError } = require('../errors.js');
 const conv = require('./conv.js');
@@ -13,10 +13,7 @@ const lazy = (Plain, dim) => ({ [`Lazy${Plain.name}`]: class extends Module {
   constructor(...args) {
     super();
     this.#arguments = args;
-  }
-  /** It has no parameters yet. */
-  get isLazy() {
-    return true;
+    waiting.add(this);
   }
   forward(x, ...rest) {
     const name = `Lazy${Plain.name}`;
@@ -28,6 +25,7 @@ const lazy = (Plain, dim) => ({ [`Lazy${Plain.name}`]: class extends Module {
     for (const [key, descriptor] of Object.entries(Object.getOwnPropertyDescriptors(plain))) Object.defineProperty(this, key, descriptor);
     this.training = training;
     Object.setPrototypeOf(this, Plain.prototype);
+    waiting.delete(this);
     return Plain.prototype.forward.call(this, x, ...rest);
   }
   detail() {

@@ -7,6 +7,8 @@ const functional = require('./functional/index.js');
 const { kindOf, optionsOf } = require('../arguments.js');
 const { ValueError } = require('../errors.js');
 
+// A buffer has PyTorch's name.
+const nameOf = (key) => (key === 'posWeight' ? 'pos_weight' : key);
 const REDUCTIONS = ['mean', 'sum', 'none'];
 /** A module of f(inputs..., options) with these options. Tensors among them are buffers. */
 function loss(name, f, allowed, reductions = REDUCTIONS) {
@@ -15,14 +17,14 @@ function loss(name, f, allowed, reductions = REDUCTIONS) {
     constructor(options) {
       super();
       for (const [key, value] of Object.entries(optionsOf(name, options, defaults))) {
-        if (value !== undefined) this[key] = value instanceof native.Tensor ? buffer(value) : value;
+        if (value !== undefined) this[nameOf(key)] = value instanceof native.Tensor ? buffer(value) : value;
       }
       if (this.reduction !== undefined && !reductions.includes(this.reduction)) {
         throw new ValueError(`${name}: reduction must be '${reductions.join("', '")}', got ${kindOf(this.reduction)}`, name);
       }
     }
     forward(...inputs) {
-      return f(...inputs, Object.fromEntries(Object.keys(defaults).filter((key) => this[key] !== undefined).map((key) => [key, this[key]])));
+      return f(...inputs, Object.fromEntries(Object.keys(defaults).filter((key) => this[nameOf(key)] !== undefined).map((key) => [key, this[nameOf(key)]])));
     }
     detail() {
       return detailOf([], Object.fromEntries(Object.keys(defaults).filter((key) => ['number', 'string', 'boolean'].includes(typeof this[key]))

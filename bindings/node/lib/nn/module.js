@@ -13,6 +13,8 @@ const FLOATING = ['f32', 'f64', 'f16', 'bf16'];
 const DTYPES = new Set([...FLOATING, 'u8', 'i8', 'i16', 'i32', 'i64', 'bool']);
 const parameters = new WeakSet();
 const buffers = new WeakSet();
+// Lazy layers before their first forward().
+const waiting = new WeakSet();
 // Buffers that are not part of the state.
 const passing = new WeakSet();
 
@@ -68,7 +70,7 @@ class Module {
     const out = [];
     const path = String(prefix ?? '').replace(/\.$/, '');
     for (const [where, m] of recurse ? this.#every(path, removeDuplicate) : [[path, this]]) {
-      if (m.isLazy && wanted === parameters) {
+      if (waiting.has(m) && wanted === parameters) {
         throw new ValueError(`${m.constructor.name}: has no parameters before its first forward()`, m.constructor.name);
       }
       for (const [key, value] of Object.entries(m)) {
@@ -323,4 +325,4 @@ function detailOf(list, options = {}) {
 }
 const isParameter = (t) => parameters.has(t);
 
-module.exports = { Module, parameter, buffer, isParameter, detailOf };
+module.exports = { Module, parameter, buffer, isParameter, waiting, detailOf };

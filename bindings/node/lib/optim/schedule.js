@@ -268,7 +268,7 @@ class SequentialLR extends LRScheduler {
   }
   rate(step, base, group) {
     const [part, at] = this.#at(step);
-    return part.rate(at, part.baseLrs[group], group);
+    return part.rate(at, part instanceof CyclicLR ? part.baseLrs[group] : base, group);
   }
   momentum(step) {
     const [part, at] = this.#at(step);
@@ -349,8 +349,13 @@ class ReduceLROnPlateau extends LRScheduler {
   stateDict() {
     return { ...super.stateDict(), best: this.best, lrs: this.lastLr };
   }
-  loadStateDict({ lrs, ...state }) {
-    Object.assign(this, state);
+  loadStateDict(given) {
+    if (given === null || typeof given !== 'object' || !Array.isArray(given.lrs)) {
+      throw new ValueError(`ReduceLROnPlateau: the state must be what stateDict() gave, got ${kindOf(given)}`, 'ReduceLROnPlateau');
+    }
+    const { lrs, ...state } = given;
+    const own = this.stateDict();
+    Object.assign(this, Object.fromEntries(Object.entries(state).filter(([key]) => key in own)));
     this.optimizer.paramGroups.forEach((g, i) => { g.lr = lrs[i]; });
   }
 }
