@@ -282,6 +282,12 @@ export interface Utils {
   /** Sequences [T_i, ..] as one tensor [T, B, ..]. */
   padSequence(sequences: Iterable<Tensor>, options?: { batchFirst?: boolean; paddingValue?: number; paddingSide?: 'left' | 'right' }): Tensor;
   unpadSequence(padded: Tensor, lengths: F.Lengths, options?: { batchFirst?: boolean }): Tensor[];
+  /** The weight as a length, <name>_g, times a direction, <name>_v. */
+  weightNorm<M extends Module>(module: M, options?: { name?: string; dim?: number | null }): M;
+  removeWeightNorm<M extends Module>(module: M, name?: string): M;
+  /** The weight, <name>_orig, over its largest singular value. */
+  spectralNorm<M extends Module>(module: M, options?: { name?: string; nPowerIterations?: number; eps?: number; dim?: number | null }): M;
+  removeSpectralNorm<M extends Module>(module: M, name?: string): M;
 }
 
 export interface Nn {

@@ -126,6 +126,15 @@ type Loss<O = Reduced> = (x: Tensor, target: Tensor, options?: O) => Tensor;
 export interface Functional {
   relu: Functions['relu'];
   relu6(x: Tensor): Tensor;
+  // With _: written over x, which is returned.
+  relu_(x: Tensor): Tensor;
+  elu_: Functions['elu'];
+  celu_(x: Tensor, alpha?: number | { alpha?: number }): Tensor;
+  selu_(x: Tensor): Tensor;
+  leakyRelu_(x: Tensor, negativeSlope?: number | { negativeSlope?: number }): Tensor;
+  hardtanh_: Functions['hardtanh'];
+  threshold_(x: Tensor, threshold: number, value: number): Tensor;
+  rrelu_(x: Tensor, options?: { lower?: number; upper?: number; training?: boolean }): Tensor;
   gelu: Functions['gelu'];
   silu: Functions['silu'];
   mish: Functions['mish'];

@@ -340,6 +340,77 @@ test('first values', () => {
   }
 });
 
+test('functions that write over their argument', () => {
+  const F = nn.functional;
+  for (const [name, args] of [['relu', []], ['elu', [0.5]], ['celu', [0.5]], ['selu', []], ['leakyRelu', [0.2]], ['hardtanh', [-0.5, 0.5]], ['threshold', [0.1, 3]],
+    ['rrelu', []]]) {
+    const x = st.randn([4, 3]);
+    const want = F[name](x, ...args);
+    assert.equal(F[`${name}_`](x, ...args), x, name);
+    assert.deepEqual(x.toArray(), want.toArray(), name);
+    const leaf = st.tensor([[-1, 0.3, 2]], { requiresGrad: true });
+    const [wanted] = st.grad(F[name](leaf.mul(2), ...args).sum(), [leaf]);
+    const [got] = st.grad(F[`${name}_`](leaf.mul(2), ...args).sum(), [leaf]);
+    close(got, wanted);
+    assert.throws(() => F[`${name}_`]('x'), st.ValueError);
+    assert.throws(() => F[`${name}_`](leaf, ...args), st.AutogradError);
+  }
+});
+
+test('weight and spectral norm', () => {
+  st.manualSeed(11);
+  const { utils } = nn;
+  const x = st.randn([5, 4]);
+  for (const dim of [0, 1, -1, null]) {
+    const layer = new nn.Linear(4, 3, { bias: false });
+    const before = layer.forward(x);
+    assert.equal(utils.weightNorm(layer, { dim }), layer);
+    assert.deepEqual(layer.namedParameters().map(([n, p]) => [n, p.shape]), [['weight_g', dim === null ? [] : dim === 0 ? [3, 1] : [1, 4]], ['weight_v', [3, 4]]]);
+    close(layer.forward(x), before);
+    st.noGrad(() => {
+      layer.weight_g.mul_(2);
+      layer.weight_v.mul_(7);
+    });
+    close(layer.forward(x), before.mul(2));
+    layer.forward(x).square().sum().backward();
+    // The direction's own length makes no difference.
+    if (dim === null) assert.ok(Math.abs(st.mul(layer.weight_v.grad, layer.weight_v).sum().item()) < 1e-3);
+    const twin = utils.weightNorm(new nn.Linear(4, 3, { bias: false }), { dim });
+    twin.loadStateDict(layer.stateDict());
+    close(twin.forward(x), layer.forward(x));
+    utils.removeWeightNorm(layer);
+    assert.deepEqual(layer.namedParameters().map(([n]) => n), ['weight']);
+    close(layer.forward(x), before.mul(2));
+    assert.throws(() => utils.removeWeightNorm(layer), st.ValueError);
+  }
+  for (const layer of [new nn.Linear(4, 3), new nn.Conv2d(2, 3, 2), new nn.ConvTranspose1d(2, 3, 2)]) {
+    const input = { Linear: x, Conv2d: st.randn([1, 2, 4, 4]), ConvTranspose1d: st.randn([1, 2, 4]) }[layer.constructor.name];
+    utils.spectralNorm(layer, { nPowerIterations: 30 });
+    layer.forward(input);
+    assert.deepEqual(layer.namedBuffers().map(([n]) => n), ['weight_u', 'weight_v']);
+    layer.eval();
+    const y = layer.forward(input);
+    assert.deepEqual(layer.forward(input).toArray(), y.toArray(), 'nothing moves in evaluation');
+    const dim = layer.constructor.name === 'ConvTranspose1d' ? 1 : 0;
+    const m = layer.weight.detach().movedim([dim], [0]).reshape([3, layer.weight.numel / 3]);
+    // The largest singular value: that of many power iterations.
+    let v = st.randn([m.shape[1]]);
+    for (let i = 0; i < 200; ++i) v = nn.functional.normalize(m.t().matmul(m.matmul(v)), { dim: 0 });
+    assert.ok(Math.abs(st.norm(m.matmul(v)).item() - 1) < 1e-2, `${st.norm(m.matmul(v)).item()}`);
+    y.sum().backward();
+    assert.ok(layer.weight_orig.grad.abs().sum().item() > 0);
+    utils.removeSpectralNorm(layer);
+    close(layer.forward(input), y);
+    assert.deepEqual(layer.namedParameters().map(([n]) => n).sort(), ['bias', 'weight']);
+  }
+  const layer = new nn.Linear(2, 2);
+  for (const f of [() => utils.weightNorm(3), () => utils.weightNorm(layer, { name: 'width' }), () => utils.weightNorm(layer, { dim: 5 }),
+    () => utils.spectralNorm(layer, { name: 'bias' }), () => utils.spectralNorm(layer, { nPowerIterations: 0 }), () => utils.removeSpectralNorm(layer)]) {
+    assert.throws(f, st.StrataError, String(f));
+  }
+  assert.equal(layer.namedParameters().length, 2, 'what is refused changes nothing');
+});
+
 test('attention weights', () => {
   st.manualSeed(3);
   const attention = new nn.MultiheadAttention(8, 2).eval();

@@ -1,11 +1,12 @@
 'use strict';
-// st.nn.utils: clipping of gradients, parameters as one vector, sequences of different lengths.
+// st.nn.utils: clipping of gradients, parameters as one vector, sequences of different lengths, computed weights.
 
 const native = require('../native.js');
 const { functions: F } = require('../ops.js');
 const T = require('../tensor.js');
 const { noGrad } = require('../autograd.js');
 const { Module } = require('./module.js');
+const weights = require('./weights.js');
 const { kindOf, optionsOf, wantNumber, wantOneOf, wantTensor } = require('../arguments.js');
 const { DivergedError, ShapeError, ValueError } = require('../errors.js');
 
@@ -99,4 +100,4 @@ function unpadSequence(padded, lengths, options = undefined) {
   return rows.map((row, i) => row.narrow(0, 0, sizes[i]));
 }
 
-module.exports = { getTotalNorm, clipGradNorm_, clipGradValue_, parametersToVector, vectorToParameters, padSequence, unpadSequence };
+module.exports = { getTotalNorm, clipGradNorm_, clipGradValue_, parametersToVector, vectorToParameters, padSequence, unpadSequence, ...weights };

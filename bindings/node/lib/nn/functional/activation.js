@@ -3,7 +3,8 @@
 
 const { functions: F } = require('../../ops.js');
 const T = require('../../tensor.js');
-const { define } = require('../../arguments.js');
+const native = require('../../native.js');
+const { define, wantTensor } = require('../../arguments.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
 const relu6 = define('relu6', ['x'], {}, (x) => F.hardtanh(x, 0, 6));
@@ -50,6 +51,14 @@ const gumbelSoftmax = define('gumbelSoftmax', ['x'], { tau: 1, hard: false, dim:
   return F.add(F.sub(one, soft.detach()), soft);
 });
 
+/** f, written over its first argument; the gradient then reads a copy of that. */
+const over = (name, f) => ({ [name](x, ...rest) {
+  wantTensor(x, name);
+  return x.copy_(f(x.requiresGrad && native.isGradEnabled() ? x.clone() : x, ...rest));
+} })[name];
+
 module.exports = {
+  relu_: over('relu_', F.relu), elu_: over('elu_', F.elu), celu_: over('celu_', celu), selu_: over('selu_', selu), leakyRelu_: over('leakyRelu_', leakyRelu),
+  hardtanh_: over('hardtanh_', F.hardtanh), threshold_: over('threshold_', threshold), rrelu_: over('rrelu_', rrelu),
   relu6, celu, selu, leakyRelu, prelu, softsign, softshrink, hardshrink, tanhshrink, threshold, glu, softmin, rrelu, gumbelSoftmax,
 };

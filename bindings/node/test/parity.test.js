@@ -1,0 +1,48 @@
+'use strict';
+// What Python's st.nn and st.optim have is here, under the same name or in camelCase, or in a list of what is left out and why.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
+const st = require('../lib/index.js');
+
+const python = path.join(__dirname, '../../python/strata');
+/** The names in the __all__ of a file, or of the files of a folder. */
+function namesOf(where) {
+  const at = path.join(python, where);
+  if (fs.statSync(at).isDirectory()) {
+    return fs.readdirSync(at).filter((n) => n.endsWith('.py') && n !== '__init__.py').flatMap((n) => namesOf(path.join(where, n)));
+  }
+  const [, list] = /__all__ = \[([\s\S]*?)\]/.exec(fs.readFileSync(at, 'utf8')) ?? [];
+  return [...(list ?? '').matchAll(/"(\w+)"/g)].map(([, name]) => name);
+}
+const camel = (name) => name.replace(/(?<=[a-z0-9])_([a-z0-9])/g, (all, c) => c.toUpperCase());
+
+const LEFT_OUT = {
+  // Parameters and buffers are tensors that are marked: nn.parameter(t), nn.buffer(t).
+  nn: ['Buffer', 'Parameter', 'RemovableHandle', 'RNNBase'],
+  // It is MultiheadAttention's.
+  functional: ['multi_head_attention'],
+  init: [],
+  utils: [],
+  optim: [],
+  // st.optim has them, too: emaAverage(), swaAverage(), updateBn().
+  swa: ['get_ema_avg_fn', 'get_ema_multi_avg_fn', 'get_swa_avg_fn', 'get_swa_multi_avg_fn'],
+};
+const modules = fs.readdirSync(path.join(python, 'nn')).filter((n) => n.endsWith('.py') && !['__init__.py', 'init.py'].includes(n));
+for (const [part, names, here] of [
+  ['nn', modules.flatMap((n) => namesOf(`nn/${n}`)), st.nn],
+  ['functional', namesOf('nn/functional'), st.nn.functional],
+  ['init', namesOf('nn/init.py'), st.nn.init],
+  ['utils', namesOf('nn/utils/clip.py'), st.nn.utils],
+  ['optim', [...namesOf('optim/optimizer.py'), ...namesOf('optim/composed.py'), ...namesOf('optim/lbfgs.py'), ...namesOf('optim/lr_scheduler.py')], st.optim],
+  ['swa', namesOf('optim/swa_utils.py'), st.optim],
+]) {
+  test(`Python's ${part}`, () => {
+    assert.ok(names.length >= 4, `${names.length} names were found`);
+    const lacking = names.filter((name) => !(name in here) && !(camel(name) in here));
+    assert.deepEqual(lacking.filter((name) => !LEFT_OUT[part].includes(name)), [], 'neither here nor left out');
+    assert.deepEqual(LEFT_OUT[part].filter((name) => name in here || camel(name) in here), [], 'left out, and here all the same');
+  });
+}
