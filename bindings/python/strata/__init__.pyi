@@ -20,7 +20,7 @@ from ._plugin import Plugin as Plugin
 from ._core import PluginError as PluginError
 from ._core import ShapeError as ShapeError
 from ._compat import ShortTensor as ShortTensor
-from ._compat import Size as Size
+from ._core import Size as Size
 from ._core import StrataError as StrataError
 from ._core import Tensor as Tensor
 from ._core import Tokenizer as Tokenizer
@@ -292,7 +292,7 @@ from ._core import get_default_device as get_default_device
 from ._core import get_default_dtype as get_default_dtype
 from ._compat import get_float32_matmul_precision as get_float32_matmul_precision
 from ._core import get_num_threads as get_num_threads
-from ._core import get_rng_state as get_rng_state
+from .random import get_rng_state as get_rng_state
 from ._functions import greater as greater
 from ._functions import greater_equal as greater_equal
 from ._core import group_norm as group_norm
@@ -560,7 +560,7 @@ from ._compat import set_float32_matmul_precision as set_float32_matmul_precisio
 from ._grad_mode import set_grad_enabled as set_grad_enabled
 from ._core import set_num_threads as set_num_threads
 from ._printing import set_printoptions as set_printoptions
-from ._core import set_rng_state as set_rng_state
+from .random import set_rng_state as set_rng_state
 from ._composed import sgn as sgn
 from ._functions import short as short
 from ._ops import sigmoid as sigmoid

@@ -4,10 +4,10 @@ what is not there."""
 from __future__ import annotations
 
 import builtins
-from typing import Any, Dict, NoReturn, Tuple
+from typing import Any, Dict, NoReturn
 
 from . import _core
-from ._core import Tensor, dtype as DType
+from ._core import Size, Tensor, dtype as DType
 from ._functions import tensor
 
 __all__ = [
@@ -16,22 +16,6 @@ __all__ = [
     "contiguous_format", "get_float32_matmul_precision", "preserve_format", "set_float32_matmul_precision",
     "strided", "use_deterministic_algorithms",
 ]
-
-
-class _SizeType(type):
-    def __instancecheck__(cls, value: Any) -> builtins.bool:
-        return isinstance(value, tuple) and builtins.all(isinstance(v, int) for v in value)
-
-
-class Size(Tuple[int, ...], metaclass=_SizeType):
-    """A shape. What ``x.shape`` gives is a plain tuple, which counts as one."""
-
-    def numel(self) -> int:
-        """The product of the sizes."""
-        count = 1
-        for size in self:
-            count *= size
-        return count
 
 
 def _typed(name: str, dtype: DType) -> Any:
@@ -138,7 +122,6 @@ MISSING: Dict[str, str] = {
     "jacrev": "use st.autograd.functional.jacobian",
     "jacfwd": "use st.autograd.functional.jacobian",
     "hessian": "use st.autograd.functional.hessian",
-    "get_rng_state_all": "use get_rng_state()",
 }
 
 

@@ -8,7 +8,7 @@ import operator
 from typing import Any, NamedTuple, Optional, Sequence, Union
 
 from . import _core, _ops
-from ._core import Tensor, device as Device, dtype as DType
+from ._core import Size, Tensor, device as Device, dtype as DType
 from ._core import (  # noqa: F401
     arange,
     allclose,
@@ -414,11 +414,11 @@ def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
     return _ops.movedim(input, source, destination)
 
 
-def broadcast_shapes(*shapes: Sequence[builtins.int]) -> tuple[builtins.int, ...]:
-    shape: Any = ()
+def broadcast_shapes(*shapes: Sequence[builtins.int]) -> Size:
+    shape = Size()
     for s in shapes:
         shape = _broadcast_two(shape, s)
-    return tuple(shape)
+    return shape
 
 
 def broadcast_tensors(*tensors: Tensor) -> list[Tensor]:
