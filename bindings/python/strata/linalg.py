@@ -7,6 +7,7 @@ import math
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _array_api, _composed, _core, _functions as F, _ops
+from ._autocast import exact
 from ._core import Tensor
 from .autograd import Function
 
@@ -166,6 +167,7 @@ class _Inv(Function):
         return found
 
 
+@exact
 def inv(x: Tensor, /) -> Tensor:
     """Inverses of the matrices; LinAlgError for one that has none."""
     _square("inv", x)
@@ -187,6 +189,7 @@ class _Solve(Function):
         return -(to_b @ x.mT), to_b
 
 
+@exact
 def solve(A: Tensor, B: Tensor, /, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B without ``left``); B [.., n, k], or vectors [.., n] where it has one dimension less."""
     _square("solve", A)
@@ -201,6 +204,7 @@ def solve(A: Tensor, B: Tensor, /, *, left: bool = True) -> Tensor:
     return x.squeeze(-1) if vector else x
 
 
+@exact
 def solve_triangular(A: Tensor, B: Tensor, /, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """As solve(), of a triangle of A."""
     a = _ops.triu(A, 1 if unitriangular else 0) if upper else _ops.tril(A, -1 if unitriangular else 0)
@@ -223,12 +227,14 @@ class _Slogdet(Function):
         return inv(a).mT * grad.unsqueeze(-1).unsqueeze(-1)
 
 
+@exact
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its size."""
     _square("slogdet", x)
     return SlogdetResult(*_Slogdet.apply(x))
 
 
+@exact
 def det(x: Tensor, /) -> Tensor:
     """Determinants of the matrices."""
     sign, size = slogdet(x)
@@ -253,6 +259,7 @@ class _Cholesky(Function):
         return (g + g.mT) * 0.5
 
 
+@exact
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The lower triangle L with x = L L^T of positive-definite matrices (its transpose with ``upper``)."""
     _square("cholesky", x)
@@ -283,6 +290,7 @@ class _Eigh(Function):
         return found
 
 
+@exact
 def eigh(x: Tensor, /, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which the lower triangle is read."""
     _square("eigh", x)
@@ -293,6 +301,7 @@ def eigh(x: Tensor, /, UPLO: str = "L") -> EighResult:
     return EighResult(*_Eigh.apply(x))
 
 
+@exact
 def eigvalsh(x: Tensor, /, UPLO: str = "L") -> Tensor:
     """The eigenvalues of eigh()."""
     return eigh(x, UPLO)[0]
@@ -324,6 +333,7 @@ class _Svd(Function):
         return found
 
 
+@exact
 def svd(x: Tensor, /, full_matrices: bool = True) -> SVDResult:
     """x = U diag(S) Vh, S descending. A gradient wants ``full_matrices=False`` and singular values that differ."""
     if full_matrices and x.shape[-1] != x.shape[-2]:
@@ -333,6 +343,7 @@ def svd(x: Tensor, /, full_matrices: bool = True) -> SVDResult:
     return SVDResult(*_Svd.apply(x))
 
 
+@exact
 def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, descending."""
     if x.requires_grad:
@@ -345,6 +356,7 @@ def _constant(op: str, x: Tensor) -> None:
         raise _core.AutogradError(f"{op}: there is no gradient; detach() the argument, or write it with svd(), solve() or inv()")
 
 
+@exact
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     """x = Q R with orthonormal columns of Q and an upper triangle R; mode "reduced" or "complete". No gradient."""
     _constant("qr", x)
@@ -353,6 +365,7 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     return QRResult(*_lapack("qr", lambda np, m: tuple(np.linalg.qr(m, mode=mode)), x))
 
 
+@exact
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """The pseudo-inverse (Moore and Penrose), singular values below rtol times the largest taken as 0."""
     u, s, vh = svd(x, full_matrices=False)
@@ -365,6 +378,7 @@ def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     return found
 
 
+@exact
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """How many singular values are above rtol times the largest."""
     s = svdvals(x.detach())
@@ -374,6 +388,7 @@ def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     return (s > share * _ops.amax(s, [-1], True)).sum(-1)
 
 
+@exact
 def cond(x: Tensor, p: Any = None) -> Tensor:
     """The norm of the matrix times that of its inverse; without ``p`` the ratio of the extreme singular values."""
     if p is None or p == 2:
@@ -382,6 +397,7 @@ def cond(x: Tensor, p: Any = None) -> Tensor:
     return matrix_norm(x, p) * matrix_norm(inv(x), p)
 
 
+@exact
 def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Optional[str] = None) -> LstsqResult:
     """X of least |A X - B|, for one matrix. No gradient."""
     _constant("lstsq", A)

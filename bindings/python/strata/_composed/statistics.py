@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from .. import _core, _functions as F, _ops
 from .._array_api import searchsorted
+from .._autocast import in_full
 from .._core import Tensor
 
 __all__ = [
@@ -71,6 +72,7 @@ def mode(input: Tensor, dim: builtins.int = -1, keepdim: builtins.bool = False) 
 def quantile(input: Tensor, q: Any, dim: Optional[builtins.int] = None, keepdim: builtins.bool = False, *,
              interpolation: str = "linear") -> Tensor:
     """The values below which the shares ``q`` of the elements lie."""
+    (input,) = in_full(input)
     share = q.to(input.dtype) if isinstance(q, Tensor) else F.tensor(q, dtype=input.dtype, device=input.device)
     x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
     ordered = _ops.sort(x, -1)[0]
