@@ -114,7 +114,6 @@ MISSING: Dict[str, str] = {
     "set_default_tensor_type": "use set_default_dtype() and set_default_device()",
     "SyncBatchNorm": "there is one process: use BatchNorm2d",
     "DataParallel": "there is one card: call the module itself",
-    "SparseAdam": "gradients are dense: use Adam",
     "prune": "multiply weights by a mask in a parametrisation: st.nn.utils.parametrize",
     "eig": "there are no complex tensors; eigh is for symmetric matrices",
     "eigvals": "there are no complex tensors; eigvalsh is for symmetric matrices",

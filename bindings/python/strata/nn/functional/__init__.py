@@ -5,7 +5,6 @@ from ._attention import *
 from ._conv import *
 from ._fractional import *
 from ._linear import *
-from ._linear import _plain_table as _plain_table
 from ._loss import *
 from ._margin import *
 from ._noise import *
