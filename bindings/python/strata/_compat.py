@@ -114,7 +114,7 @@ MISSING: Dict[str, str] = {
     "set_default_tensor_type": "use set_default_dtype() and set_default_device()",
     "SyncBatchNorm": "there is one process: use BatchNorm2d",
     "DataParallel": "there is one card: call the module itself",
-    "prune": "multiply weights by a mask in a parametrisation: st.nn.utils.parametrize",
+    "CrossMapLRN2d": "use LocalResponseNorm, whose sums also end at the last channels as the formula says",
     "eig": "there are no complex tensors; eigh is for symmetric matrices",
     "eigvals": "there are no complex tensors; eigvalsh is for symmetric matrices",
     "jacrev": "use st.autograd.functional.jacobian",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Optional, Tuple, Union
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
 from .. import _ops as ops
 from .._core import Tensor, dtype as DType, full
@@ -114,6 +116,26 @@ class MultiheadAttention(Module):
         if unbatched:
             return y.squeeze(0), None if weights is None else weights.squeeze(0)
         return (y if self.batch_first else y.transpose(0, 1)), weights
+
+
+class SDPBackend(Enum):
+    """PyTorch's choices for scaled_dot_product_attention(). Here there is one kernel for each device."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextmanager
+def sdpa_kernel(backends: Union[SDPBackend, Sequence[SDPBackend]], set_priority: bool = False) -> Iterator[None]:
+    """Takes PyTorch's choice of attention kernels, and changes nothing."""
+    for backend in [backends] if isinstance(backends, SDPBackend) else backends:
+        if not isinstance(backend, SDPBackend):
+            raise TypeError(f"sdpa_kernel: an SDPBackend or a list of them is wanted, got {backend!r}")
+    yield
 
 
 Activation = Union[str, Callable[[Tensor], Tensor]]

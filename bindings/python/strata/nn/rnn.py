@@ -14,7 +14,7 @@ from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
 def _rnn(from_x: Tensor, from_h: Tensor, relu: bool) -> Tensor:
@@ -288,7 +288,9 @@ class GRU(RNNBase):
         return y, h
 
 
-class _Cell(Module):
+class RNNCellBase(Module):
+    """What the cells share: one step of a recurrent layer."""
+
     gates = 1
     weight_ih: Parameter
     weight_hh: Parameter
@@ -327,7 +329,7 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """One step of RNN."""
 
     def __init__(
@@ -343,7 +345,7 @@ class RNNCell(_Cell):
         return y.squeeze(0) if unbatched else y
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One step of LSTM: (h, c)."""
 
     gates = 4
@@ -355,7 +357,7 @@ class LSTMCell(_Cell):
         return (h.squeeze(0), c.squeeze(0)) if unbatched else (h, c)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One step of GRU."""
 
     gates = 3
