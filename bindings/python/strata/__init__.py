@@ -35,7 +35,7 @@ from ._core import (
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ._array_api import round  # noqa: A004
 from ._functions import max, min, pow, sum  # noqa: A004
-from .errors import AutogradError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
+from .errors import AutogradError, OutOfMemoryError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
 from ._autocast import autocast
 from ._device import default_device, set_default_device
 from .random import get_rng_state, set_rng_state

@@ -16,6 +16,7 @@ from ._compat import IntTensor as IntTensor
 from .models import LanguageModel as LanguageModel
 from ._compat import LongTensor as LongTensor
 from .trainer import ModuleTrainer as ModuleTrainer
+from .errors import OutOfMemoryError as OutOfMemoryError
 from ._plugin import Plugin as Plugin
 from ._core import PluginError as PluginError
 from ._core import ShapeError as ShapeError

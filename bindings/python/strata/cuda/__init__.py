@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from .. import _core, random
 from .._core import CudaDeviceProperties, CudaStream, Tensor
+from . import _scripts
+from ._scripts import *
 
 __all__ = [
     "CUDAGraph", "Event", "Stream", "current_device", "current_stream", "default_stream", "device_count", "empty_cache",
@@ -14,7 +16,7 @@ __all__ = [
     "graph_pool_handle", "initial_seed", "is_available", "is_current_stream_capturing", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_snapshot",
     "memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_per_process_memory_fraction", "set_rng_state",
-    "set_rng_state_all", "stream", "synchronize", "unavailable_reason",
+    "set_rng_state_all", "stream", "synchronize", "unavailable_reason", *_scripts.__all__,
 ]
 
 DeviceArgument = Union[None, int, str, _core.device]
