@@ -54,10 +54,11 @@ int main(int argc, char** argv) {
                     label_file = find_file(folder, "t10k-labels-idx1-ubyte");
   if (image_file.empty() || label_file.empty()) {
     std::printf(
-        "skipped: no digits in %s (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte); this fetches them:\n"
-        "  curl --create-dirs --output-dir %s --remote-name-all \\\n"
-        "    'https://ossci-datasets.s3.amazonaws.com/mnist/{t10k-images-idx3-ubyte,t10k-labels-idx1-ubyte}.gz'\n",
-        folder.c_str(), folder.c_str());
+        "skipped: no digits in %s (t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte); `scripts/build example_mnist "
+        "digits` "
+        "fetches "
+        "them into build/mnist\n",
+        folder.c_str());
     return argc > 1 ? 1 : 0;
   }
   const Device device = parse_device(argc > 2 ? argv[2] : "cpu");

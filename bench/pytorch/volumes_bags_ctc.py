@@ -34,6 +34,8 @@ def main():
             text = "" if mine is None else f"{1000 * mine:10.1f} {ms / mine:6.2f}"
             print(f"{op:22s} {name:5s} {direction:9s} {1000 * ms:10.1f} {text}", flush=True)
 
+    torch.backends.cudnn.allow_tf32 = False  # f32 in full, as here
+
     def randn(*shape, dtype):
         return torch.randn(shape, device="cuda").to(dtype)
 

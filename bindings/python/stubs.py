@@ -166,6 +166,11 @@ def of_package(strata: Any) -> str:
             lines.append(f"from ._core import {name} as {name}")
         elif getattr(value, "__module__", "") == "strata._array_api":
             lines.append(f"from ._array_api import {name} as {name}")
+        elif any(name in part.__all__ for part in (strata._drawn, strata._compat)):
+            part = "_drawn" if name in strata._drawn.__all__ else "_compat"
+            lines.append(f"from .{part} import {name} as {name}")
+        elif name in strata._composed.__all__:
+            lines.append(f"from ._composed import {name} as {name}")
         elif name in vars(strata._functions):
             lines.append(f"from ._functions import {name} as {name}")
         elif name in strata._core.ops:

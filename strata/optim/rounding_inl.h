@@ -28,11 +28,10 @@ constexpr uint32_t remixed(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-/// The upper half of an f32's bits, rounded away from zero with the probability that the lower half says; `random` is
-/// uniform in [0, 2^16).
+/// The upper half of an f32's bits, rounded away from zero with the probability that the lower half says; `random` holds
+/// a uniform number in its lower 16 bits. A NaN stays one; what is added to an infinity stays below its upper half.
 constexpr uint16_t stochastic_bf16(uint32_t bits, uint32_t random) {
-  if ((bits & 0x7f800000u) == 0x7f800000u)  // infinity, or a NaN that must stay one
-    return static_cast<uint16_t>((bits >> 16) | ((bits & 0x7fffffu) ? 0x40u : 0u));
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
   return static_cast<uint16_t>((bits + (random & 0xffffu)) >> 16);
 }
 

@@ -45,6 +45,23 @@ T number(const std::string& text, const std::string& path, const char* key) {
   return value;
 }
 
+// The settings that every rule has.
+template <class Options>
+Options shared(const OptimConfig& c, const optim::LowPrecision& low) {
+  Options o;
+  o.low = low;
+  o.lr = c.lr;
+  o.weight_decay = c.weight_decay;
+  return o;
+}
+template <class Options>
+Options with_betas(const OptimConfig& c, const optim::LowPrecision& low) {
+  auto o = shared<Options>(c, low);
+  o.beta1 = c.beta1;
+  o.beta2 = c.beta2;
+  return o;
+}
+
 bool is_checkpoint(const std::string& path) {
   struct stat s {};
   return ::stat((path + "/state.json").c_str(), &s) == 0;
@@ -65,56 +82,32 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
                                 .low_state = c.low_state,
                                 .seed = seed};
   if (c.optimizer == "sgd") {
-    optim::SGDOptions o;
-    o.low = low;
-    o.lr = c.lr;
+    auto o = shared<optim::SGDOptions>(c, low);
     o.momentum = c.momentum;
-    o.weight_decay = c.weight_decay;
     o.nesterov = c.nesterov;
     return two_groups<optim::SGD>(parameters, o);
   }
   if (c.optimizer == "adam") {
-    optim::AdamOptions o;
-    o.low = low;
-    o.lr = c.lr;
-    o.beta1 = c.beta1;
-    o.beta2 = c.beta2;
+    auto o = with_betas<optim::AdamOptions>(c, low);
     o.eps = c.eps;
-    o.weight_decay = c.weight_decay;
     return two_groups<optim::Adam>(parameters, o);
   }
   if (c.optimizer == "adamw") {
-    optim::AdamWOptions o;
-    o.low = low;
-    o.lr = c.lr;
-    o.beta1 = c.beta1;
-    o.beta2 = c.beta2;
+    auto o = with_betas<optim::AdamWOptions>(c, low);
     o.eps = c.eps;
-    o.weight_decay = c.weight_decay;
     return two_groups<optim::AdamW>(parameters, o);
   }
   if (c.optimizer == "lion") {
-    optim::LionOptions o;
-    o.low = low;
-    o.lr = c.lr;
-    o.beta1 = c.beta1;
-    o.beta2 = c.beta2;
-    o.weight_decay = c.weight_decay;
+    auto o = with_betas<optim::LionOptions>(c, low);
     return two_groups<optim::Lion>(parameters, o);
   }
   if (c.optimizer == "adafactor") {
-    optim::AdafactorOptions o;
-    o.low = low;
-    o.lr = c.lr;
-    o.weight_decay = c.weight_decay;
+    auto o = shared<optim::AdafactorOptions>(c, low);
     return two_groups<optim::Adafactor>(parameters, o);
   }
   check(c.optimizer == "muon", "make_optimizer", "unknown optimizer '", c.optimizer, "'");
-  optim::MuonOptions o;
-  o.low = low;
-  o.lr = c.lr;
+  auto o = shared<optim::MuonOptions>(c, low);
   o.momentum = c.momentum;
-  o.weight_decay = c.weight_decay;
   optim::MuonOptions undecayed = o;
   undecayed.weight_decay = 0;
   // Tables of vectors are no linear maps: AdamW moves them.

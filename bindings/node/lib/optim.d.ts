@@ -43,23 +43,63 @@ export type Params<O> = Some | readonly ({ params: Some } & O)[];
 interface OptimizerClass<O> {
   new (params: Params<O>, options?: O): Optimizer<O>;
 }
-export interface SgdOptions {
+/** What becomes of updates smaller than the last bit of a parameter of bf16 or f16; fixed when the optimizer is made. */
+export interface LowPrecisionOptions {
+  /** The state has the weights in f32; the parameter is their rounding. */
+  masterWeights?: boolean;
+  /** bf16: rounded up or down at random, exactly on average. */
+  stochasticRounding?: boolean;
+  /** bf16: moments in bf16 too. */
+  lowState?: boolean;
+  roundingSeed?: number;
+}
+export interface SgdOptions extends LowPrecisionOptions {
   lr?: number;
   momentum?: number;
   dampening?: number;
   weightDecay?: number;
   nesterov?: boolean;
 }
-export interface LionOptions {
+export interface LionOptions extends LowPrecisionOptions {
   lr?: number;
   beta1?: number;
   beta2?: number;
   weightDecay?: number;
 }
-export interface AdamOptions extends LionOptions {
+export interface AdamaxOptions extends LionOptions {
   eps?: number;
 }
-export interface AdafactorOptions {
+export interface AdamOptions extends AdamaxOptions {
+  amsgrad?: boolean;
+}
+export interface RAdamOptions extends AdamaxOptions {
+  decoupledWeightDecay?: boolean;
+}
+export interface NAdamOptions extends RAdamOptions {
+  momentumDecay?: number;
+}
+export interface RmspropOptions extends LowPrecisionOptions {
+  lr?: number;
+  alpha?: number;
+  eps?: number;
+  weightDecay?: number;
+  momentum?: number;
+  centered?: boolean;
+}
+export interface AdagradOptions extends LowPrecisionOptions {
+  lr?: number;
+  lrDecay?: number;
+  eps?: number;
+  weightDecay?: number;
+  initialAccumulatorValue?: number;
+}
+export interface AdadeltaOptions extends LowPrecisionOptions {
+  lr?: number;
+  rho?: number;
+  eps?: number;
+  weightDecay?: number;
+}
+export interface AdafactorOptions extends LowPrecisionOptions {
   lr?: number;
   beta2Decay?: number;
   eps1?: number;
@@ -67,7 +107,7 @@ export interface AdafactorOptions {
   clipThreshold?: number;
   weightDecay?: number;
 }
-export interface MuonOptions extends AdamOptions {
+export interface MuonOptions extends AdamaxOptions {
   momentum?: number;
   nesterov?: boolean;
   nsSteps?: number;
@@ -117,6 +157,12 @@ export interface Optim {
   Lion: OptimizerClass<LionOptions>;
   Adafactor: OptimizerClass<AdafactorOptions>;
   Muon: OptimizerClass<MuonOptions>;
+  RMSprop: OptimizerClass<RmspropOptions>;
+  Adagrad: OptimizerClass<AdagradOptions>;
+  Adadelta: OptimizerClass<AdadeltaOptions>;
+  Adamax: OptimizerClass<AdamaxOptions>;
+  NAdam: OptimizerClass<NAdamOptions>;
+  RAdam: OptimizerClass<RAdamOptions>;
   LossScaler: { new (options?: { device?: Device; init?: number; growth?: number; backoff?: number; growthInterval?: number }): LossScaler };
   clipGradNorm(params: Some, maxNorm: number): number;
   clipGradValue(params: Some, max: number): void;

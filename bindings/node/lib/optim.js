@@ -107,7 +107,8 @@ class Optimizer {
     return native.optimizerStateBytes(this.#handle);
   }
 }
-const kinds = Object.fromEntries(['SGD', 'Adam', 'AdamW', 'Lion', 'Adafactor', 'Muon'].map((kind) => [kind,
+const kinds = Object.fromEntries(['SGD', 'Adam', 'AdamW', 'Lion', 'Adafactor', 'Muon', 'RMSprop', 'Adagrad', 'Adadelta',
+  'Adamax', 'NAdam', 'RAdam'].map((kind) => [kind,
   named(kind, class extends Optimizer {
     constructor(params, options) {
       super(kind, params, options);

@@ -111,8 +111,11 @@ void Mailbox::run_posted() {
     } catch (...) {
       // As if the callback had been called by the event loop: nobody is there to catch it.
       const Scope scope(*env);
-      napi_value error = env->error_value(std::current_exception());
-      napi_fatal_exception(env->env, error);
+      try {
+        napi_fatal_exception(env->env, env->error_value(std::current_exception()));
+      } catch (const Ended&) {
+        return;
+      }
     }
   }
 }
@@ -196,7 +199,15 @@ Env& env_of(napi_env env) {
 void Env::fail(napi_status status) {
   bool pending = false;
   napi_is_exception_pending(env, &pending);
+  if (status == napi_pending_exception && !pending) throw Ended();
+  // While JavaScript is being ended, what it threw reads as null, and keeping that fails and comes here again.
+  static thread_local bool keeping = false;
+  if (keeping) throw Ended();
   if (pending) {
+    struct Keeping {
+      Keeping() { keeping = true; }
+      ~Keeping() { keeping = false; }
+    } const guard;
     napi_value thrown;
     napi_get_and_clear_last_exception(env, &thrown);
     if (passing) {
@@ -222,6 +233,8 @@ napi_value Env::error_value(std::exception_ptr error) {
   bool passes = false;
   try {
     std::rethrow_exception(error);
+  } catch (const Ended&) {
+    throw;
   } catch (const JsException& e) {
     if (e.value->mailbox() == mail) return e.value->get(*this);
     text = "an exception of another thread's JavaScript";
@@ -251,6 +264,8 @@ void Env::raise(std::exception_ptr error) {
   try {
     const Scope scope(*this);
     napi_throw(env, error_value(std::move(error)));
+  } catch (const Ended&) {
+    // An exception thrown now would take the place of the end.
   } catch (...) {
     bool pending = false;
     napi_is_exception_pending(env, &pending);
@@ -263,6 +278,8 @@ napi_value Env::hand_over(std::exception_ptr error) {
     napi_value value = error_value(error);
     *failed = 1;
     return value;
+  } catch (const Ended&) {
+    return nullptr;
   } catch (...) {
     raise(std::move(error));
     return nullptr;

@@ -99,6 +99,11 @@ struct Mode {
   std::shared_ptr<void> entered;  // on the JavaScript thread
 };
 
+/// JavaScript is being ended (vm's breakOnSigint, a worker's terminate()): C++ unwinds and returns to it without an
+/// exception of its own, which would let the script go on. No std::exception, so that nothing on the way takes it for
+/// an error.
+struct Ended {};
+
 /// Of one JavaScript environment; its thread alone uses it.
 struct Env {
   napi_env env = nullptr;
@@ -118,7 +123,7 @@ struct Env {
   std::exception_ptr passing;
   std::shared_ptr<JsRef> passing_as;
 
-  /// Throws what N-API says, or the pending JavaScript exception, unless `status` is napi_ok.
+  /// Throws what N-API says, the pending JavaScript exception, or Ended, unless `status` is napi_ok.
   void check(napi_status status) {
     if (status != napi_ok) [[unlikely]]
       fail(status);

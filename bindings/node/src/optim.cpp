@@ -31,6 +31,9 @@ class Reader {
   void operator()(const char* key, int64_t& field) {
     if (take(key)) field = env_.whole(env_.get(object_, key), op_, key);
   }
+  void operator()(const char* key, uint64_t& field) {
+    if (take(key)) field = static_cast<uint64_t>(env_.whole(env_.get(object_, key), op_, key));
+  }
   void done() const {
     check(left_.empty(), op_, "there is no option '", left_.empty() ? std::string() : left_[0], "'");
   }
@@ -49,6 +52,7 @@ struct Writer {
   void operator()(const char* key, double field) { env.set(object, key, env.number(field)); }
   void operator()(const char* key, bool field) { env.set(object, key, env.boolean(field)); }
   void operator()(const char* key, int field) { env.set(object, key, env.integer(field)); }
+  void operator()(const char* key, uint64_t field) { env.set(object, key, env.number(static_cast<double>(field))); }
 };
 
 // The names that options have in JavaScript.
@@ -71,11 +75,13 @@ template <class V>
 void visit(V& v, optim::AdamOptions& o) {
   visit_betas(v, o);
   v("eps", o.eps);
+  v("amsgrad", o.amsgrad);
 }
 template <class V>
 void visit(V& v, optim::AdamWOptions& o) {
   visit_betas(v, o);
   v("eps", o.eps);
+  v("amsgrad", o.amsgrad);
 }
 template <class V>
 void visit(V& v, optim::LionOptions& o) {
@@ -100,6 +106,58 @@ void visit(V& v, optim::MuonOptions& o) {
   v("matchRmsAdamw", o.match_rms_adamw);
   v("useAdamw", o.use_adamw);
   v("adamwEps", o.adamw_eps);
+}
+
+template <class V>
+void visit(V& v, optim::RMSpropOptions& o) {
+  v("lr", o.lr);
+  v("alpha", o.alpha);
+  v("eps", o.eps);
+  v("weightDecay", o.weight_decay);
+  v("momentum", o.momentum);
+  v("centered", o.centered);
+}
+template <class V>
+void visit(V& v, optim::AdagradOptions& o) {
+  v("lr", o.lr);
+  v("lrDecay", o.lr_decay);
+  v("eps", o.eps);
+  v("weightDecay", o.weight_decay);
+  v("initialAccumulatorValue", o.initial_accumulator_value);
+}
+template <class V>
+void visit(V& v, optim::AdadeltaOptions& o) {
+  v("lr", o.lr);
+  v("rho", o.rho);
+  v("eps", o.eps);
+  v("weightDecay", o.weight_decay);
+}
+template <class V>
+void visit(V& v, optim::AdamaxOptions& o) {
+  visit_betas(v, o);
+  v("eps", o.eps);
+}
+template <class V>
+void visit(V& v, optim::NAdamOptions& o) {
+  visit_betas(v, o);
+  v("eps", o.eps);
+  v("momentumDecay", o.momentum_decay);
+  v("decoupledWeightDecay", o.decoupled_weight_decay);
+}
+template <class V>
+void visit(V& v, optim::RAdamOptions& o) {
+  visit_betas(v, o);
+  v("eps", o.eps);
+  v("decoupledWeightDecay", o.decoupled_weight_decay);
+}
+// And those that all of them have.
+template <class V, class Options>
+void visit_all(V& v, Options& o) {
+  visit(v, o);
+  v("masterWeights", o.low.master_weights);
+  v("stochasticRounding", o.low.stochastic_rounding);
+  v("lowState", o.low.low_state);
+  v("roundingSeed", o.low.seed);
 }
 
 // An optimizer of any kind, with its options by name.
@@ -127,7 +185,7 @@ struct OptimizerOf final : AnyOptimizer {
       const TensorList tensors = tensors_of(env, env.get(group, "tensors"), kind, "the parameters");
       for (size_t i = 0; i < tensors.size() && i < names.size(); ++i) g.params.emplace_back(names[i], tensors[i]);
       Reader reader(env, env.get(group, "options"), kind);
-      visit(reader, g.options);
+      visit_all(reader, g.options);
       reader.done();
       made.push_back(std::move(g));
     });
@@ -138,7 +196,7 @@ struct OptimizerOf final : AnyOptimizer {
     check_group(group);
     Options o = rule.options(group);
     Reader reader(env, object, rule.name());
-    visit(reader, o);
+    visit_all(reader, o);
     reader.done();
     o.validate();
     rule.options(group) = o;
@@ -146,20 +204,37 @@ struct OptimizerOf final : AnyOptimizer {
   napi_value options(Env& env, size_t group) override {
     check_group(group);
     Writer writer{env, env.object()};
-    visit(writer, rule.options(group));
+    visit_all(writer, rule.options(group));
     return writer.object;
   }
   Rule rule;
 };
 
-OptimizerRef make(Env& env, const std::string& kind, napi_value groups) {
-  if (kind == "SGD") return std::make_shared<OptimizerOf<optim::SGD, optim::SGDOptions>>(env, kind, groups);
-  if (kind == "Adam") return std::make_shared<OptimizerOf<optim::Adam, optim::AdamOptions>>(env, kind, groups);
-  if (kind == "AdamW") return std::make_shared<OptimizerOf<optim::AdamW, optim::AdamWOptions>>(env, kind, groups);
-  if (kind == "Lion") return std::make_shared<OptimizerOf<optim::Lion, optim::LionOptions>>(env, kind, groups);
-  if (kind == "Muon") return std::make_shared<OptimizerOf<optim::Muon, optim::MuonOptions>>(env, kind, groups);
-  check(kind == "Adafactor", "optim", "there is no optimizer '", kind, "'");
-  return std::make_shared<OptimizerOf<optim::Adafactor, optim::AdafactorOptions>>(env, kind, groups);
+template <class Rule, class Options>
+OptimizerRef make(Env& env, std::string_view kind, napi_value groups) {
+  return std::make_shared<OptimizerOf<Rule, Options>>(env, kind, groups);
+}
+struct Kind {
+  std::string_view name;
+  OptimizerRef (*make)(Env&, std::string_view, napi_value);
+};
+constexpr Kind kKinds[] = {{"SGD", make<optim::SGD, optim::SGDOptions>},
+                           {"Adam", make<optim::Adam, optim::AdamOptions>},
+                           {"AdamW", make<optim::AdamW, optim::AdamWOptions>},
+                           {"Lion", make<optim::Lion, optim::LionOptions>},
+                           {"Adafactor", make<optim::Adafactor, optim::AdafactorOptions>},
+                           {"Muon", make<optim::Muon, optim::MuonOptions>},
+                           {"RMSprop", make<optim::RMSprop, optim::RMSpropOptions>},
+                           {"Adagrad", make<optim::Adagrad, optim::AdagradOptions>},
+                           {"Adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
+                           {"Adamax", make<optim::Adamax, optim::AdamaxOptions>},
+                           {"NAdam", make<optim::NAdam, optim::NAdamOptions>},
+                           {"RAdam", make<optim::RAdam, optim::RAdamOptions>}};
+
+OptimizerRef make(Env& env, std::string_view name, napi_value groups) {
+  for (const Kind& k : kKinds)
+    if (k.name == name) return k.make(env, name, groups);
+  throw ValueError("optim", cat("there is no optimizer '", name, "'"));
 }
 
 // newOptimizer(kind, groups)

@@ -26,6 +26,8 @@ struct Task::State {
       std::optional<TapeGuard> guard;
       if (s.task->tape) guard.emplace();
       s.task->run();
+    } catch (const Ended&) {
+      s.error = std::make_exception_ptr(AbortedError("strata", "the script that was to run a hook was ended"));
     } catch (...) {
       s.error = std::current_exception();
     }

@@ -14,7 +14,12 @@ if (process.env.STRATA_SANITIZED) skip = 'looks at the release build';
 else if (!fs.existsSync(built)) skip = `no ${built}`;
 else if (spawnSync('npm', ['--version']).status !== 0) skip = 'npm is not installed';
 
-const temporary = () => fs.mkdtempSync(path.join(os.tmpdir(), 'strata-npm-'));
+/** A folder that goes with its test. */
+function temporary(t) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-npm-'));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  return folder;
+}
 function run(cwd, command, ...args) {
   const env = { ...process.env };
   delete env.STRATA_NODE_ADDON;
@@ -24,16 +29,16 @@ function run(cwd, command, ...args) {
 }
 const program = "const st = require('strata'); console.log(st.ones([2]).sum().item(), require.resolve('strata'))";
 
-test('npm install FOLDER links the checkout', { skip, timeout: 600000 }, () => {
-  const project = temporary();
+test('npm install FOLDER links the checkout', { skip, timeout: 600000 }, (t) => {
+  const project = temporary(t);
   fs.writeFileSync(path.join(project, 'package.json'), '{"name": "project", "version": "1.0.0"}');
   run(project, 'npm', 'install', '--offline', '--no-audit', '--no-fund', home);
   assert.equal(run(project, 'node', '-e', program), `2 ${path.join(fs.realpathSync(home), 'lib/index.js')}`);
   assert.equal(run(project, 'node', '--input-type=module', '-e', "import st from 'strata'; console.log(st.zeros([3]).numel)"), '3');
 });
 
-test('npm pack makes a file that installs without the checkout', { skip, timeout: 600000 }, () => {
-  const project = temporary();
+test('npm pack makes a file that installs without the checkout', { skip, timeout: 600000 }, (t) => {
+  const project = temporary(t);
   fs.writeFileSync(path.join(project, 'package.json'), '{"name": "project", "version": "1.0.0"}');
   const file = run(home, 'npm', 'pack', '--silent', '--pack-destination', project).split('\n').pop();
   assert.ok(!fs.existsSync(path.join(home, 'lib/strata.node')), 'the addon was left beside the JavaScript');

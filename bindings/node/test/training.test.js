@@ -45,7 +45,8 @@ test('every optimizer learns, and goes on from its state', () => {
     optimizer.step({ maxNorm: 10 });
     return loss.item();
   };
-  for (const [kind, lr] of [['SGD', 0.1], ['Adam', 0.1], ['AdamW', 0.1], ['Lion', 0.03], ['Adafactor', 0.5], ['Muon', 0.3]]) {
+  for (const [kind, lr] of [['SGD', 0.1], ['Adam', 0.1], ['AdamW', 0.1], ['Lion', 0.03], ['Adafactor', 0.5], ['Muon', 0.3],
+    ['RMSprop', 0.05], ['Adagrad', 0.5], ['Adadelta', 20], ['Adamax', 0.1], ['NAdam', 0.1], ['RAdam', 0.2]]) {
     const net = new st.nn.Linear(4, 1);
     const optimizer = new st.optim[kind](net, { lr });
     const first = step(net, optimizer);
@@ -59,6 +60,27 @@ test('every optimizer learns, and goes on from its state', () => {
     assert.equal(step(net, optimizer), step(twin, second), kind);
     assert.ok(optimizer.stateBytes >= 0);
   }
+});
+
+test('weights of bf16 keep small updates', () => {
+  const trained = (options) => {
+    const w = st.ones([64], { dtype: 'bf16', requiresGrad: true });
+    const optimizer = new st.optim.AdamW([['w', w]], { lr: 1e-4, weightDecay: 0, ...options });
+    for (let i = 0; i < 100; ++i) {
+      optimizer.zeroGrad();
+      st.to(w, 'f32').sum().backward();
+      optimizer.step();
+    }
+    return { mean: st.to(w, 'f32').mean().item(), state: optimizer.stateDict(), options: optimizer.paramGroups[0].options };
+  };
+  assert.equal(trained({}).mean, 1);
+  const master = trained({ masterWeights: true });
+  assert.ok(Math.abs(master.state['w.master'].at(0).item() - 0.99) < 1e-4 && Math.abs(master.mean - 0.99) < 0.003);
+  const stochastic = trained({ stochasticRounding: true, roundingSeed: 3 });
+  assert.ok(Math.abs(stochastic.mean - 0.99) < 0.003 && stochastic.options.roundingSeed === 3);
+  assert.equal(stochastic.mean, trained({ stochasticRounding: true, roundingSeed: 3 }).mean);
+  assert.equal(trained({ stochasticRounding: true, lowState: true }).state['w.exp_avg'].dtype, 'bf16');
+  assert.throws(() => trained({ stochasticRounding: true, masterWeights: true }), /do not go/);
 });
 
 test('guarded steps, loss scaling, clipping', () => {

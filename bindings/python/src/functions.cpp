@@ -38,17 +38,38 @@ Tensor made(OptDevice device, bool requires_grad, F&& f) {
   if (requires_grad) t.set_requires_grad();
   return t;
 }
-// f(2, 3, dtype=..., device=..., requires_grad=...)
+// f(2, 3, dtype=..., device=..., requires_grad=...), the size also by name. What PyTorch's layout, pin_memory and
+// memory_format ask for there is only one of here.
 template <class F>
-auto sized(F f) {
-  return [f](nb::args size, OptDType dtype, OptDevice device, bool requires_grad) {
-    const Shape shape = shape_of(size);
+auto sized(const char* name, F f) {
+  return [name, f](nb::args size, nb::kwargs options) {
+    OptDType dtype;
+    OptDevice device;
+    bool requires_grad = false;
+    nb::object given = std::move(size);
+    for (auto [key, value] : options) {
+      const std::string option = nb::cast<std::string>(key);
+      bool fits = true;
+      if (option == "dtype") {
+        fits = nb::try_cast(value, dtype);
+      } else if (option == "device") {
+        fits = nb::try_cast(value, device);
+      } else if (option == "requires_grad") {
+        fits = nb::try_cast(value, requires_grad);
+      } else if (option == "size") {
+        given = nb::make_tuple(value);
+      } else if (option != "layout" && option != "pin_memory" && option != "memory_format") {
+        throw nb::type_error(cat(name, "() got an unexpected keyword argument '", option, "'").c_str());
+      }
+      if (!fits) throw nb::type_error(cat(name, "(): ", option, " has a value of the wrong type").c_str());
+    }
+    const Shape shape = shape_of(nb::borrow<nb::args>(given));
     return made(device, requires_grad, [&] { return f(shape, dtype); });
   };
 }
 template <class F>
 auto liked(F f) {
-  return [f](const Tensor& x, OptDType dtype, OptDevice device, bool requires_grad) {
+  return [f](const Tensor& x, OptDType dtype, OptDevice device, bool requires_grad, nb::handle, nb::handle, bool) {
     return made(device, requires_grad, [&] {
       if (device && !(*device == x.device())) return f(empty({x.shape(), x.dtype(), *device, std::nullopt}), dtype);
       return f(x, dtype);
@@ -59,12 +80,11 @@ auto liked(F f) {
 }  // namespace
 
 void bind_functions(nb::module_& m) {
-#define STRATA_SIZED(name, ...)                                                                                      \
-  m.def(name, sized([](const Shape& s, OptDType t) { return __VA_ARGS__(s, t); }), nb::arg("size"),                  \
-        nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false)
-#define STRATA_LIKE(name, ...)                                                                                        \
-  m.def(name, liked([](const Tensor& x, OptDType t) { return __VA_ARGS__(x, t); }), nb::arg("input"), nb::kw_only(),  \
-        nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false)
+#define STRATA_SIZED(name, ...) m.def(name, sized(name, [](const Shape& s, OptDType t) { return __VA_ARGS__(s, t); }))
+#define STRATA_LIKE(name, ...)                                                                                       \
+  m.def(name, liked([](const Tensor& x, OptDType t) { return __VA_ARGS__(x, t); }), nb::arg("input"), nb::kw_only(), \
+        nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,             \
+        nb::arg("layout") = nb::none(), nb::arg("memory_format") = nb::none(), nb::arg("pin_memory") = false)
   STRATA_SIZED("zeros", zeros);
   STRATA_SIZED("ones", ones);
   STRATA_SIZED("empty", empty);
@@ -89,9 +109,12 @@ void bind_functions(nb::module_& m) {
         nb::arg("input"), nb::arg("fill_value"), nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false);
   m.def("arange", [](Scalar start, std::optional<Scalar> end, Scalar step, OptDType dtype, OptDevice device, bool requires_grad) {
-          return made(device, requires_grad, [&] {
-            return end ? arange(start, *end, step, dtype) : arange(Scalar(0), start, step, dtype);
-          });
+          const Scalar from = end ? start : Scalar(0);
+          Scalar to = end ? *end : start;
+          // A step away from the end gives nothing, as in NumPy and the array API standard.
+          if (step.to_double() != 0 && (to.to_double() - from.to_double()) / step.to_double() < 0)
+            to = to.kind() == DType::f64 ? Scalar(from.to_double()) : from;
+          return made(device, requires_grad, [&] { return arange(from, to, step, dtype); });
         },
         nb::arg("start"), nb::arg("end") = nb::none(), nb::arg("step") = 1, nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,

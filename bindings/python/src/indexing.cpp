@@ -1,10 +1,13 @@
 // x[...] as NumPy and PyTorch read it.
 
+#include <algorithm>
+
 #include "py.h"
 #include "strata/core/error.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/indexing.h"
+#include "strata/ops/shape/shape.h"
 
 namespace strata::python {
 namespace {
@@ -61,6 +64,38 @@ std::vector<TensorIndex> entries(PyObject* key, Device device) {
   return all;
 }
 
+// Slices with a negative step, which the engine does not take: they become forward slices of x with those dimensions
+// flipped, which are returned.
+Dims reverse_slices(std::vector<TensorIndex>& all, const Tensor& x) {
+  using Kind = TensorIndex::Kind;
+  const auto takes = [](const TensorIndex& i) -> int64_t {
+    if (i.kind == Kind::none || i.kind == Kind::ellipsis) return 0;
+    return i.kind == Kind::tensor && i.tensor.dtype() == DType::boolean ? i.tensor.dim() : 1;
+  };
+  int64_t named = 0, at = 0;
+  bool any = false;
+  for (const TensorIndex& i : all) {
+    named += takes(i);
+    any |= i.kind == Kind::slice && i.slice.step < 0;
+  }
+  Dims flipped;
+  if (!any) return flipped;
+  for (TensorIndex& i : all) {
+    if (i.kind == Kind::ellipsis) at += x.dim() - named;
+    if (i.kind == Kind::slice && i.slice.step < 0 && at >= 0 && at < x.dim()) {
+      const int64_t n = x.size(at);
+      const auto place = [n](std::optional<int64_t> v, int64_t otherwise) {
+        if (!v) return otherwise;
+        return std::clamp<int64_t>(*v < 0 ? *v + n : *v, -1, n - 1);
+      };
+      i.slice = Slice(n - 1 - place(i.slice.start, n - 1), n - 1 - place(i.slice.stop, -1), -i.slice.step);
+      flipped.push_back(at);
+    }
+    at += takes(i);
+  }
+  return flipped;
+}
+
 }  // namespace
 
 Tensor get_item(const Tensor& x, PyObject* key) {
@@ -69,13 +104,15 @@ Tensor get_item(const Tensor& x, PyObject* key) {
     if (!to_int(key, i)) throw nb::python_error();
     return x.select(0, i);
   }
-  const std::vector<TensorIndex> all = entries(key, x.device());
+  std::vector<TensorIndex> all = entries(key, x.device());
+  const Dims flipped = reverse_slices(all, x);
   MaybeRelease release(is_heavy(x));
-  return x.index(all);
+  return flipped.empty() ? x.index(all) : flip(x, flipped).index(all);
 }
 
 void set_item(Tensor& x, PyObject* key, PyObject* value) {
-  const std::vector<TensorIndex> all = entries(key, x.device());
+  std::vector<TensorIndex> all = entries(key, x.device());
+  const Dims flipped = reverse_slices(all, x);
   Scalar s;
   Tensor v;
   if (is_tensor(value)) {
@@ -88,7 +125,13 @@ void set_item(Tensor& x, PyObject* key, PyObject* value) {
   }
   if (!(v.device() == x.device()) && v.numel() == 1) v = v.to(x.device());
   MaybeRelease release(is_heavy(x));
-  x.index_put_(all, v);
+  if (flipped.empty()) {
+    x.index_put_(all, v);
+  } else {
+    Tensor y = flip(x, flipped);
+    y.index_put_(all, v);
+    x.copy_(flip(y, flipped));
+  }
 }
 
 }  // namespace strata::python

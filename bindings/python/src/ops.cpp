@@ -1,6 +1,7 @@
 // One generic caller for every op record: arguments by position and name to Values by the schema, the boxed call, results
 // back. Where a record's C++ signature is one of the commonest, the call goes straight to it instead of through boxes.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -336,6 +337,31 @@ PyObject* results_of(const OpInfo& info, const std::vector<Value>& results) {
   return named;
 }
 
+// Whether the gradient of an in-place call may read what the call writes over. PyTorch then keeps a copy, and so does
+// written_over(). The ops named here read only their result, or nothing.
+bool reads_what_it_writes(const OpInfo& info, std::span<const Value> args) {
+  if (!grad_enabled()) return false;
+  const Tensor& x = std::get<Tensor>(args[0]);
+  bool others = false;
+  for (const Value& v : args.subspan(1))
+    if (const Tensor* t = std::get_if<Tensor>(&v)) others |= t->defined() && t->requires_grad();
+  if (x.requires_grad() ? x.is_leaf() : !others) return false;  // a leaf is refused where it always was
+  if (info.name == "mul" || info.name == "div") return others;
+  static constexpr std::string_view kSafe[] = {
+      "add",        "add_scalar", "addcdiv",     "addcmul",    "bitwise_not", "ceil",       "copy",
+      "div_scalar", "exp",        "exp2",        "expm1",      "fill",        "floor",      "frac",
+      "index_add",  "index_put",  "masked_fill", "mul_scalar", "neg",         "reciprocal", "relu",
+      "round",      "rsqrt",      "rsub_scalar", "scatter",    "scatter_add", "sigmoid",    "sign",
+      "sqrt",       "sub",        "tan",         "tanh",       "trunc"};
+  return std::find(std::begin(kSafe), std::end(kSafe), info.name) == std::end(kSafe);
+}
+void written_over(const OpInfo& info, Values& values) {
+  Tensor x = std::get<Tensor>(values.all()[0]);
+  std::vector<Value> args(values.all().begin(), values.all().end());
+  args[0] = x.clone();
+  x.copy_(std::get<Tensor>(info.op->call_boxed(args)[0]));
+}
+
 PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObject* names) {
   const auto* op = reinterpret_cast<PyOp*>(self);
   const OpInfo& info = *op->info;
@@ -369,16 +395,20 @@ PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObjec
         Values values;
         bool heavy = false;
         parse(info, given, count, names, values, heavy);
-        std::vector<Value> results;
         if (op->inplace) {
           if (count == 0 || !is_tensor(given[0])) throw nb::type_error("an in-place op's first argument is a tensor");
           {
             MaybeRelease release(heavy);
-            results = info.op->inplace_boxed(values.all());
+            if (reads_what_it_writes(info, values.all())) {
+              written_over(info, values);
+            } else {
+              info.op->inplace_boxed(values.all());
+            }
           }
           Py_INCREF(given[0]);
           return given[0];
         }
+        std::vector<Value> results;
         {
           MaybeRelease release(heavy);
           results = info.op->call_boxed(values.all());

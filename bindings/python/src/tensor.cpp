@@ -48,8 +48,19 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
       [&]() -> PyObject* {
         Tensor t;
         const Py_ssize_t n = PyTuple_Size(args);
-        if (n == 0) {
-          t = empty({{0}, default_dtype(), default_device(), std::nullopt});
+        bool sizes = n > 0;  // Tensor(2, 3) is PyTorch's old empty(2, 3)
+        for (Py_ssize_t i = 0; i < n; ++i) sizes &= PyLong_CheckExact(PyTuple_GetItem(args, i)) != 0;
+        if (n == 0 || sizes) {
+          Shape shape;
+          for (Py_ssize_t i = 0; i < n; ++i) {
+            const long long size = PyLong_AsLongLong(PyTuple_GetItem(args, i));
+            if (size == -1 && PyErr_Occurred()) throw nb::python_error();
+            shape.push_back(size);
+          }
+          if (n == 0) shape.push_back(0);
+          t = empty({shape, default_dtype(), default_device(), std::nullopt});
+        } else if (n > 1) {
+          throw nb::type_error("Tensor(): sizes, or one sequence of numbers are wanted; use tensor()");
         } else {
           PyObject* data = PyTuple_GetItem(args, 0);
           t = is_tensor(data) ? tensor_of(data) : tensor_from(data, std::nullopt, std::nullopt);
@@ -202,7 +213,9 @@ PyObject* nb_positive(PyObject* self) {
 // x += y: the op's in-place form where it has one, else computed and copied.
 template <TT tt>
 Tensor& through_copy(Tensor& x, const Tensor& y) {
-  return x.copy_(tt(x, y));
+  // The gradient may read what is written over: it gets a copy of its own.
+  const bool recorded = grad_enabled() && (x.requires_grad() || y.requires_grad());
+  return x.copy_(tt(recorded ? x.clone() : x, y));
 }
 template <Tensor& (*f)(Tensor&, const Tensor&)>
 PyObject* inplace(PyObject* self, PyObject* other) {
@@ -231,10 +244,10 @@ Tensor& isub(Tensor& x, const Tensor& y) {
   return x.sub_(y);
 }
 Tensor& imul(Tensor& x, const Tensor& y) {
-  return x.mul_(y);
+  return grad_enabled() && y.requires_grad() ? through_copy<static_cast<TT>(mul)>(x, y) : x.mul_(y);
 }
 Tensor& idiv(Tensor& x, const Tensor& y) {
-  return x.div_(y);
+  return grad_enabled() && y.requires_grad() ? through_copy<static_cast<TT>(div)>(x, y) : x.div_(y);
 }
 
 template <TT f>

@@ -178,7 +178,9 @@ void bind_tensor_methods(nb::module_& m) {
   }, nb::arg("dim") = nb::none(), "Elements from one index to the next.");
   def_method("storage_offset", [](const Tensor& x) { return x.storage_offset(); });
   def_method("data_ptr", [](const Tensor& x) { return x.numel() ? reinterpret_cast<uintptr_t>(x.raw_data()) : 0; });
-  def_method("is_contiguous", [](const Tensor& x) { return x.is_contiguous(); });
+  def_method(
+      "is_contiguous", [](const Tensor& x, nb::handle) { return x.is_contiguous(); },
+      nb::arg("memory_format") = nb::none());
   def_method("is_floating_point", [](const Tensor& x) { return is_floating(x.dtype()); });
   def_method("is_complex", [](const Tensor&) { return false; });
   def_method("get_device", [](const Tensor& x) { return x.device().is_cuda() ? x.device().index : -1; });
@@ -204,15 +206,30 @@ void bind_tensor_methods(nb::module_& m) {
   });
 
   def_method("to", to_anything, "Another dtype or device, or both; itself where it is so already.");
-  def_method("type", [](const Tensor& x, DType t) { return x.to(t); }, nb::arg("dtype"));
+  def_method(
+      "type",
+      [](const Tensor& x, const std::optional<DType>& t, bool) -> nb::object {
+        if (t) return nb::cast(x.to(*t));
+        return nb::str(nb::repr(nb::cast(x.dtype())));
+      },
+      nb::arg("dtype") = nb::none(), nb::arg("non_blocking") = false, "Another dtype; without one, the dtype's name.");
   def_method("cpu", [](const Tensor& x) {
     MaybeRelease release(x.device().is_cuda());
     return x.to(Device::cpu());
   });
-  def_method("cuda", [](const Tensor& x, std::optional<int> index) {
-    MaybeRelease release(true);
-    return x.to(Device::cuda(index.value_or(0)));
-  }, nb::arg("device") = nb::none());
+  def_method(
+      "cuda",
+      [](const Tensor& x, nb::handle device, bool, nb::handle) {
+        Device d = Device::cuda(0);
+        if (PyLong_Check(device.ptr())) {
+          d = Device::cuda(nb::cast<int>(device));
+        } else if (!device.is_none() && !to_device(device.ptr(), d)) {
+          throw nb::type_error("cuda: device is a number or a CUDA device");
+        }
+        MaybeRelease release(true);
+        return x.to(d);
+      },
+      nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, nb::arg("memory_format") = nb::none());
   constexpr std::pair<const char*, DType> casts[] = {
       {"float", DType::f32}, {"double", DType::f64}, {"half", DType::f16}, {"bfloat16", DType::bf16},
       {"long", DType::i64},  {"int", DType::i32},    {"short", DType::i16}, {"char", DType::i8},
@@ -252,10 +269,13 @@ void bind_tensor_methods(nb::module_& m) {
   def_method("narrow", [](const Tensor& x, int64_t dim, int64_t start, int64_t length) { return x.narrow(dim, start, length); },
              nb::arg("dim"), nb::arg("start"), nb::arg("length"));
   def_method("t", [](const Tensor& x) { return x.dim() < 2 ? x : x.t(); });
-  def_method("contiguous", [](const Tensor& x) {
-    MaybeRelease release(is_heavy(x));
-    return x.contiguous();
-  });
+  def_method(
+      "contiguous",
+      [](const Tensor& x, nb::handle) {
+        MaybeRelease release(is_heavy(x));
+        return x.contiguous();
+      },
+      nb::arg("memory_format") = nb::none());
 
   // ---- gradients
   def_method("detach", [](const Tensor& x) { return x.detach(); }, "The same elements without history.");

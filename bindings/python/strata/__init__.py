@@ -14,8 +14,12 @@ from ._ops import *  # noqa: F403
 from ._functions import *  # noqa: F403
 from ._array_api import *  # noqa: F403
 from ._array_api import __array_api_version__, __array_namespace_info__
+from ._composed import *  # noqa: F403
+from ._compat import *  # noqa: F403
 from . import _ops as ops
 from . import _tensor
+from ._drawn import *  # noqa: F403
+from ._printing import set_printoptions
 from . import autograd, cuda, errors
 from ._core import (
     get_autocast_dtype,
@@ -38,9 +42,19 @@ from ._autocast import autocast
 from ._device import default_device, set_default_device
 from ._plugin import Plugin, load_plugin
 from ._version import __version__
-from . import amp, models, nn, optim, utils
+from . import amp, backends, distributions, func, linalg, models, nn, optim, random, testing, utils
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel
 from ._core import Tokenizer
 from .utils.checkpoint import checkpoint
+
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from ._compat import missing
+
+        missing(__name__, name, globals())

@@ -110,9 +110,13 @@ def eye(n: builtins.int, m: Optional[builtins.int] = None, *, k: builtins.int = 
     return x.requires_grad_() if requires_grad else x
 
 
-def linspace(start: Any, end: Any, steps: builtins.int, *, endpoint: builtins.bool = True, dtype: Any = None, device: Any = None,
+def linspace(start: Any, end: Any, num: Optional[builtins.int] = None, *, steps: Optional[builtins.int] = None,
+             endpoint: builtins.bool = True, dtype: Any = None, device: Any = None,
              requires_grad: builtins.bool = False) -> Tensor:
-    """``steps`` values from start to end; without ``endpoint`` the end itself is left out."""
+    """``num`` (PyTorch: ``steps``) values from start to end; without ``endpoint`` the end itself is left out."""
+    steps = num if steps is None else steps
+    if steps is None:
+        raise TypeError("linspace() missing the number of values: num, or steps")
     if endpoint:
         return _core.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
     x = _core.linspace(start, end, steps + 1, dtype=dtype, device=device)[:steps]
@@ -209,7 +213,8 @@ def prod(x: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: An
     if dtype is not None:
         x = x.to(dtype)
     dims = axis if axis is not None else dim
-    y = _ops.prod(x, [] if dims is None else dims, keepdim or keepdims)
+    x, dims = F._over(x, dims, axis)
+    y = _ops.prod(x, [] if dims is None else dims, (keepdim or keepdims) and axis != ())
     return y if dtype is None else y.to(dtype)
 
 
@@ -248,6 +253,20 @@ def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", right: builtins.
     scalar = x2.ndim == 0
     y = _ops.searchsorted(x1.to(t), x2.to(t).reshape(1) if scalar else x2.to(t), right or side == "right")
     return y.reshape(()) if scalar else y
+
+
+def _logical(name: str) -> Any:
+    op = _core.ops[name]
+
+    def function(x: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis: Any = None,
+                 keepdims: builtins.bool = False) -> Tensor:
+        x, dims = F._over(x, dim if axis is None else axis, axis)
+        result: Tensor = op(x, [] if dims is None else dims, (keepdim or keepdims) and axis != ())
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
 
 
 class UniqueAll(NamedTuple):
@@ -301,7 +320,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return x.mT
 
 
-def expand_dims(x: Tensor, /, *, axis: builtins.int = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: builtins.int = 0) -> Tensor:
     return x.unsqueeze(axis)
 
 
@@ -309,8 +328,8 @@ def concat(arrays: Sequence[Tensor], /, dim: Optional[builtins.int] = 0, *, axis
     """One after the other along ``axis``; None joins the flattened arrays."""
     where = dim if axis == 0 else axis
     if where is None:
-        return _ops.cat([a.reshape(-1) for a in arrays], 0)
-    return _ops.cat(list(arrays), where)
+        return F.cat([a.reshape(-1) for a in arrays], 0)
+    return F.cat(arrays, where)
 
 
 concatenate = concat
@@ -347,11 +366,10 @@ def broadcast_arrays(*arrays: Tensor) -> List[Tensor]:
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: Optional[builtins.int] = None) -> Tensor:
-    """The slices that the 1-D indices name along ``axis``."""
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError("take: axis is needed where there is not exactly one dimension")
-        axis = 0
+    """The slices that the 1-D indices name along ``axis``; without one, as PyTorch's, elements by their row-major place."""
+    if axis is None and (x.ndim != 1 or indices.ndim != 1):
+        return take(x.reshape(-1), indices.reshape(-1), axis=0).reshape(indices.shape)
+    axis = 0 if axis is None else axis
     indices = F.where(indices < 0, indices + x.shape[axis], indices)
     return _ops.index_select(x, axis, indices)
 
@@ -397,6 +415,8 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
         return _ops.matmul(x1.to(t), x2.to(t))
     return _ops.matmul(x1, x2)
 
+
+all, any = _logical("all"), _logical("any")  # noqa: A001
 
 __all__ = [
     _name for _name, _value in list(globals().items())

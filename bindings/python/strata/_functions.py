@@ -21,7 +21,6 @@ from ._core import (  # noqa: F401
     elu,
     empty,
     empty_like,
-    equal,
     eye,
     from_dlpack,
     from_numpy,
@@ -191,6 +190,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return _ops.where(condition, input, other)
 
 
+def equal(input: Any, other: Any) -> builtins.bool:
+    """Whether two tensors have the same shape and elements."""
+    if isinstance(input, Tensor) and isinstance(other, Tensor):
+        return _core.equal(input, other)
+    return builtins.bool((input == other) if not isinstance(input, Tensor) and not isinstance(other, Tensor) else False)
+
+
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     return clamp(input, min=min)
 
@@ -217,11 +223,20 @@ def _dims(dim: Any) -> Any:
     return [] if dim is None else dim
 
 
+def _over(input: Tensor, dim: Any, axis: Any) -> tuple[Tensor, Any]:
+    """The array API's ``axis=()`` reduces nothing: a new dimension of 1 stands for it. PyTorch's empty ``dim`` means all."""
+    if axis is None or axis != ():
+        return input, dim
+    return input.unsqueeze(-1), -1
+
+
 def _extreme(input: Tensor, dim: Any, keepdim: builtins.bool, axis: Any, keepdims: builtins.bool, of_two: Any, of_all: Any,
              along: Any, standard: Any, pair: Any) -> Any:
     """What max() and min() share: the choice between elementwise, whole, along a dimension, and the array API's form."""
     if isinstance(dim, Tensor):
         return of_two(input, dim)
+    if axis == ():
+        return input.clone()
     if axis is not None or keepdims:
         return standard(input, _dims(axis if axis is not None else dim), keepdims or keepdim)
     return of_all(input) if dim is None else pair(*along(input, dim, keepdim))
@@ -254,7 +269,8 @@ def var(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
     """The variance: squared differences from the mean, divided by the number less ``correction`` (1)."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops.var(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    return _ops.var(input, _dims(dim), _correction(unbiased, correction), (keepdim or keepdims) and axis != ())
 
 
 def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None, keepdim: builtins.bool = False, *,
@@ -262,7 +278,8 @@ def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
     """The standard deviation, as var()."""
     if isinstance(dim, builtins.bool):
         dim, unbiased = None, dim
-    return _ops.std(input, _dims(dim if axis is None else axis), _correction(unbiased, correction), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    return _ops.std(input, _dims(dim), _correction(unbiased, correction), (keepdim or keepdims) and axis != ())
 
 
 def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
@@ -270,7 +287,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype
     """The sum over ``dim`` (all without one); integers and bool in int64."""
     if dtype is not None:
         input = input.to(dtype)
-    y = _ops.sum(input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    y = _ops.sum(input, _dims(dim), (keepdim or keepdims) and axis != ())
     return y if dtype is None else y.to(dtype)
 
 
@@ -279,7 +297,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtyp
     """The mean over ``dim`` (all without one)."""
     if dtype is not None:
         input = input.to(dtype)
-    return _ops.mean(input, _dims(dim if axis is None else axis), keepdim or keepdims)
+    input, dim = _over(input, dim if axis is None else axis, axis)
+    return _ops.mean(input, _dims(dim), (keepdim or keepdims) and axis != ())
 
 
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
@@ -317,6 +336,12 @@ def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins
     values, inverse, counts = _ops.unique(input, return_inverse, return_counts)
     parts = [values] + ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
     return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True,
+         sorted: builtins.bool = True) -> Any:
+    """The k largest (or smallest) elements along ``dim``, in order, and where they are."""
+    return _ops.topk(input, k, dim, largest)
 
 
 def msort(input: Tensor) -> Tensor:
@@ -402,12 +427,34 @@ def broadcast_tensors(*tensors: Tensor) -> list[Tensor]:
     return [t.expand(shape) for t in tensors]
 
 
+def _joined(op: Any, tensors: Sequence[Tensor], dim: builtins.int) -> Tensor:
+    """The op of the tensors, which are promoted to one dtype where they have several."""
+    items = list(tensors)
+    try:
+        joined: Tensor = op(items, dim)
+        return joined
+    except _core.DTypeError:
+        kind = result_type(*(empty([1], dtype=t.dtype, device="meta") for t in items))
+        joined = op([t.to(kind) for t in items], dim)
+        return joined
+
+
+def cat(tensors: Sequence[Tensor], dim: builtins.int = 0) -> Tensor:
+    """One after the other along ``dim``; different dtypes are promoted."""
+    return _joined(_ops.cat, tensors, dim)
+
+
+def stack(tensors: Sequence[Tensor], dim: builtins.int = 0, *, axis: Optional[builtins.int] = None) -> Tensor:
+    """Side by side along a new dimension ``dim``; different dtypes are promoted."""
+    return _joined(_ops.stack, tensors, dim if axis is None else axis)
+
+
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    return _ops.cat(list(tensors), 0 if tensors[0].dim() < 2 else 1)
+    return cat(tensors, 0 if tensors[0].dim() < 2 else 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    return _ops.cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
+    return cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None) -> Tensor:
@@ -420,11 +467,33 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] =
 chunk = _ops.chunk
 
 
-def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
-    """input with the elements that index names along ``dim`` replaced by those of ``src``, or by one number."""
+def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any = None, *, value: Any = None,
+            reduce: Optional[str] = None) -> Tensor:
+    """input with the elements that index names along ``dim`` replaced by those of ``src``, or by one number; with ``reduce``
+    "add" or "multiply" joined with them."""
+    src = value if src is None else src
+    if reduce is not None:
+        from ._composed import scatter_reduce
+
+        if reduce not in ("add", "multiply"):
+            raise ValueError(f"scatter: reduce must be add or multiply, got {reduce!r}")
+        values = src if isinstance(src, Tensor) else full(index.shape, src, dtype=input.dtype, device=input.device)
+        return scatter_reduce(input, dim, index, values, "sum" if reduce == "add" else "prod")
     if isinstance(src, Tensor):
-        return _ops.scatter(input, dim, index, src)
+        return _ops.scatter(input, dim, index, _of_index(src, index))
     return _core._scatter_scalar(input, dim, index, src)
+
+
+def _of_index(src: Tensor, index: Tensor) -> Tensor:
+    """The part of ``src`` that an index names: it may be smaller."""
+    if src.dim() != index.dim() or src.shape == index.shape:
+        return src
+    return src[tuple(slice(0, size) for size in index.shape)]
+
+
+def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
+    """input plus the elements of ``src`` at the places that index names along ``dim``."""
+    return _ops.scatter_add(input, dim, index, _of_index(src, index))
 
 
 def cov(input: Tensor, *, correction: builtins.int = 1) -> Tensor:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from . import _core, _functions as F, _ops
+from . import _array_api, _composed, _core, _functions as F, _ops
 from ._core import Tensor
-
 
 
 def _method(function: Any, name: Optional[str] = None) -> Any:
@@ -16,7 +15,7 @@ def _method(function: Any, name: Optional[str] = None) -> Any:
 
 for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
               "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split", "swapaxes", "swapdims",
-              "moveaxis", "repeat_interleave", "scatter", "softmax", "log_softmax", "bernoulli", "multinomial",
+              "moveaxis", "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "bernoulli", "multinomial",
               "allclose", "equal", "rsub"):
     _function = getattr(F, _name)
 
@@ -30,9 +29,14 @@ for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "pro
 
     # Python functions bind by themselves; the core's do not.
     setattr(Tensor, _name, _function if type(_function).__name__ == "function" else _bound(_function))
+for _name in _composed.METHODS:
+    setattr(Tensor, _name, getattr(_composed, _name))
+for _name in ("copysign", "signbit", "positive", "conj", "take"):
+    setattr(Tensor, _name, getattr(_array_api, _name))
 for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
                       "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
-                      "arcsin": "asin", "arctan": "atan"}.items():
+                      "arcsin": "asin", "arctan": "atan", "arccosh": "acosh", "arcsinh": "asinh",
+                      "arctanh": "atanh", "arctan2": "atan2"}.items():
     setattr(Tensor, _alias, Tensor.__dict__[_name])
 
 
@@ -47,7 +51,9 @@ def _in_place(name: str, function: Any) -> None:
         return
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.copy_(function(self, *args, **kwargs))
+        # A gradient may read what is written over: it gets a copy of its own.
+        recorded = _core.is_grad_enabled() and self.requires_grad and not self.is_leaf
+        return self.copy_(function(self.clone() if recorded else self, *args, **kwargs))
 
     method.__name__ = name
     method.__doc__ = f"{name[:-1]}(), written over the tensor."
@@ -63,7 +69,91 @@ for _name in ("add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "
     _in_place(_name + "_", _core.ops[_name])
 _in_place("div_", F.div)
 _in_place("clamp_", _core.clamp)
-_in_place("scatter_", F.scatter)
+for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
+    setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
+    delattr(Tensor, _name)
+for _name in ("addmv", "addr", "baddbmm", "deg2rad", "digamma", "erfinv", "float_power", "heaviside", "index_copy", "index_fill",
+              "lgamma", "logit", "rad2deg", "scatter_reduce", "sinc"):
+    _in_place(_name + "_", getattr(_composed, _name))
+for _name in ("addmm", "cumprod", "cumsum"):
+    _in_place(_name + "_", getattr(_ops, _name))
+
+
+@_method
+def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Optional[str] = None) -> Tensor:
+    """scatter(), written over the tensor."""
+    if isinstance(src, Tensor) and reduce is None:
+        written: Tensor = Tensor.__dict__["_scatter_of"](self, dim, index, F._of_index(src, index))
+        return written
+    return self.copy_(F.scatter(self, dim, index, src, value=value, reduce=reduce))
+
+
+@_method
+def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """scatter_add(), written over the tensor."""
+    written: Tensor = Tensor.__dict__["_scatter_add_of"](self, dim, index, F._of_index(src, index))
+    return written
+
+
+@_method
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """The main diagonal filled with a number; with ``wrap`` again after each square of a tall matrix."""
+    if self.dim() < 2 or (self.dim() > 2 and len(set(self.shape)) != 1):
+        raise _core.ShapeError(f"fill_diagonal_: a matrix, or equal sizes are wanted, got {list(self.shape)}")
+    places = [_core.arange(min(self.shape), device=self.device)] * self.dim()
+    if wrap and self.dim() == 2 and self.shape[0] > self.shape[1]:
+        flat = _core.arange(0, self.shape[0] * self.shape[1], self.shape[1] + 1, device=self.device)
+        places = [F.div(flat, self.shape[1], rounding_mode="floor"), flat % self.shape[1]]
+    self[tuple(places)] = fill_value
+    return self
+
+
+def _reviewed(name: str, view: Any) -> None:
+    """A method after which the tensor itself is another view of its elements."""
+
+    def method(self: Tensor, *args: Any) -> Tensor:
+        self.data = view(self.data, *args)
+        return self
+
+    method.__name__ = name
+    method.__doc__ = f"{name[:-1]}() of the tensor itself."
+    setattr(Tensor, name, method)
+
+
+for _name, _view in {"t_": F.t, "transpose_": _ops.transpose, "swapaxes_": _ops.transpose, "swapdims_": _ops.transpose}.items():
+    _reviewed(_name, _view)
+
+
+@_method
+def resize_(self: Tensor, *sizes: Any) -> Tensor:
+    """Another shape: the elements there are, then zeros."""
+    shape = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)) else list(sizes)
+    made = _core.zeros(shape, dtype=self.dtype, device=self.device)
+    count = min(made.numel(), self.numel())
+    made.reshape(-1)[:count] = self.data.reshape(-1)[:count]
+    self.data = made
+    return self
+
+
+@_method
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Summed over the dimensions that broadcasting to the tensor's shape would repeat."""
+    shape = list(size[0]) if len(size) == 1 and isinstance(size[0], (list, tuple)) else list(size)
+    lead = self.dim() - len(shape)
+    dims = list(range(lead)) + [lead + i for i, s in enumerate(shape) if s == 1 and self.shape[lead + i] != 1]
+    return F.sum(self, dims, True).reshape(shape) if dims else self
+
+
+@_method
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Each element replaced by a Python function of it; slow."""
+    return self.copy_(F.tensor([callable(v) for v in self.reshape(-1).tolist()], dtype=self.dtype).reshape(self.shape))
+
+
+@_method
+def share_memory_(self: Tensor) -> Tensor:
+    """The tensor itself: threads share all memory."""
+    return self
 
 
 @_method
@@ -231,3 +321,15 @@ def _grad_fn(self: Tensor) -> Any:
 
 
 Tensor.grad_fn = property(_grad_fn, doc="The recorded op behind the tensor, or None for a leaf.")  # type: ignore[assignment]
+for _name, _value, _doc in (
+    ("is_cpu", lambda self: self.device.type == "cpu", "Whether it is on the CPU."),
+    ("is_sparse", lambda self: False, "False: there are no sparse tensors."),
+    ("is_quantized", lambda self: False, "False: there are no quantised tensors."),
+    ("is_meta", lambda self: self.device.type == "meta", "Whether it has a shape and no elements."),
+    ("real", lambda self: self, "The tensor itself: there are no complex ones."),
+    ("layout", lambda self: _strided, "st.strided."),
+):
+    if _name not in Tensor.__dict__:
+        setattr(Tensor, _name, property(_value, doc=_doc))
+
+from ._compat import strided as _strided  # noqa: E402

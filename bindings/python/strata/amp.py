@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import warnings
 from typing import Any, Dict, Optional, Set
 
 from . import _core as C
@@ -12,7 +14,44 @@ from ._functions import tensor
 from ._grad_mode import no_grad
 from .optim import Optimizer
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast knows the kind of device."""
+    return device_type in ("cpu", "cuda")
+
+
+def custom_fwd(fwd: Any = None, *, device_type: str = "cpu", cast_inputs: Any = None) -> Any:
+    """Decorates the forward() of an autograd.Function: with ``cast_inputs``, floating arguments in that dtype, and autocast
+    off inside."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        ctx._autocast = C.is_autocast_enabled()
+        if cast_inputs is None or not ctx._autocast:
+            return fwd(ctx, *args, **kwargs)
+        ctx._autocast = False
+        cast = [a.to(cast_inputs) if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *cast, **kwargs)
+
+    return forward
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str = "cpu") -> Any:
+    """Decorates the backward() that belongs to a custom_fwd()."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=ctx._autocast):
+            return bwd(ctx, *args, **kwargs)
+
+    return backward
 
 
 class GradScaler:
@@ -26,9 +65,13 @@ class GradScaler:
         self, device: Any = "cpu", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
         growth_interval: int = 2000, enabled: bool = True,
     ) -> None:
+        if enabled and C.device(device).type == "cuda" and C.cuda_device_count() == 0:
+            warnings.warn("GradScaler: there is no CUDA device; it does nothing", stacklevel=2)
+            enabled = False
         self._enabled = enabled
         self._options = (growth_factor, backoff_factor, growth_interval)
-        self._scaler = C.LossScaler(device, init_scale, growth_factor, backoff_factor, growth_interval)
+        if enabled:
+            self._scaler = C.LossScaler(device, init_scale, growth_factor, backoff_factor, growth_interval)
         self._unscaled: Set[int] = set()
         self._found_inf: Optional[bool] = None
 
@@ -77,6 +120,9 @@ class GradScaler:
         if not finite:
             return None
         if id(optimizer) in self._unscaled:
+            return optimizer.step(*args, **kwargs)
+        if type(optimizer).step is not Optimizer.step:  # its own step() reads the gradients themselves
+            self.unscale_(optimizer)
             return optimizer.step(*args, **kwargs)
         optimizer._update(1.0 / self._scaler.value())
         return None

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 from . import _core
-from ._core import FunctionCtx, backward, grad, is_grad_enabled
+from ._core import FunctionCtx, backward, is_grad_enabled
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
     "Function", "FunctionCtx", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
-    "inference_mode", "is_grad_enabled", "no_grad", "once_differentiable", "saved_tensors_hooks", "set_grad_enabled",
+    "inference_mode", "is_grad_enabled", "no_grad", "once_differentiable", "saved_tensors_hooks", "set_detect_anomaly",
+    "set_grad_enabled", "Variable", "functional", "graph",
 ]
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
+         only_inputs: bool = True, allow_unused: Optional[bool] = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> Tuple[_core.Tensor, ...]:
+    """The gradients of the outputs' weighted sum for the inputs. Where an output does not depend on an input:
+    AutogradError, None with ``allow_unused``, zeros with ``materialize_grads``."""
+    if is_grads_batched:
+        raise ValueError("grad: is_grads_batched is not supported; call grad() for each row, with retain_graph=True")
+    unused = materialize_grads if allow_unused is None else allow_unused
+    found = _core.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, unused)
+    if not materialize_grads:
+        return found
+    leaves = [inputs] if isinstance(inputs, _core.Tensor) else list(inputs)
+    return tuple(_core.zeros_like(x) if g is None else g for g, x in zip(found, leaves))
 
 
 class Function:
@@ -59,7 +75,7 @@ class saved_tensors_hooks:
 class detect_anomaly:
     """Inside, the first NaN in a result or gradient is an AutogradError that names the op behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, check_nan: bool = True) -> None:
         self._scope = _core.AnomalyScope()
 
     def __enter__(self) -> None:
@@ -67,6 +83,35 @@ class detect_anomaly:
 
     def __exit__(self, *error: object) -> None:
         self._scope.exit()
+
+
+class set_detect_anomaly(detect_anomaly):
+    """detect_anomaly() by a bool: at once, and inside a ``with``."""
+
+    _always: Optional[detect_anomaly] = None
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._mode = mode
+        always = set_detect_anomaly._always
+        if always is not None:
+            always.__exit__()
+            set_detect_anomaly._always = None
+        self._before = always is not None
+        if mode:
+            set_detect_anomaly._always = detect_anomaly()
+            set_detect_anomaly._always.__enter__()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        set_detect_anomaly(self._before)
+
+
+def Variable(data: _core.Tensor, requires_grad: bool = False) -> _core.Tensor:
+    """PyTorch's old name of a tensor: a leaf over the same elements."""
+    made = data.detach()
+    return made.requires_grad_() if requires_grad else made
 
 
 def _check(run: Any, fn: Any, inputs: Any, eps: float, atol: float, rtol: float, raise_exception: bool) -> bool:
@@ -88,3 +133,12 @@ def gradgradcheck(fn: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: 
                   raise_exception: bool = True) -> bool:
     """The same for the gradients of the gradients."""
     return _check(_core._gradgradcheck, fn, inputs, eps, atol, rtol, raise_exception)
+
+
+class graph:
+    """torch.autograd.graph's names."""
+
+    saved_tensors_hooks = saved_tensors_hooks
+
+
+from . import _derivatives as functional  # noqa: E402

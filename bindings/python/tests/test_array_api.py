@@ -67,3 +67,40 @@ def test_the_page_runs():
     assert blocks
     for block in blocks:
         exec(compile(block, str(page), "exec"), {})
+
+
+def test_slices_with_a_negative_step():
+    x = np.arange(60).reshape(3, 4, 5)
+    keys = [np.s_[::-1], np.s_[:, ::-2], np.s_[..., 3:0:-1], np.s_[1, ::-1, None, ::-1], np.s_[[0, 2], ::-1], np.s_[::-1, [0, 1]],
+            np.s_[:, -1:-10:-3], np.s_[0:2:-1], np.s_[None, ..., ::-1], np.s_[5:1:-1], np.s_[:, 10::-1]]
+    for key in keys:
+        assert np.array_equal(st.from_numpy(x.copy())[key].numpy(), x[key]), key
+        written, wanted = st.from_numpy(x.copy()), x.copy()
+        values = np.arange(x[key].size).reshape(x[key].shape)
+        written[key], wanted[key] = st.from_numpy(values), values
+        assert np.array_equal(written.numpy(), wanted), key
+    mask = x.sum(2) % 2 == 0
+    assert np.array_equal(st.from_numpy(x.copy())[st.tensor(mask), ::-1].numpy(), x[mask, ::-1])
+    g = st.ones(4, requires_grad=True)
+    (g[::-1] * st.arange(4.0)).sum().backward()
+    assert g.grad.tolist() == [3, 2, 1, 0]
+
+
+def test_empty_axes_and_ranges():
+    x = st.tensor([[1.0, 2.0]])
+    for function in (st.sum, st.mean, st.prod, st.max, st.min):
+        assert function(x, axis=()).tolist() == [[1, 2]] and function(x, axis=(), keepdims=True).shape == (1, 2)
+    assert st.std(x, axis=(), correction=0).tolist() == [[0, 0]] and st.all(x, axis=()).dtype == st.bool
+    assert st.sum(x, dim=()).item() == 3  # PyTorch's
+    assert st.arange(3, 0).shape == (0,) and st.arange(1.0, 0).dtype == st.float32 and st.arange(0, 3, -1).dtype == st.int64
+    assert st.linspace(0, 1, num=3).tolist() == st.linspace(0, 1, steps=3).tolist() == [0, 0.5, 1]
+
+
+def test_joining_promotes():
+    a, b = st.tensor([1, 2], dtype=st.int8), st.tensor([0.5, 1.5])
+    for joined in (st.cat([a, b]), st.concat([a, b]), st.concat([a, b], axis=None), st.hstack([a, b]), st.cat((a, b), dim=-1)):
+        assert joined.dtype == st.float32 and joined.tolist() == [1, 2, 0.5, 1.5]
+    assert st.stack([a, b]).dtype == st.stack([a, b], axis=1).dtype == st.vstack([a, b]).dtype == st.float32
+    assert st.cat([a, st.tensor([300], dtype=st.int16)]).tolist() == [1, 2, 300]
+    with pytest.raises(st.ShapeError):
+        st.cat([a, st.ones(2, 2)])

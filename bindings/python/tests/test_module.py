@@ -390,3 +390,8 @@ def test_checkpoint():
     x.grad = None
     st.utils.checkpoint.checkpoint_sequential(m, 2, x).square().sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), wanted)
+
+
+def test_parameters_print_as_pytorchs():
+    p = nn.Parameter(st.ones(2))
+    assert str(p) == repr(p) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"

@@ -176,14 +176,15 @@ def test_bad_arguments():
         optim.SGD([p, p])
     with pytest.raises(ValueError, match="non-leaf"):
         optim.SGD([p * 2])
-    with pytest.raises(ValueError, match="maximize"):
-        optim.Adam([p], maximize=True)
+    with pytest.raises(ValueError, match="differentiable"):
+        optim.Adam([p], differentiable=True)
     with pytest.raises(ValueError):
         optim.SGD([p], lr=-1.0)
     with pytest.raises(ValueError):
         optim.SGD([p], nesterov=True)
-    with pytest.raises(TypeError, match="derive"):
-        optim.Optimizer([p], {})
+    with pytest.raises(NotImplementedError, match="step"):
+        p.grad = st.ones(1)
+        optim.Optimizer([p], {}).step()
     a, b = optim.SGD([p]), optim.SGD([nn.Parameter(st.ones(1)), nn.Parameter(st.ones(1))])
     with pytest.raises(ValueError, match="match the size"):
         a.load_state_dict(b.state_dict())
@@ -501,3 +502,40 @@ def test_autocast_trains_in_bfloat16():
         opt.step()
         losses.append(loss.item())
     assert net[0].weight.dtype == st.float32 and losses[-1] < losses[0] / 10
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam",
+                                  "Adafactor", "ASGD", "Rprop"])
+def test_maximize_is_the_other_direction(name):
+    w, grads = start()
+    p, q = nn.Parameter(st.tensor(w)), nn.Parameter(st.tensor(w))
+    up = run(getattr(optim, name)([p], maximize=True), p, grads)
+    down = run(getattr(optim, name)([q]), q, [-g for g in grads])
+    np.testing.assert_array_equal(up, down)
+    assert not np.array_equal(up, w)
+    other = getattr(optim, name)([nn.Parameter(st.tensor(w))], maximize=True)
+    a, b = getattr(optim, name)([p], maximize=True), getattr(optim, name)([q], maximize=True)
+    run(a, p, grads[:2])
+    run(b, q, grads[:2])
+    with st.no_grad():
+        q.copy_(p)
+    b.load_state_dict(pickle.loads(pickle.dumps(a.state_dict())))
+    np.testing.assert_array_equal(run(a, p, grads[2:]), run(b, q, grads[2:]))
+    with pytest.raises(ValueError, match="size"):
+        other.load_state_dict(getattr(optim, name)([p, q]).state_dict())
+    if name != "Adafactor":
+        with pytest.raises(ValueError, match="differentiable"):
+            getattr(optim, name)([p], differentiable=True)
+
+
+def test_a_factor_of_zero_ends():
+    p = nn.Parameter(st.ones(1))
+    optimizer = optim.SGD([p], lr=0.5)
+    schedule = lr_scheduler.ConstantLR(optimizer, factor=0.0, total_iters=2)
+    rates = []
+    for _ in range(4):
+        rates.append(optimizer.param_groups[0]["lr"])
+        p.grad = st.zeros(1)
+        optimizer.step()
+        schedule.step()
+    assert rates == [0, 0, 0.5, 0.5]

@@ -48,7 +48,10 @@ def test_resizing_by_a_factor_for_each_dimension():
         F.interpolate(t64(x), size=3, antialias=True)
     with pytest.raises(ValueError, match="only one"):
         F.interpolate(t64(x))
-    check_gradients(nn.Upsample(size=(5, 3), mode="bicubic"), t64(x[:, :1], True))
+    with pytest.raises(ValueError, match="trilinear"):
+        F.interpolate(t64(x), (3, 3), mode="trilinear")
+    for mode in ("bicubic", "area", "nearest-exact"):
+        check_gradients(nn.Upsample(size=(5, 3), mode=mode), t64(x[:, :1], True))
 
 
 def test_sampling_is_pytorchs():

@@ -30,8 +30,11 @@ def test_pools_of_volumes(kernel, stride):
     close(F.max_pool3d(t64(x), kernel, stride), parts.max((-3, -2, -1)), 0)
     close(F.avg_pool3d(t64(x), kernel, stride), parts.mean((-3, -2, -1)))
     close(F.lp_pool3d(t64(np.abs(x)), 3.0, kernel, stride), (np.abs(parts) ** 3).sum((-3, -2, -1)) ** (1 / 3))
+    close(nn.AvgPool3d(kernel, stride, divisor_override=5)(t64(x)), parts.sum((-3, -2, -1)) / 5)
     values, indices = F.max_pool3d(t64(x), kernel, stride, return_indices=True)
     close(values, np.take_along_axis(x.reshape(2, 3, -1), indices.numpy().reshape(2, 3, -1), -1).reshape(values.shape), 0)
+    with pytest.raises(ValueError, match="divisor_override"):
+        F.avg_pool2d(t64(x[0]), 2, ceil_mode=True, divisor_override=3)
     for layer in (nn.MaxPool3d(kernel, stride), nn.AvgPool3d(kernel, stride), nn.AdaptiveAvgPool3d((2, 3, None)),
                   nn.AdaptiveMaxPool3d(2)):
         check_gradients(layer, t64(x[:1, :1], True))
@@ -120,8 +123,15 @@ def test_bags_are_reductions_of_rows():
         F.embedding_bag(ids, w, offsets, mode="median")
     with pytest.raises(IndexError):
         F.embedding_bag(ids + 7, w, offsets)
-    with pytest.raises(ValueError, match="not supported"):
-        F.embedding_bag(ids, w, offsets, sparse=True)
+    for options in (dict(max_norm=1.0), dict(scale_grad_by_freq=True)):
+        with pytest.raises(ValueError, match="not supported"):
+            F.embedding_bag(ids, w, offsets, **options)
+        with pytest.raises(ValueError, match="not supported"):
+            nn.EmbeddingBag(7, 5, **options)
+    given = nn.EmbeddingBag(7, 5, mode="sum", _weight=w.detach())
+    assert given.weight.requires_grad and not nn.EmbeddingBag.from_pretrained(w.detach()).weight.requires_grad
+    with pytest.raises(ValueError, match="does not match"):
+        nn.EmbeddingBag(7, 6, _weight=w.detach())
 
 
 def ctc_by_paths(logs, labels, blank=0):

@@ -29,10 +29,18 @@ test.before(async () => {
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
   base = `http://127.0.0.1:${server.address().port}`;
 });
-test.after(() => {
+test.after(async () => {
   server?.closeAllConnections();
   server?.close();
-  fs.rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  // From the start each time: a retry inside rmSync() sees no file that came after its first listing.
+  for (let left = 50; fs.existsSync(folder); --left) {
+    try {
+      fs.rmSync(folder, { recursive: true, force: true });
+    } catch (error) {
+      if (!left) throw error;
+      await new Promise((resolve) => { setTimeout(resolve, 100); });
+    }
+  }
 });
 
 test('text is streamed', async () => {
@@ -80,10 +88,11 @@ test('a reader who leaves ends the work', async () => {
 async function browser(program, t) {
   const child = spawn(program, ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--remote-debugging-pipe',
     '--window-size=1100,900', `--user-data-dir=${path.join(folder, 'profile')}`, 'about:blank'],
-  { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
-  const ended = new Promise((resolve) => { child.once('exit', resolve); });
+  { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true });
+  const ended = new Promise((resolve) => { child.once('close', resolve); });
   t.after(async () => {
-    child.kill('SIGKILL');
+    // The whole group: its other processes write to the profile for a while after the first has gone.
+    try { process.kill(-child.pid, 'SIGKILL'); } catch (error) { assert.equal(error.code, 'ESRCH'); }
     await ended;
   });
   const waiting = new Map();

@@ -87,7 +87,7 @@ async function main() {
   const batchSize = 64;
   const epochs = Number(options.epochs);
   const perEpoch = Math.ceil(9000 / batchSize);
-  const rate = st.optim.cosine(2e-3, Math.max(1, epochs * perEpoch), { warmup: 20 });
+  const rate = st.optim.cosine(2e-3, Math.max(1, epochs) * perEpoch, { warmup: 20 });
   let step = 0;
   let reached = 0;
   for (let epoch = 1; epoch <= epochs; ++epoch) {

@@ -12,8 +12,15 @@ const data = process.env.STRATA_DATA_DIR ?? path.join(__dirname, '../../../../sh
 const absent = fs.existsSync(path.join(data, 'mnist-t10k-images-idx3-ubyte.gz')) ? false : `no digits in ${data}`;
 const slow = process.env.STRATA_SANITIZED ? 'takes minutes under the sanitizer' : false;
 
-test('the network learns and is saved', { skip: absent || slow, timeout: 300000 }, () => {
-  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-')), 'net.safetensors');
+/** A folder that goes with its test. */
+function temporary(t) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-'));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+test('the network learns and is saved', { skip: absent || slow, timeout: 300000 }, (t) => {
+  const file = path.join(temporary(t), 'net.safetensors');
   const run = spawnSync(process.execPath, [main, '--data', data, '--save', file], { encoding: 'utf8' });
   assert.equal(run.status, 0, run.stdout + run.stderr);
   assert.match(run.stdout, /epoch 4 {2}loss 0\.\d+ {2}held-out accuracy 9[6-9]\.\d+ %/);
@@ -37,7 +44,7 @@ test('--download fetches what is missing, and says what failed', { skip: absent 
   t.after(() => server.close());
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
   const from = `http://127.0.0.1:${server.address().port}`;
-  const folder = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'strata-node-')), 'digits');
+  const folder = path.join(temporary(t), 'digits');
   const run = async (...args) => {
     const child = spawn(process.execPath, [main, '--data', folder, '--epochs', '0', '--download', '--mirror', ...args]);
     let text = '';

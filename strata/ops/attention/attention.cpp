@@ -174,9 +174,11 @@ Tensor repeat_heads(const Tensor& x, int64_t heads) {
 // A host tensor of f(index) on the device of `where`.
 template <class F>
 Tensor host_tensor(const Shape& shape, const Tensor& where, F&& f) {
-  std::vector<double> values(static_cast<size_t>(shape.product()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = f(static_cast<int64_t>(i));
-  return from_span<double>(values, shape).to(where.dtype()).to(where.device());
+  if (where.is_meta()) return empty(like(where).with_shape(shape));
+  const Tensor t = empty({shape, DType::f64, Device::cpu(), std::nullopt});
+  double* values = t.data<double>();
+  for (int64_t i = 0; i < t.numel(); ++i) values[i] = f(i);
+  return t.to(where.dtype()).to(where.device());
 }
 
 // Scaled scores [B, H, Tq, Tk], -inf where a query does not see a key.

@@ -292,6 +292,13 @@ TEST(Attention, StoresNoMatrixOfScores) {
   EXPECT_GT(growth, t * d * 4 * 4) << "the result and three gradients at least: else this measures nothing";
 }
 
+TEST(Attention, DryRunsOfGradientsOfGradientsTakeNoMemory) {
+  const Tensor q = empty({{1, 1, 65536, 8}, DType::f32, Device::meta(), std::nullopt}).set_requires_grad();
+  const Tensor y = scaled_dot_product_attention(q, q, q, {}, 0, true);
+  const Tensor g = grad({y}, {q}, {empty(like(y))}, true)[0];
+  EXPECT_EQ(grad({g}, {q}, {empty(like(g))})[0].shape(), q.shape());
+}
+
 TEST(Attention, WindowsBehindTheLastKeySeeNothing) {
   for (DType t : {DType::f32, DType::bf16, DType::f64}) {
     for (int64_t offset : {3, 7, 41, 100}) {

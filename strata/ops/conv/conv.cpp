@@ -67,6 +67,8 @@ TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, c
   check<ShapeError>(w.shape()[0] % groups == 0 && channels % groups == 0 && channels / groups == w.shape()[1], op,
                     "x is ", x, " and weight is ", w, " with ", groups, " groups, wants x [n, ", groups, " times ",
                     w.shape()[1], ", ..] and a multiple of ", groups, " output channels");
+  // With padding there would be a result, but no gradient that a transposed convolution could give.
+  for (int64_t v : spatial_of(x)) check<ShapeError>(v >= 1, op, "x ", x, " has a spatial size of 0");
   check_bias(op, bias, x, w.shape()[0]);
   return like(x).with_shape(
       with_channels(x.shape()[0], w.shape()[0], output_sizes(op, spatial_of(x), spatial_of(w), g)));
@@ -258,6 +260,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
                   .named("medium");
               s.invalid<ShapeError>("does not fit", s.tensor({1, 1, 2, 2}), s.tensor({1, 1, 3, 3}), std::nullopt,
                                     Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              s.invalid<ShapeError>("spatial size of 0", s.tensor({1, 1, 0, 4}), s.tensor({1, 1, 2, 2}), std::nullopt,
+                                    Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("wants x", s.tensor({1, 2, 5, 5}), s.tensor({1, 3, 3, 3}), std::nullopt, Dims{1, 1},
                                     Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ValueError>("stride", s.tensor({1, 1, 5, 5}), s.tensor({1, 1, 3, 3}), std::nullopt, Dims{0, 1},

@@ -10,7 +10,6 @@
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/embedding/embedding_bag_kernel.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
@@ -61,11 +60,21 @@ BagCall describe_call(const Tensor& indices, const Tensor& offsets, const Tensor
   return c;
 }
 
+// Made where they belong: what comes from the host would be waited for.
+Tensor filled(const Shape& shape, DType dtype, Device device, int64_t value) {
+  Tensor t = empty({shape, dtype, device, std::nullopt});
+  return t.fill_(value);
+}
+// 0, step, .. (n - 1) step.
+Tensor multiples(int64_t n, int64_t step, Device device) {
+  return cumsum(filled({n}, DType::i64, device, step), 0) - step;
+}
+
 // The gradient for per_sample_weights [n]: g [bags, D] times the table's row, for each position.
 Tensor weights_gradient(const Tensor& g, const Tensor& indices, const Tensor& table, const Tensor& offsets,
                         int64_t padding) {
   const Tensor ends = offsets.narrow(0, 1, offsets.size(0) - 1);
-  const Tensor bag = searchsorted(ends, arange(indices.size(0), DType::i64).to(indices.device()), true);
+  const Tensor bag = searchsorted(ends, multiples(indices.size(0), 1, indices.device()), true);
   const Tensor dots = sum(index_select(g, 0, bag) * embedding(indices, table), {1});
   return padding < 0 ? dots : dots * (indices != padding).to(dots.dtype());
 }
@@ -294,7 +303,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&, Padding)> embedding_b
           // Summed in f32, rounded once.
           const DType type = b.gy(0).dtype();
           const Tensor g = b.gy(0).to(statistic_dtype(type)), rows = b.y(1);
-          const Tensor none = zeros(table.shape(), g.dtype()).to(g.device());
+          const Tensor none = filled(table.shape(), g.dtype(), g.device(), 0);
           const Tensor sums =
               table.shape()[0] == 0 ? none : scatter_add(none, 0, clamp_min(rows, 0), g * (rows >= 0).to(g.dtype()));
           b.set(1, sums.to(type));
@@ -355,12 +364,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
                                 "per_sample_weights are ", weights, ", indices ", indices);
               Tensor from = offsets;
               if (!from.defined()) {
-                from = (arange(indices.size(0) + 1, DType::i64) * indices.size(1)).to(indices.device());
+                from = multiples(indices.size(0) + 1, indices.size(1), indices.device());
               } else {
                 check<ShapeError>(from.dim() == 1 && from.size(0) >= (include_last_offset ? 1 : 0), kOp, "offsets are ",
                                   from, ", wanted one dimension");
                 if (!include_last_offset)
-                  from = cat({from, full({1}, indices.size(0), from.dtype()).to(from.device())}, 0);
+                  from = cat({from, filled({1}, from.dtype(), from.device(), indices.size(0))}, 0);
               }
               const Tensor flat = indices.reshape({indices.numel()});
               if (mode == "max") return std::get<0>(embedding_bag_max_op(flat, table, from, padding));

@@ -15,7 +15,8 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 128;
-constexpr int kAtOnce = 8;  // rows of a bag that are on their way together
+constexpr int kAtOnce = 8;                // rows of a bag that are on their way together
+constexpr int64_t kManyPieces = 1 << 18;  // about as many as a card has threads
 
 // The positions of bag b, brought into range.
 struct Bag {
@@ -23,8 +24,17 @@ struct Bag {
   __device__ Bag(const BagCall& c, int64_t b) : first(max(c.offsets[b], int64_t{0})), end(min(c.offsets[b + 1], c.n)) {}
 };
 
+constexpr const char* kRule = "offsets must begin with 0, not fall, and end with the number of indices";
+// For the threads of bag b, when their work is done.
+__device__ __forceinline__ void check_offsets(const BagCall& c, int64_t b, const RangeCheck& rule) {
+  if (threadIdx.x != 0) return;
+  const int64_t first = c.offsets[b], end = c.offsets[b + 1];
+  if (first > end || (b == 0 && first != 0)) rule.refuse(static_cast<double>(first));
+  if (b == c.bags - 1 && end != c.n) rule.refuse(static_cast<double>(end));
+}
+
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c, RangeCheck in_range) {
+__global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c, RangeCheck in_range, RangeCheck rule) {
   using C = compute_t<T>;
   const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (b >= c.bags) return;
@@ -58,10 +68,11 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c, RangeCheck in_
     for (int k = 0; k < V; ++k) r.v[k] = narrow<T>(sum.v[k] / divisor);
     store_vec(static_cast<T*>(c.y) + b * c.width + j, r);
   }
+  check_offsets(c, b, rule);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) max_kernel(BagCall c, RangeCheck in_range) {
+__global__ void __launch_bounds__(kThreads) max_kernel(BagCall c, RangeCheck in_range, RangeCheck rule) {
   using C = compute_t<T>;
   const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (b >= c.bags) return;
@@ -80,6 +91,7 @@ __global__ void __launch_bounds__(kThreads) max_kernel(BagCall c, RangeCheck in_
     static_cast<T*>(c.y)[b * c.width + j] = narrow<T>(best);
     c.best[b * c.width + j] = at;
   }
+  check_offsets(c, b, rule);
 }
 
 // The share of each position of a bag in a mean: 1 over how many count. A warp has a bag.
@@ -131,10 +143,14 @@ void bag_sum_cuda(const BagCall& c) {
   dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
     const auto launch = [&]<int V>() {
       const dim3 block = block_for(c.width / V);
-      sum_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check());
+      sum_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check(), value_check(kRule));
     };
     constexpr int V = kVec<T>;
-    if (c.width % V == 0 && aligned16(c.weight) && aligned16(c.y)) return launch.template operator()<V>();
+    if (c.width % V == 0 && aligned16(c.weight) && aligned16(c.y)) {
+      // Few bags of narrow rows: smaller pieces are more threads, whose loads are under way together.
+      if (V > 4 && c.bags * (c.width / V) < kManyPieces) return launch.template operator()<4>();
+      return launch.template operator()<V>();
+    }
     launch.template operator()<1>();
   });
 }
@@ -143,7 +159,7 @@ void bag_max_cuda(const BagCall& c) {
   if (c.bags * c.width == 0) return;
   dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
     const dim3 block = block_for(c.width);
-    max_kernel<T><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check());
+    max_kernel<T><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check(), value_check(kRule));
   });
 }
 

@@ -131,6 +131,7 @@ void invalid_samples(Samples& s) {
   s.invalid<ShapeError>("lengths", e.log_probs, e.targets, integers({5, 4}, {2}), e.target_lengths);
   s.invalid<ValueError>("input_lengths", e.log_probs, e.targets, integers({5, 9, 3}, {3}), e.target_lengths);
   s.invalid<ValueError>("target_lengths", e.log_probs, e.targets, e.input_lengths, integers({3, 4, 0}, {3}));
+  s.invalid<ValueError>("target_lengths", e.log_probs, e.targets, e.input_lengths, integers({INT64_MAX, 1, 0}, {3}));
   s.invalid<IndexError>("not one of", e.log_probs, e.targets + 2, e.input_lengths, e.target_lengths);
   s.invalid<ValueError>("blank", e.log_probs, e.targets, e.input_lengths, e.target_lengths, 4);
 }
@@ -310,6 +311,8 @@ Tensor padded_targets(const Tensor& targets, const Tensor& target_lengths) {
   int64_t longest = 0, total = 0;
   for (int64_t v : lengths) {
     check(v >= 0, op, "target_lengths must not be negative, got ", v);
+    check<ShapeError>(v <= targets.numel() - total, op, "targets is ", targets,
+                      ", but the target_lengths add up to more");
     longest = std::max(longest, v);
     total += v;
   }
@@ -385,6 +388,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int6
               s.invalid<ValueError>("reduction", e.log_probs, e.targets, e.input_lengths, e.target_lengths, 0,
                                     "median");
               s.invalid<ShapeError>("add up", e.log_probs, integers({1, 2}, {2}), e.input_lengths, e.target_lengths);
+              s.invalid<ShapeError>("add up", e.log_probs, integers({1, 2}, {2}), e.input_lengths,
+                                    integers({INT64_MAX, INT64_MAX, 4}, {3}));
               if (s.benchmarking()) {
                 const int64_t steps = 500, batch = 32, labels = 100, classes = 64;
                 std::vector<int64_t> target;

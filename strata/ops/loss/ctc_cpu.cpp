@@ -28,7 +28,7 @@ R log_sum(R a, R b, R c) {
 template <class T>
 struct Sequence {
   using R = compute_t<T>;
-  int64_t steps, labels, states, blank;
+  int64_t steps, labels, states = 0, blank;
   const T* log_probs;
   int64_t stride;
   const int64_t* target;
@@ -38,7 +38,6 @@ struct Sequence {
   Sequence(const CtcCall& c, int64_t n)
       : steps(c.input_lengths[n]),
         labels(c.target_lengths[n]),
-        states(2 * labels + 1),
         blank(c.blank),
         log_probs(static_cast<const T*>(c.log_probs) + n * c.batch_stride),
         stride(c.step_stride),
@@ -48,6 +47,7 @@ struct Sequence {
     constexpr std::string_view op = "ctc_loss";
     check(steps >= 0 && steps <= c.steps, op, "input_lengths[", n, "] is ", steps, ", must be 0 to ", c.steps);
     check(labels >= 0 && labels <= c.labels, op, "target_lengths[", n, "] is ", labels, ", must be 0 to ", c.labels);
+    states = 2 * labels + 1;
     for (int64_t i = 0; i < labels; ++i)
       check<IndexError>(target[i] >= 0 && target[i] < c.classes && target[i] != blank, op, "label ", target[i],
                         " at position ", i, " of sequence ", n, " is not one of the ", c.classes,

@@ -3,6 +3,7 @@
 // between its 2.x and 3.x interfaces. Included by .cpp files only.
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -53,6 +54,27 @@ inline void dnnl_on_this_thread() {
   static_cast<void>(once);
 }
 
+/// Keeps signals from this thread for a scope. oneDNN's f32 products may let the stack pointer point into memory of the
+/// heap while they run: a handler that ran there would write over what lies below. A signal waits for the end of the
+/// product, or goes to another thread. Faults are not held: they belong to the instruction that made them.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    static const sigset_t all = [] {
+      sigset_t s;
+      sigfillset(&s);
+      for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&s, fault);
+      return s;
+    }();
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 /// A primitive with its memory objects, whose addresses are set before each run.
 struct DnnlOp {
   dnnl::primitive primitive;           ///< empty where oneDNN has no kernel for the key
@@ -66,6 +88,7 @@ struct DnnlOp {
   void run(std::initializer_list<const void*> pointers) {
     size_t i = 0;
     for (const void* p : pointers) memories[i++].set_data_handle(const_cast<void*>(p));
+    const SignalsHeld held;
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(primitive.get(), dnnl_stream().get(), static_cast<int>(args.size()), args.data()),
         "could not execute a primitive");

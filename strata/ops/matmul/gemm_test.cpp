@@ -2,7 +2,12 @@
 
 #include "strata/ops/matmul/gemm_cpu.h"
 
+#include <sys/time.h>
+
+#include <atomic>
 #include <cmath>
+#include <csignal>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -471,6 +476,37 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
     }
   }
   set_num_threads(before);
+}
+
+// A handler's frame goes to wherever the stack pointer points.
+TEST(Gemm, SignalsDoNoHarm) {
+  static std::atomic<int> handled{0};
+  struct sigaction act {
+  }, before{};
+  act.sa_handler = [](int) { handled.fetch_add(1); };
+  act.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGALRM, &act, &before), 0);
+  const int64_t n = 1500;
+  std::vector<float> a(n * n), b(n * n), quiet(n * n), disturbed(n * n);
+  std::mt19937 rng(5);
+  for (float& v : a) v = static_cast<float>(rng() % 201) - 100;
+  for (float& v : b) v = static_cast<float>(rng() % 201) - 100;
+  Gemm g;
+  g.in = g.out = DType::f32, g.m = g.n = g.k = n, g.a = a.data(), g.b = b.data(), g.c = quiet.data();
+  g.a_row = g.b_row = g.c_row = n, g.a_col = g.b_col = 1;
+  gemm(g);
+  const itimerval often{{0, 500}, {0, 500}}, never{};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  g.c = disturbed.data();
+  for (int i = 0; i < 12; ++i) {
+    gemm(g);
+    std::vector<std::unique_ptr<char[]>> blocks;  // the heap's own lists are walked
+    for (size_t size = 16; size < (1 << 20); size *= 2) blocks.push_back(std::make_unique<char[]>(size));
+  }
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_GT(handled.load(), 0);
+  EXPECT_TRUE(quiet == disturbed);
 }
 
 TEST(Gemm, RefusesDTypesItCannotMultiply) {

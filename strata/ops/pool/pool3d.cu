@@ -7,12 +7,50 @@ namespace {
 using namespace cuda;
 using namespace pool;
 
-constexpr int kStrip = 4;  // rows of a column that a thread has, for which it computes the other windows once
+// Rows of a column that a thread has, for which it computes the other dimensions' windows once.
+constexpr int kStrip = 4, kBackStrip = 8;
+
+// An axis, with what its formulas divide by ready.
+template <class I>
+struct Divided : BasicAxis<I> {
+  FastDivisor stride_divisor;
+  double each = 1;  // resize: outputs for one input
+
+  explicit Divided(const BasicAxis<I>& a)
+      : BasicAxis<I>(a), stride_divisor(static_cast<uint32_t>(pool::least<I>(a.stride, (1u << 31) - 1))) {
+    const bool corners = a.align_corners && !a.nearest;
+    const double step =
+        corners ? (a.out > 1 ? static_cast<double>(a.in - 1) / static_cast<double>(a.out - 1) : 0.0) : a.scale;
+    each = 1 / step;
+  }
+};
+
+// pool::outputs_of without divisions.
+template <AxisKind Kind, class I>
+__device__ __forceinline__ pool::Outputs<I> outputs_of(const Divided<I>& a, I j) {
+  if constexpr (Kind == AxisKind::pool && sizeof(I) == 4) {
+    const I at = j + a.padding, last = at - (a.kernel - 1) * a.dilation;
+    const auto over = [&](I v) { return static_cast<I>(a.stride_divisor.divide(static_cast<uint32_t>(v))); };
+    return {last <= 0 ? 0 : over(last - 1) + 1, pool::least<I>(a.out - 1, over(at))};
+  } else if constexpr (Kind == AxisKind::resize) {
+    return pool::resize_outputs<I>(a, j, a.each);
+  } else {
+    return pool::outputs_of<Kind>(a, j);
+  }
+}
+
+// Leaves out outputs at both ends of a range that do not have input j.
+template <AxisKind Kind, class C, class I>
+__device__ __forceinline__ void trim(const BasicAxis<I>& a, I j, pool::Outputs<I>& range) {
+  C weight;
+  while (range.low <= range.high && !pool::covers<Kind>(a, range.low, j, weight)) ++range.low;
+  while (range.high > range.low && !pool::covers<Kind>(a, range.high, j, weight)) --range.high;
+}
 
 // The axes of a volume, and its strips of `rows` rows by number.
 template <class I>
 struct Volume {
-  BasicAxis<I> d, h, w;
+  Divided<I> d, h, w;
   Grid grid;  // of [planes * depth, strips of rows, cols]
   Divisor depth;
 
@@ -77,17 +115,21 @@ __global__ void __launch_bounds__(kThreads) resample3_kernel(Volume<I> v, const 
   });
 }
 
-template <class T, AxisKind Kind, class I>
+// Few: how many windows an input lies in, in depth and width, where that is known.
+template <class T, AxisKind Kind, int kFew, class I>
 __global__ void __launch_bounds__(kThreads) transposed3_kernel(Volume<I> v, const T* y, T* x) {
   using C = compute_t<T>;
-  constexpr int kFew = 4;
   for_elements<1>(v.grid.total, [&](int64_t strip) {
     const auto at = v.at(strip);
-    const I first = at.strip * kStrip, last = pool::least<I>(first + kStrip, v.h.in) - 1;
-    const auto deep = pool::outputs_of<Kind>(v.d, at.k), cols = pool::outputs_of<Kind>(v.w, at.j);
-    const I low = pool::outputs_of<Kind>(v.h, first).low, high = pool::outputs_of<Kind>(v.h, last).high;
+    const I first = at.strip * kBackStrip, last = pool::least<I>(first + kBackStrip, v.h.in) - 1;
+    auto deep = outputs_of<Kind>(v.d, at.k), cols = outputs_of<Kind>(v.w, at.j);
+    if constexpr (Kind == AxisKind::resize) {
+      trim<Kind, C>(v.d, at.k, deep);
+      trim<Kind, C>(v.w, at.j, cols);
+    }
+    const I low = outputs_of<Kind>(v.h, first).low, high = outputs_of<Kind>(v.h, last).high;
     const T* from = y + at.plane * v.outputs();
-    C sums[kStrip] = {}, wk[kFew] = {}, wj[kFew] = {};
+    C sums[kBackStrip] = {}, wk[kFew] = {}, wj[kFew] = {};
     const bool few = deep.high - deep.low < kFew && cols.high - cols.low < kFew;
     if (few) {
 #pragma unroll
@@ -118,15 +160,16 @@ __global__ void __launch_bounds__(kThreads) transposed3_kernel(Volume<I> v, cons
             if (pool::covers<Kind>(v.w, j, at.j, wj[0])) sum += wk[0] * wj[0] * widen(row[j]);
         }
       }
+      const auto window = pool::window<Kind, C>(v.h, i);
 #pragma unroll
-      for (int u = 0; u < kStrip; ++u) {
-        C wi;
-        if (first + u <= last && pool::covers<Kind>(v.h, i, static_cast<I>(first + u), wi)) sums[u] += wi * sum;
+      for (int u = 0; u < kBackStrip; ++u) {
+        const I place = first + u - window.start;  // the mean's windows are not dilated
+        if (place >= 0 && place < window.count) sums[u] += (place == 0 ? window.first : window.rest) * sum;
       }
     }
-    for_rows<kStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
+    for_rows<kBackStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
 #pragma unroll
-      for (int u = 0; u < kStrip; ++u)
+      for (int u = 0; u < kBackStrip; ++u)
         if (row - first == u) x[e] = narrow<T>(sums[u]);
     });
   });
@@ -169,24 +212,51 @@ template <class T, class I>
 __global__ void __launch_bounds__(kThreads)
     max_backward_kernel(Volume<I> v, const T* g, const int64_t* positions, T* x) {
   using C = compute_t<T>;
+  constexpr int kCols = 2;
   for_elements<1>(v.grid.total, [&](int64_t strip) {
     const auto at = v.at(strip);
     const I first = at.strip * kStrip, last = pool::least<I>(first + kStrip, v.h.in) - 1;
-    const auto deep = pool::outputs_of<AxisKind::pool>(v.d, at.k), cols = pool::outputs_of<AxisKind::pool>(v.w, at.j);
-    const I low = pool::outputs_of<AxisKind::pool>(v.h, first).low,
-            high = pool::outputs_of<AxisKind::pool>(v.h, last).high;
+    const auto deep = outputs_of<AxisKind::pool>(v.d, at.k), cols = outputs_of<AxisKind::pool>(v.w, at.j);
+    const I low = outputs_of<AxisKind::pool>(v.h, first).low, high = outputs_of<AxisKind::pool>(v.h, last).high;
     const int64_t plane = at.plane * v.outputs();
     const I here = (at.k * v.h.in + first) * v.w.in + at.j;
     C sums[kStrip] = {};
-    for (I k = deep.low; k <= deep.high; ++k)
-      for (I i = low; i <= high; ++i)
-        for (I j = cols.low; j <= cols.high; ++j) {
-          const int64_t o = plane + (k * v.h.out + i) * v.w.out + j;
-          const I from_here = static_cast<I>(positions[o]) - here;
+    const auto take = [&](int64_t position, T value) {
+      const I from_here = static_cast<I>(position) - here;
 #pragma unroll
-          for (int u = 0; u < kStrip; ++u)
-            if (from_here == u * v.w.in) sums[u] += widen(g[o]);
+      for (int u = 0; u < kStrip; ++u)
+        if (from_here == u * v.w.in) sums[u] += widen(value);
+    };
+    for (I k = deep.low; k <= deep.high; ++k) {
+      const int64_t slice = plane + k * v.h.out * v.w.out;
+      if (cols.high - cols.low < kCols) {
+        // What several rows of windows say is on its way together.
+        for (I i0 = low; i0 <= high; i0 += kStrip) {
+          int64_t position[kStrip][kCols];
+          T value[kStrip][kCols];
+#pragma unroll
+          for (int a = 0; a < kStrip; ++a)
+#pragma unroll
+            for (int b = 0; b < kCols; ++b) {
+              const bool has = i0 + a <= high && cols.low + b <= cols.high;
+              const int64_t o = slice + (i0 + a) * v.w.out + cols.low + b;
+              position[a][b] = has ? positions[o] : int64_t{-1};
+              value[a][b] = has ? g[o] : T{};
+            }
+#pragma unroll
+          for (int a = 0; a < kStrip; ++a)
+#pragma unroll
+            for (int b = 0; b < kCols; ++b)
+              if (position[a][b] >= 0) take(position[a][b], value[a][b]);
         }
+      } else {
+        for (I i = low; i <= high; ++i)
+          for (I j = cols.low; j <= cols.high; ++j) {
+            const int64_t o = slice + i * v.w.out + j;
+            if (positions[o] >= 0) take(positions[o], g[o]);
+          }
+      }
+    }
     for_rows<kStrip>(at, v.d.in, v.h.in, v.w.in, [&](I row, int64_t e) {
 #pragma unroll
       for (int u = 0; u < kStrip; ++u)
@@ -229,12 +299,19 @@ void pool::resample3_cuda(const Axes& axes, int64_t planes, DType t, const void*
 }
 
 void pool::resample3_transposed_cuda(const Axes& axes, int64_t planes, DType t, const void* y, void* x) {
-  with_volume(axes, planes, true, kStrip, [&]<class I>(const Volume<I>& v) {
+  with_volume(axes, planes, true, kBackStrip, [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "resample", [&]<class T>() {
       dispatch_kind(axes[0].kind, [&]<AxisKind K>() {
-        transposed3_kernel<T, K>
-            <<<blocks_of<1>(v.grid.total), kThreads, 0, stream()>>>(v, static_cast<const T*>(y), static_cast<T*>(x));
+        const auto run = [&]<int Few>() {
+          transposed3_kernel<T, K, Few>
+              <<<blocks_of<1>(v.grid.total), kThreads, 0, stream()>>>(v, static_cast<const T*>(y), static_cast<T*>(x));
+        };
+        const auto few = [](const Axis& a) { return pool::ceil_div(a.kernel, a.stride) <= 2; };
+        if constexpr (K == AxisKind::pool) {
+          if (few(axes[0]) && few(axes[2])) return run.template operator()<2>();
+        }
+        run.template operator()<4>();
       });
     });
   });

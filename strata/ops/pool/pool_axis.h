@@ -113,6 +113,15 @@ template <class I>
 struct Outputs {
   I low, high;
 };
+/// For resize; each: outputs for one input.
+template <class I>
+STRATA_EVERYWHERE inline Outputs<I> resize_outputs(const BasicAxis<I>& a, I j, double each) {
+  const double end = static_cast<double>(a.out - 1);
+  // The input is within 1 of the position, which lies between i * step - 0.5 and i * step + step / 2.
+  const double low = (static_cast<double>(j) - 1) * each - 1, high = (static_cast<double>(j) + 1.5) * each + 0.5;
+  return {j == 0 || !(low > 0) ? 0 : static_cast<I>(low < end ? low : end),
+          j == a.in - 1 || !(high < end) ? a.out - 1 : static_cast<I>(high)};
+}
 template <AxisKind Kind, class I>
 STRATA_EVERYWHERE inline Outputs<I> outputs_of(const BasicAxis<I>& a, I j) {
   if constexpr (Kind == AxisKind::pool) {
@@ -124,11 +133,7 @@ STRATA_EVERYWHERE inline Outputs<I> outputs_of(const BasicAxis<I>& a, I j) {
     const double step = a.align_corners && !a.nearest
                             ? (a.out > 1 ? static_cast<double>(a.in - 1) / static_cast<double>(a.out - 1) : 0.0)
                             : a.scale;
-    const double each = 1 / step, end = static_cast<double>(a.out - 1);
-    // The input is within 1 of the position, which lies between i * step - 0.5 and i * step + step / 2.
-    const double low = (static_cast<double>(j) - 1) * each - 1, high = (static_cast<double>(j) + 1.5) * each + 0.5;
-    return {j == 0 || !(low > 0) ? 0 : static_cast<I>(low < end ? low : end),
-            j == a.in - 1 || !(high < end) ? a.out - 1 : static_cast<I>(high)};
+    return resize_outputs<I>(a, j, 1 / step);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/pool/pool_kernels.h"
+#include "strata/ops/vec/scratch.h"
 
 namespace strata::cpu {
 namespace {
@@ -66,33 +67,63 @@ struct Windows {
   int64_t row_at(int64_t plane, int64_t row) const { return (plane * h.inputs + row) * w.inputs; }
 };
 
+// One dimension after the other: rows are short sums, then whole rows are added up.
+
+// to[i] = the sum of the rows that window i has, times their weights; rows are `width` numbers.
+template <class C>
+void add_windows(const Taps& t, const std::vector<C>& weight, const std::vector<int64_t>& offset, const C* from, C* to,
+                 int64_t width) {
+  for (int64_t i = 0; i < t.outputs(); ++i, to += width) {
+    if (t.count[i] == 0) std::fill_n(to, width, C(0));
+    for (int64_t a = 0; a < t.count[i]; ++a) {
+      const C* row = from + (t.start[i] + a * t.step) * width;
+      const C w = weight[offset[i] + a];
+      if (a == 0) {
+        for (int64_t j = 0; j < width; ++j) to[j] = w * row[j];
+      } else {
+        for (int64_t j = 0; j < width; ++j) to[j] += w * row[j];
+      }
+    }
+  }
+}
+// The transpose, into zeros.
+template <class C>
+void spread_windows(const Taps& t, const std::vector<C>& weight, const std::vector<int64_t>& offset, const C* from,
+                    C* to, int64_t width) {
+  std::fill_n(to, t.inputs * width, C(0));
+  for (int64_t i = 0; i < t.outputs(); ++i, from += width) {
+    for (int64_t a = 0; a < t.count[i]; ++a) {
+      C* row = to + (t.start[i] + a * t.step) * width;
+      const C w = weight[offset[i] + a];
+      for (int64_t j = 0; j < width; ++j) row[j] += w * from[j];
+    }
+  }
+}
+
 template <class T>
 void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
   using C = compute_t<T>;
   const Taps &d = t.d, &h = t.h, &w = t.w;
   const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
   const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
-  for_planes(planes, t.work(), [&](int64_t p) {
-    const T* from = x + p * t.in;
-    T* to = y + p * t.out;
-    for (int64_t k = 0; k < d.outputs(); ++k) {
-      for (int64_t i = 0; i < h.outputs(); ++i) {
-        for (int64_t j = 0; j < w.outputs(); ++j) {
-          C total = 0;
-          for (int64_t c = 0; c < d.count[k]; ++c) {
-            C sum = 0;
-            for (int64_t a = 0; a < h.count[i]; ++a) {
-              const T* row = from + t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
-              C part = 0;
-              for (int64_t b = 0; b < w.count[j]; ++b) part += ww[wo[j] + b] * static_cast<C>(row[b * w.step]);
-              sum += hw[ho[i] + a] * part;
-            }
-            total += dw[d0[k] + c] * sum;
-          }
-          *to++ = static_cast<T>(total);
-        }
+  const int64_t rows = d.inputs * h.inputs, cols = w.outputs();
+  for_planes(planes, taps_of(w) * rows + taps_of(h) * d.inputs * cols, [&](int64_t p) {
+    ScratchFrame frame;
+    C *first = frame.take<C>(rows * cols), *second = frame.take<C>(d.inputs * h.outputs() * cols),
+      *third = frame.take<C>(t.out);
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* row = x + p * t.in + r * w.inputs;
+      for (int64_t j = 0; j < cols; ++j) {
+        const T* at = row + w.start[j];
+        C sum = 0;
+        for (int64_t b = 0; b < w.count[j]; ++b) sum += ww[wo[j] + b] * static_cast<C>(at[b * w.step]);
+        first[r * cols + j] = sum;
       }
     }
+    for (int64_t k = 0; k < d.inputs; ++k)
+      add_windows(h, hw, ho, first + k * h.inputs * cols, second + k * h.outputs() * cols, cols);
+    add_windows(d, dw, d0, second, third, h.outputs() * cols);
+    for (int64_t i = 0; i < t.out; ++i) y[p * t.out + i] = static_cast<T>(third[i]);
   });
 }
 
@@ -102,25 +133,24 @@ void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
   const Taps &d = t.d, &h = t.h, &w = t.w;
   const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
   const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
-  for_planes(planes, t.work() + t.in, [&](int64_t p) {
-    std::vector<C> sums(static_cast<size_t>(t.in));
-    const T* from = y + p * t.out;
-    for (int64_t k = 0; k < d.outputs(); ++k) {
-      for (int64_t i = 0; i < h.outputs(); ++i) {
-        for (int64_t j = 0; j < w.outputs(); ++j) {
-          const C g = static_cast<C>(*from++);
-          for (int64_t c = 0; c < d.count[k]; ++c) {
-            const C gd = g * dw[d0[k] + c];
-            for (int64_t a = 0; a < h.count[i]; ++a) {
-              C* row = sums.data() + t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
-              const C gh = gd * hw[ho[i] + a];
-              for (int64_t b = 0; b < w.count[j]; ++b) row[b * w.step] += gh * ww[wo[j] + b];
-            }
-          }
-        }
+  const int64_t rows = d.inputs * h.inputs, cols = w.outputs();
+  for_planes(planes, taps_of(w) * rows + taps_of(h) * d.inputs * cols, [&](int64_t p) {
+    ScratchFrame frame;
+    C *third = frame.take<C>(t.out), *second = frame.take<C>(d.inputs * h.outputs() * cols),
+      *first = frame.take<C>(rows * cols), *sums = frame.take<C>(w.inputs);
+    for (int64_t i = 0; i < t.out; ++i) third[i] = static_cast<C>(y[p * t.out + i]);
+    spread_windows(d, dw, d0, third, second, h.outputs() * cols);
+    for (int64_t k = 0; k < d.inputs; ++k)
+      spread_windows(h, hw, ho, second + k * h.outputs() * cols, first + k * h.inputs * cols, cols);
+    for (int64_t r = 0; r < rows; ++r) {
+      std::fill_n(sums, w.inputs, C(0));
+      for (int64_t j = 0; j < cols; ++j) {
+        C* to = sums + w.start[j];
+        const C g = first[r * cols + j];
+        for (int64_t b = 0; b < w.count[j]; ++b) to[b * w.step] += g * ww[wo[j] + b];
       }
+      for (int64_t j = 0; j < w.inputs; ++j) x[p * t.in + r * w.inputs + j] = static_cast<T>(sums[j]);
     }
-    for (int64_t i = 0; i < t.in; ++i) x[p * t.in + i] = static_cast<T>(sums[i]);
   });
 }
 

@@ -349,6 +349,7 @@ void reduce_index(bool largest, const Tensor& values, const Tensor& indices, con
 }
 
 void scan(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse) {
+  if (x.numel() == 0) return;  // the lines may be many still
   if (y.device().is_cuda()) return scan_cuda(what, y, indices, x, dim, reverse);
   const Tensor from = contiguous(x);
   int64_t outer = 1, inner = 1;

@@ -7,6 +7,7 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/parallel.h"
+#include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -118,6 +119,15 @@ TEST(Norms, ZeroVectorsHaveZeroGradients) {
   Tensor s = ones({3}).set_requires_grad();
   std(s).backward();
   EXPECT_EQ(s.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+}
+
+TEST(Scan, OfNoElementsTakesNoTime) {
+  const Tensor none = zeros({2, int64_t{1} << 40, 0, 2});
+  for (const Device device : {Device::cpu(), Device::cuda()}) {
+    if (device.is_cuda() && cuda::device_count() == 0) continue;
+    const Tensor x = none.to(device);
+    EXPECT_EQ(std::get<0>(cummin(x, -2)).numel() + cumsum(x, 2).numel() + cumprod(x, 2).numel(), 0);
+  }
 }
 
 }  // namespace

@@ -355,6 +355,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 3}), Shape{7}, 0, 3, 2);
+          s.add(s.tensor({2, 2, 3}), Shape{8, 2}, 0, 3, 4).named("apart");
           s.invalid<ShapeError>("the part of", s.tensor({3, 2}), Shape{7}, 0, 3, 2);
           s.invalid<ValueError>("does not fit", s.tensor({3, 3}), Shape{2}, 0, 3, 2);
         },

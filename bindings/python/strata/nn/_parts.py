@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
 from .._core import Tensor, dtype as DType, empty, is_grad_enabled
 from . import init
@@ -36,14 +36,11 @@ def ints(value: Ints, n: int) -> Tuple[int, ...]:
     return found
 
 
-def kept(x: Tensor, inplace: bool) -> Tensor:
-    """``x``, or where it will be written over while its gradient is recorded, a copy that the gradient can read."""
-    return x.clone() if inplace and x.requires_grad and is_grad_enabled() else x
-
-
-def replace(x: Tensor, y: Tensor, inplace: bool) -> Tensor:
-    """``y``, written over ``x`` where that is wanted."""
-    return x.copy_(y) if inplace else y
+def replace(x: Tensor, function: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
+    """``function`` of x, written over x where that is wanted; its gradient then reads a copy of x."""
+    if not inplace:
+        return function(x)
+    return x.copy_(function(x.clone() if x.requires_grad and is_grad_enabled() else x))
 
 
 def check_p(p: float) -> None:

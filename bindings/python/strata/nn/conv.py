@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import Callable, List, Optional, Sequence, Tuple, Union
 
 from .._core import Tensor, dtype as DType
 from . import functional as F
@@ -118,9 +118,19 @@ class _ConvTranspose(_Conv):
                          dtype)
         self.output_padding = ints(output_padding, self._spatial)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._function(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups,
-                                    self.dilation)
+    def forward(self, input: Tensor, output_size: Optional[Sequence[int]] = None) -> Tensor:
+        """``output_size`` chooses among the sizes that the stride leaves open, in place of output_padding."""
+        extra = self.output_padding
+        if output_size is not None:
+            n = self._spatial
+            assert not isinstance(self.padding, str)
+            least = [(s - 1) * st - 2 * p + d * (k - 1) + 1 for s, st, p, d, k in zip(
+                list(input.shape)[-n:], self.stride, self.padding, self.dilation, self.kernel_size)]
+            extra = tuple(o - m for o, m in zip(list(output_size)[-n:], least))
+            if any(not 0 <= e < st for e, st in zip(extra, self.stride)):
+                raise ValueError(f"requested an output size of {list(output_size)}, but valid sizes range from {least} to "
+                                 f"{[m + st - 1 for m, st in zip(least, self.stride)]}")
+        return self._function(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTranspose):

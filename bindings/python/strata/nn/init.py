@@ -12,7 +12,7 @@ from .._grad_mode import no_grad
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_",
-    "orthogonal_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]
 
 T = TypeVar("T", bound=Tensor)
@@ -155,3 +155,15 @@ def orthogonal_(tensor: T, gain: float = 1.0) -> T:
         tensor.copy_((q * gain).reshape(list(tensor.shape)))
     return tensor
 
+
+def sparse_(tensor: T, sparsity: float, std: float = 0.01) -> T:
+    """A matrix drawn from N(0, std^2), a share ``sparsity`` of each column 0 (Martens 2010)."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        tensor.normal_(0, std)
+        for column in range(columns):
+            tensor[C.randperm(rows)[:zeros], column] = 0
+    return tensor

@@ -121,35 +121,29 @@ class Bilinear(Module):
         )
 
 
-class Embedding(Module):
-    """Rows of a table: indices [..] (i64) -> [.., dim]. Parameter: weight [num, dim], drawn from N(0, 1)."""
+class _Table(Module):
+    """What Embedding and EmbeddingBag share."""
 
     weight: Parameter
+    padding_idx: Optional[int]
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: Optional[int] = None,
-        device: Device = None,
-        dtype: Optional[DType] = None,
-    ) -> None:
-        super().__init__()
+    def _set_table(self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int], given: Optional[Tensor],
+                   freeze: bool, device: Device, dtype: Optional[DType]) -> None:
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError("Padding_idx must be within num_embeddings")
+                raise ValueError("padding_idx must be within num_embeddings")
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
-        self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype)
-        self.reset_parameters()
-
-    @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None) -> "Embedding":
-        """An embedding over a given table."""
-        made = cls(embeddings.shape[0], embeddings.shape[1], padding_idx)
-        made.weight = Parameter(embeddings, not freeze)
-        return made
+        if given is None:
+            self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype)
+            self.reset_parameters()
+            self.weight.requires_grad = not freeze
+        elif list(given.shape) != [num_embeddings, embedding_dim]:
+            raise ValueError(f"a table of {list(given.shape)} does not match num_embeddings and embedding_dim, "
+                             f"{num_embeddings} and {embedding_dim}")
+        else:
+            self.weight = Parameter(given, not freeze)
 
     def reset_parameters(self) -> None:
         """Draws the table again; the row of padding_idx is 0."""
@@ -157,6 +151,29 @@ class Embedding(Module):
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx] = 0
+
+
+class Embedding(_Table):
+    """Rows of a table: indices [..] (i64) -> [.., dim]. Parameter: weight [num, dim], drawn from N(0, 1). The gradient is
+    dense, also with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` are refused."""
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Optional[Tensor] = None,
+        _freeze: bool = False, device: Device = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__()
+        F._plain_table("Embedding", max_norm, scale_grad_by_freq)
+        self._set_table(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+    ) -> "Embedding":
+        """An embedding over a given table."""
+        return cls(embeddings.shape[0], embeddings.shape[1], padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
+                   embeddings, freeze)
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.embedding(input, self.weight, self.padding_idx)
@@ -166,40 +183,32 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
-class EmbeddingBag(Module):
-    """Sums, means or maxima of rows of a table. Parameter: weight [num, dim], drawn from N(0, 1)."""
-
-    weight: Parameter
+class EmbeddingBag(_Table):
+    """Sums, means or maxima of rows of a table. Parameter: weight [num, dim], drawn from N(0, 1). The gradient is dense, also
+    with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` are refused."""
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
-        padding_idx: Optional[int] = None, device: Device = None, dtype: Optional[DType] = None,
+        self, num_embeddings: int, embedding_dim: int, max_norm: Optional[float] = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None,
+        include_last_offset: bool = False, padding_idx: Optional[int] = None, device: Device = None,
+        dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        F._plain_table("EmbeddingBag", max_norm, scale_grad_by_freq)
         self.mode, self.include_last_offset = mode, include_last_offset
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError("padding_idx must be within num_embeddings")
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
-        self.weight = new_parameter([num_embeddings, embedding_dim], device, dtype)
-        self.reset_parameters()
+        self._set_table(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, mode: str = "mean",
-                        include_last_offset: bool = False, padding_idx: Optional[int] = None) -> "EmbeddingBag":
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, max_norm: Optional[float] = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
+        padding_idx: Optional[int] = None,
+    ) -> "EmbeddingBag":
         """Bags over a given table."""
-        made = cls(embeddings.shape[0], embeddings.shape[1], mode, include_last_offset, padding_idx)
-        made.weight = Parameter(embeddings, not freeze)
+        made = cls(embeddings.shape[0], embeddings.shape[1], max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
+                   include_last_offset, padding_idx)
+        made.weight.requires_grad = not freeze
         return made
-
-    def reset_parameters(self) -> None:
-        """Draws the table again; the row of padding_idx is 0."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx] = 0
 
     def forward(self, input: Tensor, offsets: Optional[Tensor] = None,
                 per_sample_weights: Optional[Tensor] = None) -> Tensor:

@@ -59,6 +59,7 @@ class Module:
     _backward_pre_hooks: Dict[int, Callable[..., Any]]
     _state_dict_hooks: Dict[int, Callable[..., Any]]
     _load_pre_hooks: Dict[int, Callable[..., Any]]
+    _without_parameters = False  # a lazy layer before its first call
 
     def __getattr__(self, name: str) -> Any:
         d = self.__dict__
@@ -291,6 +292,9 @@ class Module:
         seen: Set[int] = set()
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
+            if module._without_parameters and kind == "_parameters":
+                raise ValueError(f"{type(module).__name__} has no parameters yet: call the network once with an input of the "
+                                 "right shape before its parameters are asked for")
             for name, tensor in getattr(module, kind).items():
                 if tensor is None or id(tensor) in seen:
                     continue
@@ -430,6 +434,7 @@ class Module:
         device = kwargs.pop("device", None)
         dtype: Optional[DType] = kwargs.pop("dtype", None)
         kwargs.pop("non_blocking", None)
+        kwargs.pop("memory_format", None)
         if kwargs:
             raise TypeError(f"to() got an unexpected argument '{next(iter(kwargs))}'")
         for arg in args:

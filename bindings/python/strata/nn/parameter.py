@@ -21,6 +21,8 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
+    __str__ = __repr__
+
 
 class Buffer(Tensor):
     """A tensor that registers itself as a buffer where it becomes an attribute of a Module."""

@@ -11,12 +11,9 @@ from .module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "CircularPad1d", "CircularPad2d",
-    "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "LPPool1d", "LPPool2d", "LPPool3d",
-    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle",
-    "PixelUnshuffle", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
-    "ReplicationPad2d", "ReplicationPad3d", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d",
-    "ZeroPad2d", "ZeroPad3d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "LPPool1d", "LPPool2d", "LPPool3d",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle", "PixelUnshuffle",
+    "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
 ]
 
 
@@ -120,14 +117,27 @@ class AvgPool1d(_AvgPool):
     _function = staticmethod(F.avg_pool1d)
 
 
-class AvgPool2d(_AvgPool):
-    """The mean of each window."""
+class _AvgPoolOver(_AvgPool):
+    def __init__(
+        self, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: Optional[int] = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._function(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+                              self.divisor_override)
+
+
+class AvgPool2d(_AvgPoolOver):
+    """The mean of each window, or its sum over ``divisor_override``."""
 
     _function = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPool):
-    """The mean of each window."""
+class AvgPool3d(_AvgPoolOver):
+    """The mean of each window, or its sum over ``divisor_override``."""
 
     _function = staticmethod(F.avg_pool3d)
 
@@ -307,121 +317,3 @@ class ChannelShuffle(Module):
 
     def extra_repr(self) -> str:
         return f"groups={self.groups}"
-
-
-# ---- padding: (before, after) for the last dimension, then the one before it
-
-
-class _Pad(Module):
-    _spatial: int
-    _mode = "constant"
-    value: float = 0.0
-
-    def __init__(self, padding: Ints) -> None:
-        super().__init__()
-        self.padding = ints(padding, 2 * self._spatial)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, self._mode, self.value if self._mode == "constant" else None)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
-
-
-class _ConstantPad(_Pad):
-    def __init__(self, padding: Ints, value: float) -> None:
-        super().__init__(padding)
-        self.value = value
-
-    def extra_repr(self) -> str:
-        return f"padding={self.padding}, value={self.value}"
-
-
-class ZeroPad1d(_Pad):
-    """Zeros around [.., L]."""
-
-    _spatial = 1
-
-
-class ZeroPad2d(_Pad):
-    """Zeros around [.., H, W]."""
-
-    _spatial = 2
-
-
-class ZeroPad3d(_Pad):
-    """Zeros around [.., D, H, W]."""
-
-    _spatial = 3
-
-
-class ConstantPad1d(_ConstantPad):
-    """One value around [.., L]."""
-
-    _spatial = 1
-
-
-class ConstantPad2d(_ConstantPad):
-    """One value around [.., H, W]."""
-
-    _spatial = 2
-
-
-class ConstantPad3d(_ConstantPad):
-    """One value around [.., D, H, W]."""
-
-    _spatial = 3
-
-
-class ReflectionPad1d(_Pad):
-    """What is inside, mirrored, around [.., L]."""
-
-    _spatial, _mode = 1, "reflect"
-
-
-class ReflectionPad2d(_Pad):
-    """What is inside, mirrored, around [.., H, W]."""
-
-    _spatial, _mode = 2, "reflect"
-
-
-class ReflectionPad3d(_Pad):
-    """What is inside, mirrored, around [.., D, H, W]."""
-
-    _spatial, _mode = 3, "reflect"
-
-
-class ReplicationPad1d(_Pad):
-    """The border, repeated, around [.., L]."""
-
-    _spatial, _mode = 1, "replicate"
-
-
-class ReplicationPad2d(_Pad):
-    """The border, repeated, around [.., H, W]."""
-
-    _spatial, _mode = 2, "replicate"
-
-
-class ReplicationPad3d(_Pad):
-    """The border, repeated, around [.., D, H, W]."""
-
-    _spatial, _mode = 3, "replicate"
-
-
-class CircularPad1d(_Pad):
-    """The other side around [.., L]."""
-
-    _spatial, _mode = 1, "circular"
-
-
-class CircularPad2d(_Pad):
-    """The other side around [.., H, W]."""
-
-    _spatial, _mode = 2, "circular"
-
-
-class CircularPad3d(_Pad):
-    """The other side around [.., D, H, W]."""
-
-    _spatial, _mode = 3, "circular"

@@ -12,8 +12,9 @@ from . import init
 from ._parts import check_p, new_parameter
 from .module import Module
 from .parameter import Parameter
+from .utils.rnn import PackedSequence
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell"]
 
 
 def _rnn(from_x: Tensor, from_h: Tensor, relu: bool) -> Tensor:
@@ -33,14 +34,19 @@ def _gru(from_x: Tensor, from_h: Tensor, h: Tensor) -> Tensor:
     return n + ops.sigmoid(xz + hz) * (h - n)
 
 
-class _RNNBase(Module):
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: layers, directions, padded and packed sequences."""
+
     gates = 1
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0.0, bidirectional: bool = False, device: Any = None, dtype: Optional[DType] = None,
+        dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0, device: Any = None,
+        dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
+        if proj_size:
+            raise ValueError(f"{type(self).__name__}: proj_size is not supported; put a Linear after the layer")
         if input_size < 1 or hidden_size < 1 or num_layers < 1:
             raise ValueError(f"sizes and layers are at least 1, got {input_size}, {hidden_size} and {num_layers}")
         check_p(dropout)
@@ -86,8 +92,10 @@ class _RNNBase(Module):
             outputs.append(h)
         return ops.stack(outputs[::-1] if reverse else outputs, 0), h, c
 
-    def _run(self, input: Tensor, h0: Optional[Tensor], c0: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
+    def _run(self, input: Any, h0: Optional[Tensor], c0: Optional[Tensor]) -> Tuple[Any, Tensor, Tensor]:
         name = type(self).__name__
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, h0, c0)
         if input.dim() not in (2, 3):
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
@@ -125,6 +133,71 @@ class _RNNBase(Module):
             return x.squeeze(1), h.squeeze(1), c.squeeze(1)
         return (x.transpose(0, 1) if self.batch_first else x), h, c
 
+    def _run_packed(self, packed: PackedSequence, h0: Optional[Tensor], c0: Optional[Tensor]) -> Tuple[Any, Tensor, Tensor]:
+        """The same for sequences of different lengths, in their packed order: step t runs those that have one."""
+        counts: List[int] = packed.batch_sizes.tolist()
+        if packed.data.shape[-1] != self.input_size:
+            raise ValueError(f"{type(self).__name__}: input.size(-1) must be equal to input_size. Expected {self.input_size}, "
+                             f"got {packed.data.shape[-1]}")
+        directions = 2 if self.bidirectional else 1
+        shape = [self.num_layers * directions, counts[0], self.hidden_size]
+        states: List[Tensor] = []
+        for given in (h0, c0):
+            if given is None:
+                states.append(zeros(shape, dtype=packed.data.dtype, device=packed.data.device))
+            elif list(given.shape) != shape:
+                raise ValueError(f"{type(self).__name__}: Expected hidden size {shape}, got {list(given.shape)}")
+            else:
+                order = packed.sorted_indices
+                states.append(given if order is None else ops.index_select(given, 1, order))
+        x = packed.data
+        last_h: List[Tensor] = []
+        last_c: List[Tensor] = []
+        for layer in range(self.num_layers):
+            outputs: List[Tensor] = []
+            for suffix in self._suffixes(layer):
+                i = len(last_h)
+                y, h, c = self._packed_direction(suffix, x, counts, states[0].select(0, i), states[1].select(0, i))
+                outputs.append(y)
+                last_h.append(h)
+                last_c.append(c)
+            x = outputs[0] if directions == 1 else ops.cat(outputs, 1)
+            if self.dropout and layer + 1 < self.num_layers:
+                x = F.dropout(x, self.dropout, self.training)
+        h, c = ops.stack(last_h, 0), ops.stack(last_c, 0)
+        if packed.unsorted_indices is not None:
+            h, c = ops.index_select(h, 1, packed.unsorted_indices), ops.index_select(c, 1, packed.unsorted_indices)
+        return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h, c
+
+    def _packed_direction(self, suffix: str, x: Tensor, counts: List[int], h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        p = self._parameters
+        weight_ih, weight_hh, bias_hh = p["weight_ih" + suffix], p["weight_hh" + suffix], p.get("bias_hh" + suffix)
+        assert weight_ih is not None and weight_hh is not None
+        steps = ops.split_with_sizes(ops.linear(x, weight_ih, p.get("bias_ih" + suffix)), counts, 0)
+        reverse = suffix.endswith("_reverse")
+        outputs: List[Tensor] = []
+        if reverse:  # sequences join as their last steps come
+            start_h, start_c = h, c
+            h, c = h[:0], c[:0]
+            for from_x in reversed(steps):
+                n = from_x.shape[0]
+                if n > h.shape[0]:
+                    h, c = ops.cat([h, start_h[h.shape[0] : n]], 0), ops.cat([c, start_c[c.shape[0] : n]], 0)
+                h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+                outputs.append(h)
+            return ops.cat(outputs[::-1], 0), h, c
+        done_h: List[Tensor] = []
+        done_c: List[Tensor] = []
+        for from_x in steps:  # sequences leave after their last steps, the shortest first
+            n = from_x.shape[0]
+            if n < h.shape[0]:
+                done_h.append(h[n:])
+                done_c.append(c[n:])
+                h, c = h[:n], c[:n]
+            h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+            outputs.append(h)
+        return ops.cat(outputs, 0), ops.cat([h, *done_h[::-1]], 0), ops.cat([c, *done_c[::-1]], 0)
+
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
         if self.num_layers != 1:
@@ -138,7 +211,7 @@ class _RNNBase(Module):
         return text + (", bidirectional=True" if self.bidirectional else "")
 
 
-class RNN(_RNNBase):
+class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh): input [T, B, in] -> output [T, B, dirs hidden], h [layers dirs, B, hidden]."""
 
     def __init__(
@@ -148,18 +221,18 @@ class RNN(_RNNBase):
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
         self.nonlinearity = nonlinearity
 
     def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
         return _rnn(from_x, from_h, self.nonlinearity == "relu"), c
 
-    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         y, h, _ = self._run(input, hx, None)
         return y, h
 
 
-class LSTM(_RNNBase):
+class LSTM(RNNBase):
     """Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997).
     Returns output, (h, c)."""
 
@@ -169,13 +242,13 @@ class LSTM(_RNNBase):
         return _lstm(from_x, from_h, c)
 
     def forward(
-        self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None
-    ) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+        self, input: Any, hx: Optional[Tuple[Tensor, Tensor]] = None
+    ) -> Tuple[Any, Tuple[Tensor, Tensor]]:
         y, h, c = self._run(input, *((None, None) if hx is None else hx))
         return y, (h, c)
 
 
-class GRU(_RNNBase):
+class GRU(RNNBase):
     """Gates r, z, n: n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = (1 - z) n + z h (Cho et al., arXiv:1406.1078)."""
 
     gates = 3
@@ -183,7 +256,7 @@ class GRU(_RNNBase):
     def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
         return _gru(from_x, from_h, h), c
 
-    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         y, h, _ = self._run(input, hx, None)
         return y, h
 

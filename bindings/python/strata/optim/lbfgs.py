@@ -89,7 +89,6 @@ class LBFGS(Optimizer):
     ) -> None:
         if line_search_fn not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")
-        self._kind = "lbfgs"  # type: ignore[misc]
         self._history: Dict[str, Any] = {}
         super().__init__(params, dict(
             lr=lr, max_iter=max_iter, max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
@@ -255,5 +254,4 @@ class LBFGS(Optimizer):
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self._history = {}
-        self._kind = "lbfgs"  # type: ignore[misc]
         super().__setstate__(state)

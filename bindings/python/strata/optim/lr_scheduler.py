@@ -141,7 +141,8 @@ class _FactorLR(LRScheduler):
     def get_lr(self) -> List[float]:
         before = self._factor(self.last_epoch - 1) if self.last_epoch > 0 else 1.0
         now = self._factor(self.last_epoch)
-        return self._now() if before == now or before == 0 else [lr * (now / before) for lr in self._now()]
+        return [lr if now == before else lr * (now / before) if before else base * now
+                for lr, base in zip(self._now(), self.base_lrs)]
 
     def _rates_at(self, epoch: int) -> List[float]:
         return [base * self._factor(epoch) for base in self.base_lrs]
@@ -496,3 +497,13 @@ class ReduceLROnPlateau(LRScheduler):
         else:
             wanted = self.best - self.threshold if self.mode == "min" else self.best + self.threshold
         return value < wanted if self.mode == "min" else value > wanted
+
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from .._compat import missing
+
+        missing(__name__, name, __all__)

@@ -1,6 +1,7 @@
-"""Optimizers with torch.optim's surface over the engine's fused ones. Parameters are float32, bfloat16, float16 or float64,
-in any mixture; arithmetic and state are float32 (float64 for float64). Parameters of 16 bits lose updates smaller than half of
-their last bit, unless one of these options, which every optimizer has, is given; they are fixed when it is made:
+"""Optimizers with torch.optim's surface over the engine's fused ones, and the base of those written in Python. The engine's
+take parameters of float32, bfloat16, float16 or float64, in any mixture; arithmetic and state are float32 (float64 for
+float64). Parameters of 16 bits lose updates smaller than half of their last bit, unless one of these options, which each of
+the engine's optimizers has, is given; they are fixed when it is made:
 
 ``master_weights``: the state has the weights in float32, and the parameter is always their rounding (4 bytes each more).
 ``stochastic_rounding``: bfloat16 parameters are rounded up or down at random, exactly on average; with ``rounding_seed``.
@@ -9,14 +10,15 @@ their last bit, unless one of these options, which every optimizer has, is given
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from .. import _core as C
 from .._core import Tensor, zeros_like
 from .._functions import tensor
-from .._grad_mode import enable_grad
-from ..nn.module import RemovableHandle
+from .._grad_mode import enable_grad, no_grad
+from ..nn.hooks import RemovableHandle
 
 __all__ = [
     "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "Muon", "NAdam", "Optimizer", "RAdam",
@@ -29,20 +31,20 @@ Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tenso
 
 class Optimizer:
     """What every optimizer does. ``params``: tensors, (name, tensor) pairs, or dictionaries, each a group with options of
-    its own. Options stand in ``param_groups`` and may be changed there between steps."""
+    its own. Options stand in ``param_groups`` and may be changed there between steps. An optimizer of one's own derives
+    from it and writes step(), keeping what it needs in ``self.state[parameter]``."""
 
-    _kind: ClassVar[str] = ""
+    _kind: str = ""  # the engine's name of it; "" where Python does the work
 
     def __init__(self, params: Params, defaults: Dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor")
-        if not self._kind:
-            raise TypeError("derive from one of " + ", ".join(n for n in __all__ if n != "Optimizer"))
         self.defaults = defaults
         self.param_groups: List[ParamGroup] = []
         self._step_pre_hooks: Dict[int, Callable[..., Any]] = {}
         self._step_post_hooks: Dict[int, Callable[..., Any]] = {}
         self._engine: Optional[C.Optimizer] = None
+        self._own_state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
         given: List[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -92,6 +94,8 @@ class Optimizer:
                 for k, v in options.items()}
 
     def _build(self) -> None:
+        if not self._kind:
+            return
         named: List[Tuple[List[Tuple[str, Tensor]], Dict[str, Any]]] = []
         index = 0
         for group in self.param_groups:
@@ -128,12 +132,38 @@ class Optimizer:
             hook(self, (closure,), {})
         return loss
 
+    def _maximizes(self) -> bool:
+        found = {bool(group.get("maximize", False)) for group in self.param_groups}
+        if len(found) != 1:
+            raise ValueError(f"{type(self).__name__}: maximize must be the same in all groups")
+        return found.pop()
+
     def _update(self, grad_scale: float) -> None:
-        self._sync().step(grad_scale)
+        if self._engine is not None:
+            self._sync().step(-grad_scale if self._maximizes() else grad_scale)
+            return
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is None:
+                        continue
+                    scale = -grad_scale if group.get("maximize") else grad_scale
+                    grad = p.grad.detach()
+                    self._rule(p, grad if scale == 1.0 else grad * scale, self._own_state[p], group)
+
+    def _rule(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: ParamGroup) -> None:
+        """The update of one parameter, for optimizers written in Python."""
+        raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     def step_clipped(self, max_norm: float) -> float:
         """Scales the gradients so that their joint 2-norm is at most ``max_norm``, and steps, in one pass; the norm before.
         Where it is not finite nothing is updated."""
+        if self._engine is None or self._maximizes():
+            params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+            norm = C.clip_grad_norm(params, float(max_norm))
+            if math.isfinite(norm):
+                self.step()
+            return norm
         return self._sync().step_clipped(float(max_norm))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -156,18 +186,24 @@ class Optimizer:
     # ---- state
 
     @property
-    def state(self) -> Dict[Tensor, Dict[str, Tensor]]:
+    def state(self) -> Dict[Tensor, Dict[str, Any]]:
         """What is kept for each parameter, by the parameter; tensors that share the optimizer's storage."""
+        if not self._kind:
+            return self._own_state
         by_index = self._state_by_index()
-        found: Dict[Tensor, Dict[str, Tensor]] = {}
+        found: Dict[Tensor, Dict[str, Any]] = {}
         for i, p in enumerate(p for group in self.param_groups for p in group["params"]):
             if i in by_index:
                 found[p] = by_index[i]
         return found
 
-    def _state_by_index(self) -> Dict[int, Dict[str, Tensor]]:
-        assert self._engine is not None
-        by_index: Dict[int, Dict[str, Tensor]] = defaultdict(dict)
+    def _state_by_index(self) -> Dict[int, Dict[str, Any]]:
+        by_index: Dict[int, Dict[str, Any]] = defaultdict(dict)
+        if self._engine is None:
+            for i, p in enumerate(p for group in self.param_groups for p in group["params"]):
+                if p in self._own_state:
+                    by_index[i] = self._own_state[p]
+            return dict(by_index)
         for key, value in self._engine.state_dict().items():
             index, _, name = key.partition(".")
             by_index[int(index)][name] = value
@@ -197,6 +233,15 @@ class Optimizer:
                 if key not in ("params", "param_names"):
                     mine[key] = tuple(value) if key == "betas" else value
         self._build()
+        if self._engine is None:
+            params = [p for group in self.param_groups for p in group["params"]]
+            self._own_state = defaultdict(dict)
+            for index, entries in state_dict["state"].items():
+                # A copy: what was loaded may be loaded again.
+                self._own_state[params[int(index)]] = {
+                    k: v.detach().clone().to(params[int(index)].device) if isinstance(v, Tensor) else v
+                    for k, v in entries.items()}
+            return
         flat: Dict[str, Tensor] = {}
         for index, entries in state_dict["state"].items():
             for name, value in entries.items():
@@ -209,6 +254,7 @@ class Optimizer:
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.defaults, self.param_groups = state["defaults"], state["param_groups"]
         self._step_pre_hooks, self._step_post_hooks = {}, {}
+        self._engine, self._own_state = None, defaultdict(dict)
         self._build()
         self.load_state_dict(state["saved"])
 
@@ -243,9 +289,9 @@ class SGD(Optimizer):
         differentiable: bool = False, fused: Optional[bool] = None,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("SGD", maximize=maximize, differentiable=differentiable)
+        _unsupported("SGD", differentiable=differentiable)
         super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
-                                      nesterov=nesterov,
+                                      nesterov=nesterov, maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -261,8 +307,9 @@ class Adam(Optimizer):
         capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported(type(self).__name__, maximize=maximize, differentiable=differentiable)
+        _unsupported(type(self).__name__, differentiable=differentiable)
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+                                      maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -292,9 +339,9 @@ class RMSprop(Optimizer):
         maximize: bool = False, differentiable: bool = False, *,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("RMSprop", maximize=maximize, differentiable=differentiable)
+        _unsupported("RMSprop", differentiable=differentiable)
         super().__init__(params, dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
-                                      centered=centered,
+                                      centered=centered, maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -309,9 +356,9 @@ class Adagrad(Optimizer):
         maximize: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("Adagrad", maximize=maximize, differentiable=differentiable)
+        _unsupported("Adagrad", differentiable=differentiable)
         super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
-                                      initial_accumulator_value=initial_accumulator_value,
+                                      initial_accumulator_value=initial_accumulator_value, maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -325,8 +372,8 @@ class Adadelta(Optimizer):
         foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("Adadelta", maximize=maximize, differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay,
+        _unsupported("Adadelta", differentiable=differentiable)
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -341,8 +388,8 @@ class Adamax(Optimizer):
         capturable: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("Adamax", maximize=maximize, differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+        _unsupported("Adamax", differentiable=differentiable)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -357,9 +404,10 @@ class NAdam(Optimizer):
         foreach: Optional[bool] = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("NAdam", maximize=maximize, differentiable=differentiable)
+        _unsupported("NAdam", differentiable=differentiable)
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                                       momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+                                      maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -374,9 +422,9 @@ class RAdam(Optimizer):
         maximize: bool = False, capturable: bool = False, differentiable: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("RAdam", maximize=maximize, differentiable=differentiable)
+        _unsupported("RAdam", differentiable=differentiable)
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-                                      decoupled_weight_decay=decoupled_weight_decay,
+                                      decoupled_weight_decay=decoupled_weight_decay, maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
 
@@ -403,8 +451,8 @@ class Adafactor(Optimizer):
         d: float = 1.0, weight_decay: float = 0.0, *, foreach: Optional[bool] = None, maximize: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
-        _unsupported("Adafactor", maximize=maximize)
         super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
+                                      maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
 
     def _options(self, group: ParamGroup) -> Dict[str, Any]:

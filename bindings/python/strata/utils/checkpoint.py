@@ -15,9 +15,7 @@ def checkpoint(
     **kwargs: Any,
 ) -> Any:
     """``function(*args, **kwargs)``, whose intermediate results are not kept but computed again in backward, with the same
-    random numbers. ``use_reentrant`` is taken for PyTorch's sake; there is one way here."""
-    if not preserve_rng_state:
-        raise ValueError("checkpoint: the random numbers are always the same again here; leave preserve_rng_state at True")
+    random numbers whatever ``preserve_rng_state`` says. ``use_reentrant`` is taken for PyTorch's sake; there is one way."""
     return C.checkpoint(function, *args, **kwargs)
 
 

@@ -8,10 +8,9 @@ import math
 import queue
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import (
-    Any, Callable, Deque, Generic, Iterable, Iterator, List, Mapping, Optional, Sequence, Sized, Tuple, TypeVar, Union,
+    Any, Callable, Deque, Generic, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Sized, Tuple, TypeVar, Union,
 )
 
 from .. import _core as C
@@ -19,11 +18,13 @@ from .. import _functions as F
 from .. import _ops as ops
 from .. import cuda
 from .._core import Tensor, TokenFile, read_idx, sample_order
+from ..random import Generator, default_generator
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IdxDataset", "IterableDataset",
     "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "TokenDataset", "TokenFile", "WeightedRandomSampler", "default_collate", "random_split", "read_idx",
+    "TokenDataset", "TokenFile", "WeightedRandomSampler", "WorkerInfo", "default_collate", "get_worker_info", "random_split",
+    "read_idx",
 ]
 
 T = TypeVar("T", covariant=True)
@@ -139,8 +140,14 @@ class Subset(Dataset[Any]):
         return len(self.indices)
 
 
-def random_split(dataset: Any, lengths: Sequence[Union[int, float]], seed: int = 0) -> List[Subset]:
-    """Subsets of the given sizes (or fractions that sum to 1), of samples in an order that ``seed`` decides."""
+def _seed_of(seed: int, generator: Optional[Generator]) -> int:
+    return seed if generator is None else generator._draw_seed()
+
+
+def random_split(dataset: Any, lengths: Sequence[Union[int, float]], seed: Union[int, Generator] = 0,
+                 generator: Optional[Generator] = None) -> List[Subset]:
+    """Subsets of the given sizes (or fractions that sum to 1), of samples in an order that ``seed`` (or a generator) decides."""
+    seed = seed._draw_seed() if isinstance(seed, Generator) else _seed_of(seed, generator)
     size = _len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 and any(isinstance(n, float) for n in lengths):
         counts = [math.floor(size * n) for n in lengths]
@@ -214,9 +221,11 @@ class RandomSampler(Sampler[int]):
     """Every number once an epoch, in an order that the seed and the epoch decide: that of the engine's own loader."""
 
     def __init__(
-        self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None, seed: int = 0
+        self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None, seed: int = 0,
+        generator: Optional[Generator] = None,
     ) -> None:
-        self.data_source, self.replacement, self.seed, self.epoch = data_source, replacement, seed, 0
+        self.data_source, self.replacement, self.epoch = data_source, replacement, 0
+        self.seed = _seed_of(seed, generator)
         self._num_samples = num_samples
 
     @property
@@ -245,8 +254,8 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """The given numbers, in an order that the seed and the epoch decide."""
 
-    def __init__(self, indices: Sequence[int], seed: int = 0) -> None:
-        self.indices, self.seed, self.epoch = indices, seed, 0
+    def __init__(self, indices: Sequence[int], seed: int = 0, generator: Optional[Generator] = None) -> None:
+        self.indices, self.seed, self.epoch = indices, _seed_of(seed, generator), 0
 
     def __iter__(self) -> Iterator[int]:
         order = sample_order(len(self.indices), self.seed, self.epoch).tolist()
@@ -260,12 +269,16 @@ class SubsetRandomSampler(Sampler[int]):
 class WeightedRandomSampler(Sampler[int]):
     """Numbers drawn with the given weights."""
 
-    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True) -> None:
-        self.weights = F.tensor(list(weights), dtype=C.float32)
+    def __init__(self, weights: Union[Tensor, Sequence[float]], num_samples: int, replacement: bool = True,
+                 generator: Optional[Generator] = None) -> None:
+        given = weights.tolist() if isinstance(weights, Tensor) else list(weights)
+        self.weights = F.tensor(given, dtype=C.float64)
+        self.generator = default_generator if generator is None else generator
         self.num_samples, self.replacement = num_samples, replacement
 
     def __iter__(self) -> Iterator[int]:
-        drawn: List[int] = C.multinomial(self.weights, self.num_samples, self.replacement).tolist()
+        with self.generator._drawn():
+            drawn: List[int] = C.multinomial(self.weights, self.num_samples, self.replacement).tolist()
         return iter(drawn)
 
     def __len__(self) -> int:
@@ -339,6 +352,25 @@ def _map_tensors(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
 # ---- the loader
 
 
+class WorkerInfo(NamedTuple):
+    """What a worker knows of itself."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_worker = threading.local()
+
+
+def get_worker_info() -> Optional[WorkerInfo]:
+    """In a worker thread of a DataLoader over a data set by numbers: which of them. None elsewhere, also where an iterable
+    data set is read, which one thread does alone."""
+    found: Optional[WorkerInfo] = getattr(_worker, "info", None)
+    return found
+
+
 class DataLoader(Generic[T]):
     """Batches of a data set.
 
@@ -360,10 +392,13 @@ class DataLoader(Generic[T]):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Optional[Callable[[int], None]] = None,
+        multiprocessing_context: Any = None,
+        generator: Optional[Generator] = None,
         *,
         seed: int = 0,
         prefetch_factor: Optional[int] = None,
         persistent_workers: bool = False,
+        pin_memory_device: str = "",
         device: Any = None,
     ) -> None:
         if num_workers < 0:
@@ -387,7 +422,7 @@ class DataLoader(Generic[T]):
         self.batch_sampler: Any = batch_sampler
         if not self._iterable:
             if sampler is None:
-                sampler = RandomSampler(dataset, seed=seed) if shuffle else SequentialSampler(dataset)
+                sampler = RandomSampler(dataset, seed=seed, generator=generator) if shuffle else SequentialSampler(dataset)
             self.sampler = sampler
             if batch_sampler is None and batch_size is not None:
                 self.batch_sampler = BatchSampler(sampler, batch_size, drop_last)
@@ -498,10 +533,14 @@ class DataLoader(Generic[T]):
         init = self.worker_init_fn
 
         def start() -> None:
+            number = next(counter)
+            _worker.info = WorkerInfo(number, self.num_workers, number, self.dataset)
             if init is not None:
-                init(next(counter))
+                init(number)
 
-        pending: Deque["Future[Any]"] = deque()
+        from concurrent.futures import ThreadPoolExecutor  # a tenth of the package's import time
+
+        pending: Deque[Any] = deque()
         pool = ThreadPoolExecutor(self.num_workers, "strata-loader", start)
         try:
             for job in itertools.islice(jobs, self.num_workers * self.prefetch_factor):

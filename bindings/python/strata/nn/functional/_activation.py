@@ -7,24 +7,24 @@ from typing import Any, Optional
 
 from ... import _ops as ops
 from ..._core import Tensor
-from .._parts import kept, replace
+from .._parts import replace
 
 __all__ = [
-    "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6",
-    "relu_", "selu", "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign",
-    "swiglu", "tanh", "tanhshrink", "threshold", "threshold_",
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
+    "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_", "selu", "selu_",
+    "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "swiglu", "tanh", "tanhshrink",
+    "threshold", "threshold_",
 ]
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)."""
-    return replace(input, ops.relu(input), inplace)
+    return input.relu_() if inplace else ops.relu(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
-    return replace(input, ops.hardtanh(kept(input, inplace), 0.0, 6.0), inplace)
+    return replace(input, lambda x: ops.hardtanh(x, 0.0, 6.0), inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -34,32 +34,32 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)."""
-    return replace(input, ops.silu(kept(input, inplace)), inplace)
+    return replace(input, lambda x: ops.silu(x), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))."""
-    return replace(input, ops.mish(kept(input, inplace)), inplace)
+    return replace(input, lambda x: ops.mish(x), inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where positive, else alpha (exp(x) - 1)."""
-    return replace(input, ops.elu(kept(input, inplace), alpha), inplace)
+    return replace(input, lambda x: ops.elu(x, alpha), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where positive, else alpha (exp(x / alpha) - 1)."""
-    return replace(input, ops.elu(kept(input, inplace) / alpha, 1.0, alpha), inplace)
+    return replace(input, lambda x: ops.elu(x / alpha, 1.0, alpha), inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the constants of arXiv:1706.02515."""
-    return replace(input, ops.elu(kept(input, inplace), 1.6732632423543772, 1.0507009873554805), inplace)
+    return replace(input, lambda x: ops.elu(x, 1.6732632423543772, 1.0507009873554805), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where positive, else negative_slope x."""
-    return replace(input, ops.leaky_relu(kept(input, inplace), negative_slope), inplace)
+    return replace(input, lambda x: ops.leaky_relu(x, negative_slope), inplace)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -71,17 +71,17 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x limited to [min_val, max_val]."""
-    return replace(input, ops.hardtanh(kept(input, inplace), min_val, max_val), inplace)
+    return replace(input, lambda x: ops.hardtanh(x, min_val, max_val), inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
-    return replace(input, ops.hardsigmoid(kept(input, inplace)), inplace)
+    return replace(input, lambda x: ops.hardsigmoid(x), inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x hardsigmoid(x)."""
-    return replace(input, ops.hardswish(kept(input, inplace)), inplace)
+    return replace(input, lambda x: ops.hardswish(x), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -111,7 +111,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above ``threshold``, else ``value``."""
-    return replace(input, ops.masked_fill(input, input <= threshold, value), inplace)
+    return replace(input, lambda x: ops.masked_fill(x, x <= threshold, value), inplace)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -166,38 +166,38 @@ def log_softmax(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> 
 
 
 def relu_(input: Tensor) -> Tensor:
-    """relu(), in place."""
-    return relu(input, inplace=True)
+    """relu() written over its argument."""
+    return input.relu_()
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """elu(), in place."""
-    return elu(input, alpha, inplace=True)
-
-
-def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """celu(), in place."""
-    return celu(input, alpha, inplace=True)
-
-
-def selu_(input: Tensor) -> Tensor:
-    """selu(), in place."""
-    return selu(input, inplace=True)
+    """elu() written over its argument."""
+    return elu(input, alpha, True)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """leaky_relu(), in place."""
-    return leaky_relu(input, negative_slope, inplace=True)
+    """leaky_relu() written over its argument."""
+    return leaky_relu(input, negative_slope, True)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """hardtanh(), in place."""
-    return hardtanh(input, min_val, max_val, inplace=True)
+    """hardtanh() written over its argument."""
+    return hardtanh(input, min_val, max_val, True)
 
 
-_threshold = threshold
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu() written over its argument."""
+    return celu(input, alpha, True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """selu() written over its argument."""
+    return selu(input, True)
+
+
+_threshold = threshold  # below an argument has its name
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """threshold(), in place."""
+    """threshold() written over its argument."""
     return _threshold(input, threshold, value, True)

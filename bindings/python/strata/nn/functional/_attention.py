@@ -7,7 +7,9 @@ from typing import Optional
 from ... import _core as C
 from ..._core import Tensor
 
-__all__ = ["multi_head_attention", "scaled_dot_product_attention"]
+__all__ = [
+    "multi_head_attention", "scaled_dot_product_attention",
+]
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None,

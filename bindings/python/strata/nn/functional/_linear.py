@@ -25,8 +25,16 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tens
     return y.reshape([*lead, weight.shape[0]])
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None) -> Tensor:
-    """Rows of ``weight``; row ``padding_idx`` gets no gradient."""
+def _plain_table(name: str, max_norm: Optional[float], scale_grad_by_freq: bool) -> None:
+    if max_norm is not None or scale_grad_by_freq:
+        raise ValueError(f"{name}: max_norm and scale_grad_by_freq are not supported; normalize() rows where they are used")
+
+
+def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
+              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """Rows of ``weight``; row ``padding_idx`` gets no gradient. The gradient is dense, also with ``sparse``; ``max_norm`` and
+    ``scale_grad_by_freq`` are refused."""
+    _plain_table("embedding", max_norm, scale_grad_by_freq)
     return ops.embedding(input, weight, padding_idx)
 
 
@@ -34,9 +42,9 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
                   norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
                   per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
                   padding_idx: Optional[int] = None) -> Tensor:
-    """Sums, means or maxima of the rows of ``weight`` that each bag names: input [bags, n], or [n] with ``offsets``."""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise ValueError("embedding_bag: max_norm, scale_grad_by_freq and sparse are not supported")
+    """Sums, means or maxima of the rows of ``weight`` that each bag names: input [bags, n], or [n] with ``offsets``. The
+    gradient is dense, also with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` are refused."""
+    _plain_table("embedding_bag", max_norm, scale_grad_by_freq)
     if not input.dtype == C.int64:
         input = input.to(C.int64)
     if offsets is not None and not offsets.dtype == C.int64:

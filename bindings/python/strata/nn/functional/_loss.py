@@ -131,11 +131,18 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     return ops.kl_div(input, target, reduction, log_target)
 
 
+def _log_at_least(p: Tensor) -> Tensor:
+    """log p, at least -100. Where p is 0 the gradient is finite: that of a p of 1e-12, as PyTorch's."""
+    low = p.detach() < 1e-12
+    y = ops.clamp(ops.log(ops.where(low, p.detach(), p)), -100)
+    return y + ops.where(low, (p - p.detach()) * 1e12, C.zeros_like(p))
+
+
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
                          reduction: str = "mean") -> Tensor:
     """-(t log p + (1 - t) log(1 - p)); logarithms are at least -100."""
     _same_shape("binary_cross_entropy", input, target)
-    loss = -(target * ops.clamp(ops.log(input), -100) + (1 - target) * ops.clamp(ops.log1p(-input), -100))
+    loss = -(target * _log_at_least(input) + (1 - target) * _log_at_least(1 - input))
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 

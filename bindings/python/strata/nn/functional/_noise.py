@@ -8,9 +8,10 @@ from typing import Any
 from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
-from .._parts import check_p, kept, replace
+from .._parts import check_p, replace
+from ._activation import leaky_relu
 
-__all__ = ["alpha_dropout", "dropout3d", "feature_alpha_dropout", "gumbel_softmax", "rrelu", "rrelu_"]
+__all__ = ["alpha_dropout", "feature_alpha_dropout", "gumbel_softmax", "rrelu", "rrelu_"]
 
 _SELU_FLOOR = -1.7580993408473766  # what SELU goes to: its scale times its alpha
 
@@ -24,25 +25,15 @@ def _channels(x: Tensor) -> Any:
     return [x.shape[0], x.shape[1]] + [1] * (x.dim() - 2)
 
 
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes whole channels of [N, C, D, H, W] (or [C, D, H, W])."""
-    check_p(p)
-    if not training or p == 0.0:
-        return input
-    x = input.unsqueeze(0) if input.dim() == 4 else input
-    y = x * C.dropout(C.ones(_channels(x), dtype=x.dtype, device=x.device), p)
-    return replace(input, y.squeeze(0) if input.dim() == 4 else y, inplace)
-
-
 def _alpha_dropout(x: Tensor, shape: Any, p: float, training: bool, inplace: bool) -> Tensor:
     check_p(p)
     if not training or p == 0.0:
         return x
     if p == 1.0:
-        return replace(x, x * 0, inplace)
+        return replace(x, lambda v: v * 0, inplace)
     kept = _kept(x, shape, p)
     a = 1 / math.sqrt((_SELU_FLOOR**2 * p + 1) * (1 - p))
-    return replace(x, x * (kept * a) + ((kept - 1) * (-_SELU_FLOOR * a) - _SELU_FLOOR * a * p), inplace)
+    return replace(x, lambda v: v * (kept * a) + ((kept - 1) * (-_SELU_FLOOR * a) - _SELU_FLOOR * a * p), inplace)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -61,10 +52,9 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
     if lower > upper:
         raise ValueError(f"rrelu: lower {lower} is above upper {upper}")
     if not training:
-        return replace(input, ops.leaky_relu(kept(input, inplace), (lower + upper) / 2), inplace)
+        return leaky_relu(input, (lower + upper) / 2, inplace)
     slope = (C.rand(list(input.shape), dtype=C.float32, device=input.device) * (upper - lower) + lower).to(input.dtype)
-    x = kept(input, inplace)
-    return replace(input, ops.where(x > 0, x, x * slope), inplace)
+    return replace(input, lambda x: ops.where(x > 0, x, x * slope), inplace)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:

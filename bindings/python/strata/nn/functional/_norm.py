@@ -11,7 +11,7 @@ from ..._grad_mode import no_grad
 from .._parts import check_p, replace
 
 __all__ = [
-    "batch_norm", "dropout", "dropout1d", "dropout2d", "group_norm", "instance_norm", "layer_norm",
+    "batch_norm", "dropout", "dropout1d", "dropout2d", "dropout3d", "group_norm", "instance_norm", "layer_norm",
     "local_response_norm", "normalize", "rms_norm",
 ]
 
@@ -89,7 +89,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     check_p(p)
     if not training or p == 0.0:
         return input
-    return replace(input, C.dropout(input, p), inplace)
+    return replace(input, lambda x: C.dropout(x, p), inplace)
 
 
 def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -102,9 +102,18 @@ def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of [N, C, L]."""
-    return replace(input, _channel_dropout(input, p, training), inplace)
+    return replace(input, lambda x: _channel_dropout(x, p, training), inplace)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of [N, C, H, W]."""
-    return replace(input, _channel_dropout(input, p, training), inplace)
+    return replace(input, lambda x: _channel_dropout(x, p, training), inplace)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of [N, C, D, H, W] or [C, D, H, W]."""
+
+    def drop(x: Tensor) -> Tensor:
+        return _channel_dropout(x.unsqueeze(0), p, training).squeeze(0) if x.dim() == 4 else _channel_dropout(x, p, training)
+
+    return replace(input, drop, inplace)

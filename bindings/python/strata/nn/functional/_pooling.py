@@ -13,8 +13,8 @@ from ._sampling import resize_by_matrices
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "interpolate", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
-    "upsample_nearest",
+    "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad",
+    "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear", "upsample_nearest",
 ]
 
 
@@ -53,26 +53,37 @@ def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
                           ceil_mode, count_include_pad)
 
 
+def _avg_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints, ceil_mode: bool,
+              count_include_pad: bool, divisor: Optional[int]) -> Tensor:
+    k = ints(kernel, n)
+    pool = ops.avg_pool2d if n == 2 else ops.avg_pool3d
+    s = [] if stride is None else ints(stride, n)
+    if divisor is None:
+        return pool(x, k, s, ints(padding, n), ceil_mode, count_include_pad)
+    if divisor == 0:
+        raise ValueError("divisor must be not zero")
+    if ceil_mode:  # the last windows are not whole: their sum is not the mean times the kernel's size
+        raise ValueError(f"avg_pool{n}d: divisor_override is not supported with ceil_mode; pad() the input instead")
+    return pool(x, k, s, ints(padding, n), False, True) * (math.prod(k) / divisor)
+
+
 def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
-               ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
-    """The mean of each window."""
-    return ops.avg_pool2d(input, ints(kernel_size, 2), [] if stride is None else ints(stride, 2), ints(padding, 2),
-                          ceil_mode, count_include_pad)
+               ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+    """The mean of each window, or its sum over ``divisor_override``."""
+    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
-               ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
-    """The mean of each window."""
-    return ops.avg_pool3d(input, ints(kernel_size, 3), [] if stride is None else ints(stride, 3), ints(padding, 3),
-                          ceil_mode, count_include_pad)
+               ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+    """The mean of each window, or its sum over ``divisor_override``."""
+    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def _lp_pool(n: int, x: Tensor, p: float, kernel: Ints, stride: Optional[Ints], ceil_mode: bool) -> Tensor:
     k = ints(kernel, n)
     pool = (ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d)[n - 1]
     mean = pool(x**p, k, [] if stride is None else ints(stride, n), [0] * n, ceil_mode)
-    # As PyTorch: a window at the border counts as a whole one, and what is negative gives 0.
-    return ops.relu(mean * math.prod(k)) ** (1.0 / p)
+    return (mean * math.prod(k)) ** (1.0 / p)  # as PyTorch: a window at the border counts as a whole one
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,

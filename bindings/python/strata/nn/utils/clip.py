@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Iterable, List, Union
 
-from .. import _core as C
-from .. import _functions as F
-from .. import _ops as ops
-from .._core import Tensor
-from .._grad_mode import no_grad
+from ... import _core as C
+from ... import _functions as F
+from ... import _ops as ops
+from ..._core import Tensor
+from ..._grad_mode import no_grad
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Optional, Union
 
-from . import _core
-from ._core import CudaDeviceProperties, CudaStream, Tensor
+from .. import _core
+from .._core import CudaDeviceProperties, CudaStream, Tensor
 
 __all__ = [
     "CUDAGraph", "Event", "Stream", "current_device", "current_stream", "default_stream", "device_count", "empty_cache",

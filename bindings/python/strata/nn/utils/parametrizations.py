@@ -1,0 +1,123 @@
+"""Parametrisations that are often wanted: weight and spectral norm, orthogonal matrices."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from ... import _core, _ops as ops, linalg
+from ..._core import Tensor
+from ..._grad_mode import no_grad
+from .. import functional as F
+from ..module import Module
+from .parametrize import register_parametrization
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+
+def norm_except(v: Tensor, dim: Optional[int]) -> Tensor:
+    """The 2-norms of the slices along ``dim``, or of all."""
+    if dim is None or dim == -1:
+        return ops.norm(v, 2.0)
+    return ops.norm(v, 2.0, [i for i in range(v.dim()) if i != dim % v.dim()], True)
+
+
+class _WeightNorm(Module):
+    def __init__(self, dim: Optional[int] = 0) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, g: Tensor, v: Tensor) -> Tensor:
+        return v * (g / norm_except(v, self.dim))
+
+    def right_inverse(self, weight: Tensor) -> Tuple[Tensor, Tensor]:
+        return norm_except(weight, self.dim), weight
+
+
+class _SpectralNorm(Module):
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.dim, self.n_power_iterations, self.eps = dim, n_power_iterations, eps
+        matrix = self._matrix(weight.detach())
+        self.register_buffer("_u", F.normalize(_core.randn(matrix.shape[0], dtype=weight.dtype, device=weight.device), dim=0, eps=eps))
+        self.register_buffer("_v", F.normalize(_core.randn(matrix.shape[1], dtype=weight.dtype, device=weight.device), dim=0, eps=eps))
+        self._iterate(matrix, 15)
+
+    def _matrix(self, weight: Tensor) -> Tensor:
+        if self.dim:
+            weight = weight.movedim(self.dim, 0)
+        return weight.reshape(weight.shape[0], -1)
+
+    def _iterate(self, matrix: Tensor, times: int) -> None:
+        with no_grad():
+            for _ in range(times):
+                self._u.copy_(F.normalize(matrix.mv(self._v), dim=0, eps=self.eps))
+                self._v.copy_(F.normalize(matrix.t().mv(self._u), dim=0, eps=self.eps))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        matrix = self._matrix(weight)
+        if matrix.shape[0] == 1 and weight.dim() == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        if self.training:
+            self._iterate(matrix.detach(), self.n_power_iterations)
+        u, v = self._u.clone(), self._v.clone()
+        found: Tensor = weight / u.dot(matrix.mv(v))
+        return found
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        return value
+
+
+class _Orthogonal(Module):
+    """The Cayley transform of an antisymmetric matrix, times where it began."""
+
+    base: Tensor
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.rows, self.columns = weight.shape[-2], weight.shape[-1]
+        tall = weight.detach() if self.rows >= self.columns else weight.detach().mT
+        q, r = linalg.qr(tall, mode="complete")
+        sign = ops.sign(ops.diagonal(r, 0, -2, -1))
+        n, k = q.shape[-1], sign.shape[-1]
+        self.register_buffer("base", ops.cat([q[..., :k] * sign.unsqueeze(-2), q[..., k:]], -1) if k < n else q * sign.unsqueeze(-2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tall = x if self.rows >= self.columns else x.mT
+        n, k = tall.shape[-2], tall.shape[-1]
+        lower = ops.tril(tall, -1)
+        if k < n:
+            lower = ops.pad(lower, [0, n - k])
+        skew = lower - lower.mT
+        one = _core.eye(n, dtype=x.dtype, device=x.device)
+        q = self.base @ linalg.solve(one + skew, one - skew)
+        q = q[..., :k]
+        return q if self.rows >= self.columns else q.mT
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        return _core.zeros_like(value)
+
+
+def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) -> Module:
+    """The weight as a length (original0) times a direction (original1) for each slice along ``dim`` (arXiv:1602.07868)."""
+    return register_parametrization(module, name, _WeightNorm(dim))
+
+
+def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
+                  dim: Optional[int] = None) -> Module:
+    """The weight over its largest singular value, which power iterations follow (arXiv:1802.05957)."""
+    weight = getattr(module, name)
+    if dim is None:
+        dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
+    return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+
+
+def orthogonal(module: Module, name: str = "weight", orthogonal_map: Optional[str] = None, *,
+               use_trivialization: bool = True) -> Module:
+    """A matrix with orthonormal columns (rows, where it is wide), by the Cayley transform; it begins at the orthonormal
+    factor of the weight's QR decomposition."""
+    if orthogonal_map not in (None, "cayley"):
+        raise ValueError(f"orthogonal: the map is cayley, got {orthogonal_map!r}")
+    weight: Any = getattr(module, name)
+    if weight.dim() != 2:
+        raise ValueError(f"orthogonal: a matrix is wanted, got {list(weight.shape)}")
+    return register_parametrization(module, name, _Orthogonal(weight))

@@ -1,0 +1,200 @@
+"""Random numbers: generators of one's own, and the state of the default one."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional, Tuple
+
+from . import _core
+from ._core import Tensor, get_rng_state, initial_seed, set_rng_state
+from ._functions import manual_seed
+
+__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+_lock = threading.RLock()
+
+
+def _unknown() -> int:
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+class Generator:
+    """A sequence of random numbers beside the default one; ``generator=`` of a random function draws from it."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = _core.device(device)
+        self._seed = 67280421310721
+        self._state: Tuple[int, int] = (self._seed, 0)
+
+    def manual_seed(self, seed: int) -> "Generator":
+        """Starts the sequence of ``seed``."""
+        self._seed = seed & 0xFFFFFFFFFFFFFFFF
+        self._state = (self._seed, 0)
+        return self
+
+    def seed(self) -> int:
+        """Starts a sequence that nobody knows; returns its seed."""
+        self.manual_seed(_unknown())
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed of the sequence."""
+        return self._seed
+
+    def get_state(self) -> Tuple[int, int]:
+        """(seed, offset), for set_state()."""
+        return self._state
+
+    def set_state(self, new_state: Any) -> "Generator":
+        """Goes on from a get_state()."""
+        seed, offset = new_state
+        self._seed, self._state = int(seed), (int(seed), int(offset))
+        return self
+
+    def clone_state(self) -> "Generator":
+        """Another generator at the same place."""
+        return Generator(self.device).set_state(self._state)
+
+    @contextmanager
+    def _drawn(self) -> Iterator[None]:
+        """Inside, what draws from the default generator draws from this one."""
+        with _lock:
+            before = get_rng_state()
+            set_rng_state(self._state)
+            try:
+                yield
+            finally:
+                self._state = get_rng_state()
+                set_rng_state(before)
+
+    def _draw_seed(self) -> int:
+        with self._drawn():
+            return int(_core.randint(0, 2**62, [1]).item())
+
+
+class _Default(Generator):
+    def __init__(self) -> None:
+        self.device = _core.device("cpu")
+
+    def manual_seed(self, seed: int) -> "Generator":
+        manual_seed(seed)
+        return self
+
+    def initial_seed(self) -> int:
+        return initial_seed()
+
+    def get_state(self) -> Tuple[int, int]:
+        return get_rng_state()
+
+    def set_state(self, new_state: Any) -> "Generator":
+        seed, offset = new_state
+        set_rng_state((int(seed), int(offset)))
+        return self
+
+    def clone_state(self) -> Generator:
+        return Generator().set_state(get_rng_state())
+
+    @contextmanager
+    def _drawn(self) -> Iterator[None]:
+        yield
+
+
+default_generator: Generator = _Default()
+
+
+def seed() -> int:
+    """Restarts the default generator with a seed that nobody knows, and returns it."""
+    chosen = _unknown()
+    manual_seed(chosen)
+    return chosen
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+    """After it, random numbers go on as if nothing had been drawn inside."""
+    before = get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(before)
+
+
+def _drawing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with PyTorch's ``generator=`` and the arguments that say nothing here."""
+
+    def draw(*args: Any, generator: Optional[Generator] = None, requires_grad: bool = False, layout: Any = None,
+             pin_memory: bool = False, memory_format: Any = None, **kwargs: Any) -> Any:
+        if args and "size" in kwargs:
+            args = (*args, kwargs.pop("size"))
+        elif "size" in kwargs:
+            args = (kwargs.pop("size"),)
+        if generator is None:
+            made = function(*args, **kwargs)
+        else:
+            with generator._drawn():
+                made = function(*args, **kwargs)
+        return made.requires_grad_() if requires_grad else made
+
+    draw.__name__ = draw.__qualname__ = function.__name__
+    draw.__doc__ = function.__doc__
+    return draw
+
+
+def _normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """N(mean, std^2) of a size, or elementwise for tensors."""
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        like = mean if isinstance(mean, Tensor) else std
+        shape = like.shape if not (isinstance(mean, Tensor) and isinstance(std, Tensor)) else _core.broadcast_shapes(
+            mean.shape, std.shape)
+        drawn: Tensor = _core.randn(shape, dtype=like.dtype, device=like.device)
+        found: Tensor = drawn * std + mean
+        return found
+    return _core.normal(float(mean), float(std), [] if size is None else size, dtype=dtype, device=device)
+
+
+_normal.__name__ = "normal"
+
+
+def poisson(input: Tensor, generator: Optional[Generator] = None) -> Tensor:
+    """Numbers of events where ``input`` are expected: the exponential waiting times that fit into one unit."""
+    rate = input.detach()
+    if rate.numel() == 0:
+        return rate.clone()
+    most = float(rate.max().item())
+    draws = int(most + 12 * most**0.5 + 24)
+    times = -(1 - _rand([draws, *rate.shape], dtype=_core.float64, device=rate.device, generator=generator)).log()
+    found: Tensor = (times.cumsum(0) < rate.to(_core.float64)).sum(0).to(input.dtype)
+    return found
+
+
+_rand = _drawing(_core.rand)
+
+
+def _draw_methods() -> None:
+    for name in ("uniform_", "normal_", "trunc_normal_", "bernoulli_", "random_"):
+        setattr(Tensor, name, _drawing(getattr(Tensor, name)))
+
+    def of_uniform(name: str, of: Callable[..., Tensor], doc: str) -> None:
+        def method(self: Tensor, *args: Any, generator: Optional[Generator] = None, **kwargs: Any) -> Tensor:
+            drawn = 1 - _rand(self.shape, dtype=_core.float64, device=self.device, generator=generator)  # in (0, 1]
+            return self.copy_(of(drawn, *args, **kwargs).to(self.dtype))
+
+        method.__name__, method.__doc__ = name, doc
+        setattr(Tensor, name, method)
+
+    of_uniform("exponential_", lambda u, lambd=1.0: -u.log() / lambd, "Exponential numbers of rate ``lambd``.")
+    of_uniform("cauchy_", lambda u, median=0.0, sigma=1.0: median + sigma * (math.pi * (u - 0.5)).tan(), "Cauchy's numbers.")
+    of_uniform("geometric_", lambda u, p: (u.log() / math.log(1 - p)).floor() + 1 if p < 1 else u * 0 + 1,
+               "Numbers of trials until the first success of probability ``p``.")
+
+    def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Optional[Generator] = None) -> Tensor:
+        """Numbers whose logarithm is normal."""
+        method: Any = self.normal_
+        drawn: Tensor = method(mean, std, generator=generator)
+        return drawn.exp_()
+
+    setattr(Tensor, "log_normal_", log_normal_)

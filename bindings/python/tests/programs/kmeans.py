@@ -1,0 +1,98 @@
+"""k-means, least squares, statistics, linear algebra."""
+
+import strata as st
+
+
+def kmeans(x, k, iters=5):
+    n, d = x.shape
+    c = x[:k].clone()
+    for _ in range(iters):
+        dist = st.cdist(x, c)
+        a = dist.argmin(dim=1)
+        dd = ((x[:, None, :] - c[None, :, :]) ** 2).sum(-1)
+        assert st.allclose(dd.sqrt(), dist, atol=1e-4)
+        for j in range(k):
+            if (a == j).any():
+                c[j] = x[a == j].mean(0)
+        cnt = st.bincount(a, minlength=k).type_as(c).view(k, 1)
+        c2 = st.zeros_like(c).scatter_add_(0, a[:, None].repeat(1, d), x)
+        c2 /= cnt.clamp(min=1)
+        assert st.allclose(c, c2, atol=1e-5)
+    return c, a
+
+
+x = st.from_numpy(F32(60, 2))
+x[:20] += 5
+x[20:40, 0] -= 5
+c, a = kmeans(x, 3)
+out("c", c)
+out("a", a)
+# PCA / regression / stats idioms
+xc = x - x.mean(dim=0, keepdim=True)
+cov = xc.T @ xc / (x.shape[0] - 1)
+out("cov", cov)
+out("cov2", st.cov(x.T))
+out("cc", st.corrcoef(x.T))
+v = st.ones(2)
+for _ in range(50):
+    v = cov.mv(v)
+    v = v / v.norm()
+out("v", v.abs())
+out("std", st.std_mean(x, dim=0)[0])
+out("vm", st.var_mean(x, 0, unbiased=False)[1])
+w = st.linalg.lstsq(st.cat([x, st.ones(60, 1)], 1), x[:, :1] * 2 + 1).solution
+out("w", w)
+U, S, Vh = st.linalg.svd(xc, full_matrices=False)
+out("S", S)
+L = st.linalg.cholesky(cov)
+out("L", L)
+out("inv", st.linalg.inv(cov))
+out("det", st.det(cov))
+out("solve", st.linalg.solve(cov, st.ones(2, 1)))
+e, V = st.linalg.eigh(cov)
+out("e", e)
+out("ld", st.logdet(cov))
+out("pinv", st.linalg.pinv(x))
+out("n1", st.linalg.norm(x))
+out("n2", st.linalg.vector_norm(x, 1, dim=1))
+out("tr", st.trace(cov))
+out("mp", st.linalg.matrix_power(cov, 3))
+out("med", x.median())
+out("medd", x.median(dim=0).values)
+out("q", st.quantile(x, st.tensor([0.25, 0.75]), dim=0))
+out("kth", x.kthvalue(3, dim=0).values)
+out("h", st.histc(x[:, 0], bins=5, min=-5, max=5))
+out("mode", st.mode(st.tensor([1, 2, 2, 3]), 0).values)
+out("df", st.diff(x[:5], dim=0))
+out("tr2", st.trapezoid(st.arange(4.0), dx=0.5))
+out("cp", st.cartesian_prod(st.tensor([1, 2]), st.tensor([3, 4])))
+out("mg", st.stack(st.meshgrid(st.arange(2), st.arange(3), indexing="ij")))
+out("bd", st.block_diag(st.ones(2, 2), st.ones(1, 1)))
+out("isin", st.isin(st.tensor([1, 2, 3]), st.tensor([2, 3])))
+out("comb", st.combinations(st.tensor([1, 2, 3]), 2))
+out("kron", st.kron(st.eye(2), st.ones(1, 2)))
+out("cross", st.cross(st.tensor([1.0, 0, 0]), st.tensor([0.0, 1, 0]), dim=0))
+out("ts", st.tensor_split(st.arange(5), 2)[0])
+out("rot", st.rot90(st.arange(4).view(2, 2)))
+out("fl", st.fliplr(st.arange(4).view(2, 2)))
+out("nan", st.nanmean(st.tensor([1.0, float("nan"), 3.0])))
+out("ns", st.nansum(st.tensor([1.0, float("nan"), 3.0])))
+out("lg", st.lgamma(st.tensor([0.5, 3.0, 7.5])))
+out("erfinv", st.erfinv(st.tensor([-0.5, 0.3])))
+out("logit", st.logit(st.tensor([0.2, 0.7])))
+out("dg", st.digamma(st.tensor([0.5, 3.0])))
+out("hv", st.heaviside(st.tensor([-1.0, 0.0, 2.0]), st.tensor([0.5])))
+out("sg", st.sgn(st.tensor([-2.0, 0.0])))
+out("d2r", st.deg2rad(st.tensor([180.0])))
+out("xl", st.xlogy(st.tensor([0.0, 2.0]), st.tensor([0.0, 3.0])))
+out("lse", st.logsumexp(x, dim=1))
+out("lce", st.logcumsumexp(x[:4], dim=0))
+out("cm", st.cummax(x[:5], dim=0).values)
+out("cpd", st.cumprod(x[:4], dim=0))
+out("addmm", st.addmm(st.ones(2, 2), x[:2], x[:2], beta=0.5, alpha=2))
+out("baddbmm", st.baddbmm(st.ones(1, 2, 2), x[None, :2], x[None, :2]))
+out("addmv", st.addmv(st.ones(2), x[:2], v))
+out("ger", st.ger(v, v))
+out("inner", st.inner(v, v))
+out("dist", st.dist(x[0], x[1]))
+out("renorm", st.column_stack((v, v)))
