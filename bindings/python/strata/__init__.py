@@ -41,7 +41,7 @@ from ._device import default_device, set_default_device
 from .random import get_rng_state, set_rng_state
 from ._plugin import Plugin, load_plugin
 from ._version import __version__
-from . import amp, backends, distributions, func, linalg, models, nn, optim, random, testing, utils
+from . import amp, backends, distributions, func, linalg, models, nn, optim, random, special, testing, utils
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel

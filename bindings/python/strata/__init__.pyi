@@ -54,6 +54,7 @@ from ._ops import add_layer_norm as add_layer_norm
 from ._ops import add_rms_norm as add_rms_norm
 from ._ops import add_scalar as add_scalar
 from ._ops import add_scalar_ as add_scalar_
+from ._composed import addbmm as addbmm
 from ._ops import addcdiv as addcdiv
 from ._ops import addcdiv_ as addcdiv_
 from ._ops import addcmul as addcmul
@@ -61,12 +62,14 @@ from ._ops import addcmul_ as addcmul_
 from ._ops import addmm as addmm
 from ._composed import addmv as addmv
 from ._composed import addr as addr
+from ._composed import adjoint as adjoint
 from ._array_api import all as all
 from ._core import allclose as allclose
 from ._ops import amax as amax
 from ._ops import amin as amin
 from ._functions import aminmax as aminmax
 from . import amp as amp
+from ._composed import angle as angle
 from ._array_api import any as any
 from ._core import arange as arange
 from ._functions import arccos as arccos
@@ -108,6 +111,7 @@ from ._ops import avg_pool3d as avg_pool3d
 from ._ops import avg_pool_backward as avg_pool_backward
 from . import backends as backends
 from ._composed import baddbmm as baddbmm
+from ._composed import bartlett_window as bartlett_window
 from ._core import batch_norm as batch_norm
 from ._ops import batch_norm_backward as batch_norm_backward
 from ._drawn import bernoulli as bernoulli
@@ -127,6 +131,7 @@ from ._ops import bitwise_right_shift as bitwise_right_shift
 from ._ops import bitwise_right_shift_ as bitwise_right_shift_
 from ._ops import bitwise_xor as bitwise_xor
 from ._ops import bitwise_xor_ as bitwise_xor_
+from ._composed import blackman_window as blackman_window
 from ._composed import block_diag as block_diag
 from ._ops import bmm as bmm
 from ._core import bool as bool
@@ -146,6 +151,8 @@ from ._compat import channels_last as channels_last
 from ._compat import channels_last_3d as channels_last_3d
 from .utils.checkpoint import checkpoint as checkpoint
 from ._composed import cholesky as cholesky
+from ._composed import cholesky_inverse as cholesky_inverse
+from ._composed import cholesky_solve as cholesky_solve
 from ._functions import chunk as chunk
 from ._core import clamp as clamp
 from ._ops import clamp_ as clamp_
@@ -159,6 +166,7 @@ from ._composed import combinations as combinations
 from ._array_api import concat as concat
 from ._array_api import concatenate as concatenate
 from ._array_api import conj as conj
+from ._composed import conj_physical as conj_physical
 from ._ops import constant_pad as constant_pad
 from ._compat import contiguous_format as contiguous_format
 from ._ops import conv1d as conv1d
@@ -193,6 +201,7 @@ from ._ops import cummin as cummin
 from ._ops import cumprod as cumprod
 from ._ops import cumsum as cumsum
 from ._array_api import cumulative_sum as cumulative_sum
+from ._composed import cumulative_trapezoid as cumulative_trapezoid
 from ._device import default_device as default_device
 from ._drawn import default_generator as default_generator
 from ._composed import deg2rad as deg2rad
@@ -201,8 +210,10 @@ from ._composed import detach as detach
 from ._core import device as device
 from ._ops import diag as diag
 from ._ops import diag_embed as diag_embed
+from ._composed import diagflat as diagflat
 from ._ops import diagonal as diagonal
 from ._ops import diagonal_backward as diagonal_backward
+from ._composed import diagonal_scatter as diagonal_scatter
 from ._composed import diff as diff
 from ._composed import digamma as digamma
 from ._composed import dist as dist
@@ -275,6 +286,7 @@ from ._ops import fp8_dequantize as fp8_dequantize
 from ._ops import fp8_quantize as fp8_quantize
 from ._ops import frac as frac
 from ._ops import frac_ as frac_
+from ._composed import frexp as frexp
 from ._core import from_dlpack as from_dlpack
 from ._core import from_numpy as from_numpy
 from ._core import frombuffer as frombuffer
@@ -282,6 +294,7 @@ from ._core import full as full
 from ._core import full_like as full_like
 from . import func as func
 from ._ops import gather as gather
+from ._composed import gcd as gcd
 from ._ops import ge as ge
 from ._ops import gelu as gelu
 from ._ops import gelu_ as gelu_
@@ -300,6 +313,7 @@ from ._core import group_norm as group_norm
 from ._ops import group_norm_backward as group_norm_backward
 from ._ops import gt as gt
 from ._functions import half as half
+from ._composed import hamming_window as hamming_window
 from ._composed import hann_window as hann_window
 from ._ops import hardsigmoid as hardsigmoid
 from ._ops import hardsigmoid_ as hardsigmoid_
@@ -312,11 +326,13 @@ from ._ops import hardtanh_ as hardtanh_
 from ._ops import hardtanh_backward as hardtanh_backward
 from ._composed import heaviside as heaviside
 from ._composed import histc as histc
+from ._composed import histogram as histogram
 from ._composed import hsplit as hsplit
 from ._functions import hstack as hstack
 from ._ops import huber_loss as huber_loss
 from ._ops import hypot as hypot
 from ._ops import hypot_ as hypot_
+from ._composed import i0 as i0
 from ._functions import iinfo as iinfo
 from ._ops import index as index
 from ._ops import index_add as index_add
@@ -339,9 +355,12 @@ from ._ops import int8_matmul as int8_matmul
 from ._ops import interpolate as interpolate
 from ._composed import inverse as inverse
 from ._core import is_autocast_enabled as is_autocast_enabled
+from ._composed import is_complex as is_complex
 from ._functions import is_floating_point as is_floating_point
 from ._core import is_grad_enabled as is_grad_enabled
 from ._composed import is_nonzero as is_nonzero
+from ._composed import is_same_size as is_same_size
+from ._composed import is_signed as is_signed
 from ._functions import is_tensor as is_tensor
 from ._ops import isclose as isclose
 from ._array_api import isdtype as isdtype
@@ -352,12 +371,14 @@ from ._ops import isnan as isnan
 from ._composed import isneginf as isneginf
 from ._composed import isposinf as isposinf
 from ._composed import isreal as isreal
+from ._composed import kaiser_window as kaiser_window
 from ._ops import kl_div as kl_div
 from ._composed import kron as kron
 from ._ops import kthvalue as kthvalue
 from ._ops import l1_loss as l1_loss
 from ._core import layer_norm as layer_norm
 from ._ops import layer_norm_backward as layer_norm_backward
+from ._composed import lcm as lcm
 from ._composed import ldexp as ldexp
 from ._ops import le as le
 from ._ops import leaky_relu as leaky_relu
@@ -411,6 +432,7 @@ from ._ops import masked_select as masked_select
 from ._array_api import matmul as matmul
 from ._ops import matmul_f32 as matmul_f32
 from ._ops import matmul_gelu_grad as matmul_gelu_grad
+from ._composed import matrix_exp as matrix_exp
 from ._composed import matrix_power as matrix_power
 from ._array_api import matrix_transpose as matrix_transpose
 from ._functions import max as max
@@ -447,10 +469,13 @@ from ._ops import mul_scalar_ as mul_scalar_
 from ._drawn import multinomial as multinomial
 from ._functions import multiply as multiply
 from ._ops import mv as mv
+from ._composed import mvlgamma as mvlgamma
 from ._functions import nan as nan
 from ._ops import nan_to_num as nan_to_num
 from ._ops import nan_to_num_ as nan_to_num_
 from ._composed import nanmean as nanmean
+from ._composed import nanmedian as nanmedian
+from ._composed import nanquantile as nanquantile
 from ._composed import nansum as nansum
 from ._functions import narrow as narrow
 from ._ops import ne as ne
@@ -458,6 +483,7 @@ from ._ops import neg as neg
 from ._ops import neg_ as neg_
 from ._functions import negative as negative
 from ._functions import newaxis as newaxis
+from ._composed import nextafter as nextafter
 from ._ops import nll_loss as nll_loss
 from . import nn as nn
 from ._core import no_grad as no_grad
@@ -484,6 +510,7 @@ from ._composed import pinverse as pinverse
 from ._ops import plane_gather as plane_gather
 from ._ops import plane_scatter as plane_scatter
 from ._drawn import poisson as poisson
+from ._composed import polygamma as polygamma
 from ._array_api import positive as positive
 from ._functions import pow as pow
 from ._ops import pow_ as pow_
@@ -514,12 +541,15 @@ from ._ops import relu_backward as relu_backward
 from ._ops import relu_backward_ as relu_backward_
 from ._ops import remainder as remainder
 from ._ops import remainder_ as remainder_
+from ._composed import renorm as renorm
 from ._array_api import repeat as repeat
 from ._ops import repeat_index as repeat_index
 from ._functions import repeat_interleave as repeat_interleave
 from ._functions import reshape as reshape
 from ._ops import resize as resize
 from ._ops import resize_backward as resize_backward
+from ._composed import resolve_conj as resolve_conj
+from ._composed import resolve_neg as resolve_neg
 from ._functions import result_type as result_type
 from ._functions import return_types as return_types
 from ._core import rms_norm as rms_norm
@@ -591,6 +621,7 @@ from ._ops import softplus as softplus
 from ._ops import softplus_ as softplus_
 from ._ops import softplus_backward as softplus_backward
 from ._array_api import sort as sort
+from . import special as special
 from ._functions import split as split
 from ._ops import split_with_sizes as split_with_sizes
 from ._ops import sqrt as sqrt
@@ -658,6 +689,7 @@ from ._composed import unique_consecutive as unique_consecutive
 from ._array_api import unique_counts as unique_counts
 from ._array_api import unique_inverse as unique_inverse
 from ._array_api import unique_values as unique_values
+from ._composed import unravel_index as unravel_index
 from ._functions import unsqueeze as unsqueeze
 from ._array_api import unstack as unstack
 from ._compat import use_deterministic_algorithms as use_deterministic_algorithms
@@ -667,6 +699,7 @@ from ._functions import var as var
 from ._composed import var_mean as var_mean
 from ._ops import varlen_attention as varlen_attention
 from ._ops import varlen_attention_backward as varlen_attention_backward
+from ._composed import vdot as vdot
 from ._array_api import vecdot as vecdot
 from ._ops import view as view
 from ._composed import vsplit as vsplit

@@ -105,7 +105,6 @@ MISSING: Dict[str, str] = {
     "profiler": "`strata lab` measures ops; st.cuda.Event measures between two points of a stream",
     "mps": "devices are cpu and cuda",
     "xpu": "devices are cpu and cuda",
-    "hamming_window": "use 0.54 - 0.46 cos(2 pi n / N)",
     "sparse_coo_tensor": "there are no sparse tensors",
     "uint16": "use int32",
     "uint32": "use int64",
