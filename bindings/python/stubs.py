@@ -115,7 +115,8 @@ def of_method(name: str, value: Any) -> str:
             out.append("*")
         named = named or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
         out.append(f"{star}{p.name}: Any" + ("" if star or p.default is p.empty else " = ..."))
-    result = '"Tensor"' if type(value).__name__ == "OpMethod" or getattr(value, "__annotations__", {}).get("return") == "Tensor" else "Any"
+    of_record = type(value).__name__ == "OpMethod"
+    result = '"Tensor"' if of_record or getattr(value, "__annotations__", {}).get("return") == "Tensor" else "Any"
     return f"    def {name}({', '.join(out)}) -> {result}: ...\n"
 
 

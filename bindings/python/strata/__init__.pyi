@@ -188,7 +188,7 @@ from ._ops import cosh as cosh
 from ._ops import cosh_ as cosh_
 from ._composed import cosine_similarity as cosine_similarity
 from ._ops import count_nonzero as count_nonzero
-from ._functions import cov as cov
+from ._composed import cov as cov
 from ._composed import cross as cross
 from ._core import cross_entropy as cross_entropy
 from ._ops import cross_entropy_backward as cross_entropy_backward

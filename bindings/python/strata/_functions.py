@@ -496,24 +496,6 @@ def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) ->
     return _ops.scatter_add(input, dim, index, _of_index(src, index))
 
 
-def cov(input: Tensor, *, correction: builtins.int = 1, fweights: Optional[Tensor] = None,
-        aweights: Optional[Tensor] = None) -> Tensor:
-    """Covariances of the rows (of one row, its variance). ``fweights`` says how often each column was seen, ``aweights`` how
-    much it counts."""
-    rows = input.reshape([1, -1]) if input.dim() < 2 else input
-    if fweights is None and aweights is None:
-        x = rows - rows.mean(1, True)
-        y = x @ x.mT / (rows.shape[1] - correction)
-    else:
-        one = _core.ones([rows.shape[1]], dtype=rows.dtype, device=rows.device)
-        importance = one if aweights is None else aweights.to(rows.dtype)
-        w = importance if fweights is None else importance * fweights.to(rows.dtype)
-        total = w.sum()
-        x = rows - (rows * w).sum([1], True) / total
-        y = (x * w) @ x.mT / (total - correction * (w * importance).sum() / total)
-    return y.reshape([]) if input.dim() < 2 else y
-
-
 def cdist(a: Tensor, b: Tensor, p: builtins.float = 2.0) -> Tensor:
     """Distances between the rows of a and of b."""
     return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)

@@ -16,7 +16,7 @@ def _method(function: Any, name: Optional[str] = None) -> Any:
 for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
               "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split", "swapaxes", "swapdims",
               "moveaxis", "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "bernoulli", "multinomial",
-              "allclose", "cov", "equal", "rsub"):
+              "allclose", "equal", "rsub"):
     _function = getattr(F, _name)
 
     def _bound(function: Any) -> Any:

@@ -119,7 +119,8 @@ def frexp(input: Tensor) -> _Frexp:
     import numpy as np
 
     mantissa, exponent = np.frexp(input.detach().cpu().to(_core.float64).numpy())
-    return _Frexp(F.tensor(mantissa, device=input.device).to(input.dtype), F.tensor(exponent.astype("int32"), device=input.device))
+    return _Frexp(F.tensor(mantissa, device=input.device).to(input.dtype),
+                  F.tensor(exponent.astype("int32"), device=input.device))
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
@@ -127,7 +128,8 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     import numpy as np
 
     if input.dtype not in (_core.float32, _core.float64) or other.dtype != input.dtype:
-        raise _core.DTypeError(f"nextafter: two of float32 or float64 are wanted, got {input.dtype.name} and {other.dtype.name}")
+        raise _core.DTypeError("nextafter: two of float32 or float64 are wanted, got "
+                               f"{input.dtype.name} and {other.dtype.name}")
     return F.tensor(np.nextafter(input.detach().cpu().numpy(), other.detach().cpu().numpy()), device=input.device)
 
 

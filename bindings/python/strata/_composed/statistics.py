@@ -11,7 +11,7 @@ from .._autocast import in_full
 from .._core import Tensor
 
 __all__ = [
-    "bucketize", "corrcoef", "diff", "histc", "logcumsumexp", "median", "mode", "nanmean", "nansum", "quantile",
+    "bucketize", "corrcoef", "cov", "diff", "histc", "logcumsumexp", "median", "mode", "nanmean", "nansum", "quantile",
     "std_mean", "trapezoid", "trapz", "var_mean",
 ]
 
@@ -92,7 +92,7 @@ def quantile(input: Tensor, q: Any, dim: Optional[builtins.int] = None, keepdim:
 
 def corrcoef(input: Tensor) -> Tensor:
     """Correlations of the rows."""
-    c = F.cov(input)
+    c = cov(input)
     d = _ops.diagonal(c, 0, 0, 1).sqrt()
     return c / d.unsqueeze(1) / d
 
@@ -145,3 +145,21 @@ def trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: Number = 1, dim: bui
 
 
 trapz = trapezoid
+
+
+def cov(input: Tensor, *, correction: builtins.int = 1, fweights: Optional[Tensor] = None,
+        aweights: Optional[Tensor] = None) -> Tensor:
+    """Covariances of the rows (of one row, its variance). ``fweights`` says how often each column was seen, ``aweights`` how
+    much it counts."""
+    rows = input.reshape([1, -1]) if input.dim() < 2 else input
+    if fweights is None and aweights is None:
+        x = rows - rows.mean(1, True)
+        y = x @ x.mT / (rows.shape[1] - correction)
+    else:
+        one = _core.ones([rows.shape[1]], dtype=rows.dtype, device=rows.device)
+        importance = one if aweights is None else aweights.to(rows.dtype)
+        w = importance if fweights is None else importance * fweights.to(rows.dtype)
+        total = w.sum()
+        x = rows - (rows * w).sum([1], True) / total
+        y = (x * w) @ x.mT / (total - correction * (w * importance).sum() / total)
+    return y.reshape([]) if input.dim() < 2 else y

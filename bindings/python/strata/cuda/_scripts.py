@@ -9,8 +9,8 @@ from .. import _core
 from ..errors import OutOfMemoryError
 
 __all__ = [
-    "OutOfMemoryError", "device", "device_of", "init", "ipc_collect", "is_bf16_supported", "is_initialized", "max_memory_cached",
-    "memory_cached", "memory_summary", "reset_max_memory_allocated", "reset_max_memory_cached", "set_device",
+    "OutOfMemoryError", "device", "device_of", "init", "ipc_collect", "is_bf16_supported", "is_initialized",
+    "max_memory_cached", "memory_cached", "memory_summary", "reset_max_memory_allocated", "reset_max_memory_cached", "set_device",
 ]
 
 

@@ -29,8 +29,8 @@ __all__ = [
 class MultiheadAttention(Module):
     """Attention of ``num_heads`` heads of size embed_dim / num_heads. query [Tq, B, E], key and value [Tk, B, E] ([B, T, E]
     with ``batch_first``). Parameters: in_proj_weight [3 E, E] (or q_proj_weight, k_proj_weight, v_proj_weight where kdim or
-    vdim differ), in_proj_bias [3 E], out_proj, and with ``add_bias_kv`` one more key and value for every sequence, bias_k and bias_v;
-    ``add_zero_attn`` adds a key and a value of zeros. In a mask, true hides, as in PyTorch's layer."""
+    vdim differ), in_proj_bias [3 E], out_proj, and with ``add_bias_kv`` one more key and value for every sequence, bias_k and
+    bias_v; ``add_zero_attn`` adds a key and a value of zeros. In a mask, true hides, as in PyTorch's layer."""
 
     in_proj_weight: Optional[Parameter]
     in_proj_bias: Optional[Parameter]

@@ -115,8 +115,9 @@ def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, siz
 
 def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
-        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
-                      "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.", stacklevel=3)
+        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+                      "This will likely lead to incorrect results due to broadcasting. "
+                      "Please ensure they have the same size.", stacklevel=3)
 
 
 def _check_weight(weight: Tensor, input: Tensor) -> None:

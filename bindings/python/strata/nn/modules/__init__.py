@@ -30,11 +30,12 @@ def consume_prefix_in_state_dict_if_present(state_dict: Dict[str, Any], prefix: 
 
 
 _files: Dict[str, Any] = {
-    "activation": (_activation, _attention), "adaptive": (_adaptive,), "batchnorm": (_norm, _lazy), "channelshuffle": (_pooling,),
-    "container": (_container,), "conv": (_conv, _lazy), "distance": (_distance,), "dropout": (_dropout,), "flatten": (_linear,
-    _container), "fold": (_conv,), "instancenorm": (_norm, _lazy), "lazy": (_lazy,), "linear": (_linear, _lazy), "loss": (_loss,),
-    "module": (_module,), "normalization": (_norm,), "padding": (_padding,), "pixelshuffle": (_pooling,), "pooling": (_pooling,),
-    "rnn": (_rnn,), "sparse": (_linear,), "transformer": (_attention,), "upsampling": (_pooling,), "utils": (),
+    "activation": (_activation, _attention), "adaptive": (_adaptive,), "batchnorm": (_norm, _lazy),
+    "channelshuffle": (_pooling,), "container": (_container,), "conv": (_conv, _lazy), "distance": (_distance,),
+    "dropout": (_dropout,), "flatten": (_linear, _container), "fold": (_conv,), "instancenorm": (_norm, _lazy),
+    "lazy": (_lazy,), "linear": (_linear, _lazy), "loss": (_loss,), "module": (_module,), "normalization": (_norm,),
+    "padding": (_padding,), "pixelshuffle": (_pooling,), "pooling": (_pooling,), "rnn": (_rnn,), "sparse": (_linear,),
+    "transformer": (_attention,), "upsampling": (_pooling,), "utils": (),
 }
 _private: Dict[str, Dict[str, Any]] = {
     "batchnorm": {"_BatchNorm": _norm._BatchNorm, "_NormBase": _norm._RunningNorm},
