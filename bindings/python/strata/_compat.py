@@ -116,9 +116,6 @@ MISSING: Dict[str, str] = {
     "CrossMapLRN2d": "use LocalResponseNorm, whose sums also end at the last channels as the formula says",
     "eig": "there are no complex tensors; eigh is for symmetric matrices",
     "eigvals": "there are no complex tensors; eigvalsh is for symmetric matrices",
-    "jacrev": "use st.autograd.functional.jacobian",
-    "jacfwd": "use st.autograd.functional.jacobian",
-    "hessian": "use st.autograd.functional.hessian",
 }
 
 

@@ -36,7 +36,7 @@ for _name in ("copysign", "signbit", "positive", "conj", "take"):
 for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
                       "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
                       "arcsin": "asin", "arctan": "atan", "arccosh": "acosh", "arcsinh": "asinh",
-                      "arctanh": "atanh", "arctan2": "atan2"}.items():
+                      "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias, Tensor.__dict__[_name])
 
 
@@ -263,6 +263,54 @@ def resize_as_(self: Tensor, other: Tensor) -> Tensor:
 def is_pinned(self: Tensor) -> bool:
     """False: pinned memory looks like any other here."""
     return False
+
+
+@_method
+def is_nonzero(self: Tensor) -> bool:
+    """Whether the only element is not 0."""
+    return bool(self)
+
+
+@_method
+def is_conj(self: Tensor) -> bool:
+    """False: there are no complex tensors."""
+    return False
+
+
+@_method
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Elements of ``source`` at places of the flattened tensor."""
+    flat = self.reshape([-1])
+    written = flat.index_put([index.reshape([-1])], source.reshape([-1]), accumulate)
+    return self.copy_(written.reshape(list(self.shape)))
+
+
+@_method
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
+    """nn.functional.prelu()."""
+    from .nn import functional
+
+    return functional.prelu(self, weight)
+
+
+@_method
+def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
+    """nn.functional.hardshrink()."""
+    from .nn import functional
+
+    return functional.hardshrink(self, lambd)
+
+
+@_method
+def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> Any:
+    """chunk()."""
+    return _ops.chunk(self, chunks, dim)
+
+
+@_method
+def as_subclass(self: Tensor, cls: Any) -> Any:
+    """The same tensor as an object of a subclass."""
+    return self._as_subclass(cls)
 
 
 @_method

@@ -12,13 +12,15 @@ from ._core import Tensor
 from .autograd import Function
 
 __all__ = [
-    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm",
-    "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve",
-    "solve_triangular", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex", "lstsq",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer",
+    "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv",
+    "tensorsolve", "trace", "vander", "vecdot", "vector_norm",
 ]
 
 matmul, matrix_transpose, vecdot = _array_api.matmul, _array_api.matrix_transpose, _array_api.vecdot
 matrix_power, outer, tensordot = _composed.matrix_power, _composed.outer, _array_api.tensordot
+matrix_exp = exact(_composed.matrix_exp)
 
 Dims = Union[None, int, Tuple[int, ...], List[int]]
 
@@ -403,6 +405,76 @@ def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Option
     _constant("lstsq", A)
     _constant("lstsq", B)
     return LstsqResult(*_lapack("lstsq", lambda np, a, b: tuple(np.asarray(v) for v in np.linalg.lstsq(a, b, rcond=rcond)), A, B))
+
+
+class InvResult(NamedTuple):
+    inverse: Tensor
+    info: Tensor
+
+
+class CholeskyResult(NamedTuple):
+    L: Tensor
+    info: Tensor
+
+
+class SolveResult(NamedTuple):
+    result: Tensor
+    info: Tensor
+
+
+def _tried(of: Tensor, run: Callable[[], Tensor], check_errors: bool) -> Tuple[Tensor, Tensor]:
+    """The result and, for each matrix, 0; 1 for all, and NaNs, where one of them has no result."""
+    info = _core.zeros(list(of.shape)[:-2], dtype=_core.int32, device=of.device)
+    try:
+        return run(), info
+    except LinAlgError:
+        if check_errors:
+            raise
+        return _core.full(list(of.shape), math.nan, dtype=of.dtype, device=of.device), info + 1
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvResult:
+    """inv(), with an info of 1 in place of an error."""
+    return InvResult(*_tried(A, lambda: inv(A), check_errors))
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyResult:
+    """cholesky(), with an info of 1 in place of an error."""
+    return CholeskyResult(*_tried(A, lambda: cholesky(A, upper=upper), check_errors))
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveResult:
+    """solve(), with an info of 1 in place of an error."""
+    result, info = _tried(A, lambda: solve(A, B, left=left), check_errors)
+    broken = bool(info.numel()) and int(info.max().item()) > 0
+    return SolveResult(_core.full(list(B.shape), math.nan, dtype=B.dtype, device=B.device) if broken else result, info)
+
+
+def vander(x: Tensor, N: Optional[int] = None) -> Tensor:
+    """Rows of powers: x^0, x^1 .. x^(N - 1)."""
+    n = x.shape[-1] if N is None else N
+    if n < 2:
+        raise ValueError(f"vander: N must be greater than 1, got {n}")
+    found: Tensor = x.unsqueeze(-1) ** _core.arange(n, device=x.device)
+    return found
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of a tensor as a matrix of its first ``ind`` dimensions by the others."""
+    first, rest = list(A.shape)[:ind], list(A.shape)[ind:]
+    if ind < 1 or math.prod(first) != math.prod(rest):
+        raise _core.ShapeError(f"tensorinv: {first} and {rest} do not make a square matrix")
+    return inv(A.reshape([math.prod(first), math.prod(rest)])).reshape([*rest, *first])
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Tuple[int, ...]] = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B."""
+    if dims is not None:
+        A = A.movedim([d % A.ndim for d in dims], list(range(A.ndim - len(dims), A.ndim)))
+    rest = list(A.shape)[B.ndim:]
+    if math.prod(rest) != B.numel() or A.numel() != B.numel() ** 2:
+        raise _core.ShapeError(f"tensorsolve: {list(A.shape)} does not fit {list(B.shape)}")
+    return solve(A.reshape([B.numel(), B.numel()]), B.reshape([-1])).reshape(rest)
 
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402

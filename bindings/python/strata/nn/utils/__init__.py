@@ -1,6 +1,6 @@
 """Gradient clipping, parameters as one vector, padded and packed sequences, parametrisations."""
 
-from . import parametrizations, parametrize, prune, rnn
+from . import clip_grad, convert_parameters, parametrizations, parametrize, prune, rnn, stateless
 from .clip import *
 from .weights import fuse_conv_bn_eval, fuse_conv_bn_weights, fuse_linear_bn_eval, fuse_linear_bn_weights
 from .weights import remove_spectral_norm, remove_weight_norm, skip_init, spectral_norm, weight_norm
