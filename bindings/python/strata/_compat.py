@@ -113,7 +113,7 @@ MISSING: Dict[str, str] = {
     "set_default_tensor_type": "use set_default_dtype() and set_default_device()",
     "SyncBatchNorm": "there is one process: use BatchNorm2d",
     "DataParallel": "there is one card: call the module itself",
-    "CrossMapLRN2d": "use LocalResponseNorm, whose sums also end at the last channels as the formula says",
+    "CrossMapLRN2d": "use LocalResponseNorm",
     "eig": "there are no complex tensors; eigh is for symmetric matrices",
     "eigvals": "there are no complex tensors; eigvalsh is for symmetric matrices",
 }

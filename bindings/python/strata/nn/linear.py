@@ -194,7 +194,7 @@ class Embedding(_Table):
 
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table. Parameter: weight [num, dim], drawn from N(0, 1). The gradient is dense, also
-    with ``sparse``; ``scale_grad_by_freq`` is refused."""
+    with ``sparse``."""
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: Optional[float] = None, norm_type: float = 2.0,
@@ -203,7 +203,7 @@ class EmbeddingBag(_Table):
         dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        check_bag(scale_grad_by_freq)
+        check_bag(scale_grad_by_freq, mode)
         self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = max_norm, norm_type, scale_grad_by_freq, sparse
         self.mode, self.include_last_offset = mode, include_last_offset
         self._set_table(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
@@ -222,7 +222,8 @@ class EmbeddingBag(_Table):
 
     def forward(self, input: Tensor, offsets: Optional[Tensor] = None,
                 per_sample_weights: Optional[Tensor] = None) -> Tensor:
-        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, mode=self.mode,
+        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type,
+                               self.scale_grad_by_freq, self.mode,
                                per_sample_weights=per_sample_weights, include_last_offset=self.include_last_offset,
                                padding_idx=self.padding_idx)
 

@@ -21,6 +21,14 @@ for mode in ("sum", "mean", "max"):
     out(f"bag {mode}", bag(ids))
     out(f"bag {mode} weight", bag.weight)
 
+for mode in ("sum", "mean"):
+    for padding in (None, 5):
+        bag = fill(nn.EmbeddingBag(8, 6, scale_grad_by_freq=True, mode=mode, padding_idx=padding), 3, 1.0)
+        y = bag(st.tensor([1, 5, 1, 0, 3, 1, 5, 2]), st.tensor([0, 3, 3, 7]))
+        out(f"bag by frequency {mode} {padding}", y)
+        (y * T(4, 6)).sum().backward()
+        out(f"bag by frequency {mode} {padding} grad", bag.weight.grad)
+
 # ---- sparse Adam: rows that a step does not use keep their moments
 table = fill(nn.Embedding(9, 4, sparse=True), 4, 1.0)
 optimizer = st.optim.SparseAdam(table.parameters(), lr=0.05, betas=(0.8, 0.95))

@@ -75,20 +75,29 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
                   per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
                   padding_idx: Optional[int] = None) -> Tensor:
     """Sums, means or maxima of the rows of ``weight`` that each bag names: input [bags, n], or [n] with ``offsets``. The
-    gradient is dense, also with ``sparse``; ``max_norm`` as in embedding(), ``scale_grad_by_freq`` is refused."""
-    check_bag(scale_grad_by_freq)
+    gradient is dense, also with ``sparse``; ``max_norm`` and (not for maxima) ``scale_grad_by_freq`` as in embedding()."""
+    check_bag(scale_grad_by_freq, mode)
     _renormed(weight, input, max_norm, norm_type)
     if not input.dtype == C.int64:
         input = input.to(C.int64)
     if offsets is not None and not offsets.dtype == C.int64:
         offsets = offsets.to(C.int64)
+    if scale_grad_by_freq:  # a table of the rows as they are used, which embedding() has read
+        n = input.numel()
+        rows = embedding(input.reshape([-1]), weight, padding_idx, scale_grad_by_freq=True)
+        places = C.arange(n, device=input.device).reshape(list(input.shape))
+        if padding_idx is not None:
+            rows = ops.cat([rows, C.zeros([1, weight.shape[1]], dtype=rows.dtype, device=rows.device)], 0)
+            places = ops.where(input == padding_idx % weight.shape[0], n, places)
+        return ops.embedding_bag(places, rows, offsets, mode, per_sample_weights, include_last_offset,
+                                 None if padding_idx is None else n)
     return ops.embedding_bag(input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
 
 
-def check_bag(scale_grad_by_freq: bool) -> None:
+def check_bag(scale_grad_by_freq: bool, mode: str) -> None:
     """Refuses what bags do not do."""
-    if scale_grad_by_freq:
-        raise ValueError("embedding_bag: scale_grad_by_freq is not supported; embedding() has it")
+    if scale_grad_by_freq and mode == "max":
+        raise ValueError("embedding_bag: max mode does not support scaling the gradient by the frequency")
 
 
 def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Optional[Tensor] = None,
