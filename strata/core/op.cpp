@@ -9,6 +9,7 @@
 
 #include "strata/core/autocast.h"
 #include "strata/core/registration.h"
+#include "strata/core/saves.h"
 #include "strata/cuda/runtime.h"
 
 namespace strata {
@@ -355,7 +356,18 @@ Tensor Adapter::apply(const Tensor& t) {
   return r.shape() == shape_ ? r : r.expand(shape_);
 }
 
-SavePlan parse_saves(std::string_view schema, std::string_view saves) {
+namespace {
+// Plans by record, which its schema's text stands for: OpBase has no room for what only its typed form reads.
+struct Plans {
+  std::mutex lock;
+  std::map<const char*, SavePlan> of;
+};
+Plans& plans() {
+  static Plans& all = *new Plans;  // records of other threads may ask until the very end
+  return all;
+}
+
+SavePlan plan_of(std::string_view schema, std::string_view saves) {
   SavePlan plan;
   if (saves.empty()) return plan;
   const Schema s = parse_schema(schema);
@@ -392,6 +404,14 @@ SavePlan parse_saves(std::string_view schema, std::string_view saves) {
   }
   return plan;
 }
+}  // namespace
+
+SavePlan parse_saves(std::string_view schema, std::string_view saves) {
+  const SavePlan plan = plan_of(schema, saves);
+  const std::lock_guard lock(plans().lock);
+  plans().of[schema.data()] = plan;
+  return plan;
+}
 
 void check_boxed_count(const OpBase& op, size_t given) {
   const size_t most = op.schema().args.size();
@@ -408,6 +428,10 @@ Value boxed_default(const OpBase& op, size_t index) {
 void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
   const SchemaArg& a = op.schema().args[index];
   throw ValueError(op.name(), cat("argument '", a.name, "' must be of type ", a.type));
+}
+
+void check_boxed_optional(const OpBase& op, size_t index) {
+  if (!op.schema().args[index].type.ends_with('?')) throw_boxed_type(op, index, {});
 }
 
 }  // namespace detail
@@ -488,12 +512,7 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
   const DType target = policy == Autocast::low ? t_autocast.dtype : policy == Autocast::full ? DType::f32 : widest;
   if (t.dtype() == target || policy == Autocast::keep) return t;
-  const uint32_t unusual = t_mode.unusual;
-  t_mode.unusual &= ~kAutocast;  // the cast itself is not cast
-  struct Restore {
-    uint32_t mode;
-    ~Restore() { t_mode.unusual = mode; }
-  } restore{unusual};
+  const ThreadModeScope uncast({t_mode.grad_enabled, t_mode.unusual & ~kAutocast});  // the cast itself is not cast
   const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
   if (!parameter) return t.to(target);
   if (!grad_enabled()) return low_copy(t, target);
@@ -506,5 +525,12 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   return entry.second;
 }
 }  // namespace detail
+
+bool saves_argument(const OpBase& op, size_t index, uint64_t wanting) {
+  detail::Plans& all = detail::plans();
+  const std::lock_guard lock(all.lock);
+  const auto at = all.of.find(op.schema_text().data());
+  return at == all.of.end() || at->second.keeps_arg(index, wanting);
+}
 
 }  // namespace strata
