@@ -275,6 +275,8 @@ export interface Utils {
   getTotalNorm(tensors: Module | Tensor | Iterable<Tensor>, normType?: number): number;
   /** Scales the gradients so that their joint norm is at most maxNorm; the norm before. */
   clipGradNorm_(params: Module | Tensor | Iterable<Tensor>, maxNorm: number, options?: { normType?: number; errorIfNonfinite?: boolean }): number;
+  /** Scales the gradients as clipGradNorm_() does, by a norm that is known. */
+  clipGradsWithNorm_(params: Module | Tensor | Iterable<Tensor>, maxNorm: number, totalNorm: number): void;
   /** Clamps every element of the gradients to [-clipValue, clipValue]. */
   clipGradValue_(params: Module | Tensor | Iterable<Tensor>, clipValue: number): void;
   parametersToVector(params: Module | Tensor | Iterable<Tensor>): Tensor;
@@ -424,6 +426,8 @@ export interface Nn {
 
   CrossEntropyLoss: LossClass<F.CrossEntropyOptions>;
   NLLLoss: LossClass<F.NllOptions>;
+  /** The same as NLLLoss. */
+  NLLLoss2d: LossClass<F.NllOptions>;
   BCELoss: LossClass<F.BceOptions>;
   BCEWithLogitsLoss: LossClass<F.BceOptions & { posWeight?: Tensor | null }>;
   KLDivLoss: LossClass<F.KlDivOptions>;

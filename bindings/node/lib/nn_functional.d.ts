@@ -172,6 +172,7 @@ export interface Functional {
   linear: Functions['linear'];
   /** x1^T weight[o] x2 + bias[o]. */
   bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias?: Tensor | null): Tensor;
+  linearCrossEntropy: Functions['linear_cross_entropy'];
   embedding: Functions['embedding'];
   /** Sums, means or maxima of the rows that each bag names: indices [bags, n], or [n] with offsets. */
   embeddingBag(indices: Tensor, weight: Tensor, offsets?: Tensor | null, options?: {
@@ -196,6 +197,9 @@ export interface Functional {
   maxPool1d: MaxPool;
   maxPool2d: MaxPool;
   maxPool3d: MaxPool;
+  maxPool1dWithIndices(x: Tensor, kernelSize: Sizes, options?: MaxPoolOptions): [values: Tensor, indices: Tensor];
+  maxPool2dWithIndices(x: Tensor, kernelSize: Sizes, options?: MaxPoolOptions): [values: Tensor, indices: Tensor];
+  maxPool3dWithIndices(x: Tensor, kernelSize: Sizes, options?: MaxPoolOptions): [values: Tensor, indices: Tensor];
   avgPool1d(x: Tensor, kernelSize: Sizes, options?: AvgPoolOptions): Tensor;
   avgPool2d(x: Tensor, kernelSize: Sizes, options?: AvgPoolOverOptions): Tensor;
   avgPool3d(x: Tensor, kernelSize: Sizes, options?: AvgPoolOverOptions): Tensor;
@@ -211,6 +215,10 @@ export interface Functional {
   adaptiveMaxPool1d: AdaptiveMaxPool;
   adaptiveMaxPool2d: AdaptiveMaxPool;
   adaptiveMaxPool3d: AdaptiveMaxPool;
+
+  adaptiveMaxPool1dWithIndices(x: Tensor, outputSize: OutputSize): [values: Tensor, indices: Tensor];
+  adaptiveMaxPool2dWithIndices(x: Tensor, outputSize: OutputSize): [values: Tensor, indices: Tensor];
+  adaptiveMaxPool3dWithIndices(x: Tensor, outputSize: OutputSize): [values: Tensor, indices: Tensor];
 
   /** (before, after) for the last dimension, then the one before it. */
   pad(x: Tensor, padding: readonly number[], options?: { mode?: PaddingMode; value?: number }): Tensor;

@@ -357,6 +357,16 @@ test('functions that write over their argument', () => {
   }
 });
 
+test('maxima with their places', () => {
+  const x = st.randn([2, 3, 6]);
+  for (const [name, arg] of [['maxPool1d', 2], ['adaptiveMaxPool1d', 3]]) {
+    const [values, indices] = nn.functional[`${name}WithIndices`](x, arg);
+    assert.deepEqual(values.toArray(), nn.functional[name](x, arg).toArray());
+    assert.deepEqual(indices.toArray(), nn.functional[name](x, arg, { returnIndices: true })[1].toArray());
+    assert.deepEqual(st.gather(x, 2, indices).toArray(), values.toArray());
+  }
+});
+
 test('weight and spectral norm', () => {
   st.manualSeed(11);
   const { utils } = nn;
@@ -446,6 +456,11 @@ test('utils: norms, clipping, parameters as one vector, padded sequences', () =>
   set(2, -3);
   utils.clipGradValue_(net, 2.5);
   assert.deepEqual(net.bias.grad.toArray(), [-2.5, -2.5, -2.5]);
+  utils.clipGradsWithNorm_(net, 1, 5);
+  assert.ok(Math.abs(net.bias.grad.at(0).item() + 0.5) < 1e-5);
+  utils.clipGradsWithNorm_(net, 9, 5);
+  assert.ok(Math.abs(net.bias.grad.at(0).item() + 0.5) < 1e-5);
+  assert.throws(() => utils.clipGradsWithNorm_(net, 1, 'x'), st.ValueError);
   set(NaN, 1);
   assert.ok(Number.isNaN(utils.clipGradNorm_(net, 1, { normType: 1 })));
   assert.equal(net.bias.grad.at(0).item(), 1, 'left as it was');

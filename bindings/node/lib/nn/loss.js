@@ -36,6 +36,7 @@ function loss(name, f, allowed, reductions = REDUCTIONS) {
 module.exports = {
   CrossEntropyLoss: loss('CrossEntropyLoss', functional.crossEntropy, ['weight', 'ignoreIndex', 'labelSmoothing']),
   NLLLoss: loss('NLLLoss', functional.nllLoss, ['weight', 'ignoreIndex']),
+  NLLLoss2d: loss('NLLLoss2d', functional.nllLoss, ['weight', 'ignoreIndex']),
   BCELoss: loss('BCELoss', functional.binaryCrossEntropy, ['weight']),
   BCEWithLogitsLoss: loss('BCEWithLogitsLoss', functional.binaryCrossEntropyWithLogits, ['weight', 'posWeight']),
   KLDivLoss: loss('KLDivLoss', functional.klDiv, ['logTarget'], [...REDUCTIONS, 'batchmean']),

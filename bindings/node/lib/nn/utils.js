@@ -42,8 +42,15 @@ function clipGradNorm_(params, maxNorm, options = undefined) {
     if (errorIfNonfinite) throw new DivergedError(`clipGradNorm_: the gradients' norm of order ${normType} is ${total}`, 'clipGradNorm_');
     return total;
   }
-  if (total > maxNorm) noGrad(() => { for (const p of found) p.grad.mul_(maxNorm / (total + 1e-6)); });
+  clipGradsWithNorm_(found, maxNorm, total);
   return total;
+}
+/** Scales gradients in place by what brings a joint norm that is known to maxNorm. */
+function clipGradsWithNorm_(params, maxNorm, totalNorm) {
+  wantNumber(maxNorm, 'clipGradsWithNorm_', 'maxNorm');
+  const share = maxNorm / (wantNumber(totalNorm, 'clipGradsWithNorm_', 'totalNorm') + 1e-6);
+  const found = withGrad(params, 'clipGradsWithNorm_');
+  if (share < 1) noGrad(() => { for (const p of found) p.grad.mul_(share); });
 }
 /** Clamps every element of the gradients to [-clipValue, clipValue], in place. */
 function clipGradValue_(params, clipValue) {
@@ -100,4 +107,4 @@ function unpadSequence(padded, lengths, options = undefined) {
   return rows.map((row, i) => row.narrow(0, 0, sizes[i]));
 }
 
-module.exports = { getTotalNorm, clipGradNorm_, clipGradValue_, parametersToVector, vectorToParameters, padSequence, unpadSequence, ...weights };
+module.exports = { getTotalNorm, clipGradNorm_, clipGradsWithNorm_, clipGradValue_, parametersToVector, vectorToParameters, padSequence, unpadSequence, ...weights };

@@ -8,7 +8,7 @@ const { wantShare: __, ...norms } = require('./norm.js');
 const camel = (name) => name.replace(/_([a-z0-9])/g, (all, c) => c.toUpperCase());
 // Records that are these functions already.
 const RECORDS = ['relu', 'gelu', 'silu', 'mish', 'elu', 'hardtanh', 'hardsigmoid', 'hardswish', 'softplus', 'logsigmoid', 'sigmoid', 'tanh', 'swiglu',
-  'softmax', 'log_softmax', 'linear', 'embedding', 'layer_norm', 'rms_norm', 'group_norm'];
+  'softmax', 'log_softmax', 'linear', 'embedding', 'layer_norm', 'rms_norm', 'group_norm', 'linear_cross_entropy'];
 
 module.exports = {
   ...Object.fromEntries(RECORDS.map((name) => [camel(name), F[name]])),

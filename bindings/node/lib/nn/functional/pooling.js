@@ -80,5 +80,13 @@ const adaptiveMaxPool = (n) => define(`adaptiveMaxPool${n}d`, ['x', 'outputSize*
   return [values, indices];
 });
 
+/** The same with {returnIndices: true}. */
+const withIndices = (make) => (n) => {
+  const f = make(n);
+  return define(`${f.name}WithIndices`, ['x', make === maxPool ? 'kernelSize*' : 'outputSize*'], make === maxPool
+    ? { stride: null, padding: [0], dilation: [1], ceilMode: false } : {}, (x, size, o) => f(x, size, { ...o, returnIndices: true }));
+};
+
 const families = { maxPool, avgPool, lpPool, maxUnpool, adaptiveAvgPool, adaptiveMaxPool };
-module.exports = Object.fromEntries(Object.entries(families).flatMap(([name, make]) => [1, 2, 3].map((n) => [`${name}${n}d`, make(n)])));
+const made = (all, end) => Object.fromEntries(Object.entries(all).flatMap(([name, make]) => [1, 2, 3].map((n) => [`${name}${n}d${end}`, make(n)])));
+module.exports = { ...made(families, ''), ...made({ maxPool: withIndices(maxPool), adaptiveMaxPool: withIndices(adaptiveMaxPool) }, 'WithIndices') };
