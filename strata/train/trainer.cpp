@@ -133,6 +133,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
       data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
                         : fmt::format("{} threads", num_threads())));
+  if (decays_gradient(config_.optim) && config_.optim.weight_decay > 0.01)
+    note(fmt::format("train.weight_decay = {} is added to the gradient by {}, where 0 to 0.001 is usual",
+                     config_.optim.weight_decay, config_.optim.optimizer));
   if (found) {
     note(fmt::format("going on after step {} from {}", step_, found->path));
     progress_->resume(step_, elapsed_before_);
@@ -246,7 +249,7 @@ std::string Run::sample() {
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
   if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
-  std::optional<AutocastScope> autocast;  // weights of two types want it
+  std::optional<AutocastScope> autocast;    // weights of two types want it
   if (config_.param_dtype != "f32") autocast.emplace(parse_dtype(config_.dtype));
   TokenSampler sampler(model_, prompt,
                        {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
