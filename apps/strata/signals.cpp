@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 
 #include <unistd.h>
 
@@ -12,11 +13,14 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 const char* g_after = "";
-struct sigaction g_outer_int, g_outer_term;
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+struct sigaction g_outer[std::size(kSignals)];
 
 void on_signal(int number) {
-  if (g_stop) ::_exit(128 + number);
+  // A terminal that is closed says so more than once.
+  if (g_stop && number != SIGHUP) ::_exit(128 + number);
   g_stop = 1;
+  if (number == SIGHUP) return;
   const int saved = errno;
   // Nothing can be done here where the terminal is gone.
   for (const char* text : {"\nstopping after ", g_after, " (once more to stop at once)\n"})
@@ -33,13 +37,15 @@ StopOnSignal::StopOnSignal(const char* after) {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, &g_outer_int);
-  ::sigaction(SIGTERM, &action, &g_outer_term);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    ::sigaction(kSignals[i], &action, &g_outer[i]);
+    // nohup: the terminal's end is none of ours.
+    if (kSignals[i] == SIGHUP && g_outer[i].sa_handler == SIG_IGN) ::sigaction(SIGHUP, &g_outer[i], nullptr);
+  }
 }
 
 StopOnSignal::~StopOnSignal() {
-  ::sigaction(SIGINT, &g_outer_int, nullptr);
-  ::sigaction(SIGTERM, &g_outer_term, nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &g_outer[i], nullptr);
 }
 
 bool StopOnSignal::stop_requested() {

@@ -3,8 +3,8 @@
 
 namespace strata::cli {
 
-/// While it lives, SIGINT and SIGTERM set a flag; a second signal ends the process with status 128 + its number. One at
-/// a time.
+/// While it lives, SIGINT, SIGTERM and SIGHUP set a flag (the last unless it was ignored, as under nohup); a second
+/// SIGINT or SIGTERM ends the process with status 128 + its number. One at a time.
 class StopOnSignal {
  public:
   /// `after`: what is finished first ("this step"), a text that outlives this.

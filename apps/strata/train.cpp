@@ -100,9 +100,8 @@ int run(const Arguments& a) {
   std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
-  constexpr double kGiB = 1 << 30;
-  std::fputs(fmt::format("\npeak memory {:.2f} GiB of tensors, {:.2f} GiB reserved\n",
-                         static_cast<double>(r.peak_memory) / kGiB, static_cast<double>(r.peak_reserved) / kGiB)
+  std::fputs(fmt::format("\npeak memory {} of tensors, {} reserved\n", format_bytes(r.peak_memory),
+                         format_bytes(r.peak_reserved))
                  .c_str(),
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);

@@ -164,6 +164,7 @@ TEST(Progress, PlainLinesWhereThereIsNoTerminal) {
   EXPECT_NE(text.find("step 100/100"), std::string::npos) << text;
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find("█"), std::string::npos) << text;  // a log is read by programs
 }
 
 }  // namespace

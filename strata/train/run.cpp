@@ -165,6 +165,7 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
                                            {"rng_seed", std::to_string(state.rng.seed)},
                                            {"rng_offset", std::to_string(state.rng.offset)},
                                            {"sampler", data::to_string(state.sampler)}};
+  if (state.text != 0) texts["text"] = std::to_string(state.text);
   if (state.loss_scale.size() == 2) {
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
@@ -186,7 +187,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
     std::vector<std::string> bad;
     const auto found = io::find_latest_checkpoint(path, &bad);
     check<IoError>(found.has_value(), path,
-                   bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: " + bad.front());
+                   bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: the " + bad.front());
     if (warnings) warnings->insert(warnings->end(), bad.begin(), bad.end());
     run.path = found->path;
     run.verified = true;
@@ -201,6 +202,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   s.rng.seed = number<uint64_t>(entry(c, run.path, "rng_seed"), run.path, "rng_seed");
   s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
   s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
+  if (c.state.contains("text")) s.text = number<uint64_t>(entry(c, run.path, "text"), run.path, "text");
   if (c.state.contains("loss_scale"))
     s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
                     number<double>(entry(c, run.path, "loss_scale_steps"), run.path, "loss_scale_steps")};

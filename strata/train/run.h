@@ -41,6 +41,7 @@ struct RunState {
   std::string tokenizer;  ///< Tokenizer::to_json()
   int64_t step = 0;       ///< steps done
   int64_t tokens = 0;     ///< tokens trained on
+  uint64_t text = 0;      ///< TrainData::text; 0 where it is not known
   double elapsed_s = 0;
   RngKey rng;                  ///< of default_generator()
   data::SamplerState sampler;  ///< of the training data
