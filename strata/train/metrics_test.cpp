@@ -137,6 +137,7 @@ TEST(Progress, LineFitsAnyWidth) {
   for (int width = 0; width < 120; ++width) EXPECT_LE(columns(progress_line(m, 1000, width)), width);
   // The loss is the last to go.
   EXPECT_EQ(progress_line(m, 1000, 11), "loss 2.3457");
+  EXPECT_NE(progress_line({.step = 1000, .elapsed_s = 50}, 1000, 200).find("  in 50s"), std::string::npos);
   EXPECT_NE(progress_line({.step = 1}, 10, 80).find("loss nan"), std::string::npos);
 }
 

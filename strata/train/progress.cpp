@@ -83,7 +83,8 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, 
       {7, std::isfinite(m.loss) ? fmt::format("loss {:.4f}", m.loss) : std::string("loss nan")},
       {1, std::isfinite(m.lr) ? fmt::format("lr {:.2e}", m.lr) : std::string()},
       {3, std::isfinite(m.tokens_per_s) ? fmt::format("{} {}/s", format_count(m.tokens_per_s), unit) : std::string()},
-      {4, fmt::format("{} left", format_duration(left))},
+      {4, m.step < total_steps ? fmt::format("{} left", format_duration(left))
+                               : fmt::format("in {}", format_duration(m.elapsed_s))},
   };
   constexpr int kBar = 20;
   constexpr int kBarImportance = 2;

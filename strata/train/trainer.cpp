@@ -138,10 +138,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
   note(fmt::format(
-      "{} with {} parameters, {} training tokens{}, {}", config_.model.family,
+      "{}, {} parameters; {} training tokens{}; {}", config_.model.family,
       format_count(static_cast<double>(model_->num_parameters())),
       format_count(static_cast<double>(data_.train_tokens)),
-      data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
+      data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
                         : fmt::format("{} threads", num_threads())));
   if (decays_gradient(config_.optim) && config_.optim.weight_decay > 0.01)
