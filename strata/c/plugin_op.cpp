@@ -317,12 +317,7 @@ void PluginOp::run(Device device, std::vector<Tensor>& results, std::span<const 
   if (!has_kernel(device.type)) detail::throw_no_kernel(name_, device);
   // As in Op: what a kernel takes for itself is workspace; within it nothing is recorded, cast or observed.
   const memory::TagScope tag(memory::Tag::workspace);
-  const ThreadMode outer = t_mode;
-  t_mode = {false, 0};
-  struct Restore {
-    ThreadMode mode;
-    ~Restore() { t_mode = mode; }
-  } restore{outer};
+  const detail::ThreadModeScope plain({false, 0});
   if (memory::guards_wanted() && device.is_cpu()) return run_guarded(results, args, fresh);
   run_kernel(device, results, args);
 }

@@ -26,6 +26,19 @@ struct ThreadMode {
 /// The one thread-local word that the call path looks at.
 inline constinit thread_local ThreadMode t_mode;
 
+namespace detail {
+/// Sets it for a scope: within a kernel, for example, nothing is recorded, cast or observed.
+class ThreadModeScope {
+ public:
+  explicit ThreadModeScope(ThreadMode mode) : previous_(t_mode) { t_mode = mode; }
+  ~ThreadModeScope() { t_mode = previous_; }
+  ThreadModeScope(const ThreadModeScope&) = delete;
+
+ private:
+  ThreadMode previous_;
+};
+}  // namespace detail
+
 /// Nothing is recorded while one lives.
 class NoGrad {
  public:
@@ -133,17 +146,6 @@ struct AutogradMeta {
   TensorHooks post_hooks;            ///< run after a leaf's grad was accumulated
   LowCopy low;                       ///< a parameter's, once autocast wanted it
 };
-namespace detail {
-/// Gradients on their way in a pass of backward.
-struct GatheredGrads {
-  virtual ~GatheredGrads() = default;
-  /// What has come to `edge`, if it may be written in place.
-  virtual Tensor* at(const Edge& edge) = 0;
-};
-/// That of the pass that runs on this thread.
-extern thread_local GatheredGrads* t_gathered;
-}  // namespace detail
-
 /// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
 /// Adds a hook that runs after a gradient was added to the leaf `t`. Throws AutogradError when `t` is no such leaf.
@@ -157,6 +159,14 @@ void set_history(const Tensor& t, const Ref<Node>& node, uint32_t index);
 /// The same for a result that was written in place: views and their base learn of it.
 void rebase_history(Tensor& t, const Ref<Node>& node);
 namespace detail {
+/// Gradients on their way in a pass of backward.
+struct GatheredGrads {
+  virtual ~GatheredGrads() = default;
+  /// What has come to `edge`, if it may be written in place.
+  virtual Tensor* at(const Edge& edge) = 0;
+};
+/// That of the pass that runs on this thread.
+extern thread_local GatheredGrads* t_gathered;
 /// The copy of a parameter that autocast keeps with it, made anew where the parameter was written since.
 Tensor low_copy(const Tensor& parameter, DType dtype);
 Tensor add_tensors(const Tensor& a, const Tensor& b);

@@ -410,6 +410,10 @@ void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
   throw ValueError(op.name(), cat("argument '", a.name, "' must be of type ", a.type));
 }
 
+void check_boxed_optional(const OpBase& op, size_t index) {
+  if (!op.schema().args[index].type.ends_with('?')) throw_boxed_type(op, index, {});
+}
+
 }  // namespace detail
 
 // ---- autocast ----
@@ -488,12 +492,7 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
   const DType target = policy == Autocast::low ? t_autocast.dtype : policy == Autocast::full ? DType::f32 : widest;
   if (t.dtype() == target || policy == Autocast::keep) return t;
-  const uint32_t unusual = t_mode.unusual;
-  t_mode.unusual &= ~kAutocast;  // the cast itself is not cast
-  struct Restore {
-    uint32_t mode;
-    ~Restore() { t_mode.unusual = mode; }
-  } restore{unusual};
+  const ThreadModeScope uncast({t_mode.grad_enabled, t_mode.unusual & ~kAutocast});  // the cast itself is not cast
   const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
   if (!parameter) return t.to(target);
   if (!grad_enabled()) return low_copy(t, target);

@@ -234,8 +234,13 @@ class Op<R(A...)> final : public OpBase {
 
   R call(A... args) const {
     const bool record = wants_grad(args...);
-    if (record && r_.composed && !r_.backward) return r_.composed(args...);
-    if (!r_.infer && r_.composed) return r_.composed(args...);
+    if (r_.composed && (!r_.infer || (record && !r_.backward))) {
+      if (r_.infer) {  // a composed form relies on what infer checks
+        check_devices(args...);
+        r_.infer(args...);
+      }
+      return r_.composed(args...);
+    }
     R result = compute(args...);
     if (record) this->record_node(result, args...);
     if (r_.view && grad_enabled()) note_views(result, args...);
@@ -279,12 +284,7 @@ class Op<R(A...)> final : public OpBase {
     // What a kernel takes for itself is not for the caller.
     const memory::TagScope tag(memory::Tag::workspace);
     // Inside a kernel nothing is recorded, cast or observed.
-    const ThreadMode outer = t_mode;
-    t_mode = {false, 0};
-    struct Restore {
-      ThreadMode mode;
-      ~Restore() { t_mode = mode; }
-    } restore{outer};
+    const detail::ThreadModeScope plain({false, 0});
     if (const Kernel k = kernel_for(device.type)) [[likely]] {
       if (device.is_cuda()) return launch(k, device, all...);
       k(all...);

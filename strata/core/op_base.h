@@ -67,8 +67,9 @@ class Backward {
   bool needs(int i) const { return static_cast<bool>(edges_[static_cast<size_t>(i)].node); }
   /// Whether the gradient of a bf16 or f16 input `i` may be set in f32, unrounded: see Node::takes_f32().
   bool takes_f32(int i) const;
-  /// What other ops already gave input `i` as its gradient, for a rule that adds to a few of its elements in place and
-  /// then sets nothing. nullptr where nothing came, others hold it too, or gradients are recorded or watched.
+  /// What other ops already gave input `i` as its gradient, or where that is autocast's copy of a parameter, gave the
+  /// parameter (in its own dtype): for a rule that adds to a few of its elements in place and then sets nothing.
+  /// nullptr where nothing came, others hold it too, gradients are recorded, or a hook watches that of the copy.
   Tensor* gathered(int i) const;
   int num_inputs() const { return static_cast<int>(edges_.size()); }
   /// Whether nothing but this rule can read the memory of saved result `i` again: it may be written over.

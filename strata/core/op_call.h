@@ -81,6 +81,8 @@ void check_inplace_target(std::string_view op, const Tensor& self);
 void check_boxed_count(const OpBase& op, size_t given);
 Value boxed_default(const OpBase& op, size_t index);
 [[noreturn]] void throw_boxed_type(const OpBase& op, size_t index, std::string_view wanted);
+/// Throws ValueError unless the schema lets argument `index` be None.
+void check_boxed_optional(const OpBase& op, size_t index);
 /// What a node keeps. Bit i of `mask`: the i-th argument; bit 32+i: the i-th result. `when[i]` is the argument that
 /// must want a gradient for argument i to be kept, or -1.
 struct SavePlan {
@@ -190,9 +192,12 @@ struct Unbox {
 template <>
 struct Unbox<Tensor> {
   static Tensor get(const OpBase& op, size_t i, const Value& v) {
-    if (const Tensor* p = std::get_if<Tensor>(&v)) return *p;
-    if (std::holds_alternative<std::monostate>(v)) return {};
-    throw_boxed_type(op, i, {});
+    const Tensor* p = std::get_if<Tensor>(&v);
+    if (p && p->defined()) [[likely]]
+      return *p;
+    if (!p && !std::holds_alternative<std::monostate>(v)) throw_boxed_type(op, i, {});
+    check_boxed_optional(op, i);
+    return {};
   }
 };
 template <>

@@ -306,7 +306,9 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
     check<MemoryError>(small != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");
     return poisoned(small, rounded(nbytes));
   }
-  const int64_t bytes = rounded(nbytes);
+  // A dry run may ask for more than the heap's offsets can say.
+  constexpr int64_t kMostOffsets = (int64_t{1} << 62) - kPage;
+  const int64_t bytes = rounded(std::min(nbytes, static_cast<size_t>(kMostOffsets) + 1));
   Pool& p = pool(device.type);
   std::lock_guard lock(p.mutex);
   int64_t limit = g_limit.load(std::memory_order_relaxed);
@@ -324,6 +326,8 @@ void* allocate(Device device, size_t nbytes, Tag tag) {
       refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, p.range, tag, "host");
 #endif
   }
+  if (!device.is_cpu() && p.heap.top_after(bytes) > kMostOffsets)
+    refuse(p.s, std::array{static_cast<const Heap*>(&p.heap)}, bytes, kMostOffsets, tag, "meta");
 #if STRATA_PLAIN_MALLOC
   void* plain = device.is_cpu() ? std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)) : nullptr;
   check<MemoryError>(plain != nullptr || !device.is_cpu(), "allocate", "out of host memory asking for ", nbytes,

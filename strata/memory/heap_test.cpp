@@ -113,6 +113,22 @@ TEST(Allocator, MetaTensorsAreCountedWithoutMemory) {
   EXPECT_EQ(stats(DeviceType::meta).live_total - before, int64_t{1} << 32);
 }
 
+TEST(Allocator, MetaTensorsEndBeforeTheirCountOverflows) {
+  DeviceScope dry(Device::meta());
+  const int64_t before = stats(DeviceType::meta).live_total;
+  {
+    std::vector<Tensor> held;  // of 2^60 bytes each
+    const auto fill = [&] {
+      for (int i = 0; i < 9; ++i) held.push_back(zeros({int64_t{1} << 58}));
+    };
+    EXPECT_THROW(fill(), MemoryError);
+    EXPECT_GE(held.size(), 3u);
+    EXPECT_LE(held.size(), 4u);
+    EXPECT_THROW(zeros({(int64_t{1} << 60) - 64}), MemoryError);
+  }
+  EXPECT_EQ(stats(DeviceType::meta).live_total, before);
+}
+
 TEST(Allocator, RefusalSaysWhoHoldsWhat) {
   const int64_t previous = set_limit(stats(DeviceType::cpu).live_total + (8 << 20));
   ModuleScope module("blocks.3.attention");

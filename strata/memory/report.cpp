@@ -36,8 +36,8 @@ std::string without_numbers(std::string_view name) {
 void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
             std::string_view where) {
   std::string text = cat("cannot get ", megabytes(asked), " for ", name_of(tag), " memory on ", where, ": ",
-                         megabytes(s.live_total), " are in use and the limit is ", megabytes(limit), ".");
-  const char* before = " Held by tag: ";
+                         megabytes(s.live_total), " are in use and the limit is ", megabytes(limit));
+  const char* before = ". Held by tag: ";
   for (int i = 0; i < kNumTags; ++i) {
     if (s.live[i] == 0) continue;
     text += cat(before, name_of(static_cast<Tag>(i)), " ", megabytes(s.live[i]));

@@ -291,9 +291,6 @@ const Op<BackwardSignature> attention_backward_op{{
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
            int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
-          // With a gradient wanted infer is not asked before.
-          attention_backward_op.record().infer(gout, glse, q, k, v, mask, out, lse, is_causal, scale, window, offset,
-                                               dropout_p, key);
           return composed_backward(gout, glse, q, k, v, mask, out, lse,
                                    Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
         },

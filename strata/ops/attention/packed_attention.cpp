@@ -90,7 +90,6 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
         .composed =
             [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse,
                int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale, int64_t window) {
-              // Checked here too: with a gradient wanted, infer is not asked before.
               const int64_t d = head_size(qkv, heads, kv_heads, "packed_attention_backward");
               const int64_t b = qkv.shape()[0], t = qkv.shape()[1];
               auto [gq, gk, gv] = detail::attention_gradient(

@@ -221,9 +221,6 @@ const Op<BackwardSignature> varlen_backward_op{{
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& q_ends, const Tensor& k_ends, const Tensor& out, const Tensor& lse, bool is_causal,
            std::optional<double> scale, int64_t window, int64_t offset) {
-          // With a gradient wanted infer is not asked before.
-          varlen_backward_op.record().infer(gout, glse, q, k, v, q_ends, k_ends, out, lse, is_causal, scale, window,
-                                            offset);
           return composed_backward(gout, glse, q, k, v, q_ends, k_ends, out, lse,
                                    Plain{is_causal, scale, window, offset});
         },

@@ -6,7 +6,10 @@
 
 #include "strata/core/error.h"
 #include "strata/core/samples.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -56,6 +59,15 @@ TEST(Conv, ALargerLayerInEveryDTypeAgreesWithDouble) {
                 bound);
     expect_near(convolution_weight(x, g, {3, 3}, {2, 2}, {1, 1}, {1, 1}, 1),
                 convolution_weight(x.to(DType::f64), g.to(DType::f64), {3, 3}, {2, 2}, {1, 1}, {1, 1}, 1), bound);
+  }
+}
+
+TEST(Conv, WithoutImagesPaddingCostsNothing) {
+  for (DType t : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor x = empty({0, 2, 4, 4}, t), y = empty({0, 3, (1 << 27) + 3, (1 << 27) + 3}, t);
+    const Tensor w = convolution_weight(x, y, {2, 2}, {1, 1}, {1 << 26, 1 << 26}, {1, 1}, 1);
+    EXPECT_EQ(w.shape(), (Shape{3, 2, 2, 2}));
+    EXPECT_EQ(sum(abs(w)).item(), 0);
   }
 }
 

@@ -162,8 +162,6 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
                     }},
     .composed =
         [](const Tensor& gy, const Tensor& x) {
-          // With a gradient wanted infer is not asked before.
-          swiglu_packed_backward_op.record().infer(gy, x);
           const int64_t n = x.shape().back() / 2;
           auto [ga, gb] = composed_backward(gy, slice(x, -1, 0, n), slice(x, -1, n, 2 * n));
           return slice_backward(ga, x.shape(), x.dim() - 1, 0, n, 1) +

@@ -80,6 +80,7 @@ Places places(const Tensor& x, const TensorList& indices, const IndexPlan& plan,
   r.at.assign(static_cast<size_t>(plan.broadcast.product()), 0);
   for (int64_t d : plan.indexed)
     add_index(r.at, indices[static_cast<size_t>(d)], plan.broadcast, d, x.shape()[d], x.strides()[d], true, op);
+  if (x.numel() == 0 || r.at.empty()) return {};  // the other sizes may be beyond all memory
   r.pre = offsets_of_dims(x, plan.pre);
   r.post = offsets_of_dims(x, plan.post);
   r.run = is_run(r.post);
@@ -92,6 +93,7 @@ Places places(const Tensor& x, int64_t dim, const Tensor& index, std::string_vie
   r.at.assign(static_cast<size_t>(index.numel()), 0);
   const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 1 : x.strides()[dim];
   add_index(r.at, index, {index.numel()}, dim, size, stride, false, op);
+  if (x.numel() == 0 || r.at.empty()) return {};
   Dims pre, post;
   for (int i = 0; i < x.dim(); ++i)
     if (i != dim) (i < dim ? pre : post).push_back(i);

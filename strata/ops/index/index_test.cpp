@@ -74,6 +74,16 @@ TEST(Index, ErrorsNameTheDimension) {
   EXPECT_THROW(x.index({Slice(0, 2, 0)}), ValueError);
 }
 
+TEST(Index, WithoutElementsTheOtherSizesCostNothing) {
+  const int64_t large = int64_t{1} << 40;
+  Tensor x = zeros({0, large, 3});
+  const Tensor none = zeros({0}, DType::i64);
+  EXPECT_EQ(x.index({none}).shape(), (Shape{0, large, 3}));
+  EXPECT_EQ(index_select(x, 0, none).shape(), (Shape{0, large, 3}));
+  x.index_put_({none}, full({}, 1.0));
+  EXPECT_THROW(zeros({0, 3}).index({zeros({1}, DType::i64)}), IndexError);
+}
+
 TEST(Index, PutBroadcastsAndConverts) {
   Tensor x = zeros({2, 3});
   x.index_put_({Slice(), ints({0, 2})}, ints({1, 2}).view({1, 1, 2}));

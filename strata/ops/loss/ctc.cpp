@@ -171,6 +171,10 @@ const Op<BackwardSignature> ctc_backward_op{{
     .composed =
         [](const Tensor& gloss, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
            const Tensor& target_lengths, const Tensor&, int64_t blank, bool zero_infinity) {
+          constexpr int64_t kMostSteps = 1 << 20;  // each records some ten nodes: 4 GB in all
+          check<MemoryError>(log_probs.size(0) <= kMostSteps, "ctc_backward",
+                             "a gradient of the gradient records every ", "step by itself: of at most ", kMostSteps,
+                             ", log_probs is ", log_probs);
           const GradMode on(true);
           Tensor x = log_probs;
           if (!x.requires_grad()) {

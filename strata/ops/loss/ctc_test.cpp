@@ -128,6 +128,19 @@ TEST(Ctc, ASequenceWithoutStepsHasNoLabels) {
             std::numeric_limits<double>::infinity());
 }
 
+TEST(Ctc, MoreStepsThanASecondGradientCanRecordAreRefused) {
+  const DeviceScope on(Device::meta());
+  const auto made = [](const Shape& shape, DType dtype) {
+    return empty(TensorMeta{shape, dtype, Device::meta(), std::nullopt});
+  };
+  Tensor x = made({int64_t{1} << 31, 1, 4}, DType::f32);
+  x.set_requires_grad();
+  const Tensor label = made({1, 1}, DType::i64), length = made({1}, DType::i64);
+  const Tensor loss = ctc_loss(x, label, length, length);
+  EXPECT_THROW(grad({loss}, {x}, {}, true), MemoryError);
+  EXPECT_EQ(grad({loss}, {x})[0].shape(), x.shape());
+}
+
 TEST(Ctc, LongSequencesStayExact) {
   const int64_t steps = 400, batch = 3, classes = 30, labels = 120;
   manual_seed(5);

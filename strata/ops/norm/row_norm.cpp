@@ -190,8 +190,6 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
         .composed =
             [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
                const Tensor& rstd, const Tensor& gsum) {
-              // With a gradient wanted infer is not asked before.
-              layer_norm_backward_op.record().infer(gy, x, normalized, weight, mean, rstd, gsum);
               const Dims dims = last_dims(x, normalized.size());
               const Tensor xhat = add(x, mean, -1) * rstd, g = weight.defined() ? gy * weight : gy;
               Tensor gx = rstd * add(add(g, mean_keeping(g, dims), -1), xhat * mean_keeping(g * xhat, dims), -1);
@@ -326,8 +324,6 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
         .composed =
             [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
                const Tensor& gsum) {
-              // With a gradient wanted infer is not asked before.
-              rms_norm_backward_op.record().infer(gy, x, normalized, weight, rstd, gsum);
               const Dims dims = last_dims(x, normalized.size());
               const Tensor xhat = x * rstd, g = weight.defined() ? gy * weight : gy;
               Tensor gx = rstd * add(g, xhat * mean_keeping(g * xhat, dims), -1);
