@@ -272,7 +272,8 @@ void settle_unread(TrainConfig& c, const Origins& origins, Unread unread) {
   for (const ConfigKey& key : config_keys()) {
     if (is_read(key, c.optim.optimizer) || value_text(c, key) == value_text(defaults, key)) continue;
     const std::string origin = origin_of(key.name);
-    if (unread == Unread::refused && !(switched && origin != kOverride))
+    const bool nothing = key.type == ConfigType::number && field<double>(c, key) == 0;
+    if (unread == Unread::refused && !nothing && !(switched && origin != kOverride))
       fail(origin, fmt::format("{} is of {}: train.optimizer = {} does not read it", key.name, key.optimizers,
                                c.optim.optimizer));
     if (key.type == ConfigType::number) {
@@ -327,6 +328,10 @@ void check_together(const TrainConfig& c, const Origins& origins) {
                      m.vocab));
   if (c.data.tokenizer == "ids" && m.vocab < 1)
     fail(blame({"data.tokenizer", "model.vocab"}), "data.tokenizer = ids wants model.vocab: how many ids there are");
+  if (c.optim.step_size_min > c.optim.step_size_max)
+    fail(blame({"train.step_size_min", "train.step_size_max"}),
+         fmt::format("train.step_size_min = {} is above train.step_size_max = {}", c.optim.step_size_min,
+                     c.optim.step_size_max));
   if (c.optim.nesterov && c.optim.momentum == 0)
     fail(blame({"train.nesterov", "train.momentum"}), "train.nesterov wants train.momentum above 0");
 }

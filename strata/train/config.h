@@ -60,6 +60,13 @@ struct OptimConfig {
   double initial_accumulator_value = 0.0;
   double momentum_decay = 4e-3;
   bool decoupled_weight_decay = true;
+  double etaminus = 0.5;
+  double etaplus = 1.2;
+  double step_size_min = 1e-6;
+  double step_size_max = 50.0;
+  double lambd = 1e-4;
+  double asgd_alpha = 0.75;
+  double t0 = 1e6;
   double grad_clip = 1.0;
   std::string param_update = "stochastic";
   bool low_state = false;
@@ -120,7 +127,7 @@ std::span<const ConfigKey> config_keys();
 /// Whether a run with the optimizer of this name reads the key.
 bool is_read(const ConfigKey& key, std::string_view optimizer);
 
-/// What becomes of a key that the optimizer does not read and whose value is not the default.
+/// What becomes of a key that the optimizer does not read and whose value is neither the default nor the number 0.
 enum class Unread {
   refused,  ///< an error, unless `overrides` changed the optimizer of a text that sets the key
   dropped   ///< it takes the default: for a text that was accepted once, e.g. a checkpoint's

@@ -100,7 +100,7 @@ TEST(Config, MessagesSayWhereAndWhat) {
   EXPECT_EQ(of("[train]\nlr = nan"), "gpt.toml:2: train.lr = nan is out of range, allowed is 0 to 1000");
   EXPECT_EQ(of("[train]\noptimizer = \"adma\""),
             "gpt.toml:2: train.optimizer = 'adma' is not one of: sgd adam adamw lion adafactor muon rmsprop adagrad "
-            "adadelta adamax nadam radam");
+            "adadelta adamax nadam radam rprop asgd");
   EXPECT_EQ(of("[model]\ndim = 100\nheads = 8"), "gpt.toml:3: model.heads = 8 does not divide model.dim = 100");
   EXPECT_EQ(of("[model]\nkv_heads = 3"), "gpt.toml:2: model.kv_heads = 3 does not divide model.heads = 8");
   EXPECT_EQ(of("[model]\nfamily = \"llama\"\ndim = 24"),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
 #include "strata/optim/adaptive.h"
+#include "strata/optim/composed.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/muon.h"
 #include "strata/optim/sgd.h"
@@ -43,9 +45,9 @@ Options options_of(const OptimConfig& c, const optim::LowPrecision& low) {
   Options o;
   o.low = low;
   o.lr = c.lr;
-  o.weight_decay = c.weight_decay;
 #define STRATA_TAKE(name) \
   if constexpr (requires { o.name; }) o.name = c.name
+  STRATA_TAKE(weight_decay);
   STRATA_TAKE(beta1);
   STRATA_TAKE(beta2);
   STRATA_TAKE(eps);
@@ -59,7 +61,14 @@ Options options_of(const OptimConfig& c, const optim::LowPrecision& low) {
   STRATA_TAKE(initial_accumulator_value);
   STRATA_TAKE(momentum_decay);
   STRATA_TAKE(decoupled_weight_decay);
+  STRATA_TAKE(etaminus);
+  STRATA_TAKE(etaplus);
+  STRATA_TAKE(step_size_min);
+  STRATA_TAKE(step_size_max);
+  STRATA_TAKE(lambd);
+  STRATA_TAKE(t0);
 #undef STRATA_TAKE
+  if constexpr (std::is_same_v<Options, optim::ASGDOptions>) o.alpha = c.asgd_alpha;  // RMSprop's is another thing
   return o;
 }
 
@@ -70,7 +79,7 @@ std::unique_ptr<optim::Optimizer> two_groups(const OptimConfig& c, const optim::
   const auto options = options_of<Options>(c, low);
   auto [matrices, vectors] = optim::split_by_rank(parameters);
   Options undecayed = options;
-  undecayed.weight_decay = 0;
+  if constexpr (requires { undecayed.weight_decay; }) undecayed.weight_decay = 0;
   return std::make_unique<O>(std::vector<optim::ParamGroup<Options>>{{matrices, options}, {vectors, undecayed}});
 }
 
@@ -112,6 +121,8 @@ constexpr struct {
     {"adamax", two_groups<optim::Adamax, optim::AdamaxOptions>},
     {"nadam", two_groups<optim::NAdam, optim::NAdamOptions>},
     {"radam", two_groups<optim::RAdam, optim::RAdamOptions>},
+    {"rprop", two_groups<optim::Rprop, optim::RpropOptions>},
+    {"asgd", two_groups<optim::ASGD, optim::ASGDOptions>},
 };
 
 bool is_checkpoint(const std::string& path) {
@@ -140,7 +151,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
 
 bool decays_gradient(const OptimConfig& c) {
   if (c.optimizer == "nadam" || c.optimizer == "radam") return !c.decoupled_weight_decay;
-  return c.optimizer != "adamw" && c.optimizer != "lion" && c.optimizer != "adafactor" && c.optimizer != "muon";
+  for (const std::string_view apart : {"adamw", "lion", "adafactor", "muon", "rprop"})
+    if (c.optimizer == apart) return false;
+  return true;
 }
 
 optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {

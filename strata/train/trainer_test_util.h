@@ -45,6 +45,7 @@ class TrainTest : public testing::Test {
     return optimizer == "adadelta"    ? 20
            : optimizer == "sgd"       ? 0.5
            : optimizer == "adafactor" ? 0.1
+           : optimizer == "asgd"      ? 3
            : optimizer == "adagrad"   ? 0.02
                                       : 3e-3;
   }
