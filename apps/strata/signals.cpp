@@ -13,14 +13,16 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 const char* g_after = "";
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 struct sigaction g_outer[std::size(kSignals)];
+size_t g_handled = 0;  // of them, from the first on
 
 void on_signal(int number) {
-  // A terminal that is closed says so more than once.
-  if (g_stop && number != SIGHUP) ::_exit(128 + number);
+  // A terminal that is closed, and a pipe, say so more than once.
+  const bool gone = number == SIGHUP || number == SIGPIPE;
+  if (g_stop && !gone) ::_exit(128 + number);
   g_stop = 1;
-  if (number == SIGHUP) return;
+  if (gone) return;
   const int saved = errno;
   // Nothing can be done here where the terminal is gone.
   for (const char* text : {"\nstopping after ", g_after, " (once more to stop at once)\n"})
@@ -30,22 +32,24 @@ void on_signal(int number) {
 
 }  // namespace
 
-StopOnSignal::StopOnSignal(const char* after) {
+StopOnSignal::StopOnSignal(const char* after, bool or_pipe) {
   g_stop = 0;
+  g_handled = std::size(kSignals) - (or_pipe ? 0 : 1);
   g_after = after;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < std::size(kSignals); ++i) {
+  for (size_t i = 0; i < g_handled; ++i) {
     ::sigaction(kSignals[i], &action, &g_outer[i]);
-    // nohup: the terminal's end is none of ours.
-    if (kSignals[i] == SIGHUP && g_outer[i].sa_handler == SIG_IGN) ::sigaction(SIGHUP, &g_outer[i], nullptr);
+    // nohup: the terminal's end is none of ours. Nor is the pipe's where somebody ignores it.
+    const bool may_be_ignored = kSignals[i] == SIGHUP || kSignals[i] == SIGPIPE;
+    if (may_be_ignored && g_outer[i].sa_handler == SIG_IGN) ::sigaction(kSignals[i], &g_outer[i], nullptr);
   }
 }
 
 StopOnSignal::~StopOnSignal() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &g_outer[i], nullptr);
+  for (size_t i = 0; i < g_handled; ++i) ::sigaction(kSignals[i], &g_outer[i], nullptr);
 }
 
 bool StopOnSignal::stop_requested() {

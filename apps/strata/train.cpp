@@ -79,7 +79,7 @@ int run(const Arguments& a) {
     throw UsageError("'" + out + "' holds no run to go on with: give its folder as --out, or --data to begin one");
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
-  const StopOnSignal signals("this step");
+  const StopOnSignal signals("this step", /*or_pipe=*/true);
   std::optional<lab::OpProfile> profile;
   if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
   std::optional<memory::Timeline> timeline;

@@ -75,6 +75,8 @@ TEST_F(TrainCommand, TrainThenGenerate) {
 TEST_F(TrainCommand, ResumeKeepsItsSettings) {
   const std::string out = dir_ / "run";
   ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  expect_one_line_error(strata("train --resume --out " + out + " --set train.optimizer=sgd"), 1,
+                        "train.optimizer is \"sgd\", but the run in");
   const Result r = strata("train --resume --out " + out + " --steps 7");
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_TRUE(fs::exists(out + "/step-00000007"));
@@ -178,6 +180,15 @@ TEST_F(TrainCommand, DivergenceIsOneLineAndKeepsWhatWasSaved) {
   EXPECT_EQ(r.output.find("-nan"), std::string::npos) << r.output;
   EXPECT_NE(io::read_file(out + "/report.html").find("stopped at step"), std::string::npos);
   EXPECT_TRUE(io::find_latest_checkpoint(out).has_value());
+}
+
+// `strata train ... | head`: nobody reads on.
+TEST_F(TrainCommand, AReaderThatWentAwaySavesAndStops) {
+  const std::string out = dir_ / "run";
+  strata(tiny() + "--out " + out + " --steps 1000000 --set train.save_every=0 train.eval_every=1 2>&1 | head -3");
+  ASSERT_EQ(io::list_checkpoints(out).size(), 1u);
+  EXPECT_TRUE(io::find_latest_checkpoint(out).has_value());
+  EXPECT_TRUE(fs::exists(out + "/report.html"));
 }
 
 // The first Ctrl-C waits for a step that takes long; the second does not.

@@ -158,7 +158,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
 void Run::resume_from(const FoundRun& found) {
   const RunState& s = found.state;
   for (const ConfigKey& key : config_keys()) {
-    if (!key.name.starts_with("model.")) continue;
+    if (!key.name.starts_with("model.") && key.name != "train.optimizer") continue;
     const std::string now = value_text(config_, key), then = value_text(s.config, key);
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
