@@ -214,10 +214,13 @@ std::string mutate(std::string s, std::mt19937& rng) {
 
 TEST(Config, MutatedTextsParseOrAreRefused) {
   std::mt19937 rng(20240607);
-  const std::string whole = to_toml(TrainConfig());
+  TrainConfig other;
+  other.optim.optimizer = "asgd";
+  other.optim.t0 = 100;
+  const std::string wholes[] = {to_toml(TrainConfig()), to_toml(other)};
   int parsed = 0, refused = 0;
-  for (int i = 0; i < 500; ++i) {
-    const std::string text = mutate(whole, rng);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string text = mutate(wholes[i % 2], rng);
     try {
       const TrainConfig c = parse_config(text);
       EXPECT_NO_THROW(validate(c)) << text;
