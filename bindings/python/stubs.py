@@ -1,9 +1,11 @@
-"""Writes strata/_core.pyi and strata/_ops.pyi from the op records: `python bindings/python/stubs.py [--check]`.
+"""Writes strata/_core.pyi and strata/_ops.pyi from the op records, and from what Python adds to Tensor:
+`python bindings/python/stubs.py [--check]`.
 
 What is no record stands in core_template.pyi, with a line `#: methods` where the records' methods belong."""
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 import re
 import sys
@@ -98,7 +100,27 @@ def docstring(doc: str, indent: str) -> str:
     return f'{indent}"""' + ("\n" + indent).join(lines) + '"""'
 
 
-def write(ops: dict[str, Any], template: str, rest: str) -> tuple[str, str]:
+def of_method(name: str, value: Any) -> str:
+    """Stub of a method or property of Tensor that is written in Python, beside the records."""
+    if isinstance(value, property):
+        return f"    @property\n    def {name}(self) -> Any: ...\n"
+    try:
+        found = list(inspect.signature(value).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ...\n"
+    out, named = ["self"], False
+    for p in found:
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        if p.kind == p.KEYWORD_ONLY and not named:
+            out.append("*")
+        named = named or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        out.append(f"{star}{p.name}: Any" + ("" if star or p.default is p.empty else " = ..."))
+    of_record = type(value).__name__ == "OpMethod"
+    result = '"Tensor"' if of_record or getattr(value, "__annotations__", {}).get("return") == "Tensor" else "Any"
+    return f"    def {name}({', '.join(out)}) -> {result}: ...\n"
+
+
+def write(tensor: Any, ops: dict[str, Any], template: str, rest: str) -> tuple[str, str]:
     by_hand = set(re.findall(r"^    def (\w+)\(", template, re.M)) | set(re.findall(r"^    (\w+):", template, re.M))
     functions, methods = [], []
     for name in sorted(ops):
@@ -111,6 +133,9 @@ def write(ops: dict[str, Any], template: str, rest: str) -> tuple[str, str]:
         functions.append(f"def {name}({parameters(args, False)}) -> {result}:\n{docstring(doc, '    ')}\n    ...\n")
         if args and args[0][0] == "Tensor" and name not in by_hand:
             methods.append(f"    def {name}({parameters(args, True)}) -> {result}: ...\n")
+    known = by_hand | set(ops)
+    for name in sorted(n for n in dir(tensor) if not n.startswith("_") and n not in known):
+        methods.append(of_method(name, vars(tensor)[name]))
     ops_text = (HEADER + "\nfrom typing import Any, Optional, Sequence, Tuple, Union\n\n"
                 "from ._core import DeviceLike, DTypeLike, Ints, Number, Tensor, TensorLike, _bool, _float, _int\n\n"
                 + "\n".join(functions))
@@ -188,7 +213,7 @@ def main() -> int:
     import strata
 
     template = (HERE / "core_template.pyi").read_text()
-    texts = dict(zip(("_core.pyi", "_ops.pyi"), write(strata._core.ops, template, of_nanobind(strata._core, template))))
+    texts = dict(zip(("_core.pyi", "_ops.pyi"), write(strata.Tensor, strata._core.ops, template, of_nanobind(strata._core, template))))
     texts["__init__.pyi"] = of_package(strata)
     stale = []
     for name, text in texts.items():

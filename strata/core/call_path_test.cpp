@@ -4,6 +4,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/core/saves.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -44,6 +45,19 @@ TEST(CallPath, GradientOfGradient) {
   const Tensor g = grad({y}, {x}, {}, true)[0];
   EXPECT_FLOAT_EQ(g.item<float>(), 27);
   EXPECT_FLOAT_EQ(grad({sum(g)}, {x})[0].item<float>(), 18);
+}
+
+TEST(CallPath, ARecordSaysWhichArgumentsItsBackwardReads) {
+  const auto reads = [](std::string_view op, size_t index, uint64_t wanting) {
+    return saves_argument(*OpBase::find(op), index, wanting);
+  };
+  EXPECT_TRUE(reads("sin", 0, 1));
+  EXPECT_FALSE(reads("relu", 0, 1));  // it reads its result
+  EXPECT_FALSE(reads("neg", 0, 1));   // nothing
+  EXPECT_FALSE(reads("mul", 0, 1));   // a only for the gradient of b
+  EXPECT_TRUE(reads("mul", 0, 2));
+  EXPECT_TRUE(reads("mul", 1, 1));
+  EXPECT_FALSE(reads("mul", 1, 2));
 }
 
 TEST(CallPath, OverwrittenSavedTensorIsAnErrorThatNamesTheOps) {

@@ -9,6 +9,7 @@
 
 #include "strata/core/autocast.h"
 #include "strata/core/registration.h"
+#include "strata/core/saves.h"
 #include "strata/cuda/runtime.h"
 
 namespace strata {
@@ -355,7 +356,18 @@ Tensor Adapter::apply(const Tensor& t) {
   return r.shape() == shape_ ? r : r.expand(shape_);
 }
 
-SavePlan parse_saves(std::string_view schema, std::string_view saves) {
+namespace {
+// Plans by record, which its schema's text stands for: OpBase has no room for what only its typed form reads.
+struct Plans {
+  std::mutex lock;
+  std::map<const char*, SavePlan> of;
+};
+Plans& plans() {
+  static Plans& all = *new Plans;  // records of other threads may ask until the very end
+  return all;
+}
+
+SavePlan plan_of(std::string_view schema, std::string_view saves) {
   SavePlan plan;
   if (saves.empty()) return plan;
   const Schema s = parse_schema(schema);
@@ -390,6 +402,14 @@ SavePlan parse_saves(std::string_view schema, std::string_view saves) {
     check(bit != 0, s.name, "saves '", name, "', which is neither an argument nor a result of: ", schema);
     plan.mask |= bit;
   }
+  return plan;
+}
+}  // namespace
+
+SavePlan parse_saves(std::string_view schema, std::string_view saves) {
+  const SavePlan plan = plan_of(schema, saves);
+  const std::lock_guard lock(plans().lock);
+  plans().of[schema.data()] = plan;
   return plan;
 }
 
@@ -505,5 +525,12 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   return entry.second;
 }
 }  // namespace detail
+
+bool saves_argument(const OpBase& op, size_t index, uint64_t wanting) {
+  detail::Plans& all = detail::plans();
+  const std::lock_guard lock(all.lock);
+  const auto at = all.of.find(op.schema_text().data());
+  return at == all.of.end() || at->second.keeps_arg(index, wanting);
+}
 
 }  // namespace strata

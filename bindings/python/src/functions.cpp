@@ -259,8 +259,8 @@ void bind_functions(nb::module_& m) {
 
   // ---- settings
   m.def("manual_seed", [](uint64_t seed) { manual_seed(seed); }, nb::arg("seed"));
-  m.def("get_rng_state", [] { return default_generator().state(); }, "(seed, offset) of the default generator.");
-  m.def("set_rng_state", [](RngKey key) { default_generator().set_state(key); }, nb::arg("state"));
+  m.def("_rng_key", [] { return default_generator().state(); }, "(seed, offset) of the default generator.");
+  m.def("_set_rng_key", [](RngKey key) { default_generator().set_state(key); }, nb::arg("key"));
   m.def("initial_seed", [] { return default_generator().state().seed; });
   m.def("get_default_dtype", [] { return default_dtype(); });
   m.def("set_default_dtype", [](DType t) { set_default_dtype(t); }, nb::arg("dtype"));
@@ -268,7 +268,9 @@ void bind_functions(nb::module_& m) {
   m.def("promote_types", [](DType a, DType b) { return promote_types(a, b); }, nb::arg("type1"), nb::arg("type2"));
   m.def("result_type_of_tensors", [](const Tensor& a, const Tensor& b) { return result_type(a, b); });
   m.def("wrap_number", [](Scalar v, Device d) { return wrap_number(v, d); }, nb::arg("value"), nb::arg("device") = Device::cpu());
-  m.def("broadcast_shapes", [](const Dims& a, const Dims& b) { return broadcast_shapes(a, b, "broadcast_shapes"); });
+  m.def("broadcast_shapes", [](const Dims& a, const Dims& b) {
+    return nb::steal(from_shape(broadcast_shapes(a, b, "broadcast_shapes")));
+  });
   m.def("get_num_threads", [] { return num_threads(); });
   m.def("set_num_threads", [](int n) { set_num_threads(n); }, nb::arg("count"));
   m.def("parse_dtype", [](std::string_view text) { return parse_dtype(text); });

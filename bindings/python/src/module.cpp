@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   m.doc() = "Strata's engine: everything that the package strata is made of.";
   bind_errors(m);
   bind_types(m);
+  bind_size(m);
   bind_tensor(m);
   bind_ops(m);
   bind_tensor_methods(m);

@@ -13,6 +13,7 @@
 #include "strata/core/error.h"
 #include "strata/core/op.h"
 #include "strata/core/rng.h"
+#include "strata/core/saves.h"
 #include "strata/ops/random/random_kernels.h"
 
 namespace strata::python {
@@ -337,23 +338,21 @@ PyObject* results_of(const OpInfo& info, const std::vector<Value>& results) {
   return named;
 }
 
-// Whether the gradient of an in-place call may read what the call writes over. PyTorch then keeps a copy, and so does
-// written_over(). The ops named here read only their result, or nothing.
+// Whether backward of an in-place call reads what the call writes over. PyTorch then keeps a copy, and so does
+// written_over().
 bool reads_what_it_writes(const OpInfo& info, std::span<const Value> args) {
   if (!grad_enabled()) return false;
+  uint64_t wanting = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Tensor* t = std::get_if<Tensor>(&args[i]);
+    bool wants = t && t->defined() && t->requires_grad();
+    if (const TensorList* list = std::get_if<TensorList>(&args[i]))
+      for (const Tensor& e : *list) wants |= e.defined() && e.requires_grad();
+    if (wants) wanting |= uint64_t{1} << i;
+  }
   const Tensor& x = std::get<Tensor>(args[0]);
-  bool others = false;
-  for (const Value& v : args.subspan(1))
-    if (const Tensor* t = std::get_if<Tensor>(&v)) others |= t->defined() && t->requires_grad();
-  if (x.requires_grad() ? x.is_leaf() : !others) return false;  // a leaf is refused where it always was
-  if (info.name == "mul" || info.name == "div") return others;
-  static constexpr std::string_view kSafe[] = {
-      "add",        "add_scalar", "addcdiv",     "addcmul",    "bitwise_not", "ceil",       "copy",
-      "div_scalar", "exp",        "exp2",        "expm1",      "fill",        "floor",      "frac",
-      "index_add",  "index_put",  "masked_fill", "mul_scalar", "neg",         "reciprocal", "relu",
-      "round",      "rsqrt",      "rsub_scalar", "scatter",    "scatter_add", "sigmoid",    "sign",
-      "sqrt",       "sub",        "tan",         "tanh",       "trunc"};
-  return std::find(std::begin(kSafe), std::end(kSafe), info.name) == std::end(kSafe);
+  if (!wanting || (x.requires_grad() && x.is_leaf())) return false;  // a leaf is refused where it always was
+  return saves_argument(*info.op, 0, wanting);
 }
 void written_over(const OpInfo& info, Values& values) {
   Tensor x = std::get<Tensor>(values.all()[0]);

@@ -126,6 +126,8 @@ bool to_key(PyObject* o, RngKey& out);
 PyObject* from_dtype(DType t);
 PyObject* from_device(Device d);
 PyObject* from_dims(const Dims& d);
+/// The same as a Size, which is what a shape is.
+PyObject* from_shape(const Shape& shape);
 PyObject* from_scalar(Scalar s);
 PyObject* from_value(const Value& v);
 /// A tensor from nested sequences, numbers, arrays (copies). `device` defaults to default_device().
@@ -145,6 +147,7 @@ void release_buffer(PyObject* self, Py_buffer* view);
 
 void bind_errors(nb::module_& m);
 void bind_types(nb::module_& m);
+void bind_size(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_tensor_methods(nb::module_& m);
 void bind_ops(nb::module_& m);

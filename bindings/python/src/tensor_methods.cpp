@@ -165,7 +165,7 @@ void bind_tensor_methods(nb::module_& m) {
 
   def_method("size", [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
     if (dim) return nb::int_(x.size(*dim));
-    return nb::steal(from_dims(x.shape()));
+    return nb::steal(from_shape(x.shape()));
   }, nb::arg("dim") = nb::none(), "All sizes, or the size of one dimension.");
   def_method("dim", [](const Tensor& x) { return x.dim(); }, "The number of dimensions.");
   def_method("ndimension", [](const Tensor& x) { return x.dim(); });

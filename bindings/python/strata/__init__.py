@@ -26,23 +26,22 @@ from ._core import (
     get_default_device,
     get_default_dtype,
     get_num_threads,
-    get_rng_state,
     initial_seed,
     is_autocast_enabled,
     is_grad_enabled,
     set_default_dtype,
     set_num_threads,
-    set_rng_state,
 )
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ._array_api import round  # noqa: A004
 from ._functions import max, min, pow, sum  # noqa: A004
-from .errors import AutogradError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
+from .errors import AutogradError, OutOfMemoryError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
 from ._autocast import autocast
 from ._device import default_device, set_default_device
+from .random import get_rng_state, set_rng_state
 from ._plugin import Plugin, load_plugin
 from ._version import __version__
-from . import amp, backends, distributions, func, linalg, models, nn, optim, random, testing, utils
+from . import amp, backends, distributions, func, linalg, models, nn, optim, random, special, testing, utils
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, List, TypeVar
+from typing import Any, Callable, List, Tuple, TypeVar
 
 from . import _core
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def in_full(*tensors: _core.Tensor) -> Tuple[_core.Tensor, ...]:
+    """Under autocast, those in low precision as float32: for what is composed of ops but has one policy as a whole."""
+    if not _core.is_autocast_enabled():
+        return tensors
+    return tuple(t.to(_core.float32) if t.dtype in (_core.bfloat16, _core.float16) else t for t in tensors)
 
 
 class autocast:
@@ -39,3 +46,18 @@ class autocast:
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
+
+
+def exact(function: F) -> F:
+    """The function with autocast off inside, and low-precision arguments as float32."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not _core.is_autocast_enabled():
+            return function(*args, **kwargs)
+        args = tuple(in_full(a)[0] if isinstance(a, _core.Tensor) else a for a in args)
+        kwargs = {k: in_full(a)[0] if isinstance(a, _core.Tensor) else a for k, a in kwargs.items()}
+        with autocast(enabled=False):
+            return function(*args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]

@@ -4,10 +4,10 @@ what is not there."""
 from __future__ import annotations
 
 import builtins
-from typing import Any, Dict, NoReturn, Tuple
+from typing import Any, Dict, NoReturn
 
 from . import _core
-from ._core import Tensor, dtype as DType
+from ._core import Size, Tensor, dtype as DType
 from ._functions import tensor
 
 __all__ = [
@@ -16,22 +16,6 @@ __all__ = [
     "contiguous_format", "get_float32_matmul_precision", "preserve_format", "set_float32_matmul_precision",
     "strided", "use_deterministic_algorithms",
 ]
-
-
-class _SizeType(type):
-    def __instancecheck__(cls, value: Any) -> builtins.bool:
-        return isinstance(value, tuple) and builtins.all(isinstance(v, int) for v in value)
-
-
-class Size(Tuple[int, ...], metaclass=_SizeType):
-    """A shape. What ``x.shape`` gives is a plain tuple, which counts as one."""
-
-    def numel(self) -> int:
-        """The product of the sizes."""
-        count = 1
-        for size in self:
-            count *= size
-        return count
 
 
 def _typed(name: str, dtype: DType) -> Any:
@@ -121,7 +105,6 @@ MISSING: Dict[str, str] = {
     "profiler": "`strata lab` measures ops; st.cuda.Event measures between two points of a stream",
     "mps": "devices are cpu and cuda",
     "xpu": "devices are cpu and cuda",
-    "hamming_window": "use 0.54 - 0.46 cos(2 pi n / N)",
     "sparse_coo_tensor": "there are no sparse tensors",
     "uint16": "use int32",
     "uint32": "use int64",
@@ -130,15 +113,9 @@ MISSING: Dict[str, str] = {
     "set_default_tensor_type": "use set_default_dtype() and set_default_device()",
     "SyncBatchNorm": "there is one process: use BatchNorm2d",
     "DataParallel": "there is one card: call the module itself",
-    "AdaptiveLogSoftmaxWithLoss": "st.linear_cross_entropy computes the loss of a large vocabulary without the logits",
-    "SparseAdam": "gradients are dense: use Adam",
-    "prune": "multiply weights by a mask in a parametrisation: st.nn.utils.parametrize",
+    "CrossMapLRN2d": "use LocalResponseNorm",
     "eig": "there are no complex tensors; eigh is for symmetric matrices",
     "eigvals": "there are no complex tensors; eigvalsh is for symmetric matrices",
-    "jacrev": "use st.autograd.functional.jacobian",
-    "jacfwd": "use st.autograd.functional.jacobian",
-    "hessian": "use st.autograd.functional.hessian",
-    "get_rng_state_all": "use get_rng_state()",
 }
 
 

@@ -8,7 +8,7 @@ import operator
 from typing import Any, NamedTuple, Optional, Sequence, Union
 
 from . import _core, _ops
-from ._core import Tensor, device as Device, dtype as DType
+from ._core import Size, Tensor, device as Device, dtype as DType
 from ._core import (  # noqa: F401
     arange,
     allclose,
@@ -414,11 +414,11 @@ def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
     return _ops.movedim(input, source, destination)
 
 
-def broadcast_shapes(*shapes: Sequence[builtins.int]) -> tuple[builtins.int, ...]:
-    shape: Any = ()
+def broadcast_shapes(*shapes: Sequence[builtins.int]) -> Size:
+    shape = Size()
     for s in shapes:
         shape = _broadcast_two(shape, s)
-    return tuple(shape)
+    return shape
 
 
 def broadcast_tensors(*tensors: Tensor) -> list[Tensor]:
@@ -494,12 +494,6 @@ def _of_index(src: Tensor, index: Tensor) -> Tensor:
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
     """input plus the elements of ``src`` at the places that index names along ``dim``."""
     return _ops.scatter_add(input, dim, index, _of_index(src, index))
-
-
-def cov(input: Tensor, *, correction: builtins.int = 1) -> Tensor:
-    """Covariances of the rows."""
-    x = input - input.mean(1, True)
-    return x @ x.mT / (input.shape[1] - correction)
 
 
 def cdist(a: Tensor, b: Tensor, p: builtins.float = 2.0) -> Tensor:

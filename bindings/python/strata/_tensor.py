@@ -36,7 +36,7 @@ for _name in ("copysign", "signbit", "positive", "conj", "take"):
 for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
                       "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
                       "arcsin": "asin", "arctan": "atan", "arccosh": "acosh", "arcsinh": "asinh",
-                      "arctanh": "atanh", "arctan2": "atan2"}.items():
+                      "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias, Tensor.__dict__[_name])
 
 
@@ -75,6 +75,17 @@ for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what 
 for _name in ("addmv", "addr", "baddbmm", "deg2rad", "digamma", "erfinv", "float_power", "heaviside", "index_copy", "index_fill",
               "lgamma", "logit", "rad2deg", "scatter_reduce", "sinc"):
     _in_place(_name + "_", getattr(_composed, _name))
+for _name in ("addbmm", "gcd", "i0", "lcm", "ldexp", "mvlgamma", "nextafter", "renorm", "sgn"):
+    _in_place(_name + "_", getattr(_composed, _name))
+_in_place("copysign_", _array_api.copysign)
+_in_place("clip_", _core.clamp)
+_in_place("clamp_min_", F.clamp_min)
+_in_place("clamp_max_", F.clamp_max)
+for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div",
+                      "negative": "neg", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
+                      "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
+                      "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
+    setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
 for _name in ("addmm", "cumprod", "cumsum"):
     _in_place(_name + "_", getattr(_ops, _name))
 
@@ -229,6 +240,92 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 
 
 @_method
+def polygamma(self: Tensor, n: int) -> Tensor:
+    """Derivative n of digamma()."""
+    return _composed.polygamma(n, self)
+
+
+@_method
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Its memory is not reused before the stream has passed."""
+    _core.cuda_record_stream(self, stream)
+
+
+@_method
+def resize_as_(self: Tensor, other: Tensor) -> Tensor:
+    """resize_() to the shape of another."""
+    method: Any = self.resize_
+    found: Tensor = method(other.shape)
+    return found
+
+
+@_method
+def is_pinned(self: Tensor) -> bool:
+    """False: pinned memory looks like any other here."""
+    return False
+
+
+@_method
+def is_nonzero(self: Tensor) -> bool:
+    """Whether the only element is not 0."""
+    return bool(self)
+
+
+@_method
+def is_conj(self: Tensor) -> bool:
+    """False: there are no complex tensors."""
+    return False
+
+
+@_method
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Elements of ``source`` at places of the flattened tensor."""
+    flat = self.reshape([-1])
+    written = flat.index_put([index.reshape([-1])], source.reshape([-1]), accumulate)
+    return self.copy_(written.reshape(list(self.shape)))
+
+
+@_method
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
+    """nn.functional.prelu()."""
+    from .nn import functional
+
+    return functional.prelu(self, weight)
+
+
+@_method
+def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
+    """nn.functional.hardshrink()."""
+    from .nn import functional
+
+    return functional.hardshrink(self, lambd)
+
+
+@_method
+def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> Any:
+    """chunk()."""
+    return _ops.chunk(self, chunks, dim)
+
+
+@_method
+def as_subclass(self: Tensor, cls: Any) -> Any:
+    """The same tensor as an object of a subclass."""
+    return self._as_subclass(cls)
+
+
+@_method
+def is_shared(self: Tensor) -> bool:
+    """False: memory is not shared between processes."""
+    return False
+
+
+@_method
+def is_inference(self: Tensor) -> bool:
+    """False: inference mode records nothing, and marks nothing."""
+    return False
+
+
+@_method
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     return self.to(other.dtype)
 
@@ -327,6 +424,8 @@ for _name, _value, _doc in (
     ("is_quantized", lambda self: False, "False: there are no quantised tensors."),
     ("is_meta", lambda self: self.device.type == "meta", "Whether it has a shape and no elements."),
     ("real", lambda self: self, "The tensor itself: there are no complex ones."),
+    ("H", lambda self: self.mT if self.dim() else self, "The last two dimensions exchanged: there are no complex tensors."),
+    ("mH", lambda self: self.mT, "The last two dimensions exchanged: there are no complex tensors."),
     ("layout", lambda self: _strided, "st.strided."),
 ):
     if _name not in Tensor.__dict__:

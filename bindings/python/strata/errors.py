@@ -20,8 +20,11 @@ __all__ = [
     "IndexError",
     "IoError",
     "MemoryError",
+    "OutOfMemoryError",
     "PluginError",
     "ShapeError",
     "StrataError",
     "ValueError",
 ]
+
+OutOfMemoryError = MemoryError  # PyTorch's name

@@ -1,15 +1,15 @@
-"""Modules called with other parameters than their own."""
+"""Derivatives as functions of functions; modules called with other parameters than their own."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from . import _core
+from . import _core, _derivatives
 from ._core import Tensor
 from ._grad_mode import enable_grad
 
-__all__ = ["functional_call", "grad", "grad_and_value"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 
 
 @contextmanager
@@ -120,6 +120,86 @@ def grad(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]] = 0, has
         return (found, value[1]) if has_aux else found
 
     return run
+
+
+def jacrev(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]] = 0) -> Callable[..., Any]:
+    """The function that gives the Jacobian of ``func`` for its arguments ``argnums``, row by row."""
+
+    def run(*args: Any) -> Any:
+        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+        def of_places(*chosen: Tensor) -> Any:
+            given = list(args)
+            for place, value in zip(places, chosen):
+                given[place] = value
+            return func(*given)
+
+        nested = _core.is_grad_enabled() and any_grad(args)
+        found = _derivatives.jacobian(of_places, tuple(args[p] for p in places), nested)
+        if not isinstance(argnums, int):
+            return found
+        several = isinstance(found[0], tuple)  # outputs
+        return tuple(row[0] for row in found) if several else found[0]
+
+    return run
+
+
+jacfwd = jacrev
+
+
+def hessian(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]] = 0) -> Callable[..., Any]:
+    """The function that gives the second derivatives of ``func``, which returns one number."""
+
+    def run(*args: Any) -> Any:
+        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+        def of_places(*chosen: Tensor) -> Any:
+            given = list(args)
+            for place, value in zip(places, chosen):
+                given[place] = value
+            return func(*given)
+
+        found = _derivatives.hessian(of_places, tuple(args[p] for p in places))
+        return found[0][0] if isinstance(argnums, int) else found
+
+    return run
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """func(*primals), and the function that multiplies its Jacobian from the left; with ``has_aux`` also the second thing
+    that ``func`` returns."""
+    leaves: List[Tensor] = []
+
+    def leaf(t: Tensor) -> Tensor:
+        made = t.view_as(t) if t.requires_grad else t.detach().requires_grad_()
+        leaves.append(made)
+        return made
+
+    with enable_grad():
+        made = func(*(_map(p, leaf) for p in primals))
+    out = made[0] if has_aux else made
+    results: List[Tensor] = []
+    _map(out, results.append)
+
+    def of(*cotangents: Any) -> Any:
+        given: List[Tensor] = []
+        for c in cotangents:
+            _map(c, given.append)
+        total: List[Tensor] = [_core.zeros_like(t) for t in leaves]
+        for y, g in zip(results, given):
+            if y.requires_grad:
+                parts = _core.grad(y, leaves, g, retain_graph=True, allow_unused=True)
+                total = [t if part is None else t + part for t, part in zip(total, parts)]
+        found = iter(total)
+        return tuple(_map(p, lambda _: next(found)) for p in primals)
+
+    shown = _map(out, lambda t: t.detach())
+    return (shown, of, made[1]) if has_aux else (shown, of)
+
+
+def jvp(func: Callable[..., Any], primals: Tuple[Tensor, ...], tangents: Tuple[Tensor, ...]) -> Tuple[Any, Any]:
+    """func(*primals), and its Jacobian times ``tangents``, by differentiating twice."""
+    return _derivatives.jvp(func, tuple(primals), tuple(tangents))
 
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402

@@ -7,17 +7,20 @@ import math
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _array_api, _composed, _core, _functions as F, _ops
+from ._autocast import exact
 from ._core import Tensor
 from .autograd import Function
 
 __all__ = [
-    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm",
-    "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve",
-    "solve_triangular", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex", "lstsq",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer",
+    "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv",
+    "tensorsolve", "trace", "vander", "vecdot", "vector_norm",
 ]
 
 matmul, matrix_transpose, vecdot = _array_api.matmul, _array_api.matrix_transpose, _array_api.vecdot
 matrix_power, outer, tensordot = _composed.matrix_power, _composed.outer, _array_api.tensordot
+matrix_exp = exact(_composed.matrix_exp)
 
 Dims = Union[None, int, Tuple[int, ...], List[int]]
 
@@ -166,6 +169,7 @@ class _Inv(Function):
         return found
 
 
+@exact
 def inv(x: Tensor, /) -> Tensor:
     """Inverses of the matrices; LinAlgError for one that has none."""
     _square("inv", x)
@@ -187,6 +191,7 @@ class _Solve(Function):
         return -(to_b @ x.mT), to_b
 
 
+@exact
 def solve(A: Tensor, B: Tensor, /, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B without ``left``); B [.., n, k], or vectors [.., n] where it has one dimension less."""
     _square("solve", A)
@@ -201,6 +206,7 @@ def solve(A: Tensor, B: Tensor, /, *, left: bool = True) -> Tensor:
     return x.squeeze(-1) if vector else x
 
 
+@exact
 def solve_triangular(A: Tensor, B: Tensor, /, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """As solve(), of a triangle of A."""
     a = _ops.triu(A, 1 if unitriangular else 0) if upper else _ops.tril(A, -1 if unitriangular else 0)
@@ -223,12 +229,14 @@ class _Slogdet(Function):
         return inv(a).mT * grad.unsqueeze(-1).unsqueeze(-1)
 
 
+@exact
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its size."""
     _square("slogdet", x)
     return SlogdetResult(*_Slogdet.apply(x))
 
 
+@exact
 def det(x: Tensor, /) -> Tensor:
     """Determinants of the matrices."""
     sign, size = slogdet(x)
@@ -253,6 +261,7 @@ class _Cholesky(Function):
         return (g + g.mT) * 0.5
 
 
+@exact
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The lower triangle L with x = L L^T of positive-definite matrices (its transpose with ``upper``)."""
     _square("cholesky", x)
@@ -283,6 +292,7 @@ class _Eigh(Function):
         return found
 
 
+@exact
 def eigh(x: Tensor, /, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which the lower triangle is read."""
     _square("eigh", x)
@@ -293,6 +303,7 @@ def eigh(x: Tensor, /, UPLO: str = "L") -> EighResult:
     return EighResult(*_Eigh.apply(x))
 
 
+@exact
 def eigvalsh(x: Tensor, /, UPLO: str = "L") -> Tensor:
     """The eigenvalues of eigh()."""
     return eigh(x, UPLO)[0]
@@ -324,6 +335,7 @@ class _Svd(Function):
         return found
 
 
+@exact
 def svd(x: Tensor, /, full_matrices: bool = True) -> SVDResult:
     """x = U diag(S) Vh, S descending. A gradient wants ``full_matrices=False`` and singular values that differ."""
     if full_matrices and x.shape[-1] != x.shape[-2]:
@@ -333,6 +345,7 @@ def svd(x: Tensor, /, full_matrices: bool = True) -> SVDResult:
     return SVDResult(*_Svd.apply(x))
 
 
+@exact
 def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, descending."""
     if x.requires_grad:
@@ -345,6 +358,7 @@ def _constant(op: str, x: Tensor) -> None:
         raise _core.AutogradError(f"{op}: there is no gradient; detach() the argument, or write it with svd(), solve() or inv()")
 
 
+@exact
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     """x = Q R with orthonormal columns of Q and an upper triangle R; mode "reduced" or "complete". No gradient."""
     _constant("qr", x)
@@ -353,6 +367,7 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     return QRResult(*_lapack("qr", lambda np, m: tuple(np.linalg.qr(m, mode=mode)), x))
 
 
+@exact
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """The pseudo-inverse (Moore and Penrose), singular values below rtol times the largest taken as 0."""
     u, s, vh = svd(x, full_matrices=False)
@@ -365,6 +380,7 @@ def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     return found
 
 
+@exact
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """How many singular values are above rtol times the largest."""
     s = svdvals(x.detach())
@@ -374,6 +390,7 @@ def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     return (s > share * _ops.amax(s, [-1], True)).sum(-1)
 
 
+@exact
 def cond(x: Tensor, p: Any = None) -> Tensor:
     """The norm of the matrix times that of its inverse; without ``p`` the ratio of the extreme singular values."""
     if p is None or p == 2:
@@ -382,11 +399,82 @@ def cond(x: Tensor, p: Any = None) -> Tensor:
     return matrix_norm(x, p) * matrix_norm(inv(x), p)
 
 
+@exact
 def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Optional[str] = None) -> LstsqResult:
     """X of least |A X - B|, for one matrix. No gradient."""
     _constant("lstsq", A)
     _constant("lstsq", B)
     return LstsqResult(*_lapack("lstsq", lambda np, a, b: tuple(np.asarray(v) for v in np.linalg.lstsq(a, b, rcond=rcond)), A, B))
+
+
+class InvResult(NamedTuple):
+    inverse: Tensor
+    info: Tensor
+
+
+class CholeskyResult(NamedTuple):
+    L: Tensor
+    info: Tensor
+
+
+class SolveResult(NamedTuple):
+    result: Tensor
+    info: Tensor
+
+
+def _tried(of: Tensor, run: Callable[[], Tensor], check_errors: bool) -> Tuple[Tensor, Tensor]:
+    """The result and, for each matrix, 0; 1 for all, and NaNs, where one of them has no result."""
+    info = _core.zeros(list(of.shape)[:-2], dtype=_core.int32, device=of.device)
+    try:
+        return run(), info
+    except LinAlgError:
+        if check_errors:
+            raise
+        return _core.full(list(of.shape), math.nan, dtype=of.dtype, device=of.device), info + 1
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvResult:
+    """inv(), with an info of 1 in place of an error."""
+    return InvResult(*_tried(A, lambda: inv(A), check_errors))
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyResult:
+    """cholesky(), with an info of 1 in place of an error."""
+    return CholeskyResult(*_tried(A, lambda: cholesky(A, upper=upper), check_errors))
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveResult:
+    """solve(), with an info of 1 in place of an error."""
+    result, info = _tried(A, lambda: solve(A, B, left=left), check_errors)
+    broken = bool(info.numel()) and int(info.max().item()) > 0
+    return SolveResult(_core.full(list(B.shape), math.nan, dtype=B.dtype, device=B.device) if broken else result, info)
+
+
+def vander(x: Tensor, N: Optional[int] = None) -> Tensor:
+    """Rows of powers: x^0, x^1 .. x^(N - 1)."""
+    n = x.shape[-1] if N is None else N
+    if n < 2:
+        raise ValueError(f"vander: N must be greater than 1, got {n}")
+    found: Tensor = x.unsqueeze(-1) ** _core.arange(n, device=x.device)
+    return found
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of a tensor as a matrix of its first ``ind`` dimensions by the others."""
+    first, rest = list(A.shape)[:ind], list(A.shape)[ind:]
+    if ind < 1 or math.prod(first) != math.prod(rest):
+        raise _core.ShapeError(f"tensorinv: {first} and {rest} do not make a square matrix")
+    return inv(A.reshape([math.prod(first), math.prod(rest)])).reshape([*rest, *first])
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Tuple[int, ...]] = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B."""
+    if dims is not None:
+        A = A.movedim([d % A.ndim for d in dims], list(range(A.ndim - len(dims), A.ndim)))
+    rest = list(A.shape)[B.ndim:]
+    if math.prod(rest) != B.numel() or A.numel() != B.numel() ** 2:
+        raise _core.ShapeError(f"tensorsolve: {list(A.shape)} does not fit {list(B.shape)}")
+    return solve(A.reshape([B.numel(), B.numel()]), B.reshape([-1])).reshape(rest)
 
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402

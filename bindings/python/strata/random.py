@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional, Tuple
 
 from . import _core
-from ._core import Tensor, get_rng_state, initial_seed, set_rng_state
+from ._core import Tensor, _rng_key, _set_rng_key, initial_seed
 from ._functions import manual_seed
 
 __all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
@@ -19,6 +19,30 @@ _lock = threading.RLock()
 
 def _unknown() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+def _as_tensor(key: Tuple[int, int]) -> Tensor:
+    return _core._tensor(list(b"".join(part.to_bytes(8, "little") for part in key)), _core.uint8, _core.device("cpu"))
+
+
+def _as_key(state: Any) -> Tuple[int, int]:
+    if not isinstance(state, Tensor) or state.dtype != _core.uint8:
+        what = state.dtype if isinstance(state, Tensor) else type(state).__name__
+        raise TypeError(f"the state of a generator is a uint8 tensor, got {what}")
+    if state.numel() != 16:
+        raise ValueError(f"the state of a generator has 16 elements, got {state.numel()}")
+    raw = bytes(state.reshape([16]).tolist())
+    return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+
+
+def get_rng_state() -> Tensor:
+    """Where the default generator is: a uint8 tensor for set_rng_state()."""
+    return _as_tensor(_rng_key())
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Goes on from a get_rng_state()."""
+    _set_rng_key(_as_key(new_state))
 
 
 class Generator:
@@ -44,31 +68,31 @@ class Generator:
         """The seed of the sequence."""
         return self._seed
 
-    def get_state(self) -> Tuple[int, int]:
-        """(seed, offset), for set_state()."""
-        return self._state
+    def get_state(self) -> Tensor:
+        """Where it is: a uint8 tensor for set_state()."""
+        return _as_tensor(self._state)
 
-    def set_state(self, new_state: Any) -> "Generator":
+    def set_state(self, new_state: Tensor) -> "Generator":
         """Goes on from a get_state()."""
-        seed, offset = new_state
-        self._seed, self._state = int(seed), (int(seed), int(offset))
+        self._state = _as_key(new_state)
+        self._seed = self._state[0]
         return self
 
     def clone_state(self) -> "Generator":
         """Another generator at the same place."""
-        return Generator(self.device).set_state(self._state)
+        return Generator(self.device).set_state(self.get_state())
 
     @contextmanager
     def _drawn(self) -> Iterator[None]:
         """Inside, what draws from the default generator draws from this one."""
         with _lock:
-            before = get_rng_state()
-            set_rng_state(self._state)
+            before = _rng_key()
+            _set_rng_key(self._state)
             try:
                 yield
             finally:
-                self._state = get_rng_state()
-                set_rng_state(before)
+                self._state = _rng_key()
+                _set_rng_key(before)
 
     def _draw_seed(self) -> int:
         with self._drawn():
@@ -86,12 +110,11 @@ class _Default(Generator):
     def initial_seed(self) -> int:
         return initial_seed()
 
-    def get_state(self) -> Tuple[int, int]:
+    def get_state(self) -> Tensor:
         return get_rng_state()
 
-    def set_state(self, new_state: Any) -> "Generator":
-        seed, offset = new_state
-        set_rng_state((int(seed), int(offset)))
+    def set_state(self, new_state: Tensor) -> "Generator":
+        set_rng_state(new_state)
         return self
 
     def clone_state(self) -> Generator:
@@ -115,12 +138,12 @@ def seed() -> int:
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
     """After it, random numbers go on as if nothing had been drawn inside."""
-    before = get_rng_state()
+    before = _rng_key()
     try:
         yield
     finally:
         if enabled:
-            set_rng_state(before)
+            _set_rng_key(before)
 
 
 def _drawing(function: Callable[..., Any]) -> Callable[..., Any]:

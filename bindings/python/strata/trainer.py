@@ -294,7 +294,7 @@ class ModuleTrainer:
             return
         state: Dict[str, Any] = {
             "model": dict(self.module.state_dict()), "optimizer": self.optimizer.state_dict(), "step": self.step,
-            "samples": self.samples, "elapsed": self.elapsed, "rng": list(C.get_rng_state()),
+            "samples": self.samples, "elapsed": self.elapsed, "rng": list(C._rng_key()),
         }
         if self.scheduler is not None:
             state["scheduler"] = self.scheduler.state_dict()
@@ -310,5 +310,5 @@ class ModuleTrainer:
         if self.scheduler is not None:
             self.scheduler.load_state_dict(state["scheduler"])
         self.step, self.samples, self.elapsed = state["step"], state["samples"], state["elapsed"]
-        C.set_rng_state(tuple(state["rng"]))
+        C._set_rng_key(tuple(state["rng"]))
         self._checkpoint = path

@@ -22,6 +22,23 @@ def test_without_a_card_everything_says_why():
             use()
 
 
+def test_what_scripts_ask_for_is_there():
+    st.cuda.init()
+    assert st.cuda.is_initialized() == st.cuda.is_available()
+    st.cuda.set_device(0)
+    st.cuda.set_device("cuda:0")
+    with st.cuda.device(0), st.cuda.device_of(st.ones(1)):
+        pass
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES"):
+        st.cuda.set_device(1)
+    st.cuda.ipc_collect()
+    assert issubclass(st.cuda.OutOfMemoryError, MemoryError) and st.OutOfMemoryError is st.cuda.OutOfMemoryError
+    assert not st.cuda.is_bf16_supported() or st.cuda.get_device_capability()[0] >= 8
+    with pytest.warns(FutureWarning, match="memory_reserved"):
+        assert st.cuda.memory_cached() == st.cuda.memory_reserved()
+    assert "live_total" in st.cuda.memory_summary() or not st.cuda.is_available()
+
+
 @needs_card
 def test_tensors_travel():
     x = st.randn(33, 7)

@@ -145,3 +145,10 @@ def test_losses_refuse_shapes_and_reductions():
     with pytest.raises(ValueError):
         nn.MSELoss(reduction="median")(t64(X), t64(Y))
     close(F.kl_div(t64(np.log(P)), t64(sigmoid(Y)), reduction="batchmean"), LOSSES["KLDiv"][2].sum() / 4)
+
+
+def test_a_reduction_in_the_place_of_size_average_is_refused():
+    with pytest.raises(TypeError, match="reduction='none' by name"):
+        F.mse_loss(t64([1.0]), t64([2.0]), "none")
+    with pytest.raises(TypeError, match="size_average"):
+        nn.MSELoss("sum")

@@ -395,3 +395,19 @@ def test_checkpoint():
 def test_parameters_print_as_pytorchs():
     p = nn.Parameter(st.ones(2))
     assert str(p) == repr(p) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
+
+
+def test_pytorchs_paths():
+    import strata.nn.modules.utils
+    from strata.nn.modules.batchnorm import _BatchNorm
+    from strata.nn.modules.conv import _ConvNd
+    from strata.nn.modules.dropout import _DropoutNd
+
+    assert isinstance(nn.BatchNorm3d(2), _BatchNorm) and not isinstance(nn.InstanceNorm2d(2), _BatchNorm)
+    assert isinstance(nn.ConvTranspose1d(2, 2, 1), _ConvNd) and isinstance(nn.Dropout2d(), _DropoutNd)
+    assert nn.modules.Linear is nn.Linear and nn.modules.rnn.LSTM is nn.LSTM and nn.modules.loss._Loss in nn.MSELoss.__mro__
+    pair = strata.nn.modules.utils._pair
+    assert pair(3) == (3, 3) and pair([1, 2]) == (1, 2) and strata.nn.modules.utils._triple("ab") == ("a", "b")
+    state = {"module.a": 1, "b": 2}
+    strata.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert state == {"a": 1, "b": 2}

@@ -25,4 +25,4 @@ def test_program(name, tmp_path, monkeypatch):
 
 
 def test_every_program_has_numbers():
-    assert {p.stem for p in programs_run.FOLDER.glob("*.py")} == set(EXPECTED) and len(EXPECTED) == 25
+    assert {p.stem for p in programs_run.FOLDER.glob("*.py")} == set(EXPECTED) and len(EXPECTED) == 31

@@ -152,7 +152,7 @@ def test_interrupt_during_training():
                 (m(x) ** 2).mean().backward()
                 o.step()
         except KeyboardInterrupt:
-            print("interrupted", m(x).shape, flush=True)
+            print("interrupted", tuple(m(x).shape), flush=True)
     """)
     p = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert p.stdout.readline() == "ready\n"

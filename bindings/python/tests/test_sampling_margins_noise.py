@@ -75,10 +75,13 @@ def test_sampling_has_gradients():
     x, grid = t64(rand(2, 2, 3, 4), True), t64(rand(2, 2, 3, 2) * 0.8, True)
     for padding_mode in ("zeros", "border", "reflection"):
         assert st.autograd.gradcheck(lambda a, g: F.grid_sample(a, g, padding_mode=padding_mode), (x, grid))
+        assert st.autograd.gradcheck(lambda a, g: F.grid_sample(a, g, "bicubic", padding_mode, True), (x, grid))
     theta = t64(rand(2, 2, 3), True)
     assert st.autograd.gradcheck(lambda t: F.affine_grid(t, (2, 1, 3, 4)), (theta,))
     with pytest.raises(ValueError, match="mode"):
-        F.grid_sample(x, grid, "bicubic")
+        F.grid_sample(x, grid, "cubic")
+    with pytest.raises(ValueError, match="bicubic .* four dimensions"):
+        F.grid_sample(t64(rand(1, 1, 2, 3, 4)), t64(rand(1, 2, 2, 2, 3)), "bicubic")
     with pytest.raises(ValueError, match="does not belong"):
         F.grid_sample(x, t64(rand(2, 2, 3, 3)))
 
@@ -87,7 +90,7 @@ def test_the_identity_samples_the_image():
     x = rand(1, 2, 5, 4)
     theta = t64([[[1, 0, 0], [0, 1, 0]]])
     for align_corners in (False, True):
-        for mode in ("bilinear", "nearest"):
+        for mode in ("bilinear", "nearest", "bicubic"):
             grid = F.affine_grid(theta, (1, 2, 5, 4), align_corners)
             close(F.grid_sample(t64(x), grid, mode, align_corners=align_corners), x)
 
@@ -110,11 +113,11 @@ def test_norms_and_channels():
 def test_losses_with_margins_are_pytorchs():
     x, target = t64(waves(3, 4)), st.tensor([2, 0, 3])
     weight = t64(np.abs(waves(4)))
-    close(nn.MultiMarginLoss(2, 0.7, weight, "none")(x, target),
+    close(nn.MultiMarginLoss(2, 0.7, weight, reduction="none")(x, target),
           [0.0908486805018704, 0.0, 0.4596935850858369])
-    close(nn.MultiLabelMarginLoss("none")(x, st.tensor([[1, 2, -1, 0], [3, -1, 1, 1], [0, 1, 2, 3]])),
+    close(nn.MultiLabelMarginLoss(reduction="none")(x, st.tensor([[1, 2, -1, 0], [3, -1, 1, 1], [0, 1, 2, 3]])),
           [0.1951757982131445, 0.01589947577057127, 0.0])
-    close(nn.MultiLabelSoftMarginLoss(weight, "none")(x, t64(waves(3, 4) > 0.3)),
+    close(nn.MultiLabelSoftMarginLoss(weight, reduction="none")(x, t64(waves(3, 4) > 0.3)),
           [0.1793764175864965, 0.21101596733081862, 0.2219971977414484])
     close(F.pdist(x, 3.0), [2.007164305664813, 1.7761295977099845, 2.3188919157004513])
     a, b, c = (t64(rand(4, 3)) for _ in range(3))

@@ -150,6 +150,8 @@ def scalar_tensor(s: Number, *, dtype: Optional[DType] = None, device: Any = Non
 def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Optional[DType] = None,
                 device: Any = None) -> Tensor:
     """sin^2 over a period."""
+    if window_length == 1:
+        return _core.ones(1, dtype=dtype or _core.float32, device=device)
     n = window_length if periodic else window_length - 1
     return _ops.sin(_core.arange(window_length, dtype=dtype or _core.float32, device=device) * (math.pi / builtins.max(n, 1))) ** 2
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from .. import _core, _functions as F, _ops
 from .._array_api import searchsorted
+from .._autocast import in_full
 from .._core import Tensor
 
 __all__ = [
-    "bucketize", "corrcoef", "diff", "histc", "logcumsumexp", "median", "mode", "nanmean", "nansum", "quantile",
+    "bucketize", "corrcoef", "cov", "diff", "histc", "logcumsumexp", "median", "mode", "nanmean", "nansum", "quantile",
     "std_mean", "trapezoid", "trapz", "var_mean",
 ]
 
@@ -71,6 +72,7 @@ def mode(input: Tensor, dim: builtins.int = -1, keepdim: builtins.bool = False) 
 def quantile(input: Tensor, q: Any, dim: Optional[builtins.int] = None, keepdim: builtins.bool = False, *,
              interpolation: str = "linear") -> Tensor:
     """The values below which the shares ``q`` of the elements lie."""
+    (input,) = in_full(input)
     share = q.to(input.dtype) if isinstance(q, Tensor) else F.tensor(q, dtype=input.dtype, device=input.device)
     x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
     ordered = _ops.sort(x, -1)[0]
@@ -90,7 +92,7 @@ def quantile(input: Tensor, q: Any, dim: Optional[builtins.int] = None, keepdim:
 
 def corrcoef(input: Tensor) -> Tensor:
     """Correlations of the rows."""
-    c = F.cov(input)
+    c = cov(input)
     d = _ops.diagonal(c, 0, 0, 1).sqrt()
     return c / d.unsqueeze(1) / d
 
@@ -143,3 +145,21 @@ def trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: Number = 1, dim: bui
 
 
 trapz = trapezoid
+
+
+def cov(input: Tensor, *, correction: builtins.int = 1, fweights: Optional[Tensor] = None,
+        aweights: Optional[Tensor] = None) -> Tensor:
+    """Covariances of the rows (of one row, its variance). ``fweights`` says how often each column was seen, ``aweights`` how
+    much it counts."""
+    rows = input.reshape([1, -1]) if input.dim() < 2 else input
+    if fweights is None and aweights is None:
+        x = rows - rows.mean(1, True)
+        y = x @ x.mT / (rows.shape[1] - correction)
+    else:
+        one = _core.ones([rows.shape[1]], dtype=rows.dtype, device=rows.device)
+        importance = one if aweights is None else aweights.to(rows.dtype)
+        w = importance if fweights is None else importance * fweights.to(rows.dtype)
+        total = w.sum()
+        x = rows - (rows * w).sum([1], True) / total
+        y = (x * w) @ x.mT / (total - correction * (w * importance).sum() / total)
+    return y.reshape([]) if input.dim() < 2 else y

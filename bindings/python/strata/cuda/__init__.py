@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
-from .. import _core
+from .. import _core, random
 from .._core import CudaDeviceProperties, CudaStream, Tensor
+from . import _scripts
+from ._scripts import *
 
 __all__ = [
     "CUDAGraph", "Event", "Stream", "current_device", "current_stream", "default_stream", "device_count", "empty_cache",
-    "get_device_capability", "get_device_name", "get_device_properties", "graph", "graph_pool_handle", "is_available",
-    "is_current_stream_capturing", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-    "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats", "reset_peak_memory_stats",
-    "set_per_process_memory_fraction", "stream", "synchronize", "unavailable_reason",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "graph",
+    "graph_pool_handle", "initial_seed", "is_available", "is_current_stream_capturing", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_snapshot",
+    "memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_per_process_memory_fraction", "set_rng_state",
+    "set_rng_state_all", "stream", "synchronize", "unavailable_reason", *_scripts.__all__,
 ]
 
 DeviceArgument = Union[None, int, str, _core.device]
@@ -71,12 +74,49 @@ def synchronize(device: DeviceArgument = None) -> None:
     _core.cuda_synchronize(_index(device))
 
 
+# ---- random numbers: one generator serves all devices, so these are strata.random's
+
+
 def manual_seed(seed: int) -> None:
     """One generator serves all devices: strata.manual_seed()."""
     _core.manual_seed(seed)
 
 
+def seed() -> None:
+    """Restarts the generator with a seed that nobody knows."""
+    random.seed()
+
+
 manual_seed_all = manual_seed
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """The seed of the generator."""
+    return _core.initial_seed()
+
+
+def get_rng_state(device: DeviceArgument = "cuda") -> Tensor:
+    """strata.get_rng_state()."""
+    _index(device)
+    return random.get_rng_state()
+
+
+def set_rng_state(new_state: Tensor, device: DeviceArgument = "cuda") -> None:
+    """strata.set_rng_state()."""
+    _index(device)
+    random.set_rng_state(new_state)
+
+
+def get_rng_state_all() -> List[Tensor]:
+    """The state once for each card."""
+    return [random.get_rng_state() for _ in range(device_count())]
+
+
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Goes on from a get_rng_state_all()."""
+    for state in new_states:
+        random.set_rng_state(state)
 
 
 # ---- streams and events

@@ -2,6 +2,7 @@
 
 from . import functional, init, utils
 from .activation import *
+from .adaptive import *
 from .attention import *
 from .container import *
 from .conv import *
@@ -17,12 +18,15 @@ from .parameter import Buffer, Parameter
 from .pooling import *
 from .rnn import *
 
-from . import activation, attention, container, conv, distance, dropout, lazy, linear, loss, norm, padding, pooling, rnn
+from . import activation, adaptive, attention, container, conv, distance, dropout, lazy, linear, loss, norm, padding, pooling
+from . import rnn
+from . import modules
 
 __all__ = [
-    "Buffer", "Module", "Parameter", "functional", "init", "utils",
-    *activation.__all__, *attention.__all__, *container.__all__, *conv.__all__, *distance.__all__, *dropout.__all__,
-    *lazy.__all__, *linear.__all__, *loss.__all__, *norm.__all__, *padding.__all__, *pooling.__all__, *rnn.__all__,
+    "Buffer", "Module", "Parameter", "functional", "init", "modules", "utils",
+    *activation.__all__, *adaptive.__all__, *attention.__all__, *container.__all__, *conv.__all__,
+    *distance.__all__, *dropout.__all__, *lazy.__all__, *linear.__all__, *loss.__all__, *norm.__all__,
+    *padding.__all__, *pooling.__all__, *rnn.__all__,
 ]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Optional, Tuple, Union
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
 from .. import _ops as ops
-from .._core import Tensor, bool as bool_dtype, dtype as DType, full
+from .._core import Tensor, dtype as DType, full
 from . import functional as F
 from . import init
+from .functional._attention import attend
 from .container import ModuleList
 from ._parts import new_parameter
 from .dropout import Dropout
@@ -23,23 +26,19 @@ __all__ = [
 ]
 
 
-def _as_bias(mask: Tensor, like: Tensor) -> Tensor:
-    """PyTorch's layer mask (true: hidden) as numbers that are added to the scores."""
-    if mask.dtype != bool_dtype:
-        return mask.to(like.dtype)
-    return ops.masked_fill(full(list(mask.shape), 0.0, dtype=like.dtype, device=like.device), mask, float("-inf"))
-
-
 class MultiheadAttention(Module):
     """Attention of ``num_heads`` heads of size embed_dim / num_heads. query [Tq, B, E], key and value [Tk, B, E] ([B, T, E]
     with ``batch_first``). Parameters: in_proj_weight [3 E, E] (or q_proj_weight, k_proj_weight, v_proj_weight where kdim or
-    vdim differ), in_proj_bias [3 E], out_proj. In a mask, true hides, as in PyTorch's layer."""
+    vdim differ), in_proj_bias [3 E], out_proj, and with ``add_bias_kv`` one more key and value for every sequence, bias_k and
+    bias_v; ``add_zero_attn`` adds a key and a value of zeros. In a mask, true hides, as in PyTorch's layer."""
 
     in_proj_weight: Optional[Parameter]
     in_proj_bias: Optional[Parameter]
     q_proj_weight: Optional[Parameter]
     k_proj_weight: Optional[Parameter]
     v_proj_weight: Optional[Parameter]
+    bias_k: Optional[Parameter]
+    bias_v: Optional[Parameter]
     out_proj: Linear
 
     def __init__(
@@ -59,8 +58,6 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
             raise ValueError(f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}")
-        if add_bias_kv or add_zero_attn:
-            raise ValueError("MultiheadAttention: add_bias_kv and add_zero_attn are not supported")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self.head_dim = embed_dim // num_heads
         self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
@@ -71,30 +68,22 @@ class MultiheadAttention(Module):
         self.register_parameter("v_proj_weight", None if same else new_parameter([embed_dim, self.vdim], device, dtype))
         self.register_parameter("in_proj_bias", new_parameter([3 * embed_dim], device, dtype) if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, new_parameter([1, 1, embed_dim], device, dtype) if add_bias_kv else None)
+        self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if weight is not None:
                 init.xavier_uniform_(weight)
+        for row in (self.bias_k, self.bias_v):
+            if row is not None:
+                init.xavier_normal_(row)
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
-
-    def _project(self, q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        e = self.embed_dim
-        bias = self.in_proj_bias
-        biases = [None] * 3 if bias is None else [bias.narrow(0, i * e, e) for i in range(3)]
-        if self.in_proj_weight is None:
-            weights: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        elif q is k and k is v:
-            y = ops.linear(q, self.in_proj_weight, bias)
-            return y.narrow(-1, 0, e), y.narrow(-1, e, e), y.narrow(-1, 2 * e, e)
-        else:
-            weights = [self.in_proj_weight.narrow(0, i * e, e) for i in range(3)]
-        q, k, v = (ops.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases))
-        return q, k, v
 
     def forward(
         self,
@@ -109,8 +98,6 @@ class MultiheadAttention(Module):
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """The result and, with ``need_weights`` (which is slower), the attention weights. attn_mask [Tq, Tk] or
         [B heads, Tq, Tk] and key_padding_mask [B, Tk]: boolean (true: hidden) or added to the scores."""
-        if is_causal and attn_mask is None:
-            raise ValueError("Need attn_mask if specifying the is_causal hint.")
         unbatched = query.dim() == 2
         same = query is key and key is value
         if unbatched:
@@ -119,36 +106,36 @@ class MultiheadAttention(Module):
             query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
         if same:
             key = value = query
-        q, k, v = self._project(query, key, value)
-        batch, tq, tk, heads = q.shape[0], q.shape[1], k.shape[1], self.num_heads
-
-        mask: Optional[Tensor] = None
-        plain_causal = is_causal and key_padding_mask is None and not need_weights
-        if attn_mask is not None and not plain_causal:
-            mask = _as_bias(attn_mask, q)
-            if mask.dim() == 3:
-                mask = mask.reshape([-1, heads, tq, tk])
-        if key_padding_mask is not None:
-            padding = _as_bias(key_padding_mask, q).reshape([-1, 1, 1, tk])
-            mask = padding if mask is None else mask + padding
-
-        def split(x: Tensor) -> Tensor:
-            return x.reshape([batch, x.shape[1], heads, self.head_dim]).transpose(1, 2)
-
-        p = self.dropout if self.training else 0.0
-        weights: Optional[Tensor] = None
-        if need_weights:
-            scores = ops.matmul(split(q) * self.head_dim**-0.5, split(k).transpose(-2, -1))
-            weights = ops.softmax(scores if mask is None else scores + mask, -1)
-            y = ops.matmul(F.dropout(weights, p), split(v))
-        else:
-            y = F.scaled_dot_product_attention(split(q), split(k), split(v), mask, p, plain_causal)
-        y = self.out_proj(y.transpose(1, 2).reshape([batch, tq, self.embed_dim]))
+        y, weights = attend(
+            query, key, value, self.num_heads, self.in_proj_weight,
+            (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight), self.in_proj_bias, self.bias_k, self.bias_v,
+            self.add_zero_attn, self.dropout if self.training else 0.0, key_padding_mask, need_weights, attn_mask, is_causal)
+        y = self.out_proj(y)
         if weights is not None and average_attn_weights:
             weights = weights.mean([1])
         if unbatched:
             return y.squeeze(0), None if weights is None else weights.squeeze(0)
         return (y if self.batch_first else y.transpose(0, 1)), weights
+
+
+class SDPBackend(Enum):
+    """PyTorch's choices for scaled_dot_product_attention(). Here there is one kernel for each device."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextmanager
+def sdpa_kernel(backends: Union[SDPBackend, Sequence[SDPBackend]], set_priority: bool = False) -> Iterator[None]:
+    """Takes PyTorch's choice of attention kernels, and changes nothing."""
+    for backend in [backends] if isinstance(backends, SDPBackend) else backends:
+        if not isinstance(backend, SDPBackend):
+            raise TypeError(f"sdpa_kernel: an SDPBackend or a list of them is wanted, got {backend!r}")
+    yield
 
 
 Activation = Union[str, Callable[[Tensor], Tensor]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Optional, Tuple, TypeVar, Union
+import warnings
+from typing import Any, Callable, Optional, Tuple, TypeVar, Union
 
 from .. import _core as C
 from .. import _ops as ops
@@ -167,3 +168,31 @@ def sparse_(tensor: T, sparsity: float, std: float = 0.01) -> T:
         for column in range(columns):
             tensor[C.randperm(rows)[:zeros], column] = 0
     return tensor
+
+
+# ---- the older names, with PyTorch's warning
+
+
+def _older(function: Callable[..., Any]) -> Callable[..., Any]:
+    name = function.__name__[:-1]
+
+    def deprecated(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    deprecated.__name__ = deprecated.__qualname__ = name
+    deprecated.__doc__ = f"The older name of {name}_()."
+    return deprecated
+
+
+uniform = _older(uniform_)
+normal = _older(normal_)
+constant = _older(constant_)
+eye = _older(eye_)
+dirac = _older(dirac_)
+xavier_uniform = _older(xavier_uniform_)
+xavier_normal = _older(xavier_normal_)
+orthogonal = _older(orthogonal_)
+sparse = _older(sparse_)
+kaiming_uniform = _older(kaiming_uniform_)
+kaiming_normal = _older(kaiming_normal_)

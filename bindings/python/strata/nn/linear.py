@@ -10,6 +10,7 @@ from .. import _ops as ops
 from .._core import Tensor, dtype as DType
 from .._grad_mode import no_grad
 from . import functional as F
+from .functional._linear import check_bag
 from . import init
 from ._parts import Device, draw_uniform, new_parameter
 from .module import Module
@@ -155,7 +156,7 @@ class _Table(Module):
 
 class Embedding(_Table):
     """Rows of a table: indices [..] (i64) -> [.., dim]. Parameter: weight [num, dim], drawn from N(0, 1). The gradient is
-    dense, also with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` are refused."""
+    dense, also with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` as in functional.embedding()."""
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
@@ -163,7 +164,7 @@ class Embedding(_Table):
         _freeze: bool = False, device: Device = None, dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        F._plain_table("Embedding", max_norm, scale_grad_by_freq)
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = max_norm, norm_type, scale_grad_by_freq, sparse
         self._set_table(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
 
     @classmethod
@@ -176,16 +177,24 @@ class Embedding(_Table):
                    embeddings, freeze)
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
     def extra_repr(self) -> str:
-        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        return text + (", sparse=True" if self.sparse else "")
 
 
 class EmbeddingBag(_Table):
     """Sums, means or maxima of rows of a table. Parameter: weight [num, dim], drawn from N(0, 1). The gradient is dense, also
-    with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` are refused."""
+    with ``sparse``."""
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: Optional[float] = None, norm_type: float = 2.0,
@@ -194,7 +203,8 @@ class EmbeddingBag(_Table):
         dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        F._plain_table("EmbeddingBag", max_norm, scale_grad_by_freq)
+        check_bag(scale_grad_by_freq, mode)
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = max_norm, norm_type, scale_grad_by_freq, sparse
         self.mode, self.include_last_offset = mode, include_last_offset
         self._set_table(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
 
@@ -212,8 +222,10 @@ class EmbeddingBag(_Table):
 
     def forward(self, input: Tensor, offsets: Optional[Tensor] = None,
                 per_sample_weights: Optional[Tensor] = None) -> Tensor:
-        return F.embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
-                               include_last_offset=self.include_last_offset, padding_idx=self.padding_idx)
+        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type,
+                               self.scale_grad_by_freq, self.mode,
+                               per_sample_weights=per_sample_weights, include_last_offset=self.include_last_offset,
+                               padding_idx=self.padding_idx)
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"

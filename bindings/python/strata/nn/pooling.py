@@ -11,7 +11,8 @@ from .module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "LPPool1d", "LPPool2d", "LPPool3d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "ChannelShuffle", "FractionalMaxPool2d",
+    "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "LPPool3d",
     "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "PixelShuffle", "PixelUnshuffle",
     "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
 ]
@@ -275,6 +276,48 @@ class UpsamplingBilinear2d(Upsample):
 
     def __init__(self, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
+
+
+class _FractionalMaxPool(Module):
+    _function: Callable[..., Any]
+    _dims: int
+    _random_samples: Optional[Tensor]
+
+    def __init__(
+        self, kernel_size: Ints, output_size: Optional[Ints] = None, output_ratio: Any = None, return_indices: bool = False,
+        _random_samples: Optional[Tensor] = None,
+    ) -> None:
+        super().__init__()
+        n, name = self._dims, type(self).__name__
+        self.kernel_size = ints(kernel_size, n)
+        if min(self.kernel_size) < 1:
+            raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio" if output_size is None
+                             else "only one of output_size and output_ratio may be specified")
+        self.output_size = None if output_size is None else ints(output_size, n)
+        single = isinstance(output_ratio, (int, float))
+        self.output_ratio = None if output_ratio is None else (output_ratio,) * n if single else tuple(output_ratio)
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+
+    def forward(self, input: Tensor) -> Any:
+        return type(self)._function(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+                                    self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima of windows that begin at random steps; see functional.fractional_max_pool2d."""
+
+    _dims, _function = 2, staticmethod(F.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """FractionalMaxPool2d of volumes."""
+
+    _dims, _function = 3, staticmethod(F.fractional_max_pool3d)
 
 
 class PixelShuffle(Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from .. import _ops as ops
 from .._core import Tensor, dtype as DType, zeros
@@ -14,7 +14,7 @@ from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
 def _rnn(from_x: Tensor, from_h: Tensor, relu: bool) -> Tensor:
@@ -38,6 +38,7 @@ class RNNBase(Module):
     """What RNN, LSTM and GRU share: layers, directions, padded and packed sequences."""
 
     gates = 1
+    projects = False
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
@@ -45,23 +46,34 @@ class RNNBase(Module):
         dtype: Optional[DType] = None,
     ) -> None:
         super().__init__()
-        if proj_size:
-            raise ValueError(f"{type(self).__name__}: proj_size is not supported; put a Linear after the layer")
+        if proj_size and not self.projects:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if proj_size >= hidden_size > 0:
+            raise ValueError("proj_size has to be smaller than hidden_size")
         if input_size < 1 or hidden_size < 1 or num_layers < 1:
             raise ValueError(f"sizes and layers are at least 1, got {input_size}, {hidden_size} and {num_layers}")
         check_p(dropout)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, float(dropout), bidirectional
-        rows = self.gates * hidden_size
+        self.proj_size = proj_size
+        rows, real = self.gates * hidden_size, self._output_size()
         for layer in range(num_layers):
-            width = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
+            width = input_size if layer == 0 else real * (2 if bidirectional else 1)
             for suffix in self._suffixes(layer):
                 self.register_parameter("weight_ih" + suffix, new_parameter([rows, width], device, dtype))
-                self.register_parameter("weight_hh" + suffix, new_parameter([rows, hidden_size], device, dtype))
+                self.register_parameter("weight_hh" + suffix, new_parameter([rows, real], device, dtype))
                 if bias:
                     self.register_parameter("bias_ih" + suffix, new_parameter([rows], device, dtype))
                     self.register_parameter("bias_hh" + suffix, new_parameter([rows], device, dtype))
+                if proj_size:
+                    self.register_parameter("weight_hr" + suffix, new_parameter([proj_size, hidden_size], device, dtype))
         self.reset_parameters()
+
+    def _output_size(self) -> int:
+        """The size of h: that of the projection, where there is one."""
+        return self.proj_size or self.hidden_size
 
     def _suffixes(self, layer: int) -> List[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
@@ -78,17 +90,31 @@ class RNNBase(Module):
     def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
         raise NotImplementedError
 
-    def _direction(self, suffix: str, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    def _from_input(self, suffix: str, x: Tensor) -> Tensor:
+        """What the input gives to the gates: all steps in one product."""
+        weight_ih = self._parameters["weight_ih" + suffix]
+        assert weight_ih is not None
+        return ops.linear(x, weight_ih, self._parameters.get("bias_ih" + suffix))
+
+    def _stepper(self, suffix: str) -> Callable[[Tensor, Tensor, Tensor], Tuple[Tensor, Tensor]]:
+        """One step of a direction: what the input gave, h and c -> h and c."""
         p = self._parameters
-        weight_ih, weight_hh = p["weight_ih" + suffix], p["weight_hh" + suffix]
-        assert weight_ih is not None and weight_hh is not None
-        projected = ops.linear(x, weight_ih, p.get("bias_ih" + suffix))  # all steps in one product
-        bias_hh = p.get("bias_hh" + suffix)
-        steps = list(ops.unbind(projected, 0))
+        weight_hh, bias_hh, weight_hr = p["weight_hh" + suffix], p.get("bias_hh" + suffix), p.get("weight_hr" + suffix)
+        assert weight_hh is not None
+
+        def step(from_x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
+            h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+            return (h if weight_hr is None else ops.linear(h, weight_hr)), c
+
+        return step
+
+    def _direction(self, suffix: str, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        steps = list(ops.unbind(self._from_input(suffix, x), 0))
+        advance = self._stepper(suffix)
         reverse = suffix.endswith("_reverse")
         outputs: List[Tensor] = []
         for from_x in reversed(steps) if reverse else steps:
-            h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+            h, c = advance(from_x, h, c)
             outputs.append(h)
         return ops.stack(outputs[::-1] if reverse else outputs, 0), h, c
 
@@ -105,9 +131,9 @@ class RNNBase(Module):
         if x.shape[0] < 1:
             raise ValueError(f"{name}: Expected sequence length to be larger than 0")
         directions = 2 if self.bidirectional else 1
-        shape = [self.num_layers * directions, x.shape[1], self.hidden_size]
         states: List[Tensor] = []
-        for given in (h0, c0):
+        for given, size in ((h0, self._output_size()), (c0, self.hidden_size)):
+            shape = [self.num_layers * directions, x.shape[1], size]
             if given is None:
                 states.append(zeros(shape, dtype=x.dtype, device=x.device))
                 continue
@@ -140,9 +166,9 @@ class RNNBase(Module):
             raise ValueError(f"{type(self).__name__}: input.size(-1) must be equal to input_size. Expected {self.input_size}, "
                              f"got {packed.data.shape[-1]}")
         directions = 2 if self.bidirectional else 1
-        shape = [self.num_layers * directions, counts[0], self.hidden_size]
         states: List[Tensor] = []
-        for given in (h0, c0):
+        for given, size in ((h0, self._output_size()), (c0, self.hidden_size)):
+            shape = [self.num_layers * directions, counts[0], size]
             if given is None:
                 states.append(zeros(shape, dtype=packed.data.dtype, device=packed.data.device))
             elif list(given.shape) != shape:
@@ -170,10 +196,8 @@ class RNNBase(Module):
         return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h, c
 
     def _packed_direction(self, suffix: str, x: Tensor, counts: List[int], h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        p = self._parameters
-        weight_ih, weight_hh, bias_hh = p["weight_ih" + suffix], p["weight_hh" + suffix], p.get("bias_hh" + suffix)
-        assert weight_ih is not None and weight_hh is not None
-        steps = ops.split_with_sizes(ops.linear(x, weight_ih, p.get("bias_ih" + suffix)), counts, 0)
+        steps = ops.split_with_sizes(self._from_input(suffix, x), counts, 0)
+        advance = self._stepper(suffix)
         reverse = suffix.endswith("_reverse")
         outputs: List[Tensor] = []
         if reverse:  # sequences join as their last steps come
@@ -183,7 +207,7 @@ class RNNBase(Module):
                 n = from_x.shape[0]
                 if n > h.shape[0]:
                     h, c = ops.cat([h, start_h[h.shape[0] : n]], 0), ops.cat([c, start_c[c.shape[0] : n]], 0)
-                h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+                h, c = advance(from_x, h, c)
                 outputs.append(h)
             return ops.cat(outputs[::-1], 0), h, c
         done_h: List[Tensor] = []
@@ -194,12 +218,14 @@ class RNNBase(Module):
                 done_h.append(h[n:])
                 done_c.append(c[n:])
                 h, c = h[:n], c[:n]
-            h, c = self._step(from_x, ops.linear(h, weight_hh, bias_hh), h, c)
+            h, c = advance(from_x, h, c)
             outputs.append(h)
         return ops.cat(outputs, 0), ops.cat([h, *done_h[::-1]], 0), ops.cat([c, *done_c[::-1]], 0)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size:
+            text += f", proj_size={self.proj_size}"
         if self.num_layers != 1:
             text += f", num_layers={self.num_layers}"
         if not self.bias:
@@ -234,9 +260,10 @@ class RNN(RNNBase):
 
 class LSTM(RNNBase):
     """Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997).
-    Returns output, (h, c)."""
+    Returns output, (h, c). With ``proj_size`` h is W_hr h' of that size (Sak et al., arXiv:1402.1128)."""
 
     gates = 4
+    projects = True
 
     def _step(self, from_x: Tensor, from_h: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor]:
         return _lstm(from_x, from_h, c)
@@ -261,7 +288,9 @@ class GRU(RNNBase):
         return y, h
 
 
-class _Cell(Module):
+class RNNCellBase(Module):
+    """What the cells share: one step of a recurrent layer."""
+
     gates = 1
     weight_ih: Parameter
     weight_hh: Parameter
@@ -300,7 +329,7 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """One step of RNN."""
 
     def __init__(
@@ -316,7 +345,7 @@ class RNNCell(_Cell):
         return y.squeeze(0) if unbatched else y
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One step of LSTM: (h, c)."""
 
     gates = 4
@@ -328,7 +357,7 @@ class LSTMCell(_Cell):
         return (h.squeeze(0), c.squeeze(0)) if unbatched else (h, c)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One step of GRU."""
 
     gates = 3

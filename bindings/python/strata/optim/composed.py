@@ -3,13 +3,14 @@ torch.optim's."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Optional, Tuple
 
 from .._core import Tensor, full_like, zeros_like
-from .._ops import sign
+from .._ops import nonzero, sign
 from .optimizer import Optimizer, ParamGroup, Params, _unsupported
 
-__all__ = ["ASGD", "Rprop"]
+__all__ = ["ASGD", "Rprop", "SparseAdam"]
 
 
 class Rprop(Optimizer):
@@ -63,3 +64,30 @@ class ASGD(Optimizer):
             ax.add_(p - ax, alpha=state["mu"])
         state["eta"] = lr / (1 + group["lambd"] * lr * state["step"]) ** group["alpha"]
         state["mu"] = 1 / max(1, state["step"] - group["t0"])
+
+
+class SparseAdam(Optimizer):
+    """Adam that leaves rows without a gradient as they are, moments too: for tables of which a step uses a few rows.
+    Gradients are dense here; a row of zeros is one without."""
+
+    def __init__(self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 maximize: bool = False) -> None:
+        if lr <= 0 or eps <= 0 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"SparseAdam: lr and eps are positive, betas in [0, 1); got {lr}, {eps} and {betas}")
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
+
+    def _rule(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: ParamGroup) -> None:
+        if not state:
+            state.update(step=0, exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))
+        state["step"] += 1
+        rows = nonzero((grad.reshape([p.shape[0], -1]) != 0).any(1)).squeeze(1)
+        if rows.numel() == 0:
+            return
+        (beta1, beta2), step = group["betas"], state["step"]
+        g = grad.index_select(0, rows)
+        mean = state["exp_avg"].index_select(0, rows) * beta1 + g * (1 - beta1)
+        square = state["exp_avg_sq"].index_select(0, rows) * beta2 + g * g * (1 - beta2)
+        state["exp_avg"].index_copy_(0, rows, mean)
+        state["exp_avg_sq"].index_copy_(0, rows, square)
+        size = float(group["lr"]) * math.sqrt(1 - beta2**step) / (1 - beta1**step)
+        p.index_add_(0, rows, mean / (square.sqrt() + group["eps"]), alpha=-size)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
+from ..._grad_mode import no_grad
+from ...autograd import Function
+from ._loss import cross_entropy
 
-__all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
+__all__ = ["bilinear", "embedding", "embedding_bag", "linear", "linear_cross_entropy", "one_hot"]
 
 
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
@@ -25,17 +28,46 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tens
     return y.reshape([*lead, weight.shape[0]])
 
 
-def _plain_table(name: str, max_norm: Optional[float], scale_grad_by_freq: bool) -> None:
-    if max_norm is not None or scale_grad_by_freq:
-        raise ValueError(f"{name}: max_norm and scale_grad_by_freq are not supported; normalize() rows where they are used")
+def _renormed(weight: Tensor, used: Tensor, max_norm: Optional[float], norm_type: float) -> None:
+    """Scales down, in place, those of the used rows whose norm is above ``max_norm``."""
+    if max_norm is None:
+        return
+    with no_grad():
+        rows = ops.unique(used.reshape([-1]).to(C.int64), False, False)[0]
+        found = weight.detach().index_select(0, rows)
+        norms = ops.norm(found, float(norm_type), [1], True)
+        factor = ops.where(norms > max_norm, max_norm / (norms + 1e-7), C.ones_like(norms))
+        weight.detach().index_put_([rows], found * factor)
+
+
+class _OverCounts(Function):
+    """The identity, whose gradient is divided by how often each row was asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shares: Tensor) -> Tensor:
+        ctx.save_for_backward(shares)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, None]:
+        (shares,) = ctx.saved_tensors
+        return grad * shares.to(grad.dtype), None
+
+
+def _shares(used: Tensor) -> Tensor:
+    """1 / how often each index stands in ``used``, at each of its places."""
+    _, at, counts = ops.unique(used.reshape([-1]), True, True)
+    return (1.0 / counts.to(C.float32)).index_select(0, at.reshape([-1])).reshape([*used.shape, 1])
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
               norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
-    """Rows of ``weight``; row ``padding_idx`` gets no gradient. The gradient is dense, also with ``sparse``; ``max_norm`` and
-    ``scale_grad_by_freq`` are refused."""
-    _plain_table("embedding", max_norm, scale_grad_by_freq)
-    return ops.embedding(input, weight, padding_idx)
+    """Rows of ``weight``; row ``padding_idx`` gets no gradient. ``max_norm`` first scales the rows that are used down to that
+    ``norm_type``-norm, in the table itself; ``scale_grad_by_freq`` divides the gradient of a row by how often it was used. The
+    gradient is dense, also with ``sparse``."""
+    _renormed(weight, input, max_norm, norm_type)
+    y = ops.embedding(input, weight, padding_idx)
+    return _OverCounts.apply(y, _shares(input)) if scale_grad_by_freq else y
 
 
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = None, max_norm: Optional[float] = None,
@@ -43,13 +75,45 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
                   per_sample_weights: Optional[Tensor] = None, include_last_offset: bool = False,
                   padding_idx: Optional[int] = None) -> Tensor:
     """Sums, means or maxima of the rows of ``weight`` that each bag names: input [bags, n], or [n] with ``offsets``. The
-    gradient is dense, also with ``sparse``; ``max_norm`` and ``scale_grad_by_freq`` are refused."""
-    _plain_table("embedding_bag", max_norm, scale_grad_by_freq)
+    gradient is dense, also with ``sparse``; ``max_norm`` and (not for maxima) ``scale_grad_by_freq`` as in embedding()."""
+    check_bag(scale_grad_by_freq, mode)
+    _renormed(weight, input, max_norm, norm_type)
     if not input.dtype == C.int64:
         input = input.to(C.int64)
     if offsets is not None and not offsets.dtype == C.int64:
         offsets = offsets.to(C.int64)
+    if scale_grad_by_freq:  # a table of the rows as they are used, which embedding() has read
+        n = input.numel()
+        rows = embedding(input.reshape([-1]), weight, padding_idx, scale_grad_by_freq=True)
+        places = C.arange(n, device=input.device).reshape(list(input.shape))
+        if padding_idx is not None:
+            rows = ops.cat([rows, C.zeros([1, weight.shape[1]], dtype=rows.dtype, device=rows.device)], 0)
+            places = ops.where(input == padding_idx % weight.shape[0], n, places)
+        return ops.embedding_bag(places, rows, offsets, mode, per_sample_weights, include_last_offset,
+                                 None if padding_idx is None else n)
     return ops.embedding_bag(input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+def check_bag(scale_grad_by_freq: bool, mode: str) -> None:
+    """Refuses what bags do not do."""
+    if scale_grad_by_freq and mode == "max":
+        raise ValueError("embedding_bag: max mode does not support scaling the gradient by the frequency")
+
+
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Optional[Tensor] = None,
+                         weight: Optional[Tensor] = None, reduction: str = "mean", ignore_index: Optional[int] = None,
+                         label_smoothing: float = 0.0, options: Any = None) -> Tensor:
+    """cross_entropy() of input linear_weight^T + linear_bias, [.., in] and classes [..]. Without bias, class weights and more
+    dimensions the logits are never in memory as a whole, whatever ``options`` say."""
+    ignored = -100 if ignore_index is None else ignore_index
+    if linear_bias is None and weight is None and linear_weight.dim() == 2 and not target.is_floating_point():
+        rows, classes = input.reshape([-1, input.shape[-1]]), target.reshape([-1])
+        loss = C.linear_cross_entropy(rows, linear_weight, classes, ignored, reduction, label_smoothing)
+        return loss.reshape(list(target.shape)) if reduction == "none" else loss
+    bias = None if linear_bias is None else linear_bias.reshape([-1])
+    logits = ops.linear(input, linear_weight.reshape([-1, linear_weight.shape[-1]]), bias)
+    logits = logits.reshape([*list(input.shape)[:-1], *list(linear_weight.shape)[:-1]])
+    return cross_entropy(logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple
+import warnings
+from typing import Any, Callable, List, Optional, Tuple
 
 from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
+from ..._autocast import in_full
 from ..._grad_mode import no_grad
+from ...autograd import Function
+from .._reduction import legacy_reduction
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
@@ -19,6 +23,7 @@ __all__ = [
 
 
 def _reduce(x: Tensor, reduction: str) -> Tensor:
+    """The mean, the sum, or x itself."""
     if reduction == "mean":
         return x.mean()
     if reduction == "sum":
@@ -43,10 +48,12 @@ def _rows(x: Tensor, target: Tensor) -> Tuple[Tensor, Tensor, Optional[List[int]
     return x.movedim([1], [-1]).reshape([-1, x.shape[1]]), target.reshape([-1]), shape
 
 
-def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, ignore_index: int = -100,
-                  reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
+def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+                  ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean",
+                  label_smoothing: float = 0.0) -> Tensor:
     """-log softmax(input)[target] for i64 targets, or -sum(target log softmax(input)) for floating ones (probabilities).
     ``weight`` [C] weighs the classes. The loss of bf16 and f16 logits is f32."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if target.is_floating_point():
         logs = ops.log_softmax(input, 1 if input.dim() > 1 else 0)
         if label_smoothing:
@@ -88,9 +95,11 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
                         reduction, zero_infinity)
 
 
-def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, ignore_index: int = -100,
-             reduction: str = "mean") -> Tensor:
+def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+             ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     """-input[target] of log-probabilities."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    (input,) = in_full(input)
     x, t, shape = _rows(input, target)
     if weight is None:
         loss = ops.nll_loss(x, t, ignore_index, reduction)
@@ -104,52 +113,105 @@ def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, ign
     return _reduce(loss.reshape(shape) if shape is not None else loss, reduction)
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(input - target)^2."""
-    return ops.mse_loss(input, target, reduction)
+def _warn_of_sizes(input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+                      "This will likely lead to incorrect results due to broadcasting. "
+                      "Please ensure they have the same size.", stacklevel=3)
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """|input - target|."""
-    return ops.l1_loss(input, target, reduction)
+def _check_weight(weight: Tensor, input: Tensor) -> None:
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def _pairs(loss: Callable[..., Tensor], input: Tensor, target: Tensor, reduction: str, weight: Optional[Tensor]) -> Tensor:
+    if input.shape != target.shape:
+        _warn_of_sizes(input, target)
+    if weight is None:
+        return loss(input, target, reduction)
+    _check_weight(weight, input)
+    weighted = loss(input, target, "none") * weight
+    return weighted.sum() / weight.sum() if reduction == "mean" else _reduce(weighted, reduction)
+
+
+def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+             reduction: str = "mean", weight: Optional[Tensor] = None) -> Tensor:
+    """(input - target)^2. With ``weight`` the mean is over the weights."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return _pairs(ops.mse_loss, input, target, reduction, weight)
+
+
+def l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+            reduction: str = "mean", weight: Optional[Tensor] = None) -> Tensor:
+    """|input - target|. With ``weight`` the mean is over the weights."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return _pairs(ops.l1_loss, input, target, reduction, weight)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+                   reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    _warn_of_sizes(input, target)
     return ops.l1_loss(input, target, reduction) if beta == 0 else ops.smooth_l1_loss(input, target, reduction, beta)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2)."""
-    return ops.huber_loss(input, target, reduction, delta)
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+               weight: Optional[Tensor] = None) -> Tensor:
+    """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2). ``weight`` multiplies it; the mean is over the elements."""
+    _warn_of_sizes(input, target)
+    if weight is None:
+        return ops.huber_loss(input, target, reduction, delta)
+    _check_weight(weight, input)
+    return _reduce(ops.huber_loss(input, target, "none", delta) * weight, reduction)
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+           reduction: str = "mean", log_target: bool = False) -> Tensor:
     """t (log t - input) for log-probabilities ``input``; ``reduction`` also "batchmean"."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if reduction == "batchmean":
         return ops.kl_div(input, target, "sum", log_target) / input.shape[0]
     return ops.kl_div(input, target, reduction, log_target)
 
 
-def _log_at_least(p: Tensor) -> Tensor:
-    """log p, at least -100. Where p is 0 the gradient is finite: that of a p of 1e-12, as PyTorch's."""
-    low = p.detach() < 1e-12
-    y = ops.clamp(ops.log(ops.where(low, p.detach(), p)), -100)
-    return y + ops.where(low, (p - p.detach()) * 1e12, C.zeros_like(p))
+class _BinaryCrossEntropy(Function):
+    """Logarithms are at least -100, and the denominator of the gradient at least 1e-12: PyTorch's bounds."""
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(p, target)
+        return (target - 1) * ops.clamp(ops.log1p(-p), -100) - target * ops.clamp(ops.log(p), -100)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        p, target = ctx.saved_tensors
+        of_p = grad * (p - target) / ops.clamp((1 - p) * p, 1e-12) if ctx.needs_input_grad[0] else None
+        of_target = None
+        if ctx.needs_input_grad[1]:
+            of_target = grad * (ops.clamp(ops.log1p(-p), -100) - ops.clamp(ops.log(p), -100))
+        return of_p, of_target
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+                         size_average: Optional[bool] = None, reduce: Optional[bool] = None,
                          reduction: str = "mean") -> Tensor:
     """-(t log p + (1 - t) log(1 - p)); logarithms are at least -100."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     _same_shape("binary_cross_entropy", input, target)
-    loss = -(target * _log_at_least(input) + (1 - target) * _log_at_least(1 - input))
+    input, target = in_full(input, target)
+    loss: Tensor = _BinaryCrossEntropy.apply(input, target)
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+                                     size_average: Optional[bool] = None, reduce: Optional[bool] = None,
                                      reduction: str = "mean", pos_weight: Optional[Tensor] = None) -> Tensor:
     """The same of sigmoid(input), without overflow; ``pos_weight`` weighs the positive targets."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     _same_shape("binary_cross_entropy_with_logits", input, target)
+    input, target = in_full(input, target)
     if weight is None and pos_weight is None:
         return ops.binary_cross_entropy_with_logits(input, target, reduction)
     if pos_weight is None:
@@ -159,9 +221,12 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Opti
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8,
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+                     size_average: Optional[bool] = None, eps: float = 1e-8, reduce: Optional[bool] = None,
                      reduction: str = "mean") -> Tensor:
     """exp(input) - target input, or input - target log(input + eps)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    input, target = in_full(input, target)
     loss = ops.exp(input) - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         stirling = target * ops.log(target) - target + 0.5 * ops.log(target * (2 * math.pi))
@@ -179,19 +244,28 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: bool = F
     return _reduce(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+                     reduction: str = "mean") -> Tensor:
     """log(1 + exp(-t x))."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    input, target = in_full(input, target)
     return _reduce(ops.softplus(-target * input), reduction)
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: Optional[bool] = None,
+                         reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     """x where t is 1, max(0, margin - x) where it is -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    input, target = in_full(input, target)
     return _reduce(ops.where(target == 1, input, ops.relu(margin - input)), reduction)
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+                        size_average: Optional[bool] = None, reduce: Optional[bool] = None,
                         reduction: str = "mean") -> Tensor:
     """max(0, -t (x1 - x2) + margin)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    input1, input2, target = in_full(input1, input2, target)
     return _reduce(ops.relu(-target * (input1 - input2) + margin), reduction)
 
 
@@ -203,8 +277,11 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+                          size_average: Optional[bool] = None, reduce: Optional[bool] = None,
                           reduction: str = "mean") -> Tensor:
     """1 - cos where t is 1, max(0, cos - margin) where it is -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    input1, input2 = in_full(input1, input2)
     cos = cosine_similarity(input1, input2, -1)
     return _reduce(ops.where(target == 1, 1 - cos, ops.relu(cos - margin)), reduction)
 
@@ -215,8 +292,11 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
-                        eps: float = 1e-6, swap: bool = False, reduction: str = "mean") -> Tensor:
+                        eps: float = 1e-6, swap: bool = False, size_average: Optional[bool] = None,
+                        reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    anchor, positive, negative = in_full(anchor, positive, negative)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))

@@ -7,6 +7,8 @@ from typing import Callable, Optional
 from ... import _core as C
 from ... import _ops as ops
 from ..._core import Tensor
+from ..._autocast import in_full
+from .._reduction import legacy_reduction
 from ._loss import _reduce, pairwise_distance
 
 __all__ = [
@@ -16,12 +18,15 @@ __all__ = [
 
 
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Optional[Tensor] = None,
+                      size_average: Optional[bool] = None, reduce: Optional[bool] = None,
                       reduction: str = "mean") -> Tensor:
     """The sum over the other classes of max(0, margin - x[target] + x)^p, over the number of classes; ``p`` 1 or 2."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    (input,) = in_full(input)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if input.dim() == 1:
-        loss = multi_margin_loss(input.unsqueeze(0), target.reshape([1]), p, margin, weight, "none")
+        loss = multi_margin_loss(input.unsqueeze(0), target.reshape([1]), p, margin, weight, reduction="none")
         return loss.squeeze(0) if reduction == "none" else _reduce(loss, reduction)
     at = target.unsqueeze(1)
     short = ops.relu(margin - input.gather(1, at) + input)
@@ -33,11 +38,14 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
     return _reduce((short * others.to(short.dtype)).sum([1]) / input.shape[1], reduction)
 
 
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None,
+                           reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     """The sum over pairs of a target class and another of max(0, 1 - x[target] + x[other]), over the number of classes;
     ``target`` [N, C] holds class indices, and ends where -1 stands."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    (input,) = in_full(input)
     if input.dim() == 1:
-        loss = multilabel_margin_loss(input.unsqueeze(0), target.unsqueeze(0), "none")
+        loss = multilabel_margin_loss(input.unsqueeze(0), target.unsqueeze(0), reduction="none")
         return loss.squeeze(0) if reduction == "none" else _reduce(loss, reduction)
     used = ops.cumsum((target < 0).to(C.int64), 1) == 0
     at = ops.where(used, target, 0)
@@ -48,8 +56,11 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
 
 
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+                                size_average: Optional[bool] = None, reduce: Optional[bool] = None,
                                 reduction: str = "mean") -> Tensor:
     """-(t log sigmoid(x) + (1 - t) log sigmoid(-x)), the mean over the classes."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    input, target = in_full(input, target)
     loss = -(target * ops.logsigmoid(input) + (1 - target) * ops.logsigmoid(-input))
     return _reduce((loss if weight is None else loss * weight).mean([-1]), reduction)
 

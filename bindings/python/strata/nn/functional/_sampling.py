@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any, List, Optional, Sequence, Tuple
 
 from ... import _core as C
 from ... import _ops as ops
+from ..._autocast import in_full
 from ..._core import Tensor
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample"]
@@ -99,39 +101,64 @@ def _reflected(x: Tensor, low: float, high: float) -> Tensor:
     return ops.where(ops.remainder(ops.floor(x / span), 2.0) == 0, rest, span - rest) + low
 
 
+def _cubic_shares(t: Tensor) -> List[Tensor]:
+    """Weights of the four neighbours of a position that lies ``t`` behind the second (Keys 1981, a = -0.75)."""
+    a = -0.75
+
+    def near(x: Tensor) -> Tensor:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _inside(place: Tensor, size: int, padding_mode: str, align_corners: Optional[bool]) -> Tensor:
+    """The place moved into the input, unless what is outside are zeros."""
+    if padding_mode == "reflection":
+        place = _reflected(place, 0.0, size - 1.0) if align_corners else _reflected(place, -0.5, size - 0.5)
+    return place if padding_mode == "zeros" else ops.clamp(place, 0, size - 1)
+
+
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
                 align_corners: Optional[bool] = None) -> Tensor:
     """``input`` [N, C, H, W] at the positions ``grid`` [N, H', W', 2], (x, y) from -1 to 1 (or [N, C, D, H, W] at [N, D',
-    H', W', 3]): [N, C, H', W']. Modes "bilinear" and "nearest"; outside are "zeros", the "border" or a "reflection"."""
+    H', W', 3]): [N, C, H', W']. Modes "bilinear", "nearest" and, in two dimensions, "bicubic"; outside are "zeros", the
+    "border" or a "reflection"."""
     n = input.dim() - 2
     if n not in (2, 3) or grid.dim() != n + 2 or grid.shape[-1] != n or grid.shape[0] != input.shape[0]:
         raise ValueError(f"grid_sample: a grid of {list(grid.shape)} does not belong to an input of {list(input.shape)}")
-    if mode not in ("bilinear", "nearest"):
-        raise ValueError(f"grid_sample: mode must be bilinear or nearest, got {mode!r}")
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"grid_sample: mode must be bilinear, nearest or bicubic, got {mode!r}")
+    if mode == "bicubic" and n != 2:
+        raise ValueError("grid_sample: bicubic interpolation is for inputs of four dimensions")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"grid_sample: padding_mode must be zeros, border or reflection, got {padding_mode!r}")
+    input, grid = in_full(input, grid)
     batch, channels, spatial = input.shape[0], input.shape[1], list(input.shape)[2:]
-    corners: List[List[Tuple[Tensor, Optional[Tensor]]]] = []  # of each dimension: positions and weights
+    taps: List[List[Tuple[Tensor, Optional[Tensor]]]] = []  # of each dimension: positions and weights
     for d, size in enumerate(spatial):
         at = grid.select(-1, n - 1 - d)
         at = (at + 1) * ((size - 1) / 2) if align_corners else ((at + 1) * size - 1) / 2
-        if padding_mode == "reflection":
-            at = _reflected(at, 0.0, size - 1.0) if align_corners else _reflected(at, -0.5, size - 0.5)
-        if padding_mode != "zeros":
-            at = ops.clamp(at, 0, size - 1)
+        if mode == "bicubic":  # the neighbours are moved inside, not the position
+            low = ops.floor(at).detach()
+            shares = _cubic_shares(at - low)
+            taps.append([(_inside(low + (k - 1), size, padding_mode, align_corners), s) for k, s in enumerate(shares)])
+            continue
+        at = _inside(at, size, padding_mode, align_corners)
         if mode == "nearest":
-            corners.append([(ops.round(at).detach(), None)])
+            taps.append([(ops.round(at).detach(), None)])
         else:
             low = ops.floor(at).detach()
-            corners.append([(low, low + 1 - at), (low + 1, at - low)])
+            taps.append([(low, low + 1 - at), (low + 1, at - low)])
     flat = input.reshape([batch, channels, -1])
     total: Any = None
-    for choice in range(2 ** n if mode == "bilinear" else 1):
+    for choice in itertools.product(*taps):
         index: Any = 0
         weight: Any = None
         inside: Any = None
-        for d, size in enumerate(spatial):
-            place, share = corners[d][choice >> d & 1 if mode == "bilinear" else 0]
+        for (place, share), size in zip(choice, spatial):
             within = (place >= 0) & (place <= size - 1)
             inside = within if inside is None else inside & within
             if share is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Union
+import math
+import warnings
+from typing import Iterable, List, Optional, Union
 
 from ... import _core as C
 from ... import _functions as F
@@ -10,7 +12,10 @@ from ... import _ops as ops
 from ..._core import Tensor
 from ..._grad_mode import no_grad
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
+__all__ = [
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm", "parameters_to_vector",
+    "vector_to_parameters",
+]
 
 
 def _list(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
@@ -18,17 +23,21 @@ def _list(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
     return [p for p in found if p.grad is not None]
 
 
-def get_total_norm(tensors: Union[Tensor, Iterable[Tensor]], norm_type: float = 2.0) -> Tensor:
+def get_total_norm(tensors: Union[Tensor, Iterable[Tensor]], norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                   foreach: Optional[bool] = None) -> Tensor:
     """The norm of all tensors together."""
     found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not found:
         return F.tensor(0.0)
-    return ops.norm(ops.stack([ops.norm(t.detach(), float(norm_type)) for t in found], 0), float(norm_type))
+    total = ops.norm(ops.stack([ops.norm(t.detach(), float(norm_type)) for t in found], 0), float(norm_type))
+    if error_if_nonfinite and not math.isfinite(float(total.item())):
+        raise RuntimeError(f"The total norm of order {norm_type} for gradients is non-finite, so it cannot be clipped.")
+    return total
 
 
 def clip_grad_norm_(
     parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0,
-    error_if_nonfinite: bool = False,
+    error_if_nonfinite: bool = False, foreach: Optional[bool] = None,
 ) -> Tensor:
     """Scales gradients in place so that their joint norm is at most ``max_norm``; returns the norm before. A norm that is
     not finite leaves them unchanged (PyTorch makes them NaN)."""
@@ -49,7 +58,26 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float) -> None:
+def clip_grads_with_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, total_norm: Tensor,
+                          foreach: Optional[bool] = None) -> None:
+    """Scales gradients in place by max_norm / total_norm, where that is below 1."""
+    with no_grad():
+        factor = ops.clamp(max_norm / (total_norm.detach() + 1e-6), None, 1.0)
+        for p in _list(parameters):
+            if p.grad is not None:
+                p.grad.mul_(factor.to(p.grad.device))
+
+
+def clip_grad_norm(
+    parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0,
+    error_if_nonfinite: bool = False, foreach: Optional[bool] = None,
+) -> Tensor:
+    """The older name of clip_grad_norm_(), with PyTorch's warning."""
+    warnings.warn("`clip_grad_norm` is now deprecated in favor of `clip_grad_norm_`.", FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
+
+
+def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Optional[bool] = None) -> None:
     """Clamps every element of the gradients to [-clip_value, clip_value], in place."""
     C.clip_grad_value(_list(parameters), float(clip_value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Optional, Type, TypeVar
+from typing import Any, Callable, Optional, Tuple, Type, TypeVar
 
 from ..._core import Tensor
 from ..._grad_mode import no_grad
@@ -91,25 +91,50 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
     return module
 
 
-def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
-    """A convolution that does what ``conv`` and the batch norm after it do in evaluation."""
-    if conv.training or bn.training:
-        raise ValueError("fuse_conv_bn_eval: fusion only for eval()")
-    made: Any = copy.deepcopy(conv)
-    norm: Any = bn
+def fuse_conv_bn_weights(
+    conv_w: Tensor, conv_b: Optional[Tensor], bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Optional[Tensor],
+    bn_b: Optional[Tensor], transpose: bool = False,
+) -> Tuple[Parameter, Parameter]:
+    """Weight and bias of a convolution (or, without more dimensions, a linear map) with a batch norm folded in."""
     with no_grad():
-        scale = (norm.running_var + norm.eps).rsqrt()
-        scale = scale if norm.weight is None else scale * norm.weight
-        shift = norm.running_mean * -1 if made.bias is None else made.bias - norm.running_mean
-        shift = shift * scale
-        shift = shift if norm.bias is None else shift + norm.bias
-        form = [1] * made.weight.dim()
+        scale = (bn_rv + bn_eps).rsqrt()
+        scale = scale if bn_w is None else scale * bn_w
+        shift = (bn_rm * -1 if conv_b is None else conv_b - bn_rm) * scale
+        shift = shift if bn_b is None else shift + bn_b
+        form = [1] * conv_w.dim()
         form[1 if transpose else 0] = -1
-        made.weight = Parameter((made.weight * scale.reshape(form)).detach(), made.weight.requires_grad)
-        made.bias = None
-        made.register_parameter("bias", Parameter(shift.detach()))
+        return (Parameter((conv_w * scale.reshape(form)).detach().to(conv_w.dtype), conv_w.requires_grad),
+                Parameter(shift.detach().to(conv_w.dtype), conv_w.requires_grad if conv_b is None else conv_b.requires_grad))
+
+
+def fuse_linear_bn_weights(linear_w: Tensor, linear_b: Optional[Tensor], bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
+                           bn_w: Optional[Tensor], bn_b: Optional[Tensor]) -> Tuple[Parameter, Parameter]:
+    """Weight and bias of a linear map with a batch norm folded in."""
+    return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
+
+
+def _fused(layer: M, bn: Module, name: str, transpose: bool) -> M:
+    if layer.training or bn.training:
+        raise ValueError(f"{name}: fusion only for eval()")
+    made: Any = copy.deepcopy(layer)
+    norm: Any = bn
+    weight, bias = fuse_conv_bn_weights(made.weight, made.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight,
+                                        norm.bias, transpose)
+    made.weight = weight
+    made.bias = None
+    made.register_parameter("bias", bias)
     fused: M = made
     return fused
+
+
+def fuse_conv_bn_eval(conv: M, bn: Module, transpose: bool = False) -> M:
+    """A convolution that does what ``conv`` and the batch norm after it do in evaluation."""
+    return _fused(conv, bn, "fuse_conv_bn_eval", transpose)
+
+
+def fuse_linear_bn_eval(linear: M, bn: Module) -> M:
+    """A linear map that does what ``linear`` and the batch norm after it do in evaluation."""
+    return _fused(linear, bn, "fuse_linear_bn_eval", False)
 
 
 def skip_init(module_cls: Type[M], *args: Any, **kwargs: Any) -> M:
