@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -31,6 +32,46 @@ TEST(Cli, BadUsageIsStatus2AndOneLine) {
   }
   EXPECT_EQ(strata("").status, 2);
   EXPECT_TRUE(strata("trian --steps 3").output.starts_with("strata: error: unknown command 'trian'"));
+}
+
+TEST(Cli, ErrorsSayWhatIsWantedAndWhereTheHelpIs) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"trian --steps 3", "unknown command 'trian' (strata --help lists the commands)"},
+      {"--nonsense", "unknown option '--nonsense' (strata --help lists the commands)"},
+      {"train --nonsense", "unknown option '--nonsense' (strata train --help lists the options)"},
+      {"train a.toml b.toml", "unexpected argument 'b.toml' (strata train --help lists the options)"},
+      {"lab verfy", "unknown command 'verfy' (strata lab --help lists the commands)"},
+      {"lab bench -x", "unknown option '-x' (strata lab bench --help lists the options)"},
+      {"train --steps 0", "--steps: wants an integer of at least 1, got '0' (strata train --help lists the options)"},
+      {"train --steps many",
+       "--steps: wants an integer of at least 1, got 'many' (strata train --help lists the options)"},
+      {"train --seed 1.5", "--seed: wants an integer of at least 0, got '1.5' (strata train --help lists the options)"},
+      {"train --device gpu", "--device: wants cpu, cuda or cuda:N, got 'gpu' (strata train --help lists the options)"},
+      {"train --memory-timeline /no/such/x.html",
+       "--memory-timeline: cannot write into '/no/such': No such file or directory (strata train --help lists the "
+       "options)"},
+      {"generate --checkpoint x --top-p 2",
+       "--top-p: wants a number from 1e-06 to 1, got '2' (strata generate --help lists the options)"},
+      {"train --resume --out /no/such/run",
+       "'/no/such/run' holds no run to go on with: give its folder as --out, or --data to begin one"}};
+  for (const auto& [arguments, text] : cases) {
+    const Result r = strata(arguments);
+    EXPECT_EQ(r.status, 2) << arguments;
+    EXPECT_EQ(r.output, std::string("strata: error: ") + text + "\n");
+  }
+}
+
+TEST(Cli, HelpNamesTheWholeCommandAndFitsTheScreen) {
+  for (const char* command : {"train", "generate", "estimate", "ops", "info", "lab", "lab verify", "lab bench"}) {
+    const Result r = strata(std::string(command) + " --help");
+    EXPECT_EQ(r.status, 0);
+    EXPECT_NE(r.output.find(std::string("Usage: strata ") + command + " "), std::string::npos) << r.output;
+    for (size_t begin = 0; begin < r.output.size();) {
+      const size_t end = r.output.find('\n', begin);
+      EXPECT_LE(end - begin, 110u) << r.output.substr(begin, end - begin);
+      begin = end + 1;
+    }
+  }
 }
 
 TEST(Cli, OpsListsAndTells) {
@@ -83,7 +124,7 @@ TEST(Cli, LabVerifiesAndTimes) {
   EXPECT_EQ(std::fgetc(f), '{');
   std::fclose(f);
   std::remove(json.c_str());
-  EXPECT_EQ(strata("lab verify add --json /no/such/folder/x.json").status, 1);
+  EXPECT_EQ(strata("lab verify add --json /no/such/folder/x.json").status, 2);
   EXPECT_EQ(strata("lab verify add --dtype f17").status, 2);
   EXPECT_EQ(strata("lab verify nothing_like_it").status, 2);
   EXPECT_EQ(strata("lab").status, 2);

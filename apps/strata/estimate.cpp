@@ -54,7 +54,7 @@ void add_estimate(CLI::App& app, Body& body) {
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
   estimate->footer(
-      "Runs one step with shapes only: nothing is allocated and nothing computed, so that a model of any size is\n"
+      "Runs one step with shapes only: nothing is allocated and nothing computed, so that a model of any size is "
       "answered at once. Activations are gone when all gradients are there: the peak is less than the sum of the "
       "lines.");
   estimate->callback([&body, a] { body = [a] { return run(*a); }; });

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/strata/checks.h"
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
 #include "strata/train/generate.h"
@@ -21,7 +22,7 @@ int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   std::vector<std::string> warnings;
   const TrainedModel trained = load_trained_model(a.checkpoint, &warnings);
-  for (const std::string& w : warnings) std::fputs(fmt::format("note: {}\n", w).c_str(), stderr);
+  for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
   if (a.prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
   trained.model->to(parse_device(a.device));
   TextWriter writer(trained, a.prompt, a.sample);
@@ -49,28 +50,27 @@ void add_generate(CLI::App& app, Body& body) {
   generate->add_option("--tokens", a->tokens, "Tokens to write")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   generate
       ->add_option("--temperature", a->sample.temperature,
                    "Above 1 more varied, below 1 more likely text; 0 always the likeliest token")
       ->type_name("T")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1000.0));
+      ->check(between(0.0, 1000.0));
   generate->add_option("--top-k", a->sample.top_k, "Choose among the K likeliest tokens only; 0 for all")
       ->type_name("K")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   generate->add_option("--top-p", a->sample.top_p, "Choose among the likeliest tokens that together have probability P")
       ->type_name("P")
       ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1.0));
+      ->check(between(1e-6, 1.0));
   generate->add_option("--seed", a->sample.seed, "The same seed writes the same text")
       ->type_name("N")
-      ->capture_default_str();
-  generate->add_option("--threads", a->threads, "Threads; 0 takes every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 4096));
-  generate->add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE");
+      ->capture_default_str()
+      ->check(at_least(0));
+  generate->add_option("--threads", a->threads, "Threads; 0 takes every core")->type_name("N")->check(between(0, 4096));
+  generate->add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE")->check(device_name());
   generate->footer(
       "  strata generate --checkpoint runs/quickstart --prompt 'Tensor ' --tokens 200 --temperature 0.7 --seed 1");
   generate->callback([&body, a] { body = [a] { return run(*a); }; });

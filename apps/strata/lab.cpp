@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "apps/strata/checks.h"
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
 #include "apps/strata/signals.h"
@@ -145,21 +146,23 @@ void add_lab(CLI::App& app, Body& body) {
   const auto common = [&](CLI::App* c, const char* dtypes) {
     c->add_option("OP", o->names, "Names of ops or families; none means all");
     c->add_option("--dtype", o->dtype, dtypes)->type_name("LIST");
-    c->add_option("--json", o->json, "Write the results to this file as well")->type_name("FILE");
+    c->add_option("--json", o->json, "Write the results to this file as well")
+        ->type_name("FILE")
+        ->check(writable_file());
   };
 
   CLI::App* verify = lab->add_subcommand(
       "verify",
-      "Run every record's samples against its reference: forward, gradient, second gradient, strided and empty\n"
+      "Run every record's samples against its reference: forward, gradient, second gradient, strided and empty "
       "arguments, dry run, in place, threads, refusals. Exit status 1 when anything fails");
   common(verify, "Only these, e.g. f32,bf16; otherwise every dtype of the record");
-  verify->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE");
+  verify->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE")->check(device_name());
   verify->add_option("--jobs", o->jobs, "Processes that share the ops; an op that ends its process fails alone")
       ->type_name("N")
-      ->check(CLI::Range(1, 256));
+      ->check(between(1, 256));
   verify->add_option("--limit", o->limit, "With --jobs: seconds that one op may take")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1e-3, 1e6))
+      ->check(between(1e-3, 1e6))
       ->capture_default_str();
   verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")
       ->group("");
@@ -168,11 +171,11 @@ void add_lab(CLI::App& app, Body& body) {
   CLI::App* bench = lab->add_subcommand(
       "bench", "Time forward and backward; give GFLOP/s, GB/s and the fraction of the measured limit");
   common(bench, "These, e.g. f32,bf16, or all; f32 otherwise");
-  bench->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE");
+  bench->add_option("--device", o->device, "cpu or cuda")->type_name("DEVICE")->check(device_name());
   bench->add_option("--seconds", o->seconds, "Time for each measurement")
-      ->check(CLI::Range(1e-3, 60.0))
+      ->check(between(1e-3, 60.0))
       ->capture_default_str();
-  bench->add_option("--threads", o->threads, "Threads to use")->check(CLI::Range(1, 4096));
+  bench->add_option("--threads", o->threads, "Threads to use")->check(between(1, 4096));
   bench->add_flag("--no-backward", o->no_backward, "Forward only");
   bench->add_flag("--no-limits", o->no_limits, "Do not measure the machine's limits first");
   bench->callback([&body, o] { body = [o] { return run_bench(*o); }; });

@@ -1,5 +1,6 @@
 // The command line. Exit status: 0 success, 1 failure, 2 bad usage.
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -16,11 +17,57 @@ namespace {
 
 using namespace strata::cli;
 
+constexpr size_t kColumn = 34;  // where descriptions begin
+
 std::string one_line(std::string text) {
   for (char& c : text)
     if (c == '\n' || c == '\r') c = ' ';
   while (!text.empty() && text.back() == ' ') text.pop_back();
   return text;
+}
+
+// Descriptions that are wider than the screen stay in their column.
+std::string wrapped(const std::string& help) {
+  std::string all;
+  for (size_t begin = 0; begin < help.size();) {
+    const size_t end = std::min(help.find('\n', begin), help.size());
+    std::string line = help.substr(begin, end - begin);
+    const bool in_column = line.size() > kColumn && line[0] == ' ' && line[kColumn - 1] == ' ';
+    const size_t width = in_column ? 100 : 110, indent = in_column ? kColumn : 0;
+    while (line.size() > width) {
+      const size_t space = line.rfind(' ', width);
+      if (space == std::string::npos || space <= indent) break;
+      all += line.substr(0, space) + '\n';
+      line = std::string(indent, ' ') + line.substr(space + 1);
+    }
+    if (!line.empty() || !all.ends_with("\n\n")) all += line + '\n';  // a hidden option leaves a gap
+    begin = end + 1;
+  }
+  return all;
+}
+
+// What is wrong with the command line, and where there is help.
+std::string told(const CLI::App& app, const CLI::ParseError& e) {
+  std::string command = "strata";
+  const CLI::App* asked = &app;
+  while (!asked->get_subcommands().empty()) {
+    asked = asked->get_subcommands().front();
+    command += " " + asked->get_name();
+  }
+  const bool has_commands = !asked->get_subcommands([](const CLI::App*) { return true; }).empty();
+  std::string text = one_line(e.what());
+  const std::vector<std::string> rest = app.remaining(true);
+  const bool unknown =
+      dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr || dynamic_cast<const CLI::RequiredError*>(&e) != nullptr;
+  if (unknown && !rest.empty()) {
+    const std::string& first = rest.front();
+    text = fmt::format("{} '{}'",
+                       first.starts_with('-') ? "unknown option"
+                       : has_commands         ? "unknown command"
+                                              : "unexpected argument",
+                       first);
+  }
+  return fmt::format("{} ({} --help lists the {})", text, command, has_commands ? "commands" : "options");
 }
 
 int complain(const std::string& text, int status) {
@@ -31,7 +78,7 @@ int complain(const std::string& text, int status) {
 int run(int argc, char** argv) {
   CLI::App app("Strata: train and run neural networks.", "strata");
   app.require_subcommand(0, 1);
-  app.get_formatter()->column_width(34);
+  app.get_formatter()->column_width(kColumn);
   app.footer("strata COMMAND --help tells more about a command.");
   bool version = false;
   std::vector<std::string> plugins;
@@ -54,16 +101,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    // The innermost command that was named is the one that was asked about.
-    const CLI::App* asked = &app;
-    while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
-    std::fputs(asked->help().c_str(), stdout);
+    std::fputs(wrapped(app.help()).c_str(), stdout);  // of the innermost command that was named
     return kOk;
   } catch (const CLI::ParseError& e) {
-    const auto is_first = [&](CLI::App* command) { return command->get_name() == argv[1]; };
-    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_first).empty())
-      return complain(fmt::format("unknown command '{}' (strata --help lists the commands)", argv[1]), kUsage);
-    return complain(fmt::format("{} (strata --help lists the commands and options)", one_line(e.what())), kUsage);
+    return complain(told(app, e), kUsage);
   }
   if (version) {
     std::fputs(fmt::format("strata {}\n", strata::machine_info().version).c_str(), stdout);

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +7,7 @@
 
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
+#include "strata/io/files.h"
 #include "strata/lab/reference.h"
 
 namespace strata::cli {
@@ -26,7 +26,7 @@ void add_ops(CLI::App& app, Body& body) {
     body = [o] {
       const std::vector<const OpBase*> found = find_ops(o->names);
       if (!o->markdown.empty()) {
-        std::filesystem::create_directories(o->markdown);
+        io::make_directories(o->markdown);
         const auto files = lab::reference(found);
         for (const auto& [name, text] : files) write_file(o->markdown + "/" + name, text);
         std::fputs(fmt::format("{} ops, {} files in {}\n", found.size(), files.size(), o->markdown).c_str(), stdout);

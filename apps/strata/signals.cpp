@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 
 #include <unistd.h>
 
@@ -12,11 +13,16 @@ namespace {
 
 volatile std::sig_atomic_t g_stop = 0;
 const char* g_after = "";
-struct sigaction g_outer_int, g_outer_term;
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+struct sigaction g_outer[std::size(kSignals)];
+size_t g_handled = 0;  // of them, from the first on
 
 void on_signal(int number) {
-  if (g_stop) ::_exit(128 + number);
+  // A terminal that is closed, and a pipe, say so more than once.
+  const bool gone = number == SIGHUP || number == SIGPIPE;
+  if (g_stop && !gone) ::_exit(128 + number);
   g_stop = 1;
+  if (gone) return;
   const int saved = errno;
   // Nothing can be done here where the terminal is gone.
   for (const char* text : {"\nstopping after ", g_after, " (once more to stop at once)\n"})
@@ -26,20 +32,24 @@ void on_signal(int number) {
 
 }  // namespace
 
-StopOnSignal::StopOnSignal(const char* after) {
+StopOnSignal::StopOnSignal(const char* after, bool or_pipe) {
   g_stop = 0;
+  g_handled = std::size(kSignals) - (or_pipe ? 0 : 1);
   g_after = after;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, &g_outer_int);
-  ::sigaction(SIGTERM, &action, &g_outer_term);
+  for (size_t i = 0; i < g_handled; ++i) {
+    ::sigaction(kSignals[i], &action, &g_outer[i]);
+    // nohup: the terminal's end is none of ours. Nor is the pipe's where somebody ignores it.
+    const bool may_be_ignored = kSignals[i] == SIGHUP || kSignals[i] == SIGPIPE;
+    if (may_be_ignored && g_outer[i].sa_handler == SIG_IGN) ::sigaction(kSignals[i], &g_outer[i], nullptr);
+  }
 }
 
 StopOnSignal::~StopOnSignal() {
-  ::sigaction(SIGINT, &g_outer_int, nullptr);
-  ::sigaction(SIGTERM, &g_outer_term, nullptr);
+  for (size_t i = 0; i < g_handled; ++i) ::sigaction(kSignals[i], &g_outer[i], nullptr);
 }
 
 bool StopOnSignal::stop_requested() {

@@ -31,6 +31,23 @@ TEST(StopOnSignal, SecondSignalEndsTheProcess) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
 }
 
+TEST(StopOnSignal, AClosedTerminalStopsHoweverOftenItSaysSo) {
+  StopOnSignal guard("this step");
+  ::raise(SIGHUP);
+  ::raise(SIGHUP);
+  EXPECT_TRUE(StopOnSignal::stop_requested());
+}
+
+TEST(StopOnSignal, NohupHolds) {
+  const auto outer = std::signal(SIGHUP, SIG_IGN);
+  {
+    StopOnSignal guard("this step");
+    ::raise(SIGHUP);
+    EXPECT_FALSE(StopOnSignal::stop_requested());
+  }
+  EXPECT_EQ(std::signal(SIGHUP, outer), SIG_IGN);
+}
+
 TEST(StopOnSignal, LeavesTheHandlersAsTheyWere) {
   std::signal(SIGTERM, SIG_IGN);
   { StopOnSignal guard("this step"); }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/strata/checks.h"
 #include "apps/strata/command.h"
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
@@ -32,7 +33,7 @@ std::string quoted(const std::string& text) {
   std::string s = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') s += '\\';
-    s += c;
+    s += c == '\n' ? "\\n" : std::string(1, c);
   }
   return s + '"';
 }
@@ -74,9 +75,11 @@ int run(const Arguments& a) {
   } catch (const ValueError& e) {
     throw UsageError(e.what());
   }
+  if (config.data.path.empty() && a.resume && !has_run(out))
+    throw UsageError("'" + out + "' holds no run to go on with: give its folder as --out, or --data to begin one");
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
-  const StopOnSignal signals("this step");
+  const StopOnSignal signals("this step", /*or_pipe=*/true);
   std::optional<lab::OpProfile> profile;
   if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
   std::optional<memory::Timeline> timeline;
@@ -97,12 +100,11 @@ int run(const Arguments& a) {
     throw;
   }
   write_timeline();
-  std::fputs(fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
+  std::fputs(r.step < config.steps ? r.status.c_str() : fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
-  constexpr double kGiB = 1 << 30;
-  std::fputs(fmt::format("\npeak memory {:.2f} GiB of tensors, {:.2f} GiB reserved\n",
-                         static_cast<double>(r.peak_memory) / kGiB, static_cast<double>(r.peak_reserved) / kGiB)
+  std::fputs(fmt::format("\npeak memory {} of tensors, {} reserved\n", format_bytes(r.peak_memory),
+                         format_bytes(r.peak_reserved))
                  .c_str(),
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
@@ -128,14 +130,16 @@ void add_train(CLI::App& app, Body& body) {
       "Go on from the newest checkpoint in --out, to the exact sample; its settings hold unless others are given");
   train->add_option("--steps", a->steps, "Optimizer steps, earlier parts of the run included")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   train->add_option("--seed", a->seed, "Seed of the weights, the order of the data and dropout")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   train->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
-  train->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")->type_name("DEVICE");
+  train->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")
+      ->type_name("DEVICE")
+      ->check(device_name());
   train->add_option("--graph", a->graph, "On a CUDA device, a step as one CUDA graph: auto, on or off")
       ->type_name("WHEN")
       ->check(CLI::IsMember({"auto", "on", "off"}));
@@ -149,7 +153,8 @@ void add_train(CLI::App& app, Body& body) {
       ->add_option("--memory-timeline", a->memory_timeline,
                    "Write who holds the device's memory over time, of the first 200,000 events: a page, or JSON where "
                    "the name ends so")
-      ->type_name("FILE.html");
+      ->type_name("FILE.html")
+      ->check(writable_file());
   train->footer([] {
     return "Writes to the run's folder: checkpoints, metrics.jsonl (one line a step), report.html (the run on one "
            "page).\n"

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/strata/child.h"
+#include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
 #include "strata/train/metrics.h"
@@ -30,6 +31,15 @@ class TrainCommand : public testing::Test {
   std::string tiny() const { return "train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.txt") + " "; }
   io::TempDir dir_;
 };
+
+template <class Condition>
+void wait_for(Condition&& condition) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!condition()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
+  }
+}
 
 void expect_one_line_error(const Result& r, int status, const std::string& word) {
   EXPECT_EQ(r.status, status) << r.output;
@@ -65,6 +75,8 @@ TEST_F(TrainCommand, TrainThenGenerate) {
 TEST_F(TrainCommand, ResumeKeepsItsSettings) {
   const std::string out = dir_ / "run";
   ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  expect_one_line_error(strata("train --resume --out " + out + " --set train.optimizer=sgd"), 1,
+                        "train.optimizer is \"sgd\", but the run in");
   const Result r = strata("train --resume --out " + out + " --steps 7");
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_TRUE(fs::exists(out + "/step-00000007"));
@@ -98,6 +110,103 @@ TEST_F(TrainCommand, FailuresAreOneLine) {
   expect_one_line_error(strata(tiny() + out), 1, "--resume");
 }
 
+TEST_F(TrainCommand, OneProcessAtATimeTrainsIntoAFolder) {
+  const std::string out = dir_ / "run";
+  const std::string more = "train --resume --out " + out + " --steps 12";
+  {
+    Child child({"train", dir_ / "tiny.toml", "--data", dir_ / "text.txt", "--out", out, "--steps", "1000000", "--set",
+                 "train.save_every=2", "train.eval_every=0"});
+    wait_for([&] { return !child.running() || fs::exists(out + "/step-00000004"); });
+    expect_one_line_error(strata(more), 1, "another process is training into '" + out + "'");
+    EXPECT_TRUE(child.running());
+    child.kill(SIGTERM);
+    EXPECT_EQ(child.wait(), 0);
+  }
+  // Whoever is gone holds nothing.
+  EXPECT_EQ(strata(more).status, 0);
+}
+
+TEST_F(TrainCommand, AnotherTextIsRefusedWhereARunGoesOn) {
+  const std::string out = dir_ / "run";
+  ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  const std::string text = io::read_file(dir_ / "text.txt");
+  std::string changed = text;
+  changed[100] = '#';  // as long as before
+  for (const std::string& other : {changed, text + text}) {
+    io::write_file(dir_ / "text.txt", other);
+    expect_one_line_error(strata("train --resume --steps 8 --out " + out), 1, "is not the text that the run in");
+  }
+  io::write_file(dir_ / "text.txt", text);
+  EXPECT_EQ(strata("train --resume --steps 8 --out " + out).status, 0);
+  EXPECT_TRUE(fs::exists(out + "/step-00000008"));
+}
+
+TEST_F(TrainCommand, DamagedCheckpointsAreToldAndPassedOver) {
+  const std::string out = dir_ / "run";
+  ASSERT_EQ(strata(tiny() + "--out " + out + " --set train.save_every=2").status, 0);
+  ASSERT_TRUE(fs::exists(out + "/step-00000002"));
+  const std::string last = out + "/step-00000004/model.safetensors";
+  fs::resize_file(last, fs::file_size(last) - 1);
+  const Result r = strata("train --resume --out " + out + " --steps 6");
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_NE(r.output.find("skipping the broken checkpoint '" + out + "/step-00000004'"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("going on after step 2"), std::string::npos) << r.output;
+  // The damaged one was kept until good ones replaced it; with none left the run is not begun anew over it.
+  for (const std::string& checkpoint : io::list_checkpoints(out)) fs::resize_file(checkpoint + "/state.json", 20);
+  const size_t left = io::list_checkpoints(out).size();
+  expect_one_line_error(strata("train --resume --out " + out), 1, "no checkpoint is whole: the broken checkpoint");
+  expect_one_line_error(strata(tiny() + "--out " + out), 1, "--resume");
+  expect_one_line_error(strata("generate --checkpoint " + out), 1, "no checkpoint is whole");
+  EXPECT_EQ(io::list_checkpoints(out).size(), left);
+}
+
+TEST_F(TrainCommand, AFolderThatCannotBeWritten) {
+  const std::string out = dir_ / "run";
+  ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  if (::geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
+  fs::permissions(out, fs::perms::owner_read | fs::perms::owner_exec);
+  expect_one_line_error(strata("train --resume --steps 8 --out " + out), 1, "Permission denied");
+  expect_one_line_error(strata(tiny() + "--out " + out + "/more"), 1, "Permission denied");
+  fs::permissions(out, fs::perms::owner_all);
+  EXPECT_TRUE(fs::exists(out + "/step-00000004/model.safetensors"));
+}
+
+TEST_F(TrainCommand, DivergenceIsOneLineAndKeepsWhatWasSaved) {
+  const std::string out = dir_ / "run";
+  const Result r =
+      strata(tiny() + "--steps 300 --out " + out +
+             " --set train.optimizer=sgd train.lr=1000 train.grad_clip=0 train.warmup=3 train.save_every=1");
+  expect_one_line_error(r, 1, "The newest checkpoint is " + out);
+  EXPECT_EQ(r.output.find("-nan"), std::string::npos) << r.output;
+  EXPECT_NE(io::read_file(out + "/report.html").find("stopped at step"), std::string::npos);
+  EXPECT_TRUE(io::find_latest_checkpoint(out).has_value());
+}
+
+// `strata train ... | head`: nobody reads on.
+TEST_F(TrainCommand, AReaderThatWentAwaySavesAndStops) {
+  const std::string out = dir_ / "run";
+  strata(tiny() + "--out " + out + " --steps 1000000 --set train.save_every=0 train.eval_every=1 2>&1 | head -3");
+  ASSERT_EQ(io::list_checkpoints(out).size(), 1u);
+  EXPECT_TRUE(io::find_latest_checkpoint(out).has_value());
+  EXPECT_TRUE(fs::exists(out + "/report.html"));
+}
+
+// The first Ctrl-C waits for a step that takes long; the second does not.
+TEST_F(TrainCommand, SecondInterruptEndsAtOnceAndKeepsWhatWasSaved) {
+  const std::string out = dir_ / "run";
+  ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
+  Child child(
+      {"train", "--resume", "--out", out, "--steps", "1000", "--set", "train.batch=20000", "train.save_every=0"});
+  wait_for([&] { return !child.running() || fs::file_size(out + "/metrics.jsonl") > 0; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  child.kill(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  child.kill(SIGINT);
+  EXPECT_EQ(child.wait(), 128 + SIGINT);
+  EXPECT_TRUE(fs::exists(out + "/step-00000004/model.safetensors"));
+  EXPECT_EQ(strata("train --resume --steps 6 --out " + out + " --set train.batch=2").status, 0);
+}
+
 // No file may grow past a few blocks: what a full disk does to a checkpoint.
 TEST_F(TrainCommand, OutOfDiskKeepsTheLastCheckpoint) {
   const std::string out = dir_ / "run";
@@ -115,11 +224,9 @@ TEST_F(TrainCommand, InterruptSavesAndStops) {
   const std::string out = dir_ / "run";
   Child child({"train", dir_ / "tiny.toml", "--data", dir_ / "text.txt", "--out", out, "--steps", "1000000", "--set",
                "train.save_every=0", "train.eval_every=0"});
-  const auto begin = std::chrono::steady_clock::now();
-  while (child.running() && (!fs::exists(out + "/metrics.jsonl") || fs::file_size(out + "/metrics.jsonl") == 0)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
-  }
+  wait_for([&] {
+    return !child.running() || (fs::exists(out + "/metrics.jsonl") && fs::file_size(out + "/metrics.jsonl") > 0);
+  });
   child.kill(SIGINT);
   EXPECT_EQ(child.wait(), 0);
   const auto metrics = read_metrics(out + "/metrics.jsonl");

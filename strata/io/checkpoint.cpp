@@ -264,7 +264,7 @@ std::optional<FoundCheckpoint> find_latest_checkpoint(const std::string& run_dir
       verify_checkpoint(*path);
       return FoundCheckpoint{*path, step_of(fs::path(*path).filename().string())};
     } catch (const Error& e) {
-      if (warnings) warnings->push_back(cat("skipping the broken checkpoint '", *path, "': ", e.what()));
+      if (warnings) warnings->push_back(cat("broken checkpoint '", *path, "': ", e.what()));
     }
   }
   return std::nullopt;

@@ -52,6 +52,8 @@ const std::vector<NamedRule>& rules() {
       rule<Adamax>("adamax", AdamaxOptions{.lr = 0.02}),
       rule<NAdam>("nadam", NAdamOptions{.lr = 0.02}),
       rule<RAdam>("radam", RAdamOptions{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true}),
+      rule<Rprop>("rprop", RpropOptions{.lr = 0.02}),
+      rule<ASGD>("asgd", ASGDOptions{.lr = 0.03, .lambd = 0.1, .t0 = 3, .weight_decay = 0.1}),
       rule<Lion>("lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}),
       rule<Adafactor>("adafactor", AdafactorOptions{.lr = 0.05, .weight_decay = 0.1}),
       rule<Muon>("muon", MuonOptions{.lr = 0.02}),
@@ -121,6 +123,9 @@ TEST(LowPrecision, EveryRuleFollowsItselfInDoublePrecision) {
         }
       }
 }
+
+// How an update that a device takes for the first gets the random bits of its own number.
+static_assert(rounding_key(17 + 4 * kRoundingStride, 1) == rounding_key(17, 5));
 
 TEST(LowPrecision, GradientsOf16BitsInF32Parameters) {
   for (const NamedRule& r : rules()) {

@@ -3,6 +3,7 @@
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
 #include "strata/optim/adaptive.h"
+#include "strata/optim/composed.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/muon.h"

@@ -105,6 +105,12 @@ TEST_F(CudaOptim, StepsAsOnTheCpu) {
   same([](const TensorList& p) { return std::make_unique<Adamax>(p, AdamaxOptions{.lr = 0.05}); }, 3e-6);
   same([](const TensorList& p) { return std::make_unique<NAdam>(p, NAdamOptions{.lr = 0.05}); }, 3e-6);
   same([](const TensorList& p) { return std::make_unique<RAdam>(p, RAdamOptions{.lr = 0.05, .beta2 = 0.5}); }, 3e-6);
+  same([](const TensorList& p) { return std::make_unique<Rprop>(p, RpropOptions{.lr = 0.02}); }, 3e-6);
+  same(
+      [](const TensorList& p) {
+        return std::make_unique<ASGD>(p, ASGDOptions{.lr = 0.1, .t0 = 1, .weight_decay = 0.1});
+      },
+      3e-6);
   // Five products of matrices that are each rounded a little differently.
   same([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.02}); }, 1e-3);
 }
@@ -150,6 +156,8 @@ TEST_F(CudaOptim, StepsIn16BitsAsOnTheCpu) {
         compare(dtype, grad, [&](const TensorList& p) {
           return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .weight_decay = 0.1, .low = how});
         });
+        compare(dtype, grad,
+                [&](const TensorList& p) { return std::make_unique<ASGD>(p, ASGDOptions{.lr = 0.1, .low = how}); });
         compare(dtype, grad,
                 [&](const TensorList& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{.low = how}); });
         compare(dtype, grad,

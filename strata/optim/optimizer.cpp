@@ -156,6 +156,8 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
   }
   s.stochastic = p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16;
   s.seed = rounding_key(p.low.seed, p.index);
+  // A device that is given no count takes this update for the first: its random bits are then those of update s.t.
+  if (s.device.is_cuda() && !s.count && s.t > 0) s.seed += static_cast<uint64_t>(s.t - 1) * kRoundingStride;
   if (has_master(p) || p.renews_low) {
     const Tensor& low = has_master(p) ? p.tensor : autograd_meta(p.tensor).low.tensor;
     s.low = low.raw_data();

@@ -9,8 +9,9 @@ namespace strata::optim {
 
 /// The key of one tensor's random bits in its update number `t`: three numbers made one (Steele et al., "Fast
 /// splittable pseudorandom number generators", 2014).
+inline constexpr uint64_t kRoundingStride = 0x9e3779b97f4a7c15u;
 constexpr uint64_t rounding_key(uint64_t seed, uint64_t t) {
-  uint64_t x = seed + t * 0x9e3779b97f4a7c15u;
+  uint64_t x = seed + t * kRoundingStride;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
@@ -28,8 +29,9 @@ constexpr uint32_t remixed(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-/// The upper half of an f32's bits, rounded away from zero with the probability that the lower half says; `random` holds
-/// a uniform number in its lower 16 bits. A NaN stays one; what is added to an infinity stays below its upper half.
+/// The upper half of an f32's bits, rounded away from zero with the probability that the lower half says; `random`
+/// holds a uniform number in its lower 16 bits. A NaN stays one; what is added to an infinity stays below its upper
+/// half.
 constexpr uint16_t stochastic_bf16(uint32_t bits, uint32_t random) {
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
   return static_cast<uint16_t>((bits + (random & 0xffffu)) >> 16);

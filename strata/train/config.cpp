@@ -33,6 +33,7 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kOp = "config";
+constexpr std::string_view kOverride = "--set";
 constexpr size_t kMaxBytes = 1 << 20;
 // toml++ recurses once per table of a dotted key.
 constexpr int kMaxDotsPerLine = 200;
@@ -151,6 +152,13 @@ bool has_word(std::string_view words, std::string_view word) {
   return false;
 }
 
+std::string meaning(const ConfigKey& key) {
+  std::string doc(key.doc);
+  if (!key.optimizers.empty()) doc += fmt::format(" Of: {}.", key.optimizers);
+  if (!key.choices.empty()) doc += fmt::format(" One of: {}.", key.choices);
+  return doc;
+}
+
 void check_choice(const std::string& origin, const ConfigKey& key, std::string_view v) {
   if (key.choices.empty() || has_word(key.choices, v)) return;
   fail(origin, fmt::format("{} = {} is not one of: {}", key.name, quoted(v), key.choices));
@@ -215,7 +223,7 @@ std::string text_value(const std::string& origin, const ConfigKey& key, std::str
 }
 
 void assign_override(TrainConfig& c, std::string_view text, Origins& origins) {
-  const std::string origin = "--set";
+  const std::string origin(kOverride);
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) fail(origin, fmt::format("wants key=value, got {}", quoted(text)));
   const auto trim = [](std::string_view s) {
@@ -251,6 +259,29 @@ void assign_override(TrainConfig& c, std::string_view text, Origins& origins) {
       break;
   }
   origins[key.name] = origin;
+}
+
+// A key that the optimizer does not read does nothing: who sets it is told, or it takes its default again.
+void settle_unread(TrainConfig& c, const Origins& origins, Unread unread) {
+  const auto origin_of = [&](std::string_view name) {
+    const auto it = origins.find(name);
+    return it == origins.end() ? std::string() : it->second;
+  };
+  TrainConfig defaults;
+  const bool switched = origin_of("train.optimizer") == kOverride;
+  for (const ConfigKey& key : config_keys()) {
+    if (is_read(key, c.optim.optimizer) || value_text(c, key) == value_text(defaults, key)) continue;
+    const std::string origin = origin_of(key.name);
+    const bool nothing = key.type == ConfigType::number && field<double>(c, key) == 0;
+    if (unread == Unread::refused && !nothing && !(switched && origin != kOverride))
+      fail(origin, fmt::format("{} is of {}: train.optimizer = {} does not read it", key.name, key.optimizers,
+                               c.optim.optimizer));
+    if (key.type == ConfigType::number) {
+      field<double>(c, key) = field<double>(defaults, key);
+    } else {
+      field<bool>(c, key) = field<bool>(defaults, key);
+    }
+  }
 }
 
 // What must fit together. Blames the last-named key that the user set.
@@ -297,6 +328,10 @@ void check_together(const TrainConfig& c, const Origins& origins) {
                      m.vocab));
   if (c.data.tokenizer == "ids" && m.vocab < 1)
     fail(blame({"data.tokenizer", "model.vocab"}), "data.tokenizer = ids wants model.vocab: how many ids there are");
+  if (c.optim.step_size_min > c.optim.step_size_max)
+    fail(blame({"train.step_size_min", "train.step_size_max"}),
+         fmt::format("train.step_size_min = {} is above train.step_size_max = {}", c.optim.step_size_min,
+                     c.optim.step_size_max));
   if (c.optim.nesterov && c.optim.momentum == 0)
     fail(blame({"train.nesterov", "train.momentum"}), "train.nesterov wants train.momentum above 0");
 }
@@ -396,11 +431,17 @@ void parse_into(TrainConfig& c, std::string_view text, std::string_view source, 
 
 }  // namespace
 
-TrainConfig parse_config(std::string_view toml, std::string_view source, const std::vector<std::string>& overrides) {
+bool is_read(const ConfigKey& key, std::string_view optimizer) {
+  return key.optimizers.empty() || has_word(key.optimizers, optimizer);
+}
+
+TrainConfig parse_config(std::string_view toml, std::string_view source, const std::vector<std::string>& overrides,
+                         Unread unread) {
   TrainConfig c;
   Origins origins;
   parse_into(c, toml, source, origins);
   for (const std::string& text : overrides) assign_override(c, text, origins);
+  settle_unread(c, origins, unread);
   check_together(c, origins);
   return c;
 }
@@ -418,6 +459,7 @@ void validate(const TrainConfig& config) {
     if (key.type == ConfigType::number) check_range("", key, field<double>(c, key));
     if (key.type == ConfigType::text) check_choice("", key, field<std::string>(c, key));
   }
+  settle_unread(c, {}, Unread::refused);
   check_together(config, {});
 }
 
@@ -466,12 +508,10 @@ std::string config_help(int width) {
     const std::string in(key.name.substr(0, key.name.find('.')));
     if (in != section) s += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", in);
     section = in;
-    std::string doc(key.doc);
-    if (!key.choices.empty()) doc += fmt::format(" One of: {}.", key.choices);
     s += fmt::format("  {:<{}}  {:<5}  {:<{}}  ", key.name, name_width, short_type_name(key.type),
                      value_text(defaults, key), value_width);
     size_t column = 0;
-    std::istringstream words(doc);
+    std::istringstream words(meaning(key));
     for (std::string word; words >> word;) {
       if (column > 0 && column + 1 + word.size() > room) {
         s += '\n' + std::string(indent, ' ');
@@ -490,10 +530,8 @@ std::string config_markdown() {
   const TrainConfig defaults;
   std::string s = "| key | type | default | meaning |\n|---|---|---|---|\n";
   for (const ConfigKey& key : config_keys()) {
-    std::string doc(key.doc);
-    if (!key.choices.empty()) doc += fmt::format(" One of: {}.", key.choices);
-    s +=
-        fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, short_type_name(key.type), value_text(defaults, key), doc);
+    s += fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, short_type_name(key.type), value_text(defaults, key),
+                     meaning(key));
   }
   return s;
 }

@@ -52,6 +52,21 @@ struct OptimConfig {
   double eps = 1e-8;
   double momentum = 0.9;
   bool nesterov = false;
+  bool amsgrad = false;
+  double alpha = 0.99;
+  bool centered = false;
+  double rho = 0.9;
+  double lr_decay = 0.0;
+  double initial_accumulator_value = 0.0;
+  double momentum_decay = 4e-3;
+  bool decoupled_weight_decay = true;
+  double etaminus = 0.5;
+  double etaplus = 1.2;
+  double step_size_min = 1e-6;
+  double step_size_max = 50.0;
+  double lambd = 1e-4;
+  double asgd_alpha = 0.75;
+  double t0 = 1e6;
   double grad_clip = 1.0;
   std::string param_update = "stochastic";
   bool low_state = false;
@@ -102,22 +117,34 @@ struct ConfigKey {
   std::string_view choices;      ///< for text: the words allowed, separated by spaces; empty for any text
   double min = 0, max = 0;       ///< for integer and number: the range allowed, both ends included
   void* (*field)(TrainConfig&);  ///< the int64_t, double, bool or std::string that it sets
+  /// Of a key that some update rules read: their names in train.optimizer, separated by spaces; empty for the others.
+  std::string_view optimizers = {};
 };
 
 /// Every key, by section.
 std::span<const ConfigKey> config_keys();
 
+/// Whether a run with the optimizer of this name reads the key.
+bool is_read(const ConfigKey& key, std::string_view optimizer);
+
+/// What becomes of a key that the optimizer does not read and whose value is neither the default nor the number 0.
+enum class Unread {
+  refused,  ///< an error, unless `overrides` changed the optimizer of a text that sets the key
+  dropped   ///< it takes the default: for a text that was accepted once, e.g. a checkpoint's
+};
+
 /// The settings of a TOML text, defaults where it is silent, then `overrides` ("model.layers=6") on top.
 /// `source` names the text in messages ("gpt.toml:3: ..."). Throws ValueError for a syntax error, an unknown key
-/// (with the nearest known one), a wrong type, a value out of range, and settings that do not fit together. Never
-/// crashes, whatever the text.
+/// (with the nearest known one), a wrong type, a value out of range, settings that do not fit together, and what
+/// `unread` says. Never crashes, whatever the text.
 TrainConfig parse_config(std::string_view toml, std::string_view source = "config",
-                         const std::vector<std::string>& overrides = {});
+                         const std::vector<std::string>& overrides = {}, Unread unread = Unread::refused);
 
 /// parse_config() of a file; of no file when `path` is empty. Throws IoError where it cannot be read.
 TrainConfig load_config(const std::string& path, const std::vector<std::string>& overrides = {});
 
-/// Checks every range and what must fit together (heads divide dim, ...). Throws ValueError naming the key.
+/// Checks every range and what must fit together (heads divide dim, the optimizer reads what is not the default ...).
+/// Throws ValueError naming the key.
 void validate(const TrainConfig& config);
 
 /// The settings as TOML, every key written out: parse_config() gives the same settings back.

@@ -99,7 +99,8 @@ TEST(Config, MessagesSayWhereAndWhat) {
   EXPECT_EQ(of("[model]\ndim = 0"), "gpt.toml:2: model.dim = 0 is out of range, allowed is 1 to 65536");
   EXPECT_EQ(of("[train]\nlr = nan"), "gpt.toml:2: train.lr = nan is out of range, allowed is 0 to 1000");
   EXPECT_EQ(of("[train]\noptimizer = \"adma\""),
-            "gpt.toml:2: train.optimizer = 'adma' is not one of: sgd adam adamw lion adafactor muon");
+            "gpt.toml:2: train.optimizer = 'adma' is not one of: sgd adam adamw lion adafactor muon rmsprop adagrad "
+            "adadelta adamax nadam radam rprop asgd");
   EXPECT_EQ(of("[model]\ndim = 100\nheads = 8"), "gpt.toml:3: model.heads = 8 does not divide model.dim = 100");
   EXPECT_EQ(of("[model]\nkv_heads = 3"), "gpt.toml:2: model.kv_heads = 3 does not divide model.heads = 8");
   EXPECT_EQ(of("[model]\nfamily = \"llama\"\ndim = 24"),
@@ -213,10 +214,13 @@ std::string mutate(std::string s, std::mt19937& rng) {
 
 TEST(Config, MutatedTextsParseOrAreRefused) {
   std::mt19937 rng(20240607);
-  const std::string whole = to_toml(TrainConfig());
+  TrainConfig other;
+  other.optim.optimizer = "asgd";
+  other.optim.t0 = 100;
+  const std::string wholes[] = {to_toml(TrainConfig()), to_toml(other)};
   int parsed = 0, refused = 0;
-  for (int i = 0; i < 500; ++i) {
-    const std::string text = mutate(whole, rng);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string text = mutate(wholes[i % 2], rng);
     try {
       const TrainConfig c = parse_config(text);
       EXPECT_NO_THROW(validate(c)) << text;

@@ -137,6 +137,7 @@ TEST(Progress, LineFitsAnyWidth) {
   for (int width = 0; width < 120; ++width) EXPECT_LE(columns(progress_line(m, 1000, width)), width);
   // The loss is the last to go.
   EXPECT_EQ(progress_line(m, 1000, 11), "loss 2.3457");
+  EXPECT_NE(progress_line({.step = 1000, .elapsed_s = 50}, 1000, 200).find("  in 50s"), std::string::npos);
   EXPECT_NE(progress_line({.step = 1}, 10, 80).find("loss nan"), std::string::npos);
 }
 
@@ -164,6 +165,7 @@ TEST(Progress, PlainLinesWhereThereIsNoTerminal) {
   EXPECT_NE(text.find("step 100/100"), std::string::npos) << text;
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find("█"), std::string::npos) << text;  // a log is read by programs
 }
 
 }  // namespace

@@ -59,8 +59,14 @@ std::string format_count(double n) {
   return fmt::format("{:.{}f}{}", n, digits, kUnits[unit]);
 }
 
+std::string format_bytes(int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  if (mib >= 1024) return fmt::format("{:.2f} GiB", mib / 1024);
+  return fmt::format("{:.{}f} MiB", mib, mib < 99.95 ? 1 : 0);
+}
+
 std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, int64_t first_step,
-                          double first_elapsed_s, std::string_view unit) {
+                          double first_elapsed_s, std::string_view unit, bool with_bar) {
   const double fraction = total_steps > 0 ? static_cast<double>(m.step) / static_cast<double>(total_steps) : 0.0;
   const int64_t done = m.step - first_step;
   const double left = done > 0 ? (m.elapsed_s - first_elapsed_s) / static_cast<double>(done) *
@@ -77,13 +83,14 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, 
       {7, std::isfinite(m.loss) ? fmt::format("loss {:.4f}", m.loss) : std::string("loss nan")},
       {1, std::isfinite(m.lr) ? fmt::format("lr {:.2e}", m.lr) : std::string()},
       {3, std::isfinite(m.tokens_per_s) ? fmt::format("{} {}/s", format_count(m.tokens_per_s), unit) : std::string()},
-      {4, fmt::format("{} left", format_duration(left))},
+      {4, m.step < total_steps ? fmt::format("{} left", format_duration(left))
+                               : fmt::format("in {}", format_duration(m.elapsed_s))},
   };
   constexpr int kBar = 20;
   constexpr int kBarImportance = 2;
   for (int least = 0;; ++least) {
     std::string s;
-    if (least <= kBarImportance) s = bar(fraction, kBar);
+    if (with_bar && least <= kBarImportance) s = bar(fraction, kBar);
     for (const Part& part : parts) {
       if (part.importance < least || part.text.empty()) continue;
       if (!s.empty()) s += "  ";
@@ -119,7 +126,7 @@ void Progress::update(const StepMetrics& metrics) {
 
 void Progress::draw() {
   const int width = terminal_ ? terminal_width(out_) - 1 : 120;
-  const std::string line = progress_line(last_, total_steps_, width, first_step_, first_elapsed_s_, unit_);
+  const std::string line = progress_line(last_, total_steps_, width, first_step_, first_elapsed_s_, unit_, terminal_);
   // \r\x1b[K: to the line's start, and clear it.
   std::fputs(fmt::format("{}{}{}", terminal_ ? "\r\x1b[K" : "", line, terminal_ ? "" : "\n").c_str(), out_);
   std::fflush(out_);

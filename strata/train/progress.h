@@ -17,15 +17,18 @@ std::string format_duration(double seconds);
 /// A count with three digits and a unit: "950", "12.3k", "4.56M".
 std::string format_count(double n);
 
+/// A size in MiB, or GiB from one on: "8.3 MiB", "412 MiB", "1.25 GiB".
+std::string format_bytes(int64_t bytes);
+
 /// The progress line: bar, percent, step, loss, lr, tokens/s, time left; exactly the parts that fit in `width` columns,
 /// the least important left out first. Time left is extrapolated from the steps since `first_step`, whose
 /// elapsed_s was `first_elapsed_s`.
-/// `unit` is what tokens_per_s counts.
+/// `unit` is what tokens_per_s counts; without `with_bar` the rest alone.
 std::string progress_line(const StepMetrics& metrics, int64_t total_steps, int width, int64_t first_step = 0,
-                          double first_elapsed_s = 0.0, std::string_view unit = "tok");
+                          double first_elapsed_s = 0.0, std::string_view unit = "tok", bool with_bar = true);
 
 /// Draws progress_line(): on a terminal as one line that is redrawn at most 10 times a second, elsewhere as a plain
-/// line every `plain_interval_s` seconds (and for the first and the last step).
+/// line without the bar every `plain_interval_s` seconds (and for the first and the last step).
 class Progress {
  public:
   Progress(int64_t total_steps, std::FILE* out = stderr, double plain_interval_s = 10.0, std::string unit = "tok");

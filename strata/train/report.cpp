@@ -99,7 +99,10 @@ double median_rate(const std::vector<StepMetrics>& metrics) {
 std::string summary(const ReportInput& in) {
   const auto& steps = in.metrics;
   std::string s;
-  const auto number = [](double v) { return std::isfinite(v) ? fmt::format("{:.4f}", v) : std::string("–"); };
+  const auto number = [](double v) {
+    if (!std::isfinite(v)) return std::string("–");
+    return std::fabs(v) < 1000 ? fmt::format("{:.4f}", v) : format_count(v);
+  };
   // One step is noisy; the mean of the last 20 is what the eye reads off the curve.
   double sum = 0, count = 0;
   for (size_t i = steps.size() - std::min<size_t>(steps.size(), 20); i < steps.size(); ++i)
@@ -116,7 +119,7 @@ std::string summary(const ReportInput& in) {
   if (!counted.empty()) counted[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(counted[0])));
   s += card(escaped(counted), format_count(static_cast<double>(last.tokens)),
             fmt::format("{} of {} steps", last.step, in.config.steps));
-  s += card("Time", format_duration(last.elapsed_s), in.status);
+  s += card("Time", format_duration(last.elapsed_s), in.status.substr(0, in.status.find(':')));
   const double rate = median_rate(steps);
   s += card("Throughput", std::isfinite(rate) ? format_count(rate) : std::string("–"), escaped(in.unit) + "/s, median");
   if (in.parameters > 0)
@@ -127,13 +130,13 @@ std::string summary(const ReportInput& in) {
   return s;
 }
 
-// A section's settings; those that differ from the default stand out.
+// A section's settings, those apart that the optimizer does not read; those that differ from the default stand out.
 std::string config_table(const TrainConfig& config, std::string_view section) {
   const TrainConfig defaults;
   std::string s = "<table>";
   for (const ConfigKey& key : config_keys()) {
     const size_t dot = key.name.find('.');
-    if (key.name.substr(0, dot) != section) continue;
+    if (key.name.substr(0, dot) != section || !is_read(key, config.optim.optimizer)) continue;
     const std::string value = value_text(config, key);
     std::string_view shown = value;
     // Words need no quotes.

@@ -45,8 +45,8 @@ button:hover { border-color: var(--faint); }
 .panel { padding: 16px 18px; min-width: 0; }
 .wide { grid-column: 1 / -1; }
 h2 { font-size: 14px; font-weight: 650; margin: 0 0 8px; }
-.plot h2 { display: flex; align-items: baseline; gap: 16px; }
-.plot .read { margin-left: auto; font-weight: 400; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; white-space: pre; }
+.plot h2 { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 16px; }
+.plot .read { margin-left: auto; font-weight: 400; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; white-space: pre-wrap; }
 .plot .key { font-weight: 400; color: var(--soft); font-size: 12.5px; display: inline-flex; align-items: center; gap: 6px; }
 .plot .key i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; }
 svg.chart { display: block; width: 100%; overflow: visible; touch-action: pan-y; }

@@ -76,6 +76,15 @@ TEST(Report, ShowsTheRun) {
   if (const char* path = std::getenv("STRATA_REPORT_OUT")) write_report(path, in);
 }
 
+TEST(Report, ShowsTheSettingsThatTheOptimizerReads) {
+  ReportInput in;
+  EXPECT_NE(report_html(in).find("<th>beta2</th>"), std::string::npos);
+  EXPECT_EQ(report_html(in).find("<th>rho</th>"), std::string::npos);
+  in.config.optim.optimizer = "adadelta";
+  EXPECT_EQ(report_html(in).find("<th>beta2</th>"), std::string::npos);
+  EXPECT_NE(report_html(in).find("<th>rho</th>"), std::string::npos);
+}
+
 TEST(Report, NeedsNothingFromElsewhere) {
   const std::string html = report_html(run_of(10));
   for (const char* text : {"src=", "href=", "@import", "url(http", "fetch("})

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,6 +12,8 @@
 #include "strata/nn/convert.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
+#include "strata/optim/adaptive.h"
+#include "strata/optim/composed.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/muon.h"
 #include "strata/optim/sgd.h"
@@ -20,15 +23,6 @@ namespace {
 
 constexpr const char* kModelFile = "model";
 constexpr const char* kOptimizerFile = "optimizer";
-
-// Matrices with their options, and vectors with the same but for weight decay.
-template <class O, class Options>
-std::unique_ptr<optim::Optimizer> two_groups(const optim::NamedTensors& parameters, const Options& options) {
-  auto [matrices, vectors] = optim::split_by_rank(parameters);
-  Options undecayed = options;
-  undecayed.weight_decay = 0;
-  return std::make_unique<O>(std::vector<optim::ParamGroup<Options>>{{matrices, options}, {vectors, undecayed}});
-}
 
 const std::string& entry(const io::Checkpoint& c, const std::string& path, const std::string& key) {
   const auto it = c.state.find(key);
@@ -45,22 +39,91 @@ T number(const std::string& text, const std::string& path, const char* key) {
   return value;
 }
 
-// The settings that every rule has.
+// Every setting of the rule that the configuration has a key of the same name for.
 template <class Options>
-Options shared(const OptimConfig& c, const optim::LowPrecision& low) {
+Options options_of(const OptimConfig& c, const optim::LowPrecision& low) {
   Options o;
   o.low = low;
   o.lr = c.lr;
-  o.weight_decay = c.weight_decay;
+#define STRATA_TAKE(name) \
+  if constexpr (requires { o.name; }) o.name = c.name
+  STRATA_TAKE(weight_decay);
+  STRATA_TAKE(beta1);
+  STRATA_TAKE(beta2);
+  STRATA_TAKE(eps);
+  STRATA_TAKE(amsgrad);
+  STRATA_TAKE(momentum);
+  STRATA_TAKE(nesterov);
+  STRATA_TAKE(alpha);
+  STRATA_TAKE(centered);
+  STRATA_TAKE(rho);
+  STRATA_TAKE(lr_decay);
+  STRATA_TAKE(initial_accumulator_value);
+  STRATA_TAKE(momentum_decay);
+  STRATA_TAKE(decoupled_weight_decay);
+  STRATA_TAKE(etaminus);
+  STRATA_TAKE(etaplus);
+  STRATA_TAKE(step_size_min);
+  STRATA_TAKE(step_size_max);
+  STRATA_TAKE(lambd);
+  STRATA_TAKE(t0);
+#undef STRATA_TAKE
+  if constexpr (std::is_same_v<Options, optim::ASGDOptions>) o.alpha = c.asgd_alpha;  // RMSprop's is another thing
   return o;
 }
-template <class Options>
-Options with_betas(const OptimConfig& c, const optim::LowPrecision& low) {
-  auto o = shared<Options>(c, low);
-  o.beta1 = c.beta1;
-  o.beta2 = c.beta2;
-  return o;
+
+// Matrices with their options, and vectors with the same but for weight decay.
+template <class O, class Options>
+std::unique_ptr<optim::Optimizer> two_groups(const OptimConfig& c, const optim::NamedTensors& parameters,
+                                             const optim::LowPrecision& low) {
+  const auto options = options_of<Options>(c, low);
+  auto [matrices, vectors] = optim::split_by_rank(parameters);
+  Options undecayed = options;
+  if constexpr (requires { undecayed.weight_decay; }) undecayed.weight_decay = 0;
+  return std::make_unique<O>(std::vector<optim::ParamGroup<Options>>{{matrices, options}, {vectors, undecayed}});
 }
+
+std::unique_ptr<optim::Optimizer> make_muon(const OptimConfig& c, const optim::NamedTensors& parameters,
+                                            const optim::LowPrecision& low) {
+  auto o = options_of<optim::MuonOptions>(c, low);
+  const optim::MuonOptions defaults;
+  o.nesterov = defaults.nesterov;
+  o.eps = defaults.eps;  // of the iteration; train.eps is AdamW's
+  o.adamw_eps = c.eps;
+  optim::MuonOptions undecayed = o;
+  undecayed.weight_decay = 0;
+  // Tables of vectors are no linear maps: AdamW moves them.
+  optim::MuonOptions table = o;
+  table.use_adamw = true;
+  optim::NamedTensors maps, tables, vectors;
+  for (const auto& p : parameters) {
+    const bool is_table = p.first.find("embedding") != std::string::npos || p.first == "head.weight";
+    (p.second.dim() < 2 ? vectors : is_table ? tables : maps).push_back(p);
+  }
+  return std::make_unique<optim::Muon>(
+      std::vector<optim::ParamGroup<optim::MuonOptions>>{{maps, o}, {tables, table}, {vectors, undecayed}});
+}
+
+// By the name in train.optimizer.
+constexpr struct {
+  std::string_view name;
+  std::unique_ptr<optim::Optimizer> (*make)(const OptimConfig&, const optim::NamedTensors&, const optim::LowPrecision&);
+} kOptimizers[] = {
+    {"sgd", two_groups<optim::SGD, optim::SGDOptions>},
+    {"adam", two_groups<optim::Adam, optim::AdamOptions>},
+    {"adamw", two_groups<optim::AdamW, optim::AdamWOptions>},
+    {"lion", two_groups<optim::Lion, optim::LionOptions>},
+    {"adafactor", two_groups<optim::Adafactor, optim::AdafactorOptions>},
+    {"muon", make_muon},
+    {"rmsprop", two_groups<optim::RMSprop, optim::RMSpropOptions>},
+    {"adagrad", two_groups<optim::Adagrad, optim::AdagradOptions>},
+    {"adadelta", two_groups<optim::Adadelta, optim::AdadeltaOptions>},
+    {"adamax", two_groups<optim::Adamax, optim::AdamaxOptions>},
+    {"nadam", two_groups<optim::NAdam, optim::NAdamOptions>},
+    {"radam", two_groups<optim::RAdam, optim::RAdamOptions>},
+    {"rprop", two_groups<optim::Rprop, optim::RpropOptions>},
+    {"asgd", two_groups<optim::ASGD, optim::ASGDOptions>},
+};
 
 bool is_checkpoint(const std::string& path) {
   struct stat s {};
@@ -81,45 +144,16 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const opt
                                 .stochastic_rounding = c.param_update == "stochastic",
                                 .low_state = c.low_state,
                                 .seed = seed};
-  if (c.optimizer == "sgd") {
-    auto o = shared<optim::SGDOptions>(c, low);
-    o.momentum = c.momentum;
-    o.nesterov = c.nesterov;
-    return two_groups<optim::SGD>(parameters, o);
-  }
-  if (c.optimizer == "adam") {
-    auto o = with_betas<optim::AdamOptions>(c, low);
-    o.eps = c.eps;
-    return two_groups<optim::Adam>(parameters, o);
-  }
-  if (c.optimizer == "adamw") {
-    auto o = with_betas<optim::AdamWOptions>(c, low);
-    o.eps = c.eps;
-    return two_groups<optim::AdamW>(parameters, o);
-  }
-  if (c.optimizer == "lion") {
-    auto o = with_betas<optim::LionOptions>(c, low);
-    return two_groups<optim::Lion>(parameters, o);
-  }
-  if (c.optimizer == "adafactor") {
-    auto o = shared<optim::AdafactorOptions>(c, low);
-    return two_groups<optim::Adafactor>(parameters, o);
-  }
-  check(c.optimizer == "muon", "make_optimizer", "unknown optimizer '", c.optimizer, "'");
-  auto o = shared<optim::MuonOptions>(c, low);
-  o.momentum = c.momentum;
-  optim::MuonOptions undecayed = o;
-  undecayed.weight_decay = 0;
-  // Tables of vectors are no linear maps: AdamW moves them.
-  optim::MuonOptions table = o;
-  table.use_adamw = true;
-  optim::NamedTensors maps, tables, vectors;
-  for (const auto& p : parameters) {
-    const bool is_table = p.first.find("embedding") != std::string::npos || p.first == "head.weight";
-    (p.second.dim() < 2 ? vectors : is_table ? tables : maps).push_back(p);
-  }
-  return std::make_unique<optim::Muon>(
-      std::vector<optim::ParamGroup<optim::MuonOptions>>{{maps, o}, {tables, table}, {vectors, undecayed}});
+  for (const auto& [name, make] : kOptimizers)
+    if (c.optimizer == name) return make(c, parameters, low);
+  throw ValueError("make_optimizer", "unknown optimizer '" + c.optimizer + "'");
+}
+
+bool decays_gradient(const OptimConfig& c) {
+  if (c.optimizer == "nadam" || c.optimizer == "radam") return !c.decoupled_weight_decay;
+  for (const std::string_view apart : {"adamw", "lion", "adafactor", "muon", "rprop"})
+    if (c.optimizer == apart) return false;
+  return true;
 }
 
 optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {
@@ -144,6 +178,7 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
                                            {"rng_seed", std::to_string(state.rng.seed)},
                                            {"rng_offset", std::to_string(state.rng.offset)},
                                            {"sampler", data::to_string(state.sampler)}};
+  if (state.text != 0) texts["text"] = std::to_string(state.text);
   if (state.loss_scale.size() == 2) {
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
@@ -165,14 +200,14 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
     std::vector<std::string> bad;
     const auto found = io::find_latest_checkpoint(path, &bad);
     check<IoError>(found.has_value(), path,
-                   bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: " + bad.front());
+                   bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: the " + bad.front());
     if (warnings) warnings->insert(warnings->end(), bad.begin(), bad.end());
     run.path = found->path;
     run.verified = true;
   }
   const io::Checkpoint c = io::load_checkpoint_state(run.path);
   RunState& s = run.state;
-  s.config = parse_config(entry(c, run.path, "config"), run.path + ": config");
+  s.config = parse_config(entry(c, run.path, "config"), run.path + ": config", {}, Unread::dropped);
   s.tokenizer = entry(c, run.path, "tokenizer");
   s.step = c.step;
   s.tokens = number<int64_t>(entry(c, run.path, "tokens"), run.path, "tokens");
@@ -180,6 +215,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   s.rng.seed = number<uint64_t>(entry(c, run.path, "rng_seed"), run.path, "rng_seed");
   s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
   s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
+  if (c.state.contains("text")) s.text = number<uint64_t>(entry(c, run.path, "text"), run.path, "text");
   if (c.state.contains("loss_scale"))
     s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
                     number<double>(entry(c, run.path, "loss_scale_steps"), run.path, "loss_scale_steps")};

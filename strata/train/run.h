@@ -28,6 +28,10 @@ std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, const optim::NamedTensors& parameters,
                                                  uint64_t seed = 0);
 
+/// Whether the optimizer that the settings name adds weight decay to the gradient (L2), where less of it is wanted than
+/// apart from it.
+bool decays_gradient(const OptimConfig& config);
+
 /// The learning rate at each step of the run.
 optim::Schedule make_schedule(const OptimConfig& config, int64_t steps);
 
@@ -37,6 +41,7 @@ struct RunState {
   std::string tokenizer;  ///< Tokenizer::to_json()
   int64_t step = 0;       ///< steps done
   int64_t tokens = 0;     ///< tokens trained on
+  uint64_t text = 0;      ///< TrainData::text; 0 where it is not known
   double elapsed_s = 0;
   RngKey rng;                  ///< of default_generator()
   data::SamplerState sampler;  ///< of the training data

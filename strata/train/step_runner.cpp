@@ -55,10 +55,16 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
   if (low_ == DType::f16) scaler_.emplace(device);
   check(!must_capture_ || device.is_cuda(), "train", "train.graph is on, but train.device is ", device,
         ": only CUDA devices have graphs");
+  // All that make_optimizer() makes can, their numbers reach the device before each replay, but rprop and asgd.
+  check(!must_capture_ || optimizer.capturable(), "train", "train.graph is on, but the optimizer ", optimizer.name(),
+        " computes on the host with each step's numbers, which no graph holds");
   if (!device.is_cuda()) return;
   cuda_ = std::make_unique<Cuda>(device);
   for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
-  cuda_->wanted = config.graph != "off";
+  cuda_->wanted = config.graph != "off" && optimizer.capturable();
+  if (config.graph != "off" && !cuda_->wanted)
+    note_ = fmt::format("no CUDA graph, each op is launched by itself: the optimizer {} computes on the host",
+                        optimizer.name());
 }
 StepRunner::~StepRunner() = default;
 

@@ -66,6 +66,7 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
                                                 .shift_each_epoch = config.data.shuffle};
   const data::TokenDatasetOptions valid_options{.context = config.model.context, .shift_each_epoch = false};
   const auto train = open(config.data.path, "train.tokens");
+  d.text = train->source_checksum();
   d.train_tokens = train->size();
   if (!config.data.valid_path.empty()) {
     const auto valid = open(config.data.valid_path, "valid.tokens");

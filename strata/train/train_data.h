@@ -18,6 +18,7 @@ struct TrainData {
   std::shared_ptr<const data::TokenDataset> valid;  ///< nullptr where none was asked for
   int64_t train_tokens = 0;
   int64_t valid_tokens = 0;
+  uint64_t text = 0;  ///< checksum of the training text and of what cut it into tokens
 };
 
 /// The tokenizer that the settings name; for byte pairs it is learned from the training text. Throws IoError,

@@ -25,6 +25,7 @@
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
+#include "strata/train/run_lock.h"
 #include "strata/train/step_runner.h"
 #include "strata/train/train_data.h"
 
@@ -40,6 +41,11 @@ double seconds_since(Clock::time_point t) {
 std::string last_part(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path.substr(path.rfind('/') + 1);
+}
+
+// Which sign a NaN has is chance.
+std::string unsigned_text(double v) {
+  return std::isnan(v) ? "nan" : fmt::format("{}", v);
 }
 
 class Run {
@@ -73,6 +79,7 @@ class Run {
   Device device_;
   Clock::time_point begin_ = Clock::now();
   double elapsed_before_ = 0;
+  std::optional<RunLock> lock_;
   TrainData data_;
   std::shared_ptr<LanguageModel> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -95,6 +102,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
+  lock_.emplace(options_.out);
   std::optional<FoundRun> found;
   std::vector<std::string> warnings;
   if (has_run(options_.out)) {
@@ -105,6 +113,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
 
   data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
+  check(!found || found->state.text == 0 || found->state.text == data_.text, "train", "'", config_.data.path,
+        "' is not the text that the run in '", options_.out,
+        "' was trained on: it was changed since, or is another one (another --out starts a new run)");
   if (config_.model.vocab == 0) config_.model.vocab = data_.tokenizer->vocab_size();
   check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ",
         data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
@@ -125,14 +136,17 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   metrics_.emplace(options_.out + "/metrics.jsonl", step_);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
-  for (const std::string& w : warnings) note(w);
+  for (const std::string& w : warnings) note("skipping the " + w);
   note(fmt::format(
-      "{} with {} parameters, {} training tokens{}, {}", config_.model.family,
+      "{}, {} parameters; {} training tokens{}; {}", config_.model.family,
       format_count(static_cast<double>(model_->num_parameters())),
       format_count(static_cast<double>(data_.train_tokens)),
-      data_.valid ? fmt::format(" and {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
+      data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
                         : fmt::format("{} threads", num_threads())));
+  if (decays_gradient(config_.optim) && config_.optim.weight_decay > 0.01)
+    note(fmt::format("train.weight_decay = {} is added to the gradient by {}, where 0 to 0.001 is usual",
+                     config_.optim.weight_decay, config_.optim.optimizer));
   if (found) {
     note(fmt::format("going on after step {} from {}", step_, found->path));
     progress_->resume(step_, elapsed_before_);
@@ -144,7 +158,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
 void Run::resume_from(const FoundRun& found) {
   const RunState& s = found.state;
   for (const ConfigKey& key : config_keys()) {
-    if (!key.name.starts_with("model.")) continue;
+    if (!key.name.starts_with("model.") && key.name != "train.optimizer") continue;
     const std::string now = value_text(config_, key), then = value_text(s.config, key);
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
@@ -204,12 +218,16 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
     cause = fmt::format("first produced by {}", e.what());
   }
   const int64_t step = l.metrics.step;
-  const std::string what =
-      std::isfinite(r.loss) ? fmt::format("the gradient's norm is {}", r.norm) : fmt::format("the loss is {}", r.loss);
+  const std::string what = std::isfinite(r.loss) ? "the gradient's norm is " + unsigned_text(r.norm)
+                                                 : "the loss is " + unsigned_text(r.loss);
   const std::string text =
       fmt::format("step {}: {}; {}. {}", step, what, cause,
-                  checkpoint_.empty() ? "There is no checkpoint yet" : "The last good checkpoint is " + checkpoint_);
-  report(fmt::format("stopped at step {}: {}; {}", step, what, cause), false);
+                  checkpoint_.empty() ? "There is no checkpoint yet" : "The newest checkpoint is " + checkpoint_);
+  try {
+    report(fmt::format("stopped at step {}: {}; {}", step, what, cause), false);
+  } catch (const IoError& e) {  // the divergence is the greater news
+    note(e.what());
+  }
   throw DivergedError("train", text + " (a lower train.lr or a longer train.warmup may help)");
 }
 
@@ -233,6 +251,7 @@ void Run::save() {
   s.tokenizer = data_.tokenizer->to_json();
   s.step = step_;
   s.tokens = tokens_;
+  s.text = data_.text;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
   s.sampler = feeder_->state();
@@ -246,7 +265,7 @@ std::string Run::sample() {
   std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
   if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
   if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
-  std::optional<AutocastScope> autocast;  // weights of two types want it
+  std::optional<AutocastScope> autocast;    // weights of two types want it
   if (config_.param_dtype != "f32") autocast.emplace(parse_dtype(config_.dtype));
   TokenSampler sampler(model_, prompt,
                        {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
@@ -266,8 +285,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.parameters = model_->num_parameters();
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
-  r.notes.emplace_back("Peak memory of tensors",
-                       fmt::format("{:.2f} GiB", static_cast<double>(memory::stats(device_).peak_total) / (1 << 30)));
+  r.notes.emplace_back("Peak memory of tensors", format_bytes(memory::stats(device_).peak_total));
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;

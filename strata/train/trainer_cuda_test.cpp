@@ -132,6 +132,18 @@ INSTANTIATE_TEST_SUITE_P(Train, CapturedTraining,
                                          std::tuple{"gpt", "f32", "adam", 1}, std::tuple{"gpt", "bf16", "muon", 1},
                                          std::tuple{"gpt", "bf16", "adafactor", 2}));
 
+class CapturedRules : public OnCard, public testing::WithParamInterface<const char*> {};
+
+TEST_P(CapturedRules, EqualTheEagerOnesBitForBit) {
+  c_.optim.optimizer = GetParam();
+  c_.optim.lr = learning_rate(GetParam());
+  c_.optim.warmup = 2;
+  c_.optim.weight_decay = 0.001;
+  captured_equals_eager();
+}
+INSTANTIATE_TEST_SUITE_P(Train, CapturedRules,
+                         testing::Values("rmsprop", "adagrad", "adadelta", "adamax", "nadam", "radam"));
+
 class CapturedWeights16 : public OnCard,
                           public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, bool>> {
 };

@@ -40,6 +40,15 @@ class TrainTest : public testing::Test {
     for (int i = 0; i < 400; ++i) text += "the " + std::to_string(i % 23) + " quick brown foxes jump; ";
     return text;
   }
+  // With which the optimizer of this name learns something in a few steps.
+  static double learning_rate(const std::string& optimizer) {
+    return optimizer == "adadelta"    ? 20
+           : optimizer == "sgd"       ? 0.5
+           : optimizer == "adafactor" ? 0.1
+           : optimizer == "asgd"      ? 3
+           : optimizer == "adagrad"   ? 0.02
+                                      : 3e-3;
+  }
   std::vector<StepMetrics> metrics(const char* name) {
     return read_metrics(dir_ / (std::string(name) + "/metrics.jsonl"));
   }

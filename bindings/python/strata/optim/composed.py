@@ -1,5 +1,5 @@
-"""Optimizers that the engine does not have, written with tensor operations, parameter by parameter. Arguments,
-state and formulas are torch.optim's."""
+"""Optimizers written with tensor operations, parameter by parameter. Arguments, state and formulas are
+torch.optim's."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+// Rprop and ASGD against plain double-precision versions of their formulas, for 20 steps; and what bf16 weights keep.
+#include "strata/optim/composed.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "strata/core/error.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/optim/optim_test_util.h"
+
+namespace strata::optim {
+namespace {
+
+double sign_of(double x) {
+  return static_cast<double>((x > 0) - (x < 0));
+}
+
+TEST(Rprop, FollowsThePaper) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    Tensor p = start({37}, dtype);
+    Rprop o(TensorList{p}, {.lr = 0.02, .etaminus = 0.4, .etaplus = 1.3, .step_size_min = 0.01, .step_size_max = 0.1});
+    Doubles prev(37), size(37, 0.02);
+    compare(
+        o, p,
+        [&](Doubles& x, Doubles g, int) {
+          for (size_t i = 0; i < x.size(); ++i) {
+            const double turned = sign_of(g[i] * prev[i]);
+            size[i] = std::clamp(size[i] * (turned > 0 ? 1.3 : turned < 0 ? 0.4 : 1), 0.01, 0.1);
+            if (turned < 0) g[i] = 0;
+            x[i] -= sign_of(g[i]) * size[i];
+            prev[i] = g[i];
+          }
+        },
+        dtype, dtype == DType::f64 ? 1e-12 : 2e-6);
+    EXPECT_FALSE(o.capturable());
+    const StateDict state = o.state_dict();
+    ASSERT_EQ(state.size(), 3u);
+    EXPECT_EQ(state.at("0.step").item<int64_t>(), 20);
+    const Doubles sizes = values(state.at("0.step_size"));
+    for (size_t i = 0; i < sizes.size(); ++i) EXPECT_NEAR(sizes[i], size[i], 1e-7);
+  }
+}
+
+TEST(ASGD, FollowsThePaper) {
+  Tensor p = start({37}, DType::f64);
+  ASGD o(TensorList{p}, {.lr = 0.1, .lambd = 0.2, .alpha = 0.6, .t0 = 5, .weight_decay = 0.1});
+  Doubles ax(37);
+  compare(
+      o, p,
+      [&](Doubles& x, const Doubles& g, int t) {
+        const double eta = 0.1 / std::pow(1 + 0.2 * 0.1 * (t - 1), 0.6), mu = 1 / std::max(1.0, t - 1 - 5.0);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double d = g[i] + 0.1 * x[i];
+          x[i] = (1 - 0.2 * eta) * x[i] - eta * d;
+          ax[i] += mu * (x[i] - ax[i]);
+        }
+      },
+      DType::f64, 1e-12);
+  EXPECT_FALSE(o.capturable());
+  const Doubles mean = values(o.state_dict().at("0.ax"));
+  for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], ax[i], 1e-12);
+}
+
+// Steps far below the last bit of a bf16 weight are kept on average, or in its weights in f32.
+TEST(Composed, WeightsOfBf16KeepSmallSteps) {
+  const auto moved = [](auto make) {
+    Tensor p = leaf(ones({4000}, DType::bf16));
+    const auto o = make(p);
+    for (int step = 0; step < 20; ++step) {
+      p.set_grad(ones({4000}));
+      o->step();
+    }
+    double sum = 0;
+    for (const double v : values(p)) sum += 1 - v;
+    return sum / 4000;
+  };
+  for (const bool master : {false, true}) {
+    const LowPrecision low{.master_weights = master, .stochastic_rounding = !master};
+    EXPECT_NEAR(moved([&](const Tensor& p) {
+                  return std::make_unique<Rprop>(
+                      TensorList{p}, RpropOptions{.lr = 5e-4, .etaplus = 1.0001, .step_size_max = 5e-4, .low = low});
+                }),
+                1e-2, 2e-3)
+        << master;
+    EXPECT_NEAR(moved([&](const Tensor& p) {
+                  return std::make_unique<ASGD>(TensorList{p}, ASGDOptions{.lr = 5e-4, .lambd = 0, .low = low});
+                }),
+                1e-2, 2e-3)
+        << master;
+  }
+}
+
+TEST(Composed, RefusesOptionsThatMakeNoSense) {
+  Tensor p = start();
+  EXPECT_THROW(Rprop(TensorList{p}, {.etaminus = 1}), ValueError);
+  EXPECT_THROW(Rprop(TensorList{p}, {.etaplus = 1}), ValueError);
+  EXPECT_THROW(Rprop(TensorList{p}, {.step_size_min = 2, .step_size_max = 1}), ValueError);
+  EXPECT_THROW(Rprop(TensorList{p}, {.lr = -1}), ValueError);
+  EXPECT_THROW(ASGD(TensorList{p}, {.lambd = -1}), ValueError);
+  EXPECT_THROW(ASGD(TensorList{p}, {.t0 = -1}), ValueError);
+  EXPECT_THROW(ASGD(TensorList{p}, {.alpha = NAN}), ValueError);
+}
+
+}  // namespace
+}  // namespace strata::optim
