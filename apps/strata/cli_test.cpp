@@ -156,11 +156,15 @@ TEST(Cli, LabNamesTheOpWhoseProcessWasKilled) {
 }
 
 TEST(Cli, LabThatIsStoppedShowsWhatIsDone) {
-  const Result bench = strata("lab bench --no-limits --seconds 0.5 & p=$!; sleep 0.3; kill -TERM $p; wait $p");
+  // Once it handles SIGTERM (bit 14 of what it catches), it has begun.
+  const std::string stop =
+      " & p=$!; for i in $(seq 1000); do sleep 0.02; c=$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$p/status);"
+      "[ $((0x0$c & 0x4000)) -ne 0 ] && break; done; sleep 0.3; kill -TERM $p; wait $p";
+  const Result bench = strata("lab bench --no-limits --seconds 0.5" + stop);
   EXPECT_EQ(bench.status, 1);
   EXPECT_NE(bench.output.find("stopped after"), std::string::npos) << bench.output;
   EXPECT_NE(bench.output.find("of limit"), std::string::npos) << bench.output;
-  const Result verify = strata("lab verify --jobs 2 & p=$!; sleep 0.3; kill -TERM $p; wait $p");
+  const Result verify = strata("lab verify --jobs 2" + stop);
   EXPECT_EQ(verify.status, 1);
   EXPECT_NE(verify.output.find("stopped before its turn"), std::string::npos) << verify.output;
 }

@@ -262,7 +262,7 @@ void conv_transpose(const ConvSizes& s, DType t, const void* y, const void* w, c
 }
 void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void* w) {
   if (input_size(s) == 0 || output_size(s) == 0) {  // the padded images may be beyond all memory
-    std::memset(w, 0, static_cast<size_t>(weight_size(s) * size_of(t)));
+    if (w != nullptr) std::memset(w, 0, static_cast<size_t>(weight_size(s) * size_of(t)));
     return;
   }
   const auto typed = [&]<class T>(auto&& f) {
