@@ -123,21 +123,19 @@ export interface MuonOptions extends AdamaxOptions {
   useAdamw?: boolean;
   adamwEps?: number;
 }
-export interface RpropOptions {
+export interface RpropOptions extends LowPrecisionOptions {
   lr?: number;
   etaMinus?: number;
   etaPlus?: number;
-  minStep?: number;
-  maxStep?: number;
-  maximize?: boolean;
+  stepSizeMin?: number;
+  stepSizeMax?: number;
 }
-export interface AsgdOptions {
+export interface AsgdOptions extends LowPrecisionOptions {
   lr?: number;
   lambd?: number;
   alpha?: number;
   t0?: number;
   weightDecay?: number;
-  maximize?: boolean;
 }
 export interface LbfgsOptions {
   lr?: number;
@@ -160,6 +158,8 @@ export interface RuleOptimizerClass {
   /** Numbers in the state; what else is there are tensors of the parameter's shape. */
   numbers: readonly string[];
   stateTensors: number;
+  /** What is wrong with the options, or nothing. */
+  complaint?(options: any): string | undefined;
   /** Writes to p; nothing is recorded. */
   update(p: Tensor, grad: Tensor, state: any, options: any): void;
 }

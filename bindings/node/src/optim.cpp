@@ -152,6 +152,22 @@ void visit(V& v, optim::RAdamOptions& o) {
   v("eps", o.eps);
   v("decoupledWeightDecay", o.decoupled_weight_decay);
 }
+template <class V>
+void visit(V& v, optim::RpropOptions& o) {
+  v("lr", o.lr);
+  v("etaMinus", o.etaminus);
+  v("etaPlus", o.etaplus);
+  v("stepSizeMin", o.step_size_min);
+  v("stepSizeMax", o.step_size_max);
+}
+template <class V>
+void visit(V& v, optim::ASGDOptions& o) {
+  v("lr", o.lr);
+  v("lambd", o.lambd);
+  v("alpha", o.alpha);
+  v("t0", o.t0);
+  v("weightDecay", o.weight_decay);
+}
 // And those that all of them have.
 template <class V, class Options>
 void visit_all(V& v, Options& o) {
@@ -231,7 +247,9 @@ constexpr Kind kKinds[] = {{"SGD", make<optim::SGD, optim::SGDOptions>},
                            {"Adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
                            {"Adamax", make<optim::Adamax, optim::AdamaxOptions>},
                            {"NAdam", make<optim::NAdam, optim::NAdamOptions>},
-                           {"RAdam", make<optim::RAdam, optim::RAdamOptions>}};
+                           {"RAdam", make<optim::RAdam, optim::RAdamOptions>},
+                           {"Rprop", make<optim::Rprop, optim::RpropOptions>},
+                           {"ASGD", make<optim::ASGD, optim::ASGDOptions>}};
 
 OptimizerRef make(Env& env, std::string_view name, napi_value groups) {
   for (const Kind& k : kKinds)

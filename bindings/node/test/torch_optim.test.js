@@ -121,9 +121,21 @@ test('wrong arguments of schedulers', () => {
 });
 
 test('groups that are added, hooks, maximize', async () => {
-  for (const kind of ['Adam', 'Rprop']) {
+  class Momentum extends optim.RuleOptimizer {
+    static defaults = { lr: 0.1, beta: 0.9 };
+    static stateTensors = 1;
+    static complaint({ beta }) { return beta < 1 ? undefined : `beta must be below 1, got ${beta}`; }
+    static update(p, grad, state, { lr, beta }) {
+      state.mean ??= st.zerosLike(p);
+      state.mean.mul_(beta).add_(grad);
+      p.sub_(state.mean, lr);
+    }
+  }
+  assert.throws(() => new Momentum([st.ones([1], { requiresGrad: true })], { beta: 2 }), /Momentum: beta must be below 1, got 2/);
+  for (const kind of ['Adam', 'Rprop', 'Momentum']) {
     const [a, b] = [st.ones([2], { requiresGrad: true }), st.ones([2], { requiresGrad: true })];
-    const optimizer = new optim[kind]([['a', a]], { lr: 0.1 });
+    const Kind = { ...optim, Momentum }[kind];
+    const optimizer = new Kind([['a', a]], { lr: 0.1 });
     a.grad = st.ones([2]);
     optimizer.step();
     const before = optimizer.stateDict();
@@ -193,7 +205,7 @@ test('optimizers of one\'s own', () => {
     () => new Signs([w], { rate: 1 }), () => new Signs([w, w]), () => new Signs([w.mul(2)]), () => new Signs([st.tensor([1n])]), () => new Signs([]),
     () => optimizer.stepGuarded({ scaler: new optim.LossScaler() }), () => optimizer.loadStateDict({ 'x.count': st.ones([1]) }),
     () => optimizer.loadStateDict({ '0.count': st.ones([2]) }), () => optimizer.loadStateDict({ '0.count': 3 }), () => new optim.Rprop([w], { etaPlus: 0.5 }),
-    () => new optim.Rprop([w], { minStep: 3, maxStep: 1 })]) {
+    () => new optim.Rprop([w], { stepSizeMin: 3, stepSizeMax: 1 })]) {
     assert.throws(f, st.StrataError, String(f));
   }
 });

@@ -248,7 +248,7 @@ def optimizers() -> Dict[str, Any]:
         ("NAdam", dict(lr=0.1), {"lr": 0.1}),
         ("RAdam", dict(lr=0.1), {"lr": 0.1}),
         ("Rprop", dict(lr=0.05), {"lr": 0.05}),
-        ("Rprop", dict(lr=0.05, etas=(0.4, 1.5), step_sizes=(1e-3, 0.2)), {"lr": 0.05, "etaMinus": 0.4, "etaPlus": 1.5, "minStep": 1e-3, "maxStep": 0.2}),
+        ("Rprop", dict(lr=0.05, etas=(0.4, 1.5), step_sizes=(1e-3, 0.2)), {"lr": 0.05, "etaMinus": 0.4, "etaPlus": 1.5, "stepSizeMin": 1e-3, "stepSizeMax": 0.2}),
         ("ASGD", dict(lr=0.02, t0=4, weight_decay=0.1), {"lr": 0.02, "t0": 4, "weightDecay": 0.1}),
         ("ASGD", dict(lr=0.02, lambd=0.1, alpha=0.5, t0=2, maximize=True), {"lr": 0.02, "lambd": 0.1, "alpha": 0.5, "t0": 2, "maximize": True}),
         ("LBFGS", dict(lr=0.1, max_iter=3), {"lr": 0.1, "maxIter": 3}),

@@ -251,7 +251,7 @@ class Optimizer {
   }
 }
 const kinds = Object.fromEntries(['SGD', 'Adam', 'AdamW', 'Lion', 'Adafactor', 'Muon', 'RMSprop', 'Adagrad', 'Adadelta',
-  'Adamax', 'NAdam', 'RAdam'].map((kind) => [kind,
+  'Adamax', 'NAdam', 'RAdam', 'Rprop', 'ASGD'].map((kind) => [kind,
   named(kind, class extends Optimizer {
     constructor(params, options) {
       super(kind, params, options);

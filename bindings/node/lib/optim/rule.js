@@ -1,8 +1,7 @@
 'use strict';
-// Optimizers that the engine does not have, written with tensor operations, parameter by parameter. Formulas are PyTorch's.
+// Optimizers that are written with tensor operations, parameter by parameter.
 
 const native = require('../native.js');
-const { functions: F } = require('../ops.js');
 const T = require('../tensor.js');
 const { noGrad } = require('../autograd.js');
 const { settled } = require('../ops.js');
@@ -140,7 +139,7 @@ class Rule {
  *     static update(p, grad, state, { lr }) { p.sub_(st.sign(grad).mul(lr)); }
  *   }
  * update() writes to p and keeps what it needs in `state`: tensors of p's shape, and numbers, which `numbers` names.
- * stateTensors is how many tensors there are.
+ * stateTensors is how many tensors there are; complaint(options) may say what is wrong with them.
  */
 class RuleOptimizer extends Optimizer {
   static defaults = { lr: 0.001 };
@@ -158,43 +157,5 @@ class RuleOptimizer extends Optimizer {
     throw new ValueError(`${this.name}: update() is not written`, this.name);
   }
 }
-/** Steps that grow while the gradient keeps its sign (Riedmiller and Braun 1993). */
-class Rprop extends RuleOptimizer {
-  static defaults = { lr: 0.01, etaMinus: 0.5, etaPlus: 1.2, minStep: 1e-6, maxStep: 50 };
-  static stateTensors = 2;
-  static complaint({ etaMinus, etaPlus, minStep, maxStep }) {
-    if (!(etaMinus > 0 && etaMinus < 1 && etaPlus > 1)) return `etaMinus must be between 0 and 1 and etaPlus above 1, got ${etaMinus} and ${etaPlus}`;
-    return minStep >= 0 && minStep <= maxStep ? '' : `minStep ${minStep} and maxStep ${maxStep} are not possible`;
-  }
-  static update(p, grad, state, { lr, etaMinus, etaPlus, minStep, maxStep }) {
-    state.prev ??= T.zerosLike(p);
-    state.step_size ??= T.fullLike(p, lr);
-    const turned = F.mul(grad, state.prev);
-    const more = F.gt(turned, 0).to(p.dtype).mul(etaPlus - 1);
-    const less = F.lt(turned, 0);
-    state.step_size.copy_(F.clamp(F.mul(state.step_size, more.add(less.to(p.dtype).mul(etaMinus - 1)).add(1)), minStep, maxStep));
-    const kept = F.masked_fill(grad, less, 0);
-    p.sub_(F.mul(F.sign(kept), state.step_size));
-    state.prev.copy_(kept);
-  }
-}
-/** Gradient descent that also keeps the mean of the parameters, the state's 'ax' (Polyak and Juditsky 1992). */
-class ASGD extends RuleOptimizer {
-  static defaults = { lr: 0.01, lambd: 1e-4, alpha: 0.75, t0: 1e6, weightDecay: 0 };
-  static numbers = ['step', 'eta', 'mu'];
-  static stateTensors = 1;
-  static update(p, grad, state, { lr, lambd, alpha, t0, weightDecay }) {
-    state.ax ??= T.zerosLike(p);
-    state.step = (state.step ?? 0) + 1;
-    state.eta ??= lr;
-    state.mu ??= 1;
-    const g = weightDecay ? F.add(grad, F.mul(p, weightDecay)) : grad;
-    p.mul_(1 - lambd * state.eta).add_(g, -state.eta);
-    if (state.mu === 1) state.ax.copy_(p);
-    else state.ax.add_(F.sub(p, state.ax), state.mu);
-    state.eta = lr / (1 + lambd * lr * state.step) ** alpha;
-    state.mu = 1 / Math.max(1, state.step - t0);
-  }
-}
 
-module.exports = { RuleOptimizer, Rprop, ASGD };
+module.exports = { RuleOptimizer };
