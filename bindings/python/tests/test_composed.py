@@ -269,3 +269,10 @@ def test_packed_sequences_are_the_padded_ones():
             close(both[0][:, i], both[1].detach().numpy())
     with pytest.raises(RuntimeError, match="enforce_sorted"):
         pack_sequence(sequences)
+
+
+def test_glu_takes_two_halves() -> None:
+    x = st.arange(6.0).view(1, 3, 2)
+    with pytest.raises(st.ShapeError, match="glu: dimension 1 of .* has no two halves"):
+        F.glu(x, 1)
+    st.testing.assert_close(F.glu(x, 2), x[..., :1] * x[..., 1:].sigmoid())

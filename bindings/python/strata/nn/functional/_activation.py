@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from ... import _ops as ops
 from ..._core import Tensor
+from ...errors import ShapeError
 from .._parts import replace
 
 __all__ = [
@@ -131,6 +132,8 @@ def tanh(input: Tensor) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) of the two halves along ``dim``."""
+    if input.size(dim) % 2:
+        raise ShapeError(f"glu: dimension {dim} of {list(input.shape)} has no two halves")
     a, b = ops.chunk(input, 2, dim)
     return a * ops.sigmoid(b)
 
