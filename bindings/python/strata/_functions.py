@@ -285,6 +285,8 @@ def std(input: Tensor, dim: Any = None, unbiased: Optional[builtins.bool] = None
 def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
         keepdims: builtins.bool = False) -> Tensor:
     """The sum over ``dim`` (all without one); integers and bool in int64."""
+    if dtype is None and axis is None:  # as most calls are
+        return _ops.sum(input, [] if dim is None else dim, keepdim or keepdims)
     if dtype is not None:
         input = input.to(dtype)
     input, dim = _over(input, dim if axis is None else axis, axis)
@@ -295,6 +297,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype
 def mean(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtype: Optional[DType] = None, axis: Any = None,
          keepdims: builtins.bool = False) -> Tensor:
     """The mean over ``dim`` (all without one)."""
+    if dtype is None and axis is None:  # as most calls are
+        return _ops.mean(input, [] if dim is None else dim, keepdim or keepdims)
     if dtype is not None:
         input = input.to(dtype)
     input, dim = _over(input, dim if axis is None else axis, axis)
