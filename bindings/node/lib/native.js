@@ -3,6 +3,7 @@
 
 const fs = require('node:fs');
 const path = require('node:path');
+const { StrataError } = require('./errors.js');
 
 function candidates() {
   if (process.env.STRATA_NODE_ADDON) return [path.resolve(process.env.STRATA_NODE_ADDON)];
@@ -49,8 +50,9 @@ function guarded(f, name = f?.name) {
   const wrapped = function (...args) {
     const result = f.apply(this, args);
     if (failed[0] !== 0) {
+      const described = failed[0] === 1;
       failed[0] = 0;
-      throw result;
+      throw described ? result : new StrataError('an error that could not be described');
     }
     return result;
   };
@@ -59,6 +61,11 @@ function guarded(f, name = f?.name) {
 }
 
 const { prototype } = native.Tensor;
+function Tensor() {
+  throw new StrataError('Tensor: make tensors with tensor(), zeros() and the like', 'Tensor');
+}
+Tensor.prototype = prototype;
+Object.defineProperty(prototype, 'constructor', { value: Tensor, writable: true, configurable: true });
 for (const key of Object.getOwnPropertyNames(prototype)) {
   if (key === 'constructor') continue;
   const { value, get, set, ...rest } = Object.getOwnPropertyDescriptor(prototype, key);
@@ -68,7 +75,7 @@ for (const key of Object.getOwnPropertyNames(prototype)) {
 for (const key of Object.keys(native)) {
   if (key !== 'Tensor') exports[key] = guarded(native[key], key);
 }
-exports.Tensor = native.Tensor;
+exports.Tensor = Tensor;
 const listed = exports.ops;
 exports.ops = () => listed().map((record) => {
   const { call, callAsync, callMethod, callInplace } = record;

@@ -260,30 +260,21 @@ napi_value Env::error_value(std::exception_ptr error) {
   return value;
 }
 
-void Env::raise(std::exception_ptr error) {
+napi_value Env::hand_over(std::exception_ptr error) noexcept {
   try {
-    const Scope scope(*this);
-    napi_throw(env, error_value(std::move(error)));
-  } catch (const Ended&) {
-    // An exception thrown now would take the place of the end.
-  } catch (...) {
-    bool pending = false;
-    napi_is_exception_pending(env, &pending);
-    if (!pending) napi_throw_error(env, nullptr, "strata: an error that could not be described");
-  }
-}
-
-napi_value Env::hand_over(std::exception_ptr error) {
-  try {
-    napi_value value = error_value(error);
+    napi_value value = error_value(std::move(error));
     *failed = 1;
     return value;
   } catch (const Ended&) {
-    return nullptr;
   } catch (...) {
-    raise(std::move(error));
-    return nullptr;
+    *failed = 2;  // no memory to describe it
   }
+  // What is still pending, Node would throw when this returns: in place of the end, and with the danger above.
+  bool pending = false;
+  napi_is_exception_pending(env, &pending);
+  napi_value dropped;
+  if (pending) napi_get_and_clear_last_exception(env, &dropped);
+  return nullptr;
 }
 
 napi_value Env::undefined() {

@@ -110,7 +110,6 @@ struct Env {
   std::shared_ptr<Mailbox> mail = std::make_shared<Mailbox>();
   napi_ref tensor_class = nullptr;
   napi_ref error_classes = nullptr;  // an object: name -> class
-  Tensor* to_wrap = nullptr;         // what the class's constructor is to take
   struct Buffer {
     napi_ref ref;  // weak
     uint64_t id;
@@ -129,11 +128,10 @@ struct Env {
       fail(status);
   }
   [[noreturn]] void fail(napi_status status);
-  /// Throws `error` in JavaScript. Only for what lib/native.js does not wrap: while Node hands over an exception, a
-  /// collection may run, and where a finalizer runs in it, Node ends the process.
-  void raise(std::exception_ptr error);
-  /// Returns `error` to JavaScript, for lib/native.js to throw: it looks at *failed after each call.
-  napi_value hand_over(std::exception_ptr error);
+  /// Returns `error` to JavaScript, for lib/native.js to throw: it looks at *failed after each call. Nothing is thrown
+  /// from here: while Node hands an exception over, a collection may run, and where a finalizer runs in it, Node ends
+  /// the process.
+  napi_value hand_over(std::exception_ptr error) noexcept;
   int32_t* failed = nullptr;
   /// The JavaScript value of an exception.
   napi_value error_value(std::exception_ptr error);

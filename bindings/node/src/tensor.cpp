@@ -28,31 +28,11 @@ void finalize_box(FinalEnv env, void* data, void*) {
   delete box;
 }
 
-// `new Tensor` is not wrapped by lib/native.js.
-template <napi_value (*F)(Call&)>
-napi_value thrown(napi_env raw, napi_callback_info info) {
-  Env& env = env_of(raw);
-  try {
-    Call call(env, info);
-    return F(call);
-  } catch (...) {
-    env.raise(std::current_exception());
-    return nullptr;
-  }
-}
-napi_value construct(Call& c) {
-  Env& env = c.env;
-  check(env.to_wrap != nullptr, "Tensor", "make tensors with tensor(), zeros() and the like");
-  auto box = std::make_unique<TensorBox>();
-  box->tensor = std::move(*env.to_wrap);
-  env.to_wrap = nullptr;
-  const int64_t bytes = box->tensor.nbytes();
-  TensorBox* raw = box.get();
-  env.check(napi_wrap(env.env, c.self, raw, finalize_box, nullptr, nullptr));
-  (void)box.release();
-  env.check(napi_type_tag_object(env.env, c.self, &kTensorTag));
-  account(env.env, *raw, bytes);
-  return c.self;
+// wrap() fills what it makes; nobody else calls this (lib/native.js has a Tensor of its own, which throws).
+napi_value construct(napi_env env, napi_callback_info info) {
+  napi_value self = nullptr;
+  napi_get_cb_info(env, info, nullptr, nullptr, &self, nullptr);
+  return self;
 }
 
 TensorBox& self_box(Call& c) {
@@ -352,11 +332,14 @@ constexpr Method kMethods[] = {
 }  // namespace
 
 napi_value wrap(Env& env, Tensor tensor) {
-  napi_value constructor = env.value_of(env.tensor_class), made;
-  env.to_wrap = &tensor;
-  const napi_status status = napi_new_instance(env.env, constructor, 0, nullptr, &made);
-  env.to_wrap = nullptr;
-  env.check(status);
+  napi_value made = env.made(napi_new_instance, env.value_of(env.tensor_class), size_t{0}, nullptr);
+  auto owner = std::make_unique<TensorBox>();
+  const int64_t bytes = tensor.nbytes();
+  owner->tensor = std::move(tensor);
+  env.check(napi_wrap(env.env, made, owner.get(), finalize_box, nullptr, nullptr));
+  TensorBox* const box = owner.release();
+  env.check(napi_type_tag_object(env.env, made, &kTensorTag));
+  account(env.env, *box, bytes);
   return made;
 }
 napi_value wrap_or_null(Env& env, Tensor tensor) {
@@ -406,7 +389,7 @@ napi_value define_tensor_class(Env& env) {
   for (const Method& m : kMethods)
     properties.push_back({m.name, nullptr, m.call, nullptr, nullptr, nullptr, attributes, nullptr});
   napi_value cls;
-  env.check(napi_define_class(env.env, "Tensor", NAPI_AUTO_LENGTH, thrown<construct>, nullptr, properties.size(),
+  env.check(napi_define_class(env.env, "Tensor", NAPI_AUTO_LENGTH, construct, nullptr, properties.size(),
                               properties.data(), &cls));
   return cls;
 }

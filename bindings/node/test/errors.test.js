@@ -117,18 +117,25 @@ test('use after dispose is an error', () => {
   assert.equal(y.disposed, true);
 });
 
-test('errors inside callbacks, while tensors are collected', { timeout: 300000 }, () => {
+test('errors of every kind of call, while tensors are collected', { timeout: 300000 }, () => {
   // Node ends the process where a finalizer runs while it takes an exception over from native code.
   const source = `const st = require(${JSON.stringify(require('node:path').join(__dirname, '../lib/index.js'))});
     const a = st.ones([2, 3]);
     class F extends st.Function { static forward(ctx, x) { return st.matmul(x, x); } }
-    let seen = 0;
-    for (let i = 0; i < ${process.env.STRATA_SANITIZED ? 3000 : 60000}; ++i) {
-      st.ones([1]);
-      try { F.apply(a); } catch (e) { if (e instanceof st.ShapeError) ++seen; }
-      if (i % 7 === 0) new Array(i % 91).fill(1.5);
+    const w = st.ones([2], { requiresGrad: true });
+    const calls = [() => F.apply(a), () => new st.Tensor(), () => st.checkpoint(() => { throw new RangeError(); }, w), () => a.item()];
+    for (const call of calls) {
+      let seen = 0;
+      for (let i = 0; i < ${process.env.STRATA_SANITIZED ? 3000 : 60000}; ++i) {
+        st.ones([1]);
+        try { call(); } catch (e) { if (e instanceof st.StrataError || e instanceof RangeError) ++seen; }
+        if (i % 7 === 0) new Array(i % 91).fill(1.5);
+      }
+      if (seen % 1000 !== 0 || seen === 0) process.exitCode = 1;
     }
-    process.exitCode = seen % 1000 === 0 ? 0 : 1;`;
+    for (let i = 0; i < ${process.env.STRATA_SANITIZED ? 3000 : 1000000}; ++i) {
+      try { new st.Tensor(); } catch { st.ones([2]); }
+    }`;
   const run = runNode(['--max-semi-space-size=1', '-e', source]);
   assert.equal(run.status, 0, `${run.signal} ${run.stderr}`);
 });
