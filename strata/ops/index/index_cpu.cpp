@@ -303,7 +303,7 @@ void write_lines(Tensor& y, const Lines& l, const Tensor& src) {
       for (int64_t i = first; i < last; ++i) {
         T& d = base[index[i] * l.stride + (l.run ? i : l.post[static_cast<size_t>(i)])];
         if constexpr (add)
-          d = static_cast<T>(d + s[i]);
+          d = accumulated(d, static_cast<T>(1.0f), s[i]);
         else
           d = s[i];
       }

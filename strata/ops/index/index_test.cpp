@@ -84,6 +84,14 @@ TEST(Index, WithoutElementsTheOtherSizesCostNothing) {
   EXPECT_THROW(zeros({0, 3}).index({zeros({1}, DType::i64)}), IndexError);
 }
 
+TEST(Index, IntegerSumsWrapAround) {
+  const Tensor most = full({1}, Scalar(INT32_MAX), DType::i32);
+  EXPECT_EQ(scatter_add(most, 0, zeros({2}, DType::i64), full({2}, Scalar(1), DType::i32)).to_vector<int32_t>()[0],
+            INT32_MIN + 1);
+  EXPECT_EQ(index_add(most, 0, zeros({2}, DType::i64), full({2}, Scalar(1), DType::i32)).to_vector<int32_t>()[0],
+            INT32_MIN + 1);
+}
+
 TEST(Index, PutBroadcastsAndConverts) {
   Tensor x = zeros({2, 3});
   x.index_put_({Slice(), ints({0, 2})}, ints({1, 2}).view({1, 1, 2}));
