@@ -122,20 +122,26 @@ def grad(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]] = 0, has
     return run
 
 
+def _of_places(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]], args: Tuple[Any, ...]) -> Tuple[Any, Any]:
+    """``func`` as a function of its arguments ``argnums`` alone, the others being those of ``args``; and these arguments."""
+    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def of_places(*chosen: Tensor) -> Any:
+        given = list(args)
+        for place, value in zip(places, chosen):
+            given[place] = value
+        return func(*given)
+
+    return of_places, tuple(args[p] for p in places)
+
+
 def jacrev(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]] = 0) -> Callable[..., Any]:
     """The function that gives the Jacobian of ``func`` for its arguments ``argnums``, row by row."""
 
     def run(*args: Any) -> Any:
-        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-
-        def of_places(*chosen: Tensor) -> Any:
-            given = list(args)
-            for place, value in zip(places, chosen):
-                given[place] = value
-            return func(*given)
-
+        of_places, chosen = _of_places(func, argnums, args)
         nested = _core.is_grad_enabled() and any_grad(args)
-        found = _derivatives.jacobian(of_places, tuple(args[p] for p in places), nested)
+        found = _derivatives.jacobian(of_places, chosen, nested)
         if not isinstance(argnums, int):
             return found
         several = isinstance(found[0], tuple)  # outputs
@@ -151,15 +157,8 @@ def hessian(func: Callable[..., Any], argnums: Union[int, Tuple[int, ...]] = 0) 
     """The function that gives the second derivatives of ``func``, which returns one number."""
 
     def run(*args: Any) -> Any:
-        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-
-        def of_places(*chosen: Tensor) -> Any:
-            given = list(args)
-            for place, value in zip(places, chosen):
-                given[place] = value
-            return func(*given)
-
-        found = _derivatives.hessian(of_places, tuple(args[p] for p in places))
+        of_places, chosen = _of_places(func, argnums, args)
+        found = _derivatives.hessian(of_places, chosen)
         return found[0][0] if isinstance(argnums, int) else found
 
     return run

@@ -118,6 +118,25 @@ class RNNBase(Module):
             outputs.append(h)
         return ops.stack(outputs[::-1] if reverse else outputs, 0), h, c
 
+    def _layers(self, x: Tensor, states: List[Tensor], direction: Callable[..., Tuple[Tensor, Tensor, Tensor]],
+                dim: int) -> Tuple[Tensor, Tensor, Tensor]:
+        """Every layer from its first states. ``direction`` runs one of a layer's: suffix, x, h, c -> outputs, h, c; what
+        both give stands side by side along ``dim``."""
+        last_h: List[Tensor] = []
+        last_c: List[Tensor] = []
+        for layer in range(self.num_layers):
+            outputs: List[Tensor] = []
+            for suffix in self._suffixes(layer):
+                i = len(last_h)
+                y, h, c = direction(suffix, x, states[0].select(0, i), states[1].select(0, i))
+                outputs.append(y)
+                last_h.append(h)
+                last_c.append(c)
+            x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, dim)
+            if self.dropout and layer + 1 < self.num_layers:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, ops.stack(last_h, 0), ops.stack(last_c, 0)
+
     def _run(self, input: Any, h0: Optional[Tensor], c0: Optional[Tensor]) -> Tuple[Any, Tensor, Tensor]:
         name = type(self).__name__
         if isinstance(input, PackedSequence):
@@ -141,20 +160,7 @@ class RNNBase(Module):
             if list(state.shape) != shape:
                 raise ValueError(f"{name}: Expected hidden size {shape}, got {list(state.shape)}")
             states.append(state)
-        last_h: List[Tensor] = []
-        last_c: List[Tensor] = []
-        for layer in range(self.num_layers):
-            outputs: List[Tensor] = []
-            for suffix in self._suffixes(layer):
-                i = len(last_h)
-                y, h, c = self._direction(suffix, x, states[0].select(0, i), states[1].select(0, i))
-                outputs.append(y)
-                last_h.append(h)
-                last_c.append(c)
-            x = outputs[0] if directions == 1 else ops.cat(outputs, 2)
-            if self.dropout and layer + 1 < self.num_layers:
-                x = F.dropout(x, self.dropout, self.training)
-        h, c = ops.stack(last_h, 0), ops.stack(last_c, 0)
+        x, h, c = self._layers(x, states, self._direction, 2)
         if unbatched:
             return x.squeeze(1), h.squeeze(1), c.squeeze(1)
         return (x.transpose(0, 1) if self.batch_first else x), h, c
@@ -176,21 +182,11 @@ class RNNBase(Module):
             else:
                 order = packed.sorted_indices
                 states.append(given if order is None else ops.index_select(given, 1, order))
-        x = packed.data
-        last_h: List[Tensor] = []
-        last_c: List[Tensor] = []
-        for layer in range(self.num_layers):
-            outputs: List[Tensor] = []
-            for suffix in self._suffixes(layer):
-                i = len(last_h)
-                y, h, c = self._packed_direction(suffix, x, counts, states[0].select(0, i), states[1].select(0, i))
-                outputs.append(y)
-                last_h.append(h)
-                last_c.append(c)
-            x = outputs[0] if directions == 1 else ops.cat(outputs, 1)
-            if self.dropout and layer + 1 < self.num_layers:
-                x = F.dropout(x, self.dropout, self.training)
-        h, c = ops.stack(last_h, 0), ops.stack(last_c, 0)
+
+        def direction(suffix: str, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+            return self._packed_direction(suffix, x, counts, h, c)
+
+        x, h, c = self._layers(packed.data, states, direction, 1)
         if packed.unsorted_indices is not None:
             h, c = ops.index_select(h, 1, packed.unsorted_indices), ops.index_select(c, 1, packed.unsorted_indices)
         return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h, c
