@@ -69,6 +69,17 @@ bool to_scalar(PyObject* o, Scalar& out) {
   return false;
 }
 
+bool to_operand(PyObject* o, Device device, Tensor& out) {
+  Scalar s;
+  if (is_tensor(o)) {
+    out = tensor_of(o);
+  } else if (to_scalar(o, s)) {
+    out = wrap_number(s, device);
+  } else {
+    return false;
+  }
+  return true;
+}
 bool to_int(PyObject* o, int64_t& out) {
   if (PyFloat_Check(o)) return false;
   if (!PyLong_Check(o) && !PyIndex_Check(o)) return false;

@@ -113,13 +113,8 @@ Tensor get_item(const Tensor& x, PyObject* key) {
 void set_item(Tensor& x, PyObject* key, PyObject* value) {
   std::vector<TensorIndex> all = entries(key, x.device());
   const Dims flipped = reverse_slices(all, x);
-  Scalar s;
   Tensor v;
-  if (is_tensor(value)) {
-    v = tensor_of(value);
-  } else if (to_scalar(value, s)) {
-    v = wrap_number(s, x.device());
-  } else {
+  if (!to_operand(value, x.device(), v)) {
     if (PyErr_Occurred()) throw nb::python_error();
     v = tensor_from(value, x.dtype(), x.device());
   }

@@ -112,6 +112,8 @@ class Held {
 // Each returns false where `o` is not of that kind; a Python error is set then only where the value itself is bad
 // (an int past 64 bits).
 bool to_scalar(PyObject* o, Scalar& out);
+/// What stands beside a tensor of `device`: a tensor as it is, a number as one of its own.
+bool to_operand(PyObject* o, Device device, Tensor& out);
 bool to_int(PyObject* o, int64_t& out);
 bool to_double(PyObject* o, double& out);
 bool to_dims(PyObject* o, Dims& out);

@@ -173,13 +173,8 @@ int tensor_contains(PyObject* self, PyObject* element) {
   return guarded(
       [&] {
         const Tensor& x = tensor_of(self);
-        Scalar s;
         Tensor y;
-        if (is_tensor(element)) {
-          y = tensor_of(element);
-        } else if (to_scalar(element, s)) {
-          y = wrap_number(s, x.device());
-        } else {
+        if (!to_operand(element, x.device(), y)) {
           if (PyErr_Occurred()) return -1;
           PyErr_Format(PyExc_TypeError, "a tensor contains numbers, not %R", Py_TYPE(element));
           return -1;

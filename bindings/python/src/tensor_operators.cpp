@@ -144,15 +144,8 @@ PyObject* inplace(PyObject* self, PyObject* other) {
   return guarded(
       [&]() -> PyObject* {
         Tensor& x = tensor_of(self);
-        Scalar s;
         Tensor y;
-        if (is_tensor(other)) {
-          y = tensor_of(other);
-        } else if (to_scalar(other, s)) {
-          y = wrap_number(s, x.device());
-        } else {
-          return PyErr_Occurred() ? nullptr : not_implemented();
-        }
+        if (!to_operand(other, x.device(), y)) return PyErr_Occurred() ? nullptr : not_implemented();
         MaybeRelease release(is_heavy(x));
         f(x, y);
         return self_ref(self);
@@ -183,14 +176,7 @@ Tensor& idiv(Tensor& x, const Tensor& y) {
 template <TT f>
 PyObject* compared(const Tensor& a, PyObject* b) {
   Tensor y;
-  Scalar s;
-  if (is_tensor(b)) {
-    y = tensor_of(b);
-  } else if (to_scalar(b, s)) {
-    y = wrap_number(s, a.device());
-  } else {
-    return PyErr_Occurred() ? nullptr : not_implemented();
-  }
+  if (!to_operand(b, a.device(), y)) return PyErr_Occurred() ? nullptr : not_implemented();
   Tensor z;
   {
     MaybeRelease release(is_heavy(a) || is_heavy(y));

@@ -28,8 +28,8 @@ function activation(name, f, defaults = {}) {
     }
   } }[name];
 }
-const record = (name, op, defaults) => activation(name, (x, ...options) => F[op](x, ...options.slice(0, -1)), defaults);
 const composed = (name, f, defaults) => activation(name, (x, ...options) => f(x, ...options.slice(0, -1)), defaults);
+const record = (name, op, defaults) => composed(name, F[op], defaults);
 
 /** max(0, x) + weight min(0, x), with one weight or one for each channel. */
 class PReLU extends Module {
