@@ -169,6 +169,8 @@ class Optimizer {
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
+  void show_update(const std::vector<Param*>& active);
+  void run_loops(Rule rule, const std::vector<Slab>& slabs);
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.
   void refresh(const std::shared_ptr<Captured>& captured);
   // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
@@ -183,6 +185,8 @@ class Optimizer {
   void count_write(Param& p);
 
   const double* factor_ = nullptr;      // on the device, during a step that looks before it updates
+  Tensor verdict_;                      // that holds it
+  size_t observed_runs_ = 0;            // of rules, shown to observers during a step
   Tensor report_;                       // of step_guarded()
   std::shared_ptr<Captured> captured_;  // of the step that is being captured or refreshed, or was last
   size_t refreshing_ = 0;               // during refresh(): 1 + the calls of run() so far
