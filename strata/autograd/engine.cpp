@@ -58,7 +58,6 @@ class Pass : detail::GatheredGrads {
 
   std::vector<Tensor> run() {
     const Running running(this);
-    const detail::PhaseScope phase(Phase::backward);
     // The forward pass chose the dtypes: rules compute in those, and each gradient has its tensor's.
     const AutocastScope plain(autocast_dtype(), false);
     discover();
@@ -272,6 +271,7 @@ void seed_all(Pass& pass, const TensorList& outputs, const TensorList& grad_outp
 }  // namespace
 
 void backward(const TensorList& outputs, const TensorList& grad_outputs, bool retain_graph, bool create_graph) {
+  const detail::PhaseScope phase(Phase::backward);
   Pass pass(retain_graph || create_graph, create_graph);
   NoGrad guard;
   seed_all(pass, outputs, grad_outputs, "backward");
@@ -281,6 +281,7 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs, bool re
 
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs, bool create_graph,
                 bool retain_graph, bool allow_unused) {
+  const detail::PhaseScope phase(Phase::backward);
   Pass pass(retain_graph || create_graph, create_graph);
   GradMode mode(create_graph);
   pass.capture(inputs);

@@ -45,7 +45,8 @@ from . import amp, backends, distributions, func, linalg, models, nn, optim, ran
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel
-from ._core import Tokenizer
+from ._core import Recording, Replay, Tokenizer
+from ._recording import record
 from .utils.checkpoint import checkpoint
 
 
