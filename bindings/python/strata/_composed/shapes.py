@@ -62,6 +62,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0)
     size = input.shape[dim]
     if isinstance(indices_or_sections, builtins.int):
         n = indices_or_sections
+        if not 1 <= n <= 1 << 20:
+            raise ValueError(f"tensor_split: indices_or_sections must be 1 to 2^20 parts, got {n}")
         small, more = divmod(size, n)
         ends = list(itertools.accumulate([small + 1] * more + [small] * (n - more)))
     else:
