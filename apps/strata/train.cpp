@@ -112,6 +112,7 @@ int run(const Arguments& a) {
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
   std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
+  std::fflush(stdout);
   write_timeline();  // where it fails, the run has been told of
   if (timeline) std::fputs(fmt::format("memory {}\n", a.memory_timeline).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);

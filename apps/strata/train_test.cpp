@@ -248,7 +248,7 @@ TEST_F(TrainCommand, FullDiskKeepsTheLastCheckpoint) {
   const Result r =
       strata("--version", "unshare -m sh -c \"mount -t tmpfs -o size=4m none " + disk + " && " + program() + " " +
                               tiny() + "--out " + out + " --quiet; cat /dev/zero >" + disk + "/fill; " + again +
-                              "6; echo status $?; rm " + disk + "/fill; " + again + "6\";");
+                              "6; echo status \\$?; rm " + disk + "/fill; " + again + "6\";");
   EXPECT_NE(r.output.find("No space left on device"), std::string::npos) << r.output;
   EXPECT_NE(r.output.find("status 1"), std::string::npos) << r.output;
   EXPECT_NE(r.output.find("going on after step 4"), std::string::npos) << r.output;
