@@ -169,6 +169,7 @@ TEST(TokenFile, EveryFlippedBitIsFoundAndMended) {
       EXPECT_EQ(io::read_file(dir / "a.bin"), good);
     }
   }
+  write_raw(dir / "a.bin", good);
   notes.clear();
   open(notes);
   EXPECT_TRUE(notes.empty());
