@@ -93,7 +93,8 @@ Array reduced(const Array& x, const Dims& dims, bool keepdim, F f) {
   std::vector<std::vector<double>> parts(static_cast<size_t>(kept.product()));
   each(x.shape(), [&](const Dims& place) {
     size_t at = 0;
-    for (int d = 0; d < kept.size(); ++d) at = at * static_cast<size_t>(kept[d]) + static_cast<size_t>(kept[d] == 1 ? 0 : place[d]);
+    for (int d = 0; d < kept.size(); ++d)
+      at = at * static_cast<size_t>(kept[d]) + static_cast<size_t>(kept[d] == 1 ? 0 : place[d]);
     parts[at].push_back(x[place]);
   });
   std::vector<double> values;

@@ -74,9 +74,9 @@ Cost write_cost(double n, DType dtype) {
 
 const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
     .schema = "arange(Scalar start, Scalar end, Scalar step=1, DType dtype=i64, Device device=cpu) -> Tensor",
-    .doc =
-        "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D; an integer dtype truncates start "
-        "and step first, and has as many. ValueError when step is 0 or leads away from end.",
+    .doc = "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D; an integer dtype truncates "
+           "start "
+           "and step first, and has as many. ValueError when step is 0 or leads away from end.",
     .example = "assert(arange(1, 7, 2).to_vector<int64_t>() == std::vector<int64_t>({1, 3, 5}));",
     .infer =
         [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
@@ -155,8 +155,9 @@ const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
 const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
     .schema =
         "logspace(Scalar start, Scalar end, int steps, float base=10, DType dtype=f32, Device device=cpu) -> Tensor",
-    .doc = "base^v for steps values v at equal distances from start to end, both included. Integer dtypes truncate start "
-           "and end (but of a single value) and the results.",
+    .doc =
+        "base^v for steps values v at equal distances from start to end, both included. Integer dtypes truncate start "
+        "and end (but of a single value) and the results.",
     .infer =
         [](Scalar, Scalar, int64_t steps, double, DType dtype, Device device) {
           check_steps(steps, "logspace");

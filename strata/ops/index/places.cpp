@@ -261,9 +261,10 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
           return strata::index(reshape(x, {x.numel()}), {counted_from_front(index, x.numel(), 0, "take")});
         },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, const Tensor& index) {
-      return Cost{0, static_cast<double>(index.nbytes() + 2 * index.numel() * size_of(x.dtype()))};
-    },
+    .cost =
+        [](const Tensor& x, const Tensor& index) {
+          return Cost{0, static_cast<double>(index.nbytes() + 2 * index.numel() * size_of(x.dtype()))};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 3}), s.integers({2, 2}, -6, 6));

@@ -37,8 +37,8 @@ TensorMeta infer(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
                  bool) {
   check<DTypeError>(join_of(reduce) != Join::mean || x.dtype() != DType::boolean, kName, "bool has no mean, got ", x);
   dim = wrap_dim(dim, x.dim(), kName);
-  check<DTypeError>(index.dtype() == DType::i64 || index.dtype() == DType::i32, kName,
-                    "index must be i64 or i32, got ", index);
+  check<DTypeError>(index.dtype() == DType::i64 || index.dtype() == DType::i32, kName, "index must be i64 or i32, got ",
+                    index);
   check<DTypeError>(src.dtype() == x.dtype(), kName, "src is ", src, ", x is ", x, ": they must have one dtype");
   if (x.dim() == 0 || index.dim() == 0) {
     check<ShapeError>(x.dim() <= 1 && index.dim() <= 1 && src.dim() <= 1 && src.numel() >= index.numel(), kName,
@@ -137,9 +137,8 @@ void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
 void scatter_reduce_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                         const std::string& reduce, bool include_self) {
   Tensor dense = y.is_contiguous() ? y : empty(like(y));
-  dispatch_all(x.dtype(), kName, [&]<class T>() {
-    join_typed<T>(dense, plain(x, dim, index, src), join_of(reduce), include_self);
-  });
+  dispatch_all(x.dtype(), kName,
+               [&]<class T>() { join_typed<T>(dense, plain(x, dim, index, src), join_of(reduce), include_self); });
   if (!dense.same_as(y)) copy_elements(y, dense);
 }
 
@@ -191,7 +190,8 @@ Tensor product_sent(const Call& c, const Tensor& base) {
   const Tensor at = expand(arange(0, m).to(base.device()), places.shape());
   Tensor begin = zeros_like(places);
   if (m > 1)
-    slice(begin, -1, 1, m).copy_(where(ne(slice(places, -1, 1, m), slice(places, -1, 0, m - 1)), slice(at, -1, 1, m), 0));
+    slice(begin, -1, 1, m)
+        .copy_(where(ne(slice(places, -1, 1, m), slice(places, -1, 0, m - 1)), slice(at, -1, 1, m), 0));
   const Tensor turn = at - cummax(begin, -1).first;
   Shape spread = y.shape();
   spread[spread.size() - 1] = n + 1;
@@ -208,7 +208,8 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
                 bool include_self) {
   NoGrad guard;
   if (whole.dtype() == DType::boolean)  // mean of bits has no meaning of its own: any of them
-    return ne(composed(whole.to(DType::u8), d, index, src.to(DType::u8), reduce, include_self), wrap_number(0, whole.device()));
+    return ne(composed(whole.to(DType::u8), d, index, src.to(DType::u8), reduce, include_self),
+              wrap_number(0, whole.device()));
   const Join join = join_of(reduce);
   Call c = plain(whole, d, contiguous(to(index, DType::i64)), src);
   // The part of x that index reaches.
@@ -217,9 +218,9 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
     if (i != c.dim) part = slice(part, i, 0, c.index.shape()[i]);
   c.x = part;
   if (c.index.numel() == 0) return clone(whole);
-  const Tensor count =
-      scatter_add(zeros_like(part, DType::i64), c.dim, c.index, full_like(c.index, 1));
-  const Tensor base = include_self ? part : masked_fill(part, gt(count, zeros_like(count)), neutral(join, part.dtype()));
+  const Tensor count = scatter_add(zeros_like(part, DType::i64), c.dim, c.index, full_like(c.index, 1));
+  const Tensor base =
+      include_self ? part : masked_fill(part, gt(count, zeros_like(count)), neutral(join, part.dtype()));
   Tensor result;
   if (join == Join::sum || join == Join::mean) {
     result = scatter_add(base, c.dim, c.index, c.src);
@@ -344,7 +345,8 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
           s.add(s.tensor({}), 0, s.integers({2}, 0, 1), s.tensor({2}), "sum");
           s.add(s.tensor({3, 0}), 1, s.integers({3, 0}, 0, 1), s.tensor({3, 0}), "amax");
           s.invalid<ValueError>("reduce must be", s.tensor({3}), 0, s.integers({2}, 0, 3), s.tensor({2}), "max");
-          s.invalid<IndexError>("index 3 is out of range", s.tensor({3}), 0, s.integers({1}, 3, 4), s.tensor({1}), "sum");
+          s.invalid<IndexError>("index 3 is out of range", s.tensor({3}), 0, s.integers({1}, 3, 4), s.tensor({1}),
+                                "sum");
           s.invalid<ShapeError>("as many dimensions", s.tensor({3, 2}), 0, s.integers({2}, 0, 3), s.tensor({2}), "sum");
           s.invalid<ShapeError>("shorter", s.tensor({3}), 0, s.integers({2}, 0, 3), s.tensor({1}), "sum");
         },

@@ -93,8 +93,9 @@ Cost move_cost(const Tensor& x) {
 const Op<Tensor(const Tensor&, int64_t, const Dims&)> rot90_op{{
     .schema = "rot90(Tensor x, int k=1, int[] dims=[0, 1]) -> Tensor",
     .doc = "x turned k times by 90 degrees, from the first of two different dims to the second.",
-    .example = "Tensor y = rot90(arange(4).view({2, 2})); assert(y.to_vector<int64_t>() == std::vector<int64_t>({1, 3, 0, "
-               "2}));",
+    .example =
+        "Tensor y = rot90(arange(4).view({2, 2})); assert(y.to_vector<int64_t>() == std::vector<int64_t>({1, 3, 0, "
+        "2}));",
     .composed =
         [](const Tensor& x, int64_t k, const Dims& dims) {
           check(dims.size() == 2, "rot90", "needs two dims, got ", dims);
@@ -228,7 +229,10 @@ const Op<Tensor(const Tensor&, int64_t)> diagflat_op{{
     .example = "assert(diagflat(ones({2, 2})).shape() == Shape({4, 4}));",
     .composed = [](const Tensor& x, int64_t offset) { return diag_embed(reshape(x, {x.numel()}), offset); },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, int64_t) { return Cost{0, static_cast<double>(x.numel() * x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, int64_t) {
+          return Cost{0, static_cast<double>(x.numel() * x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 2}));
@@ -250,14 +254,16 @@ const Op<Tensor(const Tensor&, int64_t)> diagflat_op{{
 
 const Op<Tensor(const Tensor&, std::optional<int64_t>, bool)> vander_op{{
     .schema = "vander(Tensor x, int? n=None, bool increasing=false) -> Tensor",
-    .doc = "Powers n - 1, ..., 0 (increasing: 0, ..., n - 1) of each element of a vector, a row each; n defaults to the "
-           "vector's length. Running products, so gradients are right at 0 too.",
+    .doc =
+        "Powers n - 1, ..., 0 (increasing: 0, ..., n - 1) of each element of a vector, a row each; n defaults to the "
+        "vector's length. Running products, so gradients are right at 0 too.",
     .example = "assert(vander(arange(3), 2).to_vector<int64_t>() == std::vector<int64_t>({0, 1, 1, 1, 2, 1}));",
     .composed =
         [](const Tensor& x, std::optional<int64_t> n, bool increasing) {
           check<ShapeError>(x.dim() == 1, "vander", "needs a 1-D tensor, got ", x);
           const int64_t columns = n.value_or(x.numel());
-          check(columns >= 0 && columns < int64_t{1} << 31, "vander", "n must not be negative or above 2^31, got ", columns);
+          check(columns >= 0 && columns < int64_t{1} << 31, "vander", "n must not be negative or above 2^31, got ",
+                columns);
           const Tensor v = x.dtype() == DType::boolean || !is_floating(x.dtype()) ? to(x, DType::i64) : x;
           const Tensor one = full_like(empty(like(v).with_shape({x.numel(), std::min<int64_t>(columns, 1)})), 1);
           if (columns < 2) return one;
@@ -266,10 +272,11 @@ const Op<Tensor(const Tensor&, std::optional<int64_t>, bool)> vander_op{{
           return increasing ? y : flip(y, {1});
         },
     .dtypes = kFloats | kInts,
-    .cost = [](const Tensor& x, std::optional<int64_t> n, bool) {
-      const double all = static_cast<double>(x.numel()) * static_cast<double>(n.value_or(x.numel()));
-      return Cost{all, all * static_cast<double>(size_of(x.dtype()))};
-    },
+    .cost =
+        [](const Tensor& x, std::optional<int64_t> n, bool) {
+          const double all = static_cast<double>(x.numel()) * static_cast<double>(n.value_or(x.numel()));
+          return Cost{all, all * static_cast<double>(size_of(x.dtype()))};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({4}));
@@ -311,7 +318,9 @@ const Op<Tensor(const TensorList&)> cartesian_prod_op{{
         [](const TensorList& tensors) {
           double rows = 1;
           for (const Tensor& t : tensors) rows *= static_cast<double>(t.numel());
-          return Cost{rows, tensors.empty() ? 0 : rows * static_cast<double>(tensors.size()) * static_cast<double>(size_of(tensors[0].dtype()))};
+          return Cost{rows, tensors.empty() ? 0
+                                            : rows * static_cast<double>(tensors.size()) *
+                                                  static_cast<double>(size_of(tensors[0].dtype()))};
         },
     .samples =
         [](Samples& s) {
@@ -353,8 +362,9 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
     .schema = "combinations(Tensor x, int r=2, bool with_replacement=false) -> Tensor",
     .doc = "Every choice of r elements of a vector (with_replacement: also the same again), a row each, in order of "
            "their places; empty for r = 0.",
-    .example = "Tensor y = combinations(arange(3)); assert(y.to_vector<int64_t>() == std::vector<int64_t>({0, 1, 0, 2, 1, "
-               "2}));",
+    .example =
+        "Tensor y = combinations(arange(3)); assert(y.to_vector<int64_t>() == std::vector<int64_t>({0, 1, 0, 2, 1, "
+        "2}));",
     .composed =
         [](const Tensor& x, int64_t r, bool with_replacement) {
           check<ShapeError>(x.dim() == 1, "combinations", "needs a 1-D tensor, got ", x);
@@ -377,7 +387,8 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x, int64_t r, bool) {  // no more than all lists of r places
-          return Cost{std::pow(static_cast<double>(x.numel()), static_cast<double>(r)), static_cast<double>(x.nbytes())};
+          return Cost{std::pow(static_cast<double>(x.numel()), static_cast<double>(r)),
+                      static_cast<double>(x.nbytes())};
         },
     .samples =
         [](Samples& s) {
@@ -395,12 +406,13 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
           if (r == 0) return Tensor(Array(Shape{0}));
           std::vector<double> all;
           int64_t rows = 0;
-          naive::each(Shape::filled(static_cast<int>(r), x.numel()), [&](const Dims& p) {  // all, but those in order stay
-            for (int i = 1; i < p.size(); ++i)
-              if (p[i] < p[i - 1] || (p[i] == p[i - 1] && !with_replacement)) return;
-            for (const int64_t i : p) all.push_back(v.flat(i));
-            ++rows;
-          });
+          naive::each(Shape::filled(static_cast<int>(r), x.numel()),
+                      [&](const Dims& p) {  // all, but those in order stay
+                        for (int i = 1; i < p.size(); ++i)
+                          if (p[i] < p[i - 1] || (p[i] == p[i - 1] && !with_replacement)) return;
+                        for (const int64_t i : p) all.push_back(v.flat(i));
+                        ++rows;
+                      });
           return Tensor(Array(Shape{rows, r}, all));
         },
 }};

@@ -40,8 +40,8 @@ Tensor flipud(const Tensor& x);
 Tensor trace(const Tensor& x);
 /// A matrix with the elements of x in row-major order on its `offset`-th diagonal.
 Tensor diagflat(const Tensor& x, int64_t offset = 0);
-/// Powers n - 1, ..., 0 (`increasing`: 0, ..., n - 1) of each element of a vector, a row each; n defaults to the vector's
-/// length.
+/// Powers n - 1, ..., 0 (`increasing`: 0, ..., n - 1) of each element of a vector, a row each; n defaults to the
+/// vector's length.
 Tensor vander(const Tensor& x, std::optional<int64_t> n = {}, bool increasing = false);
 /// Every choice of one element from each vector, a row each; of one vector itself.
 Tensor cartesian_prod(const TensorList& tensors);

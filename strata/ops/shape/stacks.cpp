@@ -59,7 +59,8 @@ const UnaryOp atleast_2d_op{ranked(
     [](const Tensor& x) { return alias_with_rank(x, 2); })};
 const UnaryOp atleast_3d_op{ranked(
     "atleast_3d(Tensor x) -> Tensor",
-    "x, as a view with three dimensions where it has fewer: a vector [n] becomes [1, n, 1], a matrix [n, m] becomes [n, "
+    "x, as a view with three dimensions where it has fewer: a vector [n] becomes [1, n, 1], a matrix [n, m] becomes "
+    "[n, "
     "m, 1].",
     "assert(atleast_3d(arange(3)).shape() == Shape({1, 3, 1}));", [](const Tensor& x) { return with_rank(x, 3); },
     [](const Tensor& x) { return alias_with_rank(x, 3); })};
@@ -150,7 +151,8 @@ const ListOp vstack_op{{
 }};
 const ListOp dstack_op{{
     .schema = "dstack(Tensor[] tensors) -> Tensor",
-    .doc = "The tensors one after the other along the third dimension, after atleast_3d. Different dtypes are promoted.",
+    .doc =
+        "The tensors one after the other along the third dimension, after atleast_3d. Different dtypes are promoted.",
     .example = "assert(dstack({arange(3), arange(3)}).shape() == Shape({1, 3, 2}));",
     .composed =
         [](const TensorList& tensors) {
@@ -183,14 +185,17 @@ const ListOp column_stack_op{{
         },
     .reference =
         [](const TensorList& tensors) {
-          return Tensor(joined(tensors, 1, [](const Tensor& t) { return t.dim() < 2 ? Shape{t.numel(), 1} : t.shape(); }));
+          return Tensor(joined(tensors, 1, [](const Tensor& t) {
+            return t.dim() < 2 ? Shape{t.numel(), 1} : t.shape();
+          }));
         },
 }};
 
 const ListOp block_diag_op{{
     .schema = "block_diag(Tensor[] tensors) -> Tensor",
-    .doc = "A matrix with the given ones along its diagonal and zeros elsewhere; vectors and numbers are rows. Different "
-           "dtypes are promoted.",
+    .doc =
+        "A matrix with the given ones along its diagonal and zeros elsewhere; vectors and numbers are rows. Different "
+        "dtypes are promoted.",
     .example = "assert(block_diag({ones({1, 2}), ones({2, 1})}).shape() == Shape({3, 3}));",
     .composed =
         [](const TensorList& tensors) {

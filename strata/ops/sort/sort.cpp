@@ -66,7 +66,8 @@ Pair ordered_by_hand(const Tensor& x, int64_t dim, bool descending, int64_t skip
     }
   });
   if (!keepdim && !shape.empty()) shape.erase(dim);
-  return {naive::Array(shape, Tensor(values).to_vector<double>()), naive::Array(shape, Tensor(places).to_vector<double>())};
+  return {naive::Array(shape, Tensor(values).to_vector<double>()),
+          naive::Array(shape, Tensor(places).to_vector<double>())};
 }
 int64_t length_of(const Tensor& x, int64_t dim) {
   return x.dim() == 0 ? 1 : x.shape()[naive::from_front(dim, x.dim())];
@@ -231,7 +232,8 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_o
           const auto list = [](const std::vector<double>& v) {
             return Tensor(naive::Array(Shape{static_cast<int64_t>(v.size())}, v));
           };
-          return std::tuple(list(values), Tensor(naive::Array(return_inverse ? x.shape() : Shape{0}, inverse)), list(often));
+          return std::tuple(list(values), Tensor(naive::Array(return_inverse ? x.shape() : Shape{0}, inverse)),
+                            list(often));
         },
 }};
 
@@ -256,7 +258,8 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> searchsorted_op{{
     .schema = "searchsorted(Tensor sorted, Tensor values, bool right=false, bool out_int32=false) -> Tensor",
     .doc = "For each value the number of elements of sorted (ascending along its last dimension) that are below it, or "
            "with "
-           "right not above it (i64, or i32 with out_int32). sorted is 1-D, or agrees with values in all dimensions but the last. One dtype.",
+           "right not above it (i64, or i32 with out_int32). sorted is 1-D, or agrees with values in all dimensions "
+           "but the last. One dtype.",
     .example = "assert(searchsorted(arange(5), full({1}, 2)).item() == 2);",
     .infer =
         [](const Tensor& sorted, const Tensor& values, bool, bool out_int32) {
@@ -273,7 +276,8 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> searchsorted_op{{
     .kernels = {.cpu = searchsorted_as<searchsorted_cpu>,
                 .cuda = STRATA_CUDA_KERNEL(searchsorted_as<searchsorted_cuda>)},
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& sorted, const Tensor& values, bool, bool) { return sort_cost(values, log_length(sorted, -1)); },
+    .cost = [](const Tensor& sorted, const Tensor& values, bool,
+               bool) { return sort_cost(values, log_length(sorted, -1)); },
     .samples =
         [](Samples& s) {
           const auto ascending = [&](const Shape& shape) { return std::get<0>(sort(s.tensor(shape))); };
@@ -315,7 +319,8 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> bucketize_op{{
           return searchsorted_op(to(boundaries, common), to(x, common), right, out_int32);
         },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, const Tensor& boundaries, bool, bool) { return sort_cost(x, log_length(boundaries, -1)); },
+    .cost = [](const Tensor& x, const Tensor& boundaries, bool,
+               bool) { return sort_cost(x, log_length(boundaries, -1)); },
     .samples =
         [](Samples& s) {
           const Tensor boundaries = std::get<0>(sort(s.tensor({7})));

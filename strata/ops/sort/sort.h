@@ -27,8 +27,8 @@ struct UniqueResult {
 UniqueResult unique(const Tensor& x, bool return_inverse = false, bool return_counts = false);
 /// The different slices along `dim` in lexicographic order, which of them each slice is (1-D), how often each occurs.
 UniqueResult unique_dim(const Tensor& x, int64_t dim, bool return_inverse = false, bool return_counts = false);
-/// The first of each run of equal slices along `dim`, or of equal elements of the flattened x; which run each is in; how
-/// long each is.
+/// The first of each run of equal slices along `dim`, or of equal elements of the flattened x; which run each is in;
+/// how long each is.
 UniqueResult unique_consecutive(const Tensor& x, bool return_inverse = false, bool return_counts = false,
                                 std::optional<int64_t> dim = {});
 

@@ -36,16 +36,15 @@ class Rows {
       std::iota(order.begin(), order.end(), int64_t{0});
       if (ordered)
         std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-          return std::lexicographical_compare(rows + a * length_, rows + (a + 1) * length_, rows + b * length_,
-                                              rows + (b + 1) * length_, [&](const T& p, const T& q) {
-                                                return less(static_cast<C>(p), static_cast<C>(q));
-                                              });
+          return std::lexicographical_compare(
+              rows + a * length_, rows + (a + 1) * length_, rows + b * length_, rows + (b + 1) * length_,
+              [&](const T& p, const T& q) { return less(static_cast<C>(p), static_cast<C>(q)); });
         });
       for (size_t i = 0; i < order.size(); ++i) {
         const T* row = rows + order[i] * length_;
-        const bool same = i > 0 && std::equal(row, row + length_, rows + order[i - 1] * length_, [](const T& p, const T& q) {
-                            return static_cast<C>(p) == static_cast<C>(q);
-                          });
+        const bool same =
+            i > 0 && std::equal(row, row + length_, rows + order[i - 1] * length_,
+                                [](const T& p, const T& q) { return static_cast<C>(p) == static_cast<C>(q); });
         if (!same) starts.push_back(static_cast<int64_t>(i));
       }
     });
@@ -69,7 +68,8 @@ Triple groups(const Tensor& x, int64_t dim, bool ordered, bool return_inverse, b
   const size_t n = rows.order.size(), found = rows.starts.size();
   std::vector<int64_t> first, inverse(return_inverse ? n : 0), counts;
   for (size_t g = 0; g < found; ++g) {
-    const auto begin = static_cast<size_t>(rows.starts[g]), end = g + 1 < found ? static_cast<size_t>(rows.starts[g + 1]) : n;
+    const auto begin = static_cast<size_t>(rows.starts[g]),
+               end = g + 1 < found ? static_cast<size_t>(rows.starts[g + 1]) : n;
     first.push_back(rows.order[begin]);
     if (return_counts) counts.push_back(static_cast<int64_t>(end - begin));
     for (size_t i = begin; return_inverse && i < end; ++i)
@@ -100,8 +100,8 @@ Triple found_by_hand(const Tensor& x, int64_t dim, bool ordered, bool return_inv
       found.push_back(slice);
       counts.push_back(0);
     }
-    const size_t at = ordered ? static_cast<size_t>(std::find(found.begin(), found.end(), slice) - found.begin())
-                              : found.size() - 1;
+    const size_t at =
+        ordered ? static_cast<size_t>(std::find(found.begin(), found.end(), slice) - found.begin()) : found.size() - 1;
     inverse.push_back(static_cast<double>(at));
     ++counts[at];
   }
@@ -123,9 +123,10 @@ Triple found_by_hand(const Tensor& x, int64_t dim, bool ordered, bool return_inv
 const Op<Triple(const Tensor&, int64_t, bool, bool)> unique_dim_op{{
     .schema = "unique_dim(Tensor x, int dim, bool return_inverse=false, bool return_counts=false) -> (Tensor values, "
               "Tensor inverse, Tensor counts)",
-    .doc = "The different slices of x along dim in ascending (lexicographic) order; which of them each slice is; how "
-           "often each occurs: unique(x, dim). What was not asked for is an empty tensor. A slice with NaN equals none. "
-           "Worked out on the host. Not differentiable.",
+    .doc =
+        "The different slices of x along dim in ascending (lexicographic) order; which of them each slice is; how "
+        "often each occurs: unique(x, dim). What was not asked for is an empty tensor. A slice with NaN equals none. "
+        "Worked out on the host. Not differentiable.",
     .example = "Tensor x = from_span<float>(std::vector<float>{2, 1, 0, 5, 2, 1}, {3, 2}); "
                "assert(unique_dim(x, 0).values.to_vector<float>() == std::vector<float>({0, 5, 2, 1}));",
     .dynamic =
@@ -157,7 +158,8 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
                "assert(unique_consecutive(x).values.to_vector<int64_t>() == std::vector<int64_t>({3, 1, 3}));",
     .dynamic =
         [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
-          if (dim) return groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse, return_counts);
+          if (dim)
+            return groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse, return_counts);
           Triple all = groups(reshape(x, {x.numel()}), 0, false, return_inverse, return_counts);
           if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
           return all;
@@ -178,8 +180,7 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
           if (dim) return found_by_hand(x, *dim, false, return_inverse, return_counts);
           const naive::Array flat(Shape{x.numel()}, x.to_vector<double>());
           Triple all = found_by_hand(flat, 0, false, return_inverse, return_counts);
-          if (return_inverse)
-            std::get<1>(all) = naive::Array(x.shape(), std::get<1>(all).to_vector<double>());
+          if (return_inverse) std::get<1>(all) = naive::Array(x.shape(), std::get<1>(all).to_vector<double>());
           return all;
         },
 }};

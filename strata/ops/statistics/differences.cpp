@@ -35,8 +35,9 @@ std::pair<Tensor, Tensor> neighbours(const Tensor& x, int64_t dim) {
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, const Tensor&, const Tensor&)> diff_op{{
     .schema = "diff(Tensor x, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-    .doc = "Differences of neighbours along dim, n times, with prepend and append joined on first; of bool whether they "
-           "differ.",
+    .doc =
+        "Differences of neighbours along dim, n times, with prepend and append joined on first; of bool whether they "
+        "differ.",
     .example = "assert(diff(arange(3) * arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 3}));",
     .composed =
         [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
@@ -118,8 +119,8 @@ Tensor trapezoids(const Tensor& y, const Tensor& x, double dx, int64_t dim, std:
   } else {
     check<ShapeError>(x.dim() <= y.dim(), op, "x is ", x, ", y is ", y, ": x must not have more dimensions");
     along = dim - (y.dim() - x.dim());
-    check<ShapeError>(along >= 0 && x.shape()[along] == y.shape()[dim], op, "x is ", x,
-                      ", wanted a point for each of ", y.shape()[dim], " in dimension ", dim, " of y");
+    check<ShapeError>(along >= 0 && x.shape()[along] == y.shape()[dim], op, "x is ", x, ", wanted a point for each of ",
+                      y.shape()[dim], " in dimension ", dim, " of y");
   }
   const auto [after, before] = neighbours(points, along);
   return height * (after - before);
@@ -195,7 +196,8 @@ const TrapezoidOp trapezoid_op{{
 const TrapezoidOp cumulative_trapezoid_op{{
     .schema = "cumulative_trapezoid(Tensor y, Tensor? x=None, float dx=1, int dim=-1) -> Tensor",
     .doc = "trapezoid up to each point but the first.",
-    .example = "assert(cumulative_trapezoid(arange(3, DType::f32)).to_vector<float>() == std::vector<float>({0.5, 2}));",
+    .example =
+        "assert(cumulative_trapezoid(arange(3, DType::f32)).to_vector<float>() == std::vector<float>({0.5, 2}));",
     .composed =
         [](const Tensor& y, const Tensor& x, double dx, int64_t dim) {
           dim = integral_dim(y, dim, "cumulative_trapezoid");
@@ -239,7 +241,8 @@ Tensor derivative(const Tensor& x, const Tensor& spacing, int64_t dim, int64_t e
   } else {
     const Tensor p = width(0, 1), q = width(1, 2), r = width(n - 3, n - 2), t = width(n - 2, n - 1);
     first = one(1) * ((p + q) / (p * q)) - one(0) * ((p * 2 + q) / (p * (p + q))) - one(2) * (p / (q * (p + q)));
-    last = one(n - 3) * (t / (r * (r + t))) - one(n - 2) * ((r + t) / (r * t)) + one(n - 1) * ((t * 2 + r) / (t * (r + t)));
+    last = one(n - 3) * (t / (r * (r + t))) - one(n - 2) * ((r + t) / (r * t)) +
+           one(n - 1) * ((t * 2 + r) / (t * (r + t)));
   }
   return cat({first, middle, last}, dim);
 }
@@ -259,8 +262,8 @@ const Op<TensorList(const Tensor&, const TensorList&, const Dims&, int64_t)> gra
           check(edge_order == 1 || edge_order == 2, op, "edge_order must be 1 or 2, got ", edge_order);
           Dims along = dims;
           for (int64_t d = 0; dims.empty() && d < x.dim(); ++d) along.push_back(d);
-          check<ShapeError>(spacing.size() <= 1 || static_cast<int>(spacing.size()) == along.size(), op,
-                            "spacing has ", spacing.size(), " entries for ", along.size(), " dims");
+          check<ShapeError>(spacing.size() <= 1 || static_cast<int>(spacing.size()) == along.size(), op, "spacing has ",
+                            spacing.size(), " entries for ", along.size(), " dims");
           const Tensor values = floating(x);
           TensorList results;
           unsigned seen = 0;

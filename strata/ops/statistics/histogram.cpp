@@ -43,8 +43,8 @@ std::pair<double, double> range_of(const Tensor& x, std::string_view op) {
   return {low, high};
 }
 void check_range(double low, double high, std::string_view op) {
-  check(std::isfinite(low) && std::isfinite(high) && low <= high, op, "the range must be finite and ascending, got ", low,
-        " to ", high);
+  check(std::isfinite(low) && std::isfinite(high) && low <= high, op, "the range must be finite and ascending, got ",
+        low, " to ", high);
 }
 
 const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
@@ -61,11 +61,16 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
           check_range(low, high, "histc");
           if (low == high && flat.numel() > 0) std::tie(low, high) = range_of(flat, "histc");
           if (low == high) low -= 1, high += 1;
-          const Tensor inside = logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
-          const Tensor part = to((masked_select(flat, inside) - low) * static_cast<double>(bins) / (high - low), DType::i64);
+          const Tensor inside =
+              logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
+          const Tensor part =
+              to((masked_select(flat, inside) - low) * static_cast<double>(bins) / (high - low), DType::i64);
           return to(bincount(clamp(part, Scalar(0), Scalar(bins - 1)), {}, bins), x.dtype());
         },
-    .cost = [](const Tensor& x, int64_t, Scalar, Scalar) { return Cost{3.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, int64_t, Scalar, Scalar) {
+          return Cost{3.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.distinct({4, 5}) + 0.013, 6, Scalar(-1), Scalar(1)).not_differentiable();
@@ -107,8 +112,8 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
         [](const Tensor& x, const Dims& bins, const Tensor& range) {
           constexpr std::string_view op = "bin_edges";
           check_floating(x, op);
-          check<ShapeError>(x.dim() == 2 && x.shape()[1] == bins.size(), op, "x is ", x, ", wanted a column for each of ",
-                            bins.size(), " numbers of bins");
+          check<ShapeError>(x.dim() == 2 && x.shape()[1] == bins.size(), op, "x is ", x,
+                            ", wanted a column for each of ", bins.size(), " numbers of bins");
           check<ShapeError>(!range.defined() || range.numel() == 2 * bins.size(), op, "range is ", range, ", wanted ",
                             2 * bins.size(), " numbers");
           TensorList edges;
@@ -128,7 +133,10 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
           }
           return edges;
         },
-    .cost = [](const Tensor& x, const Dims&, const Tensor&) { return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, const Dims&, const Tensor&) {
+          return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({5, 2}), Dims{3, 4}).not_differentiable();
@@ -160,21 +168,23 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
 
 const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogramdd_op{{
     .schema = "histogramdd(Tensor x, Tensor[] edges, Tensor? weight=None, bool density=false) -> Tensor",
-    .doc = "How many points of x [..., columns] (or the sum of their weights [...]) lie between neighbours of the "
-           "ascending edges of each column; the last part holds its upper edge too, points outside are not counted. With "
-           "density divided by the total and by the widths. In x's dtype; not differentiable.",
+    .doc =
+        "How many points of x [..., columns] (or the sum of their weights [...]) lie between neighbours of the "
+        "ascending edges of each column; the last part holds its upper edge too, points outside are not counted. With "
+        "density divided by the total and by the widths. In x's dtype; not differentiable.",
     .example = "Tensor h = histogramdd(arange(4, DType::f32).view({4, 1}), {from_span<float>(std::vector<float>{0, 2, "
                "3}, {3})}); assert(h.to_vector<float>() == std::vector<float>({2, 2}));",
     .infer =
         [](const Tensor& x, const TensorList& edges, const Tensor& weight, bool) {
           constexpr std::string_view op = "histogramdd";
           check_floating(x, op);
-          check<ShapeError>(x.dim() >= 1 && x.shape().back() == static_cast<int64_t>(edges.size()) && !edges.empty(), op,
-                            "x is ", x, ", wanted a column for each of ", edges.size(), " tensors of edges");
+          check<ShapeError>(x.dim() >= 1 && x.shape().back() == static_cast<int64_t>(edges.size()) && !edges.empty(),
+                            op, "x is ", x, ", wanted a column for each of ", edges.size(), " tensors of edges");
           Shape shape, points = x.shape();
           points.resize(points.size() - 1);
           for (const Tensor& e : edges) {
-            check<ShapeError>(e.dim() == 1 && e.numel() >= 2, op, "edges must be 1-D with two elements or more, got ", e);
+            check<ShapeError>(e.dim() == 1 && e.numel() >= 2, op, "edges must be 1-D with two elements or more, got ",
+                              e);
             check<DTypeError>(e.dtype() == x.dtype(), op, "edges are ", e, ", x is ", x, ": they must have one dtype");
             shape.push_back(e.numel() - 1);
           }
@@ -196,7 +206,8 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
                         const int64_t bins = e.numel() - 1;
                         Tensor at = searchsorted(e, v, true) - 1;
                         at = where(eq(v, select(e, 0, bins)), bins - 1, at);
-                        inside = logical_and(inside, logical_and(ge(at, full_like(at, 0)), lt(at, full_like(at, bins))));
+                        inside =
+                            logical_and(inside, logical_and(ge(at, full_like(at, 0)), lt(at, full_like(at, bins))));
                         part = part * bins + at;
                       }
                       // What is outside, and NaN, goes to one part more.
@@ -215,7 +226,10 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
                       }
                       y.copy_(h);
                     }},
-    .cost = [](const Tensor& x, const TensorList&, const Tensor&, bool) { return Cost{8.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, const TensorList&, const Tensor&, bool) {
+          return Cost{8.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           const auto edges = [&](std::vector<double> e) {
@@ -271,12 +285,15 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> histogram_op
                "assert(h.to_vector<float>() == std::vector<float>({2, 2}));",
     .composed =
         [](const Tensor& x, const Tensor& edges, const Tensor& weight, bool density) {
-          check<ShapeError>(!weight.defined() || weight.numel() == x.numel(), "histogram", "weight is ", weight, ", x is ",
-                            x, ": they must have one shape");
+          check<ShapeError>(!weight.defined() || weight.numel() == x.numel(), "histogram", "weight is ", weight,
+                            ", x is ", x, ": they must have one shape");
           return histogramdd_op(reshape(x, {x.numel(), 1}), {edges},
                                 weight.defined() ? reshape(weight, {x.numel()}) : weight, density);
         },
-    .cost = [](const Tensor& x, const Tensor&, const Tensor&, bool) { return Cost{8.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, const Tensor&, const Tensor&, bool) {
+          return Cost{8.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           const Tensor edges = from_span<double>(std::vector<double>{-1, -0.25, 0.5, 2}, {4}).to(s.dtype());

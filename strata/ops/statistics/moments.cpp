@@ -62,7 +62,8 @@ const NanOp nansum_op{{
 
 const NanOp nanmean_op{{
     .schema = "nanmean(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
-    .doc = "Mean over dims, or over everything, of what is not NaN; NaN where that is nothing. DTypeError for integers.",
+    .doc =
+        "Mean over dims, or over everything, of what is not NaN; NaN where that is nothing. DTypeError for integers.",
     .example = "Tensor x = arange(3, DType::f32); x.slice(0, 0, 1).fill_(NAN); assert(nanmean(x).item() == 1.5);",
     .composed =
         [](const Tensor& x, const Dims& dims, bool keepdim) {
@@ -214,7 +215,8 @@ const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
             total += w[at];
             squares += w[at] * a[at];
           }
-          const double by = std::max(0.0, aweights.defined() ? total - correction * squares / total : total - correction);
+          const double by =
+              std::max(0.0, aweights.defined() ? total - correction * squares / total : total - correction);
           std::vector<double> means(static_cast<size_t>(rows));
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t i = 0; i < n; ++i)
@@ -245,7 +247,10 @@ const Op<Tensor(const Tensor&)> corrcoef_op{{
           return clamp(c / unsqueeze(d, 1) / d, Scalar(-1.0), Scalar(1.0));
         },
     .autocast = Autocast::full,
-    .cost = [](const Tensor& x) { return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x) {
+          return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 7})).not_differentiable();  // the diagonal is clamped at 1

@@ -65,7 +65,8 @@ Tensor median_place(const Tensor& x, int64_t dim, bool skip_nan) {
     const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
     return gather(std::get<1>(sort(x, dim)), dim, place);
   }
-  return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true), std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+  return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true),
+               std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
 }
 
 TensorMeta infer_whole(const Tensor& x, std::string_view op) {
@@ -223,7 +224,8 @@ Tensor mode_place(const Tensor& x, int64_t dim) {
   const Tensor at = expand(to(arange(n), x.device()), values.shape());
   Tensor begin = zeros_like(order);
   if (n > 1)
-    slice(begin, -1, 1, n).copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
+    slice(begin, -1, 1, n)
+        .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
   const Tensor run = at - cummax(begin, -1).first;
   return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
 }
@@ -277,7 +279,8 @@ Tensor quantiles(const Tensor& whole, const Tensor& shares, std::optional<int64_
   const Tensor rows = transpose(dim ? as_row(to(whole, wide)) : reshape(to(whole, wide), {whole.numel()}), d, -1);
   const int64_t n = rows.shape().back();
   check<ShapeError>(n > 0, op, "no elements in ", whole);
-  const Tensor q = to(to(reshape(shares, {shares.numel()}), wide), whole.device());
+  // A copy: a number would yield in type promotion, and lose digits to the default dtype.
+  const Tensor q = clone(to(reshape(shares, {shares.numel()}), wide));
   const Tensor ordered = std::get<0>(sort(rows));
   Tensor nan;
   {
@@ -374,10 +377,8 @@ const QuantileOp quantile_op{{
            "1) of the elements in order, between two of them by linear, lower, higher, midpoint or nearest. A 1-D q "
            "comes first in the shape. NaN where an element is NaN.",
     .example = "assert(quantile(arange(5, DType::f32), full({}, 0.375)).item() == 1.5);",
-    .composed =
-        [](const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim, const std::string& how) {
-          return quantiles(x, q, dim, keepdim, how, false, "quantile");
-        },
+    .composed = [](const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   const std::string& how) { return quantiles(x, q, dim, keepdim, how, false, "quantile"); },
     .autocast = Autocast::full,
     .cost = quantile_cost,
     .samples = samples_quantile,
@@ -389,10 +390,8 @@ const QuantileOp nanquantile_op{{
     .doc = "quantile of the elements that are not NaN; NaN where there are none.",
     .example = "Tensor x = arange(4, DType::f32); x.slice(0, 0, 1).fill_(NAN); "
                "assert(nanquantile(x, full({}, 0.5)).item() == 2);",
-    .composed =
-        [](const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim, const std::string& how) {
-          return quantiles(x, q, dim, keepdim, how, true, "nanquantile");
-        },
+    .composed = [](const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   const std::string& how) { return quantiles(x, q, dim, keepdim, how, true, "nanquantile"); },
     .autocast = Autocast::full,
     .cost = quantile_cost,
     .samples = samples_quantile,
@@ -410,7 +409,10 @@ const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
           return Pair(amin(x, dims, keepdim), amax(x, dims, keepdim));
         },
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& x, std::optional<int64_t>, bool) { return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())}; },
+    .cost =
+        [](const Tensor& x, std::optional<int64_t>, bool) {
+          return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.distinct({3, 5}));
@@ -429,7 +431,8 @@ const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
               return best;
             });
           };
-          return Pair(extreme([](double a, double b) { return a < b; }), extreme([](double a, double b) { return a > b; }));
+          return Pair(extreme([](double a, double b) { return a < b; }),
+                      extreme([](double a, double b) { return a > b; }));
         },
 }};
 

@@ -23,8 +23,8 @@ std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim 
 /// The commonest value along `dim` (the smallest of several) and the last place where it is (i64).
 std::tuple<Tensor, Tensor> mode(const Tensor& x, int64_t dim = -1, bool keepdim = false);
 /// The values below which the shares `q` (0-dim or 1-D, in [0, 1]) of the elements along `dim`, or of all, lie: place
-/// q (n - 1) of the elements in order; between two of them by `interpolation` "linear", "lower", "higher", "midpoint" or
-/// "nearest". A 1-D q comes first in the result's shape. NaN where an element is NaN. Throws ValueError, ShapeError,
+/// q (n - 1) of the elements in order; between two of them by `interpolation` "linear", "lower", "higher", "midpoint"
+/// or "nearest". A 1-D q comes first in the result's shape. NaN where an element is NaN. Throws ValueError, ShapeError,
 /// DTypeError for integers.
 Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
                 std::string_view interpolation = "linear");
@@ -41,8 +41,10 @@ std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim =
 Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 /// var() and mean(), std() and mean().
-std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
-std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, double correction = 1,
+                                    bool keepdim = false);
+std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, double correction = 1,
+                                    bool keepdim = false);
 /// Covariances of the rows of x [variables, observations] (of one row, its variance). `fweights` (integers) says how
 /// often each observation was seen, `aweights` how much it counts. Throws ShapeError, DTypeError, ValueError.
 Tensor cov(const Tensor& x, double correction = 1, const Tensor& fweights = {}, const Tensor& aweights = {});

@@ -41,8 +41,7 @@ Tensor slice_of(const Tensor& x, int64_t dim, std::optional<int64_t> start, std:
   return slice(x, dim, start.value_or(0), end.value_or(std::numeric_limits<int64_t>::max()), step);
 }
 const SliceOp slice_scatter_op{{
-    .schema =
-        "slice_scatter(Tensor x, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    .schema = "slice_scatter(Tensor x, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
     .doc = "A copy of x with src in the place of slice(x, dim, start, end, step).",
     .example = "Tensor y = slice_scatter(zeros({4}), ones({2}), 0, 1, 4, 2); "
                "assert(y.to_vector<float>() == std::vector<float>({0, 1, 0, 1}));",
@@ -198,8 +197,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Shape&, const Strides&, int6
                     }},
     .backward =
         [](Backward& b, const Tensor&, const Tensor& src, const Shape& shape, const Strides& strides, int64_t offset) {
-          if (b.needs(0))
-            b.set(0, as_strided_scatter(b.gy(), zeros_as(b.gy(), src.shape()), shape, strides, offset));
+          if (b.needs(0)) b.set(0, as_strided_scatter(b.gy(), zeros_as(b.gy(), src.shape()), shape, strides, offset));
           if (b.needs(1)) b.set(1, as_strided(clone(b.gy()), shape, strides, offset));
         },
     .dtypes = kAllTypes,

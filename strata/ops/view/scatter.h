@@ -8,8 +8,8 @@
 
 namespace strata {
 
-/// A copy of x with `src` in the place of slice(x, dim, start, end, step); without start or end, from the beginning or to
-/// the end.
+/// A copy of x with `src` in the place of slice(x, dim, start, end, step); without start or end, from the beginning or
+/// to the end.
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim = 0, std::optional<int64_t> start = {},
                      std::optional<int64_t> end = {}, int64_t step = 1);
 /// A copy of x with `src` in the place of select(x, dim, index).

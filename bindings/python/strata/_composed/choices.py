@@ -9,7 +9,7 @@ from .. import _core, _functions as F, _ops
 from .._core import Tensor, dtype as DType
 
 __all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "dsplit", "gradient", "histogram", "histogramdd", "hsplit", "index_put",
+    "atleast_1d", "atleast_2d", "atleast_3d", "dsplit", "gradient", "histogram", "histogramdd", "hsplit", "index_put", "isin",
     "masked_fill", "median", "nanmean", "nanmedian", "nansum", "row_stack", "std_mean", "tensor_split", "trapz",
     "unique_consecutive", "vander", "var_mean", "vsplit",
 ]
@@ -34,6 +34,12 @@ def index_put(input: Tensor, indices: Any, values: Any, accumulate: builtins.boo
     copy = input.clone()
     _core._index_put_(copy, tuple(indices), values, accumulate)
     return copy
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
+    """Which elements are among the others; either may be a tensor, a number or a list."""
+    x, among = (t if isinstance(t, Tensor) else F.tensor(t) for t in (elements, test_elements))
+    return _ops.isin(x, among, assume_unique, invert)
 
 
 def unique_consecutive(input: Tensor, return_inverse: builtins.bool = False, return_counts: builtins.bool = False,
