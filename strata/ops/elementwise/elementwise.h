@@ -121,8 +121,9 @@ Tensor erf(const Tensor& x);
 Tensor erfc(const Tensor& x);  ///< 1 - erf(x), accurate where that is small
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-/// Halves to even; to so many decimals, or with a negative number to multiples of 10^-decimals.
-Tensor round(const Tensor& x, int64_t decimals = 0);
+Tensor round(const Tensor& x);  ///< halves to even
+/// To so many decimals, halves to even; with a negative number to multiples of 10^-decimals.
+Tensor round(const Tensor& x, int64_t decimals);
 Tensor trunc(const Tensor& x);
 Tensor frac(const Tensor& x);  ///< x - trunc(x)
 /// x limited to [min, max]; std::nullopt leaves a side open, NaN stays. Throws ValueError without any bound.

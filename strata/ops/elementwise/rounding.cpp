@@ -241,6 +241,9 @@ Tensor floor(const Tensor& x) {
 Tensor ceil(const Tensor& x) {
   return whole(x) ? x : ceil_op(x);
 }
+Tensor round(const Tensor& x) {
+  return round(x, 0);
+}
 Tensor round(const Tensor& x, int64_t decimals) {
   return whole(x) ? x : round_op(x, decimals);
 }

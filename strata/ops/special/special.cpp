@@ -36,27 +36,30 @@ Real reference_lgamma(Real x) {
   const Real tail = (1 / 12.0L - r * (1 / 360.0L - r * (1 / 1260.0L - r * (1 / 1680.0L - r / 1188.0L)))) / x;
   return (x - 0.5L) * std::log(x) - x + 0.5L * std::log(2 * M_PIl) + tail - shift;
 }
-// The sum over k of 1 / (x + k)^s, x > 0, with what 300 terms leave as an integral.
+// The sum over k of 1 / (x + k)^s, x > 0, with what 60 terms leave as an integral.
 Real reference_zeta(Real s, Real x) {
-  constexpr int terms = 300;
+  constexpr int terms = 60;
   Real sum = 0;
   for (int k = terms - 1; k >= 0; --k) sum += std::pow(x + k, -s);
   const Real end = x + terms;
-  return sum + std::pow(end, 1 - s) / (s - 1) + 0.5L * std::pow(end, -s) + s / 12 * std::pow(end, -s - 1);
+  const Real last = std::pow(end, -s);
+  return sum + last * (end / (s - 1) + 0.5L + s / (12 * end) - s * (s + 1) * (s + 2) / (720 * end * end * end) +
+                       s * (s + 1) * (s + 2) * (s + 3) * (s + 4) / (30240 * std::pow(end, 5)));
 }
 // -euler + the sum of 1/(k+1) - 1/(k+x), DLMF 5.7.6; by reflection below 0.
 Real reference_digamma(Real x) {
   if (x < 0) return reference_digamma(1 - x) - M_PIl / std::tan(M_PIl * x);
-  constexpr int terms = 300;
+  constexpr int terms = 60;
   Real sum = 0;
   for (int k = terms - 1; k >= 0; --k) sum += (x - 1) / ((k + 1.0L) * (k + x));
   const Real a = terms + 1, b = terms + x;
-  return -0.57721566490153286061L + sum + std::log(b / a) + 0.5L * (1 / a - 1 / b) + (1 / (a * a) - 1 / (b * b)) / 12;
+  return -0.57721566490153286061L + sum + std::log(b / a) + 0.5L * (1 / a - 1 / b) + (1 / (a * a) - 1 / (b * b)) / 12 -
+         (std::pow(a, -4) - std::pow(b, -4)) / 120 + (std::pow(a, -6) - std::pow(b, -6)) / 252;
 }
 // P(a, x) by the power series: all terms positive.
 Real reference_igamma(Real a, Real x) {
   Real term = 1, sum = 1;
-  for (int n = 1; n < 600; ++n) sum += term *= x / (a + n);
+  for (int n = 1; n < 600 && term > 1e-25L * sum; ++n) sum += term *= x / (a + n);
   return sum * std::exp(a * std::log(x) - x - reference_lgamma(a + 1));
 }
 // Halving an interval until it is one number.

@@ -8,7 +8,8 @@
 #include <limits>
 
 #ifdef __CUDACC__
-#define STRATA_SPECIAL __device__ inline
+// Called, not inlined: each stands in many kernels, several times in some.
+#define STRATA_SPECIAL __device__ __noinline__
 #define STRATA_SPECIAL_TABLE __device__ const
 #else
 #define STRATA_SPECIAL inline
