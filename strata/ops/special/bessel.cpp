@@ -64,6 +64,7 @@ Real reference_spherical(int64_t n, Real x) {
 }
 // DLMF 10.32.9: the integral of exp(-x cosh t) cosh(n t), which the trapezoid rule takes as well.
 Real reference_k(int64_t n, Real x, bool scaled) {
+  if (x <= 0) return x == 0 ? HUGE_VALL : NAN;
   constexpr Real step = 1 / 16.0L;
   Real sum = 0.5L * std::exp(scaled ? 0 : -x);
   for (int k = 1; k < 16 * 6; ++k) {
@@ -74,6 +75,7 @@ Real reference_k(int64_t n, Real x, bool scaled) {
 }
 // Neumann's series, DLMF 10.8.1.
 Real reference_y(int64_t n, Real x) {
+  if (x <= 0) return x == 0 ? -HUGE_VALL : NAN;
   const Real square = x * x / 4;
   Real term = 1, sum = 0, psi = -0.57721566490153286061L;
   for (int k = 0; k < 80; ++k) {

@@ -48,6 +48,7 @@ Real reference_zeta(Real s, Real x) {
 }
 // -euler + the sum of 1/(k+1) - 1/(k+x), DLMF 5.7.6; by reflection below 0.
 Real reference_digamma(Real x) {
+  if (x <= 0 && x == std::floor(x)) return x == 0 ? -HUGE_VALL : NAN;
   if (x < 0) return reference_digamma(1 - x) - M_PIl / std::tan(M_PIl * x);
   constexpr int terms = 60;
   Real sum = 0;
@@ -193,7 +194,7 @@ const BinaryOp zeta_op{{
     .samples =
         [](Samples& s) {
           s.add(s.uniform({3, 5}, 2, 6), s.uniform({3, 5}, 0.8, 4)).not_differentiable();
-          s.add(s.uniform({2, 1}, 1.5, 3), s.uniform({37}, 0.8, 4)).not_differentiable();
+          s.add(s.uniform({2, 37}, 1.5, 3), s.uniform({2, 1}, 0.8, 4)).not_differentiable();
           s.add(s.tensor({0, 3}), s.tensor({3})).not_differentiable();
           s.invalid<ShapeError>("do not broadcast", s.tensor({2}), s.tensor({3}));
         },
@@ -220,7 +221,7 @@ BinaryOp::Record incomplete_gamma(BinaryOp::Record r) {
   r.cost = [](const Tensor& a, const Tensor& x) { return map_cost(200, a, a, x); };
   r.samples = [](Samples& s) {
     s.add(s.uniform({3, 5}, 0.3, 6), s.uniform({3, 5}, 0.2, 8)).not_differentiable();
-    s.add(s.uniform({3, 1}, 15, 60), s.uniform({37}, 10, 70)).named("large").not_differentiable();
+    s.add(s.uniform({2, 37}, 15, 60), s.uniform({2, 1}, 10, 70)).named("large").not_differentiable();
     s.add(s.tensor({0, 3}), s.tensor({3})).not_differentiable();
     s.invalid<ShapeError>("do not broadcast", s.tensor({2}), s.tensor({3}));
   };
@@ -251,7 +252,10 @@ const UnaryOp erfinv_op{special<Map::erfinv>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * exp(square(b.y())) * (kSqrtPi / 2)); },
     .samples = samples_between<-90, 90>,
-    .reference = pointwise<([](double x) { return bisect(-7, 7, [&](Real y) { return std::erf(y) < x; }); })>,
+    .reference = pointwise<([](double x) {
+      if (std::abs(x) >= 1) return std::abs(x) == 1 ? x * HUGE_VALL : Real(NAN);
+      return bisect(-7, 7, [&](Real y) { return std::erf(y) < x; });
+    })>,
 })};
 
 const UnaryOp erfcx_op{special<Map::erfcx>({
@@ -285,8 +289,10 @@ const UnaryOp ndtri_op{special<Map::ndtri>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * exp(square(b.y()) * 0.5) * kSqrtTwoPi); },
     .samples = samples_between<5, 95>,
-    .reference = pointwise<(
-        [](double x) { return bisect(-40, 40, [&](Real y) { return std::erfc(-y / std::sqrt(2.0L)) / 2 < x; }); })>,
+    .reference = pointwise<([](double x) {
+      if (x <= 0 || x >= 1) return x == 0 ? -HUGE_VALL : x == 1 ? HUGE_VALL : Real(NAN);
+      return bisect(-40, 40, [&](Real y) { return std::erfc(-y / std::sqrt(2.0L)) / 2 < x; });
+    })>,
 })};
 
 const UnaryOp log_ndtr_op{special<Map::log_ndtr>({
@@ -319,7 +325,10 @@ const UnaryOp entr_op{special<Map::entr>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * (-log(x) - 1)); },
     .samples = samples_positive,
-    .reference = pointwise<([](double x) { return x == 0 ? 0 : -x * std::log(static_cast<Real>(x)); })>,
+    .reference =
+        pointwise<([](double x) { return x < 0    ? -HUGE_VALL
+                                         : x == 0 ? 0
+                                                  : -x * std::log(static_cast<Real>(x)); })>,
 })};
 
 using LogitOp = Op<Tensor(const Tensor&, std::optional<double>)>;
