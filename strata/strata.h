@@ -46,6 +46,7 @@
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/softmax/softmax.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/special/special.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/scatter.h"
 #include "strata/ops/view/view.h"

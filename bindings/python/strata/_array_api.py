@@ -126,14 +126,6 @@ def linspace(start: Any, end: Any, num: Optional[builtins.int] = None, *, steps:
 # ---- elementwise
 
 
-def _pair(a: Any, b: Any) -> Tuple[Tensor, Tensor]:
-    if not isinstance(a, Tensor):
-        a = _core.wrap_number(a, b.device)
-    if not isinstance(b, Tensor):
-        b = _core.wrap_number(b, a.device)
-    return a, b
-
-
 def positive(x: Tensor, /) -> Tensor:
     """x itself."""
     return +x
@@ -147,44 +139,6 @@ def real(x: Tensor, /) -> Tensor:
 def conj(x: Tensor, /) -> Tensor:
     """x itself: there are no complex tensors."""
     return x
-
-
-def signbit(x: Tensor) -> Tensor:
-    """Whether the sign bit is set, that of -0.0 and NaN too."""
-    if not x.dtype.is_floating_point:
-        return x < 0
-    bits = {2: _core.int16, 4: _core.int32, 8: _core.int64}[x.dtype.itemsize]
-    return x.view(bits) < 0
-
-
-def copysign(x1: Any, x2: Any) -> Tensor:
-    """|x1| with the sign of x2."""
-    a, b = _pair(x1, x2)
-    t = _core.promote_types(a.dtype, b.dtype)
-    size = abs(a.to(t))
-    return _ops.where(signbit(b.to(t)), -size, size)
-
-
-def round(x: Tensor, *, decimals: builtins.int = 0) -> Tensor:
-    """To the nearest integer, halves to even; or to so many decimals."""
-    if not x.dtype.is_floating_point:
-        return x.clone()
-    return _ops.round(x) if decimals == 0 else _ops.round(x * 10.0**decimals) / 10.0**decimals
-
-
-def _of_integers(name: str) -> Any:
-    op = _core.ops[name]
-
-    def function(x: Tensor) -> Tensor:
-        result: Tensor = op(x) if x.dtype.is_floating_point else x.clone()
-        return result
-
-    function.__name__ = name
-    function.__doc__ = op.__doc__
-    return function
-
-
-floor, ceil, trunc = _of_integers("floor"), _of_integers("ceil"), _of_integers("trunc")
 
 
 # ---- reductions, searching, sorting

@@ -1,4 +1,4 @@
-"""Bessel functions, zeta and what is made of it, whole numbers, matrices' functions; windows."""
+"""What there are no complex numbers for, statistics, matrices' functions; windows."""
 
 from __future__ import annotations
 
@@ -8,136 +8,12 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 from .. import _core, _functions as F, _ops
 from .._core import Tensor, dtype as DType
-from .elementwise import digamma, lgamma
 
 __all__ = [
-    "addbmm", "adjoint", "angle", "bartlett_window", "blackman_window", "cholesky_inverse", "cholesky_solve", "conj_physical",
-    "frexp", "gcd", "hamming_window", "i0",
-    "is_complex", "is_same_size", "is_signed", "kaiser_window", "lcm", "matrix_exp", "mvlgamma", 
-    "nextafter", "polygamma", "renorm", "resolve_conj", "resolve_neg", "unravel_index", "vdot",
+    "addbmm", "adjoint", "bartlett_window", "blackman_window", "cholesky_inverse", "cholesky_solve",
+    "conj_physical", "hamming_window", "is_complex", "is_same_size", "is_signed", "kaiser_window", "matrix_exp",
+    "renorm", "resolve_conj", "resolve_neg", "unravel_index", "vdot",
 ]
-
-
-def _real(input: Tensor) -> Tuple[Tensor, DType]:
-    """In float64, and the dtype to return to."""
-    return input.to(_core.float64), input.dtype if input.is_floating_point() else _core.get_default_dtype()
-
-
-# ---- Bessel functions: means over a period, to which the trapezoid rule converges faster than any power
-
-
-def bessel(input: Tensor, order: builtins.int, scaled: builtins.bool) -> Tensor:
-    """I_order(x) = mean of exp(x cos t) cos(order t) over a period; ``scaled`` times exp(-|x|)."""
-    x, kind = _real(input)
-    size = _ops.abs(x)
-    most = builtins.float(size.detach().max().item()) if x.numel() else 0.0
-    points = 48 + 12 * math.ceil(math.sqrt(most)) if math.isfinite(most) else 48
-    t = _core.arange(points, dtype=_core.float64, device=x.device) * (2 * math.pi / points)
-    y = (_ops.exp(x.unsqueeze(-1) * _ops.cos(t) - size.unsqueeze(-1)) * _ops.cos(t * order)).mean(-1)
-    return (y if scaled else y * _ops.exp(size)).to(kind)
-
-
-def i0(input: Tensor) -> Tensor:
-    """The modified Bessel function of order 0."""
-    return bessel(input, 0, False)
-
-
-# ---- zeta
-
-# B_2k / (2k)!
-_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
-
-
-def zeta(x: Any, q: Any) -> Tensor:
-    """Hurwitz's zeta function: the sum of (q + k)^-x, by Euler and Maclaurin's formula behind the first 12 terms."""
-    s = x if isinstance(x, Tensor) else F.tensor(builtins.float(x), dtype=_core.float64)
-    a = q if isinstance(q, Tensor) else F.tensor(builtins.float(q), dtype=_core.float64)
-    kind = F.result_type(s, a)
-    kind = kind if kind.is_floating_point else _core.get_default_dtype()
-    s, a = s.to(_core.float64), a.to(_core.float64)
-    total: Tensor = a**-s
-    for k in range(1, 12):
-        total = total + (a + k) ** -s
-    w = a + 12
-    total = total + w ** (1 - s) / (s - 1) + 0.5 * w**-s
-    factor = s * w ** (-s - 1)
-    for k, b in enumerate(_BERNOULLI):
-        total = total + factor * b
-        factor = factor * (s + (2 * k + 1)) * (s + (2 * k + 2)) / (w * w)
-    return total.to(kind)
-
-
-def polygamma(n: builtins.int, input: Tensor) -> Tensor:
-    """Derivative n of digamma(), for positive numbers."""
-    if n < 0:
-        raise ValueError(f"polygamma(n, x) does not support negative n, got {n}")
-    if n == 0:
-        return digamma(input)
-    return zeta(n + 1.0, input) * ((-1.0) ** (n + 1) * math.factorial(n))
-
-
-def mvlgamma(input: Tensor, p: builtins.int) -> Tensor:
-    """The logarithm of the gamma function of p dimensions."""
-    total: Tensor = lgamma(input) + p * (p - 1) / 4 * math.log(math.pi)
-    for j in range(1, p):
-        total = total + lgamma(input - j / 2)
-    return total
-
-
-# ---- numbers
-
-
-def gcd(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisors of whole numbers, by Euclid's algorithm."""
-    if input.is_floating_point() or other.is_floating_point():
-        raise _core.DTypeError("gcd: whole numbers are wanted")
-    a, b = F.broadcast_tensors(_ops.abs(input), _ops.abs(other))
-    while bool_of(b):
-        left = b != 0
-        a, b = F.where(left, b, a), F.where(left, _ops.remainder(a, F.where(left, b, 1)), 0)
-    return a.contiguous()
-
-
-def bool_of(x: Tensor) -> builtins.bool:
-    """Whether any element is not 0."""
-    return builtins.bool((x != 0).any().item())
-
-
-def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiples of whole numbers."""
-    divisor = gcd(input, other)
-    return _ops.abs(_ops.floor_divide(input, F.where(divisor == 0, 1, divisor)) * other)
-
-
-class _Frexp(NamedTuple):
-    mantissa: Tensor
-    exponent: Tensor
-
-
-def frexp(input: Tensor) -> _Frexp:
-    """x as a mantissa of size 1/2 to 1 times a power of 2."""
-    import numpy as np
-
-    mantissa, exponent = np.frexp(input.detach().cpu().to(_core.float64).numpy())
-    return _Frexp(F.tensor(mantissa, device=input.device).to(input.dtype),
-                  F.tensor(exponent.astype("int32"), device=input.device))
-
-
-def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The neighbour of each number in the direction of another."""
-    import numpy as np
-
-    if input.dtype not in (_core.float32, _core.float64) or other.dtype != input.dtype:
-        raise _core.DTypeError("nextafter: two of float32 or float64 are wanted, got "
-                               f"{input.dtype.name} and {other.dtype.name}")
-    return F.tensor(np.nextafter(input.detach().cpu().numpy(), other.detach().cpu().numpy()), device=input.device)
-
-
-def angle(input: Tensor) -> Tensor:
-    """pi for negative numbers, 0 for others, NaN for NaN."""
-    x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
-    found: Tensor = F.where(x < 0, math.pi, F.where(_ops.isnan(x), x, _core.zeros_like(x)))
-    return found
 
 
 def conj_physical(input: Tensor) -> Tensor:
@@ -276,5 +152,5 @@ def kaiser_window(window_length: builtins.int, periodic: builtins.bool = True, b
     at, kind, n = _window(window_length, periodic, dtype, device)
     t = 2 * at - 1
     inside = _ops.sqrt(_ops.clamp(1 - t * t, 0, None))
-    y = i0(inside * beta) / i0(F.tensor(builtins.float(beta), dtype=_core.float64, device=device))
+    y = _ops.i0(inside * beta) / _ops.i0(F.tensor(builtins.float(beta), dtype=_core.float64, device=device))
     return y.to(kind) if n else _core.ones(window_length, dtype=kind, device=device)
