@@ -25,6 +25,7 @@
 #include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/nn.h"
+#include "strata/ops/activation/activation.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"

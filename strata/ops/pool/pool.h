@@ -20,13 +20,14 @@ Tensor max_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, 
                   const Dims& dilation = {1}, bool ceil_mode = false);
 Tensor max_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   const Dims& dilation = {1}, bool ceil_mode = false);
-/// Mean of each window; padding counts as zeros unless count_include_pad is false.
+/// Mean of each window; padding counts as zeros unless count_include_pad is false. With divisor_override its sum over
+/// that. Integers are divided towards 0.
 Tensor avg_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   bool ceil_mode = false, bool count_include_pad = true);
 Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
-                  bool ceil_mode = false, bool count_include_pad = true);
+                  bool ceil_mode = false, bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
 Tensor avg_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
-                  bool ceil_mode = false, bool count_include_pad = true);
+                  bool ceil_mode = false, bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
 /// Pooling to a given output size: output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size);

@@ -94,10 +94,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     check_p(p)
-    if not training or p == 0.0:
-        return x
-    kept = C.ones([x.shape[0], x.shape[1]] + [1] * (x.dim() - 2), dtype=x.dtype, device=x.device)
-    return x * C.dropout(kept, p)
+    return ops.feature_dropout(x, p) if training and p > 0 else x
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
