@@ -29,6 +29,7 @@
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/distributions/distributions.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"

@@ -56,16 +56,9 @@ def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
 
 def _avg_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints, ceil_mode: bool,
               count_include_pad: bool, divisor: Optional[int]) -> Tensor:
-    k = ints(kernel, n)
     pool = ops.avg_pool2d if n == 2 else ops.avg_pool3d
-    s = [] if stride is None else ints(stride, n)
-    if divisor is None:
-        return pool(x, k, s, ints(padding, n), ceil_mode, count_include_pad)
-    if divisor == 0:
-        raise ValueError("divisor must be not zero")
-    if ceil_mode:  # the last windows are not whole: their sum is not the mean times the kernel's size
-        raise ValueError(f"avg_pool{n}d: divisor_override is not supported with ceil_mode; pad() the input instead")
-    return pool(x, k, s, ints(padding, n), False, True) * (math.prod(k) / divisor)
+    return pool(x, ints(kernel, n), [] if stride is None else ints(stride, n), ints(padding, n), ceil_mode,
+                count_include_pad, divisor)
 
 
 def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
