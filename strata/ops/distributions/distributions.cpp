@@ -2,6 +2,7 @@
 
 #include "strata/ops/distributions/distributions.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -45,9 +46,9 @@ void successes(Tensor& y, const Tensor& count, const Tensor& prob, RngKey key) {
   run(sample, Kind::binomial, key, y, count, prob);
 }
 
-// Every element draws from a stretch of a stream of its own: one block of the generator names all of them.
-RngKey next_key(Generator& g) {
-  return g.next(1);
+// Every element draws from a stretch of a stream that the key names; the generator moves on as for uniform numbers.
+RngKey next_key(Generator& g, int64_t elements) {
+  return g.next((static_cast<uint64_t>(elements) + 3) / 4);
 }
 
 // P(a, x), the share of gamma numbers below x, by Simpson's rule over t = x s^4, which is smooth at 0.
@@ -200,19 +201,19 @@ const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
 }  // namespace
 
 Tensor standard_gamma(const Tensor& concentration, Generator& g) {
-  return standard_gamma_op(concentration, next_key(g));
+  return standard_gamma_op(concentration, next_key(g, concentration.numel()));
 }
 Tensor standard_gamma_grad(const Tensor& concentration, const Tensor& sample) {
   return standard_gamma_grad_op(concentration, sample);
 }
 Tensor poisson(const Tensor& rate, Generator& g) {
-  return poisson_op(rate, next_key(g));
+  return poisson_op(rate, next_key(g, rate.numel()));
 }
 Tensor binomial(const Tensor& count, const Tensor& prob, Generator& g) {
-  return binomial_op(count, prob, next_key(g));
+  return binomial_op(count, prob, next_key(g, std::max(count.numel(), prob.numel())));
 }
 Tensor dirichlet(const Tensor& concentration, Generator& g) {
-  return dirichlet_op(concentration, next_key(g));
+  return dirichlet_op(concentration, next_key(g, concentration.numel()));
 }
 
 }  // namespace strata

@@ -73,7 +73,9 @@ Tensor avg_pool_integers(std::string_view op, const Tensor& x, const Dims& kerne
   const Tensor total = sums(x.to(DType::i64));
   if (divisor) return trunc_divide(total, full_like(total, *divisor)).to(x.dtype());
   // How many places count: those of the input, or with padding around it as far as that reaches.
-  Tensor places = full(spatial_of(op, x, kernel.size()), int64_t{1}, DType::i64).to(x.device());
+  Shape plane = spatial_of(op, x, kernel.size());
+  plane.insert(0, 1);
+  Tensor places = full(plane, int64_t{1}, DType::i64).to(x.device());
   Dims around, nothing = Dims::filled(kernel.size(), 0);
   for (int d = kernel.size() - 1; d >= 0; --d)
     for (int side = 0; side < 2; ++side) around.push_back(padding[d]);
@@ -81,7 +83,7 @@ Tensor avg_pool_integers(std::string_view op, const Tensor& x, const Dims& kerne
   const Dims& kept = count_include_pad ? nothing : padding;
   Tensor counts = windows(op, places, kernel, stride, kept, ones, ceil_mode, 0);
   const Dims out = spatial_of(op, total, kernel.size());
-  for (int d = 0; d < kernel.size(); ++d) counts = narrow(counts, d, 0, out[d]);
+  for (int d = 0; d < kernel.size(); ++d) counts = narrow(counts, d + 1, 0, out[d]);
   return trunc_divide(total, expand(sum(counts, all), total.shape())).to(x.dtype());
 }
 
