@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -21,6 +22,10 @@ template <class F>
 Tensor computed(const Tensor& x, F&& f) {
   if (!is_floating(x.dtype())) return f(x.to(default_dtype()));
   return is_reduced_floating(x.dtype()) ? f(x.to(DType::f32)).to(x.dtype()) : f(x);
+}
+// x where it is compared with a number, which must not be rounded to bf16 or f16 before.
+Tensor compared(const Tensor& x) {
+  return is_reduced_floating(x.dtype()) ? x.detach().to(DType::f32) : x.detach();
 }
 // f at each element, by hand.
 template <class F>
@@ -41,7 +46,9 @@ const OneNumber celu_op{{
     .composed =
         [](const Tensor& x, double alpha) {
           check(alpha != 0, "celu", "alpha must not be 0");
-          return computed(x, [&](const Tensor& v) { return where(v > 0, v, expm1(clamp_max(v, 0) / alpha) * alpha); });
+          return computed(x, [&](const Tensor& v) {
+            return where(v > 0, v, expm1(where(v > 0, Scalar(0.0), v) / alpha) * alpha);
+          });
         },
     .samples =
         [](Samples& s) {
@@ -123,7 +130,7 @@ const OneNumber hardshrink_op{{
     .schema = "hardshrink(Tensor input, float lambd=0.5) -> Tensor",
     .doc = "input, 0 where |input| <= lambd.",
     .example = "assert(hardshrink(full({1}, 0.25)).item() == 0 && hardshrink(full({1}, 2.0)).item() == 2);",
-    .composed = [](const Tensor& x, double lambd) { return where(abs(x) <= lambd, Scalar(0), x); },
+    .composed = [](const Tensor& x, double lambd) { return where(abs(compared(x)) <= lambd, Scalar(0), x); },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 1.0);
@@ -152,7 +159,7 @@ const TwoNumbers threshold_op{{
     .schema = "threshold(Tensor input, float threshold, float value) -> Tensor",
     .doc = "input where it is above threshold (or NaN), else value.",
     .example = "assert(threshold(full({1}, 0.25), 0.5, 7).item() == 7);",
-    .composed = [](const Tensor& x, double limit, double value) { return masked_fill(x, x <= limit, value); },
+    .composed = [](const Tensor& x, double limit, double value) { return masked_fill(x, compared(x) <= limit, value); },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 0.0, 20.0);

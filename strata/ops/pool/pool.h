@@ -42,6 +42,12 @@ Tensor interpolate(const Tensor& x, const std::optional<Dims>& size = std::nullo
                    std::optional<double> scale_factor = std::nullopt, const std::string& mode = "nearest",
                    bool align_corners = false);
 
+/// [.., C r^2, H, W] to [.., C, H r, W r] (Shi et al., arXiv:1609.05158), and back. Throws ShapeError.
+Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor);
+Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor);
+/// Channels of x [N, C, ..] dealt out in turn: those of `groups` groups are interleaved (Zhang et al., arXiv:1707.01083).
+Tensor channel_shuffle(const Tensor& x, int64_t groups);
+
 /// What the above are made of; the spatial dimensions are the last kernel.size() ones, all before them are planes.
 /// Largest elements and their positions in the plane (-1 where a window has none).
 std::tuple<Tensor, Tensor> max_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,

@@ -4,7 +4,8 @@
 const { functions: F, ops } = require('../../ops.js');
 const T = require('../../tensor.js');
 const { noGrad } = require('../../autograd.js');
-const { define, kindOf, wantCount } = require('../../arguments.js');
+const { define, kindOf } = require('../../arguments.js');
+const { shell } = require('./loss.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
 const shapeOf = (x) => `[${x.shape.join(', ')}]`;
@@ -64,17 +65,8 @@ const instanceNorm = define('instanceNorm', ['x', 'runningMean?', 'runningVar?',
     }
     return y;
   });
-/** [N, C, ...] over (k + alpha times the mean of the squares of `size` channels around)^beta. */
-const localResponseNorm = define('localResponseNorm', ['x', 'size*'], { alpha: 1e-4, beta: 0.75, k: 1 }, (x, size, { alpha, beta, k }) => {
-  if (x.ndim < 3) throw new ShapeError(`localResponseNorm: wants [N, C, ...], got ${shapeOf(x)}`, 'localResponseNorm');
-  wantCount(size, 'localResponseNorm', 'size');
-  const [n, c] = x.shape;
-  const squares = F.constant_pad(F.square(x).reshape([n, c, x.numel / Math.max(1, n * c)]), [0, 0, Math.floor(size / 2), Math.floor((size - 1) / 2)]);
-  const mean = F.avg_pool2d(squares, [size, 1], [1, 1]).reshape(x.shape);
-  return F.mul(x, F.pow_scalar(F.add(F.mul(mean, alpha), k), -beta));
-});
-/** Over its p-norm along dim, or over eps where that is smaller. */
-const normalize = define('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 }, (x, { p, dim, eps }) => F.div(x, F.clamp(F.norm(x, p, [dim], true), eps)));
+const localResponseNorm = shell('local_response_norm', ['x', 'size*'], { alpha: 1e-4, beta: 0.75, k: 1 });
+const normalize = shell('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 });
 
 // ---- dropout
 

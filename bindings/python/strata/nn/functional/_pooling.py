@@ -232,17 +232,4 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
     return ops.pad(input, list(pad), mode, 0 if value is None else value)
 
 
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """[.., C r^2, H, W] -> [.., C, H r, W r]."""
-    r = upscale_factor
-    *lead, c, h, w = list(input.shape)
-    x = input.reshape([-1, c // (r * r), r, r, h, w]).permute([0, 1, 4, 2, 5, 3])
-    return x.reshape([*lead, c // (r * r), h * r, w * r])
-
-
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of pixel_shuffle()."""
-    r = downscale_factor
-    *lead, c, h, w = list(input.shape)
-    x = input.reshape([-1, c, h // r, r, w // r, r]).permute([0, 1, 3, 5, 2, 4])
-    return x.reshape([*lead, c * r * r, h // r, w // r])
+pixel_shuffle, pixel_unshuffle = ops.pixel_shuffle, ops.pixel_unshuffle
