@@ -192,8 +192,6 @@ void bind_functions(nb::module_& m) {
     set_item(x, key.ptr(), value.ptr(), accumulate);
   });
   m.def("one_hot", [](const Tensor& x, int64_t n) { return one_hot(x, n); }, nb::arg("input"), nb::arg("num_classes") = -1);
-  m.def("selu", [](const Tensor& x) { return selu(x); }, nb::arg("input"));
-  m.def("relu6", [](const Tensor& x) { return relu6(x); }, nb::arg("input"));
   m.def("elu", [](const Tensor& x, double alpha) { return elu(x, alpha); }, nb::arg("input"), nb::arg("alpha") = 1.0);
   m.def("allclose", [](const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
           return allclose(a, b, rtol, atol, equal_nan);
@@ -245,12 +243,6 @@ void bind_functions(nb::module_& m) {
           return rotary_tables(time, dim, base, offset, dtype);
         },
         nb::arg("time"), nb::arg("dim"), nb::arg("base") = 10000.0, nb::arg("offset") = 0, nb::arg("dtype") = DType::f32);
-  m.def("cross_entropy", [](const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,
-                            double label_smoothing) {
-          return cross_entropy(x, target, {ignore_index, reduction, label_smoothing});
-        },
-        nb::arg("input"), nb::arg("target"), nb::arg("ignore_index") = -100, nb::arg("reduction") = "mean",
-        nb::arg("label_smoothing") = 0.0, release);
   m.def("linear_cross_entropy", [](const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
                                    const std::string& reduction, double label_smoothing) {
           return linear_cross_entropy(x, weight, target, {ignore_index, reduction, label_smoothing});

@@ -16,7 +16,6 @@ from ._core import (  # noqa: F401
     bernoulli,
     broadcast_shapes as _broadcast_two,
     clamp,
-    cross_entropy,
     dropout,
     elu,
     empty,
@@ -46,11 +45,9 @@ from ._core import (  # noqa: F401
     randn,
     randn_like,
     randperm,
-    relu6,
     rms_norm,
     rotary_tables,
     scaled_dot_product_attention,
-    selu,
     swiglu,
     tril_indices,
     triu_indices,
@@ -472,6 +469,7 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] =
 
 
 chunk = _ops.chunk
+cross_entropy, relu6, selu, cdist = _ops.cross_entropy, _ops.relu6, _ops.selu, _ops.cdist
 
 
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any = None, *, value: Any = None,
@@ -499,11 +497,6 @@ def _of_index(src: Tensor, index: Tensor) -> Tensor:
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
     """input plus the elements of ``src`` at the places that index names along ``dim``."""
     return _ops.scatter_add(input, dim, index, _of_index(src, index))
-
-
-def cdist(a: Tensor, b: Tensor, p: builtins.float = 2.0) -> Tensor:
-    """Distances between the rows of a and of b."""
-    return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
 
 
 # ---- other names
