@@ -34,20 +34,27 @@ if(STRATA_BUILD_TESTS)
   enable_testing()
 endif()
 
-# Highway compiles each kernel for every instruction set and chooses when the program runs. A quick build has those two that
-# this processor would choose and that any has: the same kernels run, so the same numbers come out.
+# Kernels are compiled for several instruction sets, and the program chooses when it runs. A quick build has the one that
+# this processor would choose (and of Highway's the one that any has): the same kernels run, so the same numbers come out.
 if(STRATA_QUICK_BUILD)
-  file(WRITE ${PROJECT_BINARY_DIR}/CMakeFiles/hwy_target.cpp
+  file(WRITE ${PROJECT_BINARY_DIR}/CMakeFiles/instruction_sets.cpp
 "#include <cstdio>
 #include <hwy/highway.h>
+#include \"strata/ops/vec/level.h\"
 int main() {
   const long long best = hwy::SupportedTargets() & -hwy::SupportedTargets();
-  std::printf(\"0x%llx\", ~(best | HWY_STATIC_TARGET) & ~(1LL << 63));
+  std::printf(\"%d;0x%llx\", strata::vec_level(), ~(best | HWY_STATIC_TARGET) & ~(1LL << 63));
 }
 ")
-  try_run(ran built SOURCES ${PROJECT_BINARY_DIR}/CMakeFiles/hwy_target.cpp LINK_LIBRARIES hwy::hwy RUN_OUTPUT_VARIABLE others)
-  if(built AND ran EQUAL 0 AND others MATCHES "^0x[0-9a-f]+$")
-    add_compile_definitions(HWY_DISABLED_TARGETS=${others}LL)
+  try_run(ran built SOURCES ${PROJECT_BINARY_DIR}/CMakeFiles/instruction_sets.cpp ${PROJECT_SOURCE_DIR}/strata/ops/vec/level.cpp
+          CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${PROJECT_SOURCE_DIR} LINK_LIBRARIES hwy::hwy RUN_OUTPUT_VARIABLE sets
+          COMPILE_OUTPUT_VARIABLE why CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
+  if(built AND ran EQUAL 0)
+    list(GET sets 0 level)
+    list(GET sets 1 others)
+    add_compile_definitions(STRATA_VEC_ONLY=${level} HWY_DISABLED_TARGETS=${others}LL)
+  else()
+    message(WARNING "What this processor can do was not found out, so kernels are built for every one:\n${why}")
   endif()
 endif()
 
