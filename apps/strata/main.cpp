@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -163,6 +164,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // past a limit of the file size writing fails with a reason
   try {
     const int status = run(argc, argv);
     // A full disk or a closed pipe shows when the last of the output is written.
