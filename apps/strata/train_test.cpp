@@ -72,6 +72,45 @@ TEST_F(TrainCommand, TrainThenGenerate) {
   EXPECT_EQ(greedy.output, again.output);
 }
 
+TEST_F(TrainCommand, ReportOfOneRunAndOfSeveral) {
+  const std::string a = dir_ / "a", b = dir_ / "b", page = dir_ / "both.html";
+  ASSERT_EQ(strata(tiny() + "--out " + a).status, 0);
+  ASSERT_EQ(strata(tiny() + "--out " + b + " --steps 6 --set train.save_every=-1").status, 0);  // no checkpoint
+  fs::remove(a + "/report.html");
+  const Result one = strata("report " + a);
+  EXPECT_EQ(one.status, 0) << one.output;
+  const std::string html = io::read_file(a + "/report.html");
+  for (const char* text : {"finished", "Sample", "4 of 4 steps", "step-00000004"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  const Result both = strata("report " + a + " " + b + "/ --out " + page);
+  EXPECT_EQ(both.status, 0) << both.output;
+  EXPECT_NE(both.output.find(page), std::string::npos) << both.output;
+  const std::string compared = io::read_file(page);
+  for (const char* text : {"2 runs", "<td>4</td>", "<td>6</td>"})
+    EXPECT_NE(compared.find(text), std::string::npos) << text;
+  expect_one_line_error(strata("report " + dir_.path()), 1, "metrics.jsonl");
+  EXPECT_EQ(strata("report").status, 2);
+}
+
+TEST_F(TrainCommand, StopsSayWhyAndOfWhichStepTheLossIs) {
+  const std::string out = dir_ / "run";
+  const Result r = strata(tiny() + "--out " + out + " --steps 50 --set train.max_seconds=1e-9");
+  EXPECT_EQ(r.status, 0);
+  for (const char* text : {"stopped at step 1: train.max_seconds = 1e-09 has passed, loss ", ", validation loss ",
+                           "go on with: strata train --resume --out "})
+    EXPECT_NE(r.output.find(text), std::string::npos) << text << "\n" << r.output;
+  EXPECT_EQ(r.output.find(" at step"), r.output.rfind(" at step")) << r.output;
+  // What is advised goes on for as long as the limit says, from its own start.
+  const Result more = strata("train --resume --out " + out + " --set train.max_seconds=3600");
+  EXPECT_NE(more.output.find("finished: 50 steps"), std::string::npos) << more.output;
+  const Result fit = strata(tiny() + "--out " + (dir_ / "fit") + " --steps 1000 --set train.fit_seconds=1e-6");
+  EXPECT_NE(fit.output.find("steps fit into train.fit_seconds = 1e-06, not 1000: the schedule ends there"),
+            std::string::npos)
+      << fit.output;
+  EXPECT_NE(fit.output.find("finished: "), std::string::npos) << fit.output;
+  EXPECT_EQ(fit.output.find("go on with"), std::string::npos) << fit.output;
+}
+
 TEST_F(TrainCommand, ResumeKeepsItsSettings) {
   const std::string out = dir_ / "run";
   ASSERT_EQ(strata(tiny() + "--out " + out).status, 0);
@@ -199,9 +238,12 @@ TEST_F(TrainCommand, SecondInterruptEndsAtOnceAndKeepsWhatWasSaved) {
       {"train", "--resume", "--out", out, "--steps", "1000", "--set", "train.batch=20000", "train.save_every=0"});
   wait_for([&] { return !child.running() || fs::file_size(out + "/metrics.jsonl") > 0; });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  child.kill(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  child.kill(SIGINT);
+  // Two that come before the process has its turn are one.
+  wait_for([&] {
+    child.kill(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return !child.running();
+  });
   EXPECT_EQ(child.wait(), 128 + SIGINT);
   EXPECT_TRUE(fs::exists(out + "/step-00000004/model.safetensors"));
   EXPECT_EQ(strata("train --resume --steps 6 --out " + out + " --set train.batch=2").status, 0);
