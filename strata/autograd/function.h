@@ -129,8 +129,8 @@ void list_results(std::vector<Tensor*>& all, std::tuple<T...>& ts) {
 ///     };
 ///     Tensor y = Square::apply(x);
 ///
-/// A wrong number of gradients is an AutogradError, a wrong shape a ShapeError, another device a DeviceError, all naming
-/// the function. A gradient of another dtype is converted to its input's, as PyTorch does.
+/// A wrong number of gradients is an AutogradError, a wrong shape a ShapeError, another device a DeviceError, all
+/// naming the function. A gradient of another dtype is converted to its input's, as PyTorch does.
 template <class Derived>
 struct Function {
   /// The context that forward() and backward() get; hide it with your own to keep more than tensors.

@@ -121,8 +121,8 @@ struct TensorHook {
   std::atomic<bool> removed{false};  ///< it is not called any more, and dropped when the next hook is added
 };
 
-/// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index. Threads may add
-/// while others run them.
+/// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index. Threads may
+/// add while others run them.
 class TensorHooks {
  public:
   /// A hook and the result of the node whose gradient it wants.

@@ -209,7 +209,8 @@ class Op<R(A...)> final : public OpBase {
   // The arguments of a call that is observed.
   using Given = std::tuple<const std::remove_cvref_t<A>&...>;
   static void read_args(const void* given, std::vector<Value>& into) {
-    std::apply([&](const auto&... a) { (into.push_back(detail::to_value(a)), ...); }, *static_cast<const Given*>(given));
+    std::apply([&](const auto&... a) { (into.push_back(detail::to_value(a)), ...); },
+               *static_cast<const Given*>(given));
   }
   static Cost read_cost(const OpBase& op, const void* given) {
     const auto cost = static_cast<const Op&>(op).r_.cost;
@@ -244,8 +245,8 @@ class Op<R(A...)> final : public OpBase {
     (detail::visit_tensors(args, [&](const Tensor& t) { adapter.see(t); }), ...);
     std::tuple<std::conditional_t<detail::is_tensor_arg<A>, Tensor, const std::remove_cvref_t<A>&>...> all{
         adapted(adapter, args)...};  // braces: from left to right
-    return std::apply([this](const auto&... a) -> R { return t_mode.unusual & kObserved ? observed(a...) : call(a...); },
-                      all);
+    return std::apply(
+        [this](const auto&... a) -> R { return t_mode.unusual & kObserved ? observed(a...) : call(a...); }, all);
   }
   Tensor& inplace_adapted(Tensor& self, A... args) const {
     detail::Adapter adapter(name_, r_.adapt);

@@ -84,8 +84,8 @@ class Backward {
   bool sole_;  // nothing asks for the saved results again, and no hook keeps them
 };
 
-/// What the tape keeps of a recorded call: its arguments and results in the schema's order. A tensor that is not kept, or
-/// that hooks packed, stands as a meta tensor of its shape and dtype.
+/// What the tape keeps of a recorded call: its arguments and results in the schema's order. A tensor that is not kept,
+/// or that hooks packed, stands as a meta tensor of its shape and dtype.
 struct NodeValues {
   std::vector<Value> args;
   TensorList results;
@@ -197,13 +197,12 @@ class OpBase {
   static std::vector<const OpBase*> all();
   /// nullptr when there is none of that name.
   static const OpBase* find(std::string_view name);
-  /// The same among those that are calls for observers but no functions for callers, such as an optimizer's update: all()
-  /// does not list them.
+  /// The same among those that are calls for observers but no functions for callers, such as an optimizer's update:
+  /// all() does not list them.
   static const OpBase* find_unlisted(std::string_view name);
 
  protected:
-  OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file,
-         bool listed = true);
+  OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file, bool listed = true);
   std::string_view name_, schema_, doc_, example_, file_;
   Autocast autocast_ = Autocast::keep;
   Adapt adapt_ = Adapt::none;

@@ -111,8 +111,8 @@ class ObservedCall {
   bool ended_ = false;
 };
 
-/// Called where a boxed call threw: throws that again, but what the standard library says without a name ("vector::reserve",
-/// "std::bad_alloc") as a ValueError or MemoryError of the op that lists its arguments.
+/// Called where a boxed call threw: throws that again, but what the standard library says without a name
+/// ("vector::reserve", "std::bad_alloc") as a ValueError or MemoryError of the op that lists its arguments.
 [[noreturn]] void rethrow_named(const OpBase& op, std::span<const Value> args);
 
 /// An argument in a box.

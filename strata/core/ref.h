@@ -68,7 +68,8 @@ class Ref {
   T* p_ = nullptr;
 };
 
-/// A pointer that one thread sets, once, and all others then read: how a shared object gets a part that it begins without.
+/// A pointer that one thread sets, once, and all others then read: how a shared object gets a part that it begins
+/// without.
 template <class T>
 class OncePtr {
  public:

@@ -106,8 +106,8 @@ class Module {
   /// @}
 
   const std::string& kind() const;
-  /// Its full name in the largest module that it is a part of, "blocks.0.attn"; empty where it is part of none. A module
-  /// that is registered twice has its first name.
+  /// Its full name in the largest module that it is a part of, "blocks.0.attn"; empty where it is part of none. A
+  /// module that is registered twice has its first name.
   const std::string& path() const;
   /// Own parameter, buffer or child by its name. Throws ValueError listing the names there are.
   Tensor parameter(std::string_view name) const;
@@ -137,8 +137,8 @@ struct ModulePolicy {
   /// Also when forward threw; must not throw.
   virtual void leave(const Module& module) noexcept {}
 };
-/// Attaches `policy` to the modules whose forward runs on this thread while one lives; the caller keeps it alive. Scopes
-/// nest, and the modules' calls do.
+/// Attaches `policy` to the modules whose forward runs on this thread while one lives; the caller keeps it alive.
+/// Scopes nest, and the modules' calls do.
 class ModulePolicyScope {
  public:
   explicit ModulePolicyScope(ModulePolicy& policy);
@@ -148,8 +148,8 @@ class ModulePolicyScope {
  private:
   strata::detail::ModulesWatched watched_;
 };
-/// Stands where a module's forward begins, and marks its end by its own: in operator() of every layer here, and to be put
-/// at the start of forward() in a module of your own that shall be seen. Where nobody watches it looks at one word.
+/// Stands where a module's forward begins, and marks its end by its own: in operator() of every layer here, and to be
+/// put at the start of forward() in a module of your own that shall be seen. Where nobody watches it looks at one word.
 ///
 ///     Tensor forward(const Tensor& x) { const nn::ModuleCall in(*this); return out(relu(hidden(x))); }
 class ModuleCall {

@@ -87,10 +87,10 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can but Rprop and ASGD. A replay takes the learning rates, decays and scales as they are then (Adafactor's eps2 and
-  /// clip_threshold and what shapes Muon's products stay as they were captured); the step's count is kept on the
-  /// device. A step must have run before the capture, so that the state exists, and the optimizer must live while the
-  /// graph is replayed.
+  /// library's can but Rprop and ASGD. A replay takes the learning rates, decays and scales as they are then
+  /// (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were captured); the step's count
+  /// is kept on the device. A step must have run before the capture, so that the state exists, and the optimizer must
+  /// live while the graph is replayed.
   bool capturable() const { return fused(); }
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
