@@ -133,6 +133,7 @@ class Module {
 /// Something that is done when a module's forward begins and ends: fetching its parameters, counting, timing.
 struct ModulePolicy {
   virtual ~ModulePolicy() = default;
+  /// Before anything of its forward.
   virtual void enter(const Module& module) {}
   /// Also when forward threw; must not throw.
   virtual void leave(const Module& module) noexcept {}
