@@ -1,5 +1,5 @@
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/pool/integer_pool.h"
+#include "strata/ops/pool/integer_pool_kernel.h"
 #include "strata/ops/pool/pool_common_inl.h"
 
 namespace strata {
@@ -233,7 +233,8 @@ Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
 // The sum of each window over its divisor, window by window.
 Tensor avg_by_hand(int spatial, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
                    bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
-  const Dims k = spread(kernel, spatial), s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
+  const Dims k = spread(kernel, spatial), s = stride.empty() ? k : spread(stride, spatial),
+             p = spread(padding, spatial);
   const Dims in = spatial_of("avg_pool", x, spatial), ones = Dims::filled(spatial, 1);
   const Dims out = pooled_sizes("avg_pool", in, k, s, p, ones, ceil_mode);
   const Shape result = with_spatial(x.shape(), out);
@@ -247,7 +248,8 @@ Tensor avg_by_hand(int spatial, const Tensor& x, const Dims& kernel, const Dims&
   return from_span<double>(sums, result);
 }
 using AvgSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool);
-using DivisorSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool, std::optional<int64_t>);
+using DivisorSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool,
+                                std::optional<int64_t>);
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
 const Op<AvgSignature> avg_pool1d_op{{
