@@ -82,7 +82,9 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
       see(o);
     } else if (name == "copy") {
       copy = nb::cast<bool>(o);
-    } else if (name != "non_blocking" && name != "memory_format") {
+    } else if (name == "memory_format") {
+      note_memory_format(o);
+    } else if (name != "non_blocking") {
       throw nb::type_error(("to: there is no argument '" + name + "'").c_str());
     }
   }
@@ -177,6 +179,10 @@ void bind_tensor_methods(nb::module_& m) {
     return nb::steal(from_dims(x.strides()));
   }, nb::arg("dim") = nb::none(), "Elements from one index to the next.");
   def_method("storage_offset", [](const Tensor& x) { return x.storage_offset(); });
+  def_method("_whole_storage", [](const Tensor& x) {
+    const Storage* s = x.impl().storage.get();
+    return alias(x.detach(), {s ? static_cast<int64_t>(s->nbytes) / size_of(x.dtype()) : 0}, {1}, 0);
+  }, "All elements of the memory that the tensor is a view of, in one dimension.");
   def_method("data_ptr", [](const Tensor& x) { return x.numel() ? reinterpret_cast<uintptr_t>(x.raw_data()) : 0; });
   def_method(
       "is_contiguous", [](const Tensor& x, nb::handle) { return x.is_contiguous(); },
@@ -219,7 +225,8 @@ void bind_tensor_methods(nb::module_& m) {
   });
   def_method(
       "cuda",
-      [](const Tensor& x, nb::handle device, bool, nb::handle) {
+      [](const Tensor& x, nb::handle device, bool, nb::handle format) {
+        note_memory_format(format);
         Device d = Device::cuda(0);
         if (PyLong_Check(device.ptr())) {
           d = Device::cuda(nb::cast<int>(device));
@@ -271,7 +278,8 @@ void bind_tensor_methods(nb::module_& m) {
   def_method("t", [](const Tensor& x) { return x.dim() < 2 ? x : x.t(); });
   def_method(
       "contiguous",
-      [](const Tensor& x, nb::handle) {
+      [](const Tensor& x, nb::handle format) {
+        note_memory_format(format);
         MaybeRelease release(is_heavy(x));
         return x.contiguous();
       },
