@@ -464,7 +464,7 @@ Tensor tensor_from(nb::handle data, std::optional<DType> dtype, std::optional<De
         return tensor_from(nb::module_::import_("numpy").attr("array")(data), dtype, device);
       if (is_tensor(first) && tensor_of(first).dim() > 0) {
         nb::list parts;
-        for (nb::handle item : data) parts.append(item.attr("tolist")());
+        for (nb::handle item : data) parts.append(is_tensor(item.ptr()) ? item.attr("tolist")() : nb::borrow(item));
         return tensor_from(parts, dtype, device);
       }
     }

@@ -112,7 +112,8 @@ def call(function: Any, args: List[Any], keywords: Dict[str, Any]) -> Any:
     dtype, wants_grad = None, False
     for keyword, value in sorted(unknown.items(), key=lambda item: places.get(item[0], 99)):
         at = places.get(keyword)
-        if own.star is not None and at is not None and at >= own.star and at == len(args) and keyword not in ("dtype", "device"):
+        spread = own.star is not None and at is not None and at >= own.star and at == len(args)
+        if spread and not (own.rest and keyword in ("dtype", "device")):
             args.append(value)
         elif own.rest:
             given[keyword] = value

@@ -56,7 +56,7 @@ atleast_3d input | tensors
 avg_pool1d input kernel_size stride padding ceil_mode count_include_pad out
 avg_pool2d input kernel_size stride padding ceil_mode count_include_pad divisor_override out
 avg_pool3d input kernel_size stride padding ceil_mode count_include_pad divisor_override out
-backward input gradient retain_graph create_graph | tensors grad_tensors retain_graph create_graph
+backward tensors grad_tensors retain_graph create_graph | input gradient retain_graph create_graph inputs
 baddbmm input batch1 batch2 out_dtype beta alpha out
 bartlett_window window_length periodic dtype layout device requires_grad
 batch_norm input weight bias running_mean running_var training momentum eps cudnn_enabled
@@ -186,7 +186,7 @@ fmin input other out
 fmod input other out | a b | input divisor
 frac input out
 frexp input out
-from_dlpack ext_tensor
+from_dlpack ext_tensor device copy
 from_numpy ndarray
 frombuffer buffer dtype count offset requires_grad
 full shape fill_value dtype device requires_grad | size fill_value dtype layout device pin_memory | size fill_value out dtype layout device requires_grad
@@ -221,7 +221,7 @@ hstack tensors out
 huber_loss input target reduction delta out
 hypot input other out
 i0 input out
-index input indices out | input el
+index input indices out | input el | input positions dims
 index_add input dim index source alpha out
 index_copy input dim index source out | input dim index tensor2
 index_fill input dim index value out
@@ -371,7 +371,7 @@ new_zeros input size dtype layout device pin_memory | input size out | input siz
 nextafter input other out
 nll_loss input target weight reduction ignore_index out
 nonzero input out as_tuple
-norm input p dim keepdim dtype out
+norm input p dim keepdim dtype out | input p dim keepdim out dtype
 normal input mean std generator out | mean std size generator out dtype layout device requires_grad pin_memory
 not_equal input other out
 numel input
@@ -416,8 +416,8 @@ repeat input repeats out
 repeat_interleave input repeats dim output_size | repeats output_size out
 reshape input shape
 reshape_as input other
-resize input size memory_format out
-resize_as input the_template memory_format out
+resize input size memory_format out | input sizes
+resize_as input the_template memory_format out | input tensor
 resolve_conj input
 resolve_neg input
 result_type tensor other | tensor1 tensor2
@@ -429,7 +429,7 @@ round input decimals out
 row_stack tensors out
 rsqrt input out
 rsub input other alpha out
-save obj f pickle_module pickle_protocol _use_new_zipfile_serialization
+save obj f pickle_module pickle_protocol _use_new_zipfile_serialization _disable_byteorder_record
 scaled_dot_product_attention query key value attn_mask dropout_p is_causal scale enable_gqa
 scatter input dim index src reduce out | input dim index value reduce out
 scatter_add input dim index src out
@@ -503,7 +503,7 @@ special_softmax input dim dtype
 special_xlog1py input other out
 special_xlogy input other out
 special_zeta input other out
-split input split_size dim | input split_sizes dim
+split input split_size dim | input split_sizes dim | tensor split_size_or_sections dim
 split_with_sizes input split_sizes dim
 sqrt input out | a
 square input out
@@ -529,7 +529,7 @@ tanh input out | a
 tanh_backward grad_output output out
 tensor t dtype device requires_grad | data dtype device requires_grad pin_memory
 tensor_split input sections dim | input indices dim | input tensor_indices_or_sections dim | input indices_or_sections dim
-tensordot input other dims_self dims_other out
+tensordot input other dims_self dims_other out | a b dims out
 tile input dims
 to input device dtype non_blocking copy memory_format
 tolist input
@@ -562,7 +562,7 @@ vander x N increasing
 var input dim correction keepdim out | input dim unbiased keepdim out
 var_mean input dim unbiased keepdim | input dim correction keepdim out
 vdot input other out
-view input size | input shape
+view input size | input shape | input dtype
 view_as input other
 vmap func in_dims out_dims randomness chunk_size
 vsplit input sections | input indices | input indices_or_sections | input split_size_or_sections

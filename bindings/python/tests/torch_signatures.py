@@ -13,7 +13,7 @@ tests/torch_signatures.py; do not edit."""
 # Python functions without a schema, whose documentation gives another signature than the one they have.
 WRITTEN_OUT = {
     "einsum": [["equation", "operands"]], "meshgrid": [["tensors", "indexing"]], "where": [["condition", "input", "other", "out"]],
-    "view": [["input", "size"], ["input", "shape"]], "to": [["input", "device", "dtype", "non_blocking", "copy", "memory_format"]],
+    "view": [["input", "size"], ["input", "shape"], ["input", "dtype"]], "to": [["input", "device", "dtype", "non_blocking", "copy", "memory_format"]],
 }
 
 
@@ -70,9 +70,9 @@ def of_torch(wanted):
             if function is None or isinstance(function, type):
                 continue
             documented = list(_documented(name, function.__doc__))
-            if not documented and name not in schemas:
+            if inspect.isfunction(function) or (not documented and name not in schemas):
                 try:
-                    documented = [[p.name for p in inspect.signature(function).parameters.values() if p.name != "self"]]
+                    documented += [[p.name for p in inspect.signature(function).parameters.values() if p.name != "self"]]
                 except (TypeError, ValueError):
                     continue
             for names in documented:

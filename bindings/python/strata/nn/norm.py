@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 from .. import _core as C
 from .._core import Tensor, dtype as DType, int64, ones, zeros
@@ -15,7 +15,7 @@ from .parameter import Parameter
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm",
+    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm",
 ]
 
 
@@ -95,13 +95,13 @@ class GroupNorm(_AffineNorm):
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Device = None,
-        dtype: Optional[DType] = None,
+        dtype: Optional[DType] = None, *, bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups != 0:
             raise ValueError("num_channels must be divisible by num_groups")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self._make_affine([num_channels], affine, affine, device, dtype)
+        self._make_affine([num_channels], affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
@@ -118,12 +118,12 @@ class _RunningNorm(_AffineNorm):
 
     def __init__(
         self, num_features: int, eps: float, momentum: Optional[float], affine: bool, track_running_stats: bool,
-        device: Device, dtype: Optional[DType],
+        device: Device, dtype: Optional[DType], bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self._make_affine([num_features], affine, affine, device, dtype)
+        self._make_affine([num_features], affine, affine and bias, device, dtype)
         track = track_running_stats
         self.register_buffer("running_mean", zeros([num_features], dtype=dtype, device=device) if track else None)
         self.register_buffer("running_var", ones([num_features], dtype=dtype, device=device) if track else None)
@@ -157,9 +157,9 @@ class _RunningNorm(_AffineNorm):
 class _BatchNorm(_RunningNorm):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
-        track_running_stats: bool = True, device: Device = None, dtype: Optional[DType] = None,
+        track_running_stats: bool = True, device: Device = None, dtype: Optional[DType] = None, *, bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input(input)
@@ -196,12 +196,40 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
+class SyncBatchNorm(_BatchNorm):
+    """BatchNorm over all processes, of which there is one: BatchNorm of [N, C, ..]."""
+
+    ranks = (2, 3, 4, 5)
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
+        track_running_stats: bool = True, process_group: Any = None, device: Device = None, dtype: Optional[DType] = None,
+        *, bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with a SyncBatchNorm in the place of every BatchNorm, over the same parameters and statistics."""
+        made: Module = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group,
+                       bias=module.bias is not None)
+            for kind in ("_parameters", "_buffers"):
+                getattr(made, kind).update(getattr(module, kind))
+            made.training = module.training
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+
 class _InstanceNorm(_RunningNorm):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-        track_running_stats: bool = False, device: Device = None, dtype: Optional[DType] = None,
+        track_running_stats: bool = False, device: Device = None, dtype: Optional[DType] = None, *, bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input(input)

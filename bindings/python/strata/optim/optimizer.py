@@ -329,9 +329,12 @@ class Adam(Optimizer):
         self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0.0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+        decoupled_weight_decay: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
         _unsupported(type(self).__name__, differentiable=differentiable)
+        if decoupled_weight_decay and type(self) is Adam:
+            self._kind, self._beside = "adamw", AdamW._beside
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
                                       maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
@@ -508,8 +511,11 @@ class Muon(Optimizer):
         self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
         eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = None, use_adamw: bool = False,
         betas: Tuple[float, float] = (0.9, 0.95), adamw_eps: float = 1e-8, *,
+        ns_coefficients: Tuple[float, float, float] = (3.4445, -4.775, 2.0315),
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
+        if tuple(ns_coefficients) != self._beside["ns_coefficients"]:
+            raise ValueError(f"Muon: the iteration's coefficients are {self._beside['ns_coefficients']}, got {ns_coefficients}")
         super().__init__(params, dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps,
                                       ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, use_adamw=use_adamw, betas=betas,
                                       adamw_eps=adamw_eps,
