@@ -64,6 +64,17 @@ def test_errors_are_the_programs_own(tmp_path):
         assert f"ModuleNotFoundError: {name}" in text and reason in text
 
 
+# What PyTorch 2.15 prints last.
+PRINTED = {"gcn": [0.6128041744, 0.7], "pinn": [-0.26932465503498365], "style": [0.98883998]}
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED))
+def test_training_scripts_print_pytorchs_numbers(name):
+    last = _run(str(pathlib.Path(__file__).parent / "scripts" / f"{name}.py")).splitlines()[-1].split()
+    assert last[0] == "RESULT"
+    np.testing.assert_allclose([float(v) for v in last[1:]], PRINTED[name], rtol=2e-4)
+
+
 # What PyTorch 2.15 keeps after two steps of lr 0.1 from [1, -2] with gradients [0.5, 1] and [-0.25, 2], and where the parameters are
 # after a third of [1, 1].
 KEPT = {
