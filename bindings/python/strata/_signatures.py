@@ -24,6 +24,7 @@ class _Parameters(NamedTuple):
     bare: int = 0  # leading arguments that have no name to callers
 
 
+_parameters: Dict[Any, _Parameters] = {}
 _table: Dict[str, List[List[str]]] = {}
 
 
@@ -45,6 +46,13 @@ def _nothing(name: str) -> bool:
 def parameters(function: Any) -> _Parameters:
     """What a function's own arguments are called."""
     function = getattr(function, "__wrapped__", function)
+    found = _parameters.get(function)
+    if found is None:
+        found = _parameters[function] = _parameters_of(function)
+    return found
+
+
+def _parameters_of(function: Any) -> _Parameters:
     if type(function).__name__ in ("Op", "OpMethod"):
         return _Parameters(function._parameters, None, False, function._takes)
     written = getattr(function, "__nb_signature__", None)

@@ -20,8 +20,9 @@ _scalar_or_tuple_1_t = Union[T, Tuple[T]]
 _scalar_or_tuple_2_t = Union[T, Tuple[T, T]]
 _scalar_or_tuple_3_t = Union[T, Tuple[T, T, T]]
 _size_1_t, _size_2_t, _size_3_t, _size_any_t = (
-    _scalar_or_tuple_1_t[int], _scalar_or_tuple_2_t[int], _scalar_or_tuple_3_t[int], _scalar_or_tuple_any_t[int])
-_ratio_2_t, _ratio_3_t, _ratio_any_t = _scalar_or_tuple_2_t[float], _scalar_or_tuple_3_t[float], _scalar_or_tuple_any_t[float]
+    Union[int, Tuple[int]], Union[int, Tuple[int, int]], Union[int, Tuple[int, int, int]], Union[int, Tuple[int, ...]])
+_ratio_2_t, _ratio_3_t, _ratio_any_t = (
+    Union[float, Tuple[float, float]], Union[float, Tuple[float, float, float]], Union[float, Tuple[float, ...]])
 cuda: Optional[str] = None
 hip: Optional[str] = None
 git_version = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from . import _core
 from ._core import FunctionCtx, backward, is_grad_enabled
@@ -42,7 +42,8 @@ def _grad_rows(outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: Optio
         keep = True if i + 1 < count else retain_graph
         rows.append(grad(outputs, inputs, [None if g is None else g[i] for g in given], keep, create_graph, True, allow_unused,
                          False, materialize_grads))
-    return tuple(None if column[0] is None else _core.ops["stack"](list(column), 0) for column in zip(*rows))
+    joined: List[Any] = [None if column[0] is None else _core.ops["stack"](list(column), 0) for column in zip(*rows)]
+    return tuple(joined)
 
 
 class Function:

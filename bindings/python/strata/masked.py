@@ -26,7 +26,8 @@ def _kept(input: Tensor, mask: Optional[Tensor], value: Any) -> Tensor:
         return input
     if mask.dtype != _core.bool:
         raise TypeError(f"masked: the mask must be bool, got {mask.dtype}")
-    return F.where(mask, input, F.tensor(value, dtype=input.dtype, device=input.device))
+    kept: Tensor = F.where(mask, input, F.tensor(value, dtype=input.dtype, device=input.device))
+    return kept
 
 
 def _count(input: Tensor, dim: Any, keepdim: bool, mask: Optional[Tensor]) -> Tensor:

@@ -182,7 +182,7 @@ class profile:
         self._events = _core.OpEvents()
         self._events.start()
         if self._device:
-            self._times = _core.DeviceTimes("cuda")
+            self._times = _core.DeviceTimes(_core.device("cuda"))
         _running.append(self)
 
     def _end(self, keep: bool) -> None:

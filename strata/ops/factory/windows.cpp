@@ -162,6 +162,7 @@ const Op<Tensor(const std::string&, int64_t, double, bool, DType, Device)> signa
                "0}, {5})));",
     .composed =
         [](const std::string& name, int64_t size, double a, bool sym, DType dtype, Device device) {
+          check<DTypeError>(is_floating(dtype), "signal_window", "a floating dtype is wanted, got ", dtype);
           DeviceScope scope(device);
           return make(name, size, a, sym).to(dtype);
         },
@@ -177,6 +178,7 @@ const Op<Tensor(const std::string&, int64_t, double, bool, DType, Device)> signa
           s.invalid<ValueError>("none of: bartlett", "hanning", 3, 1.0, true, s.dtype(), Device::cpu());
           s.invalid<ValueError>("negative", "hann", -1, 1.0, true, s.dtype(), Device::cpu());
           s.invalid<ValueError>("positive", "gaussian", 3, 0.0, true, s.dtype(), Device::cpu());
+          s.invalid<DTypeError>("floating", "hann", 3, 1.0, true, DType::i64, Device::cpu());
         },
     .reference = [](const std::string& name, int64_t size, double a, bool sym, DType,
                     Device) { return by_definition(name, size, a, sym); },

@@ -57,6 +57,10 @@ class Optimizer:
             self._append(dict(group))
         self._build()
 
+    def _is_pytorchs(self) -> bool:
+        """Whether its state and groups are laid out as PyTorch's; those of one written elsewhere are its own."""
+        return bool(self._kind) or type(self).__module__.startswith("strata.")
+
     # ---- groups
 
     def _append(self, group: ParamGroup) -> None:
@@ -73,7 +77,7 @@ class Optimizer:
         group["params"] = items
         for name, value in self.defaults.items():
             group.setdefault(name, value)
-        if type(self).__module__.startswith("strata."):
+        if self._is_pytorchs():
             for name, value in self._beside.items():
                 group.setdefault(name, value)
         seen = {id(p) for g in self.param_groups for p in g["params"]}
@@ -232,7 +236,7 @@ class Optimizer:
         index = 0
         for group in self.param_groups:
             for p in group["params"]:
-                if index in state and type(self).__module__.startswith("strata."):
+                if index in state and self._is_pytorchs():
                     state[index] = _layout.of_state(self._kind, state[index], self._taken, group, p)
                 index += 1
         return {"state": state, "param_groups": groups}
@@ -254,7 +258,7 @@ class Optimizer:
         params = [p for group in self.param_groups for p in group["params"]]
         state = {int(index): entries for index, entries in state_dict["state"].items()}
         self._taken = max([int(entries.get("step", 0)) for entries in state.values()], default=0)
-        if type(self).__module__.startswith("strata."):
+        if self._is_pytorchs():
             state = {i: _layout.of_file(self._kind, entries, params[i]) for i, entries in state.items()}
         if self._engine is None:
             self._own_state = defaultdict(dict)

@@ -56,7 +56,7 @@ class TreeSpec:
 
     def __init__(self, type: Any, context: Any, children_specs: List["TreeSpec"]) -> None:
         self.type, self.context, self.children_specs = type, context, children_specs
-        self.num_leaves = sum(c.num_leaves for c in children_specs)
+        self.num_leaves: int = sum(c.num_leaves for c in children_specs)
 
     @property
     def num_children(self) -> int:

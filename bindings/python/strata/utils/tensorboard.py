@@ -41,8 +41,8 @@ def _varint(n: int) -> bytes:
 
 
 def _bytes(field: int, data: Any) -> bytes:
-    data = data.encode() if isinstance(data, str) else data
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+    content: bytes = data.encode() if isinstance(data, str) else data
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
 
 
 def _int(field: int, value: int) -> bytes:
@@ -64,7 +64,7 @@ class FileWriter:
     """One file of events."""
 
     def __init__(self, log_dir: Any, max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = "") -> None:
-        self._folder = os.fspath(log_dir)
+        self._folder: str = os.fspath(log_dir)
         os.makedirs(self._folder, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{id(self) % 100000}{filename_suffix}"
         self.path = os.path.join(self._folder, name)
@@ -117,7 +117,7 @@ class SummaryWriter:
                  flush_secs: int = 120, filename_suffix: str = "") -> None:
         if not log_dir:
             log_dir = os.path.join("runs", datetime.now().strftime("%b%d_%H-%M-%S") + "_" + socket.gethostname() + comment)
-        self.log_dir = os.fspath(log_dir)
+        self.log_dir: str = os.fspath(log_dir)
         self._suffix = filename_suffix
         self.file_writer = FileWriter(self.log_dir, filename_suffix=filename_suffix)
         self._others: Dict[str, FileWriter] = {}
