@@ -4,9 +4,10 @@
   bench/compare_training.py --strata build/release/bin/strata [--models small medium] [--out bench/results]
   bench/compare_training.py --strata build/release/bin/strata --device cuda [--models gpt2-124m-padded llama-1b] [--engines strata]
 
-Each engine trains the same model on the same batch shape with AdamW; Strata's figure comes from its own metrics.jsonl, so
-loading data and logging count against it. On the CPU: gradients are clipped, medians after the first steps. On a card:
-bf16 autocast over f32 weights, no clipping, the mean of --steps steps after --warmup; memory is the most that tensors held
+Each engine trains the same model on the same batch shape with AdamW at the same constant learning rate; Strata's figure comes
+from its own metrics.jsonl, so loading data and logging count against it. On the CPU: gradients are clipped, medians after the
+first steps. On a card: bf16 autocast over f32 weights, no clipping, the same batches in the same order, so that the last losses can be compared (the
+initial weights are each engine's own); the mean of --steps steps after --warmup; memory is the most that tensors held
 (and what the allocator kept). Writes a Markdown table named for the date when --out is given."""
 import argparse
 import datetime
@@ -20,6 +21,14 @@ import tempfile
 import tomllib
 
 from tokens import command, make_tokens, write_text
+
+# Of both engines, on the CPU and on a card: whatever a configuration's own schedule is.
+CPU_LR, CARD_LR = 1e-3, 3e-4
+
+
+def constant(lr):
+    return [f"train.lr={lr}", "train.schedule=constant", "train.warmup=0"]
+
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETUPS = {
@@ -39,7 +48,7 @@ def strata(binary, name, dtype, steps, text, tmp):
     s = SETUPS[name]
     out = pathlib.Path(tmp) / f"{name}-{dtype}"
     sets = [f"model.{k}={s[k]}" for k in ("layers", "dim", "heads", "context", "vocab")]
-    sets += [f"train.batch={s['batch']}", "train.lr=0.001", "train.warmup=10", "train.eval_every=0", "train.save_every=0",
+    sets += [f"train.batch={s['batch']}", *constant(CPU_LR), "train.eval_every=0", "train.save_every=0",
              "train.sample_tokens=0", "train.grad_clip=1.0", "train.weight_decay=0.1", f"train.threads={s['threads']}"]
     command = [binary, "train", "--data", str(text), "--out", str(out), "--steps", str(steps), "--dtype", dtype]
     for item in sets:
@@ -56,7 +65,7 @@ def strata(binary, name, dtype, steps, text, tmp):
 def pytorch(name, dtype, mode, seconds):
     s = SETUPS[name]
     done = subprocess.run([sys.executable, str(HERE / "pytorch/gpt_train.py"), "--model", name, "--threads", str(s["threads"]),
-                           "--dtype", dtype, "--mode", mode, "--seconds", str(seconds)], capture_output=True, text=True)
+                           "--dtype", dtype, "--mode", mode, "--seconds", str(seconds), "--lr", str(CPU_LR)], capture_output=True, text=True)
     if done.returncode != 0:
         return None, done.stderr.strip().splitlines()[-1:]
     return json.loads(done.stdout.splitlines()[-1])["tokens_per_s"], None
@@ -87,9 +96,9 @@ def cuda_strata(a, name, config, tmp):
     write_text(make_tokens(model["vocab"], 8 * batch * model["context"] + 1), data)
     own = [s.removeprefix(f"{name}:") for s in a.set if s.startswith(f"{name}:") or not s.startswith(tuple(f"{m}:" for m in CONFIGS))]
     command = [a.strata, "train", str(config_path(name)), "--device", a.device, "--data", str(data), "--out", str(out),
-               "--steps", str(a.warmup + a.steps), "--set", "data.tokenizer=ids", "data.valid_fraction=0", "train.eval_every=0",
-               "train.save_every=-1", "train.sample_tokens=0", "train.grad_clip=0", f"model.vocab={model['vocab']}",
-               f"train.batch={batch}", *own]
+               "--steps", str(a.warmup + a.steps), "--set", "data.tokenizer=ids", "data.shuffle=false", "data.valid_fraction=0",
+               *constant(CARD_LR), "train.weight_decay=0.1", "train.eval_every=0", "train.save_every=-1", "train.sample_tokens=0",
+               "train.grad_clip=0", f"model.vocab={model['vocab']}", f"train.batch={batch}", *own]
     text = call(command)
     if text is None:
         return None
@@ -105,7 +114,7 @@ def cuda_strata(a, name, config, tmp):
 def cuda_pytorch(a, name, config, mode):
     command = [sys.executable, str(HERE / "pytorch/train_cuda.py"), str(config_path(name)), "--mode", mode,
                "--warmup", str(a.warmup), "--steps", str(a.steps), "--batch", str(a.batch), "--vocab", str(config["model"]["vocab"]),
-               "--device", a.device]
+               "--device", a.device, "--lr", str(CARD_LR)]
     text = call(command)
     return json.loads(text.splitlines()[-1]) if text else None
 
@@ -169,7 +178,8 @@ def cuda_main(a):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# Training steps on a card beside PyTorch\n\nCommand: `{command('bench/compare_training.py', sys.argv[1:])}`  \n"
                         f"Machine: {card}  \nDate: {day}, commit {a.commit}, PyTorch {version or 'not run'}\n\n{table}\n\n"
-                        "Weights and AdamW's moments f32, bf16 autocast, no clipping. TFLOP/s: 6 for each weight of a product and\n"
+                        f"Weights and AdamW's moments f32, bf16 autocast, no clipping; both engines at a constant learning rate of {CARD_LR:g}, on\n"
+                        "the same batches, each from initial weights of its own. TFLOP/s: 6 for each weight of a product and\n"
                         "token, and attention's over the whole square. The first step holds PyTorch's compilation.\n")
 
     return 0 if compare_on_card(a, write) else 1

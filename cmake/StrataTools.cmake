@@ -1,7 +1,8 @@
 # Compiler cache, linker, warnings, sanitizers, and the two functions that every room uses.
 
+# A quick build's compilations are not worth a cache: precompiled headers keep them out of it.
 find_program(STRATA_CCACHE ccache)
-if(STRATA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+if(STRATA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT STRATA_QUICK_BUILD)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${STRATA_CCACHE})
 endif()
 
@@ -33,11 +34,46 @@ if(STRATA_BUILD_TESTS)
   enable_testing()
 endif()
 
-# strata_room(NAME rooms... DEPENDS libs...): a static library strata_NAME from every .cpp under the rooms, tests and
+# Kernels are compiled for several instruction sets, and the program chooses when it runs. A quick build has the one that
+# this processor would choose (and of Highway's the one that any has): the same kernels run, so the same numbers come out.
+if(STRATA_QUICK_BUILD)
+  file(WRITE ${PROJECT_BINARY_DIR}/CMakeFiles/instruction_sets.cpp
+"#include <cstdio>
+#include <hwy/highway.h>
+#include \"strata/ops/vec/level.h\"
+int main() {
+  const long long best = hwy::SupportedTargets() & -hwy::SupportedTargets();
+  std::printf(\"%d;0x%llx\", strata::vec_level(), ~(best | HWY_STATIC_TARGET) & ~(1LL << 63));
+}
+")
+  try_run(ran built SOURCES ${PROJECT_BINARY_DIR}/CMakeFiles/instruction_sets.cpp ${PROJECT_SOURCE_DIR}/strata/ops/vec/level.cpp
+          CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${PROJECT_SOURCE_DIR} LINK_LIBRARIES hwy::hwy RUN_OUTPUT_VARIABLE sets
+          COMPILE_OUTPUT_VARIABLE why CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
+  if(built AND ran EQUAL 0)
+    list(GET sets 0 level)
+    list(GET sets 1 others)
+    add_compile_definitions(STRATA_VEC_ONLY=${level} HWY_DISABLED_TARGETS=${others}LL)
+  else()
+    message(WARNING "What this processor can do was not found out, so kernels are built for every one:\n${why}")
+  endif()
+endif()
+
+# strata_quick(TARGET kernels... HEADERS headers...): what a quick build changes of a target. The kernels keep their own options.
+function(strata_quick target)
+  if(NOT STRATA_QUICK_BUILD)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "KERNELS;HEADERS" ${ARGN})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
+  set_source_files_properties(${ARG_KERNELS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
+# strata_room(NAME rooms... DEPENDS libs... HEADERS those that most files include): a static library strata_NAME from every .cpp under the rooms, tests and
 # example programs aside. New files are picked up by the next build: adding an op touches one folder only.
 # Each *_test.cpp folder becomes the test program strata_ROOM_FOLDER_test.
 function(strata_room name)
-  cmake_parse_arguments(ARG "" "" "ROOMS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "ROOMS;DEPENDS;PRIVATE_DEPENDS;HEADERS" ${ARGN})
   set(sources)
   foreach(room ${ARG_ROOMS})
     file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${room}/*.cpp)
@@ -82,6 +118,7 @@ function(strata_room name)
     list(PREPEND options -O3)
   endif()
   set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "${options}")
+  strata_quick(strata_${name} KERNELS ${kernels} HEADERS ${ARG_HEADERS})
   install(TARGETS strata_${name} EXPORT Strata_${name})
   install(EXPORT Strata_${name} FILE Strata_${name}.cmake NAMESPACE Strata:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Strata)
   if(STRATA_BUILD_TESTS)

@@ -36,11 +36,17 @@ TEST(Cli, BadUsageIsStatus2AndOneLine) {
 
 TEST(Cli, ErrorsSayWhatIsWantedAndWhereTheHelpIs) {
   const std::pair<const char*, const char*> cases[] = {
-      {"trian --steps 3", "unknown command 'trian' (strata --help lists the commands)"},
+      {"trian --steps 3", "unknown command 'trian'; did you mean train? (strata --help lists the commands)"},
+      {"xyz", "unknown command 'xyz' (strata --help lists the commands)"},
+      {"train --stpes 3", "unknown option '--stpes'; did you mean --steps? (strata train --help lists the options)"},
+      {"train --stpes=3", "unknown option '--stpes=3'; did you mean --steps? (strata train --help lists the options)"},
+      {"lab verify --job 3",
+       "unknown option '--job'; did you mean --jobs? (strata lab verify --help lists the options)"},
+      {"ops --plugn x", "unknown option '--plugn'; did you mean --plugin? (strata ops --help lists the options)"},
       {"--nonsense", "unknown option '--nonsense' (strata --help lists the commands)"},
       {"train --nonsense", "unknown option '--nonsense' (strata train --help lists the options)"},
       {"train a.toml b.toml", "unexpected argument 'b.toml' (strata train --help lists the options)"},
-      {"lab verfy", "unknown command 'verfy' (strata lab --help lists the commands)"},
+      {"lab verfy", "unknown command 'verfy'; did you mean verify? (strata lab --help lists the commands)"},
       {"lab bench -x", "unknown option '-x' (strata lab bench --help lists the options)"},
       {"train --steps 0", "--steps: wants an integer of at least 1, got '0' (strata train --help lists the options)"},
       {"train --steps many",
@@ -106,7 +112,7 @@ TEST(Cli, PluginsForEveryCommand) {
   EXPECT_NE(timed.output.find("backward"), std::string::npos) << timed.output;
   const Result missing = strata("--plugin /no/such.so ops");
   EXPECT_EQ(missing.status, 1);
-  EXPECT_EQ(missing.output, "strata: error: load_plugin: cannot open /no/such.so: No such file or directory\n");
+  EXPECT_EQ(missing.output, "strata: error: cannot open /no/such.so: No such file or directory\n");
   EXPECT_EQ(strata("--plugin").status, 2);
 }
 
@@ -167,6 +173,20 @@ TEST(Cli, LabThatIsStoppedShowsWhatIsDone) {
   const Result verify = strata("lab verify --jobs 2" + stop);
   EXPECT_EQ(verify.status, 1);
   EXPECT_NE(verify.output.find("stopped before its turn"), std::string::npos) << verify.output;
+}
+
+TEST(Cli, ErrorsShowNoNamesFromInside) {
+  for (const auto& [arguments, names] : {std::pair{"lab verify add --dtype f17", "parse_dtype"},
+                                         {"lab bench add --dtype f17", "parse_dtype"},
+                                         {"ops --markdown /dev/null/x", "make_directories"},
+                                         {"--plugin /dev/null ops", "load_plugin"},
+                                         {"report /no/such", "read_file"},
+                                         {"generate --checkpoint /no/such", "find_run"}}) {
+    const Result r = strata(arguments);
+    EXPECT_NE(r.status, 0) << arguments;
+    EXPECT_TRUE(r.output.starts_with("strata: error: ")) << r.output;
+    EXPECT_EQ(r.output.find(names), std::string::npos) << r.output;
+  }
 }
 
 TEST(Cli, FullDiskIsAFailure) {

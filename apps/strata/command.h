@@ -8,6 +8,10 @@
 
 #include <CLI/CLI.hpp>
 
+namespace strata {
+class Error;
+}
+
 namespace strata::cli {
 
 /// What to run; returns the exit status. Failures are exceptions.
@@ -22,11 +26,15 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// An error's text for users: without the name of the function or class that threw it, unless that is an operation.
+std::string plain_text(const Error& error);
+
 void add_estimate(CLI::App& app, Body& body);
 void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);
 void add_lab(CLI::App& app, Body& body);
 void add_ops(CLI::App& app, Body& body);
+void add_report(CLI::App& app, Body& body);
 void add_train(CLI::App& app, Body& body);
 
 }  // namespace strata::cli

@@ -126,8 +126,47 @@ TEST(Estimate, OfACardTakesItsWay) {
 TEST(Estimate, Command) {
   const Result r = strata("estimate --set model.dim=8192 model.layers=100 model.heads=64");
   EXPECT_EQ(r.status, 0) << r.output;
-  for (const char* word : {"parameters", "gradients", "optimizer", "activations", "peak", "MiB"})
-    EXPECT_NE(r.output.find(word), std::string::npos) << word;
+  for (const char* word :
+       {"parameters", "gradients", "optimizer", "activations", "peak", "GiB", "free", "in use", "It does not fit"})
+    EXPECT_NE(r.output.find(word), std::string::npos) << word << "\n" << r.output;
+  const Result small = strata("estimate --dtype bf16 --set model.layers=1 model.dim=16 model.heads=2 train.batch=1");
+  EXPECT_EQ(small.status, 0);
+  EXPECT_NE(small.output.find(", bf16\n"), std::string::npos) << small.output;
+  EXPECT_NE(small.output.find("It fits: "), std::string::npos) << small.output;
+  EXPECT_EQ(strata("estimate --dtype f17").status, 2);
+  const Result card = strata("estimate --device cuda:63");
+  EXPECT_EQ(card.status, 0);
+  EXPECT_NE(card.output.find("not known: there is no cuda:63 here"), std::string::npos) << card.output;
+}
+
+// A model that no machine has room for is refused before anything is made; where a smaller batch helps, that is told.
+TEST(Estimate, TrainRefusesWhatDoesNotFit) {
+  const io::TempDir dir;
+  io::write_file(dir / "text.txt", std::string(20000, 'a'));
+  const std::string arguments = "train --data " + (dir / "text.txt") + " --out " + (dir / "run") + " --set ";
+  const Result r = strata(arguments + "model.dim=65536 model.layers=64 model.heads=512");
+  EXPECT_EQ(r.status, 1);
+  for (const char* word : {"parameters", "peak", "in use", "It does not fit: ", "strata: error: the model does not fit",
+                           "--no-memory-check"})
+    EXPECT_NE(r.output.find(word), std::string::npos) << word << "\n" << r.output;
+  EXPECT_FALSE(std::filesystem::exists(dir / "run"));
+  const Result batch = strata(arguments + "model.layers=1 model.dim=64 train.batch=1048576");
+  EXPECT_EQ(batch.status, 1);
+  EXPECT_NE(batch.output.find("it would with --set train.batch="), std::string::npos) << batch.output;
+  // Who knows better is believed, and fails at the first tensor.
+  const Result forced = strata(arguments + "model.dim=65536 model.layers=64 model.heads=512 --no-memory-check");
+  EXPECT_EQ(forced.status, 1);
+  EXPECT_NE(forced.output.find("strata: error: cannot get "), std::string::npos) << forced.output;
+}
+
+TEST(Estimate, UlimitCounts) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reserves more address space than any limit";
+#endif
+  const Result r = strata("estimate --set model.layers=24 model.dim=2048 model.heads=16", "ulimit -v 6000000;");
+  EXPECT_EQ(r.status, 0);
+  EXPECT_NE(r.output.find("(ulimit -v: 5.722 GiB, "), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("It does not fit"), std::string::npos) << r.output;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The command line. Exit status: 0 success, 1 failure, 2 bad usage.
 
 #include <algorithm>
+#include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -11,6 +13,9 @@
 
 #include "apps/strata/command.h"
 #include "strata/c/plugin.h"
+#include "strata/core/error.h"
+#include "strata/core/op.h"
+#include "strata/text/nearest.h"
 #include "strata/train/machine.h"
 
 namespace {
@@ -46,6 +51,22 @@ std::string wrapped(const std::string& help) {
   return all;
 }
 
+// What can stand in the place of an unknown word: the commands, or the options and those of the commands around it.
+std::vector<std::string> known_words(const CLI::App& asked, bool option) {
+  std::vector<std::string> known;
+  if (!option) {
+    for (const CLI::App* c : asked.get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(c->get_name());
+    return known;
+  }
+  for (const CLI::App* app = &asked; app != nullptr; app = app->get_parent())
+    for (const CLI::Option* o : app->get_options()) {
+      if (o->get_group().empty()) continue;  // hidden
+      for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+    }
+  return known;
+}
+
 // What is wrong with the command line, and where there is help.
 std::string told(const CLI::App& app, const CLI::ParseError& e) {
   std::string command = "strata";
@@ -61,14 +82,35 @@ std::string told(const CLI::App& app, const CLI::ParseError& e) {
       dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr || dynamic_cast<const CLI::RequiredError*>(&e) != nullptr;
   if (unknown && !rest.empty()) {
     const std::string& first = rest.front();
+    const bool option = first.starts_with('-');
     text = fmt::format("{} '{}'",
-                       first.starts_with('-') ? "unknown option"
-                       : has_commands         ? "unknown command"
-                                              : "unexpected argument",
+                       option         ? "unknown option"
+                       : has_commands ? "unknown command"
+                                      : "unexpected argument",
                        first);
+    const std::vector<std::string> known = known_words(*asked, option);
+    const std::string_view meant = strata::text::nearest(first.substr(0, first.find('=')), known);
+    if (!meant.empty()) text += fmt::format("; did you mean {}?", meant);
   }
   return fmt::format("{} ({} --help lists the {})", text, command, has_commands ? "commands" : "options");
 }
+
+}  // namespace
+
+namespace strata::cli {
+
+std::string plain_text(const Error& error) {
+  const std::string text = error.what(), &op = error.op();
+  // Files and commands of two words are names that users know.
+  const bool internal = !op.empty() && OpBase::find(op) == nullptr && std::ranges::all_of(op, [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == ':';
+  });
+  return internal && text.starts_with(op + ": ") ? text.substr(op.size() + 2) : text;
+}
+
+}  // namespace strata::cli
+
+namespace {
 
 int complain(const std::string& text, int status) {
   std::fputs(fmt::format("strata: error: {}\n", one_line(text)).c_str(), stderr);
@@ -90,6 +132,7 @@ int run(int argc, char** argv) {
   add_train(app, body);
   add_generate(app, body);
   add_estimate(app, body);
+  add_report(app, body);
   add_ops(app, body);
   add_lab(app, body);
   add_info(app, body);
@@ -121,6 +164,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // past a limit of the file size writing fails with a reason
   try {
     const int status = run(argc, argv);
     // A full disk or a closed pipe shows when the last of the output is written.
@@ -129,6 +173,8 @@ int main(int argc, char** argv) {
     return status;
   } catch (const UsageError& e) {
     return complain(e.what(), kUsage);
+  } catch (const strata::Error& e) {
+    return complain(plain_text(e), kFailure);
   } catch (const std::bad_alloc&) {
     return complain("out of memory", kFailure);
   } catch (const std::exception& e) {

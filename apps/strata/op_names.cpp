@@ -1,36 +1,14 @@
 #include "apps/strata/op_names.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "apps/strata/command.h"
+#include "strata/text/nearest.h"
 
 namespace strata::cli {
-namespace {
-
-// Insertions, deletions and replacements that turn one word into the other.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
-
 std::vector<const OpBase*> find_ops(const std::vector<std::string>& names) {
   const std::vector<const OpBase*> all = OpBase::all();
   if (names.empty()) return all;
@@ -48,7 +26,7 @@ std::vector<const OpBase*> find_ops(const std::vector<std::string>& names) {
     }
     if (family) continue;
     const auto* nearest = *std::min_element(all.begin(), all.end(), [&](auto* a, auto* b) {
-      return distance(a->name(), name) < distance(b->name(), name);
+      return text::edit_distance(a->name(), name) < text::edit_distance(b->name(), name);
     });
     throw UsageError(
         fmt::format("there is no op or family '{}' (did you mean '{}'? strata ops lists all)", name, nearest->name()));
@@ -68,21 +46,11 @@ DTypeSet parse_dtypes(const std::string& text) {
     try {
       set |= dtype_bit(parse_dtype(text.substr(begin, end - begin)));
     } catch (const ValueError& e) {
-      throw UsageError(e.what());
+      throw UsageError(plain_text(e));
     }
     begin = end + 1;
   }
   return set;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::FILE* f = std::fopen(path.c_str(), "wb");
-  if (f == nullptr) throw IoError("write", cat("cannot create ", path, ": ", std::strerror(errno)));
-  const bool written = std::fwrite(text.data(), 1, text.size(), f) == text.size();
-  const int error = errno;
-  const bool closed = std::fclose(f) == 0;
-  if (!written || !closed)
-    throw IoError("write", cat("cannot write ", path, ": ", std::strerror(written ? errno : error)));
 }
 
 }  // namespace strata::cli

@@ -13,7 +13,9 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/lab/profile.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/timeline.h"
+#include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
 #include "strata/train/trainer.h"
@@ -23,7 +25,7 @@ namespace {
 
 struct Arguments {
   std::string config, data, out, dtype, device, graph, memory_timeline;
-  bool resume = false, quiet = false, profile = false;
+  bool resume = false, quiet = false, profile = false, no_memory_check = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
 };
@@ -61,6 +63,18 @@ bool after_step() {
   return StopOnSignal::stop_requested();
 }
 
+// Before anything is made or read: a run that is too large would be ended by the system, without a word.
+void require_memory(const TrainConfig& config) {
+  const MemoryPlan plan = plan_memory(config, memory::tightest_bound(parse_device(config.device)));
+  if (plan.fits) return;
+  std::fputs(to_text(plan).c_str(), stderr);
+  std::string text = "the model does not fit into the memory that is free";
+  for (size_t i = 0; i < plan.fixes.size(); ++i)
+    text += fmt::format("{} {} ({:.2f} GiB)", i == 0 ? "; it would with" : ", or", to_options(plan.fixes[i]),
+                        static_cast<double>(plan.fixes[i].peak + plan.program) / (1 << 30));
+  throw MemoryError("train", text + "; --no-memory-check trains all the same");
+}
+
 int run(const Arguments& a) {
   const std::string out =
       !a.out.empty() ? a.out : "runs/" + (a.config.empty() ? "run" : std::filesystem::path(a.config).stem().string());
@@ -79,6 +93,8 @@ int run(const Arguments& a) {
     throw UsageError("'" + out + "' holds no run to go on with: give its folder as --out, or --data to begin one");
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
+  if (!a.no_memory_check) require_memory(config);
+
   const StopOnSignal signals("this step", /*or_pipe=*/true);
   std::optional<lab::OpProfile> profile;
   if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
@@ -96,23 +112,30 @@ int run(const Arguments& a) {
     r = train(config,
               {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
   } catch (...) {
-    write_timeline();
+    try {
+      write_timeline();
+    } catch (const IoError& e) {  // what ended the run is the greater news
+      std::fputs(fmt::format("note: {}\n", e.what()).c_str(), stderr);
+    }
     throw;
   }
-  write_timeline();
-  std::fputs(r.step < config.steps ? r.status.c_str() : fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
+  std::fputs(r.finished ? fmt::format("{}: {} steps", r.status, r.step).c_str() : r.status.c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
-  if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
+  if (r.valid_step > 0) {
+    std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
+    if (r.valid_step < r.step) std::fputs(fmt::format(" at step {}", r.valid_step).c_str(), stdout);
+  }
   std::fputs(fmt::format("\npeak memory {} of tensors, {} reserved\n", format_bytes(r.peak_memory),
                          format_bytes(r.peak_reserved))
                  .c_str(),
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
   std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
+  std::fflush(stdout);
+  write_timeline();  // where it fails, the run has been told of
   if (timeline) std::fputs(fmt::format("memory {}\n", a.memory_timeline).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);
-  if (r.step < config.steps)
-    std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
+  if (!r.finished) std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
   return kOk;
 }
 
@@ -146,6 +169,8 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--set", a->set, "Any setting below, e.g. --set model.layers=6")
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
+  train->add_flag("--no-memory-check", a->no_memory_check,
+                  "Train although strata estimate says that the run does not fit into memory");
   train->add_flag("--quiet", a->quiet, "No progress line");
   train->add_flag("--profile", a->profile,
                   "At the end, the time spent in each op after the first three steps (on a card: of its stream)");

@@ -33,12 +33,12 @@ def step_fn(model, opt, dtype):
     return step
 
 
-def throughput(name, threads, dtype, mode, seconds):
+def throughput(name, threads, dtype, mode, seconds, lr):
     c = MODELS[name]
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model = GPT(c["vocab"], c["layers"], c["dim"], c["heads"], c["context"])
-    opt = adamw(model, 1e-3, 0.1)
+    opt = adamw(model, lr, 0.1)
     run = model if mode == "eager" else torch.compile(model)
     step = step_fn(run, opt, dtype)
     x = torch.randint(0, c["vocab"], (c["batch"], c["context"]))
@@ -107,4 +107,4 @@ if __name__ == "__main__":
         torch.set_num_threads(a.threads)
         train_text(a.data, a.steps, a.seed, a.lr)
     else:
-        throughput(a.model, a.threads, a.dtype, a.mode, a.seconds)
+        throughput(a.model, a.threads, a.dtype, a.mode, a.seconds, a.lr)

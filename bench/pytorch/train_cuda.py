@@ -27,6 +27,7 @@ def main():
     p.add_argument("--mode", default="eager", choices=["eager", "compiled"])
     p.add_argument("--warmup", type=int, default=10)
     p.add_argument("--steps", type=int, default=30)
+    p.add_argument("--lr", type=float, default=3e-4, help="constant")
     p.add_argument("--clip", type=float, default=0, help="largest norm of the gradient; 0 for no clipping")
     p.add_argument("--batch", type=int, default=0, help="0: the configuration's")
     p.add_argument("--vocab", type=int, default=0, help="0: the configuration's")
@@ -45,7 +46,7 @@ def main():
     torch.set_float32_matmul_precision("high")
     with torch.device(a.device):
         model = models.make(model_config)
-    optimizer = models.adamw(model, 3e-4, 0.1)
+    optimizer = models.adamw(model, a.lr, 0.1)
     run = model if a.mode == "eager" else torch.compile(model)
 
     tokens = torch.frombuffer(make_tokens(model_config["vocab"], 8 * batch * context + 1), dtype=torch.int32).long()
@@ -77,7 +78,7 @@ def main():
         torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
     for i in range(a.steps):
-        last = step(i)
+        last = step(a.warmup + i)
     synchronize()
     seconds = (time.perf_counter() - start) / a.steps
     result = {"engine": "pytorch", "version": torch.__version__, "mode": a.mode, "family": model_config["family"],

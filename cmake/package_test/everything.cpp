@@ -17,5 +17,9 @@ int main() {
     loss = l.item();
   }
   std::printf("%g\n", loss);
+  // Of the rooms beside the modules.
+  data::Sampler in_order(3, /*seed=*/1, /*shuffle=*/false);
+  text::ByteTokenizer bytes;
+  if (bytes.encode("hi").size() != 2 || in_order.next().index != 0) return 1;
   return loss < 1e-4 ? 0 : 1;
 }

@@ -54,6 +54,27 @@ run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -S ${w
     -DCMAKE_PREFIX_PATH=${work}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release ${sanitize})
 run(${CMAKE_COMMAND} --build ${work}/build_readme)
 run(${work}/build_readme/first)
+# The guide's pages, each as the program that a reader makes of it, with the CMake lines of the page or of install.md.
+foreach(page tensor autograd own_module own_op)
+  set(folder ${work}/guide/${page})
+  file(MAKE_DIRECTORY ${folder})
+  run(${BUILD}/docs/test/extract_examples --program ${folder}/${page}.cpp ${SOURCE}/docs/guide/${page}.md)
+  file(READ ${SOURCE}/docs/guide/${page}.md text)
+  string(FIND "${text}" "```cmake\n" own)
+  if(own EQUAL -1)
+    write_block(${folder}/CMakeLists.txt cmake docs/guide/install.md)
+    file(READ ${folder}/CMakeLists.txt text)
+    string(REPLACE "first" "${page}" text "${text}")
+    file(WRITE ${folder}/CMakeLists.txt "${text}")
+  else()
+    write_block(${folder}/CMakeLists.txt cmake docs/guide/${page}.md)
+  endif()
+  # Neither optimised, which takes long, nor with NDEBUG, which would leave out the assertions.
+  run(${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -S ${folder} -B ${folder}/build
+      -DCMAKE_PREFIX_PATH=${work}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} ${sanitize})
+  run(${CMAKE_COMMAND} --build ${folder}/build)
+  run(${folder}/build/${page})
+endforeach()
 # The examples for C and for plugins, with the installed header, shared library and command.
 file(COPY ${SOURCE}/examples/c ${SOURCE}/examples/plugin/squared_relu DESTINATION ${work})
 if(FLAGS)

@@ -4,6 +4,8 @@
 //   // run                 a test of its own
 //   // run: declarations   put before the page's tests, at namespace scope
 // and every block with a main(), which becomes a test that calls it. assert(...) in an example is the test's check.
+// extract_examples --program OUT.cpp page.md writes a page's marked blocks as one program, with the includes that the
+// page shows and no others: what a reader who copies them gets.
 
 #include <cctype>
 #include <cstdio>
@@ -31,7 +33,10 @@ const char* const kHead = R"(// Generated; do not edit.
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/strata.h"
+)";
 
+// After the pages' own includes, which may bring the C library's.
+const char* const kAssert = R"(
 #undef assert
 #define assert(...) EXPECT_TRUE((__VA_ARGS__)) << #__VA_ARGS__
 
@@ -63,6 +68,7 @@ std::string identifier(const std::string& path) {
 
 std::string records() {
   std::string out = kHead;
+  out += kAssert;
   out += "namespace {\n";
   for (const strata::OpBase* op : strata::OpBase::all()) {
     if (op->example().empty()) continue;
@@ -139,14 +145,34 @@ std::string examples(const std::vector<std::string>& pages) {
     if (!tests.empty() || !declarations.empty())
       body += "\nnamespace example_" + name + " {\n" + declarations + tests + "}\n";
   }
-  return kHead + head + body;
+  return kHead + head + kAssert + body;
+}
+
+std::string program(const std::string& page) {
+  std::string head, declarations, body;
+  for (const Block& b : blocks(page)) {
+    std::string text;
+    std::istringstream in(b.text);
+    for (std::string line; std::getline(in, line);) (line.starts_with("#include") ? head : text) += line + "\n";
+    if (b.declarations) {
+      declarations += text;
+    } else if (!b.program) {
+      body += "{\n" + text + "}\n";
+    }
+  }
+  if (body.empty()) throw std::runtime_error(page + " has no marked block");
+  return head + declarations + "int main() {\n" + body + "}\n";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 2) throw std::runtime_error("usage: extract_examples OUT.cpp [page.md...]");
+    if (argc < 2) throw std::runtime_error("usage: extract_examples [--program] OUT.cpp [page.md...]");
+    if (argc == 4 && std::string(argv[1]) == "--program") {
+      write(argv[2], program(argv[3]));
+      return 0;
+    }
     write(argv[1], argc == 2 ? records() : examples({argv + 2, argv + argc}));
     return 0;
   } catch (const std::exception& e) {

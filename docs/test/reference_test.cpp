@@ -34,7 +34,8 @@ TEST(Reference, IsCurrent) {
     EXPECT_TRUE(read(dir / name) == text) << dir / name << " is not current: run strata ops --markdown docs/reference";
   }
   for (const auto& entry : fs::directory_iterator(dir))
-    EXPECT_TRUE(wanted.contains(entry.path().filename().string())) << entry.path() << " belongs to no family";
+    if (!entry.is_directory())  // the classes'
+      EXPECT_TRUE(wanted.contains(entry.path().filename().string())) << entry.path() << " belongs to no family";
 }
 
 TEST(Reference, PageSaysAllThatTheRecordDoes) {

@@ -1,7 +1,9 @@
 #include "symbols.h"
 
+#include <algorithm>
 #include <cctype>
 #include <set>
+#include <utility>
 
 namespace strata::docs {
 namespace {
@@ -59,11 +61,64 @@ struct Source {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : source_(text), code_(source_.code) {}
-
-  std::vector<Symbol> run() {
+  explicit Parser(std::string_view text) : text_(text), source_(text), code_(source_.code) {
+    for (size_t at = 0; at <= text.size(); ++at)
+      if (at == 0 || text[at - 1] == '\n') line_starts_.push_back(at);
     scope({}, {}, true, true);
-    return std::move(found_);
+  }
+  std::vector<Symbol> found() { return std::move(found_); }
+  std::vector<Declaration> declared() { return std::move(declared_); }
+
+ private:
+  std::string_view line_text(size_t line) const {
+    const size_t begin = line_starts_[line];
+    const size_t end = line + 1 < line_starts_.size() ? line_starts_[line + 1] - 1 : text_.size();
+    return text_.substr(begin, end - begin);
+  }
+  // The comment's lines right before a line; "///<" belongs to what stands before it.
+  std::vector<std::string_view> comment_before(int line) const {
+    std::vector<std::string_view> lines;
+    for (int l = line - 1; l >= 0 && source_.only_comment[static_cast<size_t>(l)]; --l) {
+      const std::string_view text = line_text(static_cast<size_t>(l));
+      if (text.find("///<") != std::string_view::npos) break;
+      lines.insert(lines.begin(), text);
+    }
+    return lines;
+  }
+  // Keeps what [start, end) declares, with its comments: as a member of the class that is being read, or for itself.
+  void keep(const std::string& path, const std::string& name, int first, size_t start, size_t end, std::string code) {
+    while (!code.empty() && std::isspace(static_cast<unsigned char>(code.back()))) code.pop_back();
+    if (!code.ends_with(';')) code += ';';
+    // What follows in the same line, and lines that go on with it.
+    const size_t rest = std::min(text_.find('\n', end), text_.size());
+    if (const size_t at = text_.find("//", end); at < rest) {
+      code += std::string(text_.substr(end, rest - end));
+      for (size_t l = static_cast<size_t>(line_) + 1; l < line_starts_.size() && source_.only_comment[l]; ++l) {
+        if (line_text(l).find("///<") == std::string_view::npos) break;
+        code += "\n" + std::string(line_text(l));
+      }
+    }
+    const std::vector<std::string_view> lines = comment_before(first);
+    if (members_ != nullptr) {
+      const size_t indent = start - line_starts_[static_cast<size_t>(first)];
+      const bool apart = first > 0 && source_.blank[static_cast<size_t>(first) - lines.size() - (first > 0 ? 1 : 0)];
+      if (apart && !members_->empty()) *members_ += '\n';
+      for (const std::string_view line : lines) *members_ += std::string(line) + '\n';
+      *members_ += std::string(indent, ' ') + code + '\n';
+      return;
+    }
+    Declaration d{path, name, {}, std::move(code)};
+    for (const std::string_view line : lines) d.comment += without_slashes(line) + '\n';
+    declared_.push_back(std::move(d));
+  }
+
+ public:
+  static std::string without_slashes(std::string_view line) {
+    line.remove_prefix(std::min(line.find_first_not_of(" /"), line.size()) == line.size()
+                           ? line.size()
+                           : std::min(line.find_first_not_of('/', line.find('/')), line.size()));
+    if (line.starts_with(' ')) line.remove_prefix(1);
+    return std::string(line);
   }
 
  private:
@@ -120,6 +175,7 @@ class Parser {
   void declaration(const std::string& path, const std::string& owner, bool visible, bool before, bool row) {
     const size_t start = at_;
     const int first = line_;
+    size_t body = std::string_view::npos;  // where what a reader does not need begins
     bool assigned = false, called = false, initialisers = false, member_pointer = false;
     std::string name;  // the word before the first parenthesis
     while (at_ < code_.size()) {
@@ -151,7 +207,10 @@ class Parser {
         continue;
       }
       if (c == '=' && !called) assigned = true;
-      if (c == ':' && called && code_[at_ + 1] != ':' && code_[at_ - 1] != ':') initialisers = true;
+      if (c == ':' && called && code_[at_ + 1] != ':' && code_[at_ - 1] != ':') {
+        initialisers = true;
+        body = std::min(body, at_);
+      }
       if (c == '{') {
         size_t end = at_;
         while (end > start && std::isspace(static_cast<unsigned char>(code_[end - 1]))) --end;
@@ -171,6 +230,7 @@ class Parser {
           skip_balanced();  // of a variable or a member: its value
           continue;
         }
+        body = std::min(body, at_);
         skip_balanced();  // a body
         break;
       }
@@ -185,6 +245,8 @@ class Parser {
         text.starts_with("namespace"))
       return;
     if (all.starts_with("template <>")) return;
+    if (text.find("= delete") == std::string_view::npos)
+      keep(path, {}, first, start, at_, std::string(text_.substr(start, std::min(body, at_) - start)));
     Symbol s{Symbol::Kind::function, name, path, first + 1, before || trailing || row, false};
     if (text.starts_with("using ")) {
       if (text.find('=') == std::string_view::npos) return;
@@ -223,13 +285,31 @@ class Parser {
     }
     const std::string name(word_after(head, begin, false));
     const bool special = head.find(name + "<") != std::string_view::npos && !before;
+    const size_t start = at_ - head.size(), brace = at_;
     if (visible && !name.empty() && !special)
       found_.push_back({Symbol::Kind::type, name, path, first + 1, before, false});
+    // With the template's parameters, which `head` has no more.
+    size_t whole = start;
+    for (size_t l = static_cast<size_t>(first); line_starts_[l] < whole; --l) {
+      whole = line_starts_[l];
+      if (l == static_cast<size_t>(first)) break;
+    }
+    while (whole < start && std::isspace(static_cast<unsigned char>(text_[whole]))) ++whole;
     if (head.starts_with("enum")) {
       skip_balanced();
+      if (visible && !name.empty()) keep(path, name, first, whole, at_, std::string(text_.substr(whole, at_ - whole)));
     } else {
+      std::string members;
+      std::string* outer = std::exchange(members_, &members);
       step();
       scope(path + "::" + name, name, visible && !special, visible && !special && !head.starts_with("class"));
+      members_ = outer;
+      std::string code(text_.substr(whole, brace - whole));
+      while (!code.empty() && std::isspace(static_cast<unsigned char>(code.back()))) code.pop_back();
+      const std::string close(whole - line_starts_[static_cast<size_t>(first)], ' ');
+      code += head.starts_with("class") && !members.empty() ? " {\n" + close + " public:\n" : " {\n";
+      code += members + close + "}";
+      if (visible && !name.empty() && !special) keep(path, name, first, whole, at_, std::move(code));
     }
   }
 
@@ -275,6 +355,10 @@ class Parser {
     return t.substr(from, end - from);
   }
 
+  std::string_view text_;
+  std::vector<size_t> line_starts_;
+  std::vector<Declaration> declared_;
+  std::string* members_ = nullptr;  // of the class that is being read
   Source source_;
   std::string_view code_;
   size_t at_ = 0;
@@ -285,7 +369,26 @@ class Parser {
 }  // namespace
 
 std::vector<Symbol> symbols(std::string_view header) {
-  return Parser(header).run();
+  return Parser(header).found();
+}
+
+std::vector<Declaration> declarations(std::string_view header) {
+  return Parser(header).declared();
+}
+
+std::string head_comment(std::string_view header) {
+  std::string text;
+  while (!header.empty()) {
+    const size_t n = std::min(header.find('\n'), header.size());
+    const std::string_view line = header.substr(0, n);
+    header.remove_prefix(std::min(n + 1, header.size()));
+    if (line.starts_with("//")) {
+      text += Parser::without_slashes(line) + '\n';
+    } else if (!line.starts_with("#pragma") || !text.empty()) {
+      break;
+    }
+  }
+  return text;
 }
 
 bool mentions(std::string_view code, const Symbol& symbol) {

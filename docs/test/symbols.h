@@ -23,6 +23,19 @@ struct Symbol {
 /// data members, constructors, operators, overrides, specialisations and forward declarations.
 std::vector<Symbol> symbols(std::string_view header);
 
+/// What a header offers, as its reader sees it.
+struct Declaration {
+  std::string scope;    ///< "strata::nn"
+  std::string name;     ///< of a type; empty for a function, a constant or an alias
+  std::string comment;  ///< the lines before it, without their slashes
+  std::string code;     ///< as it stands there, without bodies and what is not public; with the members' comments
+};
+
+/// The public declarations at namespace scope, in the order of the text; a class is one, with all its members.
+std::vector<Declaration> declarations(std::string_view header);
+/// The comment that a header begins with, without its slashes.
+std::string head_comment(std::string_view header);
+
 /// Whether `code` names it: as a word, and for functions as a call.
 bool mentions(std::string_view code, const Symbol& symbol);
 

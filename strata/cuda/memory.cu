@@ -499,6 +499,14 @@ void put_bytes(void* to, Device device, const void* from, size_t nbytes) {
   check_cuda(cudaGetLastError(), "put_bytes", "the launch");
 }
 
+CardMemory card_memory(int device) {
+  properties(device);  // throws where there is no such card
+  const DeviceScope scope(device);
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "card_memory", "cudaMemGetInfo");
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
   if (nbytes == 0) return;
   const Device card = to_device.is_cuda() ? to_device : from_device;

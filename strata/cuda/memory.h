@@ -26,6 +26,11 @@ std::vector<memory::BlockInfo> blocks(int device);
 void reset_peak(int device);
 /// Unmaps every physical chunk that holds no block.
 void release_cached();
+/// A card's memory now: what other processes hold, and what this one has mapped, is not free.
+struct CardMemory {
+  int64_t free = 0, total = 0;
+};
+CardMemory card_memory(int device);
 /// Pinned host memory (page-locked, which the card copies from and to on its own), kept for reuse.
 void* allocate_pinned(size_t nbytes);
 void deallocate_pinned(void* data, size_t nbytes);

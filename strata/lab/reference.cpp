@@ -201,7 +201,8 @@ std::vector<std::pair<std::string, std::string>> reference(const std::vector<con
       "# Reference of the operations\n\n"
       "Generated from the op records by `strata ops --markdown docs/reference`; do not edit. {} ops in {} families.\n"
       "`strata ops NAME` prints the same in a terminal, `strata lab verify NAME` checks it, `strata lab bench NAME` "
-      "times it.\n",
+      "times it.\n"
+      "Modules, optimizers, data sets and runs have [pages of their own](classes/README.md).\n",
       ops.size(), families.size());
   for (const auto& [family, members] : families) {
     index += fmt::format("\n## [{0}]({0}.md)\n", family);

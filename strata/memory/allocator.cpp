@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -17,6 +17,7 @@
 
 #include "strata/core/error.h"
 #include "strata/cuda/memory.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/heap.h"
 #include "strata/memory/poison.h"
 #include "strata/memory/report.h"
@@ -190,17 +191,11 @@ void SmallPool::close() {
   bump = {};
 }
 
-int64_t read_number(const char* path) {
-  std::ifstream f(path);
-  int64_t v = 0;
-  return f >> v ? v : 0;
-}
-
-// What this process may use: the machine's memory, or the control group's share of it.
+// What this process may use: the machine's memory, or a control group's share of it.
 int64_t system_limit() {
-  const int64_t total = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  const int64_t group = read_number("/sys/fs/cgroup/memory.max");
-  return group > 0 ? std::min(total, group) : total;
+  int64_t limit = std::numeric_limits<int64_t>::max();
+  for (const Bound& b : host_bounds()) limit = std::min(limit, b.limit);
+  return limit;
 }
 
 struct Pool {

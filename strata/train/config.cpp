@@ -13,6 +13,7 @@
 
 #include "strata/core/error.h"
 #include "strata/io/files.h"
+#include "strata/text/nearest.h"
 #include "strata/text/utf8.h"
 
 // toml++ asserts things about its input that some malformed texts break (and, without assertions, lets the compiler
@@ -87,20 +88,6 @@ std::string quoted(std::string_view text) {
   return s + (text.size() > 60 ? "...'" : "'");
 }
 
-// Levenshtein distance: insertions, deletions and substitutions that turn a into b.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substituted}));
-    }
-  }
-  return row[b.size()];
-}
-
 std::string_view leaf(std::string_view name) {
   return name.substr(name.find('.') + 1);
 }
@@ -112,7 +99,7 @@ std::string_view leaf(std::string_view name) {
     size_t best_distance = std::numeric_limits<size_t>::max();
     for (const ConfigKey& key : config_keys()) {
       // The right key in the wrong section, or without one, counts as a near miss.
-      const size_t d = std::min(edit_distance(name, key.name), edit_distance(leaf(name), leaf(key.name)) + 1);
+      const size_t d = std::min(text::edit_distance(name, key.name), text::edit_distance(leaf(name), leaf(key.name)) + 1);
       if (d < best_distance) best_distance = d, best = &key;
     }
     if (best_distance <= std::max<size_t>(2, name.size() / 3)) hint = fmt::format("; did you mean {}?", best->name);

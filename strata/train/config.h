@@ -86,6 +86,7 @@ struct TrainConfig {
   OptimConfig optim;
   int64_t steps = 1000;
   double max_seconds = 0.0;
+  double fit_seconds = 0.0;
   int64_t batch = 8;
   int64_t accumulate = 1;
   std::string dtype = "f32";

@@ -69,8 +69,13 @@ constexpr ConfigKey kKeys[] = {
      data<&D::shuffle>},
 
     {"train.steps", kInteger, "Optimizer steps (--steps).", "", 1, kCount, top<&T::steps>},
-    {"train.max_seconds", kNumber, "Save and stop after this time; 0 for no limit.", "", 0, kCount,
-     top<&T::max_seconds>},
+    {"train.max_seconds", kNumber,
+     "Saves and stops this long after training began or went on, the schedule unfinished; 0 for no limit.", "", 0,
+     kCount, top<&T::max_seconds>},
+    {"train.fit_seconds", kNumber,
+     "Ends the schedule this long after training began or went on: where the steps take longer, as measured while it "
+     "runs, their number is lowered to those that fit in; 0 for no limit.",
+     "", 0, kCount, top<&T::fit_seconds>},
     {"train.batch", kInteger, "Sequences per forward pass.", "", 1, 1 << 20, top<&T::batch>},
     {"train.accumulate", kInteger, "Forward passes per optimizer step.", "", 1, 1 << 20, top<&T::accumulate>},
     {"train.optimizer", kText, "Update rule.",

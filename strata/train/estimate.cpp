@@ -1,5 +1,6 @@
 #include "strata/train/estimate.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "strata/autograd/autograd.h"
@@ -46,11 +47,16 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   Tensor optimizer_state;
   int64_t gradients = 0;
-  // The first step makes the gradients and the optimizer's state, the second is like all that follow.
+  // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
+  const int64_t passes = std::min<int64_t>(config.accumulate, 3);
+  // The first step makes the optimizer's state, the second is like all that follow.
   for (int step = 0; step < 2; ++step) {
     optimizer->zero_grad();
     std::vector<data::Batch> batches;
-    for (int64_t i = 0; i < config.accumulate; ++i) batches.push_back(make_batch());
+    for (int64_t i = 0; i < passes; ++i) batches.push_back(make_batch());
+    const Tensor others = reserve(
+        2 * (config.accumulate - passes) * config.batch * config.model.context * static_cast<int64_t>(sizeof(int64_t)),
+        Tag::data);
     for (const data::Batch& batch : batches) {
       Tensor loss;
       {

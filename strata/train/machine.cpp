@@ -1,8 +1,7 @@
 #include "strata/train/machine.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <thread>
@@ -18,6 +17,7 @@
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
 #include "strata/io/files.h"
+#include "strata/memory/bounds.h"
 #include "strata/train/build_info.h"
 
 namespace strata {
@@ -80,11 +80,8 @@ void read_cpu(MachineInfo& info) {
 }
 
 int64_t memory_limit() {
-  int64_t bytes = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-  const std::string limit = system_file("/sys/fs/cgroup/memory.max");  // a number or "max"
-  int64_t value = 0;
-  if (std::from_chars(limit.data(), limit.data() + limit.size(), value).ec == std::errc() && value > 0)
-    bytes = std::min(bytes, value);
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  for (const memory::Bound& b : memory::host_bounds()) bytes = std::min(bytes, b.limit);
   return bytes;
 }
 

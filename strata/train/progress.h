@@ -38,6 +38,8 @@ class Progress {
 
   /// A run that goes on from `step`, reached after `elapsed_s` seconds.
   void resume(int64_t step, double elapsed_s);
+  /// The run has this many steps from now on.
+  void set_total(int64_t steps) { total_steps_ = steps; }
   void update(const StepMetrics& metrics);
   /// A line of its own above the progress line (a validation result, a saved checkpoint).
   void note(std::string_view text);

@@ -54,22 +54,41 @@ std::string escaped(std::string_view raw) {
   return s;
 }
 
-// A curve as JSON columns, averaged down to kMaxPoints; steps without the quantity are left out.
-std::string series_json(const std::vector<StepMetrics>& metrics, double StepMetrics::*field) {
-  std::vector<std::pair<double, double>> points;
+// A curve as JSON columns, averaged down to kMaxPoints; steps without the quantity are left out. With `axes` also the
+// tokens and seconds at each point.
+std::string series_json(const std::vector<StepMetrics>& metrics, double StepMetrics::*field, bool axes = false) {
+  std::vector<const StepMetrics*> points;
   for (const StepMetrics& m : metrics)
-    if (std::isfinite(m.*field)) points.emplace_back(static_cast<double>(m.step), m.*field);
+    if (std::isfinite(m.*field)) points.push_back(&m);
   const size_t n = points.size(), buckets = std::min(n, kMaxPoints);
-  std::string x, y;
+  std::string x, y, tokens, seconds;
   for (size_t b = 0; b < buckets; ++b) {
     const size_t begin = n * b / buckets, end = n * (b + 1) / buckets;
     double sum = 0;
-    for (size_t i = begin; i < end; ++i) sum += points[i].second;
+    for (size_t i = begin; i < end; ++i) sum += points[i]->*field;
+    const char* comma = b ? "," : "";
     // A bucket is placed at its last step: that is when all of it was known.
-    x += fmt::format("{}{:.0f}", b ? "," : "", points[end - 1].first);
-    y += fmt::format("{}{:.6g}", b ? "," : "", sum / static_cast<double>(end - begin));
+    const StepMetrics& last = *points[end - 1];
+    x += fmt::format("{}{}", comma, last.step);
+    y += fmt::format("{}{:.6g}", comma, sum / static_cast<double>(end - begin));
+    tokens += fmt::format("{}{}", comma, last.tokens);
+    seconds += fmt::format("{}{:.6g}", comma, std::isfinite(last.elapsed_s) ? last.elapsed_s : 0.0);
   }
-  return fmt::format("{{\"x\":[{}],\"y\":[{}]}}", x, y);
+  if (!axes) return fmt::format("{{\"x\":[{}],\"y\":[{}]}}", x, y);
+  return fmt::format("{{\"x\":[{}],\"y\":[{}],\"n\":[{}],\"t\":[{}]}}", x, y, tokens, seconds);
+}
+
+// Every curve of a run, without the braces around.
+std::string curves_json(const std::vector<StepMetrics>& metrics, bool axes = false) {
+  constexpr std::pair<const char*, double StepMetrics::*> kCurves[] = {{"loss", &StepMetrics::loss},
+                                                                       {"valid", &StepMetrics::valid_loss},
+                                                                       {"lr", &StepMetrics::lr},
+                                                                       {"rate", &StepMetrics::tokens_per_s},
+                                                                       {"grad", &StepMetrics::grad_norm}};
+  std::string s;
+  for (const auto& [name, field] : kCurves)
+    s += fmt::format("{}\"{}\":{}", s.empty() ? "" : ",", name, series_json(metrics, field, axes));
+  return s;
 }
 
 std::string card(std::string_view label, std::string_view value, std::string_view detail) {
@@ -96,21 +115,37 @@ double median_rate(const std::vector<StepMetrics>& metrics) {
   return *middle;
 }
 
-std::string summary(const ReportInput& in) {
-  const auto& steps = in.metrics;
-  std::string s;
-  const auto number = [](double v) {
-    if (!std::isfinite(v)) return std::string("–");
-    return std::fabs(v) < 1000 ? fmt::format("{:.4f}", v) : format_count(v);
-  };
-  // One step is noisy; the mean of the last 20 is what the eye reads off the curve.
-  double sum = 0, count = 0;
+std::string number(double v) {
+  if (!std::isfinite(v)) return "–";
+  return std::fabs(v) < 1000 ? fmt::format("{:.4f}", v) : format_count(v);
+}
+
+// One step is noisy; the mean of the last 20 is what the eye reads off the curve.
+struct LastLoss {
+  double mean = NAN;
+  int steps = 0;
+};
+LastLoss last_loss(const std::vector<StepMetrics>& steps) {
+  double sum = 0;
+  int count = 0;
   for (size_t i = steps.size() - std::min<size_t>(steps.size(), 20); i < steps.size(); ++i)
     if (std::isfinite(steps[i].loss)) sum += steps[i].loss, ++count;
-  s += card("Training loss", number(count > 0 ? sum / count : NAN), fmt::format("last {:.0f} steps", count));
+  return {count > 0 ? sum / count : NAN, count};
+}
+
+// The step with the least validation loss; nullptr where none was measured.
+const StepMetrics* best_step(const std::vector<StepMetrics>& steps) {
   const StepMetrics* best = nullptr;
   for (const StepMetrics& m : steps)
     if (std::isfinite(m.valid_loss) && (best == nullptr || m.valid_loss < best->valid_loss)) best = &m;
+  return best;
+}
+
+std::string summary(const ReportInput& in) {
+  const auto& steps = in.metrics;
+  const LastLoss loss = last_loss(steps);
+  std::string s = card("Training loss", number(loss.mean), fmt::format("last {} steps", loss.steps));
+  const StepMetrics* best = best_step(steps);
   if (best != nullptr)
     s += card("Best validation loss", number(best->valid_loss),
               fmt::format("step {}, perplexity {:.3g}", best->step, std::exp(best->valid_loss)));
@@ -174,10 +209,7 @@ std::string filled(std::string_view page, const std::vector<std::pair<std::strin
 }  // namespace
 
 std::string report_html(const ReportInput& in) {
-  const std::string data = fmt::format(
-      "{{\"loss\":{},\"valid\":{},\"lr\":{},\"rate\":{},\"grad\":{}}}", series_json(in.metrics, &StepMetrics::loss),
-      series_json(in.metrics, &StepMetrics::valid_loss), series_json(in.metrics, &StepMetrics::lr),
-      series_json(in.metrics, &StepMetrics::tokens_per_s), series_json(in.metrics, &StepMetrics::grad_norm));
+  const std::string data = '{' + curves_json(in.metrics) + '}';
   std::string sample;
   if (!in.sample.empty())
     sample = fmt::format("<section class=\"panel wide\"><h2>Sample</h2><pre><b>{}</b>{}</pre></section>",
@@ -191,19 +223,89 @@ std::string report_html(const ReportInput& in) {
           : fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
                         escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
                         in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype));
-  return filled(
-      kReportPage,
-      {{"title", escaped(in.title)},
-       {"subtitle", subtitle},
-       {"cards", summary(in)},
-       {"sample", sample},
-       {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
-       {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
-       {"train", own ? table(in.settings) : config_table(in.config, "train")},
-       {"run", table(run)},
-       {"machine", table(machine_rows(in.machine))},
-       {"version", escaped(in.machine.version)},
-       {"data", data}});
+  return filled(kReportPage,
+                {{"title", escaped(in.title)},
+                 {"subtitle", subtitle},
+                 {"cards", summary(in)},
+                 {"sample", sample},
+                 {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
+                 {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
+                 {"train", own ? table(in.settings) : config_table(in.config, "train")},
+                 {"run", table(run)},
+                 {"machine", table(machine_rows(in.machine))},
+                 {"version", escaped(in.machine.version)},
+                 {"style", kReportStyle},
+                 {"script", kReportScript},
+                 {"data", data}});
+}
+
+std::string comparison_html(const std::vector<ReportInput>& runs) {
+  constexpr std::string_view kColors[] = {"blue", "orange", "green", "violet", "rose", "teal", "olive", "grey"};
+  const auto row = [](std::string_view cell, const std::vector<std::string>& texts) {
+    std::string s = "<tr>";
+    for (const std::string& text : texts) s += fmt::format("<{0}>{1}</{0}>", &text == &texts[0] ? "th" : cell, text);
+    return s + "</tr>";
+  };
+  double least = INFINITY;
+  for (const ReportInput& in : runs)
+    if (const StepMetrics* best = best_step(in.metrics)) least = std::min(least, best->valid_loss);
+
+  std::string data, names, results = "<table class=\"runs\"><thead>";
+  results += row("th", {"Run", "Parameters", "Steps", "Tokens", "Training loss", "Best validation loss", "at step",
+                        "Time", "Tokens/s", "Peak memory", "Status"});
+  results += "</thead><tbody>";
+  std::vector<std::string> header{"Setting"};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const ReportInput& in = runs[i];
+    const std::string swatch =
+        fmt::format("<i style=\"background:var(--{})\"></i>{}", kColors[i % std::size(kColors)], escaped(in.title));
+    header.push_back(swatch);
+    names += (i ? ", " : "") + escaped(in.title);
+    std::string name;  // in JSON inside a script, where only '<' could end it
+    for (const char c : text::valid_utf8(in.title))
+      name += c == '"' || c == '\\' || c == '<' || static_cast<unsigned char>(c) < 0x20
+                  ? fmt::format("\\u{:04x}", static_cast<unsigned char>(c))
+                  : std::string(1, c);
+    data += fmt::format("{}{{\"name\":\"{}\",{}}}", i ? "," : "", name, curves_json(in.metrics, true));
+    const StepMetrics last = in.metrics.empty() ? StepMetrics{} : in.metrics.back();
+    const StepMetrics* best = best_step(in.metrics);
+    std::string valid = number(best ? best->valid_loss : NAN);
+    if (best && best->valid_loss == least) valid = "<b>" + valid + "</b>";
+    const double rate = median_rate(in.metrics);
+    results += row("td", {swatch, in.parameters > 0 ? format_count(static_cast<double>(in.parameters)) : "–",
+                          fmt::format("{}", last.step), format_count(static_cast<double>(last.tokens)),
+                          number(last_loss(in.metrics).mean), valid, best ? fmt::format("{}", best->step) : "–",
+                          format_duration(last.elapsed_s), std::isfinite(rate) ? format_count(rate) : "–",
+                          std::isfinite(last.peak_memory) ? format_bytes(static_cast<int64_t>(last.peak_memory)) : "–",
+                          escaped(in.status.substr(0, in.status.find(':')))});
+  }
+  results += "</tbody></table>";
+
+  std::string settings;
+  for (const ConfigKey& key : config_keys()) {
+    std::vector<std::string> cells{escaped(key.name)};
+    bool differ = false;
+    for (const ReportInput& in : runs) {
+      const bool read = in.network.empty() && is_read(key, in.config.optim.optimizer);
+      cells.push_back(read ? escaped(value_text(in.config, key)) : "–");
+      differ = differ || cells.back() != cells[1];
+    }
+    if (differ) settings += row("td", cells);
+  }
+  if (settings.empty()) {
+    settings = "<p>None.</p>";
+  } else {
+    settings = "<table class=\"runs\"><thead>" + row("th", header) + "</thead><tbody>" + settings + "</tbody></table>";
+  }
+  return filled(kComparePage, {{"title", fmt::format("{} runs", runs.size())},
+                               {"subtitle", names},
+                               {"results", results},
+                               {"settings", settings},
+                               {"written", utc_now()},
+                               {"version", escaped(machine_info().version)},
+                               {"style", kReportStyle},
+                               {"script", kReportScript},
+                               {"data", "{\"runs\":[" + data + "]}"}});
 }
 
 void write_report(const std::string& path, const ReportInput& input) {

@@ -22,8 +22,8 @@ struct ReportInput {
   std::string sample_prompt;                               ///< the start that the model was given
   std::string sample;                                      ///< what it wrote after it; empty for no sample
   std::vector<std::pair<std::string, std::string>> notes;  ///< further rows of the run's table (dates, data ...)
-  /// A network that TrainConfig does not describe, as text: shown in the settings' place, beside `settings`. Of `config`
-  /// only the number of steps is shown then.
+  /// A network that TrainConfig does not describe, as text: shown in the settings' place, beside `settings`. Of
+  /// `config` only the number of steps is shown then.
   std::string network;
   std::vector<std::pair<std::string, std::string>> settings;
   std::string unit = "tokens";  ///< what is counted and timed
@@ -34,5 +34,15 @@ std::string report_html(const ReportInput& input);
 
 /// Writes report_html() to `path`, whole or not at all. Throws IoError.
 void write_report(const std::string& path, const ReportInput& input);
+
+/// Several runs on one page: a table of what came out, their curves over each other (over steps, tokens or time), and a
+/// table of the settings in which they differ. Of each run the title, status, metrics, settings and parameters are
+/// read.
+std::string comparison_html(const std::vector<ReportInput>& runs);
+
+/// What a run's folder tells of it: metrics.jsonl, and the newest checkpoint's settings (without one the settings are
+/// not known, and `network` says so). With `with_sample` the model writes one, as at the end of training. Throws
+/// IoError for a folder that holds no run.
+ReportInput read_run(const std::string& folder, bool with_sample = false);
 
 }  // namespace strata

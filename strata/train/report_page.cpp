@@ -9,68 +9,7 @@ const char* const kReportPage = R"html(<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{title}} – Strata</title>
 <style>
-:root {
-  --page: #f5f6f8; --panel: #ffffff; --line: #e4e7ec; --grid: #eceff3; --text: #1a2230; --soft: #667085; --faint: #98a2b3;
-  --blue: #2563eb; --orange: #ea7317; --green: #0f9d6c; --violet: #7c3aed; --rose: #e11d62; --shadow: 0 1px 2px #1018280d;
-}
-:root[data-theme=dark] {
-  --page: #0c1118; --panel: #141b25; --line: #232d3b; --grid: #1e2733; --text: #e6ebf2; --soft: #94a1b5; --faint: #667489;
-  --blue: #6ea3ff; --orange: #ffa04f; --green: #3ed6a0; --violet: #b395ff; --rose: #ff6f9c; --shadow: none;
-}
-* { box-sizing: border-box; }
-body {
-  margin: 0; background: var(--page); color: var(--text);
-  font: 14px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", Arial, sans-serif;
-}
-main { max-width: 1240px; margin: 0 auto; padding: 28px 24px 40px; }
-header { display: flex; flex-wrap: wrap; align-items: center; gap: 12px 20px; margin-bottom: 20px; }
-header .mark { width: 40px; height: 40px; flex: none; }
-header h1 { font-size: 24px; line-height: 1.2; margin: 0; letter-spacing: -.01em; overflow-wrap: anywhere; }
-header p { margin: 2px 0 0; color: var(--soft); }
-header .tools { margin-left: auto; display: flex; align-items: center; gap: 14px; color: var(--soft); }
-header label { display: flex; align-items: center; gap: 8px; white-space: nowrap; }
-input[type=range] { width: 110px; accent-color: var(--blue); }
-button {
-  font: inherit; color: var(--text); background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
-  padding: 5px 12px; cursor: pointer;
-}
-button:hover { border-color: var(--faint); }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 14px; margin-bottom: 14px; }
-.card, .panel { background: var(--panel); border: 1px solid var(--line); border-radius: 12px; box-shadow: var(--shadow); }
-.card { padding: 14px 16px 12px; }
-.card .label { color: var(--soft); font-size: 12.5px; }
-.card .value { font-size: 25px; font-weight: 650; letter-spacing: -.02em; line-height: 1.3; font-variant-numeric: tabular-nums; }
-.card .detail { color: var(--faint); font-size: 12px; }
-.grid { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 14px; margin-bottom: 14px; align-items: start; }
-.panel { padding: 16px 18px; min-width: 0; }
-.wide { grid-column: 1 / -1; }
-h2 { font-size: 14px; font-weight: 650; margin: 0 0 8px; }
-.plot h2 { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 16px; }
-.plot .read { margin-left: auto; font-weight: 400; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; white-space: pre-wrap; }
-.plot .key { font-weight: 400; color: var(--soft); font-size: 12.5px; display: inline-flex; align-items: center; gap: 6px; }
-.plot .key i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; }
-svg.chart { display: block; width: 100%; overflow: visible; touch-action: pan-y; }
-svg.chart text { fill: var(--faint); font-size: 11.5px; font-variant-numeric: tabular-nums; }
-svg.chart .gridline { stroke: var(--grid); }
-svg.chart .cross { stroke: var(--faint); stroke-dasharray: 3 3; }
-svg.chart .raw { fill: none; stroke-width: 1; opacity: .28; }
-svg.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
-.empty { color: var(--faint); padding: 40px 0; text-align: center; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; }
-tr + tr > * { border-top: 1px solid var(--grid); }
-th { font-weight: 400; color: var(--soft); text-align: left; padding: 4px 14px 4px 0; white-space: nowrap; vertical-align: top; }
-td { padding: 4px 0; text-align: right; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
-td.set { font-weight: 650; }
-pre {
-  margin: 0; font: 13px/1.55 ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace;
-  white-space: pre-wrap; overflow-wrap: anywhere; max-height: 460px; overflow: auto;
-}
-pre b { color: var(--blue); font-weight: inherit; }
-.stack { display: grid; gap: 14px; min-width: 0; }
-footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top: 8px; }
-@media (max-width: 900px) { .grid { grid-template-columns: 1fr; } header .tools { margin-left: 0; } }
-@media print { header .tools { display: none; } .panel { break-inside: avoid; } }
-</style>
+{{style}}</style>
 </head>
 <body>
 <main>
@@ -109,12 +48,137 @@ footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top
 <noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
 <script id="data" type="application/json">{{data}}</script>
 <script>
-"use strict";
+{{script}}</script>
+</body>
+</html>
+)html";
+
+const char* const kComparePage = R"html(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{title}} – Strata</title>
+<style>
+{{style}}</style>
+</head>
+<body>
+<main>
+<header>
+  <svg class="mark" viewBox="0 0 40 40" aria-hidden="true">
+    <g fill="var(--blue)"><path opacity=".35" d="M20 37 3 28.5l5-2.5 12 6 12-6 5 2.5z"/>
+    <path opacity=".65" d="M20 28.5 3 20l5-2.5 12 6 12-6 5 2.5z"/><path d="M20 20 3 11.5 20 3l17 8.5z"/></g>
+  </svg>
+  <div><h1>{{title}}</h1><p>{{subtitle}}</p></div>
+  <div class="tools">
+    <label>Smoothing <input id="smooth" type="range" min="0" max="100" value="45"></label>
+    <button id="axis" type="button">Over: steps</button>
+    <button id="scale" type="button">Log loss</button>
+    <button id="theme" type="button">Dark</button>
+  </div>
+</header>
+<div class="grid">
+  <section class="panel wide scroll"><h2>Runs</h2>{{results}}</section>
+  <section class="panel plot wide" id="loss"></section>
+  <section class="panel plot" id="lr"></section>
+  <section class="panel plot" id="rate"></section>
+  <section class="panel plot" id="grad"></section>
+  <section class="panel wide scroll"><h2>Settings that differ</h2>{{settings}}</section>
+</div>
+<footer>Written {{written}} by Strata {{version}}</footer>
+</main>
+<noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
+<script id="data" type="application/json">{{data}}</script>
+<script>
+{{script}}</script>
+</body>
+</html>
+)html";
+
+const char* const kReportStyle = R"html(:root {
+  --page: #f5f6f8; --panel: #ffffff; --line: #e4e7ec; --grid: #eceff3; --text: #1a2230; --soft: #667085; --faint: #98a2b3;
+  --blue: #2563eb; --orange: #ea7317; --green: #0f9d6c; --violet: #7c3aed; --rose: #e11d62; --shadow: 0 1px 2px #1018280d;
+  --teal: #0891b2; --olive: #7a8b00; --grey: #64748b;
+}
+:root[data-theme=dark] {
+  --page: #0c1118; --panel: #141b25; --line: #232d3b; --grid: #1e2733; --text: #e6ebf2; --soft: #94a1b5; --faint: #667489;
+  --blue: #6ea3ff; --orange: #ffa04f; --green: #3ed6a0; --violet: #b395ff; --rose: #ff6f9c; --shadow: none;
+  --teal: #4fd1e8; --olive: #c5d64a; --grey: #9aa8bb;
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0; background: var(--page); color: var(--text);
+  font: 14px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", Arial, sans-serif;
+}
+main { max-width: 1240px; margin: 0 auto; padding: 28px 24px 40px; }
+header { display: flex; flex-wrap: wrap; align-items: center; gap: 12px 20px; margin-bottom: 20px; }
+header .mark { width: 40px; height: 40px; flex: none; }
+header h1 { font-size: 24px; line-height: 1.2; margin: 0; letter-spacing: -.01em; overflow-wrap: anywhere; }
+header p { margin: 2px 0 0; color: var(--soft); }
+header .tools { margin-left: auto; display: flex; align-items: center; gap: 14px; color: var(--soft); }
+header label { display: flex; align-items: center; gap: 8px; white-space: nowrap; }
+input[type=range] { width: 110px; accent-color: var(--blue); }
+button {
+  font: inherit; color: var(--text); background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
+  padding: 5px 12px; cursor: pointer;
+}
+button:hover { border-color: var(--faint); }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 14px; margin-bottom: 14px; }
+.card, .panel { background: var(--panel); border: 1px solid var(--line); border-radius: 12px; box-shadow: var(--shadow); }
+.card { padding: 14px 16px 12px; }
+.card .label { color: var(--soft); font-size: 12.5px; }
+.card .value { font-size: 25px; font-weight: 650; letter-spacing: -.02em; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.card .detail { color: var(--faint); font-size: 12px; }
+.grid { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 14px; margin-bottom: 14px; align-items: start; }
+.panel { padding: 16px 18px; min-width: 0; }
+.wide { grid-column: 1 / -1; }
+h2 { font-size: 14px; font-weight: 650; margin: 0 0 8px; }
+.plot h2 { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 16px; }
+.plot .read { margin-left: auto; font-weight: 400; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; white-space: pre-wrap; }
+.plot .key { font-weight: 400; color: var(--soft); font-size: 12.5px; display: inline-flex; align-items: center; gap: 6px; }
+.plot .key i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; }
+svg.chart { display: block; width: 100%; overflow: visible; touch-action: pan-y; }
+svg.chart text { fill: var(--faint); font-size: 11.5px; font-variant-numeric: tabular-nums; }
+svg.chart .gridline { stroke: var(--grid); }
+svg.chart .cross { stroke: var(--faint); stroke-dasharray: 3 3; }
+svg.chart .raw { fill: none; stroke-width: 1; opacity: .28; }
+svg.chart .dashed { stroke-dasharray: 6 4; }
+svg.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
+table.runs thead th { padding: 0 0 6px; }
+table.runs thead th + th, table.runs td { text-align: right; padding-left: 18px; white-space: nowrap; }
+table.runs tbody th { color: var(--text); }
+table i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; vertical-align: middle; margin-right: 8px; }
+.scroll { overflow-x: auto; }
+.empty { color: var(--faint); padding: 40px 0; text-align: center; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+tr + tr > * { border-top: 1px solid var(--grid); }
+th { font-weight: 400; color: var(--soft); text-align: left; padding: 4px 14px 4px 0; white-space: nowrap; vertical-align: top; }
+td { padding: 4px 0; text-align: right; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+td.set { font-weight: 650; }
+pre {
+  margin: 0; font: 13px/1.55 ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace;
+  white-space: pre-wrap; overflow-wrap: anywhere; max-height: 460px; overflow: auto;
+}
+pre b { color: var(--blue); font-weight: inherit; }
+.stack { display: grid; gap: 14px; min-width: 0; }
+footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top: 8px; }
+@media (max-width: 900px) { .grid { grid-template-columns: 1fr; } header .tools { margin-left: 0; } }
+@media print { header .tools { display: none; } .panel { break-inside: avoid; } }
+)html";
+
+const char* const kReportScript = R"html("use strict";
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
 const SVG = "http://www.w3.org/2000/svg";
-let smoothing = 0.45, logLoss = false;
+// One run's curves, or those of several (with the tokens and the time of each point) over each other.
+const several = data.runs !== undefined, runs = several ? data.runs : [data];
+const AXES = [
+  {key: "x", name: "Steps", at: v => "step " + v.toLocaleString("en")},
+  {key: "n", name: "Tokens", at: v => short(v) + " tokens"},
+  {key: "t", name: "Time", at: v => short(v) + " s"},
+];
+let smoothing = 0.45, logLoss = false, axis = AXES[0];
 
 function node(name, attributes, parent, text) {
   const n = document.createElementNS(SVG, name);
@@ -166,25 +230,29 @@ function nearest(xs, x) {
   return Math.abs(xs[lo] - x) <= Math.abs(xs[hi] - x) ? lo : hi;
 }
 
+const COLORS = ["--blue", "--orange", "--green", "--violet", "--rose", "--teal", "--olive", "--grey"];
+const curves = (field, alone, how) => runs.map((run, i) => ({
+  name: several ? run.name : alone.name, data: run[field], color: several ? COLORS[i % COLORS.length] : alone.color, ...how}));
 const plots = [
   {id: "loss", title: "Loss", height: 330, log: () => logLoss, format: v => v.toFixed(4),
-   series: [{name: "training", data: data.loss, color: "--blue", smooth: true},
-            {name: "validation", data: data.valid, color: "--orange", dots: true}]},
+   series: [...curves("loss", {name: "training", color: "--blue"}, {smooth: true, key: true}),
+            ...curves("valid", {name: "validation", color: "--orange"}, {dots: true, dashed: several, key: !several, quiet: several})]},
   {id: "lr", title: "Learning rate", height: 190, zero: true, format: v => v.toExponential(2),
-   series: [{name: "", data: data.lr, color: "--green"}]},
+   series: curves("lr", {name: "", color: "--green"}, {})},
   {id: "rate", title: "Tokens per second", height: 190, zero: true, format: v => Math.round(v).toLocaleString("en"),
-   series: [{name: "", data: data.rate, color: "--violet", smooth: true}]},
+   series: curves("rate", {name: "", color: "--violet"}, {smooth: true})},
   {id: "grad", title: "Gradient norm", height: 190, zero: true, clip: true, format: v => v.toPrecision(4),
-   series: [{name: "", data: data.grad, color: "--rose", smooth: true}]},
+   series: curves("grad", {name: "", color: "--rose"}, {smooth: true})},
 ];
 
 function draw(plot) {
   const host = document.getElementById(plot.id);
   const series = plot.series.filter(s => s.data.x.length);
+  for (const s of series) s.x = s.data[axis.key];
   host.textContent = "";
   const head = document.createElement("h2");
   head.textContent = plot.title;
-  for (const s of series) if (series.length > 1) {
+  for (const s of series) if (series.length > 1 && s.key) {
     const key = document.createElement("span"), swatch = document.createElement("i");
     key.className = "key";
     swatch.style.background = `var(${s.color})`;
@@ -210,8 +278,8 @@ function draw(plot) {
   let x0 = Infinity, x1 = -Infinity, values = [];
   for (const s of series) {
     s.line = s.smooth ? smooth(s.data.y, smoothing) : s.data.y;
-    x0 = Math.min(x0, s.data.x[0]);
-    x1 = Math.max(x1, s.data.x[s.data.x.length - 1]);
+    x0 = Math.min(x0, s.x[0]);
+    x1 = Math.max(x1, s.x[s.x.length - 1]);
     values = values.concat(s.data.y);
   }
   if (x1 === x0) { x0 -= 1; x1 += 1; }
@@ -233,7 +301,7 @@ function draw(plot) {
     node("text", {x: left - 8, y: Y(t) + 4, "text-anchor": "end"}, svg, short(t));
   }
   for (const t of ticks(x0, x1, width > 700 ? 10 : 4))
-    if (Number.isInteger(t)) node("text", {x: X(t), y: height - 4, "text-anchor": X(t) > width - 30 ? "end" : "middle"}, svg, short(t));
+    if (Number.isInteger(t) || axis.key === "t") node("text", {x: X(t), y: height - 4, "text-anchor": X(t) > width - 30 ? "end" : "middle"}, svg, short(t));
 
   const clip = "clip-" + plot.id;
   node("rect", {x: left, y: 0, width: width - left - right + 4, height: height - bottom + 1}, node("clipPath", {id: clip}, node("defs", {}, svg)));
@@ -241,14 +309,15 @@ function draw(plot) {
   const path = (xs, ys) => xs.map((x, i) => (i ? "L" : "M") + X(x).toFixed(1) + " " + Y(ys[i]).toFixed(1)).join("");
   for (const s of series) {
     const style = `stroke:var(${s.color})`;
-    if (s.line !== s.data.y) node("path", {class: "raw", style, d: path(s.data.x, s.data.y)}, inside);
-    node("path", {class: "curve", style, d: path(s.data.x, s.line)}, inside);
-    if (s.dots && s.data.x.length <= 60)
-      s.data.x.forEach((x, i) => node("circle", {cx: X(x), cy: Y(s.data.y[i]), r: 3, style: `fill:var(${s.color})`}, inside));
+    if (s.line !== s.data.y) node("path", {class: "raw", style, d: path(s.x, s.data.y)}, inside);
+    node("path", {class: s.dashed ? "curve dashed" : "curve", style, d: path(s.x, s.line)}, inside);
+    if (s.dots && s.x.length <= 60)
+      s.x.forEach((x, i) => node("circle", {cx: X(x), cy: Y(s.data.y[i]), r: 3, style: `fill:var(${s.color})`}, inside));
   }
 
   const last = () => {
-    read.textContent = series.map(s => (s.name ? s.name + " " : "") + plot.format(s.line[s.line.length - 1])).join("   ");
+    read.textContent = several ? (plot.id === "loss" ? "validation dashed" : "") :
+      series.map(s => (s.name ? s.name + " " : "") + plot.format(s.line[s.line.length - 1])).join("   ");
   };
   last();
   const cross = node("line", {class: "cross", y1: top, y2: height - bottom, visibility: "hidden"}, svg);
@@ -257,17 +326,19 @@ function draw(plot) {
   area.addEventListener("pointermove", event => {
     const rect = svg.getBoundingClientRect();
     const x = x0 + ((event.clientX - rect.left) * width / rect.width - left) / (width - left - right) * (x1 - x0);
-    const at = series[0].data.x[nearest(series[0].data.x, x)];
+    const longest = series.reduce((a, b) => b.x[b.x.length - 1] > a.x[a.x.length - 1] ? b : a);
+    const at = longest.x[nearest(longest.x, x)];
     cross.setAttribute("x1", X(at));
     cross.setAttribute("x2", X(at));
     cross.setAttribute("visibility", "visible");
-    const parts = ["step " + at.toLocaleString("en")];
+    const parts = [axis.at(at)];
     series.forEach((s, i) => {
-      const k = nearest(s.data.x, at), v = s.line[k];
-      marks[i].setAttribute("cx", X(s.data.x[k]));
+      const k = nearest(s.x, at), v = s.line[k];
+      const over = several && at > s.x[s.x.length - 1];  // a run that ended before
+      marks[i].setAttribute("cx", X(s.x[k]));
       marks[i].setAttribute("cy", Math.max(Y(v), 0));
-      marks[i].setAttribute("visibility", "visible");
-      parts.push((s.name ? s.name + " " : "") + plot.format(v));
+      marks[i].setAttribute("visibility", over ? "hidden" : "visible");
+      if (!over && !s.quiet) parts.push((s.name ? s.name + " " : "") + plot.format(v));
     });
     read.textContent = parts.join("   ");
   });
@@ -291,13 +362,16 @@ document.getElementById("scale").onclick = event => {
   event.target.textContent = logLoss ? "Linear loss" : "Log loss";
   drawAll();
 };
+const chosen = document.getElementById("axis");
+if (chosen) chosen.onclick = () => {
+  axis = AXES[(AXES.indexOf(axis) + 1) % AXES.length];
+  chosen.textContent = "Over: " + axis.name.toLowerCase();
+  drawAll();
+};
 let waiting = 0;
 addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
 drawAll();
 })();
-</script>
-</body>
-</html>
 )html";
 
 }  // namespace strata

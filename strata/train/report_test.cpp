@@ -4,8 +4,11 @@
 #include <cstdlib>
 #include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "strata/io/files.h"
 
 namespace strata {
 namespace {
@@ -115,6 +118,38 @@ TEST(Report, LongRunsGiveABoundedPage) {
   const auto loss = data_of(html)["loss"];
   EXPECT_EQ(loss["x"].size(), 2000u);
   EXPECT_EQ(loss["x"].back(), 300'000);
+}
+
+TEST(Report, SeveralRunsOnOnePage) {
+  ReportInput a = run_of(900), b = run_of(300);
+  a.title = "runs/a";
+  b.title = "runs/\"b\"</script><b>";
+  b.config.optim.lr = 1e-4;
+  b.config.optim.optimizer = "lion";
+  for (StepMetrics& m : b.metrics) m.valid_loss += 1;
+  const std::string html = comparison_html({a, b});
+  EXPECT_EQ(html.find("{{"), std::string::npos);
+  EXPECT_EQ(html.find("</script><b>"), std::string::npos);
+  const auto data = data_of(html);
+  ASSERT_EQ(data["runs"].size(), 2u);
+  EXPECT_EQ(data["runs"][0]["name"], "runs/a");
+  EXPECT_EQ(data["runs"][1]["name"], b.title);
+  const auto& loss = data["runs"][1]["loss"];
+  EXPECT_EQ(loss["x"].size(), 300u);
+  EXPECT_EQ(loss["n"].back(), 300 * 2048);
+  EXPECT_NEAR(loss["t"].back().get<double>(), b.metrics.back().elapsed_s, 1e-3);
+  // The table of results, the better validation loss in bold, and of the settings only those that differ and are read.
+  for (const char* text : {"runs/a", "runs/&quot;b&quot;", "<td>900</td>", "<td>300</td>", "3.30M", "train.lr",
+                           "train.optimizer", "<td>&quot;lion&quot;</td>", "train.steps"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+  EXPECT_NE(html.find(fmt::format("<b>{:.4f}</b>", a.metrics.back().valid_loss)), std::string::npos);
+  for (const char* text : {"train.batch", "model.layers", "train.rho"})
+    EXPECT_EQ(html.find(text), std::string::npos) << text;
+  if (const char* path = std::getenv("STRATA_COMPARISON_OUT")) io::write_file(path, html);
+
+  const std::string empty = comparison_html({ReportInput{}, ReportInput{}});
+  EXPECT_NE(empty.find("<p>None.</p>"), std::string::npos);
+  EXPECT_EQ(data_of(empty)["runs"][1]["loss"]["x"].size(), 0u);
 }
 
 TEST(Report, EmptyAndBrokenRuns) {

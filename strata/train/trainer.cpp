@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -65,6 +66,7 @@ class Run {
   void note(const std::string& text) {
     if (progress_) progress_->note(text);
   }
+  void fit();
   void launch();
   StepMetrics settle();
   [[noreturn]] void diverged(const Launched& step, const optim::StepReport& report);
@@ -73,12 +75,20 @@ class Run {
   void report(const std::string& status, bool with_sample);
   std::string sample();
   double elapsed() const { return elapsed_before_ + seconds_since(begin_); }
+  // Since the first step of this start.
+  double training() const { return seconds_since(training_); }
 
   TrainConfig config_;
   TrainOptions options_;
   Device device_;
   Clock::time_point begin_ = Clock::now();
   double elapsed_before_ = 0;
+  Clock::time_point training_;
+  struct {
+    int64_t wanted = 0;                     // steps
+    int64_t first_step = 0;                 // the first that counts
+    double first_seconds = 0, decided = 0;  // when it was done, and when the number of steps was last thought over
+  } fit_;
   std::optional<RunLock> lock_;
   TrainData data_;
   std::shared_ptr<LanguageModel> model_;
@@ -94,6 +104,7 @@ class Run {
   std::string checkpoint_;
   StepMetrics last_;
   double valid_loss_ = NAN;
+  int64_t valid_step_ = 0;
 };
 
 Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(config), options_(options) {
@@ -103,8 +114,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
   lock_.emplace(options_.out);
+  io::remove_leftovers(options_.out);
   std::optional<FoundRun> found;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, mended;
   if (has_run(options_.out)) {
     check(options_.resume, "train", "'", options_.out,
           "' holds a run already: --resume goes on with it, another --out starts a new one");
@@ -133,10 +145,14 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   steps_.emplace(*model_, *optimizer_, config_, device_);
   if (found) resume_from(*found);
   feeder_.emplace(*loader_, config_.accumulate, device_);
-  metrics_.emplace(options_.out + "/metrics.jsonl", step_);
+  mended = data_.notes;
+  if (const std::string page = options_.out + "/report.html"; !found && std::filesystem::exists(page))
+    mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
+  metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
+  for (const std::string& m : mended) note(m);
   note(fmt::format(
       "{}, {} parameters; {} training tokens{}; {}", config_.model.family,
       format_count(static_cast<double>(model_->num_parameters())),
@@ -171,6 +187,32 @@ void Run::resume_from(const FoundRun& found) {
   tokens_ = s.tokens;
   elapsed_before_ = s.elapsed_s;
   checkpoint_ = found.path;
+}
+
+// train.fit_seconds: thinks the number of steps over each time a twentieth of it has passed. What it decides is a
+// setting of the run like any other: it stands in the checkpoint, and the same number gives the same weights.
+void Run::fit() {
+  constexpr int64_t kWarm = 2, kMeasured = 3;  // the first steps load libraries and choose kernels
+  constexpr double kPart = 0.05;
+  const double seconds = training(), limit = config_.fit_seconds;
+  const int64_t done = last_.step;  // on a card the step after it is under way
+  if (fit_.wanted == 0) fit_ = {.wanted = config_.steps, .first_step = step_ + kWarm};
+  if (done == fit_.first_step && fit_.first_seconds == 0) fit_.first_seconds = seconds;
+  if (done < fit_.first_step + kMeasured || seconds < fit_.decided + kPart * limit) return;
+  fit_.decided = seconds;
+  const double each = (seconds - fit_.first_seconds) / static_cast<double>(done - fit_.first_step);
+  const double more = (limit - seconds) / std::max(each, 1e-9);
+  if (more >= static_cast<double>(config_.steps - done)) return;
+  const int64_t steps = std::max(step_ + 1, done + static_cast<int64_t>(std::max(more, 0.0)));
+  if (steps >= config_.steps) return;
+  // Told once, and where it is much less than was told.
+  if (config_.steps == fit_.wanted || 10 * steps < 9 * config_.steps)
+    note(fmt::format("{} steps fit into train.fit_seconds = {:g}, not {}: the schedule ends there", steps, limit,
+                     fit_.wanted));
+  config_.steps = steps;
+  config_.optim.warmup = std::min(config_.optim.warmup, std::max<int64_t>(steps / 4, 1));
+  schedule_ = make_schedule(config_.optim, steps);
+  if (progress_) progress_->set_total(steps);
 }
 
 void Run::launch() {
@@ -254,6 +296,7 @@ void Run::save() {
   s.text = data_.text;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
+  s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
   checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
@@ -279,7 +322,8 @@ void Run::report(const std::string& status, bool with_sample) {
   ReportInput r;
   r.title = last_part(options_.out);
   r.status = status;
-  r.metrics = read_metrics(options_.out + "/metrics.jsonl");
+  std::vector<std::string> broken;  // somebody else wrote there: no reason to end the run
+  r.metrics = read_metrics(options_.out + "/metrics.jsonl", &broken);
   r.config = config_;
   r.machine = machine_info();
   r.parameters = model_->num_parameters();
@@ -299,21 +343,27 @@ TrainResult Run::run() {
   memory::reset_peak(device_);
   if (config_.save_first && step_ == 0) save();
   std::string status;
+  training_ = Clock::now();
   while (step_ < config_.steps && status.empty()) {
+    if (config_.fit_seconds > 0) fit();
     launch();
     const bool last = step_ == config_.steps;
-    const bool validates = data_.valid && config_.eval_every > 0 && (step_ % config_.eval_every == 0 || last);
     const bool saves = !last && config_.save_every > 0 && step_ % config_.save_every == 0;
-    if (options_.stop_requested && options_.stop_requested())
-      status = fmt::format("stopped at step {}", step_);
-    else if (config_.max_seconds > 0 && elapsed() >= config_.max_seconds && !last)
-      status = fmt::format("stopped at step {} after {}", step_, format_duration(elapsed()));
+    const bool out_of_time = config_.max_seconds > 0 && training() >= config_.max_seconds;
+    if (!last && options_.stop_requested && options_.stop_requested())
+      status = fmt::format("stopped at step {}: interrupted", step_);
+    else if (!last && out_of_time)
+      status = fmt::format("stopped at step {}: train.max_seconds = {:g} has passed", step_, config_.max_seconds);
+    // Who interrupts does not wait for a validation.
+    const bool validates = data_.valid && config_.eval_every > 0 &&
+                           (step_ % config_.eval_every == 0 || last || (out_of_time && !status.empty()));
     // A card computes this step while the one before it is written down, unless more is wanted of this one.
     const size_t ahead = device_.is_cuda() && !last && !validates && !saves && status.empty() ? 1 : 0;
     while (launched_.size() > ahead) {
       last_ = settle();
       if (validates && launched_.empty()) {
         last_.valid_loss = valid_loss_ = validate();
+        valid_step_ = last_.step;
         last_.elapsed_s = elapsed();
       }
       metrics_->write(last_);
@@ -326,7 +376,8 @@ TrainResult Run::run() {
       report("running", false);
     }
   }
-  if (status.empty()) status = "finished";
+  const bool finished = status.empty();
+  if (finished) status = "finished";
   save();
   if (progress_) progress_->finish();
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
@@ -334,6 +385,8 @@ TrainResult Run::run() {
   return {.step = step_,
           .last = last_,
           .valid_loss = valid_loss_,
+          .valid_step = valid_step_,
+          .finished = finished,
           .status = status,
           .checkpoint = checkpoint_,
           .peak_memory = memory.peak_total,

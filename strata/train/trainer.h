@@ -24,7 +24,9 @@ struct TrainResult {
   int64_t step = 0;           ///< steps done, earlier parts of the run included
   StepMetrics last;           ///< of the last step done now; step 0 where there was none
   double valid_loss = 0;      ///< the last one measured now; NaN for none
-  std::string status;         ///< "finished", "stopped at step 120", ...
+  int64_t valid_step = 0;     ///< after which it was measured
+  bool finished = false;      ///< every step was done
+  std::string status;         ///< "finished", or where and why it stopped: "stopped at step 120: interrupted"
   std::string checkpoint;     ///< the newest one; empty where none is saved
   int64_t peak_memory = 0;    ///< most bytes that tensors held at once on the run's device, from the first step on
   int64_t peak_reserved = 0;  ///< the same with what the allocator keeps for later

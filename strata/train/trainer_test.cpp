@@ -159,7 +159,8 @@ TEST_F(Trainer, StopSavesAndGoesOn) {
   const TrainResult unbroken = train_in("unbroken");
   const TrainResult stopped = train_in("run", false, &stop_now);
   EXPECT_EQ(stopped.step, 1);
-  EXPECT_EQ(stopped.status, "stopped at step 1");
+  EXPECT_EQ(stopped.status, "stopped at step 1: interrupted");
+  EXPECT_FALSE(stopped.finished);
   EXPECT_TRUE(std::filesystem::exists(dir_ / "run/report.html"));
   for (int i = 0; i < 3; ++i) train_in("run", true, &stop_now);
   const TrainResult rest = train_in("run", true);
@@ -167,9 +168,72 @@ TEST_F(Trainer, StopSavesAndGoesOn) {
   expect_same_checkpoints(unbroken.checkpoint, rest.checkpoint);
 }
 
-TEST_F(Trainer, TimeLimitStops) {
+TEST_F(Trainer, TimeLimitStopsWithTheLossOfItsStep) {
   c_.max_seconds = 1e-9;
-  EXPECT_EQ(train_in("run").step, 1);
+  c_.eval_every = 10;
+  const TrainResult r = train_in("run");
+  EXPECT_EQ(r.step, 1);
+  EXPECT_EQ(r.status, "stopped at step 1: train.max_seconds = 1e-09 has passed");
+  EXPECT_EQ(r.valid_step, 1);
+  EXPECT_EQ(r.last.valid_loss, r.valid_loss);
+  EXPECT_EQ(train_in("run", true).step, 2);
+}
+
+// What earlier parts of the run took does not count.
+TEST_F(Trainer, TimeLimitCountsFromEachStart) {
+  train_in("run", false, &stop_now);
+  io::Checkpoint c = io::load_checkpoint(dir_ / "run/step-00000001");
+  c.state.at("elapsed_s") = "1000000.000";
+  io::save_checkpoint(dir_ / "run", 1, c.files, c.state);
+  c_.max_seconds = c_.fit_seconds = 100000;
+  const TrainResult r = train_in("run", true);
+  EXPECT_EQ(r.step, 20);
+  EXPECT_TRUE(r.finished);
+  EXPECT_GT(r.last.elapsed_s, 1000000);
+}
+
+TEST_F(Trainer, InterruptedRunsSayOfWhichStepTheValidationIs) {
+  c_.eval_every = 2;
+  static int steps;
+  steps = 0;
+  const TrainResult r = train_in("run", false, [] { return ++steps == 3; });
+  EXPECT_EQ(r.step, 3);
+  EXPECT_EQ(r.valid_step, 2);
+  EXPECT_TRUE(std::isnan(r.last.valid_loss));
+}
+
+// The schedule ends in the steps for which there was time, and the checkpoint says how many those were.
+TEST_F(Trainer, ScheduleFitsIntoTheTime) {
+  c_.steps = 1000;
+  c_.fit_seconds = 1e-6;
+  c_.optim.warmup = 100;
+  c_.eval_every = 500;
+  const TrainResult r = train_in("run");
+  EXPECT_TRUE(r.finished);
+  EXPECT_EQ(r.status, "finished");
+  EXPECT_GE(r.step, 6);
+  EXPECT_LE(r.step, 8);
+  EXPECT_EQ(r.valid_step, r.step);
+  const std::vector<StepMetrics> m = metrics("run");
+  ASSERT_EQ(static_cast<int64_t>(m.size()), r.step);
+  EXPECT_LT(m.back().lr, c_.optim.lr);
+  const TrainConfig saved = find_run(dir_ / "run").state.config;
+  EXPECT_EQ(saved.steps, r.step);
+  EXPECT_EQ(saved.optim.warmup, 1);
+  EXPECT_NEAR(m.back().lr, make_schedule(saved.optim, saved.steps)(r.step - 1), 1e-12);
+  // Finished: there is nothing left to go on with, until more steps are asked for.
+  c_ = saved;
+  EXPECT_EQ(train_in("run", true).step, r.step);
+  c_.steps = 10;
+  c_.fit_seconds = 100000;
+  EXPECT_EQ(train_in("run", true).step, 10);
+}
+
+TEST_F(Trainer, TimeEnoughChangesNothing) {
+  const TrainResult without = train_in("without");
+  c_.fit_seconds = 100000;
+  const TrainResult with = train_in("with");
+  expect_same_checkpoints(without.checkpoint, with.checkpoint);
 }
 
 TEST_F(Trainer, KeepsTheLastCheckpoints) {

@@ -132,7 +132,9 @@ uint64_t blocks_for(const OpInfo& op, std::span<const Value> args) {
   }
   const uint64_t n = static_cast<uint64_t>(elements);
   if (op.name == "uniform" || op.name == "normal") return f64 ? (n + 1) / 2 : (n + 3) / 4;
-  if (op.name == "bernoulli" || op.name == "dropout") return (n + 3) / 4;
+  for (const char* name : {"bernoulli", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "rrelu",
+                           "gumbel_softmax", "standard_gamma", "poisson", "dirichlet"})
+    if (op.name == name) return (n + 3) / 4;
   if (op.name == "trunc_normal" || op.name == "randint" || op.name == "randperm") return (n + 1) / 2;
   if (op.name == "multinomial") {
     const Tensor& w = std::get<Tensor>(args[0]);

@@ -33,7 +33,7 @@ from ._core import (
     set_num_threads,
 )
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from ._array_api import round  # noqa: A004
+from ._ops import round  # noqa: A004
 from ._functions import max, min, pow, sum  # noqa: A004
 from .errors import AutogradError, OutOfMemoryError, DeviceError, DTypeError, PluginError, ShapeError, StrataError
 from ._autocast import autocast

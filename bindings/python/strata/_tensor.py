@@ -20,7 +20,7 @@ def _method(function: Any, name: Optional[str] = None) -> Any:
     return function
 
 
-for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
+for _name in ("max", "min", "cumsum", "cumprod", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
               "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split", "swapaxes", "swapdims",
               "moveaxis", "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "bernoulli", "multinomial",
               "allclose", "equal", "rsub"):
@@ -38,7 +38,7 @@ for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "pro
     setattr(Tensor, _name, _function if type(_function).__name__ == "function" else _bound(_function))
 for _name in _composed.METHODS:
     setattr(Tensor, _name, getattr(_composed, _name))
-for _name in ("copysign", "signbit", "positive", "conj", "take"):
+for _name in ("positive", "conj", "take", "sort", "argsort"):
     setattr(Tensor, _name, getattr(_array_api, _name))
 for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
                       "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
@@ -72,19 +72,32 @@ for _name in ("add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "
               "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "round", "trunc", "frac", "sign",
               "sigmoid", "tanh", "relu", "masked_fill", "masked_scatter", "index_add", "scatter_add", "lerp", "addcmul",
               "addcdiv", "tril", "triu", "nan_to_num", "logical_not", "logical_and", "logical_or", "logical_xor",
-              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge"):
+              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge", "deg2rad", "rad2deg",
+              "float_power", "mvlgamma", "nextafter", "sgn", "igamma", "igammac"):
     _in_place(_name + "_", _core.ops[_name])
-_in_place("div_", F.div)
+
+
+def _rounded_div(divisions: Any) -> Any:
+    def div_(self: Tensor, other: Any, *, rounding_mode: Optional[str] = None) -> Tensor:
+        """div(), written over the tensor."""
+        if rounding_mode not in divisions:
+            raise ValueError(f'div_: rounding_mode is {rounding_mode!r}, it can be "floor", "trunc" or None')
+        written: Tensor = divisions[rounding_mode](self, other)
+        return written
+
+    return div_
+
+
+Tensor.div_ = _rounded_div({None: Tensor.__dict__["div_"], "floor": Tensor.__dict__["floor_divide_"],  # type: ignore[method-assign]
+                            "trunc": Tensor.__dict__["trunc_divide_"]})
 _in_place("clamp_", _core.clamp)
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
-for _name in ("addmv", "addr", "baddbmm", "deg2rad", "digamma", "erfinv", "float_power", "heaviside", "index_copy", "index_fill",
-              "lgamma", "logit", "rad2deg", "scatter_reduce", "sinc"):
+for _name in ("addmv", "addr", "baddbmm"):
     _in_place(_name + "_", getattr(_composed, _name))
-for _name in ("addbmm", "gcd", "i0", "lcm", "ldexp", "mvlgamma", "nextafter", "renorm", "sgn"):
+for _name in ("addbmm", "renorm"):
     _in_place(_name + "_", getattr(_composed, _name))
-_in_place("copysign_", _array_api.copysign)
 _in_place("clip_", _core.clamp)
 _in_place("clamp_min_", F.clamp_min)
 _in_place("clamp_max_", F.clamp_max)
@@ -93,8 +106,10 @@ for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "
                       "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
                       "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
-for _name in ("addmm", "cumprod", "cumsum"):
+for _name in ("addmm", "index_copy", "index_fill", "index_reduce"):
     _in_place(_name + "_", getattr(_ops, _name))
+for _name in ("cumprod", "cumsum"):
+    _in_place(_name + "_", getattr(F, _name))
 
 
 @_method
@@ -240,17 +255,18 @@ def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
 
 @_method
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """self[indices] = values, or += with ``accumulate``."""
-    if not accumulate:
-        self[tuple(indices)] = values
-        return self
-    return self.copy_(_ops.index_put(self, list(indices), values.expand(_ops.index(self, list(indices)).shape), True))
+    """self[indices] = values, or += with ``accumulate``; the indices are tensors of integers or masks."""
+    _core._index_put_(self, tuple(indices), values, accumulate)
+    return self
 
 
 @_method
 def polygamma(self: Tensor, n: int) -> Tensor:
     """Derivative n of digamma()."""
-    return _composed.polygamma(n, self)
+    return _ops.polygamma(n, self)
+
+
+_in_place("polygamma_", polygamma)
 
 
 @_method
@@ -287,10 +303,8 @@ def is_conj(self: Tensor) -> bool:
 
 @_method
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Elements of ``source`` at places of the flattened tensor."""
-    flat = self.reshape([-1])
-    written = flat.index_put([index.reshape([-1])], source.reshape([-1]), accumulate)
-    return self.copy_(written.reshape(list(self.shape)))
+    """put(), written over the tensor."""
+    return self.copy_(_ops.put(self, index, source, accumulate))
 
 
 @_method

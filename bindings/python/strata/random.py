@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional, Tuple
 
-from . import _core
+from . import _core, _ops
 from ._core import Tensor, _rng_key, _set_rng_key, initial_seed
 from ._functions import manual_seed
 
@@ -182,16 +182,12 @@ def _normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, d
 _normal.__name__ = "normal"
 
 
+_poisson = _drawing(_ops.poisson)
+
+
 def poisson(input: Tensor, generator: Optional[Generator] = None) -> Tensor:
-    """Numbers of events where ``input`` are expected: the exponential waiting times that fit into one unit."""
-    rate = input.detach()
-    if rate.numel() == 0:
-        return rate.clone()
-    most = float(rate.max().item())
-    draws = int(most + 12 * most**0.5 + 24)
-    times = -(1 - _rand([draws, *rate.shape], dtype=_core.float64, device=rate.device, generator=generator)).log()
-    found: Tensor = (times.cumsum(0) < rate.to(_core.float64)).sum(0).to(input.dtype)
-    return found
+    """Numbers of events where ``input`` are expected."""
+    return _poisson(input.detach(), generator=generator)
 
 
 _rand = _drawing(_core.rand)

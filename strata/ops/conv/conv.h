@@ -3,6 +3,8 @@
 // Names, argument order, layouts (NCL, NCHW, NCDHW) and size formulas are PyTorch's. A missing batch dimension is
 // allowed. Lists of sizes may have one entry, which then serves all spatial dimensions.
 
+#include <string_view>
+
 #include "strata/core/tensor.h"
 
 namespace strata {
@@ -40,5 +42,12 @@ Tensor convolution_transpose(const Tensor& y, const Tensor& weight, const Tensor
                              const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups);
 Tensor convolution_weight(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
                           const Dims& dilation, int64_t groups);
+
+namespace detail {
+/// conv1d, conv2d and conv3d of integers, which wrap around: x [n, in, ..] and weight of one dtype, windows times
+/// weight by matmul. Lists have an entry for each spatial dimension.
+Tensor integer_convolution(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups);
+}  // namespace detail
 
 }  // namespace strata

@@ -42,6 +42,8 @@ Tensor conv3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dim
   const Geometry g{spread(stride), spread(padding), spread(dilation), groups};
   check_geometry(op, g, 3);
   if (x.dim() == 4) return squeeze(conv3d_of(unsqueeze(x, 0), w, bias, g.stride, g.padding, g.dilation, groups), 0);
+  if (!is_floating(x.dtype()))
+    return detail::integer_convolution(op, x, w, bias, g.stride, g.padding, g.dilation, groups);
   const int64_t n = x.size(0), channels = x.size(1), kd = w.size(2), reach = extent(kd, g.dilation[0]);
   check<ShapeError>(x.size(2) + 2 * g.padding[0] >= reach, op, "a kernel of ", last3(w), " with dilation ", g.dilation,
                     " does not fit an input of ", last3(x), " with padding ", g.padding);

@@ -20,8 +20,10 @@ Tensor conv(std::string_view op, int spatial, const Tensor& x, const Tensor& w, 
                     spatial + 1, " without a batch), is ", x);
   check<ShapeError>(w.dim() == spatial + 2, op, "weight needs ", spatial + 2, " dimensions, is ", w);
   const bool single = x.dim() == spatial + 1;
-  const Tensor y = convolution(single ? unsqueeze(x, 0) : x, w, bias, spread(stride, spatial), spread(padding, spatial),
-                               spread(dilation, spatial), groups);
+  const Tensor batched = single ? unsqueeze(x, 0) : x;
+  const Dims s = spread(stride, spatial), p = spread(padding, spatial), d = spread(dilation, spatial);
+  const Tensor y = is_floating(x.dtype()) ? convolution(batched, w, bias, s, p, d, groups)
+                                          : detail::integer_convolution(op, batched, w, bias, s, p, d, groups);
   return single ? squeeze(y, 0) : y;
 }
 

@@ -16,4 +16,11 @@ Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 /// threads.
 Tensor dropout(const Tensor& x, double p, RngKey key);
 
+/// dropout of whole channels of x [N, C, ..]. Throws ShapeError besides.
+Tensor feature_dropout(const Tensor& x, double p = 0.5, bool training = true);
+/// Dropout for SELU: what is dropped becomes SELU's floor, and mean 0 and variance 1 stay (arXiv:1706.02515).
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
+/// The same of whole channels of x [N, C, ..].
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
+
 }  // namespace strata

@@ -1,6 +1,8 @@
 // Records of the activations and of their fused gradients.
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "strata/ops/elementwise/records.h"
 
@@ -36,6 +38,7 @@ const UnaryOp sigmoid_op{unary<Map::sigmoid>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, sigmoid_backward(b.gy(), b.y())); },
     .cost = [](const Tensor& x) { return map_cost(10, x, x); },
+    .reference = pointwise<([](double x) { return 1 / (1 + std::exp(-x)); })>,
 })};
 
 const BinaryOp sigmoid_backward_op{binary<Map::sigmoid_backward>({
@@ -49,6 +52,7 @@ const BinaryOp sigmoid_backward_op{binary<Map::sigmoid_backward>({
           if (b.needs(1)) b.set(1, b.gy() * g * (1 - y * 2));
         },
     .samples = samples_gradient_of_result,
+    .reference = pointwise<([](double g, double y) { return g * y * (1 - y); })>,
 })};
 
 const UnaryOp tanh_op{unary<Map::tanh>({
@@ -57,6 +61,7 @@ const UnaryOp tanh_op{unary<Map::tanh>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, tanh_backward(b.gy(), b.y())); },
     .cost = [](const Tensor& x) { return map_cost(10, x, x); },
+    .reference = pointwise<([](double x) { return std::tanh(x); })>,
 })};
 
 const BinaryOp tanh_backward_op{binary<Map::tanh_backward>({
@@ -70,6 +75,7 @@ const BinaryOp tanh_backward_op{binary<Map::tanh_backward>({
           if (b.needs(1)) b.set(1, b.gy() * g * y * -2);
         },
     .samples = samples_gradient_of_result,
+    .reference = pointwise<([](double g, double y) { return g * (1 - y * y); })>,
 })};
 
 const UnaryOp logsigmoid_op{unary<Map::logsigmoid>({
@@ -78,6 +84,7 @@ const UnaryOp logsigmoid_op{unary<Map::logsigmoid>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * sigmoid(-x)); },
     .cost = [](const Tensor& x) { return map_cost(20, x, x); },
+    .reference = pointwise<([](double x) { return -std::log(1 + std::exp(-static_cast<long double>(x))); })>,
 })};
 
 // ---- relu and its relatives ----
@@ -92,6 +99,7 @@ const UnaryOp relu_op{
                          .backward = [](Backward& b, const Tensor&) { b.set(0, relu_backward(b.gy(), b.y())); },
                          .dtypes = kFloats | kInts,
                          .samples = samples_kinked,
+                         .reference = pointwise<([](double x) { return x > 0 ? x : 0; })>,
                      },
                      Adapt::none)};
 
@@ -106,6 +114,7 @@ const BinaryOp relu_backward_op{binary<Map::relu_backward>({
           if (b.needs(1)) b.set(1, no_slope(b.gy()));
         },
     .samples = samples_gradient,
+    .reference = pointwise<([](double g, double y) { return y > 0 ? g : 0; })>,
 })};
 
 const OneNumber leaky_relu_op{{
@@ -124,6 +133,7 @@ const OneNumber leaky_relu_op{{
           s.add(s.off_grid({3, 5}), 0.1);
           s.add(s.off_grid({2, 37}));
         },
+    .reference = pointwise<([](double x, double slope) { return x > 0 ? x : slope * x; })>,
 }};
 
 const PairOneNumber leaky_relu_backward_op{{
@@ -146,6 +156,7 @@ const PairOneNumber leaky_relu_backward_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.1);
         },
+    .reference = pointwise<([](double g, double x, double slope) { return x > 0 ? g : slope * g; })>,
 }};
 
 constexpr double kSeluScale = 1.0507009873554804934, kSeluAlpha = 1.6732632423543772848;
@@ -173,6 +184,9 @@ const TwoNumbers elu_op{{
           s.add(s.off_grid({2, 37}), kSeluAlpha, kSeluScale);
           s.add(s.tensor({0}));
         },
+    .reference = pointwise<([](double x, double alpha, double scale) {
+      return scale * (x > 0 ? x : alpha * (std::exp(static_cast<long double>(x)) - 1));
+    })>,
 }};
 
 const PairOneNumber elu_backward_op{{
@@ -195,32 +209,49 @@ const PairOneNumber elu_backward_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.5);
         },
+    .reference = pointwise<([](double g, double x, double alpha) { return x > 0 ? g : g * alpha * std::exp(x); })>,
 }};
+
+// The integers of a dtype in [min, max].
+std::pair<int64_t, int64_t> whole_bounds(double min, double max, DType t) {
+  const int bits = static_cast<int>(8 * size_of(t));
+  const double least = t == DType::u8 ? 0 : -std::exp2(bits - 1), most = t == DType::u8 ? 255 : std::exp2(bits - 1) - 1;
+  const auto fit = [&](double v) {
+    return v >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(std::min(std::max(v, least), most));
+  };
+  return {fit(std::ceil(min)), fit(std::floor(max))};
+}
 
 const TwoNumbers hardtanh_op{{
     .schema = "hardtanh(Tensor x, float min=-1, float max=1) -> Tensor",
-    .doc = "x limited to [min, max]; the gradient at the bounds is 0. ValueError unless min <= max.",
+    .doc = "x limited to [min, max]; the gradient at the bounds is 0. Integers stay, the bounds rounded inwards. "
+           "ValueError "
+           "unless min <= max; DTypeError for bool.",
     .infer =
         [](const Tensor& x, double min, double max) {
           check(min <= max, "hardtanh", "min ", min, " is above max ", max);
-          return like(x);
+          return like_if(x, kNumbers, "hardtanh");
         },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, double min, double max) {
-                      map(Map::hardtanh, y, {&x}, {{min, max}});
+                      if (is_floating(x.dtype())) return map(Map::hardtanh, y, {&x}, {{min, max}});
+                      const auto [low, high] = whole_bounds(min, max, x.dtype());
+                      map(Map::clamp, y, {&x}, {{low, high}});
                     }},
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double min,
                    double max) { b.set(0, hardtanh_backward(b.gy(), x, min, max)); },
     .inplace = true,
-    .adapt = Adapt::promote_float,
+    .dtypes = kNumbers,
     .cost = [](const Tensor& x, double, double) { return map_cost(2, x, x); },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}));
           s.add(s.off_grid({2, 37}), 0.0, 6.0);
+          s.add(s.off_grid({2, 37}), -1.5, 2.5);
           s.invalid<ValueError>("above max", s.tensor({2}), 1.0, 0.0);
         },
+    .reference = pointwise<([](double x, double min, double max) { return std::min(std::max(x, min), max); })>,
 }};
 
 const PairTwoNumbers hardtanh_backward_op{{
@@ -243,6 +274,7 @@ const PairTwoNumbers hardtanh_backward_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.off_grid({3, 5}), -1.0, 1.0);
         },
+    .reference = pointwise<([](double g, double x, double min, double max) { return min < x && x < max ? g : 0; })>,
 }};
 
 const UnaryOp hardsigmoid_op{unary<Map::hardsigmoid>({
@@ -251,6 +283,7 @@ const UnaryOp hardsigmoid_op{unary<Map::hardsigmoid>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, hardtanh_backward(b.gy() / 6.0, x, -3, 3)); },
     .samples = samples_kinked,
+    .reference = pointwise<([](double x) { return std::min(std::max(x / 6 + 0.5, 0.0), 1.0); })>,
 })};
 
 const UnaryOp hardswish_op{unary<Map::hardswish>({
@@ -259,6 +292,7 @@ const UnaryOp hardswish_op{unary<Map::hardswish>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, hardswish_backward(b.gy(), x)); },
     .samples = samples_kinked,
+    .reference = pointwise<([](double x) { return x * std::min(std::max(x / 6 + 0.5, 0.0), 1.0); })>,
 })};
 
 const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
@@ -272,6 +306,9 @@ const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
           if (b.needs(1)) b.set(1, hardtanh_backward(b.gy() * g / 3.0, x, -3, 3));
         },
     .samples = samples_gradient,
+    .reference = pointwise<([](double g, double x) { return x < -3  ? 0
+                                                            : x > 3 ? g
+                                                                    : g * (2 * x + 3) / 6; })>,
 })};
 
 // ---- smooth ones ----
@@ -297,6 +334,9 @@ const TwoNumbers softplus_op{{
           s.add(s.tensor({2, 37}), 2.0, 3.0).not_differentiable();
           s.add(s.uniform({2, 37}, -30, 30));
         },
+    .reference = pointwise<([](double x, double beta, double threshold) {
+      return beta * x > threshold ? x : std::log(1 + std::exp(static_cast<long double>(beta) * x)) / beta;
+    })>,
 }};
 
 const PairTwoNumbers softplus_backward_op{{
@@ -322,6 +362,9 @@ const PairTwoNumbers softplus_backward_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.tensor({3, 5}), 2.0, 20.0);
         },
+    .reference = pointwise<([](double g, double x, double beta, double threshold) {
+      return beta * x > threshold ? g : g / (1 + std::exp(-beta * x));
+    })>,
 }};
 
 const UnaryOp mish_op{unary<Map::mish>({
@@ -330,6 +373,10 @@ const UnaryOp mish_op{unary<Map::mish>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, mish_backward(b.gy(), x)); },
     .cost = [](const Tensor& x) { return map_cost(30, x, x); },
+    .reference = pointwise<([](double x) {
+      const long double e = std::exp(static_cast<long double>(x)), square = e * (2 + e);
+      return x * square / (square + 2);
+    })>,
 })};
 
 const BinaryOp mish_backward_op{binary<Map::mish_backward>({
@@ -346,6 +393,10 @@ const BinaryOp mish_backward_op{binary<Map::mish_backward>({
           }
         },
     .samples = samples_gradient,
+    .reference = pointwise<([](double g, double x) {
+      const long double e = std::exp(static_cast<long double>(x)), square = e * (2 + e), all = square + 2;
+      return g * (square / all + x * 4 * e * (1 + e) / (all * all));
+    })>,
 })};
 
 const UnaryOp silu_op{unary<Map::silu>({
@@ -354,6 +405,7 @@ const UnaryOp silu_op{unary<Map::silu>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, silu_backward(b.gy(), x)); },
     .cost = [](const Tensor& x) { return map_cost(11, x, x); },
+    .reference = pointwise<([](double x) { return x / (1 + std::exp(-x)); })>,
 })};
 
 const BinaryOp silu_backward_op{binary<Map::silu_backward>({
@@ -370,96 +422,11 @@ const BinaryOp silu_backward_op{binary<Map::silu_backward>({
           }
         },
     .samples = samples_gradient,
+    .reference = pointwise<([](double g, double x) {
+      const double e = std::exp(-x);
+      return g * (1 + e + x * e) / ((1 + e) * (1 + e));
+    })>,
 })};
-
-// Op text arguments are std::string: "none" or "tanh".
-using GeluOp = Op<Tensor(const Tensor&, const std::string&)>;
-using GeluBackwardOp = Op<Tensor(const Tensor&, const Tensor&, const std::string&)>;
-constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kInvSqrtTwoPi = 0.39894228040143267794, kCubic = 0.044715;
-
-bool is_tanh_form(std::string_view approximate) {
-  check(approximate == "none" || approximate == "tanh", "gelu", "approximate is \"", approximate,
-        "\", it can be \"none\" or \"tanh\"");
-  return approximate == "tanh";
-}
-
-const GeluOp gelu_op{{
-    .schema = "gelu(Tensor x, str approximate=\"none\") -> Tensor",
-    .doc = "x * Phi(x), Phi the standard normal distribution: x / 2 * (1 + erf(x / sqrt(2))), or with approximate "
-           "\"tanh\" "
-           "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); arXiv:1606.08415. ValueError for another form.",
-    .infer =
-        [](const Tensor& x, const std::string& approximate) {
-          is_tanh_form(approximate);
-          return like(x);
-        },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const std::string& approximate) {
-                      map(is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
-                    }},
-    .saves = "x",
-    .backward = [](Backward& b, const Tensor& x,
-                   const std::string& approximate) { b.set(0, gelu_backward(b.gy(), x, approximate)); },
-    .inplace = true,
-    .adapt = Adapt::promote_float,
-    .cost = [](const Tensor& x, const std::string&) { return map_cost(20, x, x); },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}));
-          s.add(s.tensor({3, 5}), "tanh");
-          s.add(s.uniform({2, 37}, -8, 8));
-          s.add(s.uniform({2, 37}, -8, 8), "tanh");
-          s.add(s.tensor({0}));
-          s.invalid<ValueError>("can be", s.tensor({2}), "exact");
-          if (s.benchmarking()) {
-            s.bench(s.tensor({4096, 4096}));
-            s.bench(s.tensor({4096, 4096}), "tanh");
-          }
-        },
-}};
-
-const GeluBackwardOp gelu_backward_op{{
-    .schema = "gelu_backward(Tensor g, Tensor x, str approximate=\"none\") -> Tensor",
-    .doc =
-        "g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form.",
-    .infer =
-        [](const Tensor& g, const Tensor&, const std::string& approximate) {
-          is_tanh_form(approximate);
-          return like_if(g, kFloats, "gelu_backward");
-        },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
-                      map(is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});
-                    }},
-    .saves = "g:x x",
-    .backward =
-        [](Backward& b, const Tensor& g, const Tensor& x, const std::string& approximate) {
-          if (b.needs(0)) b.set(0, gelu_backward(b.gy(), x, approximate));
-          if (!b.needs(1)) return;
-          Tensor second;  // the second derivative of gelu
-          if (is_tanh_form(approximate)) {
-            const Tensor x2 = square(x), t = tanh(x * (x2 * kCubic + 1) * kSqrtTwoOverPi);
-            const Tensor du = (x2 * (3 * kCubic) + 1) * kSqrtTwoOverPi, ddu = x * (6 * kCubic * kSqrtTwoOverPi);
-            second = (1 - square(t)) * (du + x * (ddu * 0.5 - t * square(du)));
-          } else {
-            second = exp(square(x) * -0.5) * (2 - square(x)) * kInvSqrtTwoPi;
-          }
-          b.set(1, b.gy() * g * second);
-        },
-    .adapt = Adapt::promote,
-    .cost = [](const Tensor& g, const Tensor& x, const std::string&) { return map_cost(25, g, g, x); },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}), s.tensor({3, 5}));
-          s.add(s.tensor({3, 5}), s.tensor({3, 5}), "tanh");
-          s.add(s.tensor({2, 37}), s.uniform({2, 37}, -8, 8));
-          s.add(s.tensor({2, 37}), s.uniform({2, 37}, -8, 8), "tanh");
-          if (s.benchmarking()) {
-            s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}));
-            s.bench(s.tensor({4096, 4096}), s.tensor({4096, 4096}), "tanh");
-          }
-        },
-}};
 
 }  // namespace
 
@@ -502,9 +469,6 @@ Tensor mish(const Tensor& x) {
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   return softplus_op(x, beta, threshold);
 }
-Tensor gelu(const Tensor& x, std::string_view approximate) {
-  return gelu_op(x, std::string(approximate));
-}
 Tensor silu(const Tensor& x) {
   return silu_op(x);
 }
@@ -535,9 +499,6 @@ Tensor mish_backward(const Tensor& g, const Tensor& x) {
 }
 Tensor softplus_backward(const Tensor& g, const Tensor& x, double beta, double threshold) {
   return softplus_backward_op(g, x, beta, threshold);
-}
-Tensor gelu_backward(const Tensor& g, const Tensor& x, std::string_view approximate) {
-  return gelu_backward_op(g, x, std::string(approximate));
 }
 Tensor silu_backward(const Tensor& g, const Tensor& x) {
   return silu_backward_op(g, x);

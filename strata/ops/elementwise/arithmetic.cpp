@@ -36,6 +36,7 @@ const ScaledOp add_op{{
           samples_pair(s);
           s.add(s.tensor({3, 5}), s.tensor({3, 5}), 3);
         },
+    .reference = pointwise<([](double a, double b, Scalar alpha) { return a + alpha.to_double() * b; })>,
 }};
 
 const ScaledOp sub_op{{
@@ -61,6 +62,7 @@ const ScaledOp sub_op{{
           s.add(s.tensor({3, 5}), s.tensor({3, 5}), 2);
           s.invalid<DTypeError>("does not take bool", s.boolean({2}), s.boolean({2}));
         },
+    .reference = pointwise<([](double a, double b, Scalar alpha) { return a - alpha.to_double() * b; })>,
 }};
 
 const BinaryOp mul_op{binary<Map::mul>({
@@ -73,6 +75,7 @@ const BinaryOp mul_op{binary<Map::mul>({
           if (bw.needs(1)) bw.set(1, bw.gy() * a);
         },
     .dtypes = kAllTypes,
+    .reference = pointwise<([](double a, double b) { return a * b; })>,
 })};
 
 // ---- a floating tensor and a number ----
@@ -100,21 +103,25 @@ const NumberOp add_scalar_op{with_number<Map::add_scalar>({
     .schema = "add_scalar(Tensor x, Scalar value) -> Tensor",
     .doc = "x + value for a floating tensor; add(x, value).",
     .backward = [](Backward& b, const Tensor&, Scalar) { b.set(0, b.gy()); },
+    .reference = pointwise<([](double x, Scalar v) { return x + v.to_double(); })>,
 })};
 const NumberOp rsub_scalar_op{with_number<Map::rsub_scalar>({
     .schema = "rsub_scalar(Tensor x, Scalar value) -> Tensor",
     .doc = "value - x for a floating tensor; rsub(x, value).",
     .backward = [](Backward& b, const Tensor&, Scalar) { b.set(0, -b.gy()); },
+    .reference = pointwise<([](double x, Scalar v) { return v.to_double() - x; })>,
 })};
 const NumberOp mul_scalar_op{with_number<Map::mul_scalar>({
     .schema = "mul_scalar(Tensor x, Scalar value) -> Tensor",
     .doc = "x * value for a floating tensor; mul(x, value).",
     .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() * v); },
+    .reference = pointwise<([](double x, Scalar v) { return x * v.to_double(); })>,
 })};
 const NumberOp div_scalar_op{with_number<Map::div_scalar>({
     .schema = "div_scalar(Tensor x, Scalar value) -> Tensor",
     .doc = "x / value for a floating tensor; div(x, value).",
     .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() / v); },
+    .reference = pointwise<([](double x, Scalar v) { return x / v.to_double(); })>,
 })};
 
 // ---- division ----
@@ -131,6 +138,7 @@ const BinaryOp div_op{binary<Map::div>(
               if (bw.needs(1)) bw.set(1, -(ga * (a / b)));
             },
         .samples = samples_quotient,
+        .reference = pointwise<([](double a, double b) { return a / b; })>,
     },
     Adapt::promote_float)};
 
@@ -161,6 +169,7 @@ const BinaryOp floor_divide_op{binary<Map::floor_divide>({
         },
     .dtypes = kNumbers,
     .samples = samples_rounded_quotient,
+    .reference = pointwise<([](double a, double b) { return std::floor(a / b); })>,
 })};
 
 const BinaryOp trunc_divide_op{binary<Map::trunc_divide>({
@@ -175,6 +184,7 @@ const BinaryOp trunc_divide_op{binary<Map::trunc_divide>({
         },
     .dtypes = kNumbers,
     .samples = samples_rounded_quotient,
+    .reference = pointwise<([](double a, double b) { return std::trunc(a / b); })>,
 })};
 
 const BinaryOp remainder_op{binary<Map::remainder>({
@@ -189,6 +199,7 @@ const BinaryOp remainder_op{binary<Map::remainder>({
         },
     .dtypes = kNumbers,
     .samples = samples_rounded_quotient,
+    .reference = pointwise<([](double a, double b) { return a - b * std::floor(a / b); })>,
 })};
 
 const BinaryOp fmod_op{binary<Map::fmod>({
@@ -203,6 +214,7 @@ const BinaryOp fmod_op{binary<Map::fmod>({
         },
     .dtypes = kNumbers,
     .samples = samples_rounded_quotient,
+    .reference = pointwise<([](double a, double b) { return a - b * std::trunc(a / b); })>,
 })};
 
 // The value of alpha * b, where it can be used without promotion.
@@ -300,6 +312,12 @@ Tensor& div_(Tensor& x, const Tensor& other) {
 }
 Tensor& div_(Tensor& x, Scalar other) {
   return as_number(x, other) ? div_scalar_op.inplace(x, other) : div_op.inplace(x, number(other, x));
+}
+Tensor& div_(Tensor& x, const Tensor& other, std::string_view rounding_mode) {
+  if (rounding_mode.empty()) return div_op.inplace(x, other);
+  check(rounding_mode == "floor" || rounding_mode == "trunc", "div_", "rounding_mode is \"", rounding_mode,
+        "\", it can be \"floor\", \"trunc\" or empty");
+  return rounding_mode == "floor" ? floor_divide_op.inplace(x, other) : trunc_divide_op.inplace(x, other);
 }
 Tensor detail::add_tensors(const Tensor& a, const Tensor& b) {
   return add(a, b);

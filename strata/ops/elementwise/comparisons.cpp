@@ -1,5 +1,7 @@
 // Records of comparisons, logic, bits, tests and where.
 
+#include <cmath>
+
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -7,29 +9,50 @@
 namespace strata {
 namespace {
 
-const BinaryOp eq_op{
-    comparison<Map::eq>({.schema = "eq(Tensor a, Tensor b) -> Tensor", .doc = "Whether a equals b; bool."})};
-const BinaryOp ne_op{
-    comparison<Map::ne>({.schema = "ne(Tensor a, Tensor b) -> Tensor", .doc = "Whether a differs from b; bool."})};
-const BinaryOp lt_op{
-    comparison<Map::lt>({.schema = "lt(Tensor a, Tensor b) -> Tensor", .doc = "Whether a < b; bool."})};
-const BinaryOp le_op{
-    comparison<Map::le>({.schema = "le(Tensor a, Tensor b) -> Tensor", .doc = "Whether a <= b; bool."})};
-const BinaryOp gt_op{
-    comparison<Map::gt>({.schema = "gt(Tensor a, Tensor b) -> Tensor", .doc = "Whether a > b; bool."})};
-const BinaryOp ge_op{
-    comparison<Map::ge>({.schema = "ge(Tensor a, Tensor b) -> Tensor", .doc = "Whether a >= b; bool."})};
+const BinaryOp eq_op{comparison<Map::eq>({
+    .schema = "eq(Tensor a, Tensor b) -> Tensor",
+    .doc = "Whether a equals b; bool.",
+    .reference = pointwise<([](double a, double b) { return a == b; })>,
+})};
+const BinaryOp ne_op{comparison<Map::ne>({
+    .schema = "ne(Tensor a, Tensor b) -> Tensor",
+    .doc = "Whether a differs from b; bool.",
+    .reference = pointwise<([](double a, double b) { return a != b; })>,
+})};
+const BinaryOp lt_op{comparison<Map::lt>({
+    .schema = "lt(Tensor a, Tensor b) -> Tensor",
+    .doc = "Whether a < b; bool.",
+    .reference = pointwise<([](double a, double b) { return a < b; })>,
+})};
+const BinaryOp le_op{comparison<Map::le>({
+    .schema = "le(Tensor a, Tensor b) -> Tensor",
+    .doc = "Whether a <= b; bool.",
+    .reference = pointwise<([](double a, double b) { return a <= b; })>,
+})};
+const BinaryOp gt_op{comparison<Map::gt>({
+    .schema = "gt(Tensor a, Tensor b) -> Tensor",
+    .doc = "Whether a > b; bool.",
+    .reference = pointwise<([](double a, double b) { return a > b; })>,
+})};
+const BinaryOp ge_op{comparison<Map::ge>({
+    .schema = "ge(Tensor a, Tensor b) -> Tensor",
+    .doc = "Whether a >= b; bool.",
+    .reference = pointwise<([](double a, double b) { return a >= b; })>,
+})};
 const BinaryOp logical_and_op{comparison<Map::logical_and>({
     .schema = "logical_and(Tensor a, Tensor b) -> Tensor",
     .doc = "Whether a and b are both other than 0; bool.",
+    .reference = pointwise<([](double a, double b) { return a != 0 && b != 0; })>,
 })};
 const BinaryOp logical_or_op{comparison<Map::logical_or>({
     .schema = "logical_or(Tensor a, Tensor b) -> Tensor",
     .doc = "Whether a or b is other than 0; bool.",
+    .reference = pointwise<([](double a, double b) { return a != 0 || b != 0; })>,
 })};
 const BinaryOp logical_xor_op{comparison<Map::logical_xor>({
     .schema = "logical_xor(Tensor a, Tensor b) -> Tensor",
     .doc = "Whether exactly one of a and b is other than 0; bool.",
+    .reference = pointwise<([](double a, double b) { return (a != 0) != (b != 0); })>,
 })};
 
 // Tests of one tensor.
@@ -64,21 +87,25 @@ void test_floating(Tensor& y, const Tensor& x) {
 const UnaryOp logical_not_op{test<Map::logical_not>({
     .schema = "logical_not(Tensor x) -> Tensor",
     .doc = "Whether x is 0; bool.",
+    .reference = pointwise<([](double x) { return x == 0; })>,
 })};
 const UnaryOp isnan_op{test<Map::isnan>({
     .schema = "isnan(Tensor x) -> Tensor",
     .doc = "Whether x is not a number; bool.",
     .kernels = {.everywhere = test_floating<Map::isnan, false>},
+    .reference = pointwise<([](double x) { return std::isnan(x); })>,
 })};
 const UnaryOp isinf_op{test<Map::isinf>({
     .schema = "isinf(Tensor x) -> Tensor",
     .doc = "Whether x is infinite; bool.",
     .kernels = {.everywhere = test_floating<Map::isinf, false>},
+    .reference = pointwise<([](double x) { return std::isinf(x); })>,
 })};
 const UnaryOp isfinite_op{test<Map::isfinite>({
     .schema = "isfinite(Tensor x) -> Tensor",
     .doc = "Whether x is neither NaN nor infinite; bool.",
     .kernels = {.everywhere = test_floating<Map::isfinite, true>},
+    .reference = pointwise<([](double x) { return std::isfinite(x); })>,
 })};
 
 using IscloseOp = Op<Tensor(const Tensor&, const Tensor&, double, double, bool)>;
@@ -112,6 +139,10 @@ const IscloseOp isclose_op{{
           s.add(x, s.integers({5}, 0, 3, s.dtype()), 0.0, 1.5, true).not_differentiable();
           s.invalid<ValueError>("must not be negative", x, x, -1.0);
         },
+    .reference = pointwise<([](double a, double b, double rtol, double atol, bool equal_nan) {
+      if (std::isnan(a) && std::isnan(b)) return equal_nan;
+      return a == b || (std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= atol + rtol * std::abs(b));
+    })>,
 }};
 
 // ---- bits ----
@@ -130,6 +161,7 @@ const BinaryOp bitwise_and_op{binary<Map::bitwise_and>({
     .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kBits, "bitwise_and"); },
     .dtypes = kBits,
     .samples = samples_bits,
+    .reference = pointwise<([](double a, double b) { return static_cast<int64_t>(a) & static_cast<int64_t>(b); })>,
 })};
 const BinaryOp bitwise_or_op{binary<Map::bitwise_or>({
     .schema = "bitwise_or(Tensor a, Tensor b) -> Tensor",
@@ -137,6 +169,7 @@ const BinaryOp bitwise_or_op{binary<Map::bitwise_or>({
     .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kBits, "bitwise_or"); },
     .dtypes = kBits,
     .samples = samples_bits,
+    .reference = pointwise<([](double a, double b) { return static_cast<int64_t>(a) | static_cast<int64_t>(b); })>,
 })};
 const BinaryOp bitwise_xor_op{binary<Map::bitwise_xor>({
     .schema = "bitwise_xor(Tensor a, Tensor b) -> Tensor",
@@ -144,20 +177,26 @@ const BinaryOp bitwise_xor_op{binary<Map::bitwise_xor>({
     .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kBits, "bitwise_xor"); },
     .dtypes = kBits,
     .samples = samples_bits,
+    .reference = pointwise<([](double a, double b) { return static_cast<int64_t>(a) ^ static_cast<int64_t>(b); })>,
 })};
-const UnaryOp bitwise_not_op{
-    unary<Map::bitwise_not>({
-                                .schema = "bitwise_not(Tensor x) -> Tensor",
-                                .doc = "Every bit of x flipped; logical_not for bool. DTypeError for floating tensors.",
-                                .infer = [](const Tensor& x) { return like_if(x, kBits, "bitwise_not"); },
-                                .dtypes = kBits,
-                                .samples =
-                                    [](Samples& s) {
-                                      s.add(s.tensor({3, 5}));
-                                      s.invalid<DTypeError>("does not take f32", s.tensor({2}, DType::f32));
-                                    },
-                            },
-                            Adapt::none)};
+const UnaryOp bitwise_not_op{unary<Map::bitwise_not>(
+    {
+        .schema = "bitwise_not(Tensor x) -> Tensor",
+        .doc = "Every bit of x flipped; logical_not for bool. DTypeError for floating tensors.",
+        .infer = [](const Tensor& x) { return like_if(x, kBits, "bitwise_not"); },
+        .dtypes = kBits,
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({3, 5}));
+              s.invalid<DTypeError>("does not take f32", s.tensor({2}, DType::f32));
+            },
+        .reference =
+            [](const Tensor& x) {
+              return x.dtype() == DType::boolean ? pointwise<([](double v) { return v == 0; })>(x)
+                                                 : pointwise<([](double v) { return -v - 1; })>(x);
+            },
+    },
+    Adapt::none)};
 
 void samples_shift(Samples& s) {
   s.add(s.tensor({3, 5}), s.integers({3, 5}, 0, 8, s.dtype()));
@@ -170,6 +209,7 @@ const BinaryOp left_shift_op{binary<Map::left_shift>({
     .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kInts, "bitwise_left_shift"); },
     .dtypes = kInts,
     .samples = samples_shift,
+    .reference = pointwise<([](double a, double b) { return a * std::exp2(b); })>,
 })};
 const BinaryOp right_shift_op{binary<Map::right_shift>({
     .schema = "bitwise_right_shift(Tensor a, Tensor b) -> Tensor",
@@ -177,6 +217,7 @@ const BinaryOp right_shift_op{binary<Map::right_shift>({
     .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kInts, "bitwise_right_shift"); },
     .dtypes = kInts,
     .samples = samples_shift,
+    .reference = pointwise<([](double a, double b) { return std::floor(a / std::exp2(b)); })>,
 })};
 
 // ---- where ----
@@ -226,6 +267,7 @@ const WhereOp where_op{{
           s.invalid<ShapeError>("do not broadcast", s.boolean({2}), s.tensor({3}), s.tensor({3}));
           if (s.benchmarking()) s.bench(s.boolean({4096, 4096}), s.tensor({4096, 4096}), s.tensor({4096, 4096}));
         },
+    .reference = pointwise<([](double c, double a, double b) { return c != 0 ? a : b; })>,
 }};
 
 }  // namespace

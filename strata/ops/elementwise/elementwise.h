@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "strata/core/tensor.h"
 
@@ -53,6 +54,23 @@ Tensor atan2(const Tensor& a, const Tensor& b);
 Tensor hypot(const Tensor& a, const Tensor& b);
 /// log(exp(a) + exp(b)) without overflow.
 Tensor logaddexp(const Tensor& a, const Tensor& b);
+/// log2(2^a + 2^b) without overflow.
+Tensor logaddexp2(const Tensor& a, const Tensor& b);
+/// Powers in f64.
+Tensor float_power(const Tensor& a, const Tensor& b);
+/// |a| with the sign of b, also that of -0 and NaN.
+Tensor copysign(const Tensor& a, const Tensor& b);
+/// a * 2^b.
+Tensor ldexp(const Tensor& a, const Tensor& b);
+/// The neighbour of a in the direction of b. Throws DTypeError unless both are f32 or f64. It has no gradient:
+/// AutogradError where one is asked for.
+Tensor nextafter(const Tensor& a, const Tensor& b);
+/// 0 where x < 0, `values` where x is 0, 1 above.
+Tensor heaviside(const Tensor& x, const Tensor& values);
+/// The greatest common divisor, not negative; of 0 and 0 it is 0. Throws DTypeError unless integers.
+Tensor gcd(const Tensor& a, const Tensor& b);
+/// The least common multiple, not negative. Throws DTypeError unless integers.
+Tensor lcm(const Tensor& a, const Tensor& b);
 /// a * log(b); 0 where a is 0 (NaN where b is NaN).
 Tensor xlogy(const Tensor& a, const Tensor& b);
 /// a + weight * (b - a).
@@ -68,7 +86,15 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value =
 /// @{
 Tensor neg(const Tensor& x);  ///< throws DTypeError for bool
 Tensor abs(const Tensor& x);
-Tensor sign(const Tensor& x);  ///< -1, 0 or 1
+Tensor sign(const Tensor& x);     ///< -1, 0 or 1
+Tensor sgn(const Tensor& x);      ///< sign, by its name for complex numbers, of which there are none
+Tensor signbit(const Tensor& x);  ///< whether the sign bit is set, that of -0 too; bool
+Tensor angle(const Tensor& x);    ///< pi below 0, NaN for NaN, else 0
+Tensor deg2rad(const Tensor& x);  ///< x * pi / 180
+Tensor rad2deg(const Tensor& x);  ///< x * 180 / pi
+/// The mantissa, of size in [1/2, 1), and the exponent (i32) with x = mantissa * 2^exponent. Throws DTypeError for
+/// integers.
+std::tuple<Tensor, Tensor> frexp(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor sqrt(const Tensor& x);
@@ -96,6 +122,8 @@ Tensor erfc(const Tensor& x);  ///< 1 - erf(x), accurate where that is small
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);  ///< halves to even
+/// To so many decimals, halves to even; with a negative number to multiples of 10^-decimals.
+Tensor round(const Tensor& x, int64_t decimals);
 Tensor trunc(const Tensor& x);
 Tensor frac(const Tensor& x);  ///< x - trunc(x)
 /// x limited to [min, max]; std::nullopt leaves a side open, NaN stays. Throws ValueError without any bound.
@@ -118,7 +146,8 @@ Tensor relu(const Tensor& x);  ///< max(x, 0); the gradient at 0 is 0
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 Tensor elu(const Tensor& x, double alpha = 1);  ///< x, or alpha * (exp(x) - 1) where negative
 Tensor selu(const Tensor& x);                   ///< Klambauer et al., arXiv:1706.02515
-Tensor relu6(const Tensor& x);                  ///< clamp(x, 0, 6)
+Tensor relu6(const Tensor& x);                  ///< clamp(x, 0, 6); integers stay
+/// x limited to [min, max]; integers stay, between the integers in that range. Throws DTypeError for bool.
 Tensor hardtanh(const Tensor& x, double min = -1, double max = 1);
 Tensor hardsigmoid(const Tensor& x);  ///< clamp(x / 6 + 1/2, 0, 1)
 Tensor hardswish(const Tensor& x);    ///< x * hardsigmoid(x)
@@ -161,6 +190,9 @@ Tensor logical_not(const Tensor& x);
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
+Tensor isposinf(const Tensor& x);
+Tensor isneginf(const Tensor& x);
+Tensor isreal(const Tensor& x);  ///< true everywhere: there are no complex tensors
 /// |a - b| <= atol + rtol * |b|, or both equal infinities (or both NaN with equal_nan).
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 /// Whether isclose() holds everywhere.
@@ -193,6 +225,7 @@ Tensor& sub_(Tensor& x, const Tensor& other, Scalar alpha = 1);
 Tensor& sub_(Tensor& x, Scalar other);
 Tensor& div_(Tensor& x, const Tensor& other);
 Tensor& div_(Tensor& x, Scalar other);
+Tensor& div_(Tensor& x, const Tensor& other, std::string_view rounding_mode);
 Tensor& pow_(Tensor& x, Scalar exponent);
 Tensor& neg_(Tensor& x);
 Tensor& abs_(Tensor& x);
@@ -204,7 +237,9 @@ Tensor& log_(Tensor& x);
 Tensor& sin_(Tensor& x);
 Tensor& cos_(Tensor& x);
 Tensor& floor_(Tensor& x);
-Tensor& round_(Tensor& x);
+Tensor& ceil_(Tensor& x);
+Tensor& round_(Tensor& x, int64_t decimals = 0);
+Tensor& trunc_(Tensor& x);
 Tensor& sigmoid_(Tensor& x);
 Tensor& tanh_(Tensor& x);
 Tensor& relu_(Tensor& x);

@@ -1,4 +1,4 @@
-// Records of the functions of one argument: arithmetic, exponentials, trigonometry, rounding.
+// Records of the functions of one argument: arithmetic, exponentials, trigonometry.
 
 #include <cmath>
 
@@ -20,6 +20,7 @@ const UnaryOp neg_op{unary<Map::neg>({
                                                samples_smooth(s);
                                                s.invalid<DTypeError>("does not take bool", s.boolean({2}));
                                              },
+                                         .reference = pointwise<([](double x) { return -x; })>,
                                      },
                                      Adapt::none)};
 
@@ -31,6 +32,7 @@ const UnaryOp abs_op{unary<Map::abs>({
                                          .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * sign(x)); },
                                          .dtypes = kFloats | kInts,
                                          .samples = samples_kinked,
+                                         .reference = pointwise<([](double x) { return x < 0 ? -x : x; })>,
                                      },
                                      Adapt::none)};
 
@@ -42,6 +44,9 @@ const UnaryOp sign_op{
                          .backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); },
                          .dtypes = kFloats | kInts,
                          .samples = samples_kinked,
+                         .reference = pointwise<([](double x) { return x > 0   ? 1.0
+                                                                       : x < 0 ? -1.0
+                                                                               : x; })>,
                      },
                      Adapt::none)};
 
@@ -53,6 +58,7 @@ const UnaryOp square_op{
                            .saves = "x",
                            .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * x * 2); },
                            .dtypes = kFloats | kInts,
+                           .reference = pointwise<([](double x) { return x * x; })>,
                        },
                        Adapt::none)};
 
@@ -63,6 +69,7 @@ const UnaryOp reciprocal_op{unary<Map::reciprocal>({
     .backward = [](Backward& b, const Tensor&) { b.set(0, -b.gy() * square(b.y())); },
     .autocast = Autocast::full,
     .samples = samples_kinked,
+    .reference = pointwise<([](double x) { return 1 / x; })>,
 })};
 
 const UnaryOp sqrt_op{unary<Map::sqrt>({
@@ -71,6 +78,7 @@ const UnaryOp sqrt_op{unary<Map::sqrt>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() / (b.y() * 2)); },
     .samples = samples_positive,
+    .reference = pointwise<([](double x) { return std::sqrt(x); })>,
 })};
 
 const UnaryOp rsqrt_op{unary<Map::rsqrt>({
@@ -80,6 +88,7 @@ const UnaryOp rsqrt_op{unary<Map::rsqrt>({
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * b.y() * square(b.y()) * -0.5); },
     .autocast = Autocast::full,
     .samples = samples_positive,
+    .reference = pointwise<([](double x) { return std::pow(x, -0.5); })>,
 })};
 
 const UnaryOp exp_op{unary<Map::exp>({
@@ -89,6 +98,7 @@ const UnaryOp exp_op{unary<Map::exp>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * b.y()); },
     .autocast = Autocast::full,
+    .reference = pointwise<([](double x) { return std::exp(x); })>,
 })};
 
 const UnaryOp exp2_op{unary<Map::exp2>({
@@ -96,6 +106,7 @@ const UnaryOp exp2_op{unary<Map::exp2>({
     .doc = "2 to the power x.",
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * b.y() * kLn2); },
+    .reference = pointwise<([](double x) { return std::exp2(x); })>,
 })};
 
 const UnaryOp expm1_op{unary<Map::expm1>({
@@ -104,6 +115,7 @@ const UnaryOp expm1_op{unary<Map::expm1>({
     .saves = "result",
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * (b.y() + 1)); },
     .autocast = Autocast::full,
+    .reference = pointwise<([](double x) { return std::expm1(x); })>,
 })};
 
 const UnaryOp log_op{unary<Map::log>({
@@ -113,6 +125,7 @@ const UnaryOp log_op{unary<Map::log>({
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / x); },
     .autocast = Autocast::full,
     .samples = samples_positive,
+    .reference = pointwise<([](double x) { return std::log(x); })>,
 })};
 
 const UnaryOp log2_op{unary<Map::log2>({
@@ -122,6 +135,7 @@ const UnaryOp log2_op{unary<Map::log2>({
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (x * kLn2)); },
     .autocast = Autocast::full,
     .samples = samples_positive,
+    .reference = pointwise<([](double x) { return std::log2(x); })>,
 })};
 
 const UnaryOp log10_op{unary<Map::log10>({
@@ -131,6 +145,7 @@ const UnaryOp log10_op{unary<Map::log10>({
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (x * kLn10)); },
     .autocast = Autocast::full,
     .samples = samples_positive,
+    .reference = pointwise<([](double x) { return std::log10(x); })>,
 })};
 
 const UnaryOp log1p_op{unary<Map::log1p>({
@@ -140,6 +155,7 @@ const UnaryOp log1p_op{unary<Map::log1p>({
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (x + 1)); },
     .autocast = Autocast::full,
     .samples = samples_between<-80, 300>,
+    .reference = pointwise<([](double x) { return std::log1p(x); })>,
 })};
 
 const UnaryOp sin_op{unary<Map::sin>({
@@ -147,6 +163,7 @@ const UnaryOp sin_op{unary<Map::sin>({
     .doc = "The sine of x in radians.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * cos(x)); },
+    .reference = pointwise<([](double x) { return std::sin(x); })>,
 })};
 
 const UnaryOp cos_op{unary<Map::cos>({
@@ -154,6 +171,7 @@ const UnaryOp cos_op{unary<Map::cos>({
     .doc = "The cosine of x in radians.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * sin(x))); },
+    .reference = pointwise<([](double x) { return std::cos(x); })>,
 })};
 
 const UnaryOp tan_op{unary<Map::tan>({
@@ -163,6 +181,7 @@ const UnaryOp tan_op{unary<Map::tan>({
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * (square(b.y()) + 1)); },
     .autocast = Autocast::full,
     .samples = samples_between<-120, 120>,
+    .reference = pointwise<([](double x) { return std::tan(x); })>,
 })};
 
 const UnaryOp asin_op{unary<Map::asin>({
@@ -171,6 +190,7 @@ const UnaryOp asin_op{unary<Map::asin>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * rsqrt(1 - square(x))); },
     .samples = samples_between<-80, 80>,
+    .reference = pointwise<([](double x) { return std::asin(x); })>,
 })};
 
 const UnaryOp acos_op{unary<Map::acos>({
@@ -180,6 +200,7 @@ const UnaryOp acos_op{unary<Map::acos>({
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * rsqrt(1 - square(x)))); },
     .autocast = Autocast::full,
     .samples = samples_between<-80, 80>,
+    .reference = pointwise<([](double x) { return std::acos(x); })>,
 })};
 
 const UnaryOp atan_op{unary<Map::atan>({
@@ -187,6 +208,7 @@ const UnaryOp atan_op{unary<Map::atan>({
     .doc = "The inverse tangent, in [-pi/2, pi/2].",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (square(x) + 1)); },
+    .reference = pointwise<([](double x) { return std::atan(x); })>,
 })};
 
 const UnaryOp sinh_op{unary<Map::sinh>({
@@ -195,6 +217,7 @@ const UnaryOp sinh_op{unary<Map::sinh>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * cosh(x)); },
     .autocast = Autocast::full,
+    .reference = pointwise<([](double x) { return std::sinh(x); })>,
 })};
 
 const UnaryOp cosh_op{unary<Map::cosh>({
@@ -203,6 +226,7 @@ const UnaryOp cosh_op{unary<Map::cosh>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * sinh(x)); },
     .autocast = Autocast::full,
+    .reference = pointwise<([](double x) { return std::cosh(x); })>,
 })};
 
 const UnaryOp asinh_op{unary<Map::asinh>({
@@ -210,6 +234,7 @@ const UnaryOp asinh_op{unary<Map::asinh>({
     .doc = "The inverse hyperbolic sine.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * rsqrt(square(x) + 1)); },
+    .reference = pointwise<([](double x) { return std::asinh(x); })>,
 })};
 
 const UnaryOp acosh_op{unary<Map::acosh>({
@@ -218,6 +243,7 @@ const UnaryOp acosh_op{unary<Map::acosh>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * rsqrt(square(x) - 1)); },
     .samples = samples_between<130, 400>,
+    .reference = pointwise<([](double x) { return std::acosh(x); })>,
 })};
 
 const UnaryOp atanh_op{unary<Map::atanh>({
@@ -226,6 +252,7 @@ const UnaryOp atanh_op{unary<Map::atanh>({
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (1 - square(x))); },
     .samples = samples_between<-80, 80>,
+    .reference = pointwise<([](double x) { return std::atanh(x); })>,
 })};
 
 const UnaryOp erf_op{unary<Map::erf>({
@@ -233,6 +260,7 @@ const UnaryOp erf_op{unary<Map::erf>({
     .doc = "The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * exp(-square(x)) * kTwoOverSqrtPi); },
+    .reference = pointwise<([](double x) { return std::erf(x); })>,
 })};
 
 const UnaryOp erfc_op{unary<Map::erfc>({
@@ -240,175 +268,8 @@ const UnaryOp erfc_op{unary<Map::erfc>({
     .doc = "1 - erf(x), accurate where that is small.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * exp(-square(x)) * -kTwoOverSqrtPi); },
+    .reference = pointwise<([](double x) { return std::erfc(x); })>,
 })};
-
-// Rounding: integers are returned as they are, so only floats reach the kernels.
-TensorMeta floats_only(const Tensor& x, std::string_view op) {
-  return like_if(x, kFloats, op);
-}
-
-const UnaryOp floor_op{unary<Map::floor>({
-    .schema = "floor(Tensor x) -> Tensor",
-    .doc = "The largest integer not above x, in x's dtype; integers stay.",
-    .backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); },
-    .samples = samples_kinked,
-})};
-
-const UnaryOp ceil_op{unary<Map::ceil>({
-    .schema = "ceil(Tensor x) -> Tensor",
-    .doc = "The smallest integer not below x, in x's dtype; integers stay.",
-    .backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); },
-    .samples = samples_kinked,
-})};
-
-const UnaryOp round_op{unary<Map::round>({
-    .schema = "round(Tensor x) -> Tensor",
-    .doc = "The nearest integer, halves to even, in x's dtype; integers stay.",
-    .backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); },
-    .samples =
-        [](Samples& s) {
-          // off_grid stays away from multiples of 2 and of 1; halves are the kinks here.
-          s.add(s.uniform({3, 5}, 0.6, 1.4));
-          s.add(s.uniform({3, 5}, -1.4, -0.6));
-          s.add(s.uniform({2, 37}, -8, 8)).not_differentiable();
-          s.add(s.tensor({2, 0}));
-          bench_unary(s);
-        },
-})};
-
-const UnaryOp trunc_op{unary<Map::trunc>({
-    .schema = "trunc(Tensor x) -> Tensor",
-    .doc = "x without its fraction, in x's dtype; integers stay.",
-    .backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); },
-    .samples = samples_kinked,
-})};
-
-const UnaryOp frac_op{unary<Map::frac>({
-                                           .schema = "frac(Tensor x) -> Tensor",
-                                           .doc = "x - trunc(x). DTypeError for integers.",
-                                           .infer = [](const Tensor& x) { return floats_only(x, "frac"); },
-                                           .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy()); },
-                                           .samples =
-                                               [](Samples& s) {
-                                                 samples_kinked(s);
-                                                 s.invalid<DTypeError>("does not take i32",
-                                                                       s.integers({2}, 0, 5, DType::i32));
-                                               },
-                                       },
-                                       Adapt::none)};
-
-using ClampOp = Op<Tensor(const Tensor&, std::optional<Scalar>, std::optional<Scalar>)>;
-using ClampBackwardOp = Op<Tensor(const Tensor&, const Tensor&, std::optional<Scalar>, std::optional<Scalar>)>;
-
-// Open sides become bounds that no element passes.
-MapParams bounds(std::optional<Scalar> min, std::optional<Scalar> max, DType t) {
-  const double inf = HUGE_VAL;
-  Scalar low = -inf, high = inf;
-  if (!is_floating(t)) {
-    const int bits = static_cast<int>(8 * size_of(t));
-    low = t == DType::u8 ? int64_t{0} : INT64_MIN >> (64 - bits);
-    high = t == DType::u8 ? int64_t{255} : INT64_MAX >> (64 - bits);
-  }
-  // Bounds outside the dtype's range do not bind.
-  const auto fit = [&](Scalar v) {
-    if (is_floating(t)) return v;
-    return Scalar(std::min(std::max(v.to_int(), low.to_int()), high.to_int()));
-  };
-  return {{min ? fit(*min) : low, max ? fit(*max) : high, 0}};
-}
-
-extern const ClampBackwardOp clamp_backward_op;
-
-const ClampOp clamp_op{{
-    .schema = "clamp(Tensor x, Scalar? min=None, Scalar? max=None) -> Tensor",
-    .doc = "x limited to [min, max]; max wins where min is above it, NaN stays. The gradient passes where min <= x <= "
-           "max. "
-           "ValueError when neither bound is given.",
-    .infer =
-        [](const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-          check(min.has_value() || max.has_value(), "clamp", "at least one of min and max must be given");
-          return like_if(x, kFloats | kInts, "clamp");
-        },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, std::optional<Scalar> min,
-                                 std::optional<Scalar> max) { map(Map::clamp, y, {&x}, bounds(min, max, x.dtype())); }},
-    .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, std::optional<Scalar> min,
-                   std::optional<Scalar> max) { b.set(0, clamp_backward_op(b.gy(), x, min, max)); },
-    .inplace = true,
-    .dtypes = kFloats | kInts,
-    .cost = [](const Tensor& x, std::optional<Scalar>, std::optional<Scalar>) { return map_cost(2, x, x); },
-    .samples =
-        [](Samples& s) {
-          s.add(s.off_grid({3, 5}), -1, 1);
-          s.add(s.off_grid({3, 5}), 0, std::nullopt);
-          s.add(s.off_grid({2, 37}), std::nullopt, 1);
-          s.add(s.tensor({0}), 0, 1);
-          s.invalid<ValueError>("at least one", s.tensor({2}), std::nullopt, std::nullopt);
-        },
-}};
-
-const ClampBackwardOp clamp_backward_op{{
-    .schema = "clamp_backward(Tensor g, Tensor x, Scalar? min=None, Scalar? max=None) -> Tensor",
-    .doc = "g where min <= x <= max, else 0: the gradient of clamp.",
-    .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>,
-                std::optional<Scalar>) { return like_if(g, kNumbers, "clamp_backward"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, std::optional<Scalar> min,
-                       std::optional<Scalar> max) {
-                      map(Map::clamp_backward, y, {&g, &x}, bounds(min, max, x.dtype()));
-                    }},
-    .saves = "x",
-    .backward =
-        [](Backward& b, const Tensor&, const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-          if (b.needs(0)) b.set(0, clamp_backward_op(b.gy(), x, min, max));
-          if (b.needs(1)) b.set(1, no_slope(b.gy()));
-        },
-    .adapt = Adapt::promote,
-    .cost = [](const Tensor& g, const Tensor& x, std::optional<Scalar>,
-               std::optional<Scalar>) { return map_cost(2, g, g, x); },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), -1, 1);
-          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0, std::nullopt);
-        },
-}};
-
-using NanToNumOp = Op<Tensor(const Tensor&, double, std::optional<double>, std::optional<double>)>;
-const NanToNumOp nan_to_num_op{{
-    .schema = "nan_to_num(Tensor x, float nan=0, float? posinf=None, float? neginf=None) -> Tensor",
-    .doc =
-        "NaN replaced by nan, infinities by posinf and neginf, or by the dtype's largest finite numbers. The gradient "
-        "passes where x is finite. Integers stay.",
-    .infer = [](const Tensor& x, double, std::optional<double>, std::optional<double>) { return like(x); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double nan, std::optional<double> posinf,
-                       std::optional<double> neginf) {
-                      const double most = x.dtype() == DType::f64    ? 1.7976931348623157e308
-                                          : x.dtype() == DType::f16  ? 65504.0
-                                          : x.dtype() == DType::bf16 ? 3.3895313892515355e38
-                                                                     : 3.4028234663852886e38;
-                      map(Map::nan_to_num, y, {&x}, {{nan, posinf.value_or(most), neginf.value_or(-most)}});
-                    }},
-    .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, double, std::optional<double>,
-                   std::optional<double>) { b.set(0, where(isfinite(x), b.gy(), 0)); },
-    .inplace = true,
-    .adapt = Adapt::promote_float,
-    .cost = [](const Tensor& x, double, std::optional<double>, std::optional<double>) { return map_cost(3, x, x); },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}));
-          const Tensor x = s.tensor({4});
-          const double values[] = {NAN, INFINITY, -INFINITY, 1};
-          for (int i = 0; i < 4; ++i) x.select(0, i).fill_(values[i]);
-          s.add(x, 1.5, 7.0, -7.0).not_differentiable();
-        },
-}};
-
-// Integers are their own floor: no copy, and no change of dtype as in the floating functions.
-bool whole(const Tensor& x) {
-  return !is_floating(x.dtype());
-}
 
 }  // namespace
 
@@ -493,41 +354,6 @@ Tensor erf(const Tensor& x) {
 Tensor erfc(const Tensor& x) {
   return erfc_op(x);
 }
-Tensor floor(const Tensor& x) {
-  return whole(x) ? x : floor_op(x);
-}
-Tensor ceil(const Tensor& x) {
-  return whole(x) ? x : ceil_op(x);
-}
-Tensor round(const Tensor& x) {
-  return whole(x) ? x : round_op(x);
-}
-Tensor trunc(const Tensor& x) {
-  return whole(x) ? x : trunc_op(x);
-}
-Tensor frac(const Tensor& x) {
-  return frac_op(x);
-}
-
-Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  const bool floating = (min && min->kind() == DType::f64) || (max && max->kind() == DType::f64);
-  return clamp_op(floating && whole(x) ? x.to(default_dtype()) : x, min, max);
-}
-Tensor clamp_min(const Tensor& x, Scalar min) {
-  return clamp(x, min);
-}
-Tensor clamp_max(const Tensor& x, Scalar max) {
-  return clamp(x, std::nullopt, max);
-}
-Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
-  check(min.defined() || max.defined(), "clamp", "at least one of min and max must be given");
-  const Tensor low = min.defined() ? maximum(x, min) : x;
-  return max.defined() ? minimum(low, max) : low;
-}
-Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
-  return whole(x) ? x : nan_to_num_op(x, nan, posinf, neginf);
-}
-
 Tensor& neg_(Tensor& x) {
   return neg_op.inplace(x);
 }
@@ -555,16 +381,6 @@ Tensor& sin_(Tensor& x) {
 Tensor& cos_(Tensor& x) {
   return cos_op.inplace(x);
 }
-Tensor& floor_(Tensor& x) {
-  return whole(x) ? x : floor_op.inplace(x);
-}
-Tensor& round_(Tensor& x) {
-  return whole(x) ? x : round_op.inplace(x);
-}
-Tensor& clamp_(Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  return clamp_op.inplace(x, min, max);
-}
-
 Tensor Tensor::exp() const {
   return strata::exp(*this);
 }
@@ -577,8 +393,4 @@ Tensor Tensor::sqrt() const {
 Tensor Tensor::abs() const {
   return strata::abs(*this);
 }
-Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
-  return strata::clamp(*this, min, max);
-}
-
 }  // namespace strata

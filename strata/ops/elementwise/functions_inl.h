@@ -144,6 +144,21 @@ struct TanhGelu {
   }
 };
 
+template <class T>
+STRATA_HD uint64_t size_of_whole(T v) {
+  return v < 0 ? 0 - wide(v) : wide(v);
+}
+template <class T>
+STRATA_HD uint64_t common_divisor(T a, T b) {
+  uint64_t x = size_of_whole(a), y = size_of_whole(b);
+  while (y != 0) {
+    const uint64_t r = x % y;
+    x = y;
+    y = r;
+  }
+  return x;
+}
+
 #ifdef STRATA_MAP_UNARY
 void unary_rows(Rows& r) {
   r.numbers<1>(Map::neg, [] STRATA_DEVICE(auto x) {
@@ -198,6 +213,16 @@ void unary_rows(Rows& r) {
   r.floats<1>(Map::floor, [] STRATA_DEVICE(auto x) { return std::floor(x); });
   r.floats<1>(Map::ceil, [] STRATA_DEVICE(auto x) { return std::ceil(x); });
   r.floats<1>(Map::round, [] STRATA_DEVICE(auto x) { return std::nearbyint(x); });
+  // c.a: 10^|decimals|, c.b: whether these are negative. What leaves the range has no decimals to round.
+  r.floats<1>(Map::round_decimals, [] STRATA_DEVICE(auto x, const auto& c) {
+    using T = decltype(x);
+    if (c.b != 0) {
+      const T q = std::nearbyint(x / c.a);
+      return q == 0 ? q : q * c.a;
+    }
+    const T p = x * c.a;
+    return std::abs(p) <= std::numeric_limits<T>::max() ? std::nearbyint(p) / c.a : x;
+  });
   r.floats<1>(Map::trunc, [] STRATA_DEVICE(auto x) { return std::trunc(x); });
   r.floats<1>(Map::frac, [] STRATA_DEVICE(auto x) { return x - std::trunc(x); });
   // The bounds are ordered so that NaN stays and max wins over min, as in PyTorch.
@@ -224,6 +249,21 @@ void unary_rows(Rows& r) {
   r.floats<1>(Map::isinf, [] STRATA_DEVICE(auto x) { return std::abs(x) > std::numeric_limits<decltype(x)>::max(); });
   r.floats<1>(Map::isfinite,
               [] STRATA_DEVICE(auto x) { return std::abs(x) <= std::numeric_limits<decltype(x)>::max(); });
+  r.floats<1>(Map::isposinf, [] STRATA_DEVICE(auto x) { return x > std::numeric_limits<decltype(x)>::max(); });
+  r.floats<1>(Map::isneginf, [] STRATA_DEVICE(auto x) { return x < -std::numeric_limits<decltype(x)>::max(); });
+  r.floats<1>(Map::signbit, [] STRATA_DEVICE(auto x) { return std::copysign(decltype(x)(1), x) < 0; });
+  r.ints<1>(Map::signbit, [] STRATA_DEVICE(auto x) { return x < 0; });
+  r.floats<1>(Map::frexp_mantissa, [] STRATA_DEVICE(auto x) {
+    int e = 0;
+    return std::frexp(x, &e);
+  });
+  r.floats<1>(Map::frexp_exponent, [] STRATA_DEVICE(auto x) {
+    using T = decltype(x);
+    int e = 0;
+    std::frexp(x, &e);
+    return std::abs(x) <= std::numeric_limits<T>::max() ? static_cast<T>(e)
+                                                        : T(0);  // unspecified in C where not finite
+  });
 }
 #endif
 
@@ -320,6 +360,26 @@ void arithmetic_rows(Rows& r) {
   });
   r.floats<2>(Map::xlogy, [] STRATA_DEVICE(auto a, auto b) {
     return b != b ? b : a == 0 ? decltype(a)(0) : a * std::log(b);
+  });
+  r.floats<2>(Map::xlog1py, [] STRATA_DEVICE(auto a, auto b) {
+    return b != b ? b : a == 0 ? decltype(a)(0) : a * std::log1p(b);
+  });
+  r.floats<2>(Map::logaddexp2, [] STRATA_DEVICE(auto a, auto b) {
+    using T = decltype(a);
+    if (a == b) return a + T(1);  // equal infinities too
+    return (a > b ? a : b) + std::log1p(std::exp2(-std::abs(a - b))) * T(1.44269504088896340736);
+  });
+  r.floats<2>(Map::copysign, [] STRATA_DEVICE(auto a, auto b) { return std::copysign(a, b); });
+  r.floats<2>(Map::nextafter, [] STRATA_DEVICE(auto a, auto b) { return std::nextafter(a, b); });
+  r.numbers<2>(Map::heaviside, [] STRATA_DEVICE(auto a, auto b) { return a == 0 ? b : decltype(a)(a > 0); });
+  r.floats<2>(Map::ldexp, [] STRATA_DEVICE(auto a, auto b) {
+    // Whole exponents do not pass through 2^b, which may leave the range where the product does not.
+    return std::abs(b) < 100000 && b == std::trunc(b) ? std::ldexp(a, static_cast<int>(b)) : a * std::exp2(b);
+  });
+  r.ints<2>(Map::gcd, [] STRATA_DEVICE(auto a, auto b) { return common_divisor(a, b); });
+  r.ints<2>(Map::lcm, [] STRATA_DEVICE(auto a, auto b) {
+    const uint64_t divisor = common_divisor(a, b);
+    return divisor == 0 ? uint64_t{0} : size_of_whole(a) / divisor * size_of_whole(b);
   });
   r.floats<3>(Map::lerp, [] STRATA_DEVICE(auto a, auto b, auto w) {
     return w < decltype(w)(0.5) ? a + w * (b - a) : b - (b - a) * (1 - w);  // exact at both ends

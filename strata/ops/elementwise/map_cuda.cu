@@ -10,6 +10,7 @@ void map_cuda(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const M
     add_activation_maps(t);
     add_arithmetic_maps(t);
     add_comparison_maps(t);
+    add_special_maps(t);
     return t;
   }();
   const DType type = in.begin()[in.size() - 1]->dtype();

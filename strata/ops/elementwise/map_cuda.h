@@ -17,6 +17,7 @@ void add_unary_maps(CudaMaps& table);
 void add_activation_maps(CudaMaps& table);
 void add_arithmetic_maps(CudaMaps& table);
 void add_comparison_maps(CudaMaps& table);
+void add_special_maps(CudaMaps& table);
 
 /// map() for tensors on a CUDA device.
 void map_cuda(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params);

@@ -33,6 +33,7 @@ const BinaryOp pow_op{binary<Map::pow>({
           s.add(s.tensor({0, 3}), s.tensor({3}));
           s.invalid<ShapeError>("do not broadcast", s.tensor({2, 3}), s.tensor({4}));
         },
+    .reference = pointwise<([](double a, double b) { return std::pow(a, b); })>,
 })};
 
 using PowScalarOp = Op<Tensor(const Tensor&, Scalar)>;
@@ -82,6 +83,7 @@ const PowScalarOp pow_scalar_op{{
             s.invalid<ValueError>("negative integer power", s.tensor({2}), Scalar(-1));
           }
         },
+    .reference = pointwise<([](double x, Scalar e) { return std::pow(x, e.to_double()); })>,
 }};
 
 using ScalarPowOp = Op<Tensor(Scalar, const Tensor&)>;
@@ -110,6 +112,7 @@ const ScalarPowOp scalar_pow_op{{
           s.add(Scalar(2), s.tensor({3, 5}));
           s.add(Scalar(1.5), s.tensor({2, 37}));
         },
+    .reference = pointwise<([](Scalar base, double x) { return std::pow(base.to_double(), x); })>,
 }};
 
 // ---- the larger, the smaller ----
@@ -131,6 +134,7 @@ const BinaryOp maximum_op{binary<Map::maximum>({
         },
     .dtypes = kAllTypes,
     .samples = samples_distinct,
+    .reference = pointwise<([](double a, double b) { return a < b ? b : a; })>,
 })};
 
 const BinaryOp minimum_op{binary<Map::minimum>({
@@ -144,6 +148,7 @@ const BinaryOp minimum_op{binary<Map::minimum>({
         },
     .dtypes = kAllTypes,
     .samples = samples_distinct,
+    .reference = pointwise<([](double a, double b) { return a < b ? a : b; })>,
 })};
 
 const BinaryOp fmax_op{binary<Map::fmax>({
@@ -159,6 +164,7 @@ const BinaryOp fmax_op{binary<Map::fmax>({
         },
     .dtypes = kNumbers,
     .samples = samples_distinct,
+    .reference = pointwise<([](double a, double b) { return std::fmax(a, b); })>,
 })};
 
 const BinaryOp fmin_op{binary<Map::fmin>({
@@ -174,6 +180,7 @@ const BinaryOp fmin_op{binary<Map::fmin>({
         },
     .dtypes = kNumbers,
     .samples = samples_distinct,
+    .reference = pointwise<([](double a, double b) { return std::fmin(a, b); })>,
 })};
 
 // ---- functions of two ----
@@ -191,6 +198,7 @@ const BinaryOp atan2_op{binary<Map::atan2>(
             },
         .autocast = Autocast::promote,
         .samples = samples_quotient,
+        .reference = pointwise<([](double a, double b) { return std::atan2(a, b); })>,
     },
     Adapt::promote_float)};
 
@@ -206,6 +214,9 @@ const BinaryOp hypot_op{binary<Map::hypot>(
               if (bw.needs(1)) bw.set(1, scaled * b);
             },
         .samples = samples_quotient,
+        .reference = pointwise<([](double a, double b) {
+          return std::sqrt(static_cast<long double>(a) * a + static_cast<long double>(b) * b);
+        })>,
     },
     Adapt::promote_float)};
 
@@ -220,25 +231,31 @@ const BinaryOp logaddexp_op{binary<Map::logaddexp>(
               if (bw.needs(0)) bw.set(0, bw.gy() * sigmoid(d));
               if (bw.needs(1)) bw.set(1, bw.gy() * sigmoid(-d));
             },
+        .reference = pointwise<([](double a, double b) {
+          return std::log(std::exp(static_cast<long double>(a)) + std::exp(static_cast<long double>(b)));
+        })>,
     },
     Adapt::promote_float)};
 
-const BinaryOp xlogy_op{binary<Map::xlogy>({
-                                               .schema = "xlogy(Tensor a, Tensor b) -> Tensor",
-                                               .doc = "a * log(b), 0 where a is 0; NaN where b is NaN.",
-                                               .saves = "a:b b",
-                                               .backward =
-                                                   [](Backward& bw, const Tensor& a, const Tensor& b) {
-                                                     if (bw.needs(0)) bw.set(0, bw.gy() * log(b));
-                                                     if (bw.needs(1)) bw.set(1, bw.gy() * a / b);
-                                                   },
-                                               .samples =
-                                                   [](Samples& s) {
-                                                     s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.3, 4));
-                                                     s.add(s.tensor({2, 37}), s.uniform({}, 0.3, 4));
-                                                   },
-                                           },
-                                           Adapt::promote_float)};
+const BinaryOp xlogy_op{
+    binary<Map::xlogy>({
+                           .schema = "xlogy(Tensor a, Tensor b) -> Tensor",
+                           .doc = "a * log(b), 0 where a is 0; NaN where b is NaN.",
+                           .saves = "a b",
+                           .backward =
+                               [](Backward& bw, const Tensor& a, const Tensor& b) {
+                                 // 0 where a is 0 and b has no logarithm, as the function is there.
+                                 if (bw.needs(0)) bw.set(0, where(logical_and(a == 0, b <= 0), 0, bw.gy() * log(b)));
+                                 if (bw.needs(1)) bw.set(1, bw.gy() * a / b);
+                               },
+                           .samples =
+                               [](Samples& s) {
+                                 s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.3, 4));
+                                 s.add(s.tensor({2, 37}), s.uniform({}, 0.3, 4));
+                               },
+                           .reference = pointwise<([](double a, double b) { return a == 0 ? 0 : a * std::log(b); })>,
+                       },
+                       Adapt::promote_float)};
 
 // ---- functions of three ----
 
@@ -268,6 +285,7 @@ const TernaryOp lerp_op{{
     .adapt = Adapt::promote,
     .cost = [](const Tensor& a, const Tensor& b, const Tensor& w) { return map_cost(3, a, a, b, w); },
     .samples = samples_three,
+    .reference = pointwise<([](double a, double b, double w) { return a + w * (b - a); })>,
 }};
 
 const ScaledTernaryOp addcmul_op{{
@@ -295,6 +313,7 @@ const ScaledTernaryOp addcmul_op{{
           samples_three(s);
           s.add(s.tensor({3, 5}), s.tensor({3, 5}), s.tensor({3, 5}), 2);
         },
+    .reference = pointwise<([](double x, double a, double b, Scalar v) { return x + v.to_double() * a * b; })>,
 }};
 
 const ScaledTernaryOp addcdiv_op{{
@@ -324,6 +343,7 @@ const ScaledTernaryOp addcdiv_op{{
           s.invalid<DTypeError>("does not take i64", s.integers({2}, 0, 5), s.integers({2}, 0, 5),
                                 s.integers({2}, 1, 5));
         },
+    .reference = pointwise<([](double x, double a, double b, Scalar v) { return x + v.to_double() * a / b; })>,
 }};
 
 }  // namespace

@@ -15,7 +15,13 @@ namespace strata {
 namespace {
 
 void check_indices(const Tensor& indices, std::string_view op) {
-  check<DTypeError>(indices.dtype() == DType::i64, op, "needs i64 indices, got ", indices.dtype());
+  check<DTypeError>(indices.dtype() == DType::i64 || indices.dtype() == DType::i32, op,
+                    "needs i64 or i32 indices, got ", indices.dtype());
+}
+
+// As the kernels want them.
+Tensor whole(const Tensor& indices) {
+  return indices.to(DType::i64).contiguous();
 }
 
 int64_t wrap_padding(std::optional<int64_t> padding, int64_t rows, std::string_view op) {
@@ -28,7 +34,7 @@ int64_t wrap_padding(std::optional<int64_t> padding, int64_t rows, std::string_v
 // g with the rows at padding set to 0.
 Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) {
   if (padding < 0) return g;
-  const std::vector<int64_t> at = indices.to_vector<int64_t>();
+  const std::vector<int64_t> at = whole(indices).to_vector<int64_t>();
   std::vector<double> keep;
   keep.reserve(at.size());
   for (int64_t i : at) keep.push_back(i != padding ? 1 : 0);
@@ -59,12 +65,15 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
     .kernels = {.cpu =
                     [](Tensor& gw, const Tensor& gy, const Tensor& indices, int64_t rows,
                        std::optional<int64_t> padding) {
-                      const Tensor gc = gy.contiguous(), ic = indices.contiguous();
+                      const Tensor gc = gy.contiguous(), ic = whole(indices);
                       embedding_backward_cpu(gy.dtype(), static_cast<const int64_t*>(ic.raw_data()), indices.numel(),
                                              gc.raw_data(), rows, gy.shape().back(),
                                              wrap_padding(padding, rows, "embedding_backward"), gw.raw_data());
                     },
-                .cuda = STRATA_CUDA_KERNEL(embedding_backward_cuda)},
+                .cuda = STRATA_CUDA_KERNEL([](Tensor& gw, const Tensor& gy, const Tensor& indices, int64_t rows,
+                                              std::optional<int64_t> padding) {
+                  embedding_backward_cuda(gw, gy, whole(indices), rows, padding);
+                })},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
@@ -89,7 +98,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
     .reference =
         [](const Tensor& gy, const Tensor& indices, int64_t rows, std::optional<int64_t> padding) {
           const std::vector<double> g = gy.to_vector<double>();
-          const std::vector<int64_t> at = indices.to_vector<int64_t>();
+          const std::vector<int64_t> at = indices.to(DType::i64).to_vector<int64_t>();
           const int64_t d = gy.shape().back(), skip = wrap_padding(padding, rows, "embedding_backward");
           std::vector<double> w(static_cast<size_t>(rows * d));
           for (size_t i = 0; i < at.size(); ++i)
@@ -101,7 +110,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding_op{{
     .schema = "embedding(Tensor indices, Tensor weight, int? padding_idx=None) -> Tensor",
     .doc =
-        "Rows of weight [V, D] at indices (i64 of any shape): the result's shape is indices' followed by D. Row "
+        "Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. Row "
         "padding_idx, "
         "where given, gets no gradient; a negative one counts from the end. IndexError for an index outside the table.",
     .example = "Tensor w = from_span<float>(std::vector<float>{1, 2, 3, 4}, {2, 2}); "
@@ -118,17 +127,20 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
         },
     .kernels = {.cpu =
                     [](Tensor& y, const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {
-                      const Tensor ic = indices.contiguous(), wc = weight.contiguous();
+                      const Tensor ic = whole(indices), wc = weight.contiguous();
                       embedding_cpu(static_cast<const int64_t*>(ic.raw_data()), indices.numel(), wc.raw_data(),
                                     weight.shape()[0], weight.shape()[1] * size_of(weight.dtype()), y.raw_data());
                     },
-                .cuda = STRATA_CUDA_KERNEL(embedding_cuda)},
+                .cuda = STRATA_CUDA_KERNEL(
+                    [](Tensor& y, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding) {
+                      embedding_cuda(y, whole(indices), weight, padding);
+                    })},
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding) {
           // A table that is also a model's last layer has a gradient already: only the rows that are named change.
           if (Tensor* sum = padding ? nullptr : b.gathered(1)) {
-            index_add_(*sum, 0, indices.reshape({-1}), b.gy().reshape({-1, weight.shape()[1]}).to(sum->dtype()));
+            index_add_(*sum, 0, whole(indices).reshape({-1}), b.gy().reshape({-1, weight.shape()[1]}).to(sum->dtype()));
           } else {
             b.set(1, embedding_backward_op(b.gy(), indices, weight.shape()[0], padding));
           }
@@ -143,6 +155,7 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
           s.add(s.integers({6}, 0, 5), s.tensor({5, 3}));
           s.add(s.integers({2, 3}, 0, 4), s.tensor({4, 20})).named("two dimensions");
           s.add(s.integers({0}, 0, 4), s.tensor({4, 2})).named("no indices");
+          s.add(s.integers({6}, 0, 5, DType::i32), s.tensor({5, 3})).named("i32 indices");
           s.invalid<IndexError>("out of range", s.integers({2}, 5, 6), s.tensor({5, 3}));
           s.invalid<DTypeError>("i64", s.tensor({2}, DType::f32), s.tensor({5, 3}));
           s.invalid<ShapeError>("[V, D]", s.integers({2}, 0, 3), s.tensor({5}));
@@ -154,7 +167,7 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding
           const std::vector<double> w = weight.to_vector<double>();
           const int64_t d = weight.shape()[1];
           std::vector<double> y;
-          for (int64_t i : indices.to_vector<int64_t>())
+          for (int64_t i : indices.to(DType::i64).to_vector<int64_t>())
             for (int64_t j = 0; j < d; ++j) y.push_back(w[i * d + j]);
           Shape s = indices.shape();
           s.push_back(d);

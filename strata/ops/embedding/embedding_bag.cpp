@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <cmath>
 #include <vector>
 
 #include "strata/core/op.h"
@@ -343,8 +344,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
         .schema = "embedding_bag(Tensor indices, Tensor weight, Tensor? offsets=None, str mode=\"mean\", Tensor? "
                   "per_sample_weights=None, bool include_last_offset=false, int? padding_idx=None) -> Tensor",
         .doc =
-            "Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (i64) are [bags, n], "
-            "or one bag after the other with offsets (i64), where each begins; with include_last_offset a last offset "
+            "Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (integers) are [bags, n], "
+            "or one bag after the other with offsets (integers), where each begins; with include_last_offset a last offset "
             "says where the last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. "
             "Positions with index padding_idx count nothing, and that row gets no gradient. An empty bag gives "
             "zeros. ValueError for offsets that do not rise from 0, IndexError for an index outside the table.",
@@ -354,6 +355,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
         .composed =
             [](const Tensor& indices, const Tensor& table, const Tensor& offsets, const std::string& mode,
                const Tensor& weights, bool include_last_offset, Padding padding) {
+              for (const Tensor* t : {&indices, &offsets})
+                if (t->defined())
+                  check<DTypeError>(!is_floating(t->dtype()) && t->dtype() != DType::boolean, kOp,
+                                    "needs integer indices and offsets, got ", t->dtype());
               check(mode == "mean" || mode == "sum" || mode == "max", kOp, "mode '", mode,
                     "' must be mean, sum or max");
               check(!weights.defined() || mode == "sum", kOp, "per_sample_weights go with mode sum alone, got '", mode,
@@ -362,7 +367,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
                                 ", wanted [bags, n] without offsets and [n] with them");
               check<ShapeError>(!weights.defined() || weights.shape() == indices.shape(), kOp,
                                 "per_sample_weights are ", weights, ", indices ", indices);
-              Tensor from = offsets;
+              Tensor from = offsets.defined() ? offsets.to(DType::i64) : offsets;
               if (!from.defined()) {
                 from = multiples(indices.size(0) + 1, indices.size(1), indices.device());
               } else {
@@ -371,7 +376,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
                 if (!include_last_offset)
                   from = cat({from, filled({1}, from.dtype(), from.device(), indices.size(0))}, 0);
               }
-              const Tensor flat = indices.reshape({indices.numel()});
+              const Tensor flat = indices.to(DType::i64).reshape({indices.numel()});
               if (mode == "max") return std::get<0>(embedding_bag_max_op(flat, table, from, padding));
               return embedding_bag_sum_op(flat, table, from,
                                           weights.defined() ? weights.reshape({weights.numel()}) : weights,
@@ -386,10 +391,44 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
                   .named("maxima, the last offset given");
               s.add(s.integers({6}, 0, 5), s.tensor({5, 3}), offsets_of({0, 3}), "mean", std::nullopt, false, 2)
                   .named("padding");
+              s.add(s.integers({6}, 0, 5, DType::i32), s.tensor({5, 3}), offsets_of({0, 3}).to(DType::i32), "sum")
+                  .named("i32");
               s.invalid<ValueError>("mode", s.integers({3, 2}, 0, 5), s.tensor({5, 3}), std::nullopt, "median");
               s.invalid<ShapeError>("without offsets", s.integers({3}, 0, 5), s.tensor({5, 3}));
               s.invalid<ValueError>("mode sum", s.integers({3, 2}, 0, 5), s.tensor({5, 3}), std::nullopt, "mean",
                                     s.tensor({3, 2}));
+            },
+        .reference =
+            [](const Tensor& indices, const Tensor& table, const Tensor& offsets, const std::string& mode,
+               const Tensor& weights, bool include_last_offset, Padding padding) {
+              const std::vector<int64_t> at = indices.to(DType::i64).to_vector<int64_t>();
+              const std::vector<double> rows = table.to_vector<double>();
+              const std::vector<double> w = weights.defined() ? weights.to_vector<double>()
+                                                              : std::vector<double>(at.size(), 1.0);
+              std::vector<int64_t> starts;
+              if (offsets.defined()) {
+                starts = offsets.to(DType::i64).to_vector<int64_t>();
+                if (!include_last_offset) starts.push_back(indices.size(0));
+              } else {
+                for (int64_t b = 0; b <= indices.size(0); ++b) starts.push_back(b * indices.size(1));
+              }
+              const int64_t d = table.size(1), skip = wrap_padding(padding, table.size(0));
+              std::vector<double> y;
+              for (size_t b = 0; b + 1 < starts.size(); ++b)
+                for (int64_t j = 0; j < d; ++j) {
+                  double sum = 0, most = -INFINITY;
+                  int64_t count = 0;
+                  for (int64_t i = starts[b]; i < starts[b + 1]; ++i) {
+                    const auto k = static_cast<size_t>(i);
+                    if (at[k] == skip) continue;
+                    const double v = rows[static_cast<size_t>(at[k] * d + j)];
+                    sum += w[k] * v;
+                    most = std::max(most, v);
+                    ++count;
+                  }
+                  y.push_back(count == 0 ? 0 : mode == "max" ? most : mode == "sum" ? sum : sum / static_cast<double>(count));
+                }
+              return from_span<double>(y, {static_cast<int64_t>(starts.size()) - 1, d});
             },
     }};
 

@@ -1,4 +1,4 @@
-// The record of cross entropy.
+// The fused record that cross entropy is made of.
 
 #include <cmath>
 #include <vector>
@@ -109,8 +109,8 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
 
 using ForwardSignature = Pair(const Tensor&, const Tensor&, int64_t, const std::string&, double);
 
-const Op<ForwardSignature> cross_entropy_op{{
-    .schema = "cross_entropy(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\", float "
+const Op<ForwardSignature> cross_entropy_rows_op{{
+    .schema = "cross_entropy_rows(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\", float "
               "label_smoothing=0.0) "
               "-> (Tensor loss, Tensor lse)",
     .doc =
@@ -120,11 +120,7 @@ const Op<ForwardSignature> cross_entropy_op{{
         "C at "
         "every class. reduction is mean (over the rows that count), sum or none. Only lse [N] is kept for the "
         "gradient. "
-        "Loss and lse are f32 (f64 for f64): PyTorch rounds the loss of bf16 logits to bf16. The function "
-        "cross_entropy "
-        "also takes x as [C] or [N, C, d1, ...] and returns the loss alone. IndexError for a target that is no class.",
-    .example = "Tensor loss = cross_entropy(zeros({2, 4}), from_span<int64_t>(std::vector<int64_t>{1, 3}, {2})); "
-               "assert(std::abs(loss.item() - std::log(4.0)) < 1e-6);",
+        "Loss and lse are f32 (f64 for f64). IndexError for a target that is no class.",
     .infer =
         [](const Tensor& x, const Tensor& target, int64_t, const std::string& reduction, double smoothing) {
           check_inputs(x, target, smoothing, "cross_entropy");
@@ -209,11 +205,9 @@ const Op<ForwardSignature> cross_entropy_op{{
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
-  const Tensor rows = detail::class_last(x, target, "cross_entropy");
-  const Tensor loss = std::get<0>(
-      cross_entropy_op(rows, target.reshape({target.numel()}), o.ignore_index, o.reduction, o.label_smoothing));
-  return o.reduction == "none" ? loss.reshape(target.shape()) : loss;
+Tensor detail::cross_entropy_rows(const Tensor& x, const Tensor& target, int64_t ignore_index,
+                                  const std::string& reduction, double smoothing) {
+  return std::get<0>(cross_entropy_rows_op(x, target, ignore_index, reduction, smoothing));
 }
 
 Tensor detail::at_targets(const Tensor& target, int64_t classes, DType dtype) {

@@ -532,6 +532,11 @@ int64_t detail::linear_cross_entropy_workspace(int64_t rows, int64_t width, int6
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target, const CrossEntropyOptions& o) {
   check<ShapeError>(x.dim() > 0 && x.numel() / std::max<int64_t>(x.shape().back(), 1) == target.numel(),
                     "linear_cross_entropy", "x is ", x, ", target is ", target, ", wanted [.., D] and [..]");
+  if (o.weight.defined()) {  // with weights of classes the logits are in memory as a whole
+    const Tensor loss = cross_entropy(linear(x.reshape({target.numel(), x.shape().back()}), weight),
+                                      target.reshape({target.numel()}), o);
+    return o.reduction == "none" ? loss.reshape(target.shape()) : loss;
+  }
   Tensor rows = x.reshape({target.numel(), x.shape().back()});
   if (autocast_enabled() && rows.dtype() == DType::f32) rows = rows.to(autocast_dtype());
   const Tensor classes = target.reshape({target.numel()});

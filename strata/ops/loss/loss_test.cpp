@@ -85,7 +85,7 @@ TEST(CrossEntropy, FurtherDimensionsAreRows) {
   EXPECT_NEAR(cross_entropy(numbers({7}), full({}, 3, DType::i64)).item(),
               cross_entropy(numbers({7}).unsqueeze(0), full({1}, 3, DType::i64)).item(), 1e-7);
   EXPECT_NEAR(
-      nll_loss(numbers({2, 5, 3}), classes({2, 3}, 5), -100, "sum").item(),
+      nll_loss(numbers({2, 5, 3}), classes({2, 3}, 5), {}, -100, "sum").item(),
       -[&] {
         double s = 0;
         for (int64_t b = 0; b < 2; ++b)

@@ -1,4 +1,4 @@
-// The records of nll_loss and of the losses of pairs of equal shape.
+// The fused records that nll_loss and the losses of pairs are made of.
 
 #include <cmath>
 #include <vector>
@@ -189,11 +189,10 @@ struct Plain {
   }
 };
 
-const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
-    .schema = "mse_loss(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_pairs_op{{
+    .schema = "mse_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
     .doc = "(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote.",
-    .example = "assert(mse_loss(full({2}, 3.0), full({2}, 1.0)).item() == 4);",
-    .infer = Plain<PairLoss::mse>::infer,
+        .infer = Plain<PairLoss::mse>::infer,
     .kernels = {.everywhere = Plain<PairLoss::mse>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::mse>::rule,
@@ -204,8 +203,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_loss_op{{
     .reference = Plain<PairLoss::mse>::reference,
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
-    .schema = "l1_loss(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_pairs_op{{
+    .schema = "l1_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
     .doc = "|x - target|, averaged (mean), added (sum) or as it is (none). The gradient is 0 where they are equal. The "
            "arguments "
            "broadcast and promote.",
@@ -221,8 +220,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_loss_op{{
     .reference = Plain<PairLoss::l1>::reference,
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logits_op{{
-    .schema = "binary_cross_entropy_with_logits(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_logits_pairs_op{{
+    .schema = "bce_logits_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
     .doc = "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x and probabilities t, computed as "
            "max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is "
            "(none). The "
@@ -251,8 +250,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_with_logi
     .reference = Plain<PairLoss::bce_with_logits>::reference,
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber_loss_op{{
-    .schema = "huber_loss(Tensor x, Tensor target, str reduction=\"mean\", float delta=1.0) -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber_pairs_op{{
+    .schema = "huber_pairs(Tensor x, Tensor target, str reduction=\"mean\", float delta=1.0) -> Tensor",
     .doc = "With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); averaged (mean), added "
            "(sum) or as it is "
            "(none). The arguments broadcast and promote. ValueError unless delta > 0.",
@@ -272,8 +271,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber
     .reference = pair_reference<PairLoss::huber>,
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smooth_l1_loss_op{{
-    .schema = "smooth_l1_loss(Tensor x, Tensor target, str reduction=\"mean\", float beta=1.0) -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smooth_l1_pairs_op{{
+    .schema = "smooth_l1_pairs(Tensor x, Tensor target, str reduction=\"mean\", float beta=1.0) -> Tensor",
     .doc = "With d = x - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; averaged (mean), added (sum) or "
            "as it is "
            "(none). The arguments broadcast and promote. ValueError unless beta > 0.",
@@ -293,12 +292,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smoot
     .reference = pair_reference<PairLoss::smooth_l1>,
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_op{{
-    .schema = "kl_div(Tensor x, Tensor target, str reduction=\"mean\", bool log_target=false) -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_pairs_op{{
+    .schema = "kl_div_pairs(Tensor x, Tensor target, str reduction=\"mean\", bool log_target=false) -> Tensor",
     .doc = "t (log t - x) for log-probabilities x and probabilities t (0 where t is 0, NaN where it is negative); with "
            "log_target, "
-           "exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none); the function also takes "
-           "batchmean. The arguments broadcast and promote. The gradient for the target wants positive probabilities.",
+           "exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none). The arguments broadcast "
+           "and promote. The gradient for the target wants positive probabilities.",
     .example = "assert(kl_div(zeros({2}), ones({2})).item() == 0);",
     .infer = [](const Tensor& x, const Tensor& t, const std::string& r,
                 bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
@@ -333,13 +332,13 @@ Tensor nll_slopes(const Tensor& target, int64_t classes, int64_t ignore_index, c
            detail::row_shares(target, ignore_index, reduction == "mean", dtype));
 }
 
-const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_loss_op{{
-    .schema = "nll_loss(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\") -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_rows_op{{
+    .schema = "nll_rows(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\") -> Tensor",
     .doc =
         "-x[target] for log-probabilities x [N, C] and i64 targets [N]; rows whose target is ignore_index count "
         "nothing. "
-        "Averaged over the rows that count (mean), added (sum) or as it is (none). The function also takes x as [C] or "
-        "[N, C, d1, ...]. IndexError for a target that is no class.",
+        "Averaged over the rows that count (mean), added (sum) or as it is (none). IndexError for a target that is no "
+        "class.",
     .example =
         "assert(nll_loss(full({2, 3}, -1.5), from_span<int64_t>(std::vector<int64_t>{0, 2}, {2})).item() == 1.5);",
     .infer =
@@ -406,30 +405,27 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_
 
 }  // namespace
 
-Tensor nll_loss(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
-  const Tensor loss =
-      nll_loss_op(detail::class_last(x, target, "nll_loss"), target.reshape({target.numel()}), ignore_index, reduction);
-  return reduction == "none" ? loss.reshape(target.shape()) : loss;
+Tensor detail::nll_rows(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {
+  return nll_rows_op(x, target, ignore_index, reduction);
 }
-Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
-  return mse_loss_op(x, target, reduction);
-}
-Tensor l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
-  return l1_loss_op(x, target, reduction);
-}
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double beta) {
-  return smooth_l1_loss_op(x, target, reduction, beta);
-}
-Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta) {
-  return huber_loss_op(x, target, reduction, delta);
-}
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const std::string& reduction) {
-  return bce_with_logits_op(x, target, reduction);
-}
-Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction, bool log_target) {
-  if (reduction != "batchmean") return kl_div_op(x, target, reduction, log_target);
-  check<ShapeError>(x.dim() > 0, "kl_div", "batchmean needs a batch dimension, got ", x);
-  return kl_div_op(x, target, "sum", log_target) * (1.0 / static_cast<double>(x.size(0)));
+
+Tensor detail::pair_loss(PairLoss kind, const Tensor& x, const Tensor& target, const std::string& reduction,
+                         double param) {
+  switch (kind) {
+    case PairLoss::mse:
+      return mse_pairs_op(x, target, reduction);
+    case PairLoss::l1:
+      return l1_pairs_op(x, target, reduction);
+    case PairLoss::smooth_l1:
+      return smooth_l1_pairs_op(x, target, reduction, param);
+    case PairLoss::huber:
+      return huber_pairs_op(x, target, reduction, param);
+    case PairLoss::bce_with_logits:
+      return bce_logits_pairs_op(x, target, reduction);
+    case PairLoss::kl_div:
+      break;
+  }
+  return kl_div_pairs_op(x, target, reduction, param != 0);
 }
 
 }  // namespace strata

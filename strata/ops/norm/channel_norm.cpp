@@ -381,6 +381,7 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight, const Tensor& bias,
                   bool training, double momentum, double eps) {
   const Sizes s = check_channels(x, 0, weight, bias, "batch_norm");
+  check(eps > 0, "batch_norm", "eps must be positive, got ", eps);
   check(running_mean.defined() == running_var.defined(), "batch_norm", "running_mean and running_var go together");
   for (const Tensor* t : {&running_mean, &running_var})
     check<ShapeError>(!t->defined() || t->shape() == Shape{s.channels}, "batch_norm", "running statistics must be [",

@@ -36,4 +36,10 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}
 Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, bool training = false, double momentum = 0.1, double eps = 1e-5);
 
+/// x over its p-norm along `dim`, or over eps where that is larger.
+Tensor normalize(const Tensor& x, double p = 2, int64_t dim = 1, double eps = 1e-12);
+/// x [N, C, ..] over (k + alpha m)^beta, m being the mean of the squares of `size` channels around each (Krizhevsky et
+/// al., 2012). Throws ShapeError, ValueError.
+Tensor local_response_norm(const Tensor& x, int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1);
+
 }  // namespace strata

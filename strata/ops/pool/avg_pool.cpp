@@ -1,3 +1,5 @@
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/pool/integer_pool.h"
 #include "strata/ops/pool/pool_common_inl.h"
 
 namespace strata {
@@ -197,15 +199,55 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
 
 // ---- the friendlier forms -------------------------------------------------------------------------------------------
 
+// How many places of the padded input each window covers: with ceil_mode the last ones are not whole.
+Tensor window_sizes(const Dims& in, const Dims& out, const Dims& kernel, const Dims& stride, const Dims& padding) {
+  std::vector<double> sizes{1};
+  for (int d = 0; d < in.size(); ++d) {
+    std::vector<double> next;
+    for (const double s : sizes)
+      for (int64_t i = 0; i < out[d]; ++i) {
+        const int64_t low = i * stride[d] - padding[d];
+        next.push_back(s * static_cast<double>(std::min(low + kernel[d], in[d] + padding[d]) - low));
+      }
+    sizes = std::move(next);
+  }
+  return from_span<double>(sizes, out);
+}
+
 Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims& kernel, const Dims& stride,
-                   const Dims& padding, bool ceil_mode, bool count_include_pad) {
+                   const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
   check_rank(op, x, spatial);
   const Dims k = spread(kernel, spatial);
   check(k.size() == spatial, op, "kernel ", kernel, " needs ", spatial, " entries");
-  return avg_pool(x, k, stride.empty() ? k : spread(stride, spatial), spread(padding, spatial), ceil_mode,
-                  count_include_pad);
+  check(!divisor || *divisor != 0, op, "divisor_override must not be 0");
+  const Dims s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
+  if (!is_floating(x.dtype())) return avg_pool_integers(op, x, k, s, p, ceil_mode, count_include_pad, divisor);
+  if (!divisor) return avg_pool(x, k, s, p, ceil_mode, count_include_pad);
+  const Tensor wide = is_reduced_floating(x.dtype()) ? x.to(DType::f32) : x;
+  const Tensor mean = avg_pool(wide, k, s, p, ceil_mode, true);
+  const Dims in = spatial_of(op, x, spatial), out = spatial_of(op, mean, spatial);
+  const Tensor sizes = window_sizes(in, out, k, s, p) / static_cast<double>(*divisor);
+  return (mean * sizes.to(wide.dtype()).to(x.device())).to(x.dtype());
+}
+
+// The sum of each window over its divisor, window by window.
+Tensor avg_by_hand(int spatial, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                   bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
+  const Dims k = spread(kernel, spatial), s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
+  const Dims in = spatial_of("avg_pool", x, spatial), ones = Dims::filled(spatial, 1);
+  const Dims out = pooled_sizes("avg_pool", in, k, s, p, ones, ceil_mode);
+  const Shape result = with_spatial(x.shape(), out);
+  const Tensor y = reference(x, result, in, out, false, [&](int64_t d, int64_t i, int64_t j) {
+    const double w = mean_weight(i, j, in[d], k[d], s[d], p[d], count_include_pad);
+    return !divisor || w == 0 ? w : 1.0;
+  });
+  if (!divisor) return y;
+  std::vector<double> sums = y.to_vector<double>();
+  for (double& v : sums) v /= static_cast<double>(*divisor);
+  return from_span<double>(sums, result);
 }
 using AvgSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool);
+using DivisorSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool, std::optional<int64_t>);
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
 const Op<AvgSignature> avg_pool1d_op{{
@@ -216,7 +258,7 @@ const Op<AvgSignature> avg_pool1d_op{{
     .composed =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
            bool count_include_pad) {
-          return avg_pool_nd("avg_pool1d", 1, x, kernel, stride, padding, ceil_mode, count_include_pad);
+          return avg_pool_nd("avg_pool1d", 1, x, kernel, stride, padding, ceil_mode, count_include_pad, std::nullopt);
         },
     .samples =
         [](Samples& s) {
@@ -224,44 +266,65 @@ const Op<AvgSignature> avg_pool1d_op{{
           s.add(s.tensor({3, 7}), Dims{3}, Dims{2}, Dims{1}, true, false);
           s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{2});
         },
+    .reference =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count_include_pad) {
+          return avg_by_hand(1, x, kernel, stride, padding, ceil_mode, count_include_pad, std::nullopt);
+        },
 }};
 
-const Op<AvgSignature> avg_pool2d_op{{
+const Op<DivisorSignature> avg_pool2d_op{{
     .schema = "avg_pool2d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool "
-              "count_include_pad=true) -> Tensor",
+              "count_include_pad=true, int? divisor_override=None) -> Tensor",
     .doc = "The mean of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the "
            "kernel's size unless "
-           "given. A list with one entry serves both dimensions.",
+           "given. A list with one entry serves both dimensions. With divisor_override the sum over it. Means of "
+           "integers are rounded towards 0.",
     .example = "assert(avg_pool2d(ones({2, 3, 8, 6}), {2}).shape() == Shape({2, 3, 4, 3}));",
     .composed =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-           bool count_include_pad) {
-          return avg_pool_nd("avg_pool2d", 2, x, kernel, stride, padding, ceil_mode, count_include_pad);
+           bool count_include_pad, std::optional<int64_t> divisor) {
+          return avg_pool_nd("avg_pool2d", 2, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
         },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 3, 6, 6}), Dims{2});
           s.add(s.tensor({3, 7, 6}), Dims{3, 2}, Dims{2}, Dims{1}, true, false);
+          s.add(s.tensor({1, 2, 6, 7}), Dims{3, 2}, Dims{2}, Dims{1}, true, true, 5).named("divisor");
+          s.add(s.tensor({1, 2, 6, 7}), Dims{3, 2}, Dims{2}, Dims{1}, false, false, -2).named("divisor");
+          s.invalid<ValueError>("divisor", s.tensor({1, 7, 7}), Dims{2}, Dims{2}, Dims{0}, false, true, 0);
           s.invalid<ShapeError>("dimensions", s.tensor({7, 7}), Dims{2});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count_include_pad, std::optional<int64_t> divisor) {
+          return avg_by_hand(2, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
         },
 }};
 
-const Op<AvgSignature> avg_pool3d_op{{
+const Op<DivisorSignature> avg_pool3d_op{{
     .schema = "avg_pool3d(Tensor x, int[] kernel, int[] stride=[], int[] padding=[0], bool ceil_mode=false, bool "
-              "count_include_pad=true) -> Tensor",
+              "count_include_pad=true, int? divisor_override=None) -> Tensor",
     .doc = "The mean of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride is "
-           "the kernel's size unless given. A list with one entry serves all three dimensions.",
+           "the kernel's size unless given. A list with one entry serves all three dimensions. "
+           "With divisor_override the sum over it.",
     .example = "assert(avg_pool3d(ones({2, 3, 4, 8, 6}), {2}).shape() == Shape({2, 3, 2, 4, 3}));",
     .composed =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-           bool count_include_pad) {
-          return avg_pool_nd("avg_pool3d", 3, x, kernel, stride, padding, ceil_mode, count_include_pad);
+           bool count_include_pad, std::optional<int64_t> divisor) {
+          return avg_pool_nd("avg_pool3d", 3, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
         },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 2, 4, 4, 6}), Dims{2});
           s.add(s.tensor({2, 5, 4, 6}), Dims{3, 2, 3}, Dims{2}, Dims{1}, true, false);
+          s.add(s.tensor({2, 5, 4, 6}), Dims{3, 2, 3}, Dims{2}, Dims{1}, true, true, 7).named("divisor");
           s.invalid<ShapeError>("dimensions", s.tensor({7, 7, 7}), Dims{2});
+        },
+    .reference =
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
+           bool count_include_pad, std::optional<int64_t> divisor) {
+          return avg_by_hand(3, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
         },
 }};
 
@@ -328,12 +391,12 @@ Tensor avg_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride, const
   return avg_pool1d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
 }
 Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-                  bool count_include_pad) {
-  return avg_pool2d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
+                  bool count_include_pad, std::optional<int64_t> divisor_override) {
+  return avg_pool2d_op(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 Tensor avg_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-                  bool count_include_pad) {
-  return avg_pool3d_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
+                  bool count_include_pad, std::optional<int64_t> divisor_override) {
+  return avg_pool3d_op(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size) {
   return adaptive_avg_pool1d_op(x, output_size);

@@ -1,4 +1,5 @@
 #include <limits>
+#include "strata/ops/pool/integer_pool.h"
 #include "strata/ops/pool/pool_common_inl.h"
 
 namespace strata {
@@ -385,8 +386,9 @@ Tensor max_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
   check_rank(op, x, spatial);
   const Dims k = spread(kernel, spatial);
   check(k.size() == spatial, op, "kernel ", kernel, " needs ", spatial, " entries");
-  return std::get<0>(max_pool(x, k, stride.empty() ? k : spread(stride, spatial), spread(padding, spatial),
-                              spread(dilation, spatial), ceil_mode));
+  const Dims s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
+  if (!is_floating(x.dtype())) return max_pool_integers(op, x, k, s, p, spread(dilation, spatial), ceil_mode);
+  return std::get<0>(max_pool(x, k, s, p, spread(dilation, spatial), ceil_mode));
 }
 using MaxSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool);
 using SizeSignature = Tensor(const Tensor&, const Dims&);

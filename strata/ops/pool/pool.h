@@ -20,13 +20,14 @@ Tensor max_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, 
                   const Dims& dilation = {1}, bool ceil_mode = false);
 Tensor max_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   const Dims& dilation = {1}, bool ceil_mode = false);
-/// Mean of each window; padding counts as zeros unless count_include_pad is false.
+/// Mean of each window; padding counts as zeros unless count_include_pad is false. With divisor_override its sum over
+/// that. Integers are divided towards 0.
 Tensor avg_pool1d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
                   bool ceil_mode = false, bool count_include_pad = true);
 Tensor avg_pool2d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
-                  bool ceil_mode = false, bool count_include_pad = true);
+                  bool ceil_mode = false, bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
 Tensor avg_pool3d(const Tensor& x, const Dims& kernel, const Dims& stride = {}, const Dims& padding = {0},
-                  bool ceil_mode = false, bool count_include_pad = true);
+                  bool ceil_mode = false, bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
 /// Pooling to a given output size: output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size);
@@ -40,6 +41,12 @@ Tensor adaptive_max_pool3d(const Tensor& x, const Dims& output_size);
 Tensor interpolate(const Tensor& x, const std::optional<Dims>& size = std::nullopt,
                    std::optional<double> scale_factor = std::nullopt, const std::string& mode = "nearest",
                    bool align_corners = false);
+
+/// [.., C r^2, H, W] to [.., C, H r, W r] (Shi et al., arXiv:1609.05158), and back. Throws ShapeError.
+Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor);
+Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor);
+/// Channels of x [N, C, ..] dealt out in turn: those of `groups` groups are interleaved (Zhang et al., arXiv:1707.01083).
+Tensor channel_shuffle(const Tensor& x, int64_t groups);
 
 /// What the above are made of; the spatial dimensions are the last kernel.size() ones, all before them are planes.
 /// Largest elements and their positions in the plane (-1 where a window has none).

@@ -205,6 +205,9 @@ RngKey next_wide_key(Generator& g, int64_t n) {
 
 }  // namespace
 
+Tensor detail::uniform_of(const Shape& shape, double low, double high, RngKey key, DType dtype, Device device) {
+  return uniform_op(shape, low, high, key, dtype, device);
+}
 Tensor uniform(const Shape& shape, double low, double high, std::optional<DType> dtype, Generator& g) {
   const DType t = dtype.value_or(default_dtype());
   return uniform_op(shape, low, high, next_key(g, shape, t), t, default_device());

@@ -48,4 +48,9 @@ void trunc_normal_(const Tensor& x, double mean = 0, double std = 1, double low 
 void bernoulli_(const Tensor& x, double p, Generator& generator = default_generator());
 /// @}
 
+namespace detail {
+/// Uniform numbers of a key of one's own, for what is composed of them.
+Tensor uniform_of(const Shape& shape, double low, double high, RngKey key, DType dtype, Device device);
+}  // namespace detail
+
 }  // namespace strata

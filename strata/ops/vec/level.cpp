@@ -9,6 +9,8 @@
 #include <unistd.h>
 #endif
 
+#include "strata/core/error.h"
+
 namespace strata {
 namespace {
 
@@ -54,6 +56,12 @@ int vec_level() {
 
 void set_vec_level(int level) {
   g_limit.store(level, std::memory_order_relaxed);
+}
+
+void need_vec_level(int level) {
+  static const int own = processor_level();
+  if (own < level) [[unlikely]]
+    throw DeviceError("", "this program was built for another machine's processor alone (STRATA_QUICK_BUILD)");
 }
 
 bool has_amx_bf16() {

@@ -8,6 +8,8 @@ namespace strata {
 int vec_level();
 /// Uses at most this level from now on, for tests and measurements; -1 restores the processor's own.
 void set_vec_level(int level);
+/// Throws DeviceError on a processor below this level: where kernels were built for another one alone.
+void need_vec_level(int level);
 /// True where the processor has AMX tiles with bf16 products and the operating system lets this process use them.
 /// False below level 3.
 bool has_amx_bf16();

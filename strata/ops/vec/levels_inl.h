@@ -4,6 +4,8 @@
 //   #define STRATA_VEC_FILE "strata/ops/softmax/softmax_inl.h"
 //   #include "strata/ops/vec/levels_inl.h"
 //   ... STRATA_VEC_CALL(softmax_rows)(x, y, n);   // the copy for this processor
+//
+// With STRATA_VEC_ONLY, the number of a level, that copy alone: a build for one machine (STRATA_QUICK_BUILD).
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC 12's own AVX-512 headers leave operands of unmasked intrinsics uninitialised on purpose.
@@ -28,15 +30,18 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/vec/level.h"
 
+#if !defined(STRATA_VEC_ONLY) || STRATA_VEC_ONLY == 0
 #define STRATA_VEC_LEVEL 0
 #define STRATA_VEC_NS level0
 #include "strata/ops/vec/vec_inl.h"
 #include STRATA_VEC_FILE
 #undef STRATA_VEC_LEVEL
 #undef STRATA_VEC_NS
+#endif
 
 #if defined(__x86_64__)
 
+#if !defined(STRATA_VEC_ONLY) || STRATA_VEC_ONLY == 1
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
@@ -54,7 +59,9 @@
 #else
 #pragma GCC pop_options
 #endif
+#endif
 
+#if !defined(STRATA_VEC_ONLY) || STRATA_VEC_ONLY == 2
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
                              apply_to = function)
@@ -73,7 +80,9 @@
 #else
 #pragma GCC pop_options
 #endif
+#endif
 
+#if !defined(STRATA_VEC_ONLY) || STRATA_VEC_ONLY == 3
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), \
                              apply_to = function)
@@ -92,13 +101,21 @@
 #else
 #pragma GCC pop_options
 #endif
+#endif
 
 // The copy of `fn` for this processor; all copies have one type.
+#if defined(STRATA_VEC_ONLY)
+#define STRATA_VEC_JOINED(a, b) a##b
+#define STRATA_VEC_LEVEL_NS(n) STRATA_VEC_JOINED(level, n)
+#define STRATA_VEC_CALL(fn) \
+  (::strata::need_vec_level(STRATA_VEC_ONLY), &::strata::STRATA_VEC_LEVEL_NS(STRATA_VEC_ONLY)::fn)
+#else
 #define STRATA_VEC_CALL(fn)                             \
   (::strata::vec_level() == 3   ? &::strata::level3::fn \
    : ::strata::vec_level() == 2 ? &::strata::level2::fn \
    : ::strata::vec_level() == 1 ? &::strata::level1::fn \
                                 : &::strata::level0::fn)
+#endif
 #else
 #define STRATA_VEC_CALL(fn) (&::strata::level0::fn)
 #endif

@@ -11,7 +11,7 @@ from .._core import Tensor
 
 __all__ = [
     "addmv", "addr", "baddbmm", "chain_matmul", "cholesky", "cross", "det", "dist", "ger", "inner", "inverse", "kron",
-    "logdet", "matrix_power", "outer", "pinverse", "slogdet", "svd", "tensordot", "trace",
+    "logdet", "matrix_power", "outer", "pinverse", "slogdet", "svd", "tensordot", 
 ]
 
 Number = Union[builtins.int, builtins.float]
@@ -99,11 +99,6 @@ def cross(input: Tensor, other: Tensor, dim: Optional[builtins.int] = None) -> T
     a1, a2, a3 = _ops.unbind(a, dim)
     b1, b2, b3 = _ops.unbind(b, dim)
     return _ops.stack([a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1], dim)
-
-
-def trace(input: Tensor) -> Tensor:
-    """The sum of the diagonal."""
-    return _ops.diagonal(input, 0, 0, 1).sum()
 
 
 def dist(input: Tensor, other: Tensor, p: Number = 2) -> Tensor:

@@ -1,4 +1,4 @@
-"""Bessel functions, zeta and what is made of it, whole numbers, matrices' functions; windows."""
+"""What there are no complex numbers for, statistics, matrices' functions; windows."""
 
 from __future__ import annotations
 
@@ -8,136 +8,12 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 from .. import _core, _functions as F, _ops
 from .._core import Tensor, dtype as DType
-from .elementwise import digamma, lgamma
 
 __all__ = [
-    "addbmm", "adjoint", "angle", "bartlett_window", "blackman_window", "cholesky_inverse", "cholesky_solve", "conj_physical",
-    "cumulative_trapezoid", "diagflat", "diagonal_scatter", "frexp", "gcd", "hamming_window", "histogram", "i0",
-    "is_complex", "is_same_size", "is_signed", "kaiser_window", "lcm", "matrix_exp", "mvlgamma", "nanmedian", "nanquantile",
-    "nextafter", "polygamma", "renorm", "resolve_conj", "resolve_neg", "unravel_index", "vdot",
+    "addbmm", "adjoint", "bartlett_window", "blackman_window", "cholesky_inverse", "cholesky_solve",
+    "conj_physical", "hamming_window", "is_complex", "is_same_size", "is_signed", "kaiser_window", "matrix_exp",
+    "renorm", "resolve_conj", "resolve_neg", "unravel_index", "vdot",
 ]
-
-
-def _real(input: Tensor) -> Tuple[Tensor, DType]:
-    """In float64, and the dtype to return to."""
-    return input.to(_core.float64), input.dtype if input.is_floating_point() else _core.get_default_dtype()
-
-
-# ---- Bessel functions: means over a period, to which the trapezoid rule converges faster than any power
-
-
-def bessel(input: Tensor, order: builtins.int, scaled: builtins.bool) -> Tensor:
-    """I_order(x) = mean of exp(x cos t) cos(order t) over a period; ``scaled`` times exp(-|x|)."""
-    x, kind = _real(input)
-    size = _ops.abs(x)
-    most = builtins.float(size.detach().max().item()) if x.numel() else 0.0
-    points = 48 + 12 * math.ceil(math.sqrt(most)) if math.isfinite(most) else 48
-    t = _core.arange(points, dtype=_core.float64, device=x.device) * (2 * math.pi / points)
-    y = (_ops.exp(x.unsqueeze(-1) * _ops.cos(t) - size.unsqueeze(-1)) * _ops.cos(t * order)).mean(-1)
-    return (y if scaled else y * _ops.exp(size)).to(kind)
-
-
-def i0(input: Tensor) -> Tensor:
-    """The modified Bessel function of order 0."""
-    return bessel(input, 0, False)
-
-
-# ---- zeta
-
-# B_2k / (2k)!
-_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
-
-
-def zeta(x: Any, q: Any) -> Tensor:
-    """Hurwitz's zeta function: the sum of (q + k)^-x, by Euler and Maclaurin's formula behind the first 12 terms."""
-    s = x if isinstance(x, Tensor) else F.tensor(builtins.float(x), dtype=_core.float64)
-    a = q if isinstance(q, Tensor) else F.tensor(builtins.float(q), dtype=_core.float64)
-    kind = F.result_type(s, a)
-    kind = kind if kind.is_floating_point else _core.get_default_dtype()
-    s, a = s.to(_core.float64), a.to(_core.float64)
-    total: Tensor = a**-s
-    for k in range(1, 12):
-        total = total + (a + k) ** -s
-    w = a + 12
-    total = total + w ** (1 - s) / (s - 1) + 0.5 * w**-s
-    factor = s * w ** (-s - 1)
-    for k, b in enumerate(_BERNOULLI):
-        total = total + factor * b
-        factor = factor * (s + (2 * k + 1)) * (s + (2 * k + 2)) / (w * w)
-    return total.to(kind)
-
-
-def polygamma(n: builtins.int, input: Tensor) -> Tensor:
-    """Derivative n of digamma(), for positive numbers."""
-    if n < 0:
-        raise ValueError(f"polygamma(n, x) does not support negative n, got {n}")
-    if n == 0:
-        return digamma(input)
-    return zeta(n + 1.0, input) * ((-1.0) ** (n + 1) * math.factorial(n))
-
-
-def mvlgamma(input: Tensor, p: builtins.int) -> Tensor:
-    """The logarithm of the gamma function of p dimensions."""
-    total: Tensor = lgamma(input) + p * (p - 1) / 4 * math.log(math.pi)
-    for j in range(1, p):
-        total = total + lgamma(input - j / 2)
-    return total
-
-
-# ---- numbers
-
-
-def gcd(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisors of whole numbers, by Euclid's algorithm."""
-    if input.is_floating_point() or other.is_floating_point():
-        raise _core.DTypeError("gcd: whole numbers are wanted")
-    a, b = F.broadcast_tensors(_ops.abs(input), _ops.abs(other))
-    while bool_of(b):
-        left = b != 0
-        a, b = F.where(left, b, a), F.where(left, _ops.remainder(a, F.where(left, b, 1)), 0)
-    return a.contiguous()
-
-
-def bool_of(x: Tensor) -> builtins.bool:
-    """Whether any element is not 0."""
-    return builtins.bool((x != 0).any().item())
-
-
-def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiples of whole numbers."""
-    divisor = gcd(input, other)
-    return _ops.abs(_ops.floor_divide(input, F.where(divisor == 0, 1, divisor)) * other)
-
-
-class _Frexp(NamedTuple):
-    mantissa: Tensor
-    exponent: Tensor
-
-
-def frexp(input: Tensor) -> _Frexp:
-    """x as a mantissa of size 1/2 to 1 times a power of 2."""
-    import numpy as np
-
-    mantissa, exponent = np.frexp(input.detach().cpu().to(_core.float64).numpy())
-    return _Frexp(F.tensor(mantissa, device=input.device).to(input.dtype),
-                  F.tensor(exponent.astype("int32"), device=input.device))
-
-
-def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The neighbour of each number in the direction of another."""
-    import numpy as np
-
-    if input.dtype not in (_core.float32, _core.float64) or other.dtype != input.dtype:
-        raise _core.DTypeError("nextafter: two of float32 or float64 are wanted, got "
-                               f"{input.dtype.name} and {other.dtype.name}")
-    return F.tensor(np.nextafter(input.detach().cpu().numpy(), other.detach().cpu().numpy()), device=input.device)
-
-
-def angle(input: Tensor) -> Tensor:
-    """pi for negative numbers, 0 for others, NaN for NaN."""
-    x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
-    found: Tensor = F.where(x < 0, math.pi, F.where(_ops.isnan(x), x, _core.zeros_like(x)))
-    return found
 
 
 def conj_physical(input: Tensor) -> Tensor:
@@ -166,68 +42,9 @@ def is_same_size(input: Tensor, other: Tensor) -> builtins.bool:
 # ---- statistics
 
 
-def nanmedian(input: Tensor, dim: Optional[builtins.int] = None, keepdim: builtins.bool = False) -> Any:
-    """median() of what is not NaN."""
-    if dim is None:
-        return nanmedian(input.reshape(-1), 0)[0]
-    from .statistics import _ValuesIndices
-
-    values, order = _ops.sort(F.where(_ops.isnan(input), math.inf, input), dim)
-    count = _ops.logical_not(_ops.isnan(input)).sum([dim], True)
-    at = _ops.clamp(_ops.floor_divide(count - 1, 2), 0, None)
-    indices = order.gather(dim, at)
-    found = input.gather(dim, indices)
-    return _ValuesIndices(found, indices) if keepdim else _ValuesIndices(found.squeeze(dim), indices.squeeze(dim))
-
-
-def nanquantile(input: Tensor, q: Any, dim: Optional[builtins.int] = None, keepdim: builtins.bool = False, *,
-                interpolation: str = "linear") -> Tensor:
-    """quantile() of what is not NaN, with linear interpolation."""
-    if interpolation != "linear":
-        raise ValueError(f"nanquantile: interpolation is linear, got {interpolation!r}")
-    share = q.to(input.dtype) if isinstance(q, Tensor) else F.tensor(q, dtype=input.dtype, device=input.device)
-    x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
-    none = _ops.isnan(x)
-    ordered = _ops.sort(F.where(none, math.inf, x), -1)[0]
-    count = _ops.logical_not(none).sum([-1], True)
-    place = _ops.clamp(count - 1, 0, None).to(x.dtype) * share.reshape(-1)
-    low, high = _ops.floor(place), _ops.ceil(place)
-    a, b = ordered.gather(-1, low.to(_core.int64)), ordered.gather(-1, high.to(_core.int64))
-    y: Tensor = F.where(low == high, a, a + (b - a) * (place - low))
-    y = F.where(count == 0, math.nan, y)
-    y = y.movedim(-1, 0)
-    if keepdim:
-        y = y.reshape([-1] + [1] * input.dim()) if dim is None else y.unsqueeze(dim % input.dim() + 1)
-    return y.squeeze(0) if share.dim() == 0 else y
-
-
 class _Histogram(NamedTuple):
     hist: Tensor
     bin_edges: Tensor
-
-
-def histogram(input: Tensor, bins: Any, *, range: Optional[Tuple[builtins.float, builtins.float]] = None,
-              weight: Optional[Tensor] = None, density: builtins.bool = False) -> _Histogram:
-    """How many elements (or how much of ``weight``) fall into ``bins`` equal bins, or between given edges."""
-    import numpy as np
-
-    x = input.detach().cpu().to(_core.float64).reshape(-1).numpy()
-    edges = bins.cpu().to(_core.float64).numpy() if isinstance(bins, Tensor) else bins
-    of = None if weight is None else weight.detach().cpu().to(_core.float64).reshape(-1).numpy()
-    hist, found = np.histogram(x, edges, range, density=density, weights=of)
-    return _Histogram(F.tensor(hist.astype("float64"), device=input.device).to(input.dtype),
-                      F.tensor(found, device=input.device).to(input.dtype))
-
-
-def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: builtins.float = 1.0, dim: builtins.int = -1) -> Tensor:
-    """The running integral by the trapezoid rule, one element shorter."""
-    n = y.shape[dim]
-    height = (y.narrow(dim, 0, n - 1) + y.narrow(dim, 1, n - 1)) * 0.5
-    if x is None:
-        return _ops.cumsum(height * dx, dim)
-    if x.dim() == 1 and y.dim() > 1:
-        x = x.reshape([-1 if d == dim % y.dim() else 1 for d in range(y.dim())])
-    return _ops.cumsum(height * (x.narrow(dim, 1, n - 1) - x.narrow(dim, 0, n - 1)), dim)
 
 
 # ---- matrices
@@ -255,19 +72,6 @@ def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtin
     norms = _ops.norm(input, builtins.float(p), [d for d in range(input.dim()) if d != dim % input.dim()], True)
     found: Tensor = input * F.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
     return found
-
-
-def diagflat(input: Tensor, offset: builtins.int = 0) -> Tensor:
-    """A matrix with all elements on a diagonal."""
-    return _ops.diag(input.reshape(-1), offset)
-
-
-def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0,
-                     dim2: builtins.int = 1) -> Tensor:
-    """A copy with ``src`` in place of a diagonal."""
-    copy = input.clone()
-    copy.diagonal(offset, dim1, dim2).copy_(src)
-    return copy
 
 
 def unravel_index(indices: Tensor, shape: Any) -> Tuple[Tensor, ...]:
@@ -348,5 +152,5 @@ def kaiser_window(window_length: builtins.int, periodic: builtins.bool = True, b
     at, kind, n = _window(window_length, periodic, dtype, device)
     t = 2 * at - 1
     inside = _ops.sqrt(_ops.clamp(1 - t * t, 0, None))
-    y = i0(inside * beta) / i0(F.tensor(builtins.float(beta), dtype=_core.float64, device=device))
+    y = _ops.i0(inside * beta) / _ops.i0(F.tensor(builtins.float(beta), dtype=_core.float64, device=device))
     return y.to(kind) if n else _core.ones(window_length, dtype=kind, device=device)

@@ -7,27 +7,33 @@ from typing import Any, Optional
 from .. import _core, _functions as F, _ops
 from .._core import Tensor
 from .._grad_mode import no_grad
+from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution, shape_of
 
 
 class _Classes(Distribution):
     """Probabilities [.., classes] (they are divided by their sum), or unnormalised logarithms."""
 
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+
     def __init__(self, probs: Optional[Tensor] = None, logits: Optional[Tensor] = None,
                  validate_args: Optional[bool] = None) -> None:
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         if probs is not None:
-            if validate_args is not False and bool((probs < 0).any()):
-                raise ValueError(f"{type(self).__name__}: probabilities of {list(probs.shape)} hold a negative one")
+            if probs.dim() < 1:
+                raise ValueError("`probs` parameter must be at least one-dimensional.")
             self.probs = probs / probs.sum(-1, True)
             tiny = F.finfo(probs.dtype).eps
             self.logits = self.probs.clamp(tiny, 1 - tiny).log()
         else:
             assert logits is not None
+            if logits.dim() < 1:
+                raise ValueError("`logits` parameter must be at least one-dimensional.")
             self.logits = logits - _ops.logsumexp(logits, [-1], True)
             self.probs = _ops.softmax(self.logits, -1)
-        super().__init__(self.probs.shape[:-1])
+        super().__init__(self.probs.shape[:-1], validate_args=validate_args)
 
     def _choices(self, sample_shape: Any) -> Tensor:
         with no_grad():
@@ -46,6 +52,10 @@ class _Classes(Distribution):
 class Categorical(_Classes):
     """One of the classes, by number."""
 
+    @property
+    def support(self) -> Constraint:
+        return constraints.integer_interval(0, self.probs.shape[-1] - 1)
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self._choices(sample_shape)
 
@@ -62,6 +72,8 @@ class Categorical(_Classes):
 
 class OneHotCategorical(_Classes):
     """One of the classes, as a vector of zeros and a one."""
+
+    support: Constraint = constraints.one_hot  # type: ignore[assignment]
 
     def __init__(self, probs: Optional[Tensor] = None, logits: Optional[Tensor] = None,
                  validate_args: Optional[bool] = None) -> None:

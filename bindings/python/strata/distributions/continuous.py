@@ -7,20 +7,23 @@ from typing import Any, Optional
 
 from .. import _composed, _core, _functions as F, _ops, linalg
 from .._core import Tensor
-from .._grad_mode import no_grad
+from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution, broadcast
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
 class _LocScale(Distribution):
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support: Constraint = constraints.real  # type: ignore[assignment]
     has_rsample = True
     loc: Tensor
     scale: Tensor
 
     def __init__(self, loc: Any, scale: Any, validate_args: Optional[bool] = None) -> None:
         self.loc, self.scale = broadcast(loc, scale)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -67,12 +70,15 @@ class Normal(_LocScale):
 class LogNormal(Distribution):
     """exp of normal numbers."""
 
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support: Constraint = constraints.positive  # type: ignore[assignment]
+
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: Optional[bool] = None) -> None:
-        self.base_dist = Normal(loc, scale)
+        self.base_dist = Normal(loc, scale, validate_args)
         self.loc, self.scale = self.base_dist.loc, self.base_dist.scale
-        super().__init__(self.base_dist.batch_shape)
+        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.rsample(sample_shape).exp()
@@ -95,12 +101,15 @@ class LogNormal(Distribution):
 class HalfNormal(Distribution):
     """Sizes of normal numbers of mean 0."""
 
+    arg_constraints = {"scale": constraints.positive}
+    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+
     has_rsample = True
 
     def __init__(self, scale: Any, validate_args: Optional[bool] = None) -> None:
-        self.base_dist = Normal(0.0, scale) if not isinstance(scale, Tensor) else Normal(_core.zeros_like(scale), scale)
+        self.base_dist = Normal(0.0, scale, validate_args)
         self.scale = self.base_dist.scale
-        super().__init__(self.base_dist.batch_shape)
+        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.rsample(sample_shape).abs()
@@ -189,14 +198,17 @@ class Gumbel(_LocScale):
 class StudentT(Distribution):
     """Student's t with ``df`` degrees of freedom."""
 
+    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    support: Constraint = constraints.real  # type: ignore[assignment]
+    has_rsample = True
+
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: Optional[bool] = None) -> None:
         self.df, self.loc, self.scale = broadcast(df, loc, scale)
-        super().__init__(self.df.shape)
+        super().__init__(self.df.shape, validate_args=validate_args)
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with no_grad():
-            squares = 2 * Gamma(self.df / 2, _core.ones_like(self.df)).sample(sample_shape)
-            return self.loc + self.scale * self._noise(self.loc, sample_shape) * (self.df / squares).sqrt()
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        squares = 2 * _ops.standard_gamma((self.df / 2).expand(self._extended(sample_shape)))
+        return self.loc + self.scale * self._noise(self.loc, sample_shape) * (self.df / squares).sqrt()
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (value - self.loc) / self.scale
@@ -209,15 +221,27 @@ class StudentT(Distribution):
         found: Tensor = F.where(self.df > 1, self.loc, math.nan)
         return found
 
+    @property
+    def variance(self) -> Tensor:
+        finite = self.scale**2 * self.df / (self.df - 2)
+        found: Tensor = F.where(self.df > 2, finite, F.where(self.df > 1, math.inf, math.nan))
+        return found
+
 
 class Uniform(Distribution):
     """Equally likely numbers in [low, high)."""
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.interval(self.low, self.high)
 
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: Optional[bool] = None) -> None:
         self.low, self.high = broadcast(low, high)
-        super().__init__(self.low.shape)
+        super().__init__(self.low.shape, validate_args=validate_args)
+        if self._validate_args and not bool((self.low < self.high).all()):
+            raise ValueError(f"Uniform is not defined when low >= high: low is {self.low}, high {self.high}")
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.low + (self.high - self.low) * self._noise(self.low, sample_shape, uniform=True)
@@ -245,11 +269,14 @@ class Uniform(Distribution):
 class Exponential(Distribution):
     """Waiting times at a rate."""
 
+    arg_constraints = {"rate": constraints.positive}
+    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: Optional[bool] = None) -> None:
         (self.rate,) = broadcast(rate)
-        super().__init__(self.rate.shape)
+        super().__init__(self.rate.shape, validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return -self._unit(self.rate, sample_shape).log() / self.rate
@@ -275,30 +302,17 @@ class Exponential(Distribution):
 class Gamma(Distribution):
     """Gamma numbers of shape ``concentration`` and ``rate``."""
 
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+    has_rsample = True
+
     def __init__(self, concentration: Any, rate: Any, validate_args: Optional[bool] = None) -> None:
         self.concentration, self.rate = broadcast(concentration, rate)
-        super().__init__(self.concentration.shape)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        """By Marsaglia and Tsang's method (2000), proposals redrawn until all are taken."""
-        with no_grad():
-            shape = self._extended(sample_shape)
-            a = self.concentration.detach().expand(shape)
-            boost = F.where(a < 1, self._unit(a, sample_shape) ** (1 / a), 1.0)
-            d = F.where(a < 1, a + 1, a) - 1 / 3
-            c = 1 / (3 * d.sqrt())
-            taken = _core.zeros(shape, dtype=_core.bool, device=a.device)
-            result = _core.zeros(shape, dtype=a.dtype, device=a.device)
-            while not bool(taken.all()):
-                x = self._noise(a, sample_shape)
-                v = (1 + c * x) ** 3
-                good = v > 0
-                v = F.where(good, v, 1.0)
-                accept = good & (self._unit(a, sample_shape).log() < 0.5 * x * x + d - d * v + d * v.log())
-                result = F.where(accept & ~taken, d * v, result)
-                taken = taken | accept
-            found: Tensor = result * boost / self.rate
-            return found
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        drawn = _ops.standard_gamma(self.concentration.expand(self._extended(sample_shape))) / self.rate
+        return drawn.clamp(F.finfo(drawn.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
@@ -320,14 +334,17 @@ class Gamma(Distribution):
 class Beta(Distribution):
     """Shares in (0, 1)."""
 
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    support: Constraint = constraints.unit_interval  # type: ignore[assignment]
+    has_rsample = True
+
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: Optional[bool] = None) -> None:
         self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
-        super().__init__(self.concentration1.shape)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        one = _core.ones_like(self.concentration1)
-        a = Gamma(self.concentration1, one).sample(sample_shape)
-        return a / (a + Gamma(self.concentration0, one).sample(sample_shape))
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        both = F.stack([self.concentration1, self.concentration0], -1)
+        return _ops.dirichlet(both.expand([*self._extended(sample_shape), 2])).select(-1, 0)
 
     def _log_beta(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
@@ -355,25 +372,42 @@ class Beta(Distribution):
 class Dirichlet(Distribution):
     """Shares that sum to 1 over the last dimension."""
 
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support: Constraint = constraints.simplex  # type: ignore[assignment]
+    has_rsample = True
+
     def __init__(self, concentration: Tensor, validate_args: Optional[bool] = None) -> None:
         self.concentration = concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:])
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = Gamma(self.concentration, _core.ones_like(self.concentration)).sample(sample_shape)
-        return drawn / drawn.sum(-1, True)
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return _ops.dirichlet(self.concentration.expand(self._extended(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
         return ((a - 1) * value.log()).sum(-1) + _composed.lgamma(a.sum(-1)) - _composed.lgamma(a).sum(-1)
 
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        n, total = a.shape[-1], a.sum(-1)
+        return (_composed.lgamma(a).sum(-1) - _composed.lgamma(total) - (n - total) * _composed.digamma(total)
+                - ((a - 1) * _composed.digamma(a)).sum(-1))
+
     @property
     def mean(self) -> Tensor:
         return self.concentration / self.concentration.sum(-1, True)
 
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
+
 
 class MultivariateNormal(Distribution):
     """Normal vectors: a mean and a covariance, a precision or the covariance's Cholesky triangle."""
+
+    arg_constraints = {"loc": constraints.real_vector, "scale_tril": constraints.lower_cholesky}
+    support: Constraint = constraints.real_vector  # type: ignore[assignment]
 
     has_rsample = True
 
@@ -388,7 +422,7 @@ class MultivariateNormal(Distribution):
         n = loc.shape[-1]
         batch = list(_core.broadcast_shapes(loc.shape[:-1], scale_tril.shape[:-2]))
         self.loc, self.scale_tril = loc.expand([*batch, n]), scale_tril.expand([*batch, n, n])
-        super().__init__(batch, [n])
+        super().__init__(batch, [n], validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -414,3 +448,65 @@ class MultivariateNormal(Distribution):
 
     def entropy(self) -> Tensor:
         return 0.5 * self.loc.shape[-1] * (1 + _LOG_2PI) + self._half_log_det()
+
+
+class Chi2(Gamma):
+    """Sums of ``df`` squares of standard normal numbers."""
+
+    arg_constraints = {"df": constraints.positive}
+
+    def __init__(self, df: Any, validate_args: Optional[bool] = None) -> None:
+        (self.df,) = broadcast(df)
+        super().__init__(0.5 * self.df, _core.full_like(self.df, 0.5), validate_args)
+
+
+class FisherSnedecor(Distribution):
+    """Ratios of two chi-squared numbers, each over its degrees of freedom."""
+
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support: Constraint = constraints.positive  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, df1: Any, df2: Any, validate_args: Optional[bool] = None) -> None:
+        self.df1, self.df2 = broadcast(df1, df2)
+        super().__init__(self.df1.shape, validate_args=validate_args)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended(sample_shape)
+        above = _ops.standard_gamma((self.df1 / 2).expand(shape)) / self.df1
+        below = _ops.standard_gamma((self.df2 / 2).expand(shape)) / self.df2
+        tiny = F.finfo(above.dtype).tiny
+        return (above / below.clamp(tiny)).clamp(tiny)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        half1, half2, ratio = self.df1 / 2, self.df2 / 2, self.df1 / self.df2
+        constant = _composed.lgamma(half1 + half2) - _composed.lgamma(half1) - _composed.lgamma(half2)
+        return (constant + half1 * ratio.log() + (half1 - 1) * value.log() - (half1 + half2) * _ops.log1p(ratio * value))
+
+    @property
+    def mean(self) -> Tensor:
+        found: Tensor = F.where(self.df2 > 2, self.df2 / (self.df2 - 2), math.nan)
+        return found
+
+
+class HalfCauchy(Distribution):
+    """Sizes of Cauchy's numbers."""
+
+    arg_constraints = {"scale": constraints.positive}
+    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, scale: Any, validate_args: Optional[bool] = None) -> None:
+        self.base_dist = Cauchy(0.0, scale, validate_args)
+        self.scale = self.base_dist.scale
+        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape).abs()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        found: Tensor = F.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+        return found
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)

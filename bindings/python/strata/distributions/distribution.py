@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple
+import functools
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from .. import _core, _functions as F
 from .._core import Tensor
 from .._grad_mode import no_grad
+from . import constraints
+from .constraints import Constraint
 
 Shape = Tuple[int, ...]
 
@@ -24,15 +27,81 @@ def shape_of(sample_shape: Any) -> Shape:
     return (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
 
 
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The method of a value, which is looked at first."""
+
+    @functools.wraps(function)
+    def of_value(self: "Distribution", value: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, Tensor) and getattr(self, "_validate_args", False):
+            self._validate_sample(value)
+        return function(self, value, *args, **kwargs)
+
+    return of_value
+
+
 class Distribution:
-    """A batch of distributions: ``batch_shape`` of them, each over values of ``event_shape``."""
+    """A batch of distributions: ``batch_shape`` of them, each over values of ``event_shape``. ``validate_args`` (the default)
+    refuses parameters and values outside their constraints."""
 
     has_rsample = False
+    has_enumerate_support = False
+    arg_constraints: Dict[str, Constraint] = {}
+    _validate_args = __debug__
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("log_prob", "cdf"):
+            if name in cls.__dict__:
+                setattr(cls, name, _checked(cls.__dict__[name]))
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions look at their parameters and values from now on."""
+        if value not in (True, False):
+            raise ValueError
+        Distribution._validate_args = value
 
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (),
                  validate_args: Optional[bool] = None) -> None:
         self.batch_shape: Shape = tuple(batch_shape)
         self.event_shape: Shape = tuple(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if not self._validate_args:
+            return
+        for name, constraint in self.arg_constraints.items():
+            value = getattr(self, name, None)
+            if value is None or constraints.is_dependent(constraint):
+                continue
+            if not isinstance(value, Tensor):
+                value = F.tensor(value)
+            if not bool(constraint.check(value.detach()).all()):
+                raise ValueError(f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of "
+                                 f"distribution {self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n"
+                                 f"{value}")
+
+    @property
+    def support(self) -> Constraint:
+        """The values that may be drawn."""
+        raise NotImplementedError
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """Refuses values of another shape, or outside the support."""
+        events = len(self.event_shape)
+        shape = tuple(value.shape)
+        if events and shape[len(shape) - events:] != self.event_shape:
+            raise ValueError(f"The right-most size of value must match event_shape: {shape} vs {self.event_shape}.")
+        for i, j in zip(reversed(shape), reversed(self.batch_shape + self.event_shape)):
+            if i != 1 and j != 1 and i != j:
+                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {shape} vs "
+                                 f"{self.batch_shape + self.event_shape}.")
+        try:
+            support = self.support
+        except NotImplementedError:
+            return
+        if not bool(support.check(value.detach()).all()):
+            raise ValueError(f"Expected value argument ({type(value).__name__} of shape {shape}) to be within the support "
+                             f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}")
 
     def _extended(self, sample_shape: Any = ()) -> Shape:
         return shape_of(sample_shape) + self.batch_shape + self.event_shape
@@ -58,9 +127,18 @@ class Distribution:
         """The probability of at most ``value``."""
         raise NotImplementedError
 
+    def icdf(self, value: Tensor) -> Tensor:
+        """The number below which a share ``value`` lies."""
+        raise NotImplementedError
+
     @property
     def mean(self) -> Tensor:
         raise NotImplementedError
+
+    @property
+    def mode(self) -> Tensor:
+        """The likeliest value."""
+        raise NotImplementedError(f"{type(self).__name__} has no mode")
 
     @property
     def variance(self) -> Tensor:
@@ -97,9 +175,13 @@ class Independent(Distribution):
         if reinterpreted_batch_ndims > len(base.batch_shape):
             raise ValueError(f"Independent: {reinterpreted_batch_ndims} of {len(base.batch_shape)} batch dimensions")
         cut = len(base.batch_shape) - reinterpreted_batch_ndims
-        super().__init__(base.batch_shape[:cut], base.batch_shape[cut:] + base.event_shape)
         self.base_dist, self.reinterpreted_batch_ndims = base, reinterpreted_batch_ndims
+        super().__init__(base.batch_shape[:cut], base.batch_shape[cut:] + base.event_shape, validate_args)
         self.has_rsample = base.has_rsample
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
 
     def _summed(self, x: Tensor) -> Tensor:
         n = self.reinterpreted_batch_ndims

@@ -11,6 +11,7 @@ from .categorical import OneHotCategorical, _Classes
 from .continuous import Beta, Exponential, Gamma, Laplace, MultivariateNormal, Normal, Uniform
 from .discrete import Bernoulli, Poisson
 from .distribution import Distribution, Independent
+from .transformed import TransformedDistribution
 
 Rule = Callable[[Any, Any], Tensor]
 _RULES: Dict[Tuple[Type[Distribution], Type[Distribution]], Rule] = {}
@@ -99,6 +100,13 @@ def _multivariate(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     spread = linalg.solve(q.scale_tril, p.scale_tril)
     apart = linalg.solve(q.scale_tril, (q.loc - p.loc).unsqueeze(-1)).squeeze(-1)
     return q._half_log_det() - p._half_log_det() + 0.5 * ((spread**2).sum((-2, -1)) + (apart**2).sum(-1) - n)
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("No KL(p || q) between differently transformed distributions")
+    return kl_divergence(p.base_dist, q.base_dist)
 
 
 @register_kl(Independent, Independent)

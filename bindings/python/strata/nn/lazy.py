@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Type
 
-from .._core import Tensor
+from .._core import Tensor, empty
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
 from .module import Module
@@ -20,22 +20,33 @@ __all__ = [
 class _Lazy(Module):
     _becomes: Type[Module]
     _without_parameters = True
+    _like: Tensor
+
+    def _channel_dim(self, input: Tensor) -> int:
+        kind = self._becomes
+        if kind is Linear:
+            return -1
+        if issubclass(kind, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):
+            return 1
+        return -1 - int(kind.__name__[-2])  # before the spatial dimensions, with a batch or without
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
         self._arguments = (args, kwargs)
+        # What to() and its kin convert until there are parameters.
+        self.register_buffer("_like", empty([0], dtype=kwargs.get("dtype"), device=kwargs.get("device")), persistent=False)
 
     def forward(self, input: Tensor) -> Any:
         args, kwargs = self._arguments
         hooks: Dict[str, Any] = {k: v for k, v in self.__dict__.items() if k.endswith("_hooks")}
-        training, kind = self.training, self._becomes
+        training, kind, like = self.training, self._becomes, self._like
+        wanted: List[Any] = [input.shape[self._channel_dim(input)], *args]
         self.__dict__.clear()
         object.__setattr__(self, "__class__", kind)
-        wanted: List[Any] = [input.shape[-1 if kind is Linear else 1], *args]
         kind.__init__(self, *wanted, **kwargs)
         self.__dict__.update(hooks)
         self.train(training)
-        self.to(input.device)
+        self.to(input.device, like.dtype)
         return self.forward(input)
 
     def extra_repr(self) -> str:

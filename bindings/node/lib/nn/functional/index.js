@@ -2,7 +2,7 @@
 // st.nn.functional: PyTorch's functions in camelCase. Arguments go by position, and an object at the end holds others by name.
 
 const { functions: F } = require('../../ops.js');
-const { reduce: _, ...losses } = require('./loss.js');
+const { shell: _, ...losses } = require('./loss.js');
 const { wantShare: __, ...norms } = require('./norm.js');
 
 const camel = (name) => name.replace(/_([a-z0-9])/g, (all, c) => c.toUpperCase());
@@ -19,5 +19,4 @@ module.exports = {
   ...require('./resize.js'),
   ...norms,
   ...losses,
-  ...require('./margin.js'),
 };

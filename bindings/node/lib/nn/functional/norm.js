@@ -4,7 +4,8 @@
 const { functions: F, ops } = require('../../ops.js');
 const T = require('../../tensor.js');
 const { noGrad } = require('../../autograd.js');
-const { define, kindOf, wantCount } = require('../../arguments.js');
+const { define, kindOf } = require('../../arguments.js');
+const { shell } = require('./loss.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
 const shapeOf = (x) => `[${x.shape.join(', ')}]`;
@@ -64,17 +65,8 @@ const instanceNorm = define('instanceNorm', ['x', 'runningMean?', 'runningVar?',
     }
     return y;
   });
-/** [N, C, ...] over (k + alpha times the mean of the squares of `size` channels around)^beta. */
-const localResponseNorm = define('localResponseNorm', ['x', 'size*'], { alpha: 1e-4, beta: 0.75, k: 1 }, (x, size, { alpha, beta, k }) => {
-  if (x.ndim < 3) throw new ShapeError(`localResponseNorm: wants [N, C, ...], got ${shapeOf(x)}`, 'localResponseNorm');
-  wantCount(size, 'localResponseNorm', 'size');
-  const [n, c] = x.shape;
-  const squares = F.constant_pad(F.square(x).reshape([n, c, x.numel / Math.max(1, n * c)]), [0, 0, Math.floor(size / 2), Math.floor((size - 1) / 2)]);
-  const mean = F.avg_pool2d(squares, [size, 1], [1, 1]).reshape(x.shape);
-  return F.mul(x, F.pow_scalar(F.add(F.mul(mean, alpha), k), -beta));
-});
-/** Over its p-norm along dim, or over eps where that is smaller. */
-const normalize = define('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 }, (x, { p, dim, eps }) => F.div(x, F.clamp(F.norm(x, p, [dim], true), eps)));
+const localResponseNorm = shell('local_response_norm', ['x', 'size*'], { alpha: 1e-4, beta: 0.75, k: 1 });
+const normalize = shell('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 });
 
 // ---- dropout
 
@@ -84,29 +76,17 @@ function wantShare(p, name) {
 }
 /** Zeroes elements with probability p and divides the others by 1 - p. */
 const dropout = define('dropout', ['x'], { p: 0.5, training: true }, (x, { p, training }) => (wantShare(p, 'dropout') > 0 && training ? F.dropout(x, p) : x));
-/** Items and channels of [N, C, ...]; ones elsewhere. Without a batch where x has `single` dimensions. */
-const channelShape = (x, single) => (x.ndim === single ? [x.shape[0], ...new Array(x.ndim - 1).fill(1)]
-  : [...x.shape.slice(0, 2), ...new Array(Math.max(0, x.ndim - 2)).fill(1)]);
-/** Zeroes whole channels. */
+/** Zeroes whole channels. Without a batch where x has `single` dimensions. */
 const channelDropout = (name, single) => define(name, ['x'], { p: 0.5, training: true }, (x, { p, training }) => {
   if (wantShare(p, name) === 0 || !training) return x;
-  if (x.ndim < 2) throw new ShapeError(`${name}: wants [N, C, ...], got ${shapeOf(x)}`, name);
-  return F.mul(x, F.dropout(T.ones(channelShape(x, single), { dtype: x.dtype, device: x.device }), p));
+  return x.ndim === single ? F.feature_dropout(x.unsqueeze(0), p).squeeze(0) : F.feature_dropout(x, p);
 });
-// What SELU goes to: its scale times its alpha.
-const SELU_FLOOR = -1.7580993408473766;
-/** Dropout for SELU: what is dropped becomes SELU's floor, and mean and variance are kept. */
-const alphaDropoutOf = (name, shape, least = 0) => define(name, ['x'], { p: 0.5, training: false }, (x, { p, training }) => {
-  if (wantShare(p, name) === 0 || !training) return x;
-  if (x.ndim < least) throw new ShapeError(`${name}: wants [N, C, ...], got ${shapeOf(x)}`, name);
-  if (p === 1) return F.mul(x, 0);
-  const kept = F.ge(T.rand(shape(x), { device: x.device }), p).to(x.dtype);
-  const a = 1 / Math.sqrt((SELU_FLOOR ** 2 * p + 1) * (1 - p));
-  return F.add(F.mul(x, F.mul(kept, a)), F.sub(F.mul(F.sub(kept, 1), -SELU_FLOOR * a), SELU_FLOOR * a * p));
-});
+/** A dropout that is a record, drawn in training alone. */
+const drawn = (name, record) => define(name, ['x'], { p: 0.5, training: false }, (x, { p, training }) => (
+  wantShare(p, name) > 0 && training ? F[record](x, p) : x));
 
 module.exports = {
   batchNorm, instanceNorm, localResponseNorm, normalize, wantShare, dropout,
   dropout1d: channelDropout('dropout1d', 0), dropout2d: channelDropout('dropout2d', 0), dropout3d: channelDropout('dropout3d', 4),
-  alphaDropout: alphaDropoutOf('alphaDropout', (x) => x.shape), featureAlphaDropout: alphaDropoutOf('featureAlphaDropout', (x) => channelShape(x, 0), 2),
+  alphaDropout: drawn('alphaDropout', 'alpha_dropout'), featureAlphaDropout: drawn('featureAlphaDropout', 'feature_alpha_dropout'),
 };

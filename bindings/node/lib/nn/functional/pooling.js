@@ -28,11 +28,8 @@ const avgPool = (n) => {
     const stride = strideOf(o.stride, kernel, n, name);
     const padding = ints(o.padding, n, name, 'padding');
     const divisor = o.divisorOverride ?? null;
-    if (divisor === null) return F[`avg_pool${n}d`](x, kernel, stride, padding, o.ceilMode, o.countIncludePad);
-    if (typeof divisor !== 'number' || divisor === 0) throw new ValueError(`${name}: divisorOverride must be a number other than 0`, name);
-    // The last windows are not whole: their sum is not the mean times the kernel's size.
-    if (o.ceilMode) throw new ValueError(`${name}: divisorOverride does not go with ceilMode; pad the input instead`, name);
-    return F[`avg_pool${n}d`](x, kernel, stride, padding, false, true).mul(product(kernel) / divisor);
+    if (divisor !== null && (typeof divisor !== 'number' || divisor === 0)) throw new ValueError(`${name}: divisorOverride must be a number other than 0`, name);
+    return F[`avg_pool${n}d`](x, kernel, stride, padding, o.ceilMode, o.countIncludePad, ...(n > 1 ? [divisor] : []));
   });
 };
 /** (sum of x^normType)^(1 / normType) of each window; one at the border counts as a whole one. */

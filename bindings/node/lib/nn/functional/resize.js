@@ -3,7 +3,8 @@
 
 const { functions: F } = require('../../ops.js');
 const T = require('../../tensor.js');
-const { define, ints, wantCount, wantOneOf, kindOf } = require('../../arguments.js');
+const { define, ints, wantOneOf, kindOf } = require('../../arguments.js');
+const { shell } = require('./loss.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
 const shapeOf = (x) => `[${x.shape.join(', ')}]`;
@@ -105,36 +106,6 @@ const upsampleNearest = define('upsampleNearest', ['x'], { size: null, scaleFact
 const upsampleBilinear = define('upsampleBilinear', ['x'], { size: null, scaleFactor: null },
   (x, o) => interpolate(x, { ...o, mode: 'bilinear', alignCorners: true }));
 
-// ---- what moves channels
-
-function planes(x, name) {
-  if (x.ndim < 3) throw new ShapeError(`${name}: wants [.., C, H, W], got ${shapeOf(x)}`, name);
-  return [x.shape.slice(0, -3), ...x.shape.slice(-3)];
-}
-/** The order of dimensions after `lead` leading ones. */
-const order = (lead, rest) => [...lead.keys(), ...rest.map((d) => lead.length + d)];
-/** [.., C r^2, H, W] -> [.., C, H r, W r]. */
-const pixelShuffle = define('pixelShuffle', ['x', 'upscaleFactor*'], {}, (x, r) => {
-  wantCount(r, 'pixelShuffle', 'upscaleFactor');
-  const [lead, c, h, w] = planes(x, 'pixelShuffle');
-  if (c % (r * r) !== 0) throw new ShapeError(`pixelShuffle: ${c} channels of ${shapeOf(x)} are no multiple of ${r * r}`, 'pixelShuffle');
-  return x.reshape([...lead, c / (r * r), r, r, h, w]).permute(order(lead, [0, 3, 1, 4, 2])).reshape([...lead, c / (r * r), h * r, w * r]);
-});
-/** The inverse of pixelShuffle(). */
-const pixelUnshuffle = define('pixelUnshuffle', ['x', 'downscaleFactor*'], {}, (x, r) => {
-  wantCount(r, 'pixelUnshuffle', 'downscaleFactor');
-  const [lead, c, h, w] = planes(x, 'pixelUnshuffle');
-  if (h % r !== 0 || w % r !== 0) throw new ShapeError(`pixelUnshuffle: ${r} does not divide the height and width of ${shapeOf(x)}`, 'pixelUnshuffle');
-  return x.reshape([...lead, c, h / r, r, w / r, r]).permute(order(lead, [0, 2, 4, 1, 3])).reshape([...lead, c * r * r, h / r, w / r]);
-});
-/** Channels of [N, C, ..] dealt out in turn: those of `groups` groups are interleaved. */
-const channelShuffle = define('channelShuffle', ['x', 'groups*'], {}, (x, groups) => {
-  wantCount(groups, 'channelShuffle', 'groups');
-  if (x.ndim < 2 || x.shape[1] % groups !== 0) throw new ShapeError(`channelShuffle: ${groups} groups do not divide the channels of ${shapeOf(x)}`, 'channelShuffle');
-  const [n, c, ...rest] = x.shape;
-  return x.reshape([n, groups, c / groups, ...rest]).transpose(1, 2).reshape(x.shape);
-});
-
 // ---- sampling
 
 /**
@@ -211,5 +182,7 @@ const gridSample = define('gridSample', ['x', 'grid'], { mode: 'bilinear', paddi
 });
 
 module.exports = {
-  pad, interpolate, upsample: interpolate, upsampleNearest, upsampleBilinear, pixelShuffle, pixelUnshuffle, channelShuffle, affineGrid, gridSample,
+  pad, interpolate, upsample: interpolate, upsampleNearest, upsampleBilinear, affineGrid, gridSample,
+  pixelShuffle: shell('pixel_shuffle', ['x', 'upscaleFactor*'], {}), pixelUnshuffle: shell('pixel_unshuffle', ['x', 'downscaleFactor*'], {}),
+  channelShuffle: shell('channel_shuffle', ['x', 'groups*'], {}),
 };

@@ -7,7 +7,6 @@ from typing import Any, Optional
 
 from ... import _ops as ops
 from ..._core import Tensor
-from ...errors import ShapeError
 from .._parts import replace
 
 __all__ = [
@@ -25,7 +24,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
-    return replace(input, lambda x: ops.hardtanh(x, 0.0, 6.0), inplace)
+    return replace(input, lambda x: ops.relu6(x), inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -50,12 +49,12 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where positive, else alpha (exp(x / alpha) - 1)."""
-    return replace(input, lambda x: ops.elu(x / alpha, 1.0, alpha), inplace)
+    return replace(input, lambda x: ops.celu(x, alpha), inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the constants of arXiv:1706.02515."""
-    return replace(input, lambda x: ops.elu(x, 1.6732632423543772, 1.0507009873554805), inplace)
+    return replace(input, lambda x: ops.selu(x), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -65,9 +64,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """leaky_relu with a slope for each channel (or one for all) that is learned."""
-    if weight.numel() > 1 and input.dim() > 1:
-        weight = weight.reshape([1, -1] + [1] * (input.dim() - 2))
-    return ops.relu(input) - weight * ops.relu(-input)
+    return ops.prelu(input, weight)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -92,27 +89,27 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
-    return input / (1 + input.abs())
+    return ops.softsign(input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x towards 0 by lambd, 0 where it is nearer than that."""
-    return input - ops.clamp(input, -lambd, lambd)
+    return ops.softshrink(input, lambd)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or 0 where |x| <= lambd."""
-    return ops.masked_fill(input, input.abs() <= lambd, 0)
+    return ops.hardshrink(input, lambd)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
-    return input - ops.tanh(input)
+    return ops.tanhshrink(input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above ``threshold``, else ``value``."""
-    return replace(input, lambda x: ops.masked_fill(x, x <= threshold, value), inplace)
+    return replace(input, lambda x: ops.threshold(x, threshold, value), inplace)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -132,10 +129,7 @@ def tanh(input: Tensor) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) of the two halves along ``dim``."""
-    if input.size(dim) % 2:
-        raise ShapeError(f"glu: dimension {dim} of {list(input.shape)} has no two halves")
-    a, b = ops.chunk(input, 2, dim)
-    return a * ops.sigmoid(b)
+    return ops.glu(input, dim)
 
 
 def swiglu(input: Tensor, gate: Tensor) -> Tensor:
@@ -157,7 +151,7 @@ def softmax(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> Tens
 
 def softmin(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> Tensor:
     """softmax(-x)."""
-    return softmax(-input, _softmax_dim(dim, input.dim(), "softmin"), dtype)
+    return ops.softmin(input if dtype is None else input.to(dtype), _softmax_dim(dim, input.dim(), "softmin"))
 
 
 def log_softmax(input: Tensor, dim: Optional[int] = None, dtype: Any = None) -> Tensor:

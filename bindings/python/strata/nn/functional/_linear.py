@@ -78,10 +78,6 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
     gradient is dense, also with ``sparse``; ``max_norm`` and (not for maxima) ``scale_grad_by_freq`` as in embedding()."""
     check_bag(scale_grad_by_freq, mode)
     _renormed(weight, input, max_norm, norm_type)
-    if not input.dtype == C.int64:
-        input = input.to(C.int64)
-    if offsets is not None and not offsets.dtype == C.int64:
-        offsets = offsets.to(C.int64)
     if scale_grad_by_freq:  # a table of the rows as they are used, which embedding() has read
         n = input.numel()
         rows = embedding(input.reshape([-1]), weight, padding_idx, scale_grad_by_freq=True)

@@ -66,19 +66,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
     return y
 
 
-def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """[N, C, ..] over (k + alpha times the mean of the squares of ``size`` channels around)^beta."""
-    if input.dim() < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
-    n, c = input.shape[0], input.shape[1]
-    squares = ops.constant_pad((input * input).reshape([n, c, -1]), [0, 0, size // 2, (size - 1) // 2])
-    mean = ops.avg_pool2d(squares, [size, 1], [1, 1]).reshape(list(input.shape))
-    return input / (mean * alpha + k) ** beta
-
-
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """Over its p-norm along ``dim``, or over eps where that is smaller."""
-    return input / ops.clamp(ops.norm(input, p, [dim], True), eps)
+local_response_norm, normalize = ops.local_response_norm, ops.normalize
 
 
 # ---- dropout
@@ -94,10 +82,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 def _channel_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     check_p(p)
-    if not training or p == 0.0:
-        return x
-    kept = C.ones([x.shape[0], x.shape[1]] + [1] * (x.dim() - 2), dtype=x.dtype, device=x.device)
-    return x * C.dropout(kept, p)
+    return ops.feature_dropout(x, p) if training and p > 0 else x
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -56,16 +56,9 @@ def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
 
 def _avg_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints, ceil_mode: bool,
               count_include_pad: bool, divisor: Optional[int]) -> Tensor:
-    k = ints(kernel, n)
     pool = ops.avg_pool2d if n == 2 else ops.avg_pool3d
-    s = [] if stride is None else ints(stride, n)
-    if divisor is None:
-        return pool(x, k, s, ints(padding, n), ceil_mode, count_include_pad)
-    if divisor == 0:
-        raise ValueError("divisor must be not zero")
-    if ceil_mode:  # the last windows are not whole: their sum is not the mean times the kernel's size
-        raise ValueError(f"avg_pool{n}d: divisor_override is not supported with ceil_mode; pad() the input instead")
-    return pool(x, k, s, ints(padding, n), False, True) * (math.prod(k) / divisor)
+    return pool(x, ints(kernel, n), [] if stride is None else ints(stride, n), ints(padding, n), ceil_mode,
+                count_include_pad, divisor)
 
 
 def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
@@ -239,17 +232,4 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
     return ops.pad(input, list(pad), mode, 0 if value is None else value)
 
 
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """[.., C r^2, H, W] -> [.., C, H r, W r]."""
-    r = upscale_factor
-    *lead, c, h, w = list(input.shape)
-    x = input.reshape([-1, c // (r * r), r, r, h, w]).permute([0, 1, 4, 2, 5, 3])
-    return x.reshape([*lead, c // (r * r), h * r, w * r])
-
-
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of pixel_shuffle()."""
-    r = downscale_factor
-    *lead, c, h, w = list(input.shape)
-    x = input.reshape([-1, c, h // r, r, w // r, r]).permute([0, 1, 3, 5, 2, 4])
-    return x.reshape([*lead, c * r * r, h // r, w // r])
+pixel_shuffle, pixel_unshuffle = ops.pixel_shuffle, ops.pixel_unshuffle

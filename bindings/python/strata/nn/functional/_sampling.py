@@ -172,10 +172,4 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     return y
 
 
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels of [N, C, ..] dealt out in turn: those of ``groups`` groups are interleaved."""
-    n, c = input.shape[0], input.shape[1]
-    if groups < 1 or c % groups:
-        raise ValueError(f"channel_shuffle: {groups} groups do not divide {c} channels")
-    rest = list(input.shape)[2:]
-    return input.reshape([n, groups, c // groups, *rest]).transpose(1, 2).reshape([n, c, *rest])
+channel_shuffle = ops.channel_shuffle

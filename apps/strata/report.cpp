@@ -1,0 +1,56 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/strata/checks.h"
+#include "apps/strata/command.h"
+#include "strata/io/files.h"
+#include "strata/train/report.h"
+
+namespace strata::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string out;
+  bool no_sample = false;
+};
+
+int run(const Arguments& a) {
+  std::string out = a.out;
+  if (a.runs.size() == 1) {
+    if (out.empty()) out = a.runs[0] + "/report.html";
+    write_report(out, read_run(a.runs[0], !a.no_sample));
+  } else {
+    if (out.empty()) out = "report.html";
+    std::vector<ReportInput> runs;
+    for (const std::string& folder : a.runs) {
+      runs.push_back(read_run(folder));
+      runs.back().title = folder;  // their last parts may be the same
+    }
+    io::write_file(out, comparison_html(runs));
+  }
+  std::fputs(fmt::format("report {}\n", out).c_str(), stdout);
+  return kOk;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Body& body) {
+  CLI::App* report = app.add_subcommand("report", "The page of a run, written again, or several runs on one page");
+  auto a = std::make_shared<Arguments>();
+  report->add_option("RUN", a->runs, "Folders of runs; with several their curves lie over each other")->required();
+  report->add_option("--out", a->out, "Page to write [RUN/report.html; of several ./report.html]")
+      ->type_name("FILE.html")
+      ->check(writable_file());
+  report->add_flag("--no-sample", a->no_sample, "The model of a single run writes no text for the page");
+  report->footer(
+      "  strata report runs/a runs/b --out compare.html\n\n"
+      "A run may still be training. The settings are those of its newest checkpoint.");
+  report->callback([&body, a] { body = [a] { return run(*a); }; });
+}
+
+}  // namespace strata::cli

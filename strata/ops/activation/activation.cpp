@@ -1,0 +1,309 @@
+// Activations composed of elementwise functions. bf16 and f16 are computed in f32 and rounded once.
+
+#include "strata/ops/activation/activation.h"
+
+#include <cmath>
+#include <vector>
+
+#include "strata/core/node.h"
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/softmax/softmax.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+// f of x in f32 or f64, in x's dtype; integers as the default dtype.
+template <class F>
+Tensor computed(const Tensor& x, F&& f) {
+  if (!is_floating(x.dtype())) return f(x.to(default_dtype()));
+  return is_reduced_floating(x.dtype()) ? f(x.to(DType::f32)).to(x.dtype()) : f(x);
+}
+// x where it is compared with a number, which must not be rounded to bf16 or f16 before.
+Tensor compared(const Tensor& x) {
+  return is_reduced_floating(x.dtype()) ? x.detach().to(DType::f32) : x.detach();
+}
+// f at each element, by hand.
+template <class F>
+Tensor by_hand(const Tensor& x, F&& f) {
+  std::vector<double> v = x.to_vector<double>();
+  for (double& a : v) a = f(a);
+  return from_span<double>(v, x.shape());
+}
+
+using Plain = Op<Tensor(const Tensor&)>;
+using OneNumber = Op<Tensor(const Tensor&, double)>;
+using TwoNumbers = Op<Tensor(const Tensor&, double, double)>;
+
+const OneNumber celu_op{{
+    .schema = "celu(Tensor input, float alpha=1.0) -> Tensor",
+    .doc = "input where positive, else alpha (exp(input / alpha) - 1); arXiv:1704.07483. ValueError where alpha is 0.",
+    .example = "assert(celu(full({1}, 2.0)).item() == 2 && celu(full({1}, -50.0), 3).item() == -3);",
+    .composed =
+        [](const Tensor& x, double alpha) {
+          check(alpha != 0, "celu", "alpha must not be 0");
+          return computed(x, [&](const Tensor& v) {
+            return where(v > 0, v, expm1(where(v > 0, Scalar(0.0), v) / alpha) * alpha);
+          });
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}));
+          s.add(s.off_grid({2, 37}), 0.5);
+          s.invalid<ValueError>("alpha", s.tensor({2}), 0.0);
+        },
+    .reference =
+        [](const Tensor& x, double alpha) {
+          return by_hand(x, [&](double v) { return v > 0 ? v : alpha * std::expm1(v / alpha); });
+        },
+}};
+
+// As elementwise.h has it: elu with constants.
+const Plain selu_op{{
+    .schema = "selu(Tensor input) -> Tensor",
+    .doc = "scale input where positive, else scale alpha (exp(input) - 1) with alpha 1.67326.. and scale 1.05070.., which "
+           "keep mean 0 and variance 1 (Klambauer et al., arXiv:1706.02515).",
+    .composed = [](const Tensor& x) { return selu(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}));
+          s.add(s.off_grid({2, 37}));
+        },
+    .reference =
+        [](const Tensor& x) {
+          return by_hand(
+              x, [](double v) { return 1.0507009873554805 * (v > 0 ? v : 1.6732632423543772 * std::expm1(v)); });
+        },
+}};
+
+const Plain relu6_op{{
+    .schema = "relu6(Tensor input) -> Tensor",
+    .doc = "input limited to [0, 6]; the gradient at the bounds is 0.",
+    .composed = [](const Tensor& x) { return relu6(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}));
+          s.add(s.uniform({2, 37}, 3, 9)).not_differentiable();
+        },
+    .reference = [](const Tensor& x) { return by_hand(x, [](double v) { return v < 0 ? 0 : v > 6 ? 6 : v; }); },
+}};
+
+const Plain softsign_op{{
+    .schema = "softsign(Tensor input) -> Tensor",
+    .doc = "input / (1 + |input|).",
+    .example = "assert(softsign(full({1}, -1.0)).item() == -0.5);",
+    .composed = [](const Tensor& x) { return computed(x, [](const Tensor& v) { return v / (abs(v) + 1); }); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}));
+          s.add(s.off_grid({2, 37}));
+        },
+    .reference = [](const Tensor& x) { return by_hand(x, [](double v) { return v / (1 + std::abs(v)); }); },
+}};
+
+const OneNumber softshrink_op{{
+    .schema = "softshrink(Tensor input, float lambd=0.5) -> Tensor",
+    .doc = "input nearer to 0 by lambd, 0 where |input| <= lambd. ValueError where lambd is negative.",
+    .example = "assert(softshrink(full({1}, 2.0)).item() == 1.5);",
+    .composed =
+        [](const Tensor& x, double lambd) {
+          check(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
+          return computed(x, [&](const Tensor& v) { return v - clamp(v, -lambd, lambd); });
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), 1.0);
+          s.add(s.off_grid({2, 37}, 0.5));
+          s.invalid<ValueError>("lambd", s.tensor({2}), -1.0);
+        },
+    .reference =
+        [](const Tensor& x, double lambd) {
+          return by_hand(x, [&](double v) { return v > lambd ? v - lambd : v < -lambd ? v + lambd : v == v ? 0 : v; });
+        },
+}};
+
+const OneNumber hardshrink_op{{
+    .schema = "hardshrink(Tensor input, float lambd=0.5) -> Tensor",
+    .doc = "input, 0 where |input| <= lambd.",
+    .example = "assert(hardshrink(full({1}, 0.25)).item() == 0 && hardshrink(full({1}, 2.0)).item() == 2);",
+    .composed = [](const Tensor& x, double lambd) { return where(abs(compared(x)) <= lambd, Scalar(0), x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), 1.0);
+          s.add(s.off_grid({2, 37}, 0.5));
+        },
+    .reference =
+        [](const Tensor& x, double lambd) {
+          return by_hand(x, [&](double v) { return v >= -lambd && v <= lambd ? 0 : v; });
+        },
+}};
+
+const Plain tanhshrink_op{{
+    .schema = "tanhshrink(Tensor input) -> Tensor",
+    .doc = "input - tanh(input).",
+    .example = "assert(tanhshrink(zeros({1})).item() == 0);",
+    .composed = [](const Tensor& x) { return computed(x, [](const Tensor& v) { return v - tanh(v); }); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}));
+          s.add(s.tensor({2, 37}));
+        },
+    .reference = [](const Tensor& x) { return by_hand(x, [](double v) { return v - std::tanh(v); }); },
+}};
+
+const TwoNumbers threshold_op{{
+    .schema = "threshold(Tensor input, float threshold, float value) -> Tensor",
+    .doc = "input where it is above threshold (or NaN), else value.",
+    .example = "assert(threshold(full({1}, 0.25), 0.5, 7).item() == 7);",
+    .composed = [](const Tensor& x, double limit, double value) { return masked_fill(x, compared(x) <= limit, value); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), 0.0, 20.0);
+          s.add(s.off_grid({2, 37}), 1.0, -1.0);
+        },
+    .reference =
+        [](const Tensor& x, double limit, double value) {
+          return by_hand(x, [&](double v) { return v <= limit ? value : v; });
+        },
+}};
+
+// ---- those of two tensors, or of halves ---------------------------------------------------------------------------
+
+const Op<Tensor(const Tensor&, const Tensor&)> prelu_op{{
+    .schema = "prelu(Tensor input, Tensor weight) -> Tensor",
+    .doc = "input where positive, else weight input: weight has one element, or one for each channel input.size(1) (He et "
+           "al., arXiv:1502.01852). The gradient at 0 is that of the negative side. ShapeError.",
+    .example = "assert(prelu(full({1, 2}, -2.0), full({1}, 0.5)).sum().item() == -2);",
+    .composed =
+        [](const Tensor& x, const Tensor& weight) {
+          const int64_t channels = x.dim() > 1 ? x.size(1) : 1;
+          check<ShapeError>(weight.dim() <= 1 && (weight.numel() == 1 || weight.numel() == channels), "prelu",
+                            "weight is ", weight, ", wanted [1] or [", channels, "] for an input of ", x);
+          check<DTypeError>(is_floating(x.dtype()) && is_floating(weight.dtype()), "prelu",
+                            "needs floating arguments, got ", x.dtype(), " and ", weight.dtype());
+          Shape spread = Shape::filled(x.dim(), 1);
+          if (weight.numel() > 1) spread[1] = channels;
+          return where(x > 0, x, x * weight.reshape(spread).to(x.dtype()));
+        },
+    .autocast = Autocast::promote,
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), s.tensor({1}));
+          s.add(s.off_grid({2, 3, 4}), s.tensor({3})).named("channels");
+          s.add(s.off_grid({4}), s.tensor({}));
+          s.invalid<ShapeError>("weight is", s.tensor({2, 3}), s.tensor({2}));
+          s.invalid<ShapeError>("weight is", s.tensor({2, 3}), s.tensor({1, 3}));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& weight) {
+          const std::vector<double> w = weight.to_vector<double>();
+          int64_t inner = 1, at = 0;
+          for (int64_t d = 2; d < x.dim(); ++d) inner *= x.size(d);
+          return by_hand(x, [&](double v) {
+            const double slope = w.size() > 1 ? w[static_cast<size_t>(at / inner % x.size(1))] : w[0];
+            ++at;
+            return v > 0 ? v : slope * v;
+          });
+        },
+}};
+
+const Op<Tensor(const Tensor&, int64_t)> glu_op{{
+    .schema = "glu(Tensor input, int dim=-1) -> Tensor",
+    .doc = "a sigmoid(b) of the two halves a, b of input along `dim` (Dauphin et al., arXiv:1612.08083). ShapeError where "
+           "there are no two halves, IndexError.",
+    .example = "assert(glu(full({1, 2}, 0.0)).item() == 0);",
+    .composed =
+        [](const Tensor& x, int64_t dim) {
+          check<ShapeError>(x.dim() > 0, "glu", "input is ", x, "; it has no halves");
+          const int64_t at = wrap_dim(dim, x.dim(), "glu"), n = x.size(at);
+          check<ShapeError>(n % 2 == 0, "glu", "dimension ", dim, " of ", x, " has no two halves");
+          return computed(x, [&](const Tensor& v) { return narrow(v, at, 0, n / 2) * sigmoid(narrow(v, at, n / 2, n / 2)); });
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 6}));
+          s.add(s.tensor({4, 3, 2}), 0);
+          s.invalid<ShapeError>("two halves", s.tensor({3, 5}));
+          s.invalid<IndexError>("", s.tensor({4}), 1);
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim) {
+          const int64_t at = dim < 0 ? dim + x.dim() : dim, half = x.size(at) / 2;
+          int64_t inner = 1;
+          for (int64_t d = at + 1; d < x.dim(); ++d) inner *= x.size(d);
+          const std::vector<double> v = x.to_vector<double>();
+          Shape shape = x.shape();
+          shape[at] = half;
+          std::vector<double> r(static_cast<size_t>(shape.product()));
+          for (size_t i = 0; i < r.size(); ++i) {
+            const auto n = static_cast<int64_t>(i), block = half * inner, first = n / block * 2 * block + n % block;
+            r[i] = v[static_cast<size_t>(first)] / (1 + std::exp(-v[static_cast<size_t>(first + block)]));
+          }
+          return from_span<double>(r, shape);
+        },
+}};
+
+const Op<Tensor(const Tensor&, int64_t)> softmin_op{{
+    .schema = "softmin(Tensor input, int dim) -> Tensor",
+    .doc = "softmax(-input) along `dim`. IndexError, DTypeError.",
+    .example = "assert(softmin(zeros({4}), 0).max().item() == 0.25);",
+    .composed = [](const Tensor& x, int64_t dim) { return softmax(-x, dim); },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), 1);
+          s.add(s.tensor({3, 5}), -2);
+          s.invalid<IndexError>("", s.tensor({3}), 1);
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim) {
+          const int64_t at = dim < 0 ? dim + x.dim() : dim, n = x.size(at);
+          int64_t inner = 1;
+          for (int64_t d = at + 1; d < x.dim(); ++d) inner *= x.size(d);
+          const std::vector<double> v = x.to_vector<double>();
+          std::vector<double> r(v.size());
+          for (size_t i = 0; i < r.size(); ++i) {
+            const auto k = static_cast<int64_t>(i), first = k / (n * inner) * n * inner + k % inner;
+            double mass = 0;  // of exp(v[i] - v[j]): the inverse of the share
+            for (int64_t j = 0; j < n; ++j) mass += std::exp(v[i] - v[static_cast<size_t>(first + j * inner)]);
+            r[i] = 1 / mass;
+          }
+          return from_span<double>(r, x.shape());
+        },
+}};
+
+}  // namespace
+
+Tensor celu(const Tensor& x, double alpha) {
+  return celu_op(x, alpha);
+}
+Tensor softsign(const Tensor& x) {
+  return softsign_op(x);
+}
+Tensor softshrink(const Tensor& x, double lambd) {
+  return softshrink_op(x, lambd);
+}
+Tensor hardshrink(const Tensor& x, double lambd) {
+  return hardshrink_op(x, lambd);
+}
+Tensor tanhshrink(const Tensor& x) {
+  return tanhshrink_op(x);
+}
+Tensor threshold(const Tensor& x, double limit, double value) {
+  return threshold_op(x, limit, value);
+}
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  return prelu_op(x, weight);
+}
+Tensor glu(const Tensor& x, int64_t dim) {
+  return glu_op(x, dim);
+}
+Tensor softmin(const Tensor& x, int64_t dim) {
+  return softmin_op(x, dim);
+}
+
+}  // namespace strata

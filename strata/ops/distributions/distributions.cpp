@@ -1,0 +1,219 @@
+// The records of the samplers.
+
+#include "strata/ops/distributions/distributions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/distributions/distributions_kernel.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/reduce/reduce.h"
+
+namespace strata {
+namespace {
+
+using sampler::Kind;
+
+constexpr RngKey kSampleKey{42, 7};
+
+void check_floating(const Tensor& x, std::string_view op) {
+  check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
+}
+
+// In f64 whatever y's dtype is, then rounded once.
+using Sampler = void (*)(Kind, RngKey, Tensor&, const Tensor&, const Tensor&);
+void run(Sampler sample, Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b) {
+  const auto wide = [](const Tensor& t) { return t.defined() ? t.to(DType::f64).contiguous() : t; };
+  Tensor out = empty({y.shape(), DType::f64, y.device(), std::nullopt});
+  sample(kind, key, out, wide(a), wide(b));
+  copy_elements(y, out);
+}
+
+template <Kind kind, Sampler sample>
+void of_one(Tensor& y, const Tensor& a, RngKey key) {
+  run(sample, kind, key, y, a, {});
+}
+template <Sampler sample>
+void slope(Tensor& y, const Tensor& a, const Tensor& x) {
+  run(sample, Kind::gamma_slope, {}, y, a, x);
+}
+template <Sampler sample>
+void successes(Tensor& y, const Tensor& count, const Tensor& prob, RngKey key) {
+  run(sample, Kind::binomial, key, y, count, prob);
+}
+
+// Every element draws from a stretch of a stream that the key names; the generator moves on as for uniform numbers.
+RngKey next_key(Generator& g, int64_t elements) {
+  return g.next((static_cast<uint64_t>(elements) + 3) / 4);
+}
+
+// P(a, x), the share of gamma numbers below x, by Simpson's rule over t = x s^4, which is smooth at 0.
+double share_below(double a, double x) {
+  constexpr int kSteps = 400;
+  double sum = std::exp(-x);
+  for (int i = 1; i < kSteps; ++i) {
+    const double s = static_cast<double>(i) / kSteps;
+    sum += (i % 2 == 0 ? 2 : 4) * std::exp((4 * a - 1) * std::log(s) - x * s * s * s * s);
+  }
+  return 4 * std::exp(a * std::log(x) - std::lgamma(a)) * sum / (3 * kSteps);
+}
+
+const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
+    .schema = "standard_gamma_grad(Tensor concentration, Tensor sample) -> Tensor",
+    .doc = "The derivative of gamma numbers (of rate 1) for their concentration at a fixed share below them: -(dP / da) / "
+           "(dP / dx), P being the distribution function (Figurnov et al., arXiv:1805.08498). The arguments broadcast and "
+           "promote. NaN for a concentration that is not positive.",
+    .example = "assert(std::abs(standard_gamma_grad(ones({1}), ones({1})).item() - 1.1736) < 1e-3);",
+    .infer =
+        [](const Tensor& a, const Tensor& x) {
+          check_floating(a, "standard_gamma_grad");
+          return like(a);
+        },
+    .kernels = {.cpu = slope<sample_cpu>, .cuda = STRATA_CUDA_KERNEL(slope<sample_cuda>)},
+    .adapt = Adapt::promote,
+    .cost =
+        [](const Tensor& a, const Tensor&) {
+          return Cost{500.0 * a.numel(), 3.0 * a.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.uniform({3, 5}, 1.5, 6), s.uniform({3, 5}, 0.5, 8));
+          s.add(s.uniform({4}, 2, 3), s.uniform({4}, 0.01, 0.1)).named("small");
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), s.tensor({3}, DType::i64));
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& x) {
+          const std::vector<double> p = a.to_vector<double>(), v = x.to_vector<double>();
+          std::vector<double> r;
+          for (size_t i = 0; i < p.size(); ++i) {
+            const auto central = [&](double h) {
+              return (share_below(p[i] + h, v[i]) - share_below(p[i] - h, v[i])) / (2 * h);
+            };
+            const double slope = (4 * central(5e-4) - central(1e-3)) / 3;  // Richardson's extrapolation
+            r.push_back(-slope / std::exp((p[i] - 1) * std::log(v[i]) - v[i] - std::lgamma(p[i])));
+          }
+          return from_span<double>(r, a.shape());
+        },
+    .tolerance = 2e5,
+    .tolerance_reason = "the reference differentiates an integral numerically",
+}};
+
+const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
+    .schema = "standard_gamma(Tensor concentration, RngKey key) -> Tensor",
+    .doc = "Gamma numbers of rate 1 (Marsaglia and Tsang, ACM TOMS 26, 2000); NaN where the concentration is negative or "
+           "NaN, 0 where it is 0. Element i depends on key, i and its concentration alone. The gradient is "
+           "standard_gamma_grad. DTypeError.",
+    .example = "Tensor x = standard_gamma(full({1000}, 3.0)); assert(std::abs(x.mean().item() - 3) < 0.3);",
+    .infer =
+        [](const Tensor& a, RngKey) {
+          check_floating(a, "standard_gamma");
+          return like(a);
+        },
+    .kernels = {.cpu = of_one<Kind::gamma, sample_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(of_one<Kind::gamma, sample_cuda>)},
+    .saves = "concentration result",
+    .backward = [](Backward& b, const Tensor& a, RngKey) { b.set(0, b.gy() * standard_gamma_grad(a, b.y())); },
+    .cost =
+        [](const Tensor& a, RngKey) {
+          return Cost{300.0 * a.numel(), 2.0 * a.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          // The gradient is that at a fixed share, not at fixed draws: differences of two calls do not show it.
+          s.add(s.uniform({3, 5}, 0.2, 4), kSampleKey).not_differentiable();
+          s.add(s.uniform({0}, 0, 1), kSampleKey).not_differentiable();
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), kSampleKey);
+        },
+}};
+
+const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
+    .schema = "poisson(Tensor rate, RngKey key) -> Tensor",
+    .doc = "Numbers of events where `rate` are expected, in rate's dtype: by products of uniform numbers below 10, from "
+           "there by transformed rejection (Hoermann, 1993). NaN where the rate is negative or NaN. Element i depends on "
+           "key, i and its rate alone. The gradient is taken as 0. DTypeError.",
+    .example = "Tensor x = poisson(full({1000}, 4.0)); assert(std::abs(x.mean().item() - 4) < 0.5);",
+    .infer =
+        [](const Tensor& rate, RngKey) {
+          check_floating(rate, "poisson");
+          return like(rate);
+        },
+    .kernels = {.cpu = of_one<Kind::poisson, sample_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(of_one<Kind::poisson, sample_cuda>)},
+    .cost =
+        [](const Tensor& rate, RngKey) {
+          return Cost{300.0 * rate.numel(), 2.0 * rate.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.uniform({3, 5}, 0, 30), kSampleKey).not_differentiable();
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), kSampleKey);
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
+    .schema = "binomial(Tensor count, Tensor prob, RngKey key) -> Tensor",
+    .doc = "Successes of `count` trials of probability `prob`, which broadcast and promote: by waiting times where few "
+           "are expected, else by transformed rejection (Hoermann, 1993). NaN where the count is negative or prob no "
+           "probability. Element i depends on key, i and its arguments alone. The gradient is taken as 0. DTypeError.",
+    .example = "Tensor x = binomial(full({1000}, 10.0), full({1000}, 0.5)); assert(std::abs(x.mean().item() - 5) < 0.5);",
+    .infer =
+        [](const Tensor& count, const Tensor&, RngKey) {
+          check_floating(count, "binomial");
+          return like(count);
+        },
+    .kernels = {.cpu = successes<sample_cpu>, .cuda = STRATA_CUDA_KERNEL(successes<sample_cuda>)},
+    .adapt = Adapt::promote,
+    .cost =
+        [](const Tensor& count, const Tensor&, RngKey) {
+          return Cost{300.0 * count.numel(), 3.0 * count.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({3, 5}, 0, 40, s.dtype()), s.uniform({3, 5}, 0, 1), kSampleKey).not_differentiable();
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), s.tensor({3}, DType::i64), kSampleKey);
+        },
+}};
+
+const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
+    .schema = "dirichlet(Tensor concentration, RngKey key) -> Tensor",
+    .doc = "Shares that sum to 1 over the last dimension, of density proportional to the product of x_i^(a_i - 1): gamma "
+           "numbers over their sum. ShapeError, DTypeError.",
+    .example = "Tensor x = dirichlet(ones({4, 3})); assert(allclose(sum(x, {-1}), ones({4})));",
+    .composed =
+        [](const Tensor& a, RngKey key) {
+          check_floating(a, "dirichlet");
+          check<ShapeError>(a.dim() > 0, "dirichlet", "concentration is ", a, "; it needs a dimension");
+          const Tensor wide = is_reduced_floating(a.dtype()) ? a.to(DType::f32) : a;
+          const Tensor g = clamp_min(standard_gamma_op(wide, key), 1e-37);
+          return (g / sum(g, {-1}, true)).to(a.dtype());
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.uniform({3, 5}, 0.5, 4), kSampleKey).not_differentiable();
+          s.invalid<ShapeError>("needs a dimension", s.uniform({}, 1, 2), kSampleKey);
+        },
+}};
+
+}  // namespace
+
+Tensor standard_gamma(const Tensor& concentration, Generator& g) {
+  return standard_gamma_op(concentration, next_key(g, concentration.numel()));
+}
+Tensor standard_gamma_grad(const Tensor& concentration, const Tensor& sample) {
+  return standard_gamma_grad_op(concentration, sample);
+}
+Tensor poisson(const Tensor& rate, Generator& g) {
+  return poisson_op(rate, next_key(g, rate.numel()));
+}
+Tensor binomial(const Tensor& count, const Tensor& prob, Generator& g) {
+  return binomial_op(count, prob, next_key(g, std::max(count.numel(), prob.numel())));
+}
+Tensor dirichlet(const Tensor& concentration, Generator& g) {
+  return dirichlet_op(concentration, next_key(g, concentration.numel()));
+}
+
+}  // namespace strata

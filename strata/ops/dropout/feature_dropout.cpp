@@ -1,0 +1,146 @@
+// Dropout of whole channels, and dropout for SELU.
+
+#include <cmath>
+#include <vector>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/dropout/dropout.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+constexpr RngKey kSampleKey{42, 7};
+constexpr double kFloor = -1.7580993408473766;  // what SELU goes to: its scale times its alpha
+
+using Dropout = Op<Tensor(const Tensor&, double, RngKey)>;
+
+void check_dropout(const Tensor& x, double p, int64_t rank, std::string_view op) {
+  check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
+  check(p >= 0 && p <= 1, op, "p must be in [0, 1], got ", p);
+  check<ShapeError>(x.dim() >= rank, op, "input is ", x, ", wanted [N, C, ..]");
+}
+Shape channels_of(const Tensor& x) {
+  Shape s = Shape::filled(x.dim(), 1);
+  for (int64_t d = 0; d < 2; ++d) s[d] = x.size(d);
+  return s;
+}
+// 1 with probability 1 - p, else 0, of `shape`.
+Tensor kept(const Shape& shape, double p, RngKey key, const Tensor& x) {
+  const Tensor ones = full(shape, 1.0, DType::f32).to(x.device());
+  return (dropout(ones, p, key) != 0).to(statistic_dtype(x.dtype()));
+}
+
+// x with `keep` of its numbers, the others at SELU's floor, mean and variance kept.
+Tensor with_floor(const Tensor& x, double p, const Tensor& keep) {
+  const DType wide = statistic_dtype(x.dtype());
+  const double a = 1 / std::sqrt((kFloor * kFloor * p + 1) * (1 - p));
+  return (x.to(wide) * (keep * a) + ((keep - 1) * (-kFloor * a) - kFloor * a * p)).to(x.dtype());
+}
+Tensor alpha_composed(const Tensor& x, double p, RngKey key, const Shape& shape) {
+  return p == 1 ? x * 0.0 : with_floor(x, p, kept(shape, p, key, x));
+}
+
+double drawn(RngKey key, size_t i) {
+  return uniform_f32(philox(key, i / 4)[i % 4]);
+}
+// f(number, whether it is kept) with one draw for each `inner` numbers.
+template <class F>
+Tensor by_hand(const Tensor& x, double p, RngKey key, size_t inner, F&& f) {
+  std::vector<double> v = x.to_vector<double>();
+  for (size_t i = 0; i < v.size(); ++i) v[i] = f(v[i], drawn(key, i / inner) >= static_cast<float>(p));
+  return from_span<double>(v, x.shape());
+}
+Tensor alpha_by_hand(const Tensor& x, double p, RngKey key, size_t inner) {
+  const double a = p < 1 ? 1 / std::sqrt((kFloor * kFloor * p + 1) * (1 - p)) : 0, b = -a * kFloor * p;
+  return by_hand(x, p, key, inner, [&](double v, bool keep) { return a * (keep ? v : kFloor) + b; });
+}
+size_t inner_of(const Tensor& x) {
+  size_t n = 1;
+  for (int64_t d = 2; d < x.dim(); ++d) n *= static_cast<size_t>(x.size(d));
+  return n;
+}
+
+void channel_samples(Samples& s, std::string_view shape_text) {
+  s.add(s.tensor({3, 5, 2, 2}), 0.3, kSampleKey);
+  s.add(s.tensor({2, 37}), 0.5, kSampleKey);
+  s.add(s.tensor({2, 3, 4}), 1.0, kSampleKey).named("everything");
+  s.invalid<ValueError>("p must be", s.tensor({3, 2}), 1.5, kSampleKey);
+  s.invalid<ShapeError>(shape_text, s.tensor({3}), 0.5, kSampleKey);
+}
+
+const Dropout feature_dropout_op{{
+    .schema = "feature_dropout(Tensor input, float p, RngKey key) -> Tensor",
+    .doc = "Whole channels of input [N, C, ..] set to 0 with probability p, the others divided by 1 - p (Tompson et al., "
+           "arXiv:1411.4280): dropout1d, 2d and 3d. Channel i, in row-major order, is dropped where number i of the key's "
+           "stream is below p. ValueError unless 0 <= p <= 1, ShapeError, DTypeError.",
+    .example = "assert(feature_dropout(ones({2, 3, 4}), 1.0).sum().item() == 0);",
+    .composed =
+        [](const Tensor& x, double p, RngKey key) {
+          check_dropout(x, p, 2, "feature_dropout");
+          const Tensor factors = kept(channels_of(x), p, key, x) * (p < 1 ? 1 / (1 - p) : 0);
+          return (x.to(factors.dtype()) * factors).to(x.dtype());
+        },
+    .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },
+    .reference =
+        [](const Tensor& x, double p, RngKey key) {
+          return by_hand(x, p, key, inner_of(x), [&](double v, bool keep) { return keep ? v / (1 - p) : 0; });
+        },
+}};
+
+const Dropout alpha_dropout_op{{
+    .schema = "alpha_dropout(Tensor input, float p, RngKey key) -> Tensor",
+    .doc = "Dropout that suits SELU: elements become SELU's floor with probability p, then all are scaled and shifted so "
+           "that mean 0 and variance 1 stay (Klambauer et al., arXiv:1706.02515). Element i is dropped where number i of "
+           "the key's stream is below p. ValueError unless 0 <= p <= 1, DTypeError.",
+    .example = "assert(alpha_dropout(ones({8}), 1.0).sum().item() == 0);",
+    .composed =
+        [](const Tensor& x, double p, RngKey key) {
+          check_dropout(x, p, 0, "alpha_dropout");
+          return alpha_composed(x, p, key, x.shape());
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), 0.3, kSampleKey);
+          s.add(s.tensor({4}), 1.0, kSampleKey).named("everything");
+          s.invalid<ValueError>("p must be", s.tensor({3}), -0.5, kSampleKey);
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), 0.5, kSampleKey);
+        },
+    .reference = [](const Tensor& x, double p, RngKey key) { return alpha_by_hand(x, p, key, 1); },
+}};
+
+const Dropout feature_alpha_dropout_op{{
+    .schema = "feature_alpha_dropout(Tensor input, float p, RngKey key) -> Tensor",
+    .doc = "alpha_dropout of whole channels of input [N, C, ..]. ValueError unless 0 <= p <= 1, ShapeError, DTypeError.",
+    .example = "assert(feature_alpha_dropout(ones({2, 3, 4}), 1.0).sum().item() == 0);",
+    .composed =
+        [](const Tensor& x, double p, RngKey key) {
+          check_dropout(x, p, 2, "feature_alpha_dropout");
+          return alpha_composed(x, p, key, channels_of(x));
+        },
+    .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },
+    .reference = [](const Tensor& x, double p, RngKey key) { return alpha_by_hand(x, p, key, inner_of(x)); },
+}};
+
+Tensor drawn_for(const Dropout& op, const Tensor& x, double p, bool training, int64_t numbers) {
+  check(p >= 0 && p <= 1, op.name(), "p must be in [0, 1], got ", p);
+  if (!training || p == 0) return x;
+  return op(x, p, default_generator().next((static_cast<uint64_t>(numbers) + 3) / 4));
+}
+
+}  // namespace
+
+Tensor feature_dropout(const Tensor& x, double p, bool training) {
+  return drawn_for(feature_dropout_op, x, p, training, x.numel());
+}
+Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  return drawn_for(alpha_dropout_op, x, p, training, x.numel());
+}
+Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
+  return drawn_for(feature_alpha_dropout_op, x, p, training, x.numel());
+}
+
+}  // namespace strata

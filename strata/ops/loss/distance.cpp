@@ -1,0 +1,356 @@
+// Similarities and distances of rows, and the losses made of them.
+
+#include <cmath>
+#include <vector>
+
+#include "strata/core/node.h"
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/loss/by_hand.h"
+#include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/reduction.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using by_hand::Numbers;
+using detail::reduced;
+using detail::widened;
+
+// The dtype of a function of two: integers count as the default dtype.
+DType floating_type(const Tensor& a, const Tensor& b) {
+  const DType t = result_type(a, b);
+  return is_floating(t) ? t : default_dtype();
+}
+Tensor as_floating(const Tensor& x) {
+  return is_floating(x.dtype()) ? widened(x) : x.to(default_dtype());
+}
+
+// A p-norm of differences by hand.
+double norm_by_hand(const Numbers& v, double p) {
+  double sum = 0, most = 0;
+  for (const double x : v) {
+    most = std::max(most, std::abs(x));
+    sum += p == 0 ? (x != 0) : std::pow(std::abs(x), p);
+  }
+  return std::isinf(p) ? most : p == 0 ? sum : std::pow(sum, 1 / p);
+}
+
+// f of the rows of a and b that lie along `dim`, at each place of their common shape without it.
+template <class F>
+Tensor rows_by_hand(const Tensor& a, const Tensor& b, int64_t dim, F&& f) {
+  const Shape shape = by_hand::common_shape(a, b);
+  const int64_t at = dim < 0 ? dim + shape.size() : dim;
+  const auto last = [&](const Tensor& x) { return transpose(x.expand(shape), at, shape.size() - 1).contiguous(); };
+  const Tensor x = last(a), y = last(b);
+  const Numbers u = x.to_vector<double>(), v = y.to_vector<double>();
+  const int64_t n = shape[at], rows = n == 0 ? 0 : shape.product() / n;
+  Numbers r;
+  for (int64_t i = 0; i < rows; ++i)
+    r.push_back(f(Numbers(u.begin() + i * n, u.begin() + (i + 1) * n), Numbers(v.begin() + i * n, v.begin() + (i + 1) * n)));
+  Shape swapped = x.shape();
+  swapped[swapped.size() - 1] = 1;
+  return transpose(from_span<double>(r, swapped), at, shape.size() - 1).contiguous().squeeze(at);
+}
+
+// ---- cosine_similarity --------------------------------------------------------------------------------------------
+
+// x over its norm, which counts as at least eps; the gradient is that of the norm, as in PyTorch.
+Tensor unit(const Tensor& x, int64_t dim, double eps) {
+  const Tensor n = norm(x, 2, {dim}, true), fixed = n.detach();
+  return x / (n + (clamp_min(fixed, eps) - fixed));
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> cosine_similarity_op{{
+    .schema = "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-8) -> Tensor",
+    .doc = "x1 . x2 over the product of their norms along `dim`, each norm counting as at least eps. The arguments "
+           "broadcast and promote; `dim` counts in their common shape, and is not in the result's. IndexError, "
+           "ShapeError.",
+    .example = "assert(std::abs(cosine_similarity(full({1, 2}, 3.0), ones({1, 2})).item() - 1) < 1e-6);",
+    .composed =
+        [](const Tensor& a, const Tensor& b, int64_t dim, double eps) {
+          const std::string_view op = "cosine_similarity";
+          const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+          const int64_t at = wrap_dim(dim, shape.size(), op);
+          const Tensor x = as_floating(a).expand(shape), y = as_floating(b).expand(shape);
+          check<ShapeError>(!shape.empty(), op, "x1 is ", a, " and x2 is ", b, "; they need a dimension");
+          return sum(unit(x, at, eps) * unit(y, at, eps), {at}).to(floating_type(a, b));
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}));
+          s.add(s.tensor({3, 5}), s.tensor({5}), -1).named("broadcast");
+          s.add(s.tensor({2, 1, 3}), s.tensor({4, 3}), 2).named("broadcast both");
+          // Below the floor the gradient is that of the norm, not that of the constant.
+          s.add(s.tensor({4, 3}), s.tensor({4, 3}), 0, 10.0).not_differentiable().named("floor");
+          s.invalid<ShapeError>("", s.tensor({3}), s.tensor({4}), 0);
+          s.invalid<IndexError>("", s.tensor({3}), s.tensor({3}), 1);
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& b, int64_t dim, double eps) {
+          return rows_by_hand(a, b, dim, [&](const Numbers& u, const Numbers& v) {
+            double dot = 0;
+            for (size_t i = 0; i < u.size(); ++i) dot += u[i] * v[i];
+            return dot / (std::max(norm_by_hand(u, 2), eps) * std::max(norm_by_hand(v, 2), eps));
+          });
+        },
+}};
+
+// ---- distances ----------------------------------------------------------------------------------------------------
+
+const Op<Tensor(const Tensor&, const Tensor&, double, double, bool)> pairwise_distance_op{{
+    .schema = "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=false) -> Tensor",
+    .doc = "The p-norm of x1 - x2 + eps over the last dimension. The arguments broadcast and promote. ShapeError.",
+    .example = "assert(std::abs(pairwise_distance(full({1, 2}, 3.0), zeros({1, 2}), 1).item() - 6) < 1e-4);",
+    .composed =
+        [](const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
+          const Tensor d = as_floating(a) - as_floating(b) + eps;
+          check<ShapeError>(d.dim() > 0, "pairwise_distance", "x1 is ", a, " and x2 is ", b, "; they need a dimension");
+          return norm(d, p, {-1}, keepdim).to(floating_type(a, b));
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}));
+          s.add(s.tensor({3, 5}), s.tensor({5}), 1.0, 1e-6, true);
+          s.add(s.distinct({3, 4}), s.uniform({4}, -0.01, 0.01), 3.0, 0.0);
+          s.add(s.distinct({3, 4}), s.uniform({3, 1}, -0.01, 0.01), static_cast<double>(INFINITY));
+          s.invalid<ShapeError>("", s.tensor({3}), s.tensor({4}));
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
+          const Tensor y = rows_by_hand(a, b, -1, [&](const Numbers& u, const Numbers& v) {
+            Numbers d(u);
+            for (size_t i = 0; i < d.size(); ++i) d[i] += eps - v[i];
+            return norm_by_hand(d, p);
+          });
+          return keepdim ? y.unsqueeze(-1) : y;
+        },
+}};
+
+const Op<Tensor(const Tensor&, double)> pdist_op{{
+    .schema = "pdist(Tensor input, float p=2.0) -> Tensor",
+    .doc = "The p-norms of the differences of all pairs of rows i < j of input [N, M], in the order (0, 1), (0, 2), ..: "
+           "[N (N - 1) / 2]. ShapeError, and ValueError where p is negative.",
+    .example = "assert(pdist(eye(3), 1.0).sum().item() == 6);",
+    .composed =
+        [](const Tensor& x, double p) {
+          check<ShapeError>(x.dim() == 2, "pdist", "input is ", x, ", wanted [N, M]");
+          check(p >= 0, "pdist", "p must not be negative, got ", p);
+          const Tensor pairs = triu_indices(x.size(0), x.size(0), 1).to(x.device()), wide = as_floating(x);
+          return norm(index_select(wide, 0, pairs[0]) - index_select(wide, 0, pairs[1]), p, {1}).to(floating_type(x, x));
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({5, 3}));
+          s.add(s.distinct({4, 3}), 1.0);
+          s.add(s.tensor({1, 3})).named("no pair");
+          s.invalid<ShapeError>("wanted [N, M]", s.tensor({3}));
+          s.invalid<ValueError>("negative", s.tensor({3, 2}), -1.0);
+        },
+    .reference =
+        [](const Tensor& x, double p) {
+          const Numbers v = x.to_vector<double>();
+          const int64_t n = x.size(0), m = x.size(1);
+          Numbers r;
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = i + 1; j < n; ++j) {
+              Numbers d;
+              for (int64_t k = 0; k < m; ++k) d.push_back(v[i * m + k] - v[j * m + k]);
+              r.push_back(norm_by_hand(d, p));
+            }
+          return from_span<double>(r, {static_cast<int64_t>(r.size())});
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, double)> cdist_op{{
+    .schema = "cdist(Tensor x1, Tensor x2, float p=2.0) -> Tensor",
+    .doc = "The p-norms of the differences of each row of x1 [.., P, M] and each of x2 [.., R, M]: [.., P, R]. The "
+           "leading dimensions broadcast. ShapeError, and ValueError where p is negative.",
+    .example = "assert(cdist(zeros({1, 2}), full({3, 2}, 2.0), 1.0).sum().item() == 12);",
+    .composed =
+        [](const Tensor& a, const Tensor& b, double p) {
+          check<ShapeError>(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-1), "cdist", "x1 is ", a, ", x2 is ",
+                            b, ", wanted [.., P, M] and [.., R, M]");
+          check(p >= 0, "cdist", "p must not be negative, got ", p);
+          return norm(as_floating(a).unsqueeze(-2) - as_floating(b).unsqueeze(-3), p, {-1}).to(floating_type(a, b));
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({5, 3}), s.tensor({4, 3}));
+          s.add(s.tensor({2, 3, 2}), s.tensor({4, 2}), 1.5);
+          s.invalid<ShapeError>("wanted", s.tensor({3, 2}), s.tensor({3, 4}));
+          s.invalid<ValueError>("negative", s.tensor({3, 2}), s.tensor({3, 2}), -1.0);
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& b, double p) {
+          return rows_by_hand(a.unsqueeze(-2), b.unsqueeze(-3), -1, [&](const Numbers& u, const Numbers& v) {
+            Numbers d(u);
+            for (size_t i = 0; i < d.size(); ++i) d[i] -= v[i];
+            return norm_by_hand(d, p);
+          });
+        },
+}};
+
+// ---- losses of distances ------------------------------------------------------------------------------------------
+
+constexpr double kCosineFloor = 1e-12;  // added to squared norms, as in PyTorch
+
+using CosineLoss = Op<Tensor(const Tensor&, const Tensor&, const Tensor&, double, const std::string&)>;
+const CosineLoss cosine_embedding_loss_op{{
+    .schema = "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str "
+              "reduction=\"mean\") -> Tensor",
+    .doc = "With c the cosine of the rows of input1 and input2, [N, D] or [D]: 1 - c where target ([N] or no dimension) "
+           "is 1, max(0, c - margin) where it is -1; averaged (mean), added (sum) or as it is (none). ShapeError.",
+    .example = "assert(std::abs(cosine_embedding_loss(ones({1, 2}), ones({1, 2}), full({1}, -1.0)).item() - 1) < 1e-6);",
+    .composed =
+        [](const Tensor& a, const Tensor& b, const Tensor& target, double margin, const std::string& r) {
+          const std::string_view op = "cosine_embedding_loss";
+          check<ShapeError>((target.dim() == 0 && a.dim() == 1 && b.dim() == 1) ||
+                                (target.dim() == 1 && a.dim() == 2 && b.dim() == 2),
+                            op, "input1 is ", a, ", input2 is ", b, ", target is ", target,
+                            ", wanted [N, D] twice and [N], or [D] twice and no dimension");
+          const Tensor x = as_floating(a), y = as_floating(b);
+          const Tensor c = sum(x * y, {-1}) / sqrt((sum(x * x, {-1}) + kCosineFloor) * (sum(y * y, {-1}) + kCosineFloor));
+          const Tensor near = where(target == 1, 1 - c, Scalar(0.0));
+          const Tensor far = where(target == -1, clamp_min(c - margin, 0), Scalar(0.0));
+          return reduced(near + far, r, floating_type(a, b), op);
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          const Tensor sign = s.integers({4}, 0, 2) * 2 - 1;
+          s.add(s.tensor({4, 5}), s.tensor({4, 5}), sign, -1.5);
+          s.add(s.tensor({4, 5}), s.tensor({4, 5}), sign, -1.5, "none");
+          s.add(s.tensor({5}), s.tensor({5}), ones({}, s.dtype()), 0.5, "sum");
+          s.invalid<ShapeError>("wanted", s.tensor({4, 5}), s.tensor({4, 5}), s.tensor({4, 1}));
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& b, const Tensor& target, double margin, const std::string& r) {
+          const Tensor c = rows_by_hand(a, b, -1, [](const Numbers& u, const Numbers& v) {
+            double dot = 0, uu = kCosineFloor, vv = kCosineFloor;
+            for (size_t i = 0; i < u.size(); ++i) dot += u[i] * v[i], uu += u[i] * u[i], vv += v[i] * v[i];
+            return dot / std::sqrt(uu * vv);
+          });
+          return by_hand::each(
+              r, [&](double x, double t) { return t == 1 ? 1 - x : t == -1 ? std::max(0.0, x - margin) : 0.0; }, c,
+              target);
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, double, const std::string&)> triplet_of_distances_op{{
+    .schema = "triplet_margin_of_distances(Tensor near, Tensor far, Tensor? between=None, float margin=1.0, str "
+              "reduction=\"mean\") -> Tensor",
+    .doc = "max(0, near - far + margin), what triplet losses are made of: near are the distances of anchor and positive, "
+           "far those of anchor and negative, between those of positive and negative; where given, the smaller of far "
+           "and between counts (swap, Balntas et al., 2016). Averaged (mean), added (sum) or as it is (none).",
+    .example = "assert(triplet_margin_of_distances(full({1}, 2.0), full({1}, 1.0)).item() == 2);",
+    .composed =
+        [](const Tensor& near, const Tensor& far, const Tensor& between, double margin, const std::string& r) {
+          const Tensor other = between.defined() ? minimum(widened(far), widened(between)) : widened(far);
+          return reduced(clamp_min(widened(near) - other + margin, 0), r, result_type(near, far),
+                         "triplet_margin_of_distances");
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), s.uniform({3, 5}, -0.05, 0.05));
+          s.add(s.off_grid({6}), s.uniform({6}, 0.01, 0.05), s.uniform({6}, -0.05, -0.01), 1.0, "none");
+          s.invalid<ValueError>("reduction", s.tensor({3}), s.tensor({3}), std::nullopt, 1.0, "median");
+        },
+    .reference =
+        [](const Tensor& near, const Tensor& far, const Tensor& between, double margin, const std::string& r) {
+          return by_hand::each(
+              r,
+              [&](double a, double b, double c) {
+                return std::max(0.0, a - (between.defined() ? std::min(b, c) : b) + margin);
+              },
+              near, far, between);
+        },
+}};
+
+using Triplet =
+    Op<Tensor(const Tensor&, const Tensor&, const Tensor&, double, double, double, bool, const std::string&)>;
+const Triplet triplet_margin_loss_op{{
+    .schema = "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, "
+              "float eps=1e-6, bool swap=false, str reduction=\"mean\") -> Tensor",
+    .doc = "max(0, d(anchor, positive) - d(anchor, negative) + margin) with d pairwise_distance of p and eps; with swap "
+           "the negative's distance is that from anchor or positive, whichever is smaller (Balntas et al., 2016). "
+           "Averaged (mean), added (sum) or as it is (none). ShapeError unless all have one number of dimensions.",
+    .example = "assert(std::abs(triplet_margin_loss(zeros({1, 2}), zeros({1, 2}), zeros({1, 2})).item() - 1) < 1e-4);",
+    .composed =
+        [](const Tensor& a, const Tensor& p, const Tensor& n, double margin, double order, double eps, bool swap,
+           const std::string& r) {
+          const std::string_view op = "triplet_margin_loss";
+          check<ShapeError>(a.dim() == p.dim() && a.dim() == n.dim(), op, "anchor is ", a, ", positive is ", p,
+                            ", negative is ", n, ": they must have one number of dimensions");
+          check(margin > 0, op, "margin must be positive, got ", margin);
+          const Tensor x = as_floating(a), y = as_floating(p), z = as_floating(n);
+          const Tensor between = swap ? pairwise_distance(y, z, order, eps) : Tensor();
+          const Tensor near = pairwise_distance(x, y, order, eps), far = pairwise_distance(x, z, order, eps);
+          return triplet_margin_of_distances(near, far, between, margin, r).to(floating_type(a, p));
+        },
+    .autocast = Autocast::full,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 5}), s.tensor({4, 5}), s.tensor({4, 5}), 20.0);
+          s.add(s.tensor({4, 5}), s.tensor({4, 5}), s.tensor({4, 5}), 30.0, 1.0, 1e-6, true, "none");
+          s.add(s.tensor({5}), s.tensor({5}), s.tensor({5}), 20.0, 2.0, 1e-6, false, "sum");
+          s.invalid<ShapeError>("number of dimensions", s.tensor({4, 5}), s.tensor({5}), s.tensor({5}));
+          s.invalid<ValueError>("margin", s.tensor({4, 5}), s.tensor({4, 5}), s.tensor({4, 5}), -1.0);
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& p, const Tensor& n, double margin, double order, double eps, bool swap,
+           const std::string& r) {
+          const auto distance = [&](const Tensor& x, const Tensor& y) {
+            return rows_by_hand(x, y, -1, [&](Numbers u, const Numbers& v) {
+              for (size_t i = 0; i < u.size(); ++i) u[i] += eps - v[i];
+              return norm_by_hand(u, order);
+            });
+          };
+          return by_hand::each(
+              r,
+              [&](double near, double far, double between) {
+                return std::max(0.0, near - (swap ? std::min(far, between) : far) + margin);
+              },
+              distance(a, p), distance(a, n), distance(p, n));
+        },
+}};
+
+}  // namespace
+
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  return cosine_similarity_op(x1, x2, dim, eps);
+}
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
+  return pairwise_distance_op(x1, x2, p, eps, keepdim);
+}
+Tensor pdist(const Tensor& input, double p) {
+  return pdist_op(input, p);
+}
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
+  return cdist_op(x1, x2, p);
+}
+Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin,
+                             const std::string& reduction) {
+  return cosine_embedding_loss_op(input1, input2, target, margin, reduction);
+}
+Tensor triplet_margin_of_distances(const Tensor& near, const Tensor& far, const Tensor& between, double margin,
+                                   const std::string& reduction) {
+  return triplet_of_distances_op(near, far, between, margin, reduction);
+}
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin, double p,
+                           double eps, bool swap, const std::string& reduction) {
+  return triplet_margin_loss_op(anchor, positive, negative, margin, p, eps, swap, reduction);
+}
+
+}  // namespace strata
