@@ -35,6 +35,7 @@
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
+#include "strata/ops/factory/windows.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/loss/loss.h"

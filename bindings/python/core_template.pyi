@@ -11,6 +11,12 @@ Number = Union[_bool, _int, _float]
 Ints = Union[_int, Sequence[_int]]
 _Self = TypeVar("_Self", bound="Tensor")
 
+class Named:
+    """A function that also takes PyTorch's argument names and `out=`."""
+    _scope: str
+    def __init__(self, function: Any) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 class dtype:
     itemsize: _int
     is_floating_point: _bool

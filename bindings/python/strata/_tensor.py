@@ -8,6 +8,13 @@ from . import _array_api, _composed, _core, _functions as F, _ops
 from ._core import Tensor
 
 
+def _note_format(value: Any) -> None:
+    if value is not None:
+        from ._once import memory_format
+
+        memory_format(value)
+
+
 def _method(function: Any, name: Optional[str] = None) -> Any:
     setattr(Tensor, name or function.__name__, function)
     return function
@@ -242,6 +249,7 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 @_method
 def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
+    _note_format(memory_format)
     return _ops.clone(self)
 
 
@@ -319,6 +327,24 @@ def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
 def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> Any:
     """chunk()."""
     return _ops.chunk(self, chunks, dim)
+
+
+@_method
+def storage(self: Tensor) -> Any:
+    """The memory behind the tensor, as elements: the same for tensors that share it."""
+    from ._storage import TypedStorage
+
+    view: Any = self._whole_storage()  # type: ignore[attr-defined, unused-ignore]
+    return TypedStorage(view)
+
+
+@_method
+def untyped_storage(self: Tensor) -> Any:
+    """The memory behind the tensor, as bytes."""
+    return self.storage().untyped()
+
+
+typed_storage = _method(storage, "typed_storage")
 
 
 @_method
