@@ -27,6 +27,12 @@ endif()
 if(NOT STRATA_TOMLPLUSPLUS_INCLUDE)
   list(APPEND missing libtomlplusplus-dev)
 endif()
+# LAPACK. The variant without threads of its own is enough: batches are spread over the engine's pool.
+find_library(STRATA_OPENBLAS openblas PATH_SUFFIXES openblas-serial openblas-pthread openblas-openmp)
+mark_as_advanced(STRATA_OPENBLAS)
+if(NOT STRATA_OPENBLAS)
+  list(APPEND missing libopenblas-serial-dev)
+endif()
 if(missing)
   list(JOIN missing " " missing)
   message(FATAL_ERROR "Libraries are missing. On Debian 12 and Ubuntu 24.04 they are in these packages, which the scripts "

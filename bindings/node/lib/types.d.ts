@@ -326,6 +326,7 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   AutogradError: StrataErrorClass;
   MemoryError: StrataErrorClass;
   IoError: StrataErrorClass;
+  LinAlgError: StrataErrorClass;
   DivergedError: StrataErrorClass;
   PluginError: StrataErrorClass;
   AbortedError: StrataErrorClass;
