@@ -72,10 +72,10 @@ _in_place("clamp_", _core.clamp)
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
-for _name in ("addmv", "addr", "baddbmm", "deg2rad", "digamma", "erfinv", "float_power", "heaviside", "index_copy", "index_fill",
+for _name in ("deg2rad", "digamma", "erfinv", "float_power", "heaviside", "index_copy", "index_fill",
               "lgamma", "logit", "rad2deg", "scatter_reduce", "sinc"):
     _in_place(_name + "_", getattr(_composed, _name))
-for _name in ("addbmm", "gcd", "i0", "lcm", "ldexp", "mvlgamma", "nextafter", "renorm", "sgn"):
+for _name in ("gcd", "i0", "lcm", "ldexp", "mvlgamma", "nextafter", "renorm", "sgn"):
     _in_place(_name + "_", getattr(_composed, _name))
 _in_place("copysign_", _array_api.copysign)
 _in_place("clip_", _core.clamp)
@@ -86,7 +86,7 @@ for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "
                       "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
                       "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
-for _name in ("addmm", "cumprod", "cumsum"):
+for _name in ("addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum"):
     _in_place(_name + "_", getattr(_ops, _name))
 
 

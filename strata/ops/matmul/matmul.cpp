@@ -313,14 +313,14 @@ const Op<Tensor(const Tensor&, const Tensor&)> dot_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&)> outer_op{{
     .schema = "outer(Tensor a, Tensor b) -> Tensor",
-    .doc = "All products of the elements of two vectors: y[i, j] = a[i] * b[j].",
+    .doc = "All products of the elements of two vectors: y[i, j] = a[i] * b[j]; dtypes are promoted.",
     .composed =
         [](const Tensor& a, const Tensor& b) {
           check_rank("outer", a, "a", 1);
           check_rank("outer", b, "b", 1);
-          return matmul(unsqueeze(a, 1), unsqueeze(b, 0));
+          return unsqueeze(a, 1) * unsqueeze(b, 0);
         },
-    .dtypes = kNumbers,
+    .dtypes = kAllTypes,
     .cost =
         [](const Tensor& a, const Tensor& b) {
           const auto elements = static_cast<double>(a.numel() * b.numel());

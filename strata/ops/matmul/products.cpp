@@ -334,6 +334,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> inner_op{{
 const Op<Tensor(const Tensor&, const Tensor&)> vdot_op{{
     .schema = "vdot(Tensor a, Tensor b) -> Tensor",
     .doc = "dot: there are no complex numbers.",
+    .example = "assert(vdot(ones({3}), ones({3})).item() == 3);",
     .composed =
         [](const Tensor& a, const Tensor& b) {
           check_rank("vdot", a, "a", 1);

@@ -1,0 +1,100 @@
+"""PyTorch's names in the main namespace for linear algebra; the records do the work."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, Tuple, Union
+
+from . import _ops
+from ._core import Tensor
+
+__all__ = [
+    "chain_matmul", "cholesky", "det", "ger", "inverse", "lu_solve", "matrix_exp", "matrix_power", "orgqr", "pinverse", "qr",
+    "slogdet", "svd", "tensordot", "trace",
+]
+
+Number = Union[builtins.int, builtins.float]
+
+
+def ger(input: Tensor, vec2: Tensor) -> Tensor:
+    """outer()."""
+    return _ops.outer(input, vec2)
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """linalg.multi_dot() of the arguments; one matrix is its own product."""
+    return matrices[0] if len(matrices) == 1 else _ops.linalg_multi_dot(list(matrices))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None) -> Tensor:
+    """Sums of products over the last ``dims`` dimensions of a and the first of b, or over two lists of dimensions."""
+    dims = dims if axes is None else axes
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, builtins.int):
+        if not 0 <= dims <= builtins.min(a.dim(), b.dim()):
+            raise ValueError(f"tensordot: dims is {dims} for tensors of {a.dim()} and {b.dim()} dimensions")
+        dims = (builtins.range(a.dim() - dims, a.dim()), builtins.range(dims))
+    left, right = ([d] if isinstance(d, builtins.int) else builtins.list(d) for d in dims)
+    return _ops.tensordot(a, b, left, right)
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal."""
+    return _ops.diagonal(input, 0, 0, 1).sum()
+
+
+def matrix_power(input: Tensor, n: builtins.int) -> Tensor:
+    """linalg.matrix_power()."""
+    return _ops.linalg_matrix_power(input, n)
+
+
+def matrix_exp(input: Tensor) -> Tensor:
+    """linalg.matrix_exp()."""
+    return _ops.linalg_matrix_exp(input)
+
+
+def inverse(input: Tensor) -> Tensor:
+    """linalg.inv()."""
+    return _ops.linalg_inv(input)
+
+
+def pinverse(input: Tensor, rcond: Number = 1e-15) -> Tensor:
+    """linalg.pinv() with singular values up to ``rcond`` times the largest as 0."""
+    return _ops.linalg_pinv(input, None, rcond)
+
+
+def det(input: Tensor) -> Tensor:
+    """linalg.det()."""
+    return _ops.linalg_det(input)
+
+
+def slogdet(input: Tensor) -> Any:
+    """linalg.slogdet()."""
+    return _ops.linalg_slogdet(input)
+
+
+def cholesky(input: Tensor, upper: builtins.bool = False) -> Tensor:
+    """linalg.cholesky()."""
+    return _ops.linalg_cholesky(input, upper)
+
+
+def qr(input: Tensor, some: builtins.bool = True) -> Any:
+    """linalg.qr(), reduced or complete."""
+    return _ops.linalg_qr(input, "reduced" if some else "complete")
+
+
+def svd(input: Tensor, some: builtins.bool = True) -> Tuple[Tensor, Tensor, Tensor]:
+    """U, S, V with input = U diag(S) V^T (linalg.svd() gives V^T)."""
+    u, s, vh = _ops.linalg_svd(input, not some)
+    return u, s, vh.mT
+
+
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """linalg.lu_solve(), the right-hand side first."""
+    return _ops.linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+def orgqr(input: Tensor, tau: Tensor) -> Tensor:
+    """linalg.householder_product()."""
+    return _ops.linalg_householder_product(input, tau)
