@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 from typing import Any, Tuple, Union
 
-from . import _ops
+from . import _core, _ops
 from ._core import Tensor
 
 __all__ = [
-    "chain_matmul", "cholesky", "det", "ger", "inverse", "lu_solve", "matrix_exp", "matrix_power", "orgqr", "pinverse", "qr",
+    "chain_matmul", "cholesky", "det", "einsum", "ger", "inverse", "lu_solve", "matrix_exp", "matrix_power", "orgqr", "pinverse", "qr",
     "slogdet", "svd", "tensordot", "trace",
 ]
 
@@ -22,8 +22,32 @@ def ger(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """linalg.multi_dot() of the arguments; one matrix is its own product."""
+    """linalg.multi_dot() of the arguments, all matrices; one is its own product."""
+    for m in matrices:
+        if m.dim() != 2:
+            raise _core.ShapeError(f"chain_matmul: matrices are wanted, got {list(m.shape)}")
     return matrices[0] if len(matrices) == 1 else _ops.linalg_multi_dot(list(matrices))
+
+
+def einsum(*args: Any) -> Tensor:
+    """Sums of products by Einstein's convention: einsum("ij,jk->ik", a, b), the tensors also as one list, or with lists of
+    numbers (and ...) that name the dimensions: einsum(a, [0, 1], b, [1, 2], [0, 2])."""
+    if isinstance(args[0], str):
+        listed = len(args) == 2 and isinstance(args[1], (builtins.list, builtins.tuple))
+        return _ops.einsum(args[0], builtins.list(args[1] if listed else args[1:]))
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+    def term(labels: Any) -> str:
+        for label in labels:
+            if label is not Ellipsis and not (isinstance(label, builtins.int) and 0 <= label < 52):
+                raise ValueError(f"einsum: a dimension is named {label!r}, 0 to 51 or ... is wanted")
+        return "".join("..." if label is Ellipsis else letters[label] for label in labels)
+
+    pairs = builtins.len(args) // 2
+    equation = ",".join(term(args[2 * i + 1]) for i in builtins.range(pairs))
+    if builtins.len(args) % 2:
+        equation += "->" + term(args[-1])
+    return _ops.einsum(equation, [args[2 * i] for i in builtins.range(pairs)])
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None) -> Tensor:

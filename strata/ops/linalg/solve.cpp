@@ -239,8 +239,9 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool)> inv_ex_op{{
 const Op<Tensor(const Tensor&)> inv_op{{
     .schema = "linalg_inv(Tensor A) -> Tensor",
     .doc = "Inverses of square matrices; a LinAlgError that names the batch element for a singular one.",
-    .example = "assert(linalg_inv(eye(2) * 2.0)[0][0].item() == 0.5); try { linalg_inv(zeros({2, 2})); assert(false); } "
-               "catch (const LinAlgError& e) { assert(e.op() == \"linalg_inv\"); }",
+    .example =
+        "assert(linalg_inv(eye(2) * 2.0)[0][0].item() == 0.5); try { linalg_inv(zeros({2, 2})); assert(false); } "
+        "catch (const LinAlgError& e) { assert(e.op() == \"linalg_inv\"); }",
     .composed = [](const Tensor& A) { return std::get<0>(inverse("linalg_inv", A, true)); },
     .autocast = Autocast::full,
     .dtypes = kWide,

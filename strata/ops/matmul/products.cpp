@@ -199,6 +199,11 @@ Tensor contract(std::string_view op, const Tensor& a, const Tensor& b, const Dim
   for (int64_t i = 0; i < dims_a.size(); ++i) {
     left.push_back(wrap_dim(dims_a[i], a.dim(), op));
     right.push_back(wrap_dim(dims_b[i], b.dim(), op));
+    // As in PyTorch a size of 1 meets any other: the other's elements are summed.
+    if (a.dim() > 0 && b.dim() > 0 && a.shape()[left[i]] != b.shape()[right[i]]) {
+      if (b.shape()[right[i]] == 1) return contract(op, sum(a, {left[i]}, true).to(a.dtype()), b, dims_a, dims_b);
+      if (a.shape()[left[i]] == 1) return contract(op, a, sum(b, {right[i]}, true).to(b.dtype()), dims_a, dims_b);
+    }
     check<ShapeError>(a.dim() > 0 && b.dim() > 0 && a.shape()[left[i]] == b.shape()[right[i]], op, "a is ", a,
                       ", b is ", b, ": sizes differ along dims ", dims_a[i], " and ", dims_b[i]);
     for (int64_t j = 0; j < i; ++j)
@@ -246,8 +251,10 @@ Tensor contract_reference(const Tensor& a, const Tensor& b, const Dims& dims_a, 
     for (int64_t j = 0; j < static_cast<int64_t>(y.size()); ++j) {
       const Dims q = indices(j, b.shape());
       bool same = true;
-      for (int64_t d = 0; d < dims_a.size(); ++d)
-        same = same && p[(dims_a[d] + a.dim()) % a.dim()] == q[(dims_b[d] + b.dim()) % b.dim()];
+      for (int64_t d = 0; d < dims_a.size(); ++d) {
+        const int64_t l = (dims_a[d] + a.dim()) % a.dim(), r = (dims_b[d] + b.dim()) % b.dim();
+        same = same && (a.shape()[l] == 1 || b.shape()[r] == 1 || p[l] == q[r]);
+      }
       if (!same) continue;
       int64_t at = 0;
       for (int64_t d = 0; d < a.dim(); ++d)
@@ -270,7 +277,7 @@ double contract_flops(const Tensor& a, const Tensor& b, const Dims& dims_a) {
 const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&)> tensordot_op{{
     .schema = "tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b) -> Tensor",
     .doc = "Sums of products over the dimensions dims_a of a and dims_b of b, taken in pairs; the result has a's other "
-           "dimensions, then b's. No dims: all products.",
+           "dimensions, then b's. A size of 1 meets any other, which is summed. No dims: all products.",
     .example = "assert(tensordot(ones({2, 3, 4}), ones({4, 3}), Dims{1, 2}, Dims{1, 0})[0].item() == 12);",
     .composed = [](const Tensor& a, const Tensor& b, const Dims& dims_a,
                    const Dims& dims_b) { return contract("tensordot", a, b, dims_a, dims_b); },
@@ -286,6 +293,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&)> tensord
           s.add(s.tensor({2, 3}), s.tensor({4}), Dims(), Dims()).named("all products");
           s.add(s.tensor({2, 3}), s.tensor({2, 3}), Dims{0, 1}, Dims{0, -1}).named("one number");
           s.add(s.tensor({}), s.tensor({3}), Dims(), Dims()).named("0-dim");
+          s.add(s.tensor({2, 3}), s.tensor({2, 1}), Dims{1}, Dims{1}).named("size 1");
           s.add(s.tensor({2, 0}), s.tensor({0, 3}), Dims{1}, Dims{0}).named("empty sum");
           s.invalid<ShapeError>("sizes differ", s.tensor({2, 3}), s.tensor({2, 3}), Dims{1}, Dims{0});
           s.invalid<ShapeError>("in number", s.tensor({2, 3}), s.tensor({2, 3}), Dims{1}, Dims{0, 1});
@@ -306,6 +314,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> inner_op{{
     .composed =
         [](const Tensor& a, const Tensor& b) {
           check_dtypes("inner", a, b);
+          check<ShapeError>(a.dim() == 0 || b.dim() == 0 || a.size(-1) == b.size(-1), "inner", "a is ", a, ", b is ", b,
+                            ": sizes differ along the last dim");
           return a.dim() == 0 || b.dim() == 0 ? a * b : contract("inner", a, b, {-1}, {-1});
         },
     .autocast = Autocast::low,
