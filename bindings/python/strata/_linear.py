@@ -85,7 +85,7 @@ def inverse(input: Tensor) -> Tensor:
 
 def pinverse(input: Tensor, rcond: Number = 1e-15) -> Tensor:
     """linalg.pinv() with singular values up to ``rcond`` times the largest as 0."""
-    return _ops.linalg_pinv(input, None, rcond)
+    return _ops.linalg_pinv(input, None, _core.wrap_number(rcond, input.device))
 
 
 def det(input: Tensor) -> Tensor:

@@ -38,6 +38,10 @@ def _alike(a: Tensor, b: Tensor) -> Tuple[Tensor, Tensor]:
     return a.to(joint), b.to(joint)
 
 
+def _bound(A: Tensor, value: Bound) -> Optional[Tensor]:
+    return value if value is None or isinstance(value, Tensor) else _core.wrap_number(value, A.device)
+
+
 def vector_norm(x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, axis: Dims = None, keepdims: bool = False,
                 dtype: Any = None) -> Tensor:
     """(sum |x|^ord)^(1/ord) over ``dim`` (all without one); inf, -inf: the largest, the smallest; 0: how many are not 0."""
@@ -92,14 +96,14 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
 def pinv(A: Tensor, rcond: Bound = None, hermitian: bool = False, *, atol: Bound = None, rtol: Bound = None) -> Tensor:
     """The pseudo-inverse (Moore and Penrose), singular values up to max(atol, rtol times the largest) taken as 0."""
-    return _ops.linalg_pinv(A, atol, rcond if rtol is None else rtol, hermitian)
+    return _ops.linalg_pinv(A, _bound(A, atol), _bound(A, rcond if rtol is None else rtol), hermitian)
 
 
 def matrix_rank(A: Tensor, tol: Bound = None, hermitian: bool = False, *, atol: Bound = None, rtol: Bound = None) -> Tensor:
     """How many singular values are above max(atol, rtol times the largest); ``tol`` is an ``atol`` alone."""
     if tol is not None:
         atol, rtol = tol, 0.0
-    return _ops.linalg_matrix_rank(A, atol, rtol, hermitian)
+    return _ops.linalg_matrix_rank(A, _bound(A, atol), _bound(A, rtol), hermitian)
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None) -> Tensor:
