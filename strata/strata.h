@@ -48,6 +48,8 @@
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/softmax/softmax.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/statistics/statistics.h"
+#include "strata/ops/view/scatter.h"
 #include "strata/ops/view/view.h"
 #include "strata/optim/optim.h"
 #include "strata/text/bpe.h"

@@ -1,21 +1,18 @@
 #pragma once
 // What an option's value must be; errors say what is wanted and what came.
 
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <type_traits>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "strata/core/device.h"
 #include "strata/core/error.h"
+#include "strata/io/files.h"
 
 namespace strata::cli {
 
@@ -53,18 +50,9 @@ inline CLI::Validator device_name() {
 }
 
 /// A file that can be written once the work is done, which may be hours from now: its folder is there and lets us
-/// write. The file itself is not touched.
+/// write, or it is a device or a pipe that does. The file itself is not touched.
 inline CLI::Validator writable_file() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string {
-        const std::filesystem::path path(text);
-        const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-        std::error_code ignored;
-        if (std::filesystem::is_directory(path, ignored)) return fmt::format("'{}' is a directory", text);
-        if (::access(folder.c_str(), W_OK) == 0) return "";
-        return fmt::format("cannot write into '{}': {}", folder, std::strerror(errno));
-      },
-      "");
+  return CLI::Validator([](std::string& text) -> std::string { return io::why_not_writable(text); }, "");
 }
 
 }  // namespace strata::cli

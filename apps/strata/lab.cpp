@@ -15,6 +15,7 @@
 #include "apps/strata/verify_jobs.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
+#include "strata/io/files.h"
 #include "strata/lab/bench.h"
 #include "strata/lab/verify.h"
 #include "strata/train/machine.h"
@@ -77,7 +78,7 @@ int run_verify(const Options& o) {
     }
   }
   std::fputs(lab::table(reports).c_str(), stdout);
-  if (!o.json.empty()) write_file(o.json, lab::to_json(reports));
+  if (!o.json.empty()) io::write_file(o.json, lab::to_json(reports));
   const bool whole = reports.size() == ops.size();
   if (!whole) std::fputs(fmt::format("stopped after {} of {} ops\n", reports.size(), ops.size()).c_str(), stdout);
   return whole && std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
@@ -128,7 +129,7 @@ int run_bench(const Options& o) {
     }
   }
   std::fputs(lab::table(results).c_str(), stdout);
-  if (!o.json.empty()) write_file(o.json, lab::to_json(results, options.limits));
+  if (!o.json.empty()) io::write_file(o.json, lab::to_json(results, options.limits));
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const bool whole = timed == ops.size();
   std::fputs(

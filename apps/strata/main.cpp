@@ -1,6 +1,7 @@
 // The command line. Exit status: 0 success, 1 failure, 2 bad usage.
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -121,6 +122,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // past a limit of the file size writing fails with a reason
   try {
     const int status = run(argc, argv);
     // A full disk or a closed pipe shows when the last of the output is written.

@@ -1,9 +1,6 @@
 #include "apps/strata/op_names.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <set>
 
 #include <fmt/format.h>
@@ -73,16 +70,6 @@ DTypeSet parse_dtypes(const std::string& text) {
     begin = end + 1;
   }
   return set;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::FILE* f = std::fopen(path.c_str(), "wb");
-  if (f == nullptr) throw IoError("write", cat("cannot create ", path, ": ", std::strerror(errno)));
-  const bool written = std::fwrite(text.data(), 1, text.size(), f) == text.size();
-  const int error = errno;
-  const bool closed = std::fclose(f) == 0;
-  if (!written || !closed)
-    throw IoError("write", cat("cannot write ", path, ": ", std::strerror(written ? errno : error)));
 }
 
 }  // namespace strata::cli

@@ -13,7 +13,5 @@ namespace strata::cli {
 std::vector<const OpBase*> find_ops(const std::vector<std::string>& names);
 /// "f32,bf16" or "all" as a set. Throws UsageError.
 DTypeSet parse_dtypes(const std::string& text);
-/// Writes a text to a file. Throws IoError.
-void write_file(const std::string& path, const std::string& text);
 
 }  // namespace strata::cli

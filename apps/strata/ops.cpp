@@ -28,7 +28,7 @@ void add_ops(CLI::App& app, Body& body) {
       if (!o->markdown.empty()) {
         io::make_directories(o->markdown);
         const auto files = lab::reference(found);
-        for (const auto& [name, text] : files) write_file(o->markdown + "/" + name, text);
+        for (const auto& [name, text] : files) io::write_file(o->markdown + "/" + name, text);
         std::fputs(fmt::format("{} ops, {} files in {}\n", found.size(), files.size(), o->markdown).c_str(), stdout);
         return kOk;
       }

@@ -96,10 +96,13 @@ int run(const Arguments& a) {
     r = train(config,
               {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
   } catch (...) {
-    write_timeline();
+    try {
+      write_timeline();
+    } catch (const IoError& e) {  // what ended the run is the greater news
+      std::fputs(fmt::format("note: {}\n", e.what()).c_str(), stderr);
+    }
     throw;
   }
-  write_timeline();
   std::fputs(r.step < config.steps ? r.status.c_str() : fmt::format("{}: {} steps", r.status, r.step).c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_loss == r.valid_loss) std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
@@ -109,6 +112,8 @@ int run(const Arguments& a) {
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);
   std::fputs(fmt::format("report {}/report.html\n", out).c_str(), stdout);
+  std::fflush(stdout);
+  write_timeline();  // where it fails, the run has been told of
   if (timeline) std::fputs(fmt::format("memory {}\n", a.memory_timeline).c_str(), stdout);
   if (profile) std::fputs(profile->table().c_str(), stdout);
   if (r.step < config.steps)

@@ -55,7 +55,7 @@ TokenDataset::TokenDataset(std::shared_ptr<const TokenFile> file, int64_t begin,
   check(begin >= 0 && begin <= end && end <= file_->size(), op, "tokens ", begin, " to ", end,
         " are not in the file, which has ", file_->size());
   const int64_t tokens = end - begin, context = options.context;
-  check(tokens > context, op, "the text has ", tokens, " tokens here, a context of ", context, " needs at least ",
+  check(tokens > context, "data", "the text has ", tokens, " tokens here, a context of ", context, " needs at least ",
         context + 1, " (use more text or a smaller context)");
   options_.shift_each_epoch = options.shift_each_epoch && tokens > 2 * context && context > 1;
   // one window less where they move, so that every epoch has as many
@@ -77,10 +77,12 @@ Batch TokenDataset::get_batch(std::span<const Sample> samples) const {
   const TensorMeta meta{Shape{static_cast<int64_t>(samples.size()), context}, options_.dtype, Device::cpu()};
   Batch batch{empty(meta), empty(meta)};
   const auto fill = [&]<class T>(T* inputs, T* targets) {
+    const auto n = static_cast<size_t>(context);
+    std::vector<T> window(n + 1);
     for (const Sample& s : samples) {
-      const int64_t begin = begin_of(s);
-      file_->read(begin, std::span<T>(inputs, static_cast<size_t>(context)));
-      file_->read(begin + 1, std::span<T>(targets, static_cast<size_t>(context)));
+      file_->read(begin_of(s), std::span<T>(window));
+      std::copy_n(window.begin(), n, inputs);
+      std::copy_n(window.begin() + 1, n, targets);
       inputs += context;
       targets += context;
     }
@@ -94,9 +96,9 @@ Batch TokenDataset::get_batch(std::span<const Sample> samples) const {
 }
 
 int64_t split_tokens(int64_t tokens, double val_fraction, int64_t context) {
-  check(val_fraction > 0 && val_fraction < 1, "split_tokens", "the validation fraction must be between 0 and 1, got ",
+  check(val_fraction > 0 && val_fraction < 1, "data", "the validation fraction must be between 0 and 1, got ",
         val_fraction);
-  check(context >= 1 && tokens >= 2 * (context + 1), "split_tokens", "the text has ", tokens,
+  check(context >= 1 && tokens >= 2 * (context + 1), "data", "the text has ", tokens,
         " tokens, training and validation with a context of ", context, " need at least ", 2 * (context + 1),
         " (use more text or a smaller context)");
   const auto val = static_cast<int64_t>(std::llround(static_cast<double>(tokens) * val_fraction));

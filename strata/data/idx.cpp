@@ -9,7 +9,7 @@
 
 #include "strata/core/error.h"
 #include "strata/io/files.h"
-#include "strata/io/mapped_file.h"
+#include "strata/io/input_file.h"
 
 namespace strata::data {
 using io::quote;
@@ -143,8 +143,9 @@ Tensor parse_idx(std::span<const std::byte> file, std::string_view name) {
 }
 
 Tensor read_idx(const std::string& path) {
-  const io::MappedFile file(path);
-  return parse_idx(file.bytes(), path);
+  const io::InputFile file(path);
+  const std::string image = file.read(0, file.size());
+  return parse_idx(std::as_bytes(std::span(image)), path);
 }
 
 }  // namespace strata::data

@@ -15,7 +15,7 @@ SamplerState parse_sampler_state(std::string_view text) {
   std::string_view rest = text;
   const auto take = [&](std::string_view name, auto& value) {
     const auto fail = [&] {
-      throw ValueError("SamplerState",
+      throw ValueError("data",
                        cat("'", text.substr(0, 100), "' is not of the form 'seed=1 epoch=0 position=0 size=9'"));
     };
     if (!rest.starts_with(name)) fail();
@@ -28,13 +28,13 @@ SamplerState parse_sampler_state(std::string_view text) {
   take(" epoch=", state.epoch);
   take(" position=", state.position);
   take(" size=", state.size);
-  check(rest.empty(), "SamplerState", "'", text.substr(0, 100), "' has more than seed, epoch, position and size");
+  check(rest.empty(), "data", "'", text.substr(0, 100), "' has more than seed, epoch, position and size");
   return state;
 }
 
 Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
     : state_{seed, 0, 0, size}, shuffle_(shuffle), order_(size, mix(seed, 0)) {
-  check(size >= 1, "Sampler", "needs at least 1 sample, got ", size);
+  check(size >= 1, "data", "needs at least 1 sample, got ", size);
 }
 
 Sample Sampler::next() {
@@ -50,7 +50,7 @@ void Sampler::start_next_epoch() {
 }
 
 void Sampler::set_state(const SamplerState& s) {
-  check(s.size == state_.size, "Sampler", "the saved place is in a data set of ", s.size, " samples, this one has ",
+  check(s.size == state_.size, "data", "the saved place is in a data set of ", s.size, " samples, this one has ",
         state_.size, " (other data, context or split?)");
   check(s.epoch >= 0 && s.position >= 0 && s.position < s.size, "Sampler",
         "the saved place is not one: ", to_string(s));

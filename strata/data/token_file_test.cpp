@@ -44,7 +44,7 @@ TEST(TokenFile, FromAFile) {
   EXPECT_EQ(file.size(), 12);
   EXPECT_EQ(file.vocab_size(), 256);
   EXPECT_EQ(file.token_bytes(), 2);
-  EXPECT_EQ(fs::file_size(dir / "out/a.bin"), 48u + 24u);
+  EXPECT_EQ(fs::file_size(dir / "out/a.bin"), 64u + 24u + 8u);
   EXPECT_EQ(read_all(file, bytes), "hello tokens");
   std::vector<int64_t> some(3);
   file.read(9, std::span<int64_t>(some));
@@ -112,6 +112,18 @@ TEST(TokenFile, IsReusedOnlyForTheSameSource) {
   EXPECT_EQ(open(pairs).size(), 9);
 }
 
+// As version 1 wrote it: no blocks, the header's checksum where their size is now.
+std::string as_version_1(const std::string& file, size_t token_bytes) {
+  std::string header = file.substr(0, 40);
+  header[8] = 1;
+  const uint64_t checksum = io::xxh64(header);
+  return header + std::string(reinterpret_cast<const char*>(&checksum), 8) + file.substr(64, token_bytes);
+}
+
+void write_raw(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
 TEST(TokenFile, RefusesDamage) {
   TempDir dir;
   io::write_file(dir / "a", "0123456789");
@@ -120,23 +132,157 @@ TEST(TokenFile, RefusesDamage) {
   const auto with = [&](size_t at, char c) {
     std::string bad = good;
     bad[at] = c;
-    std::ofstream(dir / "x", std::ios::binary) << bad;
+    write_raw(dir / "x", bad);
     return error_of(dir / "x");
   };
   EXPECT_NE(with(0, 'X').find("not a Strata token file"), std::string::npos);
-  EXPECT_NE(with(8, 2).find("version"), std::string::npos);
-  for (const size_t at : {12, 16, 24, 32, 40}) EXPECT_NE(with(at, 77).find("checksum"), std::string::npos) << at;
-  std::ofstream(dir / "x", std::ios::binary) << good.substr(0, good.size() - 1);
-  EXPECT_NE(error_of(dir / "x").find("10 tokens of 2 bytes, the file has 19"), std::string::npos)
+  EXPECT_NE(with(8, 3).find("version"), std::string::npos);
+  for (const size_t at : {12, 16, 24, 32, 40, 48, 56})
+    EXPECT_NE(with(at, 77).find("checksum"), std::string::npos) << at;
+  write_raw(dir / "x", good.substr(0, good.size() - 1));
+  EXPECT_NE(error_of(dir / "x").find("with 10 tokens of 2 bytes it has 96 bytes, there are 95"), std::string::npos)
       << error_of(dir / "x");
-  std::ofstream(dir / "x", std::ios::binary) << good.substr(0, 40);
+  write_raw(dir / "x", good.substr(0, 40));
   EXPECT_NE(error_of(dir / "x").find("has 40 bytes"), std::string::npos);
+}
+
+TEST(TokenFile, EveryFlippedBitIsFoundAndMended) {
+  TempDir dir;
+  io::write_file(dir / "a", "0123456789 ab");
+  const ByteTokenizer bytes;
+  const auto open = [&](std::vector<std::string>& notes) {
+    return open_or_build_token_file(dir / "a", bytes, dir / "a.bin", {}, &notes);
+  };
+  std::vector<std::string> notes;
+  open(notes);
+  const std::string good = io::read_file(dir / "a.bin");
+  for (size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+    write_raw(dir / "a.bin", bad);
+    EXPECT_THROW(TokenFile(dir / "a.bin").verify(), IoError) << bit;
+    if (bit % 61 == 0) {
+      notes.clear();
+      EXPECT_EQ(read_all(open(notes), bytes), "0123456789 ab");
+      ASSERT_EQ(notes.size(), 1u) << bit;
+      EXPECT_NE(notes[0].find("it was built again from '" + dir / "a" + "'"), std::string::npos) << notes[0];
+      EXPECT_EQ(io::read_file(dir / "a.bin"), good);
+    }
+  }
+  write_raw(dir / "a.bin", good);
+  notes.clear();
+  open(notes);
+  EXPECT_TRUE(notes.empty());
+  // with the source gone there is nothing to build it from
+  std::string bad = good;
+  bad[70] ^= 1;
+  write_raw(dir / "a.bin", bad);
+  fs::remove(dir / "a");
+  try {
+    open(notes);
+    FAIL() << "took damaged tokens";
+  } catch (const IoError& e) {
+    const std::string text = e.what();
+    for (const std::string& part : {dir / "a.bin", std::string("byte 64"), std::string("is gone")})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+TEST(TokenFile, BlocksAreCheckedWhenTheyAreRead) {
+  TempDir dir;
+  std::string text(100'000, 0);
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
+  io::write_file(dir / "a", text);
+  build_token_file(dir / "a", ByteTokenizer(), dir / "a.bin");
+  std::string bad = io::read_file(dir / "a.bin");
+  EXPECT_EQ(bad.size(), 64u + 200'000 + 4 * 8);
+  bad[64 + 70'000] ^= 16;  // in the second block of 32768 tokens
+  write_raw(dir / "a.bin", bad);
+  const TokenFile file(dir / "a.bin");
+  std::vector<int32_t> ids(100);
+  for (const int64_t good : {0, 32'668, 65'536, 99'900}) {
+    file.read(good, std::span<int32_t>(ids));
+    EXPECT_EQ(ids[7], 'a' + (good + 7) % 23);
+  }
+  for (const int64_t damaged : {32'669, 35'000, 65'535}) {
+    try {
+      file.read(damaged, std::span<int32_t>(ids));
+      FAIL() << damaged;
+    } catch (const IoError& e) {
+      EXPECT_NE(std::string(e.what()).find(dir / "a.bin" + "': byte 65600: the 65536 bytes"), std::string::npos)
+          << e.what();
+    }
+  }
+  EXPECT_THROW(file.verify(), IoError);
+}
+
+TEST(TokenFile, OneThatIsCutMeanwhileIsAnError) {
+  TempDir dir;
+  io::write_file(dir / "a", std::string(200'000, 'x'));
+  build_token_file(dir / "a", ByteTokenizer(), dir / "a.bin");
+  for (const bool verified : {false, true}) {
+    build_token_file(dir / "a", ByteTokenizer(), dir / "a.bin");
+    const TokenFile file(dir / "a.bin");
+    if (verified) file.verify();
+    fs::resize_file(dir / "a.bin", 100'000);
+    std::vector<int32_t> ids(10);
+    file.read(100, std::span<int32_t>(ids));
+    EXPECT_THROW(file.read(190'000, std::span<int32_t>(ids)), IoError);
+  }
+}
+
+TEST(TokenFile, Version1IsReadAndBuiltAgain) {
+  TempDir dir;
+  io::write_file(dir / "a", "0123456789");
+  const ByteTokenizer bytes;
+  build_token_file(dir / "a", bytes, dir / "a.bin");
+  const std::string now = io::read_file(dir / "a.bin"), before = as_version_1(now, 20);
+  write_raw(dir / "a.bin", before);
+  {
+    const TokenFile file(dir / "a.bin");
+    EXPECT_FALSE(file.has_checksums());
+    EXPECT_EQ(read_all(file, bytes), "0123456789");
+    file.verify();
+  }
   // a token beyond the vocabulary is seen when it is read
-  EXPECT_EQ(with(48 + 2 * 3 + 1, 1), "");
-  const TokenFile file(dir / "x");
+  std::string bad = before;
+  bad[48 + 2 * 3 + 1] = 1;
+  write_raw(dir / "x", bad);
+  const TokenFile damaged(dir / "x");
   std::vector<int32_t> ids(3);
-  file.read(0, std::span<int32_t>(ids));
-  EXPECT_THROW(file.read(1, std::span<int32_t>(ids)), IoError);
+  damaged.read(0, std::span<int32_t>(ids));
+  EXPECT_THROW(damaged.read(1, std::span<int32_t>(ids)), IoError);
+  EXPECT_THROW(damaged.verify(), IoError);
+  for (size_t bit = 0; bit < 8 * 48; ++bit) {
+    bad = before;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+    write_raw(dir / "x", bad);
+    EXPECT_NE(error_of(dir / "x"), "") << bit;
+  }
+  write_raw(dir / "x", before.substr(0, before.size() - 1));
+  EXPECT_NE(error_of(dir / "x").find("there are 67"), std::string::npos) << error_of(dir / "x");
+  std::vector<std::string> notes;
+  EXPECT_EQ(read_all(open_or_build_token_file(dir / "a", bytes, dir / "a.bin", {}, &notes), bytes), "0123456789");
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("without checksums"), std::string::npos) << notes[0];
+  EXPECT_EQ(io::read_file(dir / "a.bin"), now);
+}
+
+TEST(TokenFile, LargerThanAPiece) {
+  TempDir dir;
+  std::string text;
+  std::mt19937 random(5);
+  while (text.size() < (size_t{5} << 20)) {
+    text.append(1 + random() % 200, static_cast<char>('a' + random() % 26));
+    text += "\n";
+  }
+  text += std::string(size_t{9} << 20, 'z');  // with nowhere to cut
+  io::write_file(dir / "a", text);
+  build_token_file(dir / "a", ByteTokenizer(), dir / "a.bin");
+  const TokenFile file(dir / "a.bin");
+  EXPECT_EQ(file.size(), static_cast<int64_t>(text.size()));
+  file.verify();
+  EXPECT_TRUE(read_all(file, ByteTokenizer()) == text);
 }
 
 TEST(EncodablePrefix, PiecesEncodeAsTheWhole) {

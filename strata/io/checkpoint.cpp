@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -13,9 +15,11 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
+#include "strata/io/descriptor.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
-#include "strata/io/mapped_file.h"
+#include "strata/io/input_file.h"
+#include "strata/io/json.h"
 
 namespace strata::io {
 namespace fs = std::filesystem;
@@ -69,10 +73,11 @@ struct State {
   std::map<std::string, std::string> texts;
 };
 
-State read_state(const std::string& dir) {
-  const std::string path = file_in(dir, kStateFile);
-  const json j = json::parse(read_file(path, kMaxState), nullptr, false);
-  check<IoError>(!j.is_discarded(), kOp, quote(path), " is not valid JSON (damaged or cut off)");
+State parse_state(const InputFile& file) {
+  const std::string& path = file.path();
+  check<IoError>(file.size() <= kMaxState, kOp, quote(path), " has ", file.size(), " bytes, at most ", kMaxState,
+                 " are allowed");
+  const json j = parse_json(file.read(0, file.size()), path);
   const auto need = [&](bool ok, std::string_view field, std::string_view wanted) {
     check<IoError>(ok, kOp, quote(path), ": field ", quote(field), " must be ", wanted);
   };
@@ -107,26 +112,88 @@ State read_state(const std::string& dir) {
   return state;
 }
 
-void check_size(const std::string& path, const WrittenFile& wanted, uint64_t bytes) {
-  check<IoError>(bytes == wanted.bytes, kOp, quote(path), " has ", bytes, " bytes, state.json says ", wanted.bytes,
-                 ": the file was changed or damaged");
+void check_size(const WrittenFile& wanted, const InputFile& file) {
+  check<IoError>(file.size() == wanted.bytes, kOp, quote(file.path()), " has ", file.size(), " bytes, state.json says ",
+                 wanted.bytes, ": the file was changed or damaged");
 }
 
-void check_hash(const std::string& path, const WrittenFile& wanted, std::span<const std::byte> bytes) {
-  check_size(path, wanted, bytes.size());
-  const uint64_t hash = xxh64(bytes);
-  check<IoError>(hash == wanted.xxh64, kOp, quote(path), ": its xxh64 is ", to_hex(hash), ", state.json says ",
-                 to_hex(wanted.xxh64), ": the file was changed or damaged");
+void check_hash(const WrittenFile& wanted, const InputFile& file) {
+  check_size(wanted, file);
+  Hasher hasher;
+  file.hash(hasher);
+  check<IoError>(hasher.digest() == wanted.xxh64, kOp, quote(file.path()), ": its xxh64 is ", to_hex(hasher.digest()),
+                 ", state.json says ", to_hex(wanted.xxh64), ": the file was changed or damaged");
 }
 
+// The directory is not there any more, or another one has taken its name.
+class Vanished : public IoError {
+  using IoError::IoError;
+};
+}  // namespace
+
+class OpenCheckpoint {
+ public:
+  explicit OpenCheckpoint(const std::string& dir)
+      : dir_(dir), folder_(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_.fd < 0 && errno == ENOENT) throw Vanished(kOp, cat("there is no checkpoint ", quote(dir)));
+    check<IoError>(folder_.fd >= 0, kOp, "cannot open ", quote(dir), ": ", errno_text(errno));
+    try {
+      state_ = parse_state(open(std::string(kStateFile)));
+      for (const auto& [name, wanted] : state_.files) files_.emplace(name, open(name));
+    } catch (const IoError& e) {
+      if (is_gone()) throw Vanished("", e.what());
+      throw;
+    }
+  }
+
+  const State& state() const { return state_; }
+  /// Throws IoError where it is not one of those that state.json names.
+  const InputFile& file(const std::string& name) const {
+    const auto found = files_.find(name);
+    check<IoError>(found != files_.end(), kOp, quote(dir_), " has no file ", quote(name));
+    return found->second;
+  }
+  void check_sizes() const {
+    for (const auto& [name, file] : files_) check_size(state_.files.at(name), file);
+  }
+  void verify() {
+    for (const auto& [name, file] : files_) {
+      check_hash(state_.files.at(name), file);
+      read_safetensors_header(file);
+    }
+    verified_ = true;
+  }
+  /// The tensors of a file; its checksum is looked at unless that has been done.
+  TensorMap tensors(const std::string& name) const {
+    const InputFile& f = file(name);
+    if (!verified_) check_hash(state_.files.at(name), f);
+    return SafetensorsFile(f.again()).tensors();
+  }
+
+ private:
+  InputFile open(const std::string& name) const { return InputFile(folder_.fd, name, file_in(dir_, name)); }
+  bool is_gone() const {
+    struct stat held {
+    }, named{};
+    return ::stat(dir_.c_str(), &named) != 0 || ::fstat(folder_.fd, &held) != 0 || named.st_ino != held.st_ino ||
+           named.st_dev != held.st_dev;
+  }
+
+  std::string dir_;
+  Descriptor folder_;
+  State state_;
+  std::map<std::string, InputFile> files_;
+  bool verified_ = false;
+};
+
+namespace {
 bool sizes_match(const std::string& dir) {
   try {
-    for (const auto& [name, wanted] : read_state(dir).files) check_size(dir, wanted, fs::file_size(file_in(dir, name)));
+    OpenCheckpoint(dir).check_sizes();
     return true;
   } catch (const Error&) {
-  } catch (const fs::filesystem_error&) {
+    return false;
   }
-  return false;
 }
 
 // Renames before deleting, so that a kill in between leaves rubbish that says so and not a broken checkpoint.
@@ -135,17 +202,56 @@ void remove_checkpoint(const std::string& dir) {
       to = from.parent_path() / cat(kTemporary, "deleted-", from.filename().string(), "-", ::getpid());
   std::error_code error;
   fs::rename(from, to, error);
-  if (!error) fs::remove_all(to, error);
+  if (error == std::errc::no_such_file_or_directory) return;  // somebody else deleted it
+  std::error_code ignored;                                    // what cannot be deleted is tried again by the next save
+  if (!error) fs::remove_all(to, ignored);
   check<IoError>(!error, kOp, "cannot delete the old checkpoint '", dir, "': ", error.message());
 }
 
-// What a killed process left behind.
-void remove_leftovers(const std::string& run_dir) {
+// What a killed process left behind; a directory that somebody writes is locked.
+void remove_leftover_directories(const std::string& run_dir) {
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir, ignored))
-    if (entry.path().filename().string().starts_with(kTemporary) && entry.is_directory(ignored))
-      fs::remove_all(entry.path(), ignored);
+  std::vector<std::string> found;
+  for (auto it = fs::directory_iterator(run_dir, ignored); !ignored && it != fs::directory_iterator();
+       it.increment(ignored))
+    if (it->path().filename().string().starts_with(kTemporary)) found.push_back(it->path().string());
+  for (const std::string& path : found) {
+    const Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
+    if (folder.fd >= 0 && try_lock(folder.fd)) fs::remove_all(path, ignored);
+  }
 }
+
+// A new directory in `run_dir`, locked while this lives, deleted with it unless it was renamed.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory(const std::string& run_dir, std::string_view name) {
+    static std::atomic<uint64_t> counter{0};
+    while (!lock_) {
+      path_ = file_in(run_dir, cat(kTemporary, name, "-", ::getpid(), "-", ++counter));
+      if (::mkdir(path_.c_str(), 0777) != 0) {
+        const int error = errno;
+        check<IoError>(error == EEXIST, "", "cannot make a directory in '", run_dir, "': ", errno_text(error));
+        continue;
+      }
+      lock_.emplace(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      check<IoError>(lock_->fd >= 0 || errno == ENOENT, "", "cannot open '", path_, "': ", errno_text(errno));
+      // somebody who cleans up may have had it between the calls; where there are no locks, nobody does
+      if (lock_->fd < 0 || (!try_lock(lock_->fd) && errno == EWOULDBLOCK) || !is_named(lock_->fd, path_)) lock_.reset();
+    }
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (is_named(lock_->fd, path_)) fs::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::optional<Descriptor> lock_;
+};
 
 void publish(const std::string& temporary, const std::string& target) {
   if (::rename(temporary.c_str(), target.c_str()) == 0) return;
@@ -171,11 +277,11 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
   check<ValueError>(step >= 0, "save_checkpoint", "step must be at least 0, got ", step);
   check<ValueError>(keep_last >= 0, "save_checkpoint", "keep_last must be at least 0 (0 keeps all), got ", keep_last);
   make_directories(run_dir);
-  remove_leftovers(run_dir);
+  remove_leftover_directories(run_dir);
   const std::string name = directory_name(step), target = file_in(run_dir, name);
-  const std::string temporary = file_in(run_dir, cat(kTemporary, name, "-", ::getpid()));
-  make_directories(temporary);
-  try {
+  {
+    const TemporaryDirectory made(run_dir, name);
+    const std::string& temporary = made.path();
     json j{{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}, {"state", state}};
     for (const auto& [stem, tensors] : files) {
       const std::string file = stem + std::string(kExtension);
@@ -195,53 +301,54 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
     write_file(file_in(temporary, kStateFile), text);
     sync_directory(temporary);
     publish(temporary, target);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    throw;
   }
   sync_directory(run_dir);
   if (keep_last > 0) prune_checkpoints(run_dir, keep_last, target);
   return target;
 }
 
-Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string>& only, bool verified) {
-  State state = read_state(dir);
+namespace {
+Checkpoint load(const OpenCheckpoint& from, const std::vector<std::string>& only, bool tensors) {
   Checkpoint result;
-  result.step = state.step;
-  result.state = std::move(state.texts);
-  for (const std::string& stem : only)
-    check<IoError>(state.files.contains(stem + std::string(kExtension)), kOp, quote(dir), " has no file ",
-                   quote(stem + std::string(kExtension)));
-  for (const auto& [name, wanted] : state.files) {
+  result.step = from.state().step;
+  result.state = from.state().texts;
+  if (!tensors) return result;
+  for (const std::string& stem : only) from.file(stem + std::string(kExtension));  // throws where there is none
+  for (const auto& [name, wanted] : from.state().files) {
     const std::string stem = name.substr(0, name.size() - kExtension.size());
     if (!only.empty() && std::find(only.begin(), only.end(), stem) == only.end()) continue;
-    const std::string path = file_in(dir, name);
-    if (verified) {
-      check_size(path, wanted, MappedFile(path).size());
-    } else {
-      check_hash(path, wanted, MappedFile(path).bytes());
-    }
-    result.files[stem] = SafetensorsFile(path).tensors();
+    result.files[stem] = from.tensors(name);
   }
   return result;
+}
+}  // namespace
+
+FoundCheckpoint open_checkpoint(const std::string& dir) {
+  auto files = std::make_shared<const OpenCheckpoint>(dir);
+  const int64_t step = files->state().step;
+  return {dir, step, std::move(files)};
+}
+
+Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string>& only) {
+  return load(OpenCheckpoint(dir), only, true);
+}
+
+Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::string>& only) {
+  check<ValueError>(found.files != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
+  return load(*found.files, only, true);
+}
+
+Checkpoint load_checkpoint_state(const FoundCheckpoint& found) {
+  check<ValueError>(found.files != nullptr, "load_checkpoint_state", "the checkpoint was not found, or not opened");
+  return load(*found.files, {}, false);
 }
 
 Checkpoint load_checkpoint_state(const std::string& dir) {
-  State state = read_state(dir);
-  Checkpoint result;
-  result.step = state.step;
-  result.state = std::move(state.texts);
-  return result;
+  return load(OpenCheckpoint(dir), {}, false);
 }
 
 void verify_checkpoint(const std::string& dir) {
-  for (const auto& [name, wanted] : read_state(dir).files) {
-    const std::string path = file_in(dir, name);
-    const MappedFile file(path);
-    check_hash(path, wanted, file.bytes());
-    parse_safetensors(file.bytes(), path);
-  }
+  OpenCheckpoint(dir).verify();
 }
 
 std::vector<std::string> list_checkpoints(const std::string& run_dir) {
@@ -258,14 +365,26 @@ std::vector<std::string> list_checkpoints(const std::string& run_dir) {
 }
 
 std::optional<FoundCheckpoint> find_latest_checkpoint(const std::string& run_dir, std::vector<std::string>* warnings) {
-  const std::vector<std::string> all = list_checkpoints(run_dir);
-  for (auto path = all.rbegin(); path != all.rend(); ++path) {
-    try {
-      verify_checkpoint(*path);
-      return FoundCheckpoint{*path, step_of(fs::path(*path).filename().string())};
-    } catch (const Error& e) {
-      if (warnings) warnings->push_back(cat("broken checkpoint '", *path, "': ", e.what()));
+  constexpr int kAttempts = 100;  // each lost to a run that wrote and deleted a checkpoint between two calls of ours
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::vector<std::string> all = list_checkpoints(run_dir);
+    std::vector<std::string> broken;
+    bool again = false;
+    for (auto path = all.rbegin(); path != all.rend() && !again; ++path) {
+      try {
+        auto files = std::make_shared<OpenCheckpoint>(*path);
+        files->verify();
+        if (warnings) warnings->insert(warnings->end(), broken.begin(), broken.end());
+        return FoundCheckpoint{*path, step_of(fs::path(*path).filename().string()), std::move(files)};
+      } catch (const Vanished&) {
+        again = true;
+      } catch (const Error& e) {
+        broken.push_back(cat("broken checkpoint '", *path, "': ", e.what()));
+      }
     }
+    if (again) continue;
+    if (warnings) warnings->insert(warnings->end(), broken.begin(), broken.end());
+    break;
   }
   return std::nullopt;
 }

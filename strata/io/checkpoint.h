@@ -6,10 +6,12 @@
 //                     optimizer.safetensors
 //                     state.json             step, texts, and size and XXH64 of every file and of itself
 //
-// Everything is written in RUN/.tmp-..., synced, and renamed. One process at a time writes to a RUN.
+// Everything is written in RUN/.tmp-..., synced, and renamed. Whoever reads opens all files of a checkpoint at once:
+// they stay readable to him while a run that keeps few checkpoints deletes them.
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,9 +39,8 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
                             const std::map<std::string, std::string>& state, int keep_last = 0);
 
 /// Reads a checkpoint's directory; only the files named in `only`, where given. Throws IoError where a file is missing,
-/// or its size or checksum is not what state.json says. Right after find_latest_checkpoint or verify_checkpoint,
-/// `verified` saves the reading that the checksums cost.
-Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string>& only = {}, bool verified = false);
+/// or its size or checksum is not what state.json says.
+Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string>& only = {});
 
 /// As load_checkpoint, without the tensors: reads state.json alone.
 Checkpoint load_checkpoint_state(const std::string& dir);
@@ -50,14 +51,26 @@ void verify_checkpoint(const std::string& dir);
 /// Paths of all complete checkpoint directories (by name), lowest step first.
 std::vector<std::string> list_checkpoints(const std::string& run_dir);
 
-/// A checkpoint's directory and step.
+/// The files of a checkpoint, open.
+class OpenCheckpoint;
+
+/// A checkpoint that was found: while this lives it can be read, though its directory be deleted.
 struct FoundCheckpoint {
   std::string path;
   int64_t step = 0;
+  std::shared_ptr<const OpenCheckpoint> files;
 };
 
-/// The checkpoint of the highest step that verifies. For each newer one that does not, a line is added to `warnings`.
-/// Nothing where there is none, or no `run_dir`.
+/// Opens the checkpoint at `dir` without reading its tensors. Throws IoError where a file is missing.
+FoundCheckpoint open_checkpoint(const std::string& dir);
+/// What load_checkpoint(found.path) gives, checksums included unless find_latest_checkpoint has just computed them.
+Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::string>& only = {});
+/// What load_checkpoint_state(found.path) gives.
+Checkpoint load_checkpoint_state(const FoundCheckpoint& found);
+
+/// The checkpoint of the highest step that verifies. For each newer one that does not, a line is added to `warnings`;
+/// one that is deleted meanwhile, by a run that goes on, is no such: a newer one is looked for. Nothing where there is
+/// none, or no `run_dir`.
 std::optional<FoundCheckpoint> find_latest_checkpoint(const std::string& run_dir,
                                                       std::vector<std::string>* warnings = nullptr);
 

@@ -75,7 +75,8 @@ TEST(Checkpoint, RoundTrip) {
   const Checkpoint model = load_checkpoint(path, {"model"});
   EXPECT_EQ(model.files.size(), 1u);
   EXPECT_THROW(load_checkpoint(path, {"none"}), IoError);
-  EXPECT_EQ(load_checkpoint(path, {"model"}, true).files.at("model").at("w").data<float>()[3], 1003.0f);
+  EXPECT_EQ(load_checkpoint(open_checkpoint(path), {"model"}).files.at("model").at("w").data<float>()[3], 1003.0f);
+  EXPECT_THROW(load_checkpoint(FoundCheckpoint{}), ValueError);
   const Checkpoint state = load_checkpoint_state(path);
   EXPECT_EQ(state.step, 1000);
   EXPECT_EQ(state.state, c.state);
@@ -157,6 +158,90 @@ TEST(Checkpoint, LatestSkipsBrokenOnes) {
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_NE(warnings[0].find("step-00000004"), std::string::npos);
   EXPECT_NE(warnings[1].find("xxh64"), std::string::npos);
+}
+
+TEST(Checkpoint, DeepNestingIsDamage) {
+  TempDir run;
+  save(run.path(), 1);
+  const std::string two = save(run.path(), 2);
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string deep = "{\"format\":";
+    for (int i = 0; i < 100'000; ++i) deep += open;
+    write_file(two + "/state.json", deep);
+    EXPECT_NE(load_error(two).find("nests deeper than"), std::string::npos) << load_error(two);
+    std::vector<std::string> warnings;
+    EXPECT_EQ(find_latest_checkpoint(run.path(), &warnings)->step, 1);
+    EXPECT_EQ(warnings.size(), 1u);
+  }
+}
+
+TEST(Checkpoint, OneThatWasFoundCanBeReadWhenItIsDeleted) {
+  TempDir run;
+  save(run.path(), 1);
+  const auto found = find_latest_checkpoint(run.path());
+  ASSERT_TRUE(found);
+  const FoundCheckpoint open = open_checkpoint(found->path);
+  save(run.path(), 2, 1);
+  ASSERT_FALSE(fs::exists(found->path));
+  EXPECT_EQ(load_checkpoint_state(*found).step, 1);
+  EXPECT_EQ(load_checkpoint(*found).files.at("model").at("w").data<float>()[0], 1.0f);
+  EXPECT_EQ(load_checkpoint(open).files.at("optimizer").at("m").data<float>()[0], -1.0f);
+  EXPECT_THROW(load_checkpoint(found->path), IoError);
+}
+
+// A run that keeps one checkpoint, and somebody who reads beside it.
+TEST(Checkpoint, ReadersBesideAWriterThatKeepsOne) {
+  TempDir run;
+  save(run.path(), 1);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    try {
+      for (int64_t s = 2;; ++s) save(run.path(), s, 1, 1000);
+    } catch (...) {
+    }
+    _exit(1);
+  }
+  int64_t last = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<std::string> warnings;
+    const auto found = find_latest_checkpoint(run.path(), &warnings);
+    ASSERT_TRUE(found) << i;
+    ASSERT_TRUE(warnings.empty()) << warnings[0];
+    ASSERT_GE(found->step, last);
+    last = found->step;
+    ASSERT_EQ(load_checkpoint_state(*found).step, last);
+    ASSERT_EQ(load_checkpoint(*found, {"model"}).files.at("model").at("w").data<float>()[0], static_cast<float>(last));
+  }
+  kill(pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "the writer failed by itself";
+  EXPECT_GT(last, 1);
+}
+
+// Several processes that save into one run leave each other's unfinished checkpoints alone.
+TEST(Checkpoint, WritersBesideEachOther) {
+  TempDir run;
+  std::vector<pid_t> children;
+  for (int c = 0; c < 3; ++c) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    try {
+      for (int64_t s = 0; s < 40; ++s) save(run.path(), s % 4, 2, 2000);
+      _exit(0);
+    } catch (const std::exception& e) {
+      fprintf(stderr, "%s\n", e.what());
+      _exit(1);
+    }
+  }
+  for (const pid_t pid : children) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_TRUE(find_latest_checkpoint(run.path()));
+  for (const fs::directory_entry& e : fs::directory_iterator(run.path()))
+    EXPECT_TRUE(e.path().filename().string().starts_with("step-")) << e.path();
 }
 
 TEST(Checkpoint, KeepsTheLastN) {

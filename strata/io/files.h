@@ -18,7 +18,14 @@ struct WrittenFile {
 
 /// Writes a file under a temporary name in the same directory; commit() syncs it, renames it to `path` and syncs the
 /// directory. Until then (and for ever, if the writer is destroyed first) whatever was at `path` stays as it was.
+///
+/// A symbolic link is followed: the file that it leads to is replaced, the link stays. A file that is replaced passes
+/// on its permissions and, where we may give it away, its owner. A device, a pipe or an open file's name (/dev/full,
+/// /dev/stdout) is written to, and not replaced. A temporary file is locked while its writer lives: what a killed one
+/// left is removed by whoever writes the same path next, or by remove_leftovers().
+///
 /// Every failure is an IoError that names the path; a full disk says how many bytes were needed and how many are free.
+/// Limits of the file size and readers that went away (SIGXFSZ, SIGPIPE) are such failures, too.
 class FileWriter {
  public:
   /// `expected_bytes`: the size of the whole file where the caller knows it (0 if not), for that message.
@@ -31,23 +38,33 @@ class FileWriter {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   /// Overwrites bytes that were written before (a header known only at the end). The checksum given by commit() is then
-  /// read back from the file.
+  /// read back from the file. Throws IoError where the path is a device or a pipe.
   void rewrite(uint64_t offset, const void* data, size_t bytes);
   uint64_t bytes_written() const { return written_; }
   WrittenFile commit();
 
  private:
   [[noreturn]] void fail(std::string_view what, int error, uint64_t wanted);
+  void open_temporary(unsigned mode);
 
-  std::string path_, temporary_;
+  std::string path_;       // as it was given
+  std::string target_;     // where its links lead
+  std::string temporary_;  // empty: written through to a device or a pipe
   uint64_t expected_ = 0, written_ = 0;
-  bool rewritten_ = false;
+  bool rewritten_ = false, replaces_ = false;
+  unsigned mode_ = 0, owner_ = 0, group_ = 0;  // of the file that is replaced
   int fd_ = -1;
   Hasher hasher_;
 };
 
 /// FileWriter for a text that is in memory.
 WrittenFile write_file(const std::string& path, std::string_view text);
+/// Why FileWriter could not write `path` as things stand, found out without touching it; empty where it can.
+std::string why_not_writable(const std::string& path);
+/// Removes from a directory the temporary files (.NAME.tmp.N) that no living process writes.
+void remove_leftovers(const std::string& directory);
+/// Renames a file to the first free name of STEM.1.EXT, STEM.2.EXT, ... beside it, and returns that. Throws IoError.
+std::string keep_aside(const std::string& path);
 /// The whole file as a string; an empty file is an empty string. Files of /proc and pipes are read to their end. Throws
 /// IoError where it is missing, unreadable, a directory, or longer than `limit` bytes.
 std::string read_file(const std::string& path, uint64_t limit = uint64_t{1} << 30);

@@ -45,10 +45,24 @@ std::string json_string(std::string_view text, std::string_view what) {
     throw ValueError("save_safetensors", cat(what, " ", quote(text), " is not UTF-8"));
   }
 }
+template <class Read>
+Tensor copy_entry(const SafetensorsEntry& e, std::string_view file, Read&& read) {
+  Tensor t = empty(TensorMeta{e.shape, e.dtype, Device::cpu()});
+  if (e.nbytes == 0) return t;
+  read(t.raw_data());
+  if (e.dtype == DType::boolean) {
+    const auto* bytes = static_cast<const uint8_t*>(t.raw_data());
+    const auto* bad = std::find_if(bytes, bytes + e.nbytes, [](uint8_t b) { return b > 1; });
+    check<IoError>(bad == bytes + e.nbytes, kOp, quote(file), ": tensor ", quote(e.name), ": byte ", bad - bytes,
+                   " of its data is neither 0 nor 1, which BOOL does not allow");
+  }
+  return t;
+}
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : file_(path), header_(parse_safetensors(file_.bytes(), path)) {
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(InputFile(path)) {}
+
+SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)), header_(read_safetensors_header(file_)) {
   for (size_t i = 0; i < header_.entries.size(); ++i) index_.emplace(header_.entries[i].name, i);
 }
 
@@ -75,17 +89,23 @@ TensorMap SafetensorsFile::tensors() const {
 }
 
 Tensor SafetensorsFile::copy(const SafetensorsEntry& e) const {
-  if (e.dtype == DType::boolean) {
-    const auto bad = std::find_if(e.bytes.begin(), e.bytes.end(), [](std::byte b) { return b > std::byte{1}; });
-    check<IoError>(bad == e.bytes.end(), kOp, quote(path()), ": tensor ", quote(e.name), ": byte ",
-                   bad - e.bytes.begin(), " of its data is neither 0 nor 1, which BOOL does not allow");
-  }
-  Tensor t = empty(TensorMeta{e.shape, e.dtype, Device::cpu()});
-  if (!e.bytes.empty()) std::memcpy(t.raw_data(), e.bytes.data(), e.bytes.size());
-  return t;
+  return copy_entry(e, path(), [&](void* to) { file_.read(e.offset, to, e.nbytes); });
 }
 
-WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items, const Metadata& metadata) {
+TensorMap read_safetensors(std::span<const std::byte> file, const SafetensorsHeader& header, std::string_view name) {
+  TensorMap result;
+  for (const SafetensorsEntry& e : header.entries) {
+    check<IoError>(e.offset <= file.size() && e.nbytes <= file.size() - e.offset, kOp, quote(name), ": tensor ",
+                   quote(e.name), " is not in the ", file.size(), " bytes given");
+    result.emplace(e.name, copy_entry(e, name, [&](void* to) { std::memcpy(to, file.data() + e.offset, e.nbytes); }));
+  }
+  return result;
+}
+
+namespace {
+
+// The header of a file with these tensors, its length before it; `items` come into the order of the data.
+std::string header_of(std::vector<SafetensorsItem>& items, const Metadata& metadata, uint64_t& data_bytes) {
   std::sort(items.begin(), items.end(), [](const SafetensorsItem& a, const SafetensorsItem& b) {
     const int64_t sa = size_of(a.dtype), sb = size_of(b.dtype);
     return sa != sb ? sa > sb : a.name < b.name;
@@ -127,17 +147,18 @@ WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsIte
   check<ValueError>(header.size() <= kMaxSafetensorsHeader, "save_safetensors", "the header would have ", header.size(),
                     " bytes, at most ", kMaxSafetensorsHeader, " are allowed: use fewer tensors or less metadata");
 
+  data_bytes = position;
   const uint64_t length = header.size();
-  FileWriter file(path, sizeof length + length + position);
-  file.write(&length, sizeof length);
-  file.write(header);
-  for (const SafetensorsItem& item : items)
-    file.write(item.data, static_cast<size_t>(item.shape.product() * size_of(item.dtype)));
-  return file.commit();
+  header.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
+  return header;
 }
 
-WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
-  std::vector<Tensor> held;  // keeps row-major copies of views alive until they are written
+std::string_view bytes_of(const SafetensorsItem& item) {
+  return {static_cast<const char*>(item.data), static_cast<size_t>(item.shape.product() * size_of(item.dtype))};
+}
+
+// `held` keeps row-major copies of views alive until they are written.
+std::vector<SafetensorsItem> items_of(const TensorMap& tensors, std::vector<Tensor>& held) {
   std::vector<SafetensorsItem> items;
   for (const auto& [name, tensor] : tensors) {
     check<DeviceError>(!tensor.is_meta(), "save_safetensors", "tensor ", quote(name),
@@ -146,7 +167,33 @@ WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, 
     const Tensor& t = held.back();
     items.push_back({name, t.dtype(), t.shape(), t.numel() ? t.raw_data() : nullptr});
   }
-  return save_safetensors(path, std::move(items), metadata);
+  return items;
+}
+
+}  // namespace
+
+WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items, const Metadata& metadata) {
+  uint64_t data = 0;
+  const std::string header = header_of(items, metadata, data);
+  FileWriter file(path, header.size() + data);
+  file.write(header);
+  for (const SafetensorsItem& item : items) file.write(bytes_of(item));
+  return file.commit();
+}
+
+WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  std::vector<Tensor> held;
+  return save_safetensors(path, items_of(tensors, held), metadata);
+}
+
+std::string encode_safetensors(const TensorMap& tensors, const Metadata& metadata) {
+  std::vector<Tensor> held;
+  std::vector<SafetensorsItem> items = items_of(tensors, held);
+  uint64_t data = 0;
+  std::string file = header_of(items, metadata, data);
+  file.reserve(file.size() + data);
+  for (const SafetensorsItem& item : items) file += bytes_of(item);
+  return file;
 }
 
 }  // namespace strata::io

@@ -12,7 +12,7 @@
 
 #include "strata/core/tensor.h"
 #include "strata/io/files.h"
-#include "strata/io/mapped_file.h"
+#include "strata/io/input_file.h"
 
 namespace strata::io {
 
@@ -24,12 +24,13 @@ using Metadata = std::map<std::string, std::string>;
 /// A header longer than this is refused, as the reference implementation does.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-/// One tensor of a file. `bytes` points into the file's map, is row-major and little-endian, and may be unaligned.
+/// One tensor of a file: its bytes are row-major and little-endian, and may be unaligned.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::span<const std::byte> bytes;
+  uint64_t offset = 0;  ///< of its first byte in the file
+  uint64_t nbytes = 0;
 };
 
 /// What a file says of itself.
@@ -39,28 +40,37 @@ struct SafetensorsHeader {
   Metadata metadata;
 };
 
-/// Checks a whole file image and describes it; the entries point into `file`. `name` stands in the messages. Throws
-/// IoError that names the file, the tensor or field, and the byte, for: a truncated file, a header length over the file
-/// or over kMaxSafetensorsHeader, anything that is not the JSON above, a name or key given twice, an unknown dtype, a
-/// negative or overflowing shape, more than kMaxDims dimensions, bytes out of range, overlapping, left out, or not as
-/// many as the shape says. Allocates no more than a small multiple of the header that is really there.
+/// Checks a whole file image and describes it. `name` stands in the messages. Throws IoError that says what the file is
+/// where it is one of PyTorch, NumPy or GGUF, and how to convert it; and IoError that names the file, the tensor or
+/// field, and the byte, for: a truncated file, a header length over the file or over kMaxSafetensorsHeader, anything
+/// that is not the JSON above, a name or key given twice, an unknown dtype, a negative or overflowing shape, more than
+/// kMaxDims dimensions, bytes out of range, overlapping, left out, or not as many as the shape says. Allocates no more
+/// than a small multiple of the header that is really there.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name);
 
-/// A memory-mapped safetensors file: opening reads the header, a tensor's bytes are read when asked for.
+/// The same of a file, of which only the header is read.
+SafetensorsHeader read_safetensors_header(const InputFile& file);
+
+/// Copies of all tensors of a file image that parse_safetensors describes. Throws IoError as SafetensorsFile::tensor().
+TensorMap read_safetensors(std::span<const std::byte> file, const SafetensorsHeader& header, std::string_view name);
+
+/// A safetensors file: opening reads the header, a tensor's bytes are read when asked for.
 class SafetensorsFile {
  public:
-  /// Throws IoError as MappedFile and parse_safetensors do.
+  /// Throws IoError as InputFile and parse_safetensors do.
   explicit SafetensorsFile(const std::string& path);
+  explicit SafetensorsFile(InputFile file);
 
   const std::string& path() const { return file_.path(); }
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const Metadata& metadata() const { return header_.metadata; }
-  /// The bytes of the whole file, header included.
-  std::span<const std::byte> file_bytes() const { return file_.bytes(); }
+  /// Bytes of the whole file, header included.
+  uint64_t size() const { return file_.size(); }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   /// Throws IoError where the file has no such tensor.
   const SafetensorsEntry& entry(std::string_view name) const;
-  /// A copy on the host. Throws IoError as entry(), and for a BOOL tensor with a byte that is neither 0 nor 1.
+  /// A copy on the host. Throws IoError as entry(), where the file was cut meanwhile, and for a BOOL tensor with a byte
+  /// that is neither 0 nor 1.
   Tensor tensor(std::string_view name) const;
   /// Copies of all tensors.
   TensorMap tensors() const;
@@ -69,7 +79,7 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   Tensor copy(const SafetensorsEntry& entry) const;
 
-  MappedFile file_;
+  InputFile file_;
   SafetensorsHeader header_;
   std::map<std::string_view, size_t> index_;  // views of the entries' names
 };
@@ -89,5 +99,7 @@ WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsIte
                              const Metadata& metadata = {});
 /// The same for tensors. Views are written row-major; DeviceError for meta tensors.
 WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata = {});
+/// The bytes that save_safetensors writes, in memory.
+std::string encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {});
 
 }  // namespace strata::io

@@ -14,10 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // what passed must be consistent: every byte after the header in exactly one tensor
     size_t bytes = 0;
     for (const auto& e : header.entries) {
-      if (e.bytes.size() != static_cast<size_t>(e.shape.product() * strata::size_of(e.dtype))) std::abort();
-      if (!e.bytes.empty() && (e.bytes.data() < file.data() || e.bytes.data() + e.bytes.size() > file.data() + size))
-        std::abort();
-      bytes += e.bytes.size();
+      if (e.nbytes != static_cast<size_t>(e.shape.product() * strata::size_of(e.dtype))) std::abort();
+      if (e.offset > size || e.nbytes > size - e.offset) std::abort();
+      bytes += e.nbytes;
     }
     uint64_t length = 0;
     for (int i = 7; i >= 0; --i) length = length << 8 | data[i];

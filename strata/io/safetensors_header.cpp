@@ -18,7 +18,8 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 namespace strata::io {
 namespace {
 constexpr std::string_view kOp = "safetensors";
-constexpr uint64_t kPrefix = 8;  // bytes of the header's length
+constexpr uint64_t kPrefix = 8;   // bytes of the header's length
+constexpr uint64_t kStart = 256;  // enough to know other formats by
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 struct DTypeName {
@@ -250,24 +251,51 @@ uint64_t checked_bytes(const RawEntry& e, std::string_view file) {
                    e.shape, " of ", e.dtype, " is larger than 64 bits can count");
   return static_cast<uint64_t>(n);
 }
-}  // namespace
 
-SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name) {
-  check<IoError>(file.size() >= kPrefix, kOp, quote(name), ": has ", file.size(),
+// What else the file is, by its first bytes; empty for none that is known. `name` as it is quoted.
+std::string other_format(std::string_view start, const std::string& name) {
+  const bool zip = start.starts_with("PK\x03\x04");
+  const auto torch = [&](std::string_view kind) {
+    return cat(
+        name, " is a PyTorch file (", kind,
+        "), which runs code when it is read; where PyTorch is installed, convert it: from safetensors.torch import "
+        "save_file; save_file(torch.load('FILE', map_location='cpu'), 'FILE.safetensors')");
+  };
+  if (zip && start.find(".npy") != std::string_view::npos)
+    return cat(name,
+               " is a NumPy archive (.npz); convert it: st.save({k: st.tensor(v) for k, v in "
+               "numpy.load('FILE').items()}, 'FILE.safetensors')");
+  if (zip) return torch("a zip archive of pickled objects");
+  if (start.starts_with("\x93NUMPY"))
+    return cat(name, " is a NumPy array (.npy); read it: st.tensor(numpy.load('FILE'))");
+  if (start.starts_with("GGUF")) return cat(name, " is a GGUF file; a safetensors file is wanted");
+  if (start.size() > 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) return torch("pickled objects");
+  return "";
+}
+
+uint64_t header_length(std::string_view start, uint64_t size, std::string_view name) {
+  check<IoError>(size >= kPrefix, kOp, quote(name), ": has ", size,
                  " bytes, a safetensors file starts with 8 bytes of header length");
   uint64_t length = 0;
-  std::memcpy(&length, file.data(), kPrefix);
+  std::memcpy(&length, start.data(), kPrefix);
+  if (length > kMaxSafetensorsHeader || length > size - kPrefix) {
+    const std::string other = other_format(start, quote(name));
+    check<IoError>(other.empty(), "", other);
+  }
   check<IoError>(length <= kMaxSafetensorsHeader, kOp, quote(name), ": byte 0: the header length is ", length,
                  ", at most ", kMaxSafetensorsHeader, " is allowed (is this a safetensors file?)");
-  check<IoError>(length <= file.size() - kPrefix, kOp, quote(name), ": byte 0: the header length is ", length,
-                 ", the file has only ", file.size() - kPrefix, " bytes after it (was it cut off?)");
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kPrefix, length);
-  check<IoError>(text.starts_with('{'), kOp, quote(name), ": byte 8: the header does not start with '{'");
+  check<IoError>(length <= size - kPrefix, kOp, quote(name), ": byte 0: the header length is ", length,
+                 ", the file has only ", size - kPrefix, " bytes after it (was it cut off?)");
+  return length;
+}
 
+// `text` is the header, `data_bytes` is what the file has after it.
+SafetensorsHeader parse_header(std::string_view text, uint64_t data_bytes, std::string_view name) {
+  check<IoError>(text.starts_with('{'), kOp, quote(name), ": byte 8: the header does not start with '{'");
   HeaderReader reader(name, text);
   reader.run();
 
-  const std::span<const std::byte> data = file.subspan(kPrefix + length);
+  const uint64_t data_begin = kPrefix + text.size();
   std::vector<RawEntry>& raw = reader.entries;
   std::set<std::string_view> names;
   for (const RawEntry& e : raw)
@@ -283,10 +311,10 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string
   uint64_t position = 0;
   for (RawEntry& e : raw) {
     const auto offsets = [&] { return cat("data_offsets [", e.begin, ", ", e.end, "]"); };
-    if (e.begin > e.end || e.end > data.size())
+    if (e.begin > e.end || e.end > data_bytes)
       throw IoError(kOp,
                     cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are out of range, the data has ",
-                        data.size(), " bytes (from byte ", kPrefix + length, " of the file)"));
+                        data_bytes, " bytes (from byte ", data_begin, " of the file)"));
     if (e.begin != position)
       throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(),
                              e.begin < position ? " overlap another tensor that ends at "
@@ -297,11 +325,24 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string
       throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are ", e.end - e.begin,
                              " bytes, shape ", e.shape, " of ", e.dtype, " needs ", bytes));
     position = e.end;
-    header.entries.push_back({std::move(e.name), e.dtype, e.shape, data.subspan(e.begin, bytes)});
+    header.entries.push_back({std::move(e.name), e.dtype, e.shape, data_begin + e.begin, bytes});
   }
-  check<IoError>(position == data.size(), kOp, quote(name), ": the tensors end at byte ", position,
-                 " of the data, which has ", data.size(), " bytes: ", data.size() - position, " belong to no tensor");
+  check<IoError>(position == data_bytes, kOp, quote(name), ": the tensors end at byte ", position,
+                 " of the data, which has ", data_bytes, " bytes: ", data_bytes - position, " belong to no tensor");
   return header;
+}
+}  // namespace
+
+SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const uint64_t length = header_length(text.substr(0, kStart), file.size(), name);
+  return parse_header(text.substr(kPrefix, length), file.size() - kPrefix - length, name);
+}
+
+SafetensorsHeader read_safetensors_header(const InputFile& file) {
+  const std::string start = file.read(0, static_cast<size_t>(std::min<uint64_t>(file.size(), kStart)));
+  const uint64_t length = header_length(start, file.size(), file.path());
+  return parse_header(file.read(kPrefix, length), file.size() - kPrefix - length, file.path());
 }
 
 }  // namespace strata::io

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <random>
@@ -82,11 +83,11 @@ TEST(Safetensors, ReadsAHandWrittenFile) {
   EXPECT_EQ(header.entries[0].shape, (Shape{1, 2}));
   EXPECT_EQ(header.entries[0].dtype, DType::f32);
   float f[2];
-  std::memcpy(f, header.entries[0].bytes.data(), 8);
+  std::memcpy(f, file.data() + header.entries[0].offset, 8);
   EXPECT_EQ(f[0], 1.0f);
   EXPECT_EQ(f[1], 2.0f);
   EXPECT_EQ(header.entries[1].name, "z");
-  EXPECT_EQ(header.entries[1].bytes.size(), 0u);
+  EXPECT_EQ(header.entries[1].nbytes, 0u);
   EXPECT_EQ(header.entries[2].name, "b");
   EXPECT_EQ(header.metadata.at("k"), "v");
 }
@@ -120,13 +121,16 @@ TEST(Safetensors, RoundTripsEveryDtypeAndShape) {
   for (const auto& [name, t] : tensors) {
     ASSERT_TRUE(file.contains(name)) << name;
     EXPECT_TRUE(same_bytes(file.tensor(name), t)) << name;
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(file.entry(name).bytes.data()) % static_cast<uintptr_t>(size_of(t.dtype())),
-              0u)
-        << name;
+    EXPECT_EQ(file.entry(name).offset % static_cast<uint64_t>(size_of(t.dtype())), 0u) << name;
   }
   EXPECT_THROW(file.tensor("none"), IoError);
   const TensorMap all = file.tensors();
   EXPECT_EQ(all.size(), tensors.size());
+  const std::string image = encode_safetensors(tensors, metadata);
+  EXPECT_EQ(image, read_file(dir / "f"));
+  const TensorMap read = read_safetensors(bytes_of(image), parse_safetensors(bytes_of(image), "f"), "f");
+  ASSERT_EQ(read.size(), tensors.size());
+  for (const auto& [name, t] : tensors) EXPECT_TRUE(same_bytes(read.at(name), t)) << name;
 }
 
 std::vector<float> floats(const Tensor& t) {
@@ -175,6 +179,26 @@ TEST(Safetensors, RefusesBadLengths) {
   EXPECT_REFUSED(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "at most 100000000");
   EXPECT_REFUSED(with_length(""), "byte 8");
   EXPECT_REFUSED(with_length(" {}"), "byte 8");
+}
+
+TEST(Safetensors, SaysWhatAnotherFileIs) {
+  const std::string zip = std::string("PK\x03\x04", 4) + std::string(26, '\x14');
+  EXPECT_REFUSED(zip + "archive/data.pkl" + std::string(200, 'x'), "is a PyTorch file");
+  EXPECT_REFUSED(zip + "archive/data.pkl" + std::string(200, 'x'), "from safetensors.torch import save_file");
+  EXPECT_REFUSED(zip + "w.npy" + std::string(200, 'x'), "is a NumPy archive");
+  EXPECT_REFUSED(std::string("\x80\x02}q") + "\x01(X\x05weight", "is a PyTorch file");
+  EXPECT_REFUSED("\x93NUMPY\x01 {'descr': '<f4'", "is a NumPy array");
+  EXPECT_REFUSED(std::string("GGUF\x03\0\0\0\x05\0\0\0", 12), "is a GGUF file");
+}
+
+TEST(Safetensors, AFileThatIsCutMeanwhileIsAnError) {
+  TempDir dir;
+  save_safetensors(dir / "f", TensorMap{{"a", counting({10'000}, DType::f32)}, {"b", counting({10'000}, DType::f32)}});
+  const SafetensorsFile file(dir / "f");
+  std::filesystem::resize_file(dir / "f", 50'000);
+  EXPECT_TRUE(same_bytes(file.tensor("a"), counting({10'000}, DType::f32)));
+  EXPECT_THROW(file.tensor("b"), IoError);
+  EXPECT_THROW(file.tensors(), IoError);
 }
 
 TEST(Safetensors, RefusesBadJson) {

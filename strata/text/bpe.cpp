@@ -24,7 +24,7 @@ struct BpeTokenizer::Ranks {
 
 BpeTokenizer::BpeTokenizer(std::vector<Merge> merges, const std::vector<std::string>& special_tokens)
     : merges_(std::move(merges)) {
-  constexpr std::string_view op = "BpeTokenizer";
+  constexpr std::string_view op = "tokenizer";
   check(static_cast<int64_t>(merges_.size()) <= detail::kMaxMerges, op, "has ", merges_.size(), " merges, at most ",
         detail::kMaxMerges, " are allowed");
   auto ranks = std::make_unique<Ranks>();
@@ -101,7 +101,7 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
 }
 
 const std::string& BpeTokenizer::token(int32_t id) const {
-  check<IndexError>(id >= 0 && id < vocab_size(), "BpeTokenizer", "id ", id, " is out of range, the vocabulary has ",
+  check<IndexError>(id >= 0 && id < vocab_size(), "tokenizer", "id ", id, " is out of range, the vocabulary has ",
                     vocab_size());
   return tokens_[static_cast<size_t>(id)];
 }
@@ -122,7 +122,7 @@ std::string BpeTokenizer::to_json() const {
     try {
       s += nlohmann::json(name).dump();
     } catch (const nlohmann::json::exception&) {
-      throw ValueError("BpeTokenizer", cat("the special token ", io::quote(name), " is not UTF-8"));
+      throw ValueError("tokenizer", cat("the special token ", io::quote(name), " is not UTF-8"));
     }
   }
   s += "],\"merges\":[";

@@ -136,12 +136,12 @@ class Trainer {
 
 BpeTokenizer train_bpe(std::span<const std::string_view> texts, const BpeTrainOptions& options) {
   const int64_t merges = options.vocab_size - 256 - static_cast<int64_t>(options.special_tokens.size());
-  check(merges >= 0, "train_bpe", "vocab_size is ", options.vocab_size, ", at least 256 bytes + ",
+  check(merges >= 0, "tokenizer", "vocab_size is ", options.vocab_size, ", at least 256 bytes + ",
         options.special_tokens.size(), " special tokens are needed");
-  check(merges <= detail::kMaxMerges, "train_bpe", "vocab_size is ", options.vocab_size, ", at most ",
+  check(merges <= detail::kMaxMerges, "tokenizer", "vocab_size is ", options.vocab_size, ", at most ",
         detail::kMaxMerges, " merges are allowed");
   for (const std::string& name : options.special_tokens)
-    check(!name.empty(), "train_bpe", "a special token cannot be empty");
+    check(!name.empty(), "tokenizer", "a special token cannot be empty");
   Trainer trainer;
   for (const std::string_view text : texts) trainer.add(text, options.special_tokens);
   return BpeTokenizer(trainer.learn(merges, options.min_frequency), options.special_tokens);

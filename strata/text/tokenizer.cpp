@@ -8,6 +8,7 @@
 
 #include "strata/core/error.h"
 #include "strata/io/files.h"
+#include "strata/io/json.h"
 #include "strata/text/bpe.h"
 
 namespace strata::text {
@@ -51,7 +52,7 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
   for (const int32_t id : ids) {
-    check<IndexError>(id >= 0 && id < 256, "ByteTokenizer", "id ", id, " is out of range, the vocabulary has 256");
+    check<IndexError>(id >= 0 && id < 256, "tokenizer", "id ", id, " is out of range, the vocabulary has 256");
     text += static_cast<char>(id);
   }
   return text;
@@ -62,7 +63,7 @@ std::string ByteTokenizer::to_json() const {
 }
 
 IdTokenizer::IdTokenizer(int64_t vocab_size) : vocab_(vocab_size) {
-  check(vocab_ >= 1 && vocab_ <= std::numeric_limits<int32_t>::max(), "IdTokenizer", "a vocabulary of ", vocab_,
+  check(vocab_ >= 1 && vocab_ <= std::numeric_limits<int32_t>::max(), "tokenizer", "a vocabulary of ", vocab_,
         ", wanted 1 to 2^31 - 1");
 }
 
@@ -76,8 +77,8 @@ std::vector<int32_t> IdTokenizer::encode(std::string_view text) const {
     int64_t id = -1;
     const auto [next, error] = std::from_chars(at, end, id);
     const bool number = error != std::errc::invalid_argument && (next == end || blank(*next));
-    check(number, "IdTokenizer", "byte ", at - text.data(), " starts no number: wanted ids between blanks");
-    check<IndexError>(error == std::errc() && id >= 0 && id < vocab_, "IdTokenizer", "id ",
+    check(number, "tokenizer", "byte ", at - text.data(), " starts no number: wanted ids between blanks");
+    check<IndexError>(error == std::errc() && id >= 0 && id < vocab_, "tokenizer", "id ",
                       std::string_view(at, static_cast<size_t>(next - at)), " is out of range, the vocabulary has ",
                       vocab_);
     ids.push_back(static_cast<int32_t>(id));
@@ -88,8 +89,7 @@ std::vector<int32_t> IdTokenizer::encode(std::string_view text) const {
 std::string IdTokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   for (const int32_t id : ids) {
-    check<IndexError>(id >= 0 && id < vocab_, "IdTokenizer", "id ", id, " is out of range, the vocabulary has ",
-                      vocab_);
+    check<IndexError>(id >= 0 && id < vocab_, "tokenizer", "id ", id, " is out of range, the vocabulary has ", vocab_);
     text += std::to_string(id) + ' ';
   }
   return text;
@@ -106,14 +106,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   };
   check<IoError>(text.size() <= kMaxFile, op, io::quote(source), " has ", text.size(), " bytes, at most ", kMaxFile,
                  " are allowed");
-  json j;
-  try {
-    j = json::parse(text);
-  } catch (const json::parse_error& e) {
-    throw IoError(op, cat(io::quote(source), " is not valid JSON at byte ", e.byte));
-  } catch (const json::exception&) {  // a number that no double holds
-    throw IoError(op, cat(io::quote(source), " is not valid JSON: a number is out of range"));
-  }
+  const json j = io::parse_json(text, source);
   need(j.is_object() && j.value("format", json()) == "strata-tokenizer", "format", "'strata-tokenizer'");
   need(j.value("version", json()) == 1, "version", "1");
   const json type = j.value("type", json());

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
+#include "strata/io/files.h"
+#include "strata/io/hash.h"
 #include "strata/train/progress.h"
 
 namespace strata {
@@ -82,10 +84,146 @@ TEST_F(MetricsTest, ResumePastTheEndKeepsWholeLinesOnly) {
   EXPECT_EQ(steps.back().step, 5);
 }
 
-TEST_F(MetricsTest, StartingAnewEmptiesTheFile) {
+TEST_F(MetricsTest, StartingAnewKeepsTheOldLogAside) {
   write_steps(1, 3, 0);
-  write_steps(1, 1, 0);
-  EXPECT_EQ(read_metrics(path_).size(), 1u);
+  std::vector<std::string> notes;
+  MetricsWriter(path_, 0, {}, &notes);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("kept as '" + folder_ + "/metrics.1.jsonl'"), std::string::npos) << notes[0];
+  EXPECT_TRUE(read_metrics(path_).empty());
+  EXPECT_EQ(read_metrics(folder_ + "/metrics.1.jsonl").size(), 3u);
+  notes.clear();
+  MetricsWriter(path_, 0, {}, &notes);  // an empty one is nothing to keep
+  EXPECT_TRUE(notes.empty());
+}
+
+class MarkedLog : public MetricsTest {
+ protected:
+  MarkedLog() {
+    MetricsWriter log(path_);
+    for (int64_t i = 1; i <= 6; ++i) {
+      log.write({.step = i, .loss = 1});
+      if (i == 4) mark_ = log.mark();
+    }
+    whole_ = io::read_file(path_);
+  }
+  // Goes on after step 4 with step 5; what was said.
+  std::string resume() {
+    std::vector<std::string> notes;
+    {
+      MetricsWriter log(path_, 4, mark_, &notes);
+      log.write({.step = 5, .loss = 2});
+      now_ = log.mark();
+    }
+    const std::string text = io::read_file(path_);
+    EXPECT_EQ(now_.bytes, text.size());
+    EXPECT_EQ(now_.xxh64, io::xxh64(text));
+    EXPECT_EQ(now_.lines, std::count(text.begin(), text.end(), '\n'));
+    EXPECT_EQ(read_metrics(path_).back().loss, 2);
+    EXPECT_LE(notes.size(), 1u);
+    return notes.empty() ? "" : notes[0];
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> all;
+    for (const StepMetrics& m : read_metrics(path_)) all.push_back(m.step);
+    return all;
+  }
+  std::string aside() const { return io::read_file(folder_ + "/metrics.1.jsonl"); }
+
+  LogMark mark_, now_;
+  std::string whole_;
+};
+using Steps = std::vector<int64_t>;
+
+TEST_F(MarkedLog, GoesOnWithoutAWordWhereItIsWhole) {
+  EXPECT_EQ(mark_.lines, 4);
+  const LogMark read = parse_log_mark(to_string(mark_));
+  EXPECT_EQ(read.lines, mark_.lines);
+  EXPECT_EQ(read.bytes, mark_.bytes);
+  EXPECT_EQ(read.xxh64, mark_.xxh64);
+  for (const char* bad : {"", "4", "4 100", "4 100 xyz", "-1 100 0000000000000000", "a b c"})
+    EXPECT_EQ(parse_log_mark(bad).lines, -1) << bad;
+  EXPECT_EQ(resume(), "");
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4, 5}));
+  // what came after the checkpoint may be anything
+  io::write_file(path_, whole_.substr(0, mark_.bytes) + "{{{\n\n\xff");
+  EXPECT_EQ(resume(), "");
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4, 5}));
+}
+
+TEST_F(MarkedLog, LostLinesAreTold) {
+  const size_t second = whole_.find('\n') + 1, third = whole_.find('\n', second) + 1;
+  io::write_file(path_, whole_.substr(0, second) + whole_.substr(third));
+  const std::string note = resume();
+  EXPECT_NE(
+      note.find("there is no line for step 2. It is kept as '" + folder_ + "/metrics.1.jsonl', its 3 whole lines"),
+      std::string::npos)
+      << note;
+  EXPECT_EQ(steps(), (Steps{1, 3, 4, 5}));
+  EXPECT_EQ(aside(), whole_.substr(0, second) + whole_.substr(third));
+}
+
+TEST_F(MarkedLog, ChangedLinesAreTold) {
+  std::string changed = whole_;
+  changed[changed.find("\"loss\":1") + 7] = '3';
+  io::write_file(path_, changed);
+  const std::string note = resume();
+  EXPECT_NE(note.find("a line was changed"), std::string::npos) << note;
+  EXPECT_EQ(aside(), changed);
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4, 5}));
+}
+
+TEST_F(MarkedLog, BrokenLinesAreLeftOutAndNeverRefused) {
+  const size_t second = whole_.find('\n') + 1;
+  for (const std::string& rubbish : {std::string("rubbish\n"), std::string("\n"), std::string(100'000, '[') + "\n",
+                                     std::string(50, '\0') + "\n", std::string("{\"step\":1}\n")}) {
+    std::filesystem::remove(folder_ + "/metrics.1.jsonl");
+    io::write_file(path_, whole_.substr(0, second) + rubbish + whole_.substr(second));
+    const std::string note = resume();
+    EXPECT_NE(note.find(rubbish[0] == '{' ? "line 2 is of step 1 again" : "line 2 is no step of a run"),
+              std::string::npos)
+        << note;
+    EXPECT_EQ(steps(), (Steps{1, 2, 3, 4, 5}));
+  }
+  // every byte of it cut or flipped: always a log to go on with
+  for (size_t at = 0; at < mark_.bytes; at += 7) {
+    io::write_file(path_, whole_.substr(0, at));
+    std::filesystem::remove(folder_ + "/metrics.1.jsonl");
+    EXPECT_NE(resume(), "") << at;
+    std::string flipped = whole_;
+    flipped[at] = static_cast<char>(flipped[at] ^ 1 << at % 8);
+    io::write_file(path_, flipped);
+    std::filesystem::remove(folder_ + "/metrics.1.jsonl");
+    EXPECT_NE(resume(), "") << at;
+  }
+}
+
+TEST_F(MarkedLog, AMissingLogIsTold) {
+  std::filesystem::remove(path_);
+  EXPECT_NE(resume().find("is gone: the log goes on after step 4"), std::string::npos);
+  EXPECT_EQ(steps(), (Steps{5}));
+}
+
+TEST_F(MarkedLog, OlderCheckpointsKnowNothingOfIt) {
+  mark_ = {};
+  EXPECT_EQ(resume(), "");
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4, 5}));
+  io::write_file(path_, whole_.substr(0, whole_.find('\n') + 1));
+  EXPECT_NE(resume().find("has no line for steps 2 to 4"), std::string::npos);
+  io::write_file(path_, "rubbish\n" + whole_);
+  EXPECT_NE(resume().find("line 1 is no step of a run. It is kept as"), std::string::npos);
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4, 5}));
+}
+
+TEST_F(MetricsTest, LenientReadersPassBrokenLinesOver) {
+  write_steps(1, 2, 0);
+  append("rubbish\n");
+  write_steps(3, 3, 100);
+  append("rubbish\n" + to_json({.step = 4}) + "\n");
+  std::vector<std::string> notes;
+  EXPECT_EQ(read_metrics(path_, &notes).size(), 4u);
+  EXPECT_EQ(notes.size(), 1u);
+  EXPECT_THROW(read_metrics(path_), IoError);
 }
 
 TEST_F(MetricsTest, TornLastLineIsLeftOutAndABrokenOneInTheMiddleIsAnError) {

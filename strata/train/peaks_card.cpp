@@ -76,7 +76,7 @@ class ScratchFile {
  public:
   explicit ScratchFile(const std::string& folder) : name_(folder + "/strata-disk-XXXXXX") {
     fd_ = ::mkstemp(name_.data());
-    check<IoError>(fd_ >= 0, "measure_disk", "cannot make a file in '", folder, "': ", std::strerror(errno));
+    check<IoError>(fd_ >= 0, "", "cannot make a file in '", folder, "': ", std::strerror(errno));
     ::unlink(name_.c_str());
     const int flags = ::fcntl(fd_, F_GETFL);
     direct_ = ::fcntl(fd_, F_SETFL, flags | O_DIRECT) == 0;
@@ -90,7 +90,7 @@ class ScratchFile {
     const auto start = Clock::now();
     for (int64_t i = 0; i < pieces; ++i) {
       const ssize_t n = move(fd_, buffer, piece, static_cast<off_t>(i) * static_cast<off_t>(piece));
-      check<IoError>(n == static_cast<ssize_t>(piece), "measure_disk", "cannot ", what, " '", name_,
+      check<IoError>(n == static_cast<ssize_t>(piece), "", "cannot ", what, " '", name_,
                      "': ", n < 0 ? std::strerror(errno) : "the disk is full");
     }
     if (!direct_) {

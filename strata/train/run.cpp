@@ -178,6 +178,7 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
                                            {"rng_seed", std::to_string(state.rng.seed)},
                                            {"rng_offset", std::to_string(state.rng.offset)},
                                            {"sampler", data::to_string(state.sampler)}};
+  if (state.log.lines >= 0) texts["log"] = to_string(state.log);
   if (state.text != 0) texts["text"] = std::to_string(state.text);
   if (state.loss_scale.size() == 2) {
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
@@ -192,20 +193,22 @@ bool has_run(const std::string& out) {
 }
 
 FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
-  FoundRun run{.path = path, .state = {}};
+  FoundRun run{.path = path, .state = {}, .checkpoint = {}};
   if (!is_checkpoint(path)) {
     struct stat s {};
     check<IoError>(::stat(path.c_str(), &s) == 0, path, "no such folder");
     check<IoError>(S_ISDIR(s.st_mode), path, "a file; wanted the folder of a run or of a checkpoint");
     std::vector<std::string> bad;
-    const auto found = io::find_latest_checkpoint(path, &bad);
+    auto found = io::find_latest_checkpoint(path, &bad);
     check<IoError>(found.has_value(), path,
                    bad.empty() ? "it holds no checkpoint" : "no checkpoint is whole: the " + bad.front());
     if (warnings) warnings->insert(warnings->end(), bad.begin(), bad.end());
     run.path = found->path;
-    run.verified = true;
+    run.checkpoint = std::move(*found);
+  } else {
+    run.checkpoint = io::open_checkpoint(path);
   }
-  const io::Checkpoint c = io::load_checkpoint_state(run.path);
+  const io::Checkpoint c = io::load_checkpoint_state(run.checkpoint);
   RunState& s = run.state;
   s.config = parse_config(entry(c, run.path, "config"), run.path + ": config", {}, Unread::dropped);
   s.tokenizer = entry(c, run.path, "tokenizer");
@@ -215,6 +218,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   s.rng.seed = number<uint64_t>(entry(c, run.path, "rng_seed"), run.path, "rng_seed");
   s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
   s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
+  if (c.state.contains("log")) s.log = parse_log_mark(entry(c, run.path, "log"));
   if (c.state.contains("text")) s.text = number<uint64_t>(entry(c, run.path, "text"), run.path, "text");
   if (c.state.contains("loss_scale"))
     s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
@@ -225,7 +229,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
   std::vector<std::string> files{kModelFile};
   if (optimizer) files.push_back(kOptimizerFile);
-  const io::Checkpoint c = io::load_checkpoint(run.path, files, run.verified);
+  const io::Checkpoint c = io::load_checkpoint(run.checkpoint, files);
   const auto tensors = [&](const char* file) -> const io::TensorMap& {
     const auto it = c.files.find(file);
     check<IoError>(it != c.files.end(), run.path, "the checkpoint has no ", file, ".safetensors");

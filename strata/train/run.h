@@ -12,11 +12,13 @@
 
 #include "strata/core/rng.h"
 #include "strata/data/sampler.h"
+#include "strata/io/checkpoint.h"
 #include "strata/models/language_model.h"
 #include "strata/optim/optimizer.h"
 #include "strata/optim/schedule.h"
 #include "strata/text/tokenizer.h"
 #include "strata/train/config.h"
+#include "strata/train/metrics.h"
 
 namespace strata {
 
@@ -45,6 +47,7 @@ struct RunState {
   double elapsed_s = 0;
   RngKey rng;                  ///< of default_generator()
   data::SamplerState sampler;  ///< of the training data
+  LogMark log;                 ///< of metrics.jsonl at this step; not known of older checkpoints
   /// Of the loss (f16): the scale and the finite steps since it last changed; empty where there is none.
   std::vector<double> loss_scale;
 };
@@ -58,7 +61,7 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
 struct FoundRun {
   std::string path;  ///< of the checkpoint
   RunState state;
-  bool verified = false;  ///< its checksums were computed while looking for it
+  io::FoundCheckpoint checkpoint;  ///< open: it can be read though a run that goes on deletes it
 };
 
 /// The newest whole checkpoint: of a run's folder, or `path` itself where it is a checkpoint. Damaged ones that were

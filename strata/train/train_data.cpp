@@ -5,6 +5,7 @@
 
 #include "strata/data/token_file.h"
 #include "strata/io/files.h"
+#include "strata/io/input_file.h"
 #include "strata/text/bpe.h"
 
 namespace strata {
@@ -30,9 +31,10 @@ std::string read_start(const std::string& path, uint64_t limit) {
   for (const std::string& file : files) {
     if (text.size() >= limit) break;
     if (fs::file_size(file, error) == 0 && !error && files.size() > 1) continue;
-    const io::MappedFile map(file);
-    if (files.size() > 1 && map.text().substr(0, 8192).find('\0') != std::string_view::npos) continue;
-    text += map.text().substr(0, limit - text.size());
+    const io::InputFile input(file);
+    const std::string part = input.read(0, std::min<uint64_t>(input.size(), limit - text.size()));
+    if (files.size() > 1 && std::string_view(part).substr(0, 8192).find('\0') != std::string_view::npos) continue;
+    text += part;
   }
   check<IoError>(!text.empty(), path, "it holds no text");
   return text;
@@ -43,7 +45,7 @@ std::string read_start(const std::string& path, uint64_t limit) {
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
   if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();
   if (data.tokenizer == "ids") return std::make_shared<text::IdTokenizer>(vocab);
-  check(data.tokenizer == "bpe", "make_tokenizer", "unknown tokenizer '", data.tokenizer, "'");
+  check(data.tokenizer == "bpe", "data.tokenizer", "unknown tokenizer '", data.tokenizer, "'");
   const std::string sample = read_start(data.path, kBpeBytes);
   return std::shared_ptr<text::Tokenizer>(
       new text::BpeTokenizer(text::train_bpe(sample, {.vocab_size = vocab, .special_tokens = {}})));
@@ -58,9 +60,10 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
     d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
   const std::string folder = out + "/data";
   io::make_directories(folder);
+  io::remove_leftovers(folder);
   const auto open = [&](const std::string& source, const char* name) {
     return std::make_shared<const data::TokenFile>(
-        data::open_or_build_token_file(source, *d.tokenizer, folder + "/" + name));
+        data::open_or_build_token_file(source, *d.tokenizer, folder + "/" + name, {}, &d.notes));
   };
   const data::TokenDatasetOptions train_options{.context = config.model.context,
                                                 .shift_each_epoch = config.data.shuffle};

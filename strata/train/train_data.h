@@ -11,14 +11,15 @@
 
 namespace strata {
 
-/// Text tokenised once into OUT/data/*.tokens and mapped from there: it may be larger than memory.
+/// Text tokenised once into OUT/data/*.tokens and read from there: it may be larger than memory.
 struct TrainData {
   std::shared_ptr<text::Tokenizer> tokenizer;
   std::shared_ptr<const data::TokenDataset> train;
   std::shared_ptr<const data::TokenDataset> valid;  ///< nullptr where none was asked for
   int64_t train_tokens = 0;
   int64_t valid_tokens = 0;
-  uint64_t text = 0;  ///< checksum of the training text and of what cut it into tokens
+  uint64_t text = 0;               ///< checksum of the training text and of what cut it into tokens
+  std::vector<std::string> notes;  ///< what was mended on the way: damaged files that were built again
 };
 
 /// The tokenizer that the settings name; for byte pairs it is learned from the training text. Throws IoError,

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -103,8 +104,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
   lock_.emplace(options_.out);
+  io::remove_leftovers(options_.out);
   std::optional<FoundRun> found;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, mended;
   if (has_run(options_.out)) {
     check(options_.resume, "train", "'", options_.out,
           "' holds a run already: --resume goes on with it, another --out starts a new one");
@@ -133,10 +135,14 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   steps_.emplace(*model_, *optimizer_, config_, device_);
   if (found) resume_from(*found);
   feeder_.emplace(*loader_, config_.accumulate, device_);
-  metrics_.emplace(options_.out + "/metrics.jsonl", step_);
+  mended = data_.notes;
+  if (const std::string page = options_.out + "/report.html"; !found && std::filesystem::exists(page))
+    mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
+  metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
+  for (const std::string& m : mended) note(m);
   note(fmt::format(
       "{}, {} parameters; {} training tokens{}; {}", config_.model.family,
       format_count(static_cast<double>(model_->num_parameters())),
@@ -254,6 +260,7 @@ void Run::save() {
   s.text = data_.text;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
+  s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
   checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
@@ -279,7 +286,8 @@ void Run::report(const std::string& status, bool with_sample) {
   ReportInput r;
   r.title = last_part(options_.out);
   r.status = status;
-  r.metrics = read_metrics(options_.out + "/metrics.jsonl");
+  std::vector<std::string> broken;  // somebody else wrote there: no reason to end the run
+  r.metrics = read_metrics(options_.out + "/metrics.jsonl", &broken);
   r.config = config_;
   r.machine = machine_info();
   r.parameters = model_->num_parameters();

@@ -6,12 +6,20 @@ const { withSignal } = require('./signal.js');
 const { settled } = require('./ops.js');
 const { ValueError } = require('./errors.js');
 
-/** Writes tensors by name to a safetensors file. */
-function save(path, tensors, { metadata = {}, signal } = {}) {
+// Without a path: the file's bytes.
+function write(path, tensors, { metadata = {}, signal } = {}) {
   return withSignal(signal, (flag) => settled(() => native.save(flag, path, Object.keys(tensors), Object.values(tensors),
     Object.keys(metadata), Object.values(metadata))), true);
 }
-/** The tensors of a safetensors file by name. */
+/** Writes tensors by name to a safetensors file. */
+function save(path, tensors, options) {
+  return write(path ?? '', tensors, options);
+}
+/** The bytes of the file that save() writes, as a Buffer. */
+function saveToBuffer(tensors, options) {
+  return write(undefined, tensors, options);
+}
+/** The tensors of a safetensors file by name: of a path, or of a Buffer or Uint8Array that holds the file. */
 async function load(path, { signal } = {}) {
   return (await withSignal(signal, (flag) => settled(() => native.load(flag, path)))).tensors;
 }
@@ -94,4 +102,4 @@ async function train(settings, { out, resume = false, onLog, signal } = {}) {
     (flag) => settled(() => native.train(flag, toml, overrides, out, resume, onLog)), true);
 }
 
-module.exports = { save, load, loadWithMetadata, readIdx, LanguageModel, loadModel, train };
+module.exports = { save, saveToBuffer, load, loadWithMetadata, readIdx, LanguageModel, loadModel, train };

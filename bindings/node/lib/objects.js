@@ -3,11 +3,12 @@
 // in a file is ever executed.
 
 const native = require('./native.js');
-const { save, loadWithMetadata } = require('./models.js');
+const { save, saveToBuffer, loadWithMetadata } = require('./models.js');
 const { ValueError } = require('./errors.js');
 
 const { Tensor } = native;
-// Structure and plain values stand as JSON in the file's metadata; {"$": NAME} is the tensor of that name.
+// Structure and plain values stand as JSON in the file's metadata; {"$": NAME} is the tensor of that name
+// ({"$array"}, {"$scalar"}: what was a NumPy array in Python).
 const KEY = 'strata.structure';
 
 function pack(value, path, tensors) {
@@ -38,7 +39,7 @@ function unpack(value, tensors) {
   if (value === null || typeof value !== 'object') return value;
   const [[kind, content] = []] = Object.entries(value);
   if (Object.keys(value).length === 1) {
-    if (kind === '$' && Object.hasOwn(tensors, content)) return tensors[content];
+    if (['$', '$array', '$scalar'].includes(kind) && Object.hasOwn(tensors, content)) return tensors[content];
     if (kind === '$float' && ['nan', 'inf', '-inf'].includes(content)) return content === 'nan' ? NaN : content === 'inf' ? Infinity : -Infinity;
     if (kind === '$tuple' && Array.isArray(content)) return unpack(content, tensors);
     if (kind === '$dict' && Array.isArray(content) && content.every((pair) => Array.isArray(pair) && pair.length === 2)) {
@@ -48,23 +49,38 @@ function unpack(value, tensors) {
   throw new ValueError(`loadObject: the structure in the file is damaged at ${JSON.stringify(value).slice(0, 60)}`, 'loadObject');
 }
 
+function packed(value) {
+  const tensors = {};
+  try {
+    return [tensors, { [KEY]: JSON.stringify(pack(value, '', tensors)) }];
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new ValueError('saveObject: the value is nested too deep, or holds itself', 'saveObject');
+  }
+}
+
 /** Writes nested plain objects and arrays of tensors, numbers, text, booleans and null. */
 async function saveObject(path, value, { signal } = {}) {
-  const tensors = {};
-  const structure = pack(value, '', tensors);
-  await save(path, tensors, { metadata: { [KEY]: JSON.stringify(structure) }, signal });
+  const [tensors, metadata] = packed(value);
+  await save(path, tensors, { metadata, signal });
 }
-/** What saveObject(), or Python's st.save(), wrote; of any other safetensors file the tensors by name. */
+/** The bytes of the file that saveObject() writes, as a Buffer. */
+async function saveObjectToBuffer(value, { signal } = {}) {
+  const [tensors, metadata] = packed(value);
+  return saveToBuffer(tensors, { metadata, signal });
+}
+/** What saveObject(), or Python's st.save(), wrote, from a path, a Buffer or a Uint8Array; of any other safetensors file the tensors by name. */
 async function loadObject(path, { signal } = {}) {
   const { tensors, metadata } = await loadWithMetadata(path, { signal });
   if (!Object.hasOwn(metadata, KEY)) return tensors;
-  let structure;
   try {
-    structure = JSON.parse(metadata[KEY]);
+    return unpack(JSON.parse(metadata[KEY]), tensors);
   } catch (error) {
-    throw new ValueError(`loadObject: the structure in ${path} is damaged: ${error.message}`, 'loadObject');
+    if (error instanceof ValueError) throw error;
+    const name = typeof path === 'string' ? path : 'the bytes';
+    const why = error instanceof RangeError ? 'it is nested too deep' : error.message;
+    throw new ValueError(`loadObject: the structure in ${name} is damaged: ${why}`, 'loadObject');
   }
-  return unpack(structure, tensors);
 }
 
-module.exports = { saveObject, loadObject };
+module.exports = { saveObject, saveObjectToBuffer, loadObject };

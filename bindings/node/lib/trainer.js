@@ -63,6 +63,8 @@ function onDevice(value, device) {
 class ModuleTrainer {
   #validLoss = NaN;
   #checkpoint = '';
+  #log;
+  #mark;  // of metrics.jsonl, from the checkpoint
   #samples = 0;
   #elapsed = 0;
   constructor({ module, loss, computeLoss, optimizer, loader, out, epochs = 1, steps, validLoader, scheduler, maxNorm, evalEvery = 0, saveEvery = 0,
@@ -145,7 +147,7 @@ class ModuleTrainer {
     const found = this.#checkpoints();
     if (found.length && !resume) throw new ValueError(`ModuleTrainer: '${this.out}' holds a run already: {resume: true} goes on with it`, 'ModuleTrainer');
     if (found.length) await this.#load(found[found.length - 1]);
-    const log = native.newMetrics(path.join(this.out, 'metrics.jsonl'), this.step);
+    const log = this.#log = native.newMetrics(path.join(this.out, 'metrics.jsonl'), this.step, this.#mark);
     const bar = progress ? native.newProgress(this.totalSteps, this.step, this.#elapsed) : null;
     const begun = performance.now() - 1000 * this.#elapsed;
     this.module.train();
@@ -208,7 +210,7 @@ class ModuleTrainer {
     const { seed, offset } = native.randomState();
     await saveObject(file, {
       model: this.module.stateDict(), optimizer: this.optimizer.stateDict(), step: this.step, samples: this.#samples, elapsed: this.#elapsed,
-      rng: [String(seed), String(offset)], scheduler: this.scheduler?.stateDict() ?? null, lrs: this.optimizer.paramGroups.map((g) => g.lr),
+      rng: [String(seed), String(offset)], log: native.metricsMark(this.#log), scheduler: this.scheduler?.stateDict() ?? null, lrs: this.optimizer.paramGroups.map((g) => g.lr),
     });
     this.#checkpoint = file;
     for (const old of this.#checkpoints().slice(0, -Math.max(1, this.keepLast))) fs.rmSync(old);
@@ -224,6 +226,7 @@ class ModuleTrainer {
     this.#elapsed = state.elapsed;
     native.setRandomState({ seed: BigInt(state.rng[0]), offset: BigInt(state.rng[1]) });
     this.#checkpoint = file;
+    this.#mark = state.log;
   }
 }
 

@@ -280,11 +280,14 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   data: Data;
 
   save(path: string, tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<void>;
-  load(path: string, options?: { signal?: Signal }): Promise<StateDict>;
-  loadWithMetadata(path: string, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
+  /** The file that save() writes, in memory. */
+  saveToBuffer(tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<Buffer>;
+  load(file: string | Uint8Array, options?: { signal?: Signal }): Promise<StateDict>;
+  loadWithMetadata(file: string | Uint8Array, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
   /** Nested plain objects and arrays of tensors and plain values, as Python's st.save() writes them. */
   saveObject(path: string, value: unknown, options?: { signal?: Signal }): Promise<void>;
-  loadObject(path: string, options?: { signal?: Signal }): Promise<any>;
+  saveObjectToBuffer(value: unknown, options?: { signal?: Signal }): Promise<Buffer>;
+  loadObject(file: string | Uint8Array, options?: { signal?: Signal }): Promise<any>;
   readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
   LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
   loadModel(path: string, options?: { device?: Device; signal?: Signal }): Promise<LanguageModel>;

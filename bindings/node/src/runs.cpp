@@ -1,10 +1,13 @@
 // What a training loop of JavaScript's shares with `strata train`: its log, its progress line, its report, its order of
 // samples, the state of the random numbers.
 
+#include <cstdio>
+
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
 #include "strata/core/rng.h"
 #include "strata/data/sampler.h"
+#include "strata/io/files.h"
 #include "strata/train/machine.h"
 #include "strata/train/metrics.h"
 #include "strata/train/progress.h"
@@ -42,10 +45,19 @@ StepMetrics to_metrics(Env& env, napi_value o) {
   return m;
 }
 
-// newMetrics(path, resumeStep)
+// newMetrics(path, resumeStep, mark): what it mends it says on the standard error
 napi_value new_metrics(Call& c) {
-  return c.env.boxed(std::make_shared<MetricsWriter>(c.env.text(c[0], "metrics", "the path"),
-                                                     c.env.whole(c[1], "metrics", "the step")));
+  const LogMark mark = c.env.missing(c[2]) ? LogMark{} : parse_log_mark(c.env.text(c[2], "metrics", "the mark"));
+  const std::string path = c.env.text(c[0], "metrics", "the path");
+  io::remove_leftovers(io::parent_directory(path));  // of a run that was killed
+  std::vector<std::string> notes;
+  auto log = std::make_shared<MetricsWriter>(path, c.env.whole(c[1], "metrics", "the step"), mark, &notes);
+  for (const std::string& n : notes) std::fprintf(stderr, "%s\n", n.c_str());
+  return c.env.boxed(log);
+}
+// metricsMark(metrics): what the log holds now, for a checkpoint
+napi_value mark_metrics(Call& c) {
+  return c.env.string(to_string((*c.env.handle<std::shared_ptr<MetricsWriter>>(c[0]))->mark()));
 }
 napi_value write_metrics(Call& c) {
   (*c.env.handle<std::shared_ptr<MetricsWriter>>(c[0]))->write(to_metrics(c.env, c[1]));
@@ -99,7 +111,8 @@ napi_value report(Call& c) {
   ReportInput in;
   in.title = text("title");
   in.status = text("status");
-  in.metrics = read_metrics(text("metrics"));
+  std::vector<std::string> broken;  // somebody else wrote there: no reason to lose the report
+  in.metrics = read_metrics(text("metrics"), &broken);
   in.config.steps = env.whole(env.get(c[1], "steps"), "report", "steps");
   in.machine = machine_info();
   in.parameters = env.whole(env.get(c[1], "parameters"), "report", "parameters");
@@ -148,6 +161,7 @@ napi_value set_random_state(Call& c) {
 
 void add_runs(Env& env, napi_value exports) {
   env.add(exports, {{"newMetrics", entry<new_metrics>},
+                    {"metricsMark", entry<mark_metrics>},
                     {"writeMetrics", entry<write_metrics>},
                     {"readMetrics", entry<metrics_of>},
                     {"newProgress", entry<new_progress>},

@@ -287,6 +287,19 @@ test('nested files', async () => {
   await assert.rejects(st.loadObject(file), /damaged/);
   await st.save(file, { a: st.ones([1]) });
   assert.deepEqual(Object.keys(await st.loadObject(file)), ['a']);
+
+  // In memory, the same bytes.
+  const bytes = await st.saveObjectToBuffer(value);
+  await st.saveObject(file, value);
+  assert.ok(Buffer.isBuffer(bytes) && bytes.equals(fs.readFileSync(file)));
+  assert.equal((await st.loadObject(new Uint8Array(bytes))).step, 7);
+  assert.deepEqual((await st.load(await st.saveToBuffer({ a: st.ones([2]) }))).a.toArray(), [1, 1]);
+  await assert.rejects(st.load(bytes.subarray(0, 20)), st.IoError);
+  await assert.rejects(st.load(Buffer.from('PK\x03\x04............................archive/data.pkl')), /PyTorch file.*safetensors\.torch/);
+  await assert.rejects(st.load(new Float32Array(3)), st.ValueError);
+  const loop = { a: 1 };
+  loop.self = loop;
+  await assert.rejects(st.saveObject(file, loop), /holds itself/);
 });
 
 function makeRun(out, extra = {}) {

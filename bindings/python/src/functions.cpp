@@ -109,12 +109,7 @@ void bind_functions(nb::module_& m) {
         nb::arg("input"), nb::arg("fill_value"), nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false);
   m.def("arange", [](Scalar start, std::optional<Scalar> end, Scalar step, OptDType dtype, OptDevice device, bool requires_grad) {
-          const Scalar from = end ? start : Scalar(0);
-          Scalar to = end ? *end : start;
-          // A step away from the end gives nothing, as in NumPy and the array API standard.
-          if (step.to_double() != 0 && (to.to_double() - from.to_double()) / step.to_double() < 0)
-            to = to.kind() == DType::f64 ? Scalar(from.to_double()) : from;
-          return made(device, requires_grad, [&] { return arange(from, to, step, dtype); });
+          return made(device, requires_grad, [&] { return arange(end ? start : Scalar(0), end.value_or(start), step, dtype); });
         },
         nb::arg("start"), nb::arg("end") = nb::none(), nb::arg("step") = 1, nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,
@@ -190,6 +185,12 @@ void bind_functions(nb::module_& m) {
   m.def("_repeat_interleave", [](const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim) {
     return repeat_interleave(x, repeats, dim);
   }, nb::arg("input"), nb::arg("repeats"), nb::arg("dim") = nb::none());
+  m.def("_tensor_split_at", [](const Tensor& x, const Tensor& indices, int64_t dim) {
+    return nb::steal(from_value(Value(tensor_split(x, indices, dim))));
+  });
+  m.def("_index_put_", [](Tensor& x, nb::handle key, nb::handle value, bool accumulate) {
+    set_item(x, key.ptr(), value.ptr(), accumulate);
+  });
   m.def("one_hot", [](const Tensor& x, int64_t n) { return one_hot(x, n); }, nb::arg("input"), nb::arg("num_classes") = -1);
   m.def("selu", [](const Tensor& x) { return selu(x); }, nb::arg("input"));
   m.def("relu6", [](const Tensor& x) { return relu6(x); }, nb::arg("input"));

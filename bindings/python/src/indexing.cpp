@@ -110,7 +110,7 @@ Tensor get_item(const Tensor& x, PyObject* key) {
   return flipped.empty() ? x.index(all) : flip(x, flipped).index(all);
 }
 
-void set_item(Tensor& x, PyObject* key, PyObject* value) {
+void set_item(Tensor& x, PyObject* key, PyObject* value, bool accumulate) {
   std::vector<TensorIndex> all = entries(key, x.device());
   const Dims flipped = reverse_slices(all, x);
   Tensor v;
@@ -121,10 +121,10 @@ void set_item(Tensor& x, PyObject* key, PyObject* value) {
   if (!(v.device() == x.device()) && v.numel() == 1) v = v.to(x.device());
   MaybeRelease release(is_heavy(x));
   if (flipped.empty()) {
-    x.index_put_(all, v);
+    x.index_put_(all, v, accumulate);
   } else {
     Tensor y = flip(x, flipped);
-    y.index_put_(all, v);
+    y.index_put_(all, v, accumulate);
     x.copy_(flip(y, flipped));
   }
 }

@@ -32,6 +32,22 @@ void bind_io(nb::module_& m) {
           return std::pair(file.tensors(), file.metadata());
         },
         nb::arg("path"), "(tensors by name, metadata) of a safetensors file.");
+  m.def("encode_safetensors", [](const io::TensorMap& tensors, const io::Metadata& metadata) {
+          std::string file;
+          {
+            Released release;
+            file = io::encode_safetensors(tensors, metadata);
+          }
+          return nb::bytes(file.data(), file.size());
+        },
+        nb::arg("tensors"), nb::arg("metadata") = io::Metadata(), "What save_safetensors writes.");
+  m.def("decode_safetensors", [](const nb::bytes& data, const std::string& name) {
+          const std::span<const std::byte> file(static_cast<const std::byte*>(data.data()), data.size());
+          Released release;
+          io::SafetensorsHeader header = io::parse_safetensors(file, name);
+          return std::pair(io::read_safetensors(file, header, name), std::move(header.metadata));
+        },
+        nb::arg("data"), nb::arg("name"), "(tensors by name, metadata) of a safetensors file in memory.");
   m.def("save_checkpoint", [](const std::string& run_dir, int64_t step, const io::TensorFiles& files,
                               const std::map<std::string, std::string>& state, int keep_last) {
           Released release;

@@ -139,7 +139,7 @@ Shape shape_of(nb::args sizes);
 
 /// x[key] and x[key] = value.
 Tensor get_item(const Tensor& x, PyObject* key);
-void set_item(Tensor& x, PyObject* key, PyObject* value);
+void set_item(Tensor& x, PyObject* key, PyObject* value, bool accumulate = false);
 
 /// The buffer protocol's slots.
 int get_buffer(PyObject* self, Py_buffer* view, int flags);

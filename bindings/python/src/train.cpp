@@ -4,6 +4,7 @@
 
 #include "py.h"
 #include "strata/core/node.h"
+#include "strata/io/files.h"
 #include "strata/models/sampling.h"
 #include "strata/train/metrics.h"
 #include "strata/train/progress.h"
@@ -234,16 +235,28 @@ void bind_train(nb::module_& m) {
         "What `strata train` runs. Ctrl-C saves, then raises KeyboardInterrupt.");
 
   nb::class_<MetricsWriter>(m, "MetricsWriter", "Appends steps to a metrics.jsonl.")
-      .def(nb::init<const std::string&, int64_t>(), nb::arg("path"), nb::arg("resume_step") = 0)
+      .def(
+          "__init__",
+          [](MetricsWriter* self, const std::string& path, int64_t resume_step, const std::string& mark) {
+            io::remove_leftovers(io::parent_directory(path));  // of a run that was killed
+            std::vector<std::string> notes;
+            new (self) MetricsWriter(path, resume_step, parse_log_mark(mark), &notes);
+            for (const std::string& n : notes) std::fprintf(stderr, "%s\n", n.c_str());
+          },
+          nb::arg("path"), nb::arg("resume_step") = 0, nb::arg("mark") = "",
+          "Goes on after a step; `mark` is what mark() said then. What it mends it says on the standard error.")
+      .def("mark", [](MetricsWriter& w) { return to_string(w.mark()); }, "What the file holds now, for a checkpoint.")
       .def("write", [](MetricsWriter& w, const nb::dict& d) { w.write(to_metrics(d)); }, nb::arg("metrics"));
   m.def(
       "read_metrics",
-      [](const std::string& path) {
+      [](const std::string& path, bool lenient) {
         nb::list all;
-        for (const StepMetrics& s : read_metrics(path)) all.append(to_dict(s));
+        std::vector<std::string> broken;
+        for (const StepMetrics& s : read_metrics(path, lenient ? &broken : nullptr)) all.append(to_dict(s));
         return all;
       },
-      nb::arg("path"), "The steps in a metrics.jsonl, each a dictionary.");
+      nb::arg("path"), nb::arg("lenient") = false,
+      "The steps in a metrics.jsonl, each a dictionary; with `lenient` broken lines are left out.");
 
   nb::class_<Progress>(m, "Progress", "The line that shows how a run is going.")
       .def(

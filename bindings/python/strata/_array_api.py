@@ -230,29 +230,31 @@ def argmin(x: Tensor, dim: Optional[builtins.int] = None, keepdim: builtins.bool
     return _ops.argmin(x, dim if axis is None else axis, keepdim or keepdims)
 
 
-def sort(x: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = True, *,
+def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = True, *,
          axis: Optional[builtins.int] = None) -> Any:
     """The elements in order and where they came from; with ``axis`` the elements only, as the standard has it."""
-    result = _ops.sort(x, dim if axis is None else axis, descending)
+    result = _ops.sort(input, dim if axis is None else axis, descending)
     return result if axis is None else result[0]
 
 
-def argsort(x: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = True, *,
+def argsort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = True, *,
             axis: Optional[builtins.int] = None) -> Tensor:
-    return _ops.argsort(x, dim if axis is None else axis, descending)
+    return _ops.argsort(input, dim if axis is None else axis, descending)
 
 
-def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", right: builtins.bool = False,
-                 sorter: Optional[Tensor] = None) -> Tensor:
-    """Where to insert the values of x2 into the ascending x1."""
+def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: builtins.bool = False, right: builtins.bool = False,
+                 side: Optional[str] = None, sorter: Optional[Tensor] = None) -> Tensor:
+    """Where to insert values into an ascending sequence, or into one that is ascending in the order of ``sorter``: "left" or
+    "right" of equal ones."""
+    x1, x2 = sorted_sequence, input
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ValueError(f"searchsorted: side must be left or right and agree with right={right}, got {side!r}")
     if sorter is not None:
         x1 = _ops.take_along_dim(x1, sorter, -1)
     if not isinstance(x2, Tensor):
         x2 = F.tensor(x2, dtype=x1.dtype, device=x1.device)
     t = _core.promote_types(x1.dtype, x2.dtype)
-    scalar = x2.ndim == 0
-    y = _ops.searchsorted(x1.to(t), x2.to(t).reshape(1) if scalar else x2.to(t), right or side == "right")
-    return y.reshape(()) if scalar else y
+    return _ops.searchsorted(x1.to(t), x2.to(t), right or side == "right", out_int32)
 
 
 def _logical(name: str) -> Any:
@@ -365,11 +367,10 @@ def broadcast_arrays(*arrays: Tensor) -> List[Tensor]:
     return F.broadcast_tensors(*arrays)
 
 
-def take(x: Tensor, indices: Tensor, /, *, axis: Optional[builtins.int] = None) -> Tensor:
+def take(x: Tensor, indices: Tensor, *, axis: Optional[builtins.int] = None) -> Tensor:
     """The slices that the 1-D indices name along ``axis``; without one, as PyTorch's, elements by their row-major place."""
-    if axis is None and (x.ndim != 1 or indices.ndim != 1):
-        return take(x.reshape(-1), indices.reshape(-1), axis=0).reshape(indices.shape)
-    axis = 0 if axis is None else axis
+    if axis is None:
+        return _ops.take(x, indices)
     indices = F.where(indices < 0, indices + x.shape[axis], indices)
     return _ops.index_select(x, axis, indices)
 

@@ -1138,7 +1138,13 @@ class LossScaler:
 class MetricsWriter:
     """Appends steps to a metrics.jsonl."""
 
-    def __init__(self, path: str, resume_step: _int = 0) -> None: ...
+    def __init__(self, path: str, resume_step: _int = 0, mark: str = '') -> None:
+        """
+        Goes on after a step; `mark` is what mark() said then. What it mends it says on the standard error.
+        """
+
+    def mark(self) -> str:
+        """What the file holds now, for a checkpoint."""
 
     def write(self, metrics: dict[Any, Any]) -> None: ...
 
@@ -1340,6 +1346,12 @@ def cuda_unavailable_reason() -> str:
 def cuda_versions() -> Tuple[Any, ...]:
     """Versions of the driver and the runtime; zeros without CUDA."""
 
+def decode_safetensors(data: builtins.bytes, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """(tensors by name, metadata) of a safetensors file in memory."""
+
+def encode_safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] = {}) -> builtins.bytes:
+    """What save_safetensors writes."""
+
 def find_latest_checkpoint(run_dir: str) -> str | None:
     """The newest checkpoint that verifies, or None."""
 
@@ -1377,8 +1389,10 @@ def pin_memory(t: Tensor) -> Tensor:
 def read_idx(path: str) -> Tensor:
     """Reads an IDX file (the format of MNIST), plain or gzip-compressed."""
 
-def read_metrics(path: str) -> List[Any]:
-    """The steps in a metrics.jsonl, each a dictionary."""
+def read_metrics(path: str, lenient: _bool = False) -> List[Any]:
+    """
+    The steps in a metrics.jsonl, each a dictionary; with `lenient` broken lines are left out.
+    """
 
 def sample_order(size: _int, seed: _int, epoch: _int = 0) -> Tensor:
     """

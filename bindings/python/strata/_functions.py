@@ -88,10 +88,6 @@ class return_types:
         values: Tensor
         indices: Tensor
 
-    class aminmax(NamedTuple):
-        min: Tensor
-        max: Tensor
-
 
 # ---- making tensors
 
@@ -254,10 +250,6 @@ def min(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, axis:
     return _extreme(input, dim, keepdim, axis, keepdims, _ops.minimum, _core._min, _ops.min_dim, _ops.amin, return_types.min)
 
 
-def aminmax(input: Tensor, *, dim: Any = None, keepdim: builtins.bool = False) -> Any:
-    return return_types.aminmax(_ops.amin(input, _dims(dim), keepdim), _ops.amax(input, _dims(dim), keepdim))
-
-
 def _correction(unbiased: Optional[builtins.bool], correction: Optional[Number]) -> builtins.float:
     if unbiased is not None:
         return 1.0 if unbiased else 0.0
@@ -305,6 +297,23 @@ def mean(input: Tensor, dim: Any = None, keepdim: builtins.bool = False, *, dtyp
     return _ops.mean(input, _dims(dim), (keepdim or keepdims) and axis != ())
 
 
+def _scan(name: str) -> Any:
+    op = _core.ops[name]
+
+    def function(input: Tensor, dim: Any = None, *, dtype: Optional[DType] = None, **options: Any) -> Tensor:
+        if dim is not None:
+            options["dim"] = dim
+        result: Tensor = op(input if dtype is None else input.to(dtype), **options)
+        return result if dtype is None else result.to(dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
+
+
+cumsum, cumprod = _scan("cumsum"), _scan("cumprod")
+
+
 def norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
     """(sum |x|^p)^(1/p)."""
     if p == "fro" or p is None:
@@ -335,9 +344,11 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False,
-           return_counts: builtins.bool = False, dim: None = None) -> Any:
-    """The different values in ascending order; also where each element is among them, and how often each occurs."""
-    values, inverse, counts = _ops.unique(input, return_inverse, return_counts)
+           return_counts: builtins.bool = False, dim: Optional[builtins.int] = None) -> Any:
+    """The different values in ascending order, or the different slices along ``dim``; also where each is among them, and
+    how often each occurs."""
+    values, inverse, counts = (_ops.unique(input, return_inverse, return_counts) if dim is None
+                               else _ops.unique_dim(input, dim, return_inverse, return_counts))
     parts = [values] + ([inverse] if return_inverse else []) + ([counts] if return_counts else [])
     return parts[0] if len(parts) == 1 else tuple(parts)
 
@@ -453,14 +464,6 @@ def stack(tensors: Sequence[Tensor], dim: builtins.int = 0, *, axis: Optional[bu
     return _joined(_ops.stack, tensors, dim if axis is None else axis)
 
 
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    return cat(tensors, 0 if tensors[0].dim() < 2 else 1)
-
-
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    return cat([t.reshape(1, -1) if t.dim() < 2 else t for t in tensors], 0)
-
-
 def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None) -> Tensor:
     """Each element along ``dim`` several times in a row."""
     if isinstance(repeats, Tensor):
@@ -477,12 +480,10 @@ def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Any = None, *,
     "add" or "multiply" joined with them."""
     src = value if src is None else src
     if reduce is not None:
-        from ._composed import scatter_reduce
-
         if reduce not in ("add", "multiply"):
             raise ValueError(f"scatter: reduce must be add or multiply, got {reduce!r}")
         values = src if isinstance(src, Tensor) else full(index.shape, src, dtype=input.dtype, device=input.device)
-        return scatter_reduce(input, dim, index, values, "sum" if reduce == "add" else "prod")
+        return _ops.scatter_reduce(input, dim, index, values, "sum" if reduce == "add" else "prod")
     if isinstance(src, Tensor):
         return _ops.scatter(input, dim, index, _of_index(src, index))
     return _core._scatter_scalar(input, dim, index, src)

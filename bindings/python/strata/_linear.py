@@ -10,7 +10,7 @@ from ._core import Tensor
 
 __all__ = [
     "chain_matmul", "cholesky", "det", "einsum", "ger", "inverse", "lu_solve", "matrix_exp", "matrix_power", "orgqr", "pinverse", "qr",
-    "slogdet", "svd", "tensordot", "trace",
+    "slogdet", "svd", "tensordot",
 ]
 
 Number = Union[builtins.int, builtins.float]
@@ -61,11 +61,6 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None) -> Tenso
         dims = (builtins.range(a.dim() - dims, a.dim()), builtins.range(dims))
     left, right = ([d] if isinstance(d, builtins.int) else builtins.list(d) for d in dims)
     return _ops.tensordot(a, b, left, right)
-
-
-def trace(input: Tensor) -> Tensor:
-    """The sum of the diagonal."""
-    return _ops.diagonal(input, 0, 0, 1).sum()
 
 
 def matrix_power(input: Tensor, n: builtins.int) -> Tensor:

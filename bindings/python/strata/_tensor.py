@@ -13,7 +13,7 @@ def _method(function: Any, name: Optional[str] = None) -> Any:
     return function
 
 
-for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
+for _name in ("max", "min", "cumsum", "cumprod", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
               "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split", "swapaxes", "swapdims",
               "moveaxis", "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "bernoulli", "multinomial",
               "allclose", "equal", "rsub"):
@@ -31,7 +31,7 @@ for _name in ("max", "min", "aminmax", "var", "std", "sum", "mean", "norm", "pro
     setattr(Tensor, _name, _function if type(_function).__name__ == "function" else _bound(_function))
 for _name in _composed.METHODS:
     setattr(Tensor, _name, getattr(_composed, _name))
-for _name in ("copysign", "signbit", "positive", "conj", "take"):
+for _name in ("copysign", "signbit", "positive", "conj", "take", "sort", "argsort"):
     setattr(Tensor, _name, getattr(_array_api, _name))
 for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
                       "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
@@ -72,8 +72,8 @@ _in_place("clamp_", _core.clamp)
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
-for _name in ("deg2rad", "digamma", "erfinv", "float_power", "heaviside", "index_copy", "index_fill",
-              "lgamma", "logit", "rad2deg", "scatter_reduce", "sinc"):
+for _name in ("deg2rad", "digamma", "erfinv", "float_power", "heaviside", "lgamma",
+              "logit", "rad2deg", "sinc"):
     _in_place(_name + "_", getattr(_composed, _name))
 for _name in ("gcd", "i0", "lcm", "ldexp", "mvlgamma", "nextafter", "renorm", "sgn"):
     _in_place(_name + "_", getattr(_composed, _name))
@@ -86,8 +86,10 @@ for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "
                       "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
                       "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
-for _name in ("addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum"):
+for _name in ("addbmm", "addmm", "addmv", "addr", "baddbmm", "index_copy", "index_fill", "index_reduce"):
     _in_place(_name + "_", getattr(_ops, _name))
+for _name in ("cumprod", "cumsum"):
+    _in_place(_name + "_", getattr(F, _name))
 
 
 @_method
@@ -232,11 +234,9 @@ def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
 
 @_method
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """self[indices] = values, or += with ``accumulate``."""
-    if not accumulate:
-        self[tuple(indices)] = values
-        return self
-    return self.copy_(_ops.index_put(self, list(indices), values.expand(_ops.index(self, list(indices)).shape), True))
+    """self[indices] = values, or += with ``accumulate``; the indices are tensors of integers or masks."""
+    _core._index_put_(self, tuple(indices), values, accumulate)
+    return self
 
 
 @_method
@@ -279,10 +279,8 @@ def is_conj(self: Tensor) -> bool:
 
 @_method
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Elements of ``source`` at places of the flattened tensor."""
-    flat = self.reshape([-1])
-    written = flat.index_put([index.reshape([-1])], source.reshape([-1]), accumulate)
-    return self.copy_(written.reshape(list(self.shape)))
+    """put(), written over the tensor."""
+    return self.copy_(_ops.put(self, index, source, accumulate))
 
 
 @_method

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
 
@@ -134,6 +135,7 @@ class ModuleTrainer:
         self.elapsed = 0.0
         self._valid_loss = math.nan
         self._checkpoint = ""
+        self._mark = ""  # of metrics.jsonl, from the checkpoint
 
     # ---- one batch
 
@@ -189,8 +191,8 @@ class ModuleTrainer:
         if found and not resume:
             raise ValueError(f"'{self.out}' holds a run already: train(resume=True) goes on with it")
         if found:
-            self._load(found[-1])
-        log = C.MetricsWriter(os.path.join(self.out, "metrics.jsonl"), self.step)
+            self._load_newest(found)
+        log = self._log = C.MetricsWriter(os.path.join(self.out, "metrics.jsonl"), self.step, self._mark)
         bar = C.Progress(self.total_steps, 10.0, "samples") if progress else None
         if bar is not None and self.step:
             bar.resume(self.step, self.elapsed)
@@ -277,7 +279,7 @@ class ModuleTrainer:
         notes = [("Checkpoint", os.path.basename(self._checkpoint) or "none yet")]
         title = os.path.basename(os.path.abspath(self.out))
         count = sum(p.numel() for p in self.module.parameters())
-        C.write_report(os.path.join(self.out, "report.html"), title, status, C.read_metrics(path), self.total_steps, count,
+        C.write_report(os.path.join(self.out, "report.html"), title, status, C.read_metrics(path, True), self.total_steps, count,
                        repr(self.module), settings, notes)
 
     # ---- checkpoints
@@ -295,6 +297,7 @@ class ModuleTrainer:
         state: Dict[str, Any] = {
             "model": dict(self.module.state_dict()), "optimizer": self.optimizer.state_dict(), "step": self.step,
             "samples": self.samples, "elapsed": self.elapsed, "rng": list(C._rng_key()),
+            "log": self._log.mark(),
         }
         if self.scheduler is not None:
             state["scheduler"] = self.scheduler.state_dict()
@@ -303,12 +306,21 @@ class ModuleTrainer:
         for old in self._checkpoints()[: -max(1, self.keep_last)]:
             os.remove(old)
 
-    def _load(self, path: str) -> None:
-        state = load(path)
+    def _load_newest(self, found: List[str]) -> None:
+        for path in reversed(found):
+            try:
+                return self._load(load(path), path)
+            except C.IoError as error:
+                if path == found[0]:
+                    raise
+                print(f"skipping the broken checkpoint: {error}", file=sys.stderr)
+
+    def _load(self, state: Dict[str, Any], path: str) -> None:
         self.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(state["scheduler"])
         self.step, self.samples, self.elapsed = state["step"], state["samples"], state["elapsed"]
         C._set_rng_key(tuple(state["rng"]))
+        self._mark = state.get("log", "")
         self._checkpoint = path

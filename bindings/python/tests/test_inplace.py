@@ -15,6 +15,7 @@ def arguments(name):
     special = {
         "index_add": (0, st.tensor([2, 0]), st.rand(2, 4)), "index_put": ([st.tensor([2, 0])], st.rand(2, 4)),
         "scatter": (1, places, st.rand(3, 2)), "scatter_add": (1, places, st.rand(3, 2)),
+        "scatter_reduce": (1, places, st.rand(3, 2), "prod"),
         "masked_fill": (st.rand(3, 4) > 0.5, 2.0), "fill": (2.0,), "clamp": (0.3, 0.6), "pow_scalar": (3,),
         "add_scalar": (2,), "mul_scalar": (3.0,), "div_scalar": (3.0,), "rsub_scalar": (3.0,),
     }

@@ -74,18 +74,19 @@ Cost write_cost(double n, DType dtype) {
 
 const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
     .schema = "arange(Scalar start, Scalar end, Scalar step=1, DType dtype=i64, Device device=cpu) -> Tensor",
-    .doc =
-        "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D. ValueError when step is 0 or "
-        "leads away from end.",
+    .doc = "start, start + step, ... before end: ceil((end - start) / step) elements, 1-D; an integer dtype truncates "
+           "start "
+           "and step first, and has as many. ValueError when step is 0 or leads away from end.",
     .example = "assert(arange(1, 7, 2).to_vector<int64_t>() == std::vector<int64_t>({1, 3, 5}));",
     .infer =
         [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
           return TensorMeta{{arange_length(start, end, step)}, dtype, device, std::nullopt};
         },
     .kernels = {.everywhere =
-                    [](Tensor& y, Scalar start, Scalar end, Scalar step, DType, Device) {
+                    [](Tensor& y, Scalar start, Scalar end, Scalar step, DType dtype, Device) {
                       RangeNumbers r;
-                      r.integral = integral(start) && integral(end) && integral(step);
+                      // An integer dtype counts in integers, from a truncated start by a truncated step.
+                      r.integral = !is_floating(dtype) || (integral(start) && integral(end) && integral(step));
                       if (r.integral) {
                         r.first_int = static_cast<uint64_t>(start.to_int());
                         r.step_int = static_cast<uint64_t>(step.to_int());
@@ -109,10 +110,14 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
 }};
 
 // Counting from both ends keeps the last value exact.
-RangeNumbers from_both_ends(Scalar start, Scalar end, int64_t steps) {
+RangeNumbers from_both_ends(Scalar start, Scalar end, int64_t steps, DType dtype) {
   RangeNumbers r;
   r.first = start.to_double();
   r.last = end.to_double();
+  if (!is_floating(dtype)) {
+    r.first = std::trunc(r.first);
+    r.last = std::trunc(r.last);
+  }
   r.step = steps > 1 ? (r.last - r.first) / static_cast<double>(steps - 1) : 0;
   r.size = steps;
   r.turn = (steps + 1) / 2;
@@ -125,15 +130,16 @@ void check_steps(int64_t steps, std::string_view op) {
 
 const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
     .schema = "linspace(Scalar start, Scalar end, int steps, DType dtype=f32, Device device=cpu) -> Tensor",
-    .doc = "steps values at equal distances from start to end, both included. Integer dtypes truncate.",
+    .doc = "steps values at equal distances from start to end, both included. Integer dtypes truncate start, end and "
+           "the values.",
     .example = "assert(linspace(0, 1, 3).to_vector<float>() == std::vector<float>({0, 0.5f, 1}));",
     .infer =
         [](Scalar, Scalar, int64_t steps, DType dtype, Device device) {
           check_steps(steps, "linspace");
           return TensorMeta{{steps}, dtype, device, std::nullopt};
         },
-    .kernels = {.everywhere = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType,
-                                 Device) { fill_range(y, from_both_ends(start, end, steps)); }},
+    .kernels = {.everywhere = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType dtype,
+                                 Device) { fill_range(y, from_both_ends(start, end, steps, dtype)); }},
     .cost = [](Scalar, Scalar, int64_t steps, DType dtype,
                Device) { return write_cost(static_cast<double>(steps), dtype); },
     .samples =
@@ -149,15 +155,17 @@ const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
 const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
     .schema =
         "logspace(Scalar start, Scalar end, int steps, float base=10, DType dtype=f32, Device device=cpu) -> Tensor",
-    .doc = "base^v for steps values v at equal distances from start to end, both included.",
+    .doc =
+        "base^v for steps values v at equal distances from start to end, both included. Integer dtypes truncate start "
+        "and end (but of a single value) and the results.",
     .infer =
         [](Scalar, Scalar, int64_t steps, double, DType dtype, Device device) {
           check_steps(steps, "logspace");
           return TensorMeta{{steps}, dtype, device, std::nullopt};
         },
     .kernels = {.everywhere =
-                    [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType, Device) {
-                      RangeNumbers r = from_both_ends(start, end, steps);
+                    [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType dtype, Device) {
+                      RangeNumbers r = from_both_ends(start, end, steps, steps == 1 ? DType::f64 : dtype);
                       r.power = true;
                       r.base = base;
                       fill_range(y, r);

@@ -7,6 +7,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index_kernels.h"
+#include "strata/ops/naive.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
@@ -27,12 +28,18 @@ Cost move_cost(const Tensor& x, const Tensor& index) {
   return {0, static_cast<double>(index.nbytes() + 2 * index.numel() * size_of(x.dtype()))};
 }
 
+using naive::Array;
+Array row_of(const Tensor& t) {
+  return {t.dim() == 0 ? Shape{1} : t.shape(), t.to_vector<double>()};
+}
+
 // ---- an index for each element ----
 
 // Rank and sizes of an element-wise index into x along dim.
 void check_element_index(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op) {
   dim = wrap_dim(dim, x.dim(), op);
   check_index_dtype(index, op);
+  if (x.dim() <= 1 && index.dim() <= 1) return;  // a 0-dim one counts as a single element in a row
   check<ShapeError>(index.dim() == x.dim(), op, "index is ", index, ", x is ", x,
                     ": both must have the same number of dimensions");
   for (int64_t d = 0; d < x.dim(); ++d)
@@ -41,9 +48,39 @@ void check_element_index(const Tensor& x, int64_t dim, const Tensor& index, std:
 }
 
 void check_source(const Tensor& x, const Tensor& index, const Tensor& src, std::string_view op) {
-  check<ShapeError>(src.shape() == index.shape(), op, "src is ", src, ", index is ", index,
+  const bool rows = src.dim() <= 1 && index.dim() <= 1 && src.numel() == index.numel();
+  check<ShapeError>(rows || src.shape() == index.shape(), op, "src is ", src, ", index is ", index,
                     ": they must have one shape");
   check<DTypeError>(src.dtype() == x.dtype(), op, "src is ", src, ", x is ", x, ": they must have one dtype");
+}
+
+// The kernels want tensors of one rank: a 0-dim one is shown to them as a row.
+Tensor as_row(const Tensor& t) {
+  return t.dim() == 0 ? alias(t, {1}, {1}, t.storage_offset()) : t;
+}
+template <auto Kernel>
+void take_rows(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+  Tensor out = as_row(y);
+  Kernel(out, as_row(x), wrap_dim(dim, x.dim(), "gather"), as_row(index));
+}
+template <auto Kernel>
+void put_rows(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  Tensor out = as_row(y);
+  Kernel(out, as_row(x), wrap_dim(dim, x.dim(), "scatter"), as_row(index), as_row(src));
+}
+
+// The references' way to the elements that an index names: f(place in the index, place in x).
+template <class F>
+void each_named(const Tensor& x, int64_t dim, const Tensor& index, F f) {
+  const Array at(row_of(index));
+  dim = naive::from_front(dim, x.dim());
+  naive::each(at.shape(), [&](const Dims& p) { f(p, naive::moved(p, dim, static_cast<int64_t>(at[p]))); });
+}
+Tensor in_shape(const Array& y, const Shape& shape) {
+  return Array(shape, Tensor(y).to_vector<double>());
+}
+bool is_bool(const Tensor& x) {
+  return x.dtype() == DType::boolean;
 }
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
@@ -58,7 +95,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
           check_element_index(x, dim, index, "gather");
           return like(x).with_shape(index.shape());
         },
-    .kernels = {.cpu = gather_cpu, .cuda = STRATA_CUDA_KERNEL(gather_cuda)},
+    .kernels = {.cpu = take_rows<gather_cpu>, .cuda = STRATA_CUDA_KERNEL(take_rows<gather_cuda>)},
     .saves = "index",
     .backward = [](Backward& b, const Tensor& x, int64_t dim,
                    const Tensor& index) { b.set(0, scatter_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
@@ -71,12 +108,21 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
           s.add(s.tensor({2, 3, 4}), 1, s.integers({2, 5, 2}, 0, 3));
           s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4));
           s.add(s.tensor({}), 0, s.integers({}, 0, 1));
+          s.add(s.tensor({}), 0, s.integers({3}, 0, 1));
+          s.add(s.tensor({4}), -1, s.integers({}, 0, 4));
           s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0,
                                 s.integers({1, 3}, 4, 5));
           s.invalid<ShapeError>("longer in dimension 1", s.tensor({4, 3}), 0, s.integers({1, 4}, 0, 1));
           s.invalid<ShapeError>("same number", s.tensor({4, 3}), 0, s.integers({3}, 0, 1));
           s.invalid<DTypeError>("i64 or i32", s.tensor({4}), 0, s.tensor({2}, DType::f32));
           if (s.benchmarking()) s.bench(s.tensor({4096, 1024}), 0, s.integers({4096, 1024}, 0, 4096));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          const Array from = row_of(x);
+          Array y = row_of(index);
+          each_named(x, dim, index, [&](const Dims& at, const Dims& in_x) { y[at] = from[in_x]; });
+          return in_shape(y, index.shape());
         },
 }};
 
@@ -93,12 +139,12 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_o
           check_source(x, index, src, "scatter");
           return like(x);
         },
-    .kernels = {.cpu = scatter_cpu, .cuda = STRATA_CUDA_KERNEL(scatter_cuda)},
+    .kernels = {.cpu = put_rows<scatter_cpu>, .cuda = STRATA_CUDA_KERNEL(put_rows<scatter_cuda>)},
     .saves = "index",
     .backward =
-        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
+        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor& src) {
           if (b.needs(0)) b.set(0, scatter(b.gy(), dim, index, Scalar(0)));
-          if (b.needs(2)) b.set(2, gather(b.gy(), dim, index));
+          if (b.needs(2)) b.set(2, reshape(gather(b.gy(), dim, index), src.shape()));
         },
     .inplace = true,
     .dtypes = kAllTypes,
@@ -112,9 +158,18 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_o
           s.add(s.tensor({4, 3}), 0, rows, s.tensor({2, 3}));
           s.add(s.tensor({3, 5}), 1, from_span<int64_t>(std::vector<int64_t>{4, 1, 0, 2}, {2, 2}), s.tensor({2, 2}));
           s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4), s.tensor({0, 3}));
+          s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
+          s.add(s.tensor({3}), 0, s.integers({}, 0, 3), s.tensor({1}));
           s.invalid<IndexError>("index 3 is out of range for dimension 0 with size 3", s.tensor({3, 3}), 0, rows,
                                 s.tensor({2, 3}));
           s.invalid<ShapeError>("one shape", s.tensor({4, 3}), 0, rows, s.tensor({2, 2}));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+          Array y = row_of(x);
+          const Array from = row_of(src);
+          each_named(x, dim, index, [&](const Dims& at, const Dims& in_x) { y[in_x] = from[at]; });
+          return in_shape(y, x.shape());
         },
 }};
 
@@ -129,12 +184,12 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_a
           check_source(x, index, src, "scatter_add");
           return like(x);
         },
-    .kernels = {.cpu = scatter_add_cpu, .cuda = STRATA_CUDA_KERNEL(scatter_add_cuda)},
+    .kernels = {.cpu = put_rows<scatter_add_cpu>, .cuda = STRATA_CUDA_KERNEL(put_rows<scatter_add_cuda>)},
     .saves = "index",
     .backward =
-        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&) {
+        [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor& src) {
           if (b.needs(0)) b.set(0, b.gy());
-          if (b.needs(2)) b.set(2, gather(b.gy(), dim, index));
+          if (b.needs(2)) b.set(2, reshape(gather(b.gy(), dim, index), src.shape()));
         },
     .inplace = true,
     .dtypes = kAllTypes,
@@ -150,7 +205,17 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_a
           s.add(s.tensor({2, 3, 4}), 1, s.integers({1, 5, 2}, 0, 3), s.tensor({1, 5, 2}));
           s.invalid<IndexError>("out of range for dimension 0", s.tensor({4}), 0, s.integers({2}, -2, 0),
                                 s.tensor({2}));
+          s.add(s.tensor({}), 0, s.integers({2}, 0, 1), s.tensor({2}));
           s.invalid<ShapeError>("one shape", s.tensor({4}), 0, s.integers({2}, 0, 4), s.tensor({3}));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+          Array y = row_of(x);
+          const Array from = row_of(src);
+          each_named(x, dim, index, [&](const Dims& at, const Dims& in_x) {
+            y[in_x] = is_bool(x) ? std::max(y[in_x], from[at]) : y[in_x] + from[at];
+          });
+          return in_shape(y, x.shape());
         },
 }};
 
@@ -186,10 +251,10 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_alon
 // ---- an index for each slice ----
 
 void check_slice_index(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op) {
-  check<ShapeError>(x.dim() > 0, op, "a 0-dim tensor has no slices");
   wrap_dim(dim, x.dim(), op);
   check_index_dtype(index, op);
   check<ShapeError>(index.dim() <= 1, op, "index must be 1-D, got ", index);
+  check<ShapeError>(x.dim() > 0 || index.numel() == 1, op, "a 0-dim tensor has a single slice, got index ", index);
 }
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
@@ -201,17 +266,18 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
         [](const Tensor& x, int64_t dim, const Tensor& index) {
           check_slice_index(x, dim, index, "index_select");
           TensorMeta m = like(x);
-          m.shape[wrap_dim(dim, x.dim(), "index_select")] = index.numel();
+          if (x.dim() > 0) m.shape[wrap_dim(dim, x.dim(), "index_select")] = index.numel();
           return m;
         },
-    .kernels = {.cpu = index_select_cpu, .cuda = STRATA_CUDA_KERNEL(index_select_cuda)},
+    .kernels = {.cpu = take_rows<index_select_cpu>, .cuda = STRATA_CUDA_KERNEL(take_rows<index_select_cuda>)},
     .saves = "index",
     .backward = [](Backward& b, const Tensor& x, int64_t dim,
                    const Tensor& index) { b.set(0, index_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x, int64_t dim, const Tensor& index) {
-          const double slice = static_cast<double>(x.nbytes()) / static_cast<double>(std::max<int64_t>(1, x.size(dim)));
+          const int64_t slices = x.dim() == 0 ? 1 : std::max<int64_t>(1, x.size(dim));
+          const double slice = static_cast<double>(x.nbytes()) / static_cast<double>(slices);
           return Cost{0, 2 * slice * static_cast<double>(index.numel())};
         },
     .samples =
@@ -223,18 +289,26 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
           s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0,
                                 s.integers({1}, 4, 5));
           s.invalid<ShapeError>("1-D", s.tensor({4, 3}), 0, s.integers({1, 1}, 0, 1));
-          s.invalid<ShapeError>("0-dim", s.tensor({}), 0, s.integers({1}, 0, 1));
+          s.add(s.tensor({}), 0, s.integers({1}, 0, 1));
+          s.invalid<ShapeError>("0-dim", s.tensor({}), 0, s.integers({2}, 0, 1));
           if (s.benchmarking()) s.bench(s.tensor({50000, 256}), 0, s.integers({8192}, 0, 50000));
         },
     .reference =
         [](const Tensor& x, int64_t dim, const Tensor& index) {
           const Tensor i64 = contiguous(to(index, DType::i64));
           TensorList rows;
+          if (x.dim() == 0) return clone(x);
           for (int64_t i = 0; i < i64.numel(); ++i) rows.push_back(select(x, dim, i64.data<int64_t>()[i]));
           if (rows.empty()) return slice(x, dim, 0, 0);
           return stack(rows, wrap_dim(dim, x.dim(), "index_select"));
         },
 }};
+
+template <auto Kernel>
+void add_rows(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+  Tensor out = as_row(y);
+  Kernel(out, as_row(x), wrap_dim(dim, x.dim(), "index_add"), index, as_row(source), alpha);
+}
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> index_add_op{{
     .schema = "index_add(Tensor x, int dim, Tensor index, Tensor source, Scalar alpha=1) -> Tensor",
@@ -243,13 +317,13 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> i
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar) {
           check_slice_index(x, dim, index, "index_add");
           Shape wanted = x.shape();
-          wanted[wrap_dim(dim, x.dim(), "index_add")] = index.numel();
+          if (x.dim() > 0) wanted[wrap_dim(dim, x.dim(), "index_add")] = index.numel();
           check<ShapeError>(source.shape() == wanted, "index_add", "source is ", source, ", wanted shape ", wanted);
           check<DTypeError>(source.dtype() == x.dtype(), "index_add", "source is ", source, ", x is ", x,
                             ": they must have one dtype");
           return like(x);
         },
-    .kernels = {.cpu = index_add_cpu, .cuda = STRATA_CUDA_KERNEL(index_add_cuda)},
+    .kernels = {.cpu = add_rows<index_add_cpu>, .cuda = STRATA_CUDA_KERNEL(add_rows<index_add_cuda>)},
     .saves = "index",
     .backward =
         [](Backward& b, const Tensor&, int64_t dim, const Tensor& index, const Tensor&, Scalar alpha) {
@@ -273,198 +347,19 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> i
           s.invalid<ShapeError>("wanted shape", s.tensor({4, 3}), 0, s.integers({2}, 0, 4), s.tensor({3, 3}));
           s.invalid<IndexError>("out of range for dimension 0 with size 4", s.tensor({4}), 0, s.integers({1}, 5, 6),
                                 s.tensor({1}));
+          s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
           if (s.benchmarking()) s.bench(s.tensor({5000, 256}), 0, s.integers({8192}, 0, 5000), s.tensor({8192, 256}));
         },
-}};
-
-// ---- masks ----
-
-void check_mask(const Tensor& mask, std::string_view op) {
-  check<DTypeError>(mask.dtype() == DType::boolean, op, "the mask must be bool, got ", mask);
-}
-
-const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
-    .schema = "masked_fill(Tensor x, Tensor mask, Scalar value) -> Tensor",
-    .doc = "x with value where the bool mask is true; x and mask broadcast.",
-    .example = "Tensor y = masked_fill(ones({2}), full({2}, true), 3); assert(y.to_vector<float>() == "
-               "std::vector<float>({3, 3}));",
-    .infer =
-        [](const Tensor& x, const Tensor& mask, Scalar) {
-          check_mask(mask, "masked_fill");
-          return like(x);
-        },
-    .kernels = {.cpu = masked_fill_cpu, .cuda = STRATA_CUDA_KERNEL(masked_fill_cuda)},
-    .saves = "mask",
-    .backward = [](Backward& b, const Tensor&, const Tensor& mask, Scalar) { b.set(0, masked_fill(b.gy(), mask, 0)); },
-    .inplace = true,
-    .adapt = Adapt::broadcast,
-    .dtypes = kAllTypes,
-    .cost =
-        [](const Tensor& x, const Tensor& mask, Scalar) {
-          return Cost{0, static_cast<double>(2 * x.nbytes() + mask.nbytes())};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}), s.boolean({3, 5}), Scalar(2));
-          s.add(s.tensor({2, 3, 3}), s.boolean({3, 3}), Scalar(1));
-          s.add(s.tensor({3}), s.boolean({2, 1}), Scalar(0));
-          s.add(s.tensor({0}), s.boolean({1}), Scalar(0));
-          s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2), Scalar(1));
-          s.invalid<ShapeError>("do not broadcast", s.tensor({3}), s.boolean({2}), Scalar(1));
-          if (s.benchmarking()) s.bench(s.tensor({4096, 1024}), s.boolean({4096, 1024}), Scalar(1));
-        },
-}};
-
-const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
-    .schema = "masked_select(Tensor x, Tensor mask) -> Tensor",
-    .doc = "The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast.",
-    .dynamic =
-        [](const Tensor& x, const Tensor& mask) {
-          check_mask(mask, "masked_select");
-          const bool cuda = x.device().is_cuda();
-          Tensor y = empty(like(x).with_shape({(cuda ? count_nonzero_cuda : count_nonzero)(mask)}));
-          (cuda ? masked_select_into_cuda : masked_select_into)(y, x, mask);
-          return y;
-        },
-    .saves = "mask",
-    .backward = [](Backward& b, const Tensor& x,
-                   const Tensor& mask) { b.set(0, masked_scatter(zeros_as(b.gy(), x.shape()), mask, b.gy())); },
-    .adapt = Adapt::broadcast,
-    .dtypes = kAllTypes,
-    .cost =
-        [](const Tensor& x, const Tensor& mask) {
-          return Cost{0, static_cast<double>(2 * x.nbytes() + mask.nbytes())};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}), s.boolean({3, 5}));
-          s.add(s.tensor({3, 5}), s.boolean({5}));
-          s.add(s.tensor({0, 5}), s.boolean({5}));
-          s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2));
-        },
-}};
-
-const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{{
-    .schema = "masked_scatter(Tensor x, Tensor mask, Tensor source) -> Tensor",
-    .doc = "x with the elements where the bool mask (of x's shape) is true replaced by those of source, in row-major "
-           "order. "
-           "ShapeError when source has too few.",
-    .infer =
-        [](const Tensor& x, const Tensor& mask, const Tensor& source) {
-          check_mask(mask, "masked_scatter");
-          check<ShapeError>(mask.shape() == x.shape(), "masked_scatter", "the mask is ", mask, ", x is ", x);
-          check<DTypeError>(source.dtype() == x.dtype(), "masked_scatter", "source is ", source, ", x is ", x);
-          return like(x);
-        },
-    .kernels = {.cpu = masked_scatter_cpu, .cuda = STRATA_CUDA_KERNEL(masked_scatter_cuda)},
-    .saves = "mask",
-    .backward =
-        [](Backward& b, const Tensor&, const Tensor& mask, const Tensor& source) {
-          if (b.needs(0)) b.set(0, masked_fill(b.gy(), mask, 0));
-          if (!b.needs(2)) return;
-          const Tensor used = masked_select(b.gy(), mask);
-          const Tensor rest = zeros_as(b.gy(), {source.numel() - used.numel()});
-          b.set(2, reshape(cat({used, rest}), source.shape()));
-        },
-    .dtypes = kAllTypes,
-    .cost =
-        [](const Tensor& x, const Tensor& mask, const Tensor&) {
-          return Cost{0, static_cast<double>(3 * x.nbytes() + mask.nbytes())};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({3, 5}), s.boolean({3, 5}), s.tensor({16}));
-          s.add(s.tensor({4}), s.boolean({4}), s.tensor({2, 2}));
-          s.invalid<ShapeError>("has 1 elements", s.tensor({3}), s.integers({3}, 1, 2, DType::boolean), s.tensor({1}));
-          s.invalid<ShapeError>("the mask is", s.tensor({3}), s.boolean({2}), s.tensor({3}));
-        },
-}};
-
-const Op<Tensor(const Tensor&)> nonzero_op{{
-    .schema = "nonzero(Tensor x) -> Tensor",
-    .doc = "Positions of the elements that are not 0: [count, x.dim()] i64, in row-major order.",
-    .example = "assert(nonzero(arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 2}));",
-    .dynamic =
-        [](const Tensor& x) {
-          const bool cuda = x.device().is_cuda();
-          const int64_t count = (cuda ? count_nonzero_cuda : count_nonzero)(x);
-          Tensor y = empty({{count, x.dim()}, DType::i64, x.device(), std::nullopt});
-          (cuda ? nonzero_into_cuda : nonzero_into)(y, x);
-          return y;
-        },
-    .dtypes = kAllTypes,
-    .cost =
-        [](const Tensor& x) {
-          return Cost{0, static_cast<double>(x.nbytes())};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.integers({3, 5}, 0, 2, s.dtype()));
-          s.add(s.integers({}, 0, 2, s.dtype()));
-          s.add(s.tensor({0, 3}));
-        },
-}};
-
-// ---- classes and counts ----
-
-const Op<Tensor(const Tensor&, int64_t)> one_hot_op{{
-    .schema = "one_hot(Tensor x, int num_classes) -> Tensor",
-    .doc = "[..., num_classes] i64 with a 1 at the place that each element of x names, zeros elsewhere. The function "
-           "one_hot "
-           "works num_classes out when it is -1.",
-    .example = "assert(one_hot(arange(2), 3).to_vector<int64_t>() == std::vector<int64_t>({1, 0, 0, 0, 1, 0}));",
-    .infer =
-        [](const Tensor& x, int64_t num_classes) {
-          check<DTypeError>(is_integral(x.dtype()), "one_hot", "needs integers, got ", x);
-          check(num_classes >= 0, "one_hot", "num_classes must not be negative, got ", num_classes);
-          Shape shape = x.shape();
-          shape.push_back(num_classes);
-          return TensorMeta{shape, DType::i64, x.device(), std::nullopt};
-        },
-    .kernels = {.cpu = one_hot_cpu, .cuda = STRATA_CUDA_KERNEL(one_hot_cuda)},
-    .dtypes = kInts,
-    .cost =
-        [](const Tensor& x, int64_t num_classes) {
-          return Cost{0, 8.0 * static_cast<double>(x.numel() * num_classes)};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.integers({2, 3}, 0, 4, s.dtype()), 4);
-          s.add(s.integers({0}, 0, 4, s.dtype()), 2);
-          s.invalid<IndexError>("class 4", s.integers({2}, 4, 5, s.dtype()), 4);
-          s.invalid<DTypeError>("integers", s.tensor({2}, DType::f32), 4);
-        },
-}};
-
-const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
-    .schema = "bincount(Tensor x, Tensor? weights=None, int minlength=0) -> Tensor",
-    .doc = "How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64; values below 2^60), or with weights "
-           "the sum of those (f32 "
-           "for f32, "
-           "else f64). At least minlength bins. Not differentiable.",
-    .dynamic =
-        [](const Tensor& x, const Tensor& weights, int64_t minlength) {
-          check<DTypeError>(is_integral(x.dtype()), "bincount", "needs integers, got ", x);
-          check<ShapeError>(x.dim() == 1, "bincount", "needs a 1-D tensor, got ", x);
-          check<ShapeError>(!weights.defined() || weights.shape() == x.shape(), "bincount",
-                            "weights do not have the shape of x: ", weights, " and ", x);
-          check(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
-          return (x.device().is_cuda() ? bincount_cuda : bincount_cpu)(x, weights, minlength);
-        },
-    .dtypes = kInts,
-    .cost =
-        [](const Tensor& x, const Tensor&, int64_t) {
-          return Cost{static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.integers({20}, 0, 6, s.dtype()));
-          s.add(s.integers({20}, 0, 6, s.dtype()), s.tensor({20}, DType::f32), 9).not_differentiable();
-          s.add(s.integers({0}, 0, 6, s.dtype()));
-          s.invalid<ValueError>("negative", s.integers({3}, -3, -1), std::nullopt, 0);
-          s.invalid<ValueError>("below 2^60", from_span<int64_t>(std::vector<int64_t>{1, INT64_MAX}, {2}));
-          s.invalid<ShapeError>("1-D", s.integers({3, 2}, 0, 3), std::nullopt, 0);
-          s.invalid<ShapeError>("weights", s.integers({3}, 0, 3), s.tensor({2}, DType::f32), 0);
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+          Array y = row_of(x);
+          const Array from = row_of(source), at = row_of(index);
+          dim = naive::from_front(dim, x.dim());
+          naive::each(from.shape(), [&](const Dims& p) {
+            const Dims to = naive::moved(p, dim, static_cast<int64_t>(at.flat(p[dim])));
+            y[to] = is_bool(x) ? std::max(y[to], from[p]) : y[to] + alpha.to_double() * from[p];
+          });
+          return in_shape(y, x.shape());
         },
 }};
 
@@ -472,6 +367,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
 Tensor cut_source(const Tensor& x, const Tensor& index, const Tensor& src, std::string_view op) {
   Tensor s = to(src, x.dtype());
   if (s.shape() == index.shape()) return s;
+  if (s.dim() <= 1 && index.dim() <= 1 && (s.dim() == 0 || index.dim() == 0) && s.numel() >= index.numel())
+    return reshape(slice(reshape(s, {s.numel()}), 0, 0, index.numel()), index.shape());
   check<ShapeError>(s.dim() == index.dim(), op, "src is ", src, ", index is ", index,
                     ": both must have the same number of dimensions");
   for (int64_t d = 0; d < s.dim(); ++d) {
@@ -509,33 +406,6 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 }
 Tensor& index_add_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   return index_add_op.inplace(x, dim, index, source, alpha);
-}
-Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
-  return masked_fill_op(x, mask, value);
-}
-Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value) {
-  return masked_fill_op.inplace(x, mask, value);
-}
-Tensor masked_select(const Tensor& x, const Tensor& mask) {
-  return masked_select_op(x, mask);
-}
-Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
-  return masked_scatter_op(x, expand(mask, x.shape()), to(source, x.dtype()));
-}
-Tensor nonzero(const Tensor& x) {
-  return nonzero_op(x);
-}
-Tensor one_hot(const Tensor& x, int64_t num_classes) {
-  if (num_classes == -1) {
-    check<DTypeError>(is_integral(x.dtype()), "one_hot", "needs integers, got ", x);
-    check<ShapeError>(x.numel() > 0, "one_hot", "num_classes cannot be worked out from an empty tensor");
-    const Tensor i64 = to(contiguous(to(x, DType::i64)), Device::cpu());
-    num_classes = *std::max_element(i64.data<int64_t>(), i64.data<int64_t>() + i64.numel()) + 1;
-  }
-  return one_hot_op(x, num_classes);
-}
-Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
-  return bincount_op(x, weights, minlength);
 }
 
 }  // namespace strata

@@ -8,6 +8,7 @@
 
 #include "strata/core/tensor.h"
 #include "strata/ops/index/indexing.h"
+#include "strata/ops/index/places.h"
 
 namespace strata {
 
@@ -40,6 +41,9 @@ Tensor& index_add_(Tensor& x, int64_t dim, const Tensor& index, const Tensor& so
 /// @{
 /// x with `value` where the bool `mask`, broadcast, is true.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
+/// With the only element of a 0-dim `value`, converted to x's dtype; its gradient is the sum where it stands. Throws
+/// ShapeError.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value);
 /// The elements of x where the mask is true, 1-D, in row-major order; x and mask broadcast.
 Tensor masked_select(const Tensor& x, const Tensor& mask);

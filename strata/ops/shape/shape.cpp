@@ -270,7 +270,8 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{
     .schema = "pad(Tensor x, int[] pads, str mode=\"constant\", Scalar value=0) -> Tensor",
     .doc = "Pads or (with negative numbers) crops. pads holds (before, after) for the last dimension, then for the one "
            "before "
-           "it, and so on. Modes: constant (with value), reflect (without the edge), replicate (the edge), circular.",
+           "it, and so on. Modes: constant (with value), reflect (without the edge), replicate (the edge), circular "
+           "(of what is left where a side crops).",
     .example =
         "assert(pad(arange(3), {2, 1}, \"reflect\").to_vector<int64_t>() == std::vector<int64_t>({2, 1, 0, 1, 2, 1}));",
     .composed =
@@ -282,8 +283,15 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{
           Tensor y = x;
           for (int i = 0; i < pads.size() / 2; ++i) {
             const int64_t d = x.dim() - 1 - i;
-            if (pads[2 * i] == 0 && pads[2 * i + 1] == 0) continue;
-            y = index_select(y, d, pad_index(mode, x.shape()[d], pads[2 * i], pads[2 * i + 1], d, x));
+            int64_t before = pads[2 * i], after = pads[2 * i + 1], size = x.shape()[d];
+            if (mode == "circular" && (before < 0 || after < 0)) {  // what is cropped does not come back
+              y = slice(y, d, std::max<int64_t>(0, -before), size - std::max<int64_t>(0, -after));
+              before = std::max<int64_t>(0, before);
+              after = std::max<int64_t>(0, after);
+              size = y.shape()[d];
+            }
+            if (before == 0 && after == 0) continue;
+            y = index_select(y, d, pad_index(mode, size, before, after, d, x));
           }
           return y;
         },
@@ -294,7 +302,9 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{
           s.add(s.tensor({2, 3}), Dims{1, 2});
           s.add(s.tensor({2, 3}), Dims{2, 1, 1, 0}, "reflect");
           s.add(s.tensor({2, 3}), Dims{2, 4, 1, 1}, "replicate");
-          s.add(s.tensor({2, 3}), Dims{3, 1, -1, 2}, "circular");
+          s.add(s.tensor({2, 3}), Dims{3, 1, -1, 1}, "circular");
+          s.add(s.tensor({2, 5}), Dims{-2, 3}, "circular");
+          s.invalid<ShapeError>("at most the size 2", s.tensor({5}), Dims{-3, 3}, "circular");
           s.invalid<ValueError>("mode", s.tensor({3}), Dims{1, 1}, "mirror");
           s.invalid<ShapeError>("reflect", s.tensor({3}), Dims{3, 0}, "reflect");
           s.invalid<ShapeError>("elements to repeat", s.tensor({0}), Dims{1, 0}, "replicate");

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "strata/core/tensor.h"
+#include "strata/ops/shape/arrange.h"
 
 namespace strata {
 

@@ -1,11 +1,14 @@
 #include "strata/ops/sort/sort.h"
 
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/naive.h"
 #include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/view/view.h"
 
@@ -31,6 +34,43 @@ Tensor put_back(const Tensor& g, const Tensor& x, int64_t dim, const Tensor& pla
   Tensor zero = empty(like(g).with_shape(x.shape()));
   zero.zero_();
   return scatter(zero, dim, places, g);
+}
+
+// The places of a row's elements in order: by value, NaN above all, equal ones as they stand (or stood, descending).
+std::vector<size_t> order_of(const std::vector<double>& row, bool descending) {
+  std::vector<size_t> order(row.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto below = [](double a, double b) { return a < b || (b != b && a == a); };
+  // Insertion: slow, and stable by its form.
+  for (size_t i = 1; i < order.size(); ++i)
+    for (size_t j = i; j > 0; --j) {
+      const double late = row[order[j]], early = row[order[j - 1]];
+      if (!(descending ? below(early, late) : below(late, early))) break;
+      std::swap(order[j], order[j - 1]);
+    }
+  return order;
+}
+// Elements skip ... skip + take - 1 of each row in order, and their places; one alone keeps its dimension or not.
+Pair ordered_by_hand(const Tensor& x, int64_t dim, bool descending, int64_t skip, int64_t take, bool keepdim) {
+  dim = naive::from_front(dim, x.dim());
+  const naive::Array all(x);
+  Shape shape = x.shape();
+  if (!shape.empty()) shape[dim] = take;
+  naive::Array values(shape), places(shape);
+  naive::rows(all, dim, [&](const std::vector<double>& row, const Dims& place) {
+    const std::vector<size_t> order = order_of(row, descending);
+    for (int64_t i = 0; i < take; ++i) {
+      const size_t at = order[static_cast<size_t>(skip + i)];
+      values[naive::moved(place, dim, i)] = row[at];
+      places[naive::moved(place, dim, i)] = static_cast<double>(at);
+    }
+  });
+  if (!keepdim && !shape.empty()) shape.erase(dim);
+  return {naive::Array(shape, Tensor(values).to_vector<double>()),
+          naive::Array(shape, Tensor(places).to_vector<double>())};
+}
+int64_t length_of(const Tensor& x, int64_t dim) {
+  return x.dim() == 0 ? 1 : x.shape()[naive::from_front(dim, x.dim())];
 }
 
 const Op<Pair(const Tensor&, int64_t, bool)> sort_op{{
@@ -59,6 +99,8 @@ const Op<Pair(const Tensor&, int64_t, bool)> sort_op{{
           s.invalid<IndexError>("out of range", s.tensor({3}), 1);
           if (s.benchmarking()) s.bench(s.tensor({256, 4096}));
         },
+    .reference = [](const Tensor& x, int64_t dim,
+                    bool descending) { return ordered_by_hand(x, dim, descending, 0, length_of(x, dim), true); },
 }};
 
 const Op<Tensor(const Tensor&, int64_t, bool)> argsort_op{{
@@ -76,6 +118,10 @@ const Op<Tensor(const Tensor&, int64_t, bool)> argsort_op{{
           s.add(s.distinct({3, 5})).not_differentiable();
           s.add(s.tensor({4, 3}), 0, true).not_differentiable();
           s.invalid<IndexError>("out of range", s.tensor({3}), 1);
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, bool descending) {
+          return std::get<1>(ordered_by_hand(x, dim, descending, 0, length_of(x, dim), true));
         },
 }};
 
@@ -112,6 +158,8 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> topk_op{{
           s.invalid<IndexError>("out of range", s.tensor({3}), 1, 1);
           if (s.benchmarking()) s.bench(s.tensor({64, 50000}), 50);
         },
+    .reference = [](const Tensor& x, int64_t k, int64_t dim,
+                    bool largest) { return ordered_by_hand(x, dim, largest, 0, k, true); },
 }};
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
@@ -146,6 +194,8 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
           s.add(s.distinct({2, 3, 4}), 1, 1);
           s.invalid<ValueError>("between 1 and the size 3", s.tensor({3}), 0);
         },
+    .reference = [](const Tensor& x, int64_t k, int64_t dim,
+                    bool keepdim) { return ordered_by_hand(x, dim, false, k - 1, 1, keepdim); },
 }};
 
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_op{{
@@ -167,16 +217,52 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_o
           s.add(s.integers({7}, 0, 3, s.dtype())).not_differentiable();
           s.add(s.tensor({0}), true, true).not_differentiable();
         },
+    .reference =
+        [](const Tensor& x, bool return_inverse, bool return_counts) {
+          const std::vector<double> all = x.to_vector<double>();
+          std::map<double, double> counts;
+          for (const double v : all) ++counts[v];
+          std::vector<double> values, often, inverse;
+          for (const auto& [v, n] : counts) {
+            values.push_back(v);
+            if (return_counts) often.push_back(n);
+          }
+          for (const double v : all)
+            if (return_inverse) inverse.push_back(static_cast<double>(std::distance(counts.begin(), counts.find(v))));
+          const auto list = [](const std::vector<double>& v) {
+            return Tensor(naive::Array(Shape{static_cast<int64_t>(v.size())}, v));
+          };
+          return std::tuple(list(values), Tensor(naive::Array(return_inverse ? x.shape() : Shape{0}, inverse)),
+                            list(often));
+        },
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, bool)> searchsorted_op{{
-    .schema = "searchsorted(Tensor sorted, Tensor values, bool right=false) -> Tensor",
+// What is not in order is none of an answer to compare with.
+void check_ascending(const naive::Array& table) {
+  const int64_t n = table.dim() == 0 ? 1 : table.shape().back();
+  for (int64_t i = 1; i < table.size(); ++i)
+    check(i % n == 0 || table.flat(i - 1) <= table.flat(i), "searchsorted", "sorted is not in order");
+}
+
+// The kernels count in i64.
+using SearchKernel = void (*)(Tensor&, const Tensor&, const Tensor&, bool);
+template <SearchKernel Kernel>
+void searchsorted_as(Tensor& y, const Tensor& sorted, const Tensor& values, bool right, bool out_int32) {
+  if (!out_int32) return Kernel(y, sorted, values, right);
+  Tensor wide = empty(like(y).with_dtype(DType::i64));
+  Kernel(wide, sorted, values, right);
+  copy_elements(y, wide);
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> searchsorted_op{{
+    .schema = "searchsorted(Tensor sorted, Tensor values, bool right=false, bool out_int32=false) -> Tensor",
     .doc = "For each value the number of elements of sorted (ascending along its last dimension) that are below it, or "
            "with "
-           "right not above it (i64). sorted is 1-D, or agrees with values in all dimensions but the last. One dtype.",
+           "right not above it (i64, or i32 with out_int32). sorted is 1-D, or agrees with values in all dimensions "
+           "but the last. One dtype.",
     .example = "assert(searchsorted(arange(5), full({1}, 2)).item() == 2);",
     .infer =
-        [](const Tensor& sorted, const Tensor& values, bool) {
+        [](const Tensor& sorted, const Tensor& values, bool, bool out_int32) {
           check<ShapeError>(sorted.dim() >= 1, "searchsorted", "sorted needs a dimension, got ", sorted);
           check<DTypeError>(sorted.dtype() == values.dtype(), "searchsorted", "values are ", values, ", sorted is ",
                             sorted, ": they must have one dtype");
@@ -185,19 +271,76 @@ const Op<Tensor(const Tensor&, const Tensor&, bool)> searchsorted_op{{
             fits = sorted.shape()[d] == values.shape()[d];
           check<ShapeError>(fits, "searchsorted", "values are ", values, ", sorted is ", sorted,
                             ": they must agree in all dimensions but the last, or sorted be 1-D");
-          return like(values).with_dtype(DType::i64);
+          return like(values).with_dtype(out_int32 ? DType::i32 : DType::i64);
         },
-    .kernels = {.cpu = searchsorted_cpu, .cuda = STRATA_CUDA_KERNEL(searchsorted_cuda)},
+    .kernels = {.cpu = searchsorted_as<searchsorted_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(searchsorted_as<searchsorted_cuda>)},
     .dtypes = kAllTypes,
-    .cost = [](const Tensor& sorted, const Tensor& values, bool) { return sort_cost(values, log_length(sorted, -1)); },
+    .cost = [](const Tensor& sorted, const Tensor& values, bool,
+               bool) { return sort_cost(values, log_length(sorted, -1)); },
     .samples =
         [](Samples& s) {
           const auto ascending = [&](const Shape& shape) { return std::get<0>(sort(s.tensor(shape))); };
           s.add(ascending({7}), s.tensor({2, 3})).not_differentiable();
           s.add(ascending({2, 5}), s.tensor({2, 3}), true).not_differentiable();
           s.add(ascending({0}), s.tensor({3})).not_differentiable();
+          s.add(ascending({7}), s.tensor({}), true, true).not_differentiable();
           s.invalid<ShapeError>("must agree", ascending({2, 5}), s.tensor({3, 3}));
           s.invalid<ShapeError>("needs a dimension", s.tensor({}), s.tensor({3}));
+        },
+    .reference =
+        [](const Tensor& sorted, const Tensor& values, bool right, bool) {
+          const naive::Array table(sorted);
+          naive::Array y(values);
+          check_ascending(table);
+          const int64_t n = sorted.shape().back(), m = sorted.dim() == 1 ? 1 : values.shape().back();
+          for (int64_t i = 0; i < y.size(); ++i) {
+            const double v = y.flat(i);
+            int64_t below = 0;
+            for (int64_t k = 0; k < n; ++k) {
+              const double t = table.flat((sorted.dim() == 1 ? 0 : i / m * n) + k);
+              below += t < v || (right && t == v) ? 1 : 0;
+            }
+            y.flat(i) = static_cast<double>(below);
+          }
+          return Tensor(y);
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> bucketize_op{{
+    .schema = "bucketize(Tensor x, Tensor boundaries, bool out_int32=false, bool right=false) -> Tensor",
+    .doc = "For each element the number of ascending 1-D boundaries that are below it, or with right not above it: the "
+           "part in which it lies (i64, or i32 with out_int32). Both are compared in their common dtype.",
+    .example = "assert(bucketize(full({1}, 1.5), arange(4)).item() == 2);",
+    .composed =
+        [](const Tensor& x, const Tensor& boundaries, bool out_int32, bool right) {
+          check<ShapeError>(boundaries.dim() == 1, "bucketize", "boundaries must be 1-D, got ", boundaries);
+          const DType common = result_type(x, boundaries);
+          return searchsorted_op(to(boundaries, common), to(x, common), right, out_int32);
+        },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, const Tensor& boundaries, bool,
+               bool) { return sort_cost(x, log_length(boundaries, -1)); },
+    .samples =
+        [](Samples& s) {
+          const Tensor boundaries = std::get<0>(sort(s.tensor({7})));
+          s.add(s.tensor({2, 3}), boundaries).not_differentiable();
+          s.add(s.tensor({2, 3}), boundaries, true, true).not_differentiable();
+          s.add(s.tensor({}), boundaries).not_differentiable();
+          s.invalid<ShapeError>("1-D", s.tensor({3}), s.tensor({2, 2}));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& boundaries, bool, bool right) {
+          const naive::Array table(boundaries);
+          naive::Array y(x);
+          check_ascending(table);
+          for (int64_t i = 0; i < y.size(); ++i) {
+            int64_t below = 0;
+            for (int64_t k = 0; k < table.size(); ++k)
+              below += table.flat(k) < y.flat(i) || (right && table.flat(k) == y.flat(i)) ? 1 : 0;
+            y.flat(i) = static_cast<double>(below);
+          }
+          return Tensor(y);
         },
 }};
 
@@ -219,8 +362,11 @@ UniqueResult unique(const Tensor& x, bool return_inverse, bool return_counts) {
   const auto [values, inverse, counts] = unique_op(x, return_inverse, return_counts);
   return {values, inverse, counts};
 }
-Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
-  return searchsorted_op(sorted, values, right);
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right, bool out_int32) {
+  return searchsorted_op(sorted, values, right, out_int32);
+}
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool out_int32, bool right) {
+  return bucketize_op(x, boundaries, out_int32, right);
 }
 
 }  // namespace strata

@@ -25,9 +25,19 @@ struct UniqueResult {
   Tensor values, inverse, counts;
 };
 UniqueResult unique(const Tensor& x, bool return_inverse = false, bool return_counts = false);
+/// The different slices along `dim` in lexicographic order, which of them each slice is (1-D), how often each occurs.
+UniqueResult unique_dim(const Tensor& x, int64_t dim, bool return_inverse = false, bool return_counts = false);
+/// The first of each run of equal slices along `dim`, or of equal elements of the flattened x; which run each is in;
+/// how long each is.
+UniqueResult unique_consecutive(const Tensor& x, bool return_inverse = false, bool return_counts = false,
+                                std::optional<int64_t> dim = {});
 
 /// For each value the number of elements of `sorted` (ascending along its last dimension) that are below it, or with
-/// `right` not above it: where to insert it. `sorted` is 1-D, or agrees with `values` in all dimensions but the last.
-Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
+/// `right` not above it: where to insert it; i64, or with `out_int32` i32. `sorted` is 1-D, or agrees with `values` in
+/// all dimensions but the last. Throws ShapeError, DTypeError.
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false, bool out_int32 = false);
+/// searchsorted() of elements x among 1-D ascending `boundaries`, both in their common dtype: the part in which each
+/// lies.
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool out_int32 = false, bool right = false);
 
 }  // namespace strata

@@ -12,8 +12,8 @@ from .elementwise import digamma, lgamma
 
 __all__ = [
     "adjoint", "angle", "bartlett_window", "blackman_window", "conj_physical",
-    "cumulative_trapezoid", "diagflat", "diagonal_scatter", "frexp", "gcd", "hamming_window", "histogram", "i0",
-    "is_complex", "is_same_size", "is_signed", "kaiser_window", "lcm", "mvlgamma", "nanmedian", "nanquantile",
+    "frexp", "gcd", "hamming_window", "i0",
+    "is_complex", "is_same_size", "is_signed", "kaiser_window", "lcm", "mvlgamma", 
     "nextafter", "polygamma", "renorm", "resolve_conj", "resolve_neg", "unravel_index",
 ]
 
@@ -166,68 +166,9 @@ def is_same_size(input: Tensor, other: Tensor) -> builtins.bool:
 # ---- statistics
 
 
-def nanmedian(input: Tensor, dim: Optional[builtins.int] = None, keepdim: builtins.bool = False) -> Any:
-    """median() of what is not NaN."""
-    if dim is None:
-        return nanmedian(input.reshape(-1), 0)[0]
-    from .statistics import _ValuesIndices
-
-    values, order = _ops.sort(F.where(_ops.isnan(input), math.inf, input), dim)
-    count = _ops.logical_not(_ops.isnan(input)).sum([dim], True)
-    at = _ops.clamp(_ops.floor_divide(count - 1, 2), 0, None)
-    indices = order.gather(dim, at)
-    found = input.gather(dim, indices)
-    return _ValuesIndices(found, indices) if keepdim else _ValuesIndices(found.squeeze(dim), indices.squeeze(dim))
-
-
-def nanquantile(input: Tensor, q: Any, dim: Optional[builtins.int] = None, keepdim: builtins.bool = False, *,
-                interpolation: str = "linear") -> Tensor:
-    """quantile() of what is not NaN, with linear interpolation."""
-    if interpolation != "linear":
-        raise ValueError(f"nanquantile: interpolation is linear, got {interpolation!r}")
-    share = q.to(input.dtype) if isinstance(q, Tensor) else F.tensor(q, dtype=input.dtype, device=input.device)
-    x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
-    none = _ops.isnan(x)
-    ordered = _ops.sort(F.where(none, math.inf, x), -1)[0]
-    count = _ops.logical_not(none).sum([-1], True)
-    place = _ops.clamp(count - 1, 0, None).to(x.dtype) * share.reshape(-1)
-    low, high = _ops.floor(place), _ops.ceil(place)
-    a, b = ordered.gather(-1, low.to(_core.int64)), ordered.gather(-1, high.to(_core.int64))
-    y: Tensor = F.where(low == high, a, a + (b - a) * (place - low))
-    y = F.where(count == 0, math.nan, y)
-    y = y.movedim(-1, 0)
-    if keepdim:
-        y = y.reshape([-1] + [1] * input.dim()) if dim is None else y.unsqueeze(dim % input.dim() + 1)
-    return y.squeeze(0) if share.dim() == 0 else y
-
-
 class _Histogram(NamedTuple):
     hist: Tensor
     bin_edges: Tensor
-
-
-def histogram(input: Tensor, bins: Any, *, range: Optional[Tuple[builtins.float, builtins.float]] = None,
-              weight: Optional[Tensor] = None, density: builtins.bool = False) -> _Histogram:
-    """How many elements (or how much of ``weight``) fall into ``bins`` equal bins, or between given edges."""
-    import numpy as np
-
-    x = input.detach().cpu().to(_core.float64).reshape(-1).numpy()
-    edges = bins.cpu().to(_core.float64).numpy() if isinstance(bins, Tensor) else bins
-    of = None if weight is None else weight.detach().cpu().to(_core.float64).reshape(-1).numpy()
-    hist, found = np.histogram(x, edges, range, density=density, weights=of)
-    return _Histogram(F.tensor(hist.astype("float64"), device=input.device).to(input.dtype),
-                      F.tensor(found, device=input.device).to(input.dtype))
-
-
-def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: builtins.float = 1.0, dim: builtins.int = -1) -> Tensor:
-    """The running integral by the trapezoid rule, one element shorter."""
-    n = y.shape[dim]
-    height = (y.narrow(dim, 0, n - 1) + y.narrow(dim, 1, n - 1)) * 0.5
-    if x is None:
-        return _ops.cumsum(height * dx, dim)
-    if x.dim() == 1 and y.dim() > 1:
-        x = x.reshape([-1 if d == dim % y.dim() else 1 for d in range(y.dim())])
-    return _ops.cumsum(height * (x.narrow(dim, 1, n - 1) - x.narrow(dim, 0, n - 1)), dim)
 
 
 # ---- matrices
@@ -243,19 +184,6 @@ def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtin
     norms = _ops.norm(input, builtins.float(p), [d for d in range(input.dim()) if d != dim % input.dim()], True)
     found: Tensor = input * F.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
     return found
-
-
-def diagflat(input: Tensor, offset: builtins.int = 0) -> Tensor:
-    """A matrix with all elements on a diagonal."""
-    return _ops.diag(input.reshape(-1), offset)
-
-
-def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0,
-                     dim2: builtins.int = 1) -> Tensor:
-    """A copy with ``src`` in place of a diagonal."""
-    copy = input.clone()
-    copy.diagonal(offset, dim1, dim2).copy_(src)
-    return copy
 
 
 def unravel_index(indices: Tensor, shape: Any) -> Tuple[Tensor, ...]:

@@ -1,0 +1,351 @@
+// Slices and elements by place: index_fill, index_copy, index_reduce, put, take, isin.
+
+#include "strata/ops/index/places.h"
+
+#include <algorithm>
+#include <string>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/index/indexing.h"
+#include "strata/ops/naive.h"
+#include "strata/ops/sort/sort.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using naive::Array;
+
+void check_integers(const Tensor& index, std::string_view op) {
+  check<DTypeError>(index.dtype() == DType::i64 || index.dtype() == DType::i32, op, "index must be i64 or i32, got ",
+                    index);
+}
+
+// The index counted from the front. What is out of range is refused here where the elements can be seen; a CUDA device
+// finds it in the kernel.
+Tensor counted_from_front(const Tensor& index, int64_t size, int64_t dim, std::string_view op) {
+  if (index.device().is_cpu())
+    for (const int64_t i : index.to_vector<int64_t>())
+      check<IndexError>(i >= -size && i < size, op, "index ", i, " is out of range for dimension ", dim, " with size ",
+                        size);
+  return where(lt(index, wrap_number(0, index.device())), index + size, index);
+}
+
+// What index names, one entry for each slice along dim, spread over the other dimensions of x.
+struct Slices {
+  Tensor x, index;
+  int64_t dim;
+};
+Slices slices_of(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op) {
+  dim = wrap_dim(dim, x.dim(), op);
+  check_integers(index, op);
+  check<ShapeError>(index.dim() <= 1, op, "index must be 1-D, got ", index);
+  const Tensor y = x.dim() == 0 ? view(x, {1}) : x;
+  Shape column = Shape::filled(static_cast<int>(y.dim()), 1), spread = y.shape();
+  column[dim] = spread[dim] = index.numel();
+  const Tensor places = counted_from_front(index, y.shape()[dim], dim, op);
+  return {y, expand(view(contiguous(places), column), spread), dim};
+}
+
+// source in the shape that the slices want: a 0-dim one, or one of x's shape but along dim.
+Tensor fitting(const Slices& s, const Tensor& x, const Tensor& source, std::string_view op) {
+  check<DTypeError>(source.dtype() == x.dtype(), op, "source is ", source, ", x is ", x, ": they must have one dtype");
+  const bool single = source.numel() == 1 && s.index.numel() == 1 && (source.dim() == 0 || x.dim() == 0);
+  check<ShapeError>(single || source.shape() == s.index.shape(), op, "source is ", source, ", wanted shape ",
+                    s.index.shape());
+  return single ? reshape(source, s.index.shape()) : source;
+}
+
+Cost write_cost(const Tensor& x) {
+  return {0, 2.0 * static_cast<double>(x.nbytes())};
+}
+
+// The references' way to the slices that index names: f(place in the index's slices, place in x).
+template <class F>
+void each_slice(const Tensor& x, int64_t dim, const Tensor& index, F f) {
+  const Array at(index);
+  const Shape whole = x.dim() == 0 ? Shape{1} : x.shape();
+  dim = naive::from_front(dim, x.dim());
+  Shape part = whole;
+  part[dim] = at.size();
+  naive::each(part, [&](const Dims& place) {
+    const auto i = static_cast<int64_t>(at.flat(place[dim]));
+    f(place, naive::moved(place, dim, i < 0 ? i + whole[dim] : i));
+  });
+}
+Array as_row(const Tensor& x) {
+  return {x.dim() == 0 ? Shape{1} : x.shape(), x.to_vector<double>()};
+}
+Tensor in_shape_of(const Tensor& x, const Array& y) {
+  return Array(x.shape(), Tensor(y).to_vector<double>());
+}
+
+const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fill_op{{
+    .schema = "index_fill(Tensor x, int dim, Tensor index, Tensor value) -> Tensor",
+    .doc = "x with its slices index[i] along dim filled with value, which has one element and is converted to x's "
+           "dtype. Negative indices count from the end.",
+    .example = "Tensor y = index_fill(zeros({3}), 0, full({1}, -1), full({}, 7.0)); "
+               "assert(y.to_vector<float>() == std::vector<float>({0, 0, 7}));",
+    .composed =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
+          check<ShapeError>(value.numel() == 1 && value.dim() == 0, "index_fill", "value must be 0-dim, got ", value);
+          const Slices s = slices_of(x, dim, index, "index_fill");
+          Tensor v = to(value, x.dtype());
+          if (!(v.device() == x.device())) v = to(v, x.device());
+          return view(scatter(s.x, s.dim, s.index, expand(v, s.index.shape())), x.shape());
+        },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, from_span<int64_t>(std::vector<int64_t>{2, -4}, {2}), s.tensor({}));
+          s.add(s.tensor({2, 4, 3}), -1, s.integers({2}, 0, 3, DType::i32), s.tensor({}));
+          s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
+          s.add(s.tensor({3}), 0, s.integers({}, 0, 3), s.tensor({}));
+          s.add(s.tensor({4, 3}), 0, s.integers({0}, 0, 1), s.tensor({}));
+          s.invalid<IndexError>("index 4 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0,
+                                s.integers({1}, 4, 5), s.tensor({}));
+          s.invalid<ShapeError>("0-dim", s.tensor({4, 3}), 0, s.integers({1}, 0, 4), s.tensor({2}));
+          s.invalid<ShapeError>("1-D", s.tensor({4, 3}), 0, s.integers({1, 1}, 0, 4), s.tensor({}));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
+          Array y = as_row(x);
+          each_slice(x, dim, index, [&](const Dims&, const Dims& to) { y[to] = Array(value).flat(0); });
+          return in_shape_of(x, y);
+        },
+}};
+
+const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_copy_op{{
+    .schema = "index_copy(Tensor x, int dim, Tensor index, Tensor source) -> Tensor",
+    .doc = "x with its slices index[i] along dim replaced by slice i of source. Where an index comes twice the later "
+           "slice wins, and the gradient supposes that none does.",
+    .example = "Tensor y = index_copy(zeros({3}), 0, full({1}, 1), ones({1})); "
+               "assert(y.to_vector<float>() == std::vector<float>({0, 1, 0}));",
+    .composed =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+          const Slices s = slices_of(x, dim, index, "index_copy");
+          return view(scatter(s.x, s.dim, s.index, fitting(s, x, source, "index_copy")), x.shape());
+        },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, from_span<int64_t>(std::vector<int64_t>{2, 0}, {2}), s.tensor({2, 3}));
+          s.add(s.tensor({2, 4, 3}), -2, from_span<int64_t>(std::vector<int64_t>{3}, {1}), s.tensor({2, 1, 3}));
+          s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
+          s.add(s.tensor({3}), 0, s.integers({1}, 0, 3), s.tensor({}));
+          s.invalid<ShapeError>("wanted shape", s.tensor({4, 3}), 0, s.integers({2}, 0, 4), s.tensor({3, 3}));
+          s.invalid<IndexError>("out of range", s.tensor({4}), 0, s.integers({1}, 5, 6), s.tensor({1}));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+          Array y = as_row(x);
+          const Array from = as_row(source);
+          each_slice(x, dim, index, [&](const Dims& at, const Dims& to) { y[to] = from[at]; });
+          return in_shape_of(x, y);
+        },
+}};
+
+const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std::string&, bool)> index_reduce_op{{
+    .schema = "index_reduce(Tensor x, int dim, Tensor index, Tensor source, str reduce, bool include_self=true) -> "
+              "Tensor",
+    .doc = "x with slice i of source joined to its slice index[i] along dim by prod, mean, amax or amin; without "
+           "include_self what was there does not count where something is sent. Gradients as scatter_reduce has them.",
+    .example = "Tensor y = index_reduce(ones({2}), 0, zeros({2}, DType::i64), full({2}, 3.0), \"prod\"); "
+               "assert(y.to_vector<float>() == std::vector<float>({9, 1}));",
+    .composed =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+           bool include_self) {
+          constexpr std::string_view op = "index_reduce";
+          check(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", op,
+                "reduce must be prod, mean, amax or amin, got \"", reduce, "\"");
+          const Slices s = slices_of(x, dim, index, op);
+          return view(scatter_reduce(s.x, s.dim, s.index, fitting(s, x, source, op), reduce, include_self), x.shape());
+        },
+    .dtypes = kFloats | kInts,
+    .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&, const std::string&,
+               bool) { return write_cost(x); },
+    .samples =
+        [](Samples& s) {
+          const Tensor index = from_span<int64_t>(std::vector<int64_t>{2, 0, 2}, {3});
+          for (const char* reduce : {"prod", "mean", "amax", "amin"}) {
+            s.add(s.distinct({4, 2}), 0, index, s.distinct({3, 2}), reduce).not_differentiable();
+            s.add(s.distinct({2, 4}), -1, index, s.distinct({2, 3}), reduce, false).not_differentiable();
+          }
+          s.add(s.tensor({4, 2}), 0, index, s.tensor({3, 2}), "mean", false);
+          s.invalid<ValueError>("reduce must be", s.tensor({4}), 0, index, s.tensor({3}), "sum");
+          s.invalid<ShapeError>("wanted shape", s.tensor({4}), 0, index, s.tensor({2}), "prod");
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+           bool include_self) {
+          Array y = as_row(x), count(y.shape(), include_self ? 1 : 0);
+          const Array from = as_row(source);
+          each_slice(x, dim, index, [&](const Dims& at, const Dims& to) {
+            const double v = from[at], old = y[to];
+            if (count[to] == 0)
+              y[to] = v;
+            else if (reduce == "prod")
+              y[to] = old * v;
+            else if (reduce == "mean")
+              y[to] = old + v;
+            else
+              y[to] = reduce == "amax" ? std::max(old, v) : std::min(old, v);
+            count[to] += 1;
+          });
+          if (reduce == "mean") {
+            for (int64_t i = 0; i < y.size(); ++i) {
+              y.flat(i) /= std::max(count.flat(i), 1.0);
+              if (!is_floating(x.dtype())) y.flat(i) = std::floor(y.flat(i));
+            }
+          }
+          return in_shape_of(x, y);
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
+    .schema = "put(Tensor x, Tensor index, Tensor source, bool accumulate=false) -> Tensor",
+    .doc = "x with the elements at places index of the flattened x replaced by (or increased by) those of source, "
+           "which has as many elements as index. Negative places count from the end.",
+    .example = "Tensor y = put(zeros({2, 2}), full({1}, 3), ones({1})); "
+               "assert(y.to_vector<float>() == std::vector<float>({0, 0, 0, 1}));",
+    .composed =
+        [](const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate) {
+          check_integers(index, "put");
+          check<DTypeError>(source.dtype() == x.dtype(), "put", "source is ", source, ", x is ", x,
+                            ": they must have one dtype");
+          check<ShapeError>(source.numel() == index.numel(), "put", "source is ", source, ", index is ", index,
+                            ": they must have as many elements");
+          const Tensor flat = reshape(x, {x.numel()});
+          const Tensor places = counted_from_front(reshape(index, {index.numel()}), x.numel(), 0, "put");
+          return reshape(index_put(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
+        },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, const Tensor&, const Tensor&, bool) { return write_cost(x); },
+    .samples =
+        [](Samples& s) {
+          const Tensor places = from_span<int64_t>(std::vector<int64_t>{2, -1, 0}, {3});
+          s.add(s.tensor({2, 3}), places, s.tensor({3}));
+          s.add(s.tensor({2, 3}), s.integers({2, 2}, 0, 6), s.tensor({4}), true);
+          s.add(s.tensor({}), s.integers({1}, 0, 1, DType::i32), s.tensor({1}));
+          s.invalid<ShapeError>("as many elements", s.tensor({4}), places, s.tensor({2}));
+          s.invalid<IndexError>("out of range", s.tensor({2}), places, s.tensor({3}));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate) {
+          Array y(x);
+          const Array at(index), from(source);
+          for (int64_t i = 0; i < at.size(); ++i) {
+            const auto place = static_cast<int64_t>(at.flat(i));
+            double& to = y.flat(place < 0 ? place + y.size() : place);
+            const double sum = x.dtype() == DType::boolean ? std::max(to, from.flat(i)) : to + from.flat(i);
+            to = accumulate ? sum : from.flat(i);
+          }
+          return Tensor(y);
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
+    .schema = "take(Tensor x, Tensor index) -> Tensor",
+    .doc = "The elements at places index of the flattened x, in index's shape. Negative places count from the end.",
+    .example = "assert(take(arange(6).view({2, 3}), full({1}, -2)).item() == 4);",
+    .composed =
+        [](const Tensor& x, const Tensor& index) {
+          check_integers(index, "take");
+          return strata::index(reshape(x, {x.numel()}), {counted_from_front(index, x.numel(), 0, "take")});
+        },
+    .dtypes = kAllTypes,
+    .cost =
+        [](const Tensor& x, const Tensor& index) {
+          return Cost{0, static_cast<double>(index.nbytes() + 2 * index.numel() * size_of(x.dtype()))};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3}), s.integers({2, 2}, -6, 6));
+          s.add(s.tensor({}), s.integers({3}, 0, 1, DType::i32));
+          s.add(s.tensor({4}), s.integers({}, 0, 4));
+          s.invalid<IndexError>("index 6 is out of range", s.tensor({2, 3}), s.integers({1}, 6, 7));
+          s.invalid<DTypeError>("i64 or i32", s.tensor({4}), s.tensor({2}, DType::f32));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& index) {
+          const Array from(x);
+          Array y(index);
+          for (int64_t i = 0; i < y.size(); ++i) {
+            const auto place = static_cast<int64_t>(y.flat(i));
+            y.flat(i) = from.flat(place < 0 ? place + from.size() : place);
+          }
+          return Tensor(y);
+        },
+}};
+
+const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> isin_op{{
+    .schema = "isin(Tensor elements, Tensor test_elements, bool assume_unique=false, bool invert=false) -> Tensor",
+    .doc = "Whether each element is among test_elements (with invert: whether it is not), bool. NaN is among nothing. "
+           "assume_unique changes nothing.",
+    .example = "assert(isin(arange(3), full({1}, 2)).to_vector<bool>() == std::vector<bool>({false, false, true}));",
+    .composed =
+        [](const Tensor& elements, const Tensor& test_elements, bool, bool invert) {
+          NoGrad guard;
+          const DType common = result_type(elements, test_elements);
+          const Tensor x = to(elements, common), flat = reshape(to(test_elements, common), {test_elements.numel()});
+          if (flat.numel() == 0) return full_like(x, invert, DType::boolean);
+          const Tensor among = std::get<0>(sort(flat));
+          const Tensor at = clamp(searchsorted(among, x), Scalar(0), Scalar(flat.numel() - 1));
+          const Tensor found = eq(strata::index(among, {at}), x);
+          return invert ? logical_not(found) : found;
+        },
+    .dtypes = kAllTypes,
+    .cost =
+        [](const Tensor& elements, const Tensor& test_elements, bool, bool) {
+          return Cost{0, static_cast<double>(elements.nbytes() + test_elements.nbytes() + elements.numel())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({3, 4}, 0, 6, s.dtype()), s.integers({5}, 0, 6, s.dtype())).not_differentiable();
+          s.add(s.integers({7}, 0, 2, s.dtype()), s.integers({}, 0, 2, s.dtype()), false, true).not_differentiable();
+          s.add(s.tensor({}), s.tensor({2, 2}), true).not_differentiable();
+          s.add(s.tensor({3}), s.tensor({0})).not_differentiable();
+        },
+    .reference =
+        [](const Tensor& elements, const Tensor& test_elements, bool, bool invert) {
+          Array y(elements);
+          const Array among(test_elements);
+          for (int64_t i = 0; i < y.size(); ++i) {
+            bool found = false;
+            for (int64_t j = 0; j < among.size(); ++j) found = found || among.flat(j) == y.flat(i);
+            y.flat(i) = found != invert;
+          }
+          return Tensor(y);
+        },
+}};
+
+}  // namespace
+
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
+  return index_fill_op(x, dim, index, value);
+}
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+  return index_copy_op(x, dim, index, source);
+}
+Tensor index_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                    bool include_self) {
+  return index_reduce_op(x, dim, index, source, std::string(reduce), include_self);
+}
+Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate) {
+  return put_op(x, index, source, accumulate);
+}
+Tensor take(const Tensor& x, const Tensor& index) {
+  return take_op(x, index);
+}
+Tensor isin(const Tensor& elements, const Tensor& test_elements, bool assume_unique, bool invert) {
+  return isin_op(elements, test_elements, assume_unique, invert);
+}
+
+}  // namespace strata

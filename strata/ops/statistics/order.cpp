@@ -1,0 +1,468 @@
+// Medians, modes and quantiles.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/naive.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/sort/sort.h"
+#include "strata/ops/statistics/statistics.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using naive::Array;
+using Pair = std::tuple<Tensor, Tensor>;
+using WholeOp = Op<Tensor(const Tensor&)>;
+using AlongOp = Op<Pair(const Tensor&, int64_t, bool)>;
+
+Cost sort_cost(const Tensor& x) {
+  const auto n = static_cast<double>(x.numel());
+  return {n * std::log2(2 + n), static_cast<double>(x.nbytes())};
+}
+
+Tensor as_row(const Tensor& x) {
+  return x.dim() == 0 ? reshape(x, {1}) : x;
+}
+Tensor true_where_nan(const Tensor& x) {
+  return is_floating(x.dtype()) ? isnan(x) : full_like(x, false, DType::boolean);
+}
+
+// The places, of size 1 along dim, of the elements that `choose` finds; then the elements themselves, differentiably.
+template <class F>
+Pair pick(const Tensor& x, int64_t dim, bool keepdim, std::string_view op, F choose) {
+  dim = wrap_dim(dim, x.dim(), op);
+  const Tensor row = as_row(x);
+  check<ShapeError>(row.shape()[dim] > 0, op, "no elements to choose from along dimension ", dim, " of ", x);
+  Tensor at;
+  {
+    NoGrad guard;
+    at = choose(row.detach(), dim);
+  }
+  const Tensor values = gather(row, dim, at);
+  const bool drop = !keepdim || x.dim() == 0;
+  return {drop ? squeeze(values, dim) : values, drop ? squeeze(at, dim) : at};
+}
+
+// Where the median of each row is. `skip_nan`: of what is not NaN; else a NaN is it.
+Tensor median_place(const Tensor& x, int64_t dim, bool skip_nan) {
+  const int64_t n = x.shape()[dim];
+  if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
+  const Tensor nan = isnan(x);
+  if (skip_nan) {
+    const Tensor valid = n - sum(nan, {dim}, true);
+    const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
+    return gather(std::get<1>(sort(x, dim)), dim, place);
+  }
+  return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true),
+               std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+}
+
+TensorMeta infer_whole(const Tensor& x, std::string_view op) {
+  check<ShapeError>(x.numel() > 0 || is_floating(x.dtype()), op, "no elements to choose from in ", x);
+  return like(x).with_shape({});
+}
+void median_into(Tensor& y, const Tensor& x, bool skip_nan) {
+  if (x.numel() == 0) return fill_elements(y, NAN);
+  const Tensor flat = reshape(x, {x.numel()});
+  y.copy_(reshape(gather(flat, 0, median_place(flat, 0, skip_nan)), {}));
+}
+// All elements that are as large share it; where it is NaN, the NaN do.
+void backward_whole(Backward& b, const Tensor& x) {
+  const Tensor y = b.y();
+  const Tensor hit = logical_or(eq(x, y), logical_and(true_where_nan(x), true_where_nan(y))).to(b.gy().dtype());
+  b.set(0, b.gy() / clamp_min(sum(hit), 1) * hit);
+}
+
+double lower_median(std::vector<double> row, bool skip_nan) {
+  std::vector<double> numbers;
+  for (const double v : row)
+    if (v == v) numbers.push_back(v);
+  if (numbers.empty() || (!skip_nan && numbers.size() < row.size())) return NAN;
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[(numbers.size() - 1) / 2];
+}
+template <bool SkipNan>
+Tensor median_reference(const Tensor& x) {
+  return Array(Shape{}, {lower_median(x.to_vector<double>(), SkipNan)});
+}
+// f(row) gives the value, a median, or with `last` one whose last place is wanted.
+template <class F>
+Pair reference_along(const Tensor& x, int64_t dim, bool keepdim, bool last, F f) {
+  const Array all(x);
+  std::vector<double> values, places;
+  Shape shape = x.shape();
+  dim = naive::from_front(dim, x.dim());
+  naive::rows(all, dim, [&](const std::vector<double>& row, const Dims&) {
+    const double v = f(row);
+    // Of equal elements the one that stands at the median's place when they keep their order.
+    int64_t at = -1, below = 0, numbers = 0, equal = 0;
+    for (const double e : row) {
+      below += e < v ? 1 : 0;
+      numbers += e == e ? 1 : 0;
+    }
+    const int64_t wanted = last ? INT64_MAX : v != v ? 0 : (numbers - 1) / 2 - below;
+    for (size_t i = 0; i < row.size(); ++i)
+      if ((row[i] == v || (v != v && row[i] != row[i])) && equal++ <= wanted) at = static_cast<int64_t>(i);
+    values.push_back(v);
+    places.push_back(static_cast<double>(at));
+  });
+  if (!shape.empty()) shape[dim] = 1;
+  if (!shape.empty() && !keepdim) shape.erase(dim);
+  return {Array(shape, values), Array(shape, places)};
+}
+template <bool SkipNan>
+Pair median_along_reference(const Tensor& x, int64_t dim, bool keepdim) {
+  return reference_along(x, dim, keepdim, false,
+                         [](const std::vector<double>& row) { return lower_median(row, SkipNan); });
+}
+
+Tensor with_nan(Samples& s) {
+  const Tensor x = s.distinct({3, 5});
+  if (is_floating(x.dtype())) {
+    x.slice(0, 0, 1).slice(1, 1, 4, 2).fill_(NAN);
+    x.slice(0, 2, 3).fill_(NAN);
+  }
+  return x;
+}
+void samples_whole(Samples& s) {
+  s.add(s.distinct({3, 5}));
+  s.add(s.distinct({4}));
+  s.add(s.tensor({}));
+  s.add(with_nan(s)).named("NaN").not_differentiable();
+  if (is_floating(s.dtype())) s.add(s.tensor({0})).not_differentiable();
+  s.invalid<ShapeError>("no elements", s.integers({0}, 0, 1));
+}
+void samples_along(Samples& s) {
+  s.add(s.distinct({3, 5}), 1);
+  s.add(s.distinct({4, 3}), 0, true);
+  s.add(s.distinct({2, 3, 4}), -2);
+  s.add(s.tensor({}), 0);
+  s.add(s.tensor({0, 3}), 1);
+  s.add(with_nan(s), 1).named("NaN").not_differentiable();
+  s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
+  s.invalid<IndexError>("out of range", s.tensor({3}), 1);
+}
+
+const WholeOp median_op{{
+    .schema = "median(Tensor x) -> Tensor",
+    .doc = "The lower median of all elements; NaN where one is NaN, or of no floating elements. Equal elements share "
+           "the gradient.",
+    .example = "assert(median(arange(4)).item() == 1);",
+    .infer = [](const Tensor& x) { return infer_whole(x, "median"); },
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x) { median_into(y, x, false); }},
+    .saves = "x result",
+    .backward = backward_whole,
+    .dtypes = kFloats | kInts,
+    .cost = sort_cost,
+    .samples = samples_whole,
+    .reference = median_reference<false>,
+}};
+const WholeOp nanmedian_op{{
+    .schema = "nanmedian(Tensor x) -> Tensor",
+    .doc = "The lower median of the elements that are not NaN; NaN where there are none. Equal elements share the "
+           "gradient.",
+    .example = "Tensor x = arange(4, DType::f32); x.slice(0, 0, 1).fill_(NAN); assert(nanmedian(x).item() == 2);",
+    .infer = [](const Tensor& x) { return infer_whole(x, "nanmedian"); },
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x) { median_into(y, x, true); }},
+    .saves = "x result",
+    .backward = backward_whole,
+    .dtypes = kFloats | kInts,
+    .cost = sort_cost,
+    .samples = samples_whole,
+    .reference = median_reference<true>,
+}};
+const AlongOp median_dim_op{{
+    .schema = "median_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .doc = "The lower medians along dim and where they are (i64); median(x, dim). NaN wins. The gradient goes to that "
+           "element. ShapeError for no elements.",
+    .example = "auto [v, i] = median(arange(6).view({2, 3}), 1); "
+               "assert(v.to_vector<int64_t>() == std::vector<int64_t>({1, 4}) && i.to_vector<int64_t>()[0] == 1);",
+    .composed =
+        [](const Tensor& x, int64_t dim, bool keepdim) {
+          return pick(x, dim, keepdim, "median_dim",
+                      [](const Tensor& row, int64_t d) { return median_place(row, d, false); });
+        },
+    .dtypes = kFloats | kInts,
+    .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
+    .samples = samples_along,
+    .reference = median_along_reference<false>,
+}};
+const AlongOp nanmedian_dim_op{{
+    .schema = "nanmedian_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .doc = "The lower medians along dim of the elements that are not NaN (NaN where there are none) and where they are "
+           "(i64); nanmedian(x, dim). The gradient goes to that element. ShapeError for no elements.",
+    .example = "auto [v, i] = nanmedian(full({2, 3}, NAN), 1); assert(std::isnan(v.to_vector<float>()[1]));",
+    .composed =
+        [](const Tensor& x, int64_t dim, bool keepdim) {
+          return pick(x, dim, keepdim, "nanmedian_dim",
+                      [](const Tensor& row, int64_t d) { return median_place(row, d, true); });
+        },
+    .dtypes = kFloats | kInts,
+    .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
+    .samples = samples_along,
+    .reference = median_along_reference<true>,
+}};
+
+// ---- mode
+
+// In order, equal elements stand in a row: the end of the longest run, the first of several.
+Tensor mode_place(const Tensor& x, int64_t dim) {
+  const int64_t n = x.shape()[dim];
+  const auto [values, order] = sort(transpose(x, dim, -1), -1);
+  const Tensor at = expand(to(arange(n), x.device()), values.shape());
+  Tensor begin = zeros_like(order);
+  if (n > 1)
+    slice(begin, -1, 1, n)
+        .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
+  const Tensor run = at - cummax(begin, -1).first;
+  return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
+}
+
+const AlongOp mode_op{{
+    .schema = "mode(Tensor x, int dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .doc = "The commonest value along dim (the smallest of several) and the last place where it is (i64). The gradient "
+           "goes to that element. ShapeError for no elements.",
+    .example = "auto [v, i] = mode(from_span<int64_t>(std::vector<int64_t>{3, 1, 3}, {3})); "
+               "assert(v.item() == 3 && i.item() == 2);",
+    .composed = [](const Tensor& x, int64_t dim, bool keepdim) { return pick(x, dim, keepdim, "mode", mode_place); },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({3, 7}, 0, 3, s.dtype())).not_differentiable();
+          s.add(s.integers({6, 2}, 0, 2, s.dtype()), 0, true).not_differentiable();
+          s.add(s.distinct({2, 3}), 1);
+          s.add(s.tensor({}), 0);
+          s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, bool keepdim) {
+          return reference_along(x, dim, keepdim, true, [](const std::vector<double>& row) {
+            std::map<double, int> counts;
+            for (const double v : row) ++counts[v];
+            const auto best = std::max_element(counts.begin(), counts.end(),
+                                               [](const auto& a, const auto& b) { return a.second < b.second; });
+            return best->first;
+          });
+        },
+}};
+
+// ---- quantiles
+
+void check_quantile(const Tensor& x, const Tensor& q, const std::string& how, std::string_view op) {
+  check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x, "; convert with .to(DType::f32)");
+  check<ShapeError>(q.dim() <= 1, op, "q must be 0-dim or 1-D, got ", q);
+  check(how == "linear" || how == "lower" || how == "higher" || how == "midpoint" || how == "nearest", op,
+        "interpolation must be linear, lower, higher, midpoint or nearest, got \"", how, "\"");
+  check<DeviceError>(q.device() == x.device(), op, "q is on ", q.device(), ", x on ", x.device());
+  if (!q.device().is_cpu()) return;
+  for (const double v : q.to_vector<double>()) check(v >= 0 && v <= 1, op, "q must be in [0, 1], got ", v);
+}
+
+Tensor quantiles(const Tensor& whole, const Tensor& shares, std::optional<int64_t> dim, bool keepdim,
+                 const std::string& how, bool skip_nan, std::string_view op) {
+  check_quantile(whole, shares, how, op);
+  const DType wide = is_reduced_floating(whole.dtype()) ? DType::f32 : whole.dtype();
+  const int64_t d = dim ? wrap_dim(*dim, whole.dim(), op) : 0;
+  const Tensor rows = transpose(dim ? as_row(to(whole, wide)) : reshape(to(whole, wide), {whole.numel()}), d, -1);
+  const int64_t n = rows.shape().back();
+  check<ShapeError>(n > 0, op, "no elements in ", whole);
+  // A copy: a number would yield in type promotion, and lose digits to the default dtype.
+  const Tensor q = clone(to(reshape(shares, {shares.numel()}), wide));
+  const Tensor ordered = std::get<0>(sort(rows));
+  Tensor nan;
+  {
+    NoGrad guard;
+    nan = isnan(rows);
+  }
+  Shape spread = rows.shape();
+  spread[spread.size() - 1] = q.numel();
+  Tensor place;
+  if (skip_nan) {
+    place = clamp_min((n - sum(nan, {-1}, true)) - 1, 0).to(wide) * q;
+  } else {
+    place = where(any(nan, {-1}, true), static_cast<double>(n - 1), expand(q * static_cast<double>(n - 1), spread));
+  }
+  const auto at = [&](const Tensor& p) { return gather(ordered, -1, p.detach().to(DType::i64)); };
+  Tensor y;
+  if (how == "lower") {
+    y = at(floor(place));
+  } else if (how == "higher") {
+    y = at(ceil(place));
+  } else if (how == "nearest") {
+    y = at(round(place));
+  } else {
+    const Tensor low = floor(place.detach()), weight = how == "linear" ? place - low : full_like(low, 0.5);
+    y = lerp(at(low), at(ceil(place)), weight);
+  }
+  y = transpose(y, d, -1);  // the shares along d
+  y = shares.dim() == 0 ? select(y, d, 0) : movedim(y, {d}, {0});
+  if (dim && keepdim && whole.dim() > 0) y = unsqueeze(y, d + shares.dim());
+  if (!dim && keepdim) {
+    Shape shape = Shape::filled(static_cast<int>(whole.dim()), 1);
+    if (shares.dim() == 1) shape.insert(0, q.numel());
+    y = reshape(y, shape);
+  }
+  return to(y, whole.dtype());
+}
+
+double quantile_of(std::vector<double> row, double q, const std::string& how, bool skip_nan) {
+  const size_t all = row.size();
+  std::erase_if(row, [](double v) { return v != v; });
+  if (row.empty() || (!skip_nan && row.size() < all)) return NAN;
+  std::sort(row.begin(), row.end());
+  const double place = q * static_cast<double>(row.size() - 1);
+  const auto at = [&](double p) { return row[static_cast<size_t>(p)]; };
+  if (how == "lower") return at(std::floor(place));
+  if (how == "higher") return at(std::ceil(place));
+  if (how == "nearest") return at(std::nearbyint(place));
+  const double low = at(std::floor(place)), high = at(std::ceil(place));
+  return low + (high - low) * (how == "linear" ? place - std::floor(place) : 0.5);
+}
+template <bool SkipNan>
+Tensor quantile_reference(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                          const std::string& how) {
+  const Array all = dim ? Array(x) : Array(Shape{x.numel()}, x.to_vector<double>());
+  const int64_t d = naive::from_front(dim.value_or(0), all.dim());
+  std::vector<double> values;
+  for (const double share : q.to_vector<double>())
+    naive::rows(all, d, [&](const std::vector<double>& row, const Dims&) {
+      values.push_back(quantile_of(row, share, how, SkipNan));
+    });
+  Shape shape = x.shape();
+  if (!dim) shape = keepdim ? Shape::filled(static_cast<int>(x.dim()), 1) : Shape{};
+  if (dim && x.dim() > 0) shape[d] = 1;
+  if (dim && x.dim() > 0 && !keepdim) shape.erase(d);
+  if (q.dim() == 1) shape.insert(0, q.numel());
+  return Array(shape, values);
+}
+
+using QuantileOp = Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>, bool, const std::string&)>;
+void samples_quantile(Samples& s) {
+  const auto shares = [&](std::initializer_list<double> v) {
+    return to(from_span<double>(std::vector<double>(v), {static_cast<int64_t>(v.size())}), s.dtype());
+  };
+  s.add(s.distinct({3, 5}), shares({0.3, 0.77, 0.55}), 1);
+  s.add(s.distinct({4, 3}), reshape(shares({0.4}), {}), 0, true);
+  s.add(s.distinct({2, 3}), shares({0.1, 0.9}), std::nullopt, true);
+  s.add(s.distinct({2, 3}), reshape(shares({0.7}), {}));
+  s.add(s.tensor({}), reshape(shares({0.5}), {}), 0).not_differentiable();
+  for (const char* how : {"lower", "higher", "midpoint", "nearest"})
+    s.add(s.distinct({3, 4}), shares({0.3, 0.77}), -1, false, how);
+  s.add(with_nan(s), shares({0.3, 0.77}), 1).named("NaN").not_differentiable();
+  s.invalid<ValueError>("in [0, 1]", s.tensor({3}), shares({1.5}));
+  s.invalid<ValueError>("interpolation", s.tensor({3}), shares({0.5}), 0, false, "cubic");
+  s.invalid<ShapeError>("no elements", s.tensor({0}), shares({0.5}));
+  s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5), shares({0.5}));
+}
+Cost quantile_cost(const Tensor& x, const Tensor&, std::optional<int64_t>, bool, const std::string&) {
+  return sort_cost(x);
+}
+
+const QuantileOp quantile_op{{
+    .schema = "quantile(Tensor x, Tensor q, int? dim=None, bool keepdim=false, str interpolation=\"linear\") -> Tensor",
+    .doc = "The values below which the shares q (0-dim or 1-D) of the elements along dim, or of all, lie: place q (n - "
+           "1) of the elements in order, between two of them by linear, lower, higher, midpoint or nearest. A 1-D q "
+           "comes first in the shape. NaN where an element is NaN.",
+    .example = "assert(quantile(arange(5, DType::f32), full({}, 0.375)).item() == 1.5);",
+    .composed = [](const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   const std::string& how) { return quantiles(x, q, dim, keepdim, how, false, "quantile"); },
+    .autocast = Autocast::full,
+    .cost = quantile_cost,
+    .samples = samples_quantile,
+    .reference = quantile_reference<false>,
+}};
+const QuantileOp nanquantile_op{{
+    .schema =
+        "nanquantile(Tensor x, Tensor q, int? dim=None, bool keepdim=false, str interpolation=\"linear\") -> Tensor",
+    .doc = "quantile of the elements that are not NaN; NaN where there are none.",
+    .example = "Tensor x = arange(4, DType::f32); x.slice(0, 0, 1).fill_(NAN); "
+               "assert(nanquantile(x, full({}, 0.5)).item() == 2);",
+    .composed = [](const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   const std::string& how) { return quantiles(x, q, dim, keepdim, how, true, "nanquantile"); },
+    .autocast = Autocast::full,
+    .cost = quantile_cost,
+    .samples = samples_quantile,
+    .reference = quantile_reference<true>,
+}};
+
+const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
+    .schema = "aminmax(Tensor x, int? dim=None, bool keepdim=false) -> (Tensor min, Tensor max)",
+    .doc = "The smallest and the largest element along dim, or of all; NaN wins. Equal elements share the gradient. "
+           "ShapeError for no elements.",
+    .example = "auto [low, high] = aminmax(arange(3)); assert(low.item() == 0 && high.item() == 2);",
+    .composed =
+        [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+          const Dims dims = dim ? Dims{*dim} : Dims();
+          return Pair(amin(x, dims, keepdim), amax(x, dims, keepdim));
+        },
+    .dtypes = kAllTypes,
+    .cost =
+        [](const Tensor& x, std::optional<int64_t>, bool) {
+          return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({3, 5}));
+          s.add(s.distinct({3, 5}), 0, true);
+          s.add(s.distinct({2, 3, 4}), -1);
+          s.add(s.tensor({}), 0);
+          s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
+        },
+    .reference =
+        [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+          const Dims dims = dim ? Dims{*dim} : Dims();
+          const auto extreme = [&](auto better) {
+            return naive::reduced(Array(x), dims, keepdim, [&](const std::vector<double>& v) {
+              double best = v[0];
+              for (const double e : v) best = better(e, best) || e != e ? e : best;
+              return best;
+            });
+          };
+          return Pair(extreme([](double a, double b) { return a < b; }),
+                      extreme([](double a, double b) { return a > b; }));
+        },
+}};
+
+}  // namespace
+
+Tensor median(const Tensor& x) {
+  return median_op(x);
+}
+std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
+  return median_dim_op(x, dim, keepdim);
+}
+Tensor nanmedian(const Tensor& x) {
+  return nanmedian_op(x);
+}
+std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+  return nanmedian_dim_op(x, dim, keepdim);
+}
+std::tuple<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
+  return mode_op(x, dim, keepdim);
+}
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  return quantile_op(x, q, dim, keepdim, std::string(interpolation));
+}
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
+  return nanquantile_op(x, q, dim, keepdim, std::string(interpolation));
+}
+std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return aminmax_op(x, dim, keepdim);
+}
+
+}  // namespace strata
