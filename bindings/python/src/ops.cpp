@@ -63,6 +63,7 @@ struct Aliases {
 };
 constexpr Aliases kAliases[] = {
     {"x", {"input", "self"}},
+    {"A", {"input", "self", "x"}},
     {"a", {"input", "dim0", "self"}},
     {"b", {"other", "dim1"}},
     {"dims", {"dim", "axis", "axes"}},

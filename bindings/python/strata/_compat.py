@@ -88,7 +88,7 @@ channels_last, channels_last_3d = memory_format("channels_last"), memory_format(
 strided = memory_format("strided")
 
 
-# ---- settings: the engine is deterministic and computes float32 products in float32, always
+# ---- settings: the engine is deterministic, always
 
 
 def use_deterministic_algorithms(mode: builtins.bool, *, warn_only: builtins.bool = False) -> None:
@@ -118,16 +118,19 @@ _precision = "highest"
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Takes PyTorch's three words; products of float32 are computed in float32 whichever is chosen."""
+    """"highest": products of float32 in float32. "high" and "medium": a card may round their operands to TF32."""
     global _precision
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: highest, high or medium is wanted, got {precision!r}")
+    _core.cuda_set_allow_tf32(precision != "highest")
     _precision = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """What was set last."""
-    return _precision
+    """The word for what the engine does: backends.cuda.matmul.allow_tf32 sets it too."""
+    if not _core.cuda_allow_tf32():
+        return "highest"
+    return "high" if _precision == "highest" else _precision
 
 
 # ---- what is not there

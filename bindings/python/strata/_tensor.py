@@ -94,10 +94,7 @@ _in_place("clamp_", _core.clamp)
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
-for _name in ("addmv", "addr", "baddbmm"):
-    _in_place(_name + "_", getattr(_composed, _name))
-for _name in ("addbmm", "renorm"):
-    _in_place(_name + "_", getattr(_composed, _name))
+_in_place("renorm_", _composed.renorm)
 _in_place("clip_", _core.clamp)
 _in_place("clamp_min_", F.clamp_min)
 _in_place("clamp_max_", F.clamp_max)
@@ -106,7 +103,7 @@ for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "
                       "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
                       "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
-for _name in ("addmm", "index_copy", "index_fill", "index_reduce"):
+for _name in ("addbmm", "addmm", "addmv", "addr", "baddbmm", "index_copy", "index_fill", "index_reduce"):
     _in_place(_name + "_", getattr(_ops, _name))
 for _name in ("cumprod", "cumsum"):
     _in_place(_name + "_", getattr(F, _name))

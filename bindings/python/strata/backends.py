@@ -8,7 +8,7 @@ import types
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Tuple
 
-from . import cuda as _cuda
+from . import _core, cuda as _cuda
 from ._once import once
 
 __all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
@@ -38,7 +38,7 @@ class _Backend(types.ModuleType):
         if name in says:
             if value != self.__dict__[name] and says[name]:
                 once(f"{self._short}.{name}", f"backends.{self._short}.{name} = {value!r} changes nothing: {says[name]}")
-        elif not name.startswith("__") and name not in self.__dict__:
+        elif not name.startswith("__") and name not in self.__dict__ and not hasattr(type(self), name):
             raise AttributeError(f"strata.backends.{self._short} has no setting '{name}'; it has {', '.join(says) or 'none'}")
         super().__setattr__(name, value)
 
@@ -115,13 +115,23 @@ def _sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_
     yield
 
 
+class _Matmul(_Backend):
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 on a card may round their operands to TF32: the engine's own switch."""
+        return _core.cuda_allow_tf32()
+
+    @allow_tf32.setter
+    def allow_tf32(self, on: bool) -> None:
+        _core.cuda_set_allow_tf32(bool(on))
+
+
 cuda = _Backend("cuda", _cuda.is_available, "CUDA's settings.",
                 preferred_linalg_library=("default", "cuSOLVER computes decompositions"))
 cuda.__dict__.update(
-    matmul=_Backend("cuda.matmul", _cuda.is_available, "Of matrix products.",
-                    allow_tf32=(False, "products of float32 are computed in float32"),
-                    allow_bf16_reduced_precision_reduction=(False, _reduced),
-                    allow_fp16_reduced_precision_reduction=(False, _reduced)),
+    matmul=_Matmul("cuda.matmul", _cuda.is_available, "Of matrix products.",
+                   allow_bf16_reduced_precision_reduction=(False, _reduced),
+                   allow_fp16_reduced_precision_reduction=(False, _reduced)),
     cufft_plan_cache=types.SimpleNamespace(size=0, max_size=0, clear=lambda: None), sdp_kernel=_sdp_kernel,
     **_Attention().functions(),
 )
