@@ -35,7 +35,8 @@ AnomalyScope::~AnomalyScope() {
   --t_depth;
 }
 
-void AnomalyScope::Watch::after(const OpBase& op, std::span<const Tensor> results) {
+void AnomalyScope::Watch::after(const Call& call, std::span<const Tensor> results) {
+  const OpBase& op = call.op;
   for (size_t i = 0; i < results.size(); ++i) {
     const ThreadMode outer = t_mode;
     t_mode.unusual = 0;  // the search itself is not searched

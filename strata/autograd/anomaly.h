@@ -16,7 +16,7 @@ class AnomalyScope {
 
  private:
   struct Watch : CallObserver {
-    void after(const OpBase& op, std::span<const Tensor> results) override;
+    void after(const Call& call, std::span<const Tensor> results) override;
   } watch_;
   ObserverScope scope_;
 };

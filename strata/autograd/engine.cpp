@@ -6,6 +6,8 @@
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
+#include "strata/core/op_base.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 
@@ -46,6 +48,11 @@ class Pass : detail::GatheredGrads {
       g = ones_like(output);
     }
     check<ShapeError>(g.shape() == output.shape(), "backward", "the gradient given is ", g, ", the output ", output);
+    check<DeviceError>(g.device() == output.device(), "backward", "the gradient given is ", g, ", the output ", output);
+    if (g.dtype() != output.dtype()) {  // as PyTorch does
+      const GradMode mode(mode_);
+      g = to(g, output.dtype());
+    }
     roots_.push_back({gradient_edge(output), std::move(g)});
   }
 
@@ -84,6 +91,34 @@ class Pass : detail::GatheredGrads {
     detail::GatheredGrads* outer;
   };
 
+  // This pass at a node. One that releases it is alone with it, so that passes of other threads over the same graph,
+  // which retain it, see its saved tensors whole or not at all; where others are at work already, it leaves them to
+  // those.
+  struct Visit {
+    Visit(Node& n, bool releases) : node(n) {
+      int16_t others = 0;
+      if (releases && n.passes.compare_exchange_strong(others, -1, std::memory_order_acquire)) {
+        alone = n.runs_last = true;
+        return;
+      }
+      others = n.passes.load(std::memory_order_relaxed);
+      do
+        check<AutogradError>(others >= 0, n.name(),
+                             "another thread's backward is releasing this graph; pass retain_graph = true to both");
+      while (!n.passes.compare_exchange_weak(others, static_cast<int16_t>(others + 1), std::memory_order_acquire));
+    }
+    ~Visit() {
+      if (alone) node.runs_last = false;
+      if (alone)
+        node.passes.store(0, std::memory_order_release);
+      else
+        node.passes.fetch_sub(1, std::memory_order_release);
+    }
+    Visit(const Visit&) = delete;
+    Node& node;
+    bool alone = false;
+  };
+
   static bool is_exclusive(Tensor& t) {
     return t.ref().use_count() == 1 && t.storage().use_count() == 1 && t.is_contiguous();
   }
@@ -111,6 +146,9 @@ class Pass : detail::GatheredGrads {
         if (fresh) stack.push_back(e.node.get());
       }
     }
+    for (Node* n : order)
+      if (n->packs) packed_.push_back(n);
+    if (!packed_.empty()) see_packed();
     if (!capturing_) return;
     // Oldest first, so that a node's inputs are decided before the node itself.
     std::sort(order.begin(), order.end(), [](Node* a, Node* b) {
@@ -122,6 +160,24 @@ class Pass : detail::GatheredGrads {
       for (const Edge& e : n->edges) needed = needed || (e.node && nodes_[e.node.get()].needed);
       nodes_[n].needed = needed;
     }
+  }
+
+  // In the order in which the queue will give them, as far as creation tells.
+  void see_packed() {
+    std::vector<PackedTensor> all;
+    for (const Node* n : packed_) n->list_packed(all);
+    for (PackedTensor& p : all)
+      if (p.hooks->looks_ahead() && std::find(hooks_.begin(), hooks_.end(), p.hooks) == hooks_.end())
+        hooks_.push_back(std::move(p.hooks));
+    std::sort(packed_.begin(), packed_.end(), [](Node* a, Node* b) { return a->sequence > b->sequence; });
+  }
+  void tell_ahead(Node* node) {
+    const auto at = std::find(packed_.begin() + static_cast<ptrdiff_t>(next_packed_), packed_.end(), node);
+    // Before its turn: the others keep theirs.
+    if (at == packed_.end()) return;
+    std::rotate(packed_.begin() + static_cast<ptrdiff_t>(next_packed_), at, at + 1);
+    for (const auto& h : hooks_) h->ahead(std::span(packed_).subspan(next_packed_));
+    ++next_packed_;
   }
 
   void enqueue(const Ref<Node>& n) {
@@ -145,26 +201,31 @@ class Pass : detail::GatheredGrads {
   }
 
   static void run_hooks(const TensorHooks& hooks, Grads& grads) {
-    const std::vector<TensorHooks::Entry> entries = hooks.entries;  // a hook may add others
-    for (const TensorHooks::Entry& h : entries) {
+    if (hooks.empty()) return;
+    for (const TensorHooks::Entry& h : hooks.list()) {
       Tensor& g = grads[h.index];
       if (!g.defined() || h.hook->removed) continue;
       if (Tensor replaced = (*h.hook)(g); replaced.defined()) {
         check<ShapeError>(replaced.shape() == g.shape(), "register_hook", "the hook returned ", replaced,
                           " for a gradient ", g);
+        check<DTypeError>(replaced.dtype() == g.dtype(), "register_hook", "the hook returned ", replaced,
+                          " for a gradient ", g, "; return it in the gradient's dtype");
+        check<DeviceError>(replaced.device() == g.device(), "register_hook", "the hook returned ", replaced,
+                           " for a gradient ", g, "; return it on the gradient's device");
         g = std::move(replaced);
       }
     }
   }
 
   void process(const Ref<Node>& node) {
+    if (node->packs && !hooks_.empty()) tell_ahead(node.get());
     Pending& p = nodes_[node.get()];
     Grads gy = std::move(p.grads);
     Grads gx(node->edges.size());
     const bool any = std::any_of(gy.begin(), gy.end(), [](const Tensor& t) { return t.defined(); });
     if (any) {
-      if (node->hooks) run_hooks(*node->hooks, gy);
-      if (const TensorHooks* leaf = node->leaf_hooks(); leaf && !leaf->entries.empty()) run_hooks(*leaf, gy);
+      if (const TensorHooks* hooks = node->hooks.get()) run_hooks(*hooks, gy);
+      if (const TensorHooks* leaf = node->leaf_hooks()) run_hooks(*leaf, gy);
       if (auto it = captures_.find(node.get()); it != captures_.end())
         for (const Capture& c : it->second) captured_[c.slot] = gy[c.index];
       const bool leaf = node->edges.empty();
@@ -175,10 +236,10 @@ class Pass : detail::GatheredGrads {
         GradMode mode(mode_);
         anomaly::BackwardOf running(*node);
         memory::detail::RecordedModule at(node->module);
-        node->runs_last = !retain_graph_;
+        const Visit visit(*node, !retain_graph_ && !leaf);
         node->apply(gy, gx);
         anomaly::check_gradients(*node, gx);
-        if (!retain_graph_) node->release();
+        if (visit.alone) node->release();
       }
     }
     gy.clear();
@@ -193,6 +254,9 @@ class Pass : detail::GatheredGrads {
   std::unordered_set<Node*> queued_;
   std::unordered_map<Node*, std::vector<Capture>> captures_;
   std::vector<Tensor> captured_;
+  std::vector<Node*> packed_;  // made under saved-tensor hooks; those from next_packed_ on have not run
+  size_t next_packed_ = 0;
+  std::vector<std::shared_ptr<SavedTensorHooks>> hooks_;
   std::vector<Ref<Node>> holders_;
   std::vector<std::pair<Edge, Tensor>> roots_;
   std::priority_queue<Ready> ready_;
@@ -207,6 +271,7 @@ void seed_all(Pass& pass, const TensorList& outputs, const TensorList& grad_outp
 }  // namespace
 
 void backward(const TensorList& outputs, const TensorList& grad_outputs, bool retain_graph, bool create_graph) {
+  const detail::PhaseScope phase(Phase::backward);
   Pass pass(retain_graph || create_graph, create_graph);
   NoGrad guard;
   seed_all(pass, outputs, grad_outputs, "backward");
@@ -216,6 +281,7 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs, bool re
 
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs, bool create_graph,
                 bool retain_graph, bool allow_unused) {
+  const detail::PhaseScope phase(Phase::backward);
   Pass pass(retain_graph || create_graph, create_graph);
   GradMode mode(create_graph);
   pass.capture(inputs);

@@ -73,8 +73,14 @@ void FunctionNode::apply(Grads& gy, Grads& gx) {
     check<ShapeError>(grads[i].shape() == input_metas_[i].shape, name_, "backward returned ", grads[i],
                       " as the gradient of input ", i, ", which is ", input_metas_[i].shape, ' ',
                       input_metas_[i].dtype);
+    check<DeviceError>(grads[i].device() == input_metas_[i].device, name_, "backward returned ", grads[i],
+                       " as the gradient of input ", i, ", which is on ", input_metas_[i].device);
     gx[i] = to(grads[i], input_metas_[i].dtype);
   }
+}
+
+void FunctionNode::list_packed(std::vector<PackedTensor>& all) const {
+  for (const SavedTensor& s : ctx().saved_) s.list_packed(all);
 }
 
 void FunctionNode::release() {

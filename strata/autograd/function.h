@@ -46,6 +46,7 @@ class FunctionNode : public Node {
   std::string_view name() const override { return name_; }
   void apply(Grads& gy, Grads& gx) final;
   void release() final;
+  void list_packed(std::vector<PackedTensor>& all) const final;
 
   /// Before forward: looks at the inputs.
   void begin(FunctionCtx& ctx, const TensorList& inputs);
@@ -55,6 +56,7 @@ class FunctionNode : public Node {
  protected:
   explicit FunctionNode(std::string_view name) : name_(name) {}
   virtual FunctionCtx& ctx() = 0;
+  const FunctionCtx& ctx() const { return const_cast<FunctionNode*>(this)->ctx(); }
   virtual TensorList call_backward(const TensorList& gy) = 0;
 
  private:
@@ -127,7 +129,8 @@ void list_results(std::vector<Tensor*>& all, std::tuple<T...>& ts) {
 ///     };
 ///     Tensor y = Square::apply(x);
 ///
-/// A wrong number of gradients is an AutogradError, a wrong shape a ShapeError, both naming the function.
+/// A wrong number of gradients is an AutogradError, a wrong shape a ShapeError, another device a DeviceError, all
+/// naming the function. A gradient of another dtype is converted to its input's, as PyTorch does.
 template <class Derived>
 struct Function {
   /// The context that forward() and backward() get; hide it with your own to keep more than tensors.

@@ -215,5 +215,28 @@ TEST(Anomaly, EndsWithItsScope) {
   EXPECT_TRUE(std::isnan(first(zeros({1}, DType::f64) * kInf)));
 }
 
+struct GivesAnotherKind : Function<GivesAnotherKind> {
+  static Tensor forward(Ctx&, const Tensor& x) { return x * 1.0; }
+  static TensorList backward(Ctx&, const TensorList& gy) { return {change(gy[0])}; }
+  static inline Tensor (*change)(const Tensor&) = nullptr;
+};
+
+TEST(Function, ConvertsAGradientOfAnotherDtypeAndRefusesAnotherDevice) {
+  Tensor x = ones({2}).set_requires_grad();
+  GivesAnotherKind::change = [](const Tensor& g) { return (g * 3.0).to(DType::i64); };
+  sum(GivesAnotherKind::apply(x)).backward();
+  EXPECT_EQ(x.grad().dtype(), DType::f32);
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>({3, 3}));
+  GivesAnotherKind::change = [](const Tensor& g) { return g.to(Device::meta()); };
+  try {
+    sum(GivesAnotherKind::apply(x)).backward();
+    FAIL();
+  } catch (const DeviceError& e) {
+    EXPECT_STREQ(e.what(),
+                 "GivesAnotherKind: backward returned [2] f32 on meta as the gradient of input 0, which is on cpu");
+  }
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>({3, 3}));
+}
+
 }  // namespace
 }  // namespace strata

@@ -40,8 +40,9 @@ struct CallableHook final : TensorHook {
 }  // namespace detail
 
 /// Calls `fn(const Tensor& grad)` whenever the gradient of `t` is known in a backward pass, before it is accumulated or
-/// passed on. `fn` returns nothing, or a Tensor of the gradient's shape that takes its place (undefined: keep it).
-/// Hooks run in the order of registration. Throws AutogradError when `t` does not require a gradient.
+/// passed on. `fn` returns nothing, or a Tensor of the gradient's shape, dtype and device that takes its place
+/// (undefined: keep it); another one makes backward throw ShapeError, DTypeError or DeviceError, as PyTorch does. Hooks
+/// run in the order of registration. Throws AutogradError when `t` does not require a gradient.
 ///
 ///     HookHandle h = register_hook(x, [](const Tensor& g) { return g * 0.5; });
 ///     h.remove();

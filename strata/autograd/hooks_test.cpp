@@ -73,7 +73,7 @@ TEST(Hooks, RemovedOnesAreNotCalledAndForgotten) {
   EXPECT_EQ(calls, 1);
   for (int i = 0; i < 100; ++i) register_hook(x, [](const Tensor&) {}).remove();
   EXPECT_EQ(held.use_count(), 1);
-  EXPECT_LE(autograd_meta(x).hooks.entries.size(), 1u);
+  EXPECT_LE(gradient_edge(x).node->leaf_hooks()->size(), 1u);
   HookHandle late;
   {
     Tensor z = leaf({1});
@@ -133,6 +133,43 @@ TEST(Hooks, Errors) {
   EXPECT_THROW(register_post_accumulate_grad_hook(x * 2.0, [](const Tensor&) {}), AutogradError);
   register_hook(x, [](const Tensor& g) { return sum(g); });
   EXPECT_THROW(sum(x).backward(), ShapeError);
+}
+
+// A leaf of f32 never gets a gradient of another kind.
+TEST(Hooks, OfAnotherDtypeOrDeviceAreRefused) {
+  const auto backward_with = [](auto hook, bool of_result) {
+    Tensor x = ones({2}).set_requires_grad();
+    const Tensor y = x * 2.0;
+    register_hook(of_result ? y : x, hook);
+    std::string text;
+    try {
+      sum(y).backward();
+    } catch (const DTypeError& e) {
+      text = e.what();
+    } catch (const DeviceError& e) {
+      text = e.what();
+    }
+    EXPECT_FALSE(x.grad().defined());
+    return text;
+  };
+  for (const bool of_result : {false, true}) {
+    EXPECT_EQ(backward_with([](const Tensor& g) { return g.to(DType::i64); }, of_result),
+              "register_hook: the hook returned [2] i64 for a gradient [2] f32; return it in the gradient's dtype");
+    EXPECT_EQ(backward_with([](const Tensor& g) { return g.to(DType::f64); }, of_result),
+              "register_hook: the hook returned [2] f64 for a gradient [2] f32; return it in the gradient's dtype");
+    EXPECT_EQ(backward_with([](const Tensor& g) { return g.to(Device::meta()); }, of_result),
+              "register_hook: the hook returned [2] f32 on meta for a gradient [2] f32; return it on the gradient's "
+              "device");
+  }
+  Tensor x = ones({2}).set_requires_grad();
+  EXPECT_THROW(x.set_grad(ones({2}, DType::i64)), DTypeError);
+  EXPECT_THROW(x.set_grad(ones({2}).to(Device::meta())), DeviceError);
+  EXPECT_THROW(x.set_grad(ones({3})), ShapeError);
+  // What backward begins with is converted, as PyTorch does.
+  (x * 2.0).backward(ones({2}, DType::i64));
+  EXPECT_EQ(x.grad().dtype(), DType::f32);
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>({2, 2}));
+  EXPECT_THROW((x * 2.0).backward(ones({2}).to(Device::meta())), DeviceError);
 }
 
 // ---- saved tensors ----
@@ -225,6 +262,69 @@ TEST(SavedTensorHooks, AnUnpackOfTheWrongShapeIsAnError) {
     y = x * x;
   }
   EXPECT_THROW(y.backward(), AutogradError);
+}
+
+// Returns what unpack() of a test says.
+struct Changed final : SavedTensorHooks {
+  explicit Changed(Tensor (*f)(const Tensor&)) : change(f) {}
+  std::shared_ptr<void> pack(const Tensor& t) override { return std::make_shared<Tensor>(t); }
+  Tensor unpack(const std::shared_ptr<void>& p) override { return change(*static_cast<Tensor*>(p.get())); }
+  Tensor (*change)(const Tensor&);
+};
+
+TEST(SavedTensorHooks, UnpackGivesTheSameKindOfTensor) {
+  for (Tensor (*change)(const Tensor&) :
+       {+[](const Tensor& t) { return t.to(DType::i64); }, +[](const Tensor& t) { return t.to(Device::meta()); },
+        +[](const Tensor& t) { return sum(t); }, +[](const Tensor&) { return Tensor(); }}) {
+    Tensor x = leaf({1, 2});
+    Tensor y;
+    {
+      SavedTensorHooksScope scope(std::make_shared<Changed>(change));
+      y = exp(x);
+    }
+    EXPECT_THROW(sum(y).backward(), AutogradError);
+    EXPECT_FALSE(x.grad().defined());
+  }
+}
+
+// Notes the names of the nodes that are said to come, each time.
+struct Looking final : SavedTensorHooks {
+  std::shared_ptr<void> pack(const Tensor& t) override { return std::make_shared<Tensor>(t); }
+  Tensor unpack(const std::shared_ptr<void>& p) override {
+    unpacked.push_back(p.get());
+    return *static_cast<Tensor*>(p.get());
+  }
+  void ahead(std::span<Node* const> next) override {
+    std::string line;
+    for (const Node* n : next) line += std::string(line.empty() ? "" : " ") + std::string(n->name());
+    lines.push_back(line);
+    if (lines.size() > 1) return;
+    for (const Node* n : next) {
+      std::vector<PackedTensor> packed;
+      n->list_packed(packed);
+      for (const PackedTensor& p : packed) {
+        EXPECT_EQ(p.hooks.get(), this);
+        announced.push_back(p.value.get());
+      }
+    }
+  }
+  bool looks_ahead() const override { return true; }
+  std::vector<std::string> lines;
+  std::vector<void*> announced, unpacked;
+};
+
+TEST(SavedTensorHooks, SeeWhichNodesComeNext) {
+  const auto hooks = std::make_shared<Looking>();
+  Tensor x = leaf({1, 2});
+  Tensor y;
+  {
+    SavedTensorHooksScope scope(hooks);
+    y = sigmoid(exp(sin(x)));
+  }
+  sum(y).backward();
+  EXPECT_EQ(hooks->lines, (std::vector<std::string>{"sigmoid exp sin", "exp sin", "sin"}));
+  EXPECT_EQ(hooks->unpacked.size(), 3u);
+  EXPECT_EQ(hooks->announced, hooks->unpacked);  // in the order in which they are wanted
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // In-place writes through views: the base's history must pass through the write, and other views must see it.
 
+#include <mutex>
+
 #include "strata/core/node.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -83,14 +85,22 @@ class BaseView final : public Node {
 
 }  // namespace
 
+// Threads that read one view for the first time since the write come here together; who finds the version they want
+// sees the rest too.
 void detail::refresh_view(const Tensor& view) {
+  static std::mutex mutex;
+  Ref<Node> old;  // its end is not under the lock
   AutogradMeta& m = autograd_meta(view);
-  m.view_version = view.version();
+  const std::lock_guard lock(mutex);
+  const uint32_t version = view.version();
+  if (m.view_version.load(std::memory_order_relaxed) == version && m.grad_fn) return;
   const Tensor base(view.impl().view_base);
-  if (!base.requires_grad()) return;
-  m.grad_fn = Ref<Node>(new BaseView(base, view));
-  m.result_index = 0;
-  view.impl().requires_grad = true;
+  if (base.requires_grad()) {
+    old = std::move(m.grad_fn);
+    m.grad_fn = Ref<Node>(new BaseView(base, view));
+    m.result_index = 0;
+  }
+  m.view_version.store(version, std::memory_order_release);
 }
 
 void rebase_history(Tensor& t, const Ref<Node>& node) {
@@ -103,7 +113,9 @@ void rebase_history(Tensor& t, const Ref<Node>& node) {
                        "writing in place through a view needs a row-major base; the base has strides ", base.strides());
   Ref<Node> slices(new CopySlices(base, t, node));
   set_history(base, slices, 0);
+  autograd_meta(t).grad_fn = {};  // that of before the write
   detail::refresh_view(t);
+  t.impl().requires_grad = true;
 }
 
 }  // namespace strata

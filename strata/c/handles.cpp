@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <stdexcept>
 
 #include "strata/c/plugin.h"
 #include "strata/core/error.h"
@@ -65,7 +66,9 @@ strata_status record_exception() noexcept {
   } catch (const PluginError& e) {
     return record(STRATA_PLUGIN_ERROR, e.what());
   } catch (const std::bad_alloc&) {
-    return record(STRATA_MEMORY_ERROR, "out of memory");
+    return record(STRATA_MEMORY_ERROR, "not enough memory on the host for what the arguments ask");
+  } catch (const std::length_error&) {
+    return record(STRATA_VALUE_ERROR, "an argument asks for a longer list than memory can hold");
   } catch (const std::exception& e) {
     return record(STRATA_OTHER_ERROR, e.what());
   } catch (...) {
@@ -180,6 +183,14 @@ Tensor borrow(void* data, const Shape& shape, const std::optional<Strides>& stri
 
 // ---- values
 
+namespace {
+// A number that no program means: what an uninitialised size often is.
+void check_length(size_t n, std::string_view function, std::string_view what) {
+  constexpr size_t kMost = size_t{1} << 28;
+  check(n <= kMost, function, "a list of ", n, " ", what, " was given");
+}
+}  // namespace
+
 Value value_of(const strata_value& v, std::string_view function) {
   switch (v.kind) {
     case STRATA_NONE:
@@ -188,6 +199,7 @@ Value value_of(const strata_value& v, std::string_view function) {
       return tensor_of(v.as.tensor);
     case STRATA_TENSORS: {
       if (v.size > 0) need(v.as.tensors, function, "the list of tensors");
+      check_length(v.size, function, "tensors");
       TensorList list;
       list.reserve(v.size);
       for (size_t i = 0; i < v.size; ++i) list.push_back(tensor_of(v.as.tensors[i]));
@@ -221,6 +233,7 @@ Value value_of(const strata_value& v, std::string_view function) {
 
 std::vector<Value> values_of(const strata_value* values, size_t n, std::string_view function) {
   if (n > 0) need(values, function, "the list of arguments");
+  check_length(n, function, "arguments");
   std::vector<Value> all;
   all.reserve(n);
   for (size_t i = 0; i < n; ++i) all.push_back(value_of(values[i], function));

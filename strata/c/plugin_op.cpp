@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "strata/c/plugin.h"
+#include "strata/core/boxed_call.h"
 #include "strata/core/node.h"
 #include "strata/core/samples.h"
 #include "strata/cuda/launch.h"
@@ -381,6 +382,18 @@ class PluginOp::PluginNode final : public Node {
     }
   }
   std::string_view name() const override { return op_.name(); }
+  const OpBase* op() const override { return &op_; }
+  NodeValues values() const override {
+    NodeValues v;
+    for (size_t i = 0; i < plain_.size(); ++i)
+      v.args.push_back(std::holds_alternative<Tensor>(plain_[i]) ? detail::to_value(saved_[i].peek()) : plain_[i]);
+    for (const SavedTensor& s : results_) v.results.push_back(s.peek());
+    return v;
+  }
+  void list_packed(std::vector<PackedTensor>& all) const override {
+    for (const SavedTensor& s : saved_) s.list_packed(all);
+    for (const SavedTensor& s : results_) s.list_packed(all);
+  }
   void keep_results(const std::vector<Tensor>& results) {
     for (size_t i = 0; i < results.size(); ++i)
       results_.push_back(SavedTensor::result(results[i], op_.saves_.keeps_result(static_cast<int>(i))));
@@ -481,16 +494,20 @@ std::vector<Tensor> PluginOp::call_adapted(std::vector<Value> args) const {
     detail::Adapter adapter(name_, adapt_);
     adapt_all(adapter, args);
   }
-  return call(args);
+  if (!(t_mode.unusual & kObserved)) return call(args);
+  const detail::BoxedArgs given(args);
+  const Call shown(*this, Form::fresh, false, {}, detail::kBoxedReader, &given);
+  detail::ObservedCall seen(shown);
+  std::vector<Tensor> results = call(args);
+  seen.done(results);
+  return results;
 }
 
 std::vector<Value> PluginOp::call_boxed(std::span<const Value> given) const {
   std::vector<Value> args = normalised(given);
   const uint32_t mode = t_mode.unusual;
   if ((mode & kAutocast) && autocast_ != Autocast::keep) autocast_all(autocast_, args);
-  if (mode & kObserved) detail::notify_before(*this);
   const std::vector<Tensor> results = call_adapted(std::move(args));
-  if (mode & kObserved) detail::notify_after(*this, results);
   return {results.begin(), results.end()};
 }
 
@@ -521,15 +538,20 @@ std::vector<Value> PluginOp::inplace_boxed(std::span<const Value> given) const {
   if (!r_.inplace) throw ValueError(name_, "has no in-place form");
   std::vector<Value> args = normalised(given);
   Tensor self = std::get<Tensor>(args[0]);
-  const bool observed = t_mode.unusual & kObserved;
-  if (observed) detail::notify_before(*this);
   if (adapt_ != Adapt::none && !is_alike(adapt_, args)) {
     detail::Adapter adapter(name_, adapt_);
     adapter.pin(self);
     adapt_all(adapter, args);
   }
+  if (!(t_mode.unusual & kObserved)) {
+    inplace_call(self, args);
+    return {self};
+  }
+  const detail::BoxedArgs boxes(args);
+  const Call shown(*this, Form::inplace, false, {&self, 1}, detail::kBoxedReader, &boxes);
+  detail::ObservedCall seen(shown);
   inplace_call(self, args);
-  if (observed) detail::notify_after(*this, {&self, 1});
+  seen.done({&self, 1});
   return {self};
 }
 

@@ -232,8 +232,8 @@ TEST(Plugin, RegistersWhileOthersLook) {
 }
 
 struct Counting final : CallObserver {
-  void before(const OpBase& o) override { seen += o.name() == "test_right"; }
-  void after(const OpBase& o, std::span<const Tensor> results) override { given += results.size(); }
+  void before(const Call& c) override { seen += c.op.name() == "test_right"; }
+  void after(const Call&, std::span<const Tensor> results) override { given += results.size(); }
   size_t seen = 0, given = 0;
 };
 TEST(Plugin, IsSeenByObservers) {
@@ -315,8 +315,8 @@ TEST(Plugin, BackwardThatFails) {
 
 struct Interrupted {};
 struct Interrupting final : CallObserver {
-  void before(const OpBase& o) override {
-    if (o.name() == "add") throw Interrupted();
+  void before(const Call& c) override {
+    if (c.op.name() == "add") throw Interrupted();
   }
 };
 TEST(Plugin, ForeignExceptionsPassThrough) {

@@ -3,7 +3,10 @@
  * Every function that can fail returns a strata_status; the text of the calling thread's last failure is
  * strata_error_text(). Handles (strata_tensor, strata_module) are counted references: what a function gives out through
  * a pointer belongs to the caller, who releases it; what is given to a function is only borrowed for the call.
- * Functions may be called from any thread; one handle must not be released while another thread uses it.
+ * Functions may be called from any thread. Threads may share tensors and modules while they read them: call ops, record
+ * them, run backward to shared leaves, read and set gradients. What writes (in-place ops, strata_tensor_data, an
+ * optimizer's step, a module's conversion) must be alone with the tensor, and one handle must not be released while
+ * another thread uses it.
  *
  * Names, numbers and layouts here change only together with STRATA_ABI_VERSION; structs that hold `struct_size` may
  * grow at their end without that. docs/design/c_interface.md explains the choices. */

@@ -76,7 +76,7 @@ TEST(Autocast, ScopesNestAndEnd) {
 
 // Counts conversions.
 struct CountCasts final : CallObserver {
-  void before(const OpBase& op) override { casts += op.name() == "to"; }
+  void before(const Call& call) override { casts += call.op.name() == "to"; }
   int casts = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "strata/core/node.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include "strata/core/op.h"
 #include "strata/memory/retag.h"
@@ -11,53 +13,122 @@ std::atomic<uint64_t> g_sequence{0};
 thread_local std::shared_ptr<SavedTensorHooks> t_hooks;
 thread_local bool t_packing = false;
 
-// The end of the tape at a leaf: adds what arrives to the leaf's grad.
-class AccumulateGrad final : public Node {
- public:
-  explicit AccumulateGrad(const Tensor& leaf) : leaf_(leaf) { sequence = UINT64_MAX; }
-  ~AccumulateGrad() override { leaf_.impl().autograd->accumulator = nullptr; }
-  std::string_view name() const override { return "accumulate_grad"; }
-  const TensorHooks* leaf_hooks() const override { return &leaf_.impl().autograd->hooks; }
-  void apply(Grads& gy, Grads&) override {
-    Tensor g = std::move(gy[0]);
-    accumulate(leaf_, std::move(g));
-  }
+}  // namespace
 
-  static void accumulate(const Tensor& leaf, Tensor g) {
-    if (!g.defined()) return;
-    check<ShapeError>(g.shape() == leaf.shape(), "backward", "the gradient ", g,
-                      " does not have the shape of its leaf ", leaf);
-    AutogradMeta& m = autograd_meta(leaf);
-    memory::TagScope tag(memory::Tag::gradient);
-    if (!m.grad.defined()) {
-      // Take the buffer over when nobody else can see it; a view of something larger would keep all of it alive.
-      const bool sole =
-          g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
-      if (sole && !grad_enabled()) {
-        Storage& storage = *g.storage();
-        memory::retag(storage.device, storage.owner, storage.nbytes, storage.tag, memory::Tag::gradient);
-        storage.tag = memory::Tag::gradient;
-      }
-      m.grad = grad_enabled() ? g : sole ? g.detach() : g.detach().clone();
-    } else if (grad_enabled()) {
-      m.grad = detail::add_tensors(m.grad, g);
-    } else {
-      m.grad.add_(g.detach());
-    }
-    if (m.post_hooks.entries.empty()) return;
-    const TensorHooks hooks = m.post_hooks;  // a hook may add others
-    for (const auto& entry : hooks.entries)
-      if (!entry.hook->removed) (*entry.hook)(leaf);
+namespace {
+// A tensor's gradient, which threads may ask for while others add to it.
+struct GradSlot {
+  std::mutex lock;
+  Tensor grad;
+  Tensor get() {
+    const std::lock_guard guard(lock);
+    return grad;
   }
-
- private:
-  Tensor leaf_;
+  void set(Tensor g) {  // what was there goes with `g`, when the lock is free
+    const std::lock_guard guard(lock);
+    std::swap(grad, g);
+  }
 };
 }  // namespace
 
-Node::Node() : sequence(g_sequence.fetch_add(1, std::memory_order_relaxed)) {}
+// What a tensor keeps of its gradient, and the end of the tape at a leaf: adds what arrives to the leaf's grad. It is a
+// part of its tensor, made once and as old as that. The references that it counts are those of graphs; while there are
+// any, they hold the tensor together. So a thread that begins a graph never meets a node that another one is
+// destroying.
+class Accumulator final : public Node {
+ public:
+  explicit Accumulator(TensorImpl* leaf) : leaf_(leaf) { sequence = UINT64_MAX; }
+
+  /// A graph's reference.
+  Ref<Node> ref() {
+    if (refs.fetch_add(1, std::memory_order_relaxed) == 0) (void)Ref<TensorImpl>(leaf_).release();
+    return Ref<Node>::adopt(this);
+  }
+  // The last graph let go.
+  void destroy() override { Ref<TensorImpl>::adopt(leaf_).reset(); }
+
+  std::string_view name() const override { return "accumulate_grad"; }
+  const TensorHooks* leaf_hooks() const override { return &hooks_; }
+  void apply(Grads& gy, Grads&) override {
+    Tensor g = std::move(gy[0]);
+    if (g.defined()) accumulate(Tensor(Ref<TensorImpl>(leaf_)), std::move(g));
+  }
+
+  const std::shared_ptr<GradSlot>& slot() const { return slot_; }
+  TensorHooks& own_hooks() { return hooks_; }
+  TensorHooks& post_hooks() { return post_hooks_; }
+  // Whether a non-leaf's gradient is to be retained from now on, and was not before.
+  bool retain() { return !retains_.exchange(true); }
+
+ private:
+  void accumulate(const Tensor& leaf, Tensor g) {
+    check<ShapeError>(g.shape() == leaf.shape(), "backward", "the gradient ", g,
+                      " does not have the shape of its leaf ", leaf);
+    // Not one dtype: with AutocastScope(..., low_gradients) a leaf of f32 keeps gradients of 16 bits.
+    check<DTypeError>(is_floating(g.dtype()), "backward", "the gradient ", g, " of the leaf ", leaf,
+                      " is not floating");
+    check<DeviceError>(g.device() == leaf.device(), "backward", "the gradient ", g,
+                       " is not on the device of its leaf ", leaf);
+    add(std::move(g));
+    if (post_hooks_.empty()) return;
+    for (const auto& entry : post_hooks_.list())
+      if (!entry.hook->removed) (*entry.hook)(leaf);
+  }
+
+  // One pass of backward at a time.
+  void add(Tensor g) {
+    memory::TagScope tag(memory::Tag::gradient);
+    Tensor& grad = slot_->grad;
+    const std::lock_guard lock(slot_->lock);
+    if (grad.defined()) {
+      if (grad_enabled()) {
+        grad = detail::add_tensors(grad, g);
+      } else {
+        grad.add_(g.detach());
+      }
+      return;
+    }
+    // Take the buffer over when nobody else can see it; a view of something larger would keep all of it alive.
+    const bool sole =
+        g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
+    if (sole && !grad_enabled()) {
+      Storage& storage = *g.storage();
+      memory::retag(storage.device, storage.owner, storage.nbytes, storage.tag, memory::Tag::gradient);
+      storage.tag = memory::Tag::gradient;
+    }
+    grad = grad_enabled() ? g : sole ? g.detach() : g.detach().clone();
+  }
+
+  TensorImpl* leaf_;
+  const std::shared_ptr<GradSlot> slot_ = std::make_shared<GradSlot>();
+  std::atomic<bool> retains_{false};
+  TensorHooks hooks_;       // on the gradient
+  TensorHooks post_hooks_;  // run after it was accumulated
+};
+
+namespace {
+Accumulator& accumulator_of(const Tensor& t) {
+  AutogradMeta& m = autograd_meta(t);
+  if (Accumulator* there = m.accumulator.get()) return *there;
+  return *m.accumulator.set(new Accumulator(&t.impl()));
+}
+}  // namespace
+
+AutogradMeta::~AutogradMeta() {
+  delete accumulator.get();
+}
+
+std::string_view name_of(Phase phase) {
+  constexpr std::string_view names[] = {"forward", "backward", "update"};
+  return names[static_cast<int>(phase)];
+}
+
+Node::Node() : sequence(g_sequence.fetch_add(1, std::memory_order_relaxed)), packs(t_hooks && !t_packing) {}
 Node::~Node() {
-  delete hooks;
+  delete hooks.get();
+}
+NodeValues Node::values() const {
+  return {};
 }
 
 // A node's edges own older nodes. Collecting them in a list instead of recursing keeps the stack flat.
@@ -72,22 +143,22 @@ void ref_dispose(Node* n) {
   while (!list.empty()) {
     Node* dead = list.back();
     list.pop_back();
-    delete dead;
+    dead->destroy();
   }
   pending = nullptr;
 }
 
 AutogradMeta& autograd_meta(const Tensor& t) {
   TensorImpl& impl = t.impl();
-  if (!impl.autograd) impl.autograd = new AutogradMeta();
-  return *impl.autograd;
+  if (AutogradMeta* there = impl.autograd.get()) return *there;
+  return *impl.autograd.set(new AutogradMeta());
 }
 
 Ref<Node> Tensor::grad_fn() const {
-  const AutogradMeta* m = get().autograd;
-  if (get().view_base && (!m || m->view_version != version()) && base_has_history()) {
+  const AutogradMeta* m = get().autograd.get();
+  if (get().view_base && (!m || m->view_version.load(std::memory_order_acquire) != version()) && base_has_history()) {
     detail::refresh_view(*this);
-    m = get().autograd;
+    m = get().autograd.get();
   }
   return m ? m->grad_fn : Ref<Node>();
 }
@@ -111,55 +182,72 @@ Tensor& Tensor::set_requires_grad(bool value) {
 }
 
 Tensor Tensor::grad() const {
-  const AutogradMeta* m = get().autograd;
-  if (!m) return {};
-  return m->retained ? *m->retained : m->grad;
+  const AutogradMeta* m = get().autograd.get();
+  const Accumulator* a = m ? m->accumulator.get() : nullptr;
+  return a ? a->slot()->get() : Tensor();
 }
 
 void Tensor::set_grad(const Tensor& g) {
-  if (g.defined()) check<ShapeError>(g.shape() == shape(), "set_grad", "the gradient is ", g, ", the tensor ", *this);
-  autograd_meta(*this).grad = g;
+  if (g.defined()) {
+    check<ShapeError>(g.shape() == shape(), "set_grad", "the gradient is ", g, ", the tensor ", *this);
+    check<DTypeError>(is_floating(g.dtype()), "set_grad", "a gradient is floating, got ", g, " for the tensor ", *this);
+    check<DeviceError>(g.device() == device(), "set_grad", "the gradient is ", g, ", the tensor ", *this);
+  } else if (!get().autograd) {
+    return;
+  }
+  accumulator_of(*this).slot()->set(g);
 }
 
 namespace {
+// It is in the tensor's node, which the tensor owns: so it holds the place of the gradient, not the tensor.
 struct RetainHook final : TensorHook {
-  explicit RetainHook(std::shared_ptr<Tensor> s) : slot(std::move(s)) {}
+  explicit RetainHook(std::shared_ptr<GradSlot> s) : slot(std::move(s)) {}
   Tensor operator()(const Tensor& g) override {
-    *slot = grad_enabled() ? g : g.detach();
+    slot->set(grad_enabled() ? g : g.detach());
     return {};
   }
-  std::shared_ptr<Tensor> slot;
+  std::shared_ptr<GradSlot> slot;
 };
 }  // namespace
 
 void Tensor::retain_grad() const {
   check<AutogradError>(requires_grad(), "retain_grad", "the tensor does not require a gradient");
-  AutogradMeta& m = autograd_meta(*this);
-  if (is_leaf() || m.retained) return;
-  m.retained = std::make_shared<Tensor>();
-  add_tensor_hook(*this, std::make_shared<RetainHook>(m.retained));
+  if (is_leaf()) return;
+  Accumulator& a = accumulator_of(*this);
+  if (a.retain()) add_tensor_hook(*this, std::make_shared<RetainHook>(a.slot()));
 }
 
 void TensorHooks::add(uint32_t index, std::shared_ptr<TensorHook> hook) {
-  std::erase_if(entries, [](const Entry& e) { return e.hook->removed; });
-  entries.push_back({index, std::move(hook)});
+  std::vector<Entry> gone;  // their ends may do anything, so not under the lock
+  const std::lock_guard lock(lock_);
+  const auto removed =
+      std::stable_partition(entries_.begin(), entries_.end(), [](const Entry& e) { return !e.hook->removed.load(); });
+  gone.assign(std::make_move_iterator(removed), std::make_move_iterator(entries_.end()));
+  entries_.erase(removed, entries_.end());
+  entries_.push_back({index, std::move(hook)});
+  count_.store(static_cast<uint32_t>(entries_.size()), std::memory_order_release);
+}
+
+std::vector<TensorHooks::Entry> TensorHooks::list() const {
+  const std::lock_guard lock(lock_);
+  return entries_;
 }
 
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook) {
   check<AutogradError>(t.requires_grad(), "register_hook", "the tensor does not require a gradient");
-  AutogradMeta& m = autograd_meta(t);
   if (Ref<Node> fn = t.grad_fn()) {
-    if (!fn->hooks) fn->hooks = new TensorHooks();
-    fn->hooks->add(m.result_index, std::move(hook));
+    TensorHooks* hooks = fn->hooks.get();
+    if (!hooks) hooks = fn->hooks.set(new TensorHooks());
+    hooks->add(autograd_meta(t).result_index, std::move(hook));
   } else {
-    m.hooks.add(0, std::move(hook));
+    accumulator_of(t).own_hooks().add(0, std::move(hook));
   }
 }
 
 void add_post_accumulate_hook(const Tensor& t, std::shared_ptr<TensorHook> hook) {
   check<AutogradError>(t.requires_grad() && t.is_leaf(), "register_post_accumulate_grad_hook",
                        "needs a leaf that requires a gradient, got ", t);
-  autograd_meta(t).post_hooks.add(0, std::move(hook));
+  accumulator_of(t).post_hooks().add(0, std::move(hook));
 }
 
 Tensor Tensor::detach() const {
@@ -168,12 +256,8 @@ Tensor Tensor::detach() const {
 
 Edge gradient_edge(const Tensor& t) {
   if (!t.requires_grad()) return {};
-  AutogradMeta& m = autograd_meta(t);
-  if (Ref<Node> fn = t.grad_fn()) return {fn, m.result_index};
-  if (m.accumulator) return {Ref<Node>(m.accumulator), 0};
-  Ref<Node> node(new AccumulateGrad(t));
-  m.accumulator = node.get();
-  return {node, 0};
+  if (Ref<Node> fn = t.grad_fn()) return {std::move(fn), autograd_meta(t).result_index};
+  return {accumulator_of(t).ref(), 0};
 }
 
 void set_history(const Tensor& t, const Ref<Node>& node, uint32_t index) {
@@ -186,7 +270,7 @@ void set_history(const Tensor& t, const Ref<Node>& node, uint32_t index) {
 void bump_version(const Tensor& t, std::string_view op) {
   Storage& s = *t.storage();
   s.version.fetch_add(1, std::memory_order_relaxed);
-  s.last_writer = op;
+  s.writer.store(op.data(), std::memory_order_relaxed);
 }
 
 // ---- saved tensors ----
@@ -203,6 +287,7 @@ void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
   defined_ = true;
   shape_ = t.shape();
   dtype_ = t.dtype();
+  device_ = t.device();
   is_result_ = is_result;
   if (!keep) return;
   kept_ = true;
@@ -243,20 +328,26 @@ Tensor SavedTensor::get(const Ref<Node>& owner, std::string_view op) const {
   if (packed_) {
     NoGrad guard;
     t = packed_->hooks->unpack(packed_->value);
-    check<AutogradError>(t.defined() && t.shape() == shape_ && t.dtype() == dtype_, op,
-                         "unpack of a saved tensor returned ", t, " instead of ", shape_, " ", dtype_);
+    check<AutogradError>(t.defined() && t.shape() == shape_ && t.dtype() == dtype_ && t.device() == device_, op,
+                         "unpack of a saved tensor returned ", t, " instead of ", shape_, " ", dtype_, " on ", device_);
     t = t.detach();
     if (!is_result_ && requires_grad_ && packed_->edge.node) set_history(t, packed_->edge.node, packed_->edge.index);
   } else {
     check<AutogradError>(tensor_.defined(), op,
                          "its saved tensors were already released; pass retain_graph = true to the first backward");
     check<AutogradError>(tensor_.version() == version_, op, "a tensor needed for its gradient (", shape_, " ", dtype_,
-                         ") was overwritten by ", tensor_.storage()->last_writer, " (version ", tensor_.version(),
+                         ") was overwritten by ", tensor_.storage()->last_writer(), " (version ", tensor_.version(),
                          ", saved at version ", version_, "); clone it first, or use the form that is not in place");
     t = is_result_ ? tensor_.detach() : tensor_;
   }
   if (is_result_ && requires_grad_) set_history(t, owner, result_index_);
   return t;
+}
+
+Tensor SavedTensor::peek() const {
+  if (!defined_) return {};
+  if (tensor_.defined()) return tensor_.detach();
+  return empty({shape_, dtype_, Device::meta(), std::nullopt});
 }
 
 void SavedTensor::reset() {

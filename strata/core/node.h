@@ -1,9 +1,12 @@
 #pragma once
 // The tape: nodes, edges, saved tensors, and the thread's mode word. The engine that walks it is in strata/autograd/.
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strata/core/tensor.h"
@@ -15,7 +18,8 @@ namespace strata {
 /// Unusual conditions of a thread; while none is set, a call goes straight from its function to its kernel.
 enum Unusual : uint32_t {
   kAutocast = 1,  ///< cast arguments by the record's policy
-  kObserved = 2,  ///< a CallObserver wants to see calls (profiler, anomaly mode, tracing)
+  kObserved = 2,  ///< a CallObserver wants to see calls (profiler, anomaly mode, recording)
+  kModules = 4,   ///< somebody wants to know which module's forward runs: nn::ModuleCall
 };
 
 /// Whether calls are recorded, and which unusual conditions hold.
@@ -38,6 +42,41 @@ class ThreadModeScope {
   ThreadMode previous_;
 };
 }  // namespace detail
+
+namespace detail {
+/// While one lives, this thread's modules say whose forward runs (kModules).
+class ModulesWatched {
+ public:
+  ModulesWatched() : before_(t_mode.unusual & kModules) { t_mode.unusual |= kModules; }
+  ~ModulesWatched() { t_mode.unusual = (t_mode.unusual & ~kModules) | before_; }
+  ModulesWatched(const ModulesWatched&) = delete;
+
+ private:
+  uint32_t before_;
+};
+}  // namespace detail
+
+/// Which part of a training step a thread is at: set by the engine and by optimizers, read by recorders.
+enum class Phase : uint8_t { forward, backward, update };
+/// "forward", "backward", "update".
+std::string_view name_of(Phase phase);
+namespace detail {
+inline constinit thread_local Phase t_phase = Phase::forward;
+/// Sets it for a scope.
+class PhaseScope {
+ public:
+  explicit PhaseScope(Phase phase) : previous_(std::exchange(t_phase, phase)) {}
+  ~PhaseScope() { t_phase = previous_; }
+  PhaseScope(const PhaseScope&) = delete;
+
+ private:
+  Phase previous_;
+};
+}  // namespace detail
+/// The part that this thread is at.
+inline Phase current_phase() {
+  return detail::t_phase;
+}
 
 /// Nothing is recorded while one lives.
 class NoGrad {
@@ -79,19 +118,39 @@ using Grads = std::vector<Tensor>;
 struct TensorHook {
   virtual ~TensorHook() = default;
   virtual Tensor operator()(const Tensor& grad) = 0;
-  bool removed = false;  ///< it is not called any more, and dropped when the next hook is added
+  std::atomic<bool> removed{false};  ///< it is not called any more, and dropped when the next hook is added
 };
 
-/// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index.
-struct TensorHooks {
+/// Hooks of one tensor, in order of registration. Non-leaves keep theirs in their node, by result index. Threads may
+/// add while others run them.
+class TensorHooks {
+ public:
   /// A hook and the result of the node whose gradient it wants.
   struct Entry {
     uint32_t index;
     std::shared_ptr<TensorHook> hook;
   };
-  std::vector<Entry> entries;
   /// Appends a hook and forgets removed ones.
   void add(uint32_t index, std::shared_ptr<TensorHook> hook);
+  bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
+  size_t size() const { return count_.load(std::memory_order_acquire); }
+  /// Those of now: a hook may add others.
+  std::vector<Entry> list() const;
+
+ private:
+  mutable std::mutex lock_;
+  std::vector<Entry> entries_;
+  std::atomic<uint32_t> count_{0};
+};
+
+class OpBase;
+struct NodeValues;
+struct SavedTensorHooks;
+
+/// What hooks packed in a saved tensor's place.
+struct PackedTensor {
+  std::shared_ptr<SavedTensorHooks> hooks;
+  std::shared_ptr<void> value;
 };
 
 /// One recorded operation. Freed graphs are released iteratively, so depth is no danger.
@@ -111,14 +170,25 @@ class Node : public RefCounted {
   virtual bool passes_on() const { return false; }
   /// Drops saved tensors; a second backward is then an error.
   virtual void release() {}
+  /// The record of the op that was called, where it was one.
+  virtual const OpBase* op() const { return nullptr; }
+  /// Its arguments and results, as far as they are kept: strata/core/op_base.h.
+  virtual NodeValues values() const;
+  /// Appends what saved-tensor hooks keep for it.
+  virtual void list_packed(std::vector<PackedTensor>&) const {}
+  /// What the last Ref does: deletes it.
+  virtual void destroy() { delete this; }
 
   std::vector<Edge> edges;  ///< one for each tensor input; node is nullptr where no gradient is wanted
   uint64_t sequence;        ///< creation order: the engine runs the newest first
   uint32_t num_results = 1;
   bool runs_last = false;  ///< set by the engine before apply(): what is saved is released right after it
+  bool packs;              ///< made while saved-tensor hooks were on
+  /// Passes of backward that run it now; -1 for one that releases it and so must be alone.
+  std::atomic<int16_t> passes{0};
   /// The module whose forward recorded it: who takes the memory that its backward takes.
   const std::string* module = memory::detail::t_caller.module;
-  TensorHooks* hooks = nullptr;  ///< owned; hooks on the gradients of the results, made when needed
+  OncePtr<TensorHooks> hooks;  ///< owned; hooks on the gradients of the results, made when needed
 };
 void ref_dispose(Node* n);
 
@@ -134,17 +204,19 @@ struct LowCopy {
   }
 };
 
+class Accumulator;
+
 /// A tensor's part in the tape.
 struct AutogradMeta {
-  Ref<Node> grad_fn;          ///< nullptr for a leaf
-  uint32_t result_index = 0;  ///< which of grad_fn's results this is
-  Tensor grad;
-  Node* accumulator = nullptr;       ///< a leaf's node while some graph holds it (not owned)
-  std::shared_ptr<Tensor> retained;  ///< a non-leaf's gradient, once retain_grad() asked for it
-  uint32_t view_version = 0;         ///< for a view: the storage's version that grad_fn speaks of
-  TensorHooks hooks;                 ///< a leaf's hooks on its gradient
-  TensorHooks post_hooks;            ///< run after a leaf's grad was accumulated
-  LowCopy low;                       ///< a parameter's, once autocast wanted it
+  AutogradMeta() = default;
+  ~AutogradMeta();
+  AutogradMeta(const AutogradMeta&) = delete;
+
+  Ref<Node> grad_fn;                      ///< nullptr for a leaf
+  uint32_t result_index = 0;              ///< which of grad_fn's results this is
+  std::atomic<uint32_t> view_version{0};  ///< for a view: the storage's version that grad_fn speaks of
+  OncePtr<Accumulator> accumulator;       ///< owned: the gradient, and the tape's end at a leaf
+  LowCopy low;                            ///< a parameter's, once autocast wanted it
 };
 /// Adds a hook on the gradient of `t`. Throws AutogradError when `t` wants no gradient.
 void add_tensor_hook(const Tensor& t, std::shared_ptr<TensorHook> hook);
@@ -184,7 +256,13 @@ struct SavedTensorHooks {
   virtual ~SavedTensorHooks() = default;
   /// What stands for `t` until backward; its destructor frees it.
   virtual std::shared_ptr<void> pack(const Tensor& t) = 0;
+  /// The tensor again: of the same shape, dtype and device.
   virtual Tensor unpack(const std::shared_ptr<void>& packed) = 0;
+  /// Backward is about to run next[0]; the others follow it, in this order as far as it is known now. They are all the
+  /// nodes left that were made under saved-tensor hooks, whose Node::list_packed() says what they will unpack: the
+  /// place to fetch ahead. Nodes may be looked at during the call only. Called where looks_ahead() says so.
+  virtual void ahead(std::span<Node* const> next) {}
+  virtual bool looks_ahead() const { return false; }
 };
 /// Uses `hooks` for tensors saved on this thread while one lives.
 class SavedTensorHooksScope {
@@ -210,6 +288,11 @@ class SavedTensor {
   void reset();
   /// Whether a hook packed it.
   bool packed() const { return packed_ != nullptr; }
+  void list_packed(std::vector<PackedTensor>& all) const {
+    if (packed_) all.push_back({packed_->hooks, packed_->value});
+  }
+  /// As get(), for looking at: a meta tensor where it is not kept, was overwritten or released, or a hook packed it.
+  Tensor peek() const;
   /// The op itself wrote over its argument: whatever was kept is gone, and get() says so.
   void overwritten_by(std::string_view op);
 
@@ -225,6 +308,7 @@ class SavedTensor {
   std::unique_ptr<Packed> packed_;
   Shape shape_;
   DType dtype_ = DType::f32;
+  Device device_;
   bool defined_ = false;
   bool kept_ = false;
   bool is_result_ = false;

@@ -6,6 +6,9 @@
 #include <charconv>
 #include <map>
 #include <mutex>
+#include <new>
+#include <stdexcept>
+#include <typeinfo>
 
 #include "strata/core/autocast.h"
 #include "strata/core/registration.h"
@@ -22,16 +25,16 @@ constinit std::mutex g_registering;
 // Records are static objects in many files; the list's head needs no construction, so their order does not matter.
 // Others come later, from any thread, while the list is being read: it only ever grows at its head.
 struct Registry {
-  static constinit inline std::atomic<OpBase*> head{nullptr};
+  static constinit inline std::atomic<OpBase*> head{nullptr}, unlisted{nullptr};
   static void add(OpBase* op) {
     if (t_registration) return t_registration->held_.push_back(op);
-    link(op, op);
+    link(head, op, op);
   }
   // Puts the chain first ... last before the others.
-  static void link(OpBase* first, OpBase* last) {
-    OpBase* old = head.load(std::memory_order_relaxed);
+  static void link(std::atomic<OpBase*>& list, OpBase* first, OpBase* last) {
+    OpBase* old = list.load(std::memory_order_relaxed);
     do last->next_ = old;
-    while (!head.compare_exchange_weak(old, first, std::memory_order_release, std::memory_order_relaxed));
+    while (!list.compare_exchange_weak(old, first, std::memory_order_release, std::memory_order_relaxed));
   }
   static void commit(std::vector<OpBase*>& ops) {
     const std::lock_guard lock(g_registering);
@@ -41,7 +44,7 @@ struct Registry {
     }
     if (ops.empty()) return;
     for (size_t i = 0; i + 1 < ops.size(); ++i) ops[i]->next_ = ops[i + 1];
-    link(ops.front(), ops.back());
+    link(head, ops.front(), ops.back());
     ops.clear();
   }
   static OpBase* first() { return head.load(std::memory_order_acquire); }
@@ -59,9 +62,13 @@ void Registration::commit() {
   Registry::commit(held_);
 }
 
-OpBase::OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file)
+OpBase::OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file, bool listed)
     : name_(schema.substr(0, schema.find('('))), schema_(schema), doc_(doc), example_(example), file_(file) {
-  Registry::add(this);
+  if (listed) {
+    Registry::add(this);
+  } else {
+    Registry::link(Registry::unlisted, this, this);
+  }
 }
 
 std::vector<const OpBase*> OpBase::all() {
@@ -73,6 +80,12 @@ std::vector<const OpBase*> OpBase::all() {
 
 const OpBase* OpBase::find(std::string_view name) {
   for (const OpBase* op = Registry::first(); op; op = Registry::next(op))
+    if (op->name() == name) return op;
+  return nullptr;
+}
+
+const OpBase* OpBase::find_unlisted(std::string_view name) {
+  for (const OpBase* op = Registry::unlisted.load(std::memory_order_acquire); op; op = Registry::next(op))
     if (op->name() == name) return op;
   return nullptr;
 }
@@ -235,35 +248,51 @@ thread_local GatheredGrads* t_gathered = nullptr;
 Tensor* Backward::gathered(int i) const {
   if (detail::t_gathered == nullptr || grad_enabled()) return nullptr;
   const Edge* e = &edges_[static_cast<size_t>(i)];
-  while (e->node && e->node->passes_on() && e->node->hooks == nullptr) {
+  while (e->node && e->node->passes_on() && !e->node->hooks) {
     if (Tensor* sum = detail::t_gathered->at(*e)) return sum;
     e = &e->node->edges[0];
   }
   return e->node ? detail::t_gathered->at(*e) : nullptr;
 }
 
-// ---- observers ----
-
-namespace {
-thread_local std::vector<CallObserver*> t_observers;
-}
-
-ObserverScope::ObserverScope(CallObserver& observer) {
-  t_observers.push_back(&observer);
-  t_mode.unusual |= kObserved;
-}
-ObserverScope::~ObserverScope() {
-  t_observers.pop_back();
-  if (t_observers.empty()) t_mode.unusual &= ~kObserved;
-}
-
 namespace detail {
 
-void notify_before(const OpBase& op) {
-  for (CallObserver* o : t_observers) o->before(op);
-}
-void notify_after(const OpBase& op, std::span<const Tensor> results) {
-  for (CallObserver* o : t_observers) o->after(op, results);
+void rethrow_named(const OpBase& op, std::span<const Value> args) {
+  const auto given = [&] {
+    std::string text;
+    const std::vector<SchemaArg>& names = op.schema().args;
+    for (size_t i = 0; i < args.size() && i < names.size(); ++i) {
+      text += cat(i ? ", " : "", names[i].name, " = ");
+      std::visit(
+          [&](const auto& v) {
+            using T = std::remove_cvref_t<decltype(v)>;
+            if constexpr (std::is_same_v<T, std::monostate>) {
+              text += "None";
+            } else if constexpr (std::is_same_v<T, TensorList>) {
+              text += cat(v.size(), " tensors");
+            } else if constexpr (std::is_same_v<T, Scalar>) {
+              text += cat(v.to_double());
+            } else if constexpr (std::is_same_v<T, RngKey>) {
+              text += cat("key ", v.seed, ":", v.offset);
+            } else {
+              text += cat(v);
+            }
+          },
+          args[i]);
+    }
+    return text;
+  };
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw MemoryError(op.name(), cat("not enough memory on the host for what its arguments ask: ", given()));
+  } catch (const std::length_error&) {
+    throw ValueError(op.name(), cat("its arguments ask for a longer list than memory can hold: ", given()));
+  } catch (const std::bad_cast&) {
+    throw ValueError(op.name(), cat("an argument is of a type that it does not take: ", given()));
+  }
 }
 
 void throw_mixed_devices(std::string_view op, Device a, Device b) {

@@ -79,28 +79,24 @@ class Op<R(A...)> final : public OpBase {
 
   /// Runs the kernel into `result`, which must be what infer says. Not recorded: an error while a gradient is wanted.
   void out(Tensor& result, A... args) const requires std::is_same_v<R, Tensor> {
-    const TensorMeta m = r_.infer(args...);
-    if (result.shape() != m.shape || result.dtype() != m.dtype) detail::throw_bad_inplace(name_, result, m);
-    if (wants_grad(args...) || (grad_enabled() && result.requires_grad()))
-      throw AutogradError(name_, "the out= form is not differentiable; use the plain form, or NoGrad");
-    run(m.device, result, args...);
-    bump_version(result, name_);
+    if (t_mode.unusual & kObserved) [[unlikely]] {
+      const Given given(args...);
+      const Call call(*this, Form::out, false, {&result, 1}, kReader, &given);
+      detail::ObservedCall observed(call);
+      out_impl(result, args...);
+      return observed.done({&result, 1});
+    }
+    out_impl(result, args...);
   }
 
   /// Writes the result over the first argument, records it, and returns it.
   template <class... Rest>
   Tensor& inplace(Tensor& self, Rest&&... rest) const requires std::is_same_v<R, Tensor> {
-    const bool observed = t_mode.unusual & kObserved;
-    if (observed) [[unlikely]]
-      detail::notify_before(*this);
     if (r_.adapt != Adapt::none && !alike(self, rest...)) {
-      inplace_adapted(self, self, std::forward<Rest>(rest)...);
+      return inplace_adapted(self, self, std::forward<Rest>(rest)...);
     } else {
-      inplace_impl(self, self, std::forward<Rest>(rest)...);
+      return inplace_call(self, self, std::forward<Rest>(rest)...);
     }
-    if (observed) [[unlikely]]
-      detail::notify_after(*this, {&self, 1});
-    return self;
   }
 
   const Record& record() const { return r_; }
@@ -118,17 +114,25 @@ class Op<R(A...)> final : public OpBase {
     if (r_.samples) r_.samples(s);
   }
   std::vector<Value> call_boxed(std::span<const Value> args) const override {
-    return boxed([this](A... a) -> R { return (*this)(a...); }, args);
+    try {
+      return boxed([this](A... a) -> R { return (*this)(a...); }, args);
+    } catch (...) {
+      detail::rethrow_named(*this, args);
+    }
   }
   std::vector<Value> inplace_boxed(std::span<const Value> args) const override {
     if constexpr (std::is_same_v<R(A...), Tensor(A...)> && detail::first_is_tensor<A...>) {
       if (r_.inplace) {
-        return unboxed(
-            [this](Tensor self, const auto&... rest) {
-              std::vector<Value> values{inplace(self, rest...)};
-              return values;
-            },
-            args);
+        try {
+          return unboxed(
+              [this](Tensor self, const auto&... rest) {
+                std::vector<Value> values{inplace(self, rest...)};
+                return values;
+              },
+              args);
+        } catch (...) {
+          detail::rethrow_named(*this, args);
+        }
       }
     }
     throw ValueError(name_, "has no in-place form");
@@ -149,6 +153,17 @@ class Op<R(A...)> final : public OpBase {
     OpNode(const Op& op, uint64_t wanting, const std::remove_cvref_t<A>&... args)
         : op_(op), args_(make_args(op, wanting, std::index_sequence_for<A...>(), args...)) {}
     std::string_view name() const override { return op_.name(); }
+    const OpBase* op() const override { return &op_; }
+    NodeValues values() const override {
+      NodeValues v;
+      std::apply([&](const auto&... a) { (v.args.push_back(a.peek()), ...); }, args_);
+      for (const SavedTensor& s : results_) v.results.push_back(s.peek());
+      return v;
+    }
+    void list_packed(std::vector<PackedTensor>& all) const override {
+      std::apply([&](const auto&... a) { (a.list_packed(all), ...); }, args_);
+      for (const SavedTensor& s : results_) s.list_packed(all);
+    }
     void keep_results(const R& r) {
       int i = 0;
       detail::visit_tensors(r, [&](const Tensor& t) {
@@ -191,6 +206,27 @@ class Op<R(A...)> final : public OpBase {
     std::vector<SavedTensor> results_;
   };
 
+  // The arguments of a call that is observed.
+  using Given = std::tuple<const std::remove_cvref_t<A>&...>;
+  static void read_args(const void* given, std::vector<Value>& into) {
+    std::apply([&](const auto&... a) { (into.push_back(detail::to_value(a)), ...); },
+               *static_cast<const Given*>(given));
+  }
+  static Cost read_cost(const OpBase& op, const void* given) {
+    const auto cost = static_cast<const Op&>(op).r_.cost;
+    return cost ? std::apply(cost, *static_cast<const Given*>(given)) : Cost();
+  }
+  static constexpr Call::Reader kReader{read_args, read_cost};
+
+  void out_impl(Tensor& result, A... args) const requires std::is_same_v<R, Tensor> {
+    const TensorMeta m = r_.infer(args...);
+    if (result.shape() != m.shape || result.dtype() != m.dtype) detail::throw_bad_inplace(name_, result, m);
+    if (wants_grad(args...) || (grad_enabled() && result.requires_grad()))
+      throw AutogradError(name_, "the out= form is not differentiable; use the plain form, or NoGrad");
+    run(m.device, result, args...);
+    bump_version(result, name_);
+  }
+
   bool alike(A... args) const {
     detail::AlreadyAlike check{r_.adapt};
     (detail::visit_tensors(args, [&](const Tensor& t) { check.see(t); }), ...);
@@ -209,7 +245,8 @@ class Op<R(A...)> final : public OpBase {
     (detail::visit_tensors(args, [&](const Tensor& t) { adapter.see(t); }), ...);
     std::tuple<std::conditional_t<detail::is_tensor_arg<A>, Tensor, const std::remove_cvref_t<A>&>...> all{
         adapted(adapter, args)...};  // braces: from left to right
-    return std::apply([this](const auto&... a) -> R { return call(a...); }, all);
+    return std::apply(
+        [this](const auto&... a) -> R { return t_mode.unusual & kObserved ? observed(a...) : call(a...); }, all);
   }
   Tensor& inplace_adapted(Tensor& self, A... args) const {
     detail::Adapter adapter(name_, r_.adapt);
@@ -217,7 +254,7 @@ class Op<R(A...)> final : public OpBase {
     (detail::visit_tensors(args, [&](const Tensor& t) { adapter.see(t); }), ...);
     std::tuple<std::conditional_t<detail::is_tensor_arg<A>, Tensor, const std::remove_cvref_t<A>&>...> all{
         adapted(adapter, args)...};
-    return std::apply([&](const auto&, const auto&... a) -> Tensor& { return inplace_impl(self, self, a...); }, all);
+    return std::apply([&](const auto&, const auto&... a) -> Tensor& { return inplace_call(self, self, a...); }, all);
   }
 
   static bool wants_grad(A... args) {
@@ -232,9 +269,11 @@ class Op<R(A...)> final : public OpBase {
     return own ? own : r_.kernels.everywhere;
   }
 
+  bool is_composed_call(bool record) const { return r_.composed && (!r_.infer || (record && !r_.backward)); }
+
   R call(A... args) const {
     const bool record = wants_grad(args...);
-    if (r_.composed && (!r_.infer || (record && !r_.backward))) {
+    if (is_composed_call(record)) {
       if (r_.infer) {  // a composed form relies on what infer checks
         check_devices(args...);
         r_.infer(args...);
@@ -387,10 +426,20 @@ class Op<R(A...)> final : public OpBase {
       if (t.same_as(*base) || !is_floating(t.dtype())) return;
       TensorImpl& v = t.impl();
       v.view_base = base->impl().view_base ? base->impl().view_base : base->ref();
-      if (v.autograd) v.autograd->view_version = t.version();
+      if (v.autograd) v.autograd->view_version.store(t.version(), std::memory_order_relaxed);
     });
   }
 
+  Tensor& inplace_call(Tensor& self, A... args) const {
+    if (!(t_mode.unusual & kObserved)) [[likely]]
+      return inplace_impl(self, args...);
+    const Given given(args...);
+    const Call call(*this, Form::inplace, false, {&self, 1}, kReader, &given);
+    detail::ObservedCall observed(call);
+    inplace_impl(self, args...);
+    observed.done({&self, 1});
+    return self;
+  }
   Tensor& inplace_impl(Tensor& self, A... args) const {
     detail::check_inplace_target(name_, self);
     const bool record = wants_grad(args...);
@@ -418,9 +467,9 @@ class Op<R(A...)> final : public OpBase {
                                if (t.defined() && is_floating(t.dtype())) widest = promote_types(widest, t.dtype());
                              }),
        ...);
-      return observed(cast(args, widest)...);
+      return call_cast(cast(args, widest)...);
     }
-    return observed(args...);
+    return call_cast(args...);
   }
   template <class T>
   decltype(auto) cast(const T& arg, DType widest) const {
@@ -434,14 +483,22 @@ class Op<R(A...)> final : public OpBase {
       return (arg);
     }
   }
+  R call_cast(A... args) const {
+    if (r_.adapt != Adapt::none && !alike(args...)) return call_adapted(args...);
+    return t_mode.unusual & kObserved ? observed(args...) : call(args...);
+  }
   R observed(A... args) const {
-    const bool adapt = r_.adapt != Adapt::none && !alike(args...);
-    if (!(t_mode.unusual & kObserved)) return adapt ? call_adapted(args...) : call(args...);
-    detail::notify_before(*this);
-    R result = adapt ? call_adapted(args...) : call(args...);
-    TensorList results;
-    detail::visit_tensors(result, [&](const Tensor& t) { results.push_back(t); });
-    detail::notify_after(*this, results);
+    const Given given(args...);
+    const Call shown(*this, Form::fresh, is_composed_call(wants_grad(args...)), {}, kReader, &given);
+    detail::ObservedCall seen(shown);
+    R result = call(args...);
+    if constexpr (std::is_same_v<R, Tensor>) {
+      seen.done({&result, 1});
+    } else {
+      TensorList results;
+      detail::visit_tensors(result, [&](const Tensor& t) { results.push_back(t); });
+      seen.done(results);
+    }
     return result;
   }
 

@@ -84,13 +84,64 @@ class Backward {
   bool sole_;  // nothing asks for the saved results again, and no hook keeps them
 };
 
-/// Sees calls on the thread that installed it: profilers, anomaly mode, tracing.
+/// What the tape keeps of a recorded call: its arguments and results in the schema's order. A tensor that is not kept,
+/// or that hooks packed, stands as a meta tensor of its shape and dtype.
+struct NodeValues {
+  std::vector<Value> args;
+  TensorList results;
+};
+
+/// Where a call's results go.
+enum class Form : uint8_t {
+  fresh,    ///< into tensors of their own
+  inplace,  ///< over arguments
+  out,      ///< into tensors that the caller gave
+};
+
+/// A call as observers see it, while it runs. Arguments are those that the kernel gets: cast by autocast, broadcast and
+/// promoted (by calls of their own, which came before).
+class Call {
+ public:
+  /// Reads the arguments, which lie on the call path's stack in their own types.
+  struct Reader {
+    void (*args)(const void* data, std::vector<Value>& into);
+    Cost (*cost)(const OpBase& op, const void* data);
+  };
+  Call(const OpBase& op, Form form, bool composed, std::span<const Tensor> targets, const Reader& reader,
+       const void* data)
+      : op(op), form(form), composed(composed), targets(targets), reader_(reader), data_(data) {}
+
+  const OpBase& op;
+  const Form form;
+  /// Whether other ops do all of it: their calls follow, and stand for it.
+  const bool composed;
+  /// The tensors that are written, unless form is fresh.
+  const std::span<const Tensor> targets;
+  /// Appends the arguments in the schema's order.
+  void args(std::vector<Value>& into) const { reader_.args(data_, into); }
+  std::vector<Value> args() const {
+    std::vector<Value> all;
+    args(all);
+    return all;
+  }
+  /// Operations and bytes, from the record.
+  Cost cost() const { return reader_.cost(op, data_); }
+
+ private:
+  const Reader& reader_;
+  const void* data_;
+};
+
+/// Sees calls on the thread that installed it: profilers, anomaly mode, recorders. Calls nest: a composed op's and a
+/// gradient rule's ops come between its own beginning and end.
 struct CallObserver {
   virtual ~CallObserver() = default;
-  /// Called on the calling thread, before the op infers anything and after its results are there.
-  virtual void before(const OpBase& op) {}
-  /// Called with the tensor results, after the kernel and before recording.
-  virtual void after(const OpBase& op, std::span<const Tensor> results) {}
+  /// Called on the calling thread, before the op infers anything.
+  virtual void before(const Call& call) {}
+  /// Called with the tensor results (of a call in place: what it wrote), when all of it is done.
+  virtual void after(const Call& call, std::span<const Tensor> results) {}
+  /// Called in the place of after() when the call threw.
+  virtual void failed(const Call& call) {}
 };
 /// Installs `observer` on this thread while one lives; the caller keeps it alive. Scopes nest.
 class ObserverScope {
@@ -146,9 +197,12 @@ class OpBase {
   static std::vector<const OpBase*> all();
   /// nullptr when there is none of that name.
   static const OpBase* find(std::string_view name);
+  /// The same among those that are calls for observers but no functions for callers, such as an optimizer's update:
+  /// all() does not list them.
+  static const OpBase* find_unlisted(std::string_view name);
 
  protected:
-  OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file);
+  OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file, bool listed = true);
   std::string_view name_, schema_, doc_, example_, file_;
   Autocast autocast_ = Autocast::keep;
   Adapt adapt_ = Adapt::none;

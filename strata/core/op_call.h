@@ -97,8 +97,36 @@ struct SavePlan {
 SavePlan parse_saves(std::string_view schema, std::string_view saves);
 /// Casts a floating tensor for autocast; parameters' casts are cached for the scope.
 Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest);
-void notify_before(const OpBase& op);
-void notify_after(const OpBase& op, std::span<const Tensor> results);
+/// Tells the thread's observers of one call: that it begins, and how it ends.
+class ObservedCall {
+ public:
+  explicit ObservedCall(const Call& call);
+  /// It gave `results`. An observer may throw.
+  void done(std::span<const Tensor> results);
+  ~ObservedCall();
+  ObservedCall(const ObservedCall&) = delete;
+
+ private:
+  const Call& call_;
+  bool ended_ = false;
+};
+
+/// Called where a boxed call threw: throws that again, but what the standard library says without a name
+/// ("vector::reserve", "std::bad_alloc") as a ValueError or MemoryError of the op that lists its arguments.
+[[noreturn]] void rethrow_named(const OpBase& op, std::span<const Value> args);
+
+/// An argument in a box.
+inline Value to_value(const Tensor& t) {
+  return t.defined() ? Value(t) : Value();
+}
+template <class T>
+Value to_value(const T& v) {
+  return v;
+}
+template <class T>
+Value to_value(const std::optional<T>& v) {
+  return v ? to_value(*v) : Value();
+}
 
 /// Works out the common shape and dtype of the tensor arguments of one call.
 class Adapter {
@@ -154,6 +182,8 @@ struct SavedArg {
   std::remove_cvref_t<T> value;
   SavedArg(const std::remove_cvref_t<T>& v, bool) : value(v) {}
   const std::remove_cvref_t<T>& get(const Ref<Node>&, std::string_view) const { return value; }
+  Value peek() const { return to_value(value); }
+  void list_packed(std::vector<PackedTensor>&) const {}
   void reset() {}
 };
 template <>
@@ -161,6 +191,8 @@ struct SavedArg<Tensor> {
   SavedTensor saved;
   SavedArg(const Tensor& t, bool keep) : saved(t, keep) {}
   Tensor get(const Ref<Node>& owner, std::string_view op) const { return saved.get(owner, op); }
+  Value peek() const { return to_value(saved.peek()); }
+  void list_packed(std::vector<PackedTensor>& all) const { saved.list_packed(all); }
   void reset() { saved.reset(); }
 };
 template <>
@@ -175,6 +207,14 @@ struct SavedArg<TensorList> {
     r.reserve(saved.size());
     for (const SavedTensor& s : saved) r.push_back(s.get(owner, op));
     return r;
+  }
+  Value peek() const {
+    TensorList r;
+    for (const SavedTensor& s : saved) r.push_back(s.peek());
+    return r;
+  }
+  void list_packed(std::vector<PackedTensor>& all) const {
+    for (const SavedTensor& s : saved) s.list_packed(all);
   }
   void reset() {
     for (SavedTensor& s : saved) s.reset();

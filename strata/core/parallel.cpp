@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@
 
 namespace strata {
 namespace {
+constexpr int kMostThreads = 1024;
 std::atomic<int> g_threads{0};
 thread_local bool t_in_parallel = false;
 
@@ -38,7 +40,7 @@ int default_threads() {
   for (const char* name : {"STRATA_NUM_THREADS", "OMP_NUM_THREADS"}) {
     const char* text = std::getenv(name);
     const long n = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-    if (n > 0) return static_cast<int>(std::min(n, 1024L));
+    if (n > 0) return static_cast<int>(std::min<long>(n, kMostThreads));
   }
   return processors();
 }
@@ -77,7 +79,13 @@ class Pool {
   explicit Pool(int workers)
       : spin_(workers < processors() ? kSpin : std::chrono::microseconds(0)),
         slices_(static_cast<size_t>(workers) + 1) {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this, i] { work(static_cast<size_t>(i) + 1); });
+    threads_.reserve(static_cast<size_t>(workers));
+    // Where the system gives no more threads (a limit on processes, or no memory for stacks) those that there are do it
+    // all: slices of the others are taken like any that is left over.
+    try {
+      for (int i = 0; i < workers; ++i) threads_.emplace_back([this, i] { work(static_cast<size_t>(i) + 1); });
+    } catch (const std::system_error&) {
+    }
   }
   ~Pool() {
     stop_.store(true);
@@ -88,7 +96,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  int workers() const { return static_cast<int>(threads_.size()); }
+  // That were asked for.
+  int workers() const { return static_cast<int>(slices_.size()) - 1; }
 
   // Runs chunk(ctx, 0) .. chunk(ctx, n - 1). One caller at a time.
   void run(uint32_t n, void (*chunk)(void*, uint32_t), void* ctx) {
@@ -175,7 +184,7 @@ int num_threads() {
 }
 
 void set_num_threads(int n) {
-  check(n >= 1, "set_num_threads", "needs at least 1 thread, got ", n);
+  check(n >= 1 && n <= kMostThreads, "set_num_threads", "takes 1 to ", kMostThreads, " threads, got ", n);
   g_threads.store(n, std::memory_order_relaxed);
 }
 

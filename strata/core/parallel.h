@@ -9,7 +9,8 @@ namespace strata {
 /// Threads that a parallel loop may use: the environment's STRATA_NUM_THREADS or OMP_NUM_THREADS, else one for each
 /// processor that this process may run on.
 int num_threads();
-/// Sets it for the whole process; n >= 1. Results of Strata's ops do not depend on it.
+/// Sets it for the whole process, 1 <= n <= 1024: else ValueError. Results of Strata's ops do not depend on it. Where
+/// the system does not give so many threads, loops run on those that it gave.
 void set_num_threads(int n);
 /// True inside a parallel loop; nested loops run serially.
 bool in_parallel_region();

@@ -3,12 +3,16 @@
 #include <atomic>
 #include <numeric>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "strata/core/error.h"
+#include "strata/core/thread_limit_test_util.h"
 
 namespace strata {
 namespace {
@@ -90,6 +94,24 @@ TEST(Parallel, CallersOnSeveralThreads) {
     });
   }
   for (std::thread& t : callers) t.join();
+}
+
+TEST(Parallel, RunsOnFewerThreadsWhereNoneCanStart) {
+  const Threads scope(7);  // a number that no loop before had
+  {
+    const NoMoreThreads none;
+    ASSERT_TRUE(none.works());
+    EXPECT_THROW(std::thread([] {}), std::system_error);
+    for (int64_t n : {2, 7, 100, 1000}) expect_covers(n, 1);
+    EXPECT_THROW(parallel_for(0, 100, 1, [](int64_t, int64_t) { throw std::runtime_error("mine"); }),
+                 std::runtime_error);
+  }
+  expect_covers(1000, 1);
+}
+
+TEST(Parallel, RefusesAbsurdNumbersOfThreads) {
+  EXPECT_THROW(set_num_threads(0), ValueError);
+  EXPECT_THROW(set_num_threads(1'000'000'000), ValueError);
 }
 
 #if !defined(__SANITIZE_THREAD__)

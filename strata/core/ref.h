@@ -48,7 +48,14 @@ class Ref {
   T& operator*() const { return *p_; }
   explicit operator bool() const { return p_ != nullptr; }
   friend bool operator==(const Ref& a, const Ref& b) { return a.p_ == b.p_; }
-  uint32_t use_count() const { return p_ ? p_->refs.load(std::memory_order_relaxed) : 0; }
+  /// Owners now. One means that nobody else can read or write the object any more.
+  uint32_t use_count() const { return p_ ? p_->refs.load(std::memory_order_acquire) : 0; }
+  /// Takes over a reference that is counted already.
+  static Ref adopt(T* counted) {
+    Ref r;
+    r.p_ = counted;
+    return r;
+  }
 
  private:
   void acquire() {
@@ -59,6 +66,29 @@ class Ref {
     if (p_ && p_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) ref_dispose(p_);
   }
   T* p_ = nullptr;
+};
+
+/// A pointer that one thread sets, once, and all others then read: how a shared object gets a part that it begins
+/// without.
+template <class T>
+class OncePtr {
+ public:
+  OncePtr() = default;
+  OncePtr(const OncePtr&) {}  ///< a copy of the object begins without it
+  OncePtr& operator=(const OncePtr&) = delete;
+  T* get() const { return p_.load(std::memory_order_acquire); }
+  T* operator->() const { return get(); }
+  explicit operator bool() const { return get() != nullptr; }
+  /// Sets `fresh`, or deletes it where another thread was first; returns what is there.
+  T* set(T* fresh) {
+    T* old = nullptr;
+    if (p_.compare_exchange_strong(old, fresh, std::memory_order_acq_rel, std::memory_order_acquire)) return fresh;
+    delete fresh;
+    return old;
+  }
+
+ private:
+  std::atomic<T*> p_{nullptr};
 };
 
 /// A new T.

@@ -23,7 +23,19 @@ Ref<Storage> Storage::borrow(void* data, size_t nbytes, void (*release)(void*), 
   return s;
 }
 
+std::string_view Storage::last_writer() const {
+  const char* name = writer.load(std::memory_order_relaxed);
+  const auto in_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  size_t n = 0;
+  while (in_name(name[n])) ++n;
+  return {name, n};
+}
+
 void ref_dispose(Storage* s) {
+  if (s->watched.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    detail::storage_ends(*s);
   if (s->release) {
     s->release(s->owner);
   } else {

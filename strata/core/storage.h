@@ -19,7 +19,10 @@ struct Storage : RefCounted {
   Device device;
   memory::Tag tag = memory::Tag::activation;
   std::atomic<uint32_t> version{0};  ///< writes so far by in-place ops
-  std::string_view last_writer;      ///< the op that wrote last, for error texts
+  /// The op that wrote last, for error texts: its name, which ends where a name can.
+  std::atomic<const char*> writer{""};
+  std::string_view last_writer() const;
+  std::atomic<uint64_t> watched{0};  ///< its number, once a recorder has seen it: its end is then reported
   void (*release)(void*) = nullptr;  ///< for borrowed memory: called with `owner` at the end
   void* owner = nullptr;             ///< or the allocator's block
 
@@ -29,5 +32,10 @@ struct Storage : RefCounted {
   static Ref<Storage> borrow(void* data, size_t nbytes, void (*release)(void*), void* owner);
 };
 void ref_dispose(Storage* s);
+
+namespace detail {
+/// Tells recorders that a storage which one of them has seen is about to go.
+void storage_ends(const Storage& s);
+}  // namespace detail
 
 }  // namespace strata

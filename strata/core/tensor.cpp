@@ -40,7 +40,7 @@ int64_t checked_numel(const Shape& shape, DType dtype) {
 }  // namespace
 
 void ref_dispose(TensorImpl* t) {
-  delete t->autograd;
+  delete t->autograd.get();
   delete t;
 }
 

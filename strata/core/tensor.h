@@ -1,6 +1,8 @@
 #pragma once
 // Tensor: a handle to a strided view of a storage. Copying a Tensor copies the handle, not the bytes.
-// One thread may use a tensor at a time; different threads may use different tensors.
+// Any number of threads may read a tensor at a time, that is call ops on it, record them, run backward to it, read or
+// set its gradient and add hooks; a thread that writes its elements, or changes what it is (set_requires_grad, an
+// in-place op, Module::to), must be alone with it. docs/library/autograd.md says more.
 
 #include <cstdint>
 #include <optional>
@@ -53,7 +55,7 @@ struct TensorImpl : RefCounted {
   bool wrapped_number = false;  // made from a Scalar: yields in type promotion
   // For a view made while gradients were on: the tensor whose storage it shows, which a write through it reaches.
   Ref<TensorImpl> view_base;
-  AutogradMeta* autograd = nullptr;  // owned; nullptr while nothing needs it
+  OncePtr<AutogradMeta> autograd;  // owned; none while nothing needs it
 };
 
 /// A handle to elements of one dtype on one device, under a shape and strides. See docs/guide/tensor.md.

@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -68,9 +69,19 @@ struct DataLoader::Impl {
     }
   }
 
+  // False where the system gives no thread (a limit on processes, or no memory for a stack): batches are then made when
+  // they are asked for.
+  bool start() {
+    try {
+      thread = std::thread([this] { produce(); });
+    } catch (const std::system_error&) {
+      return false;
+    }
+    return true;
+  }
+
   Item take() {
-    if (options.prefetch == 0) return make();
-    if (!thread.joinable()) thread = std::thread([this] { produce(); });
+    if (options.prefetch == 0 || !(thread.joinable() || start())) return make();
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return !queue.empty(); });
     Item item = std::move(queue.front());

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "strata/core/error.h"
+#include "strata/core/thread_limit_test_util.h"
 
 namespace strata::data {
 namespace {
@@ -186,6 +187,21 @@ TEST(TensorDataset, TakesRows) {
   EXPECT_THROW(TensorDataset({}), ValueError);
   EXPECT_THROW(TensorDataset({x, empty(TensorMeta{Shape{4}, DType::u8, Device::cpu()})}), ShapeError);
   EXPECT_THROW(TensorDataset({empty(TensorMeta{Shape{}, DType::u8, Device::cpu()})}), ShapeError);
+}
+
+TEST(DataLoader, MakesBatchesItselfWhereNoThreadCanStart) {
+  const auto batches = [](DataLoader& loader) {
+    std::vector<int64_t> all;
+    while (const std::optional<Batch> b = loader.next())
+      for (const int64_t v : (*b)[0].to_vector<int64_t>()) all.push_back(v);
+    return all;
+  };
+  const DataLoaderOptions options{.batch_size = 3, .shuffle = true, .repeat = false, .prefetch = 2};
+  DataLoader alone(std::make_shared<Numbers>(10), options), ordinary(std::make_shared<Numbers>(10), options);
+  const std::vector<int64_t> want = batches(ordinary);
+  EXPECT_EQ(want.size(), 20u);
+  const NoMoreThreads none;
+  EXPECT_EQ(batches(alone), want);
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ struct Limits {
   double matmul_bf16 = 0;
 };
 
+/// The least time that the limits allow a call of `op` that costs so much, its arguments being of `dtype`: the larger
+/// of operations over the peak for their kind and bytes over the bandwidth. 0 where the limits are not known.
+double least_seconds(const OpBase& op, DType dtype, Cost cost, const Limits& limits);
+
 /// One op on one set of arguments.
 struct BenchResult {
   std::string op, family;

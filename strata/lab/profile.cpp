@@ -53,16 +53,19 @@ void OpProfile::reset() {
   begin_ = Clock::now();
 }
 
-void OpProfile::before(const OpBase& op) {
-  open_.push_back({&op, Clock::now()});
+void OpProfile::before(const Call& call) {
+  open_.push_back({&call.op, Clock::now()});
   if (device_.is_cuda()) mark();
 }
 
-void OpProfile::after(const OpBase& op, std::span<const Tensor>) {
+void OpProfile::failed(const Call&) {
+  if (!open_.empty()) open_.pop_back();
+}
+
+void OpProfile::after(const Call& seen, std::span<const Tensor>) {
+  const OpBase& op = seen.op;
   const Clock::time_point now = Clock::now();
-  // A call that threw has no end of its own.
-  while (!open_.empty() && open_.back().op != &op) open_.pop_back();
-  if (open_.empty()) return;
+  if (open_.empty()) return;  // it began before this did
   const Open call = open_.back();
   open_.pop_back();
   ++row(op).calls;

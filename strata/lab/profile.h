@@ -32,8 +32,9 @@ class OpProfile final : public CallObserver {
   /// Throws DeviceError for a CUDA device that is not there.
   explicit OpProfile(Device device = Device::cpu());
 
-  void before(const OpBase& op) override;
-  void after(const OpBase& op, std::span<const Tensor> results) override;
+  void before(const Call& call) override;
+  void after(const Call& call, std::span<const Tensor> results) override;
+  void failed(const Call& call) override;
 
   /// Forgets what was timed so far: called after a few steps, libraries are loaded and kernels chosen.
   void reset();
@@ -49,7 +50,7 @@ class OpProfile final : public CallObserver {
   struct Open {
     const OpBase* op;
     Clock::time_point begin;
-    double inner = 0;
+    double inner = 0;  // of the calls in it
   };
   // A point in the device's stream; the time from it to the next one belongs to `op` (none: outside).
   struct Mark {

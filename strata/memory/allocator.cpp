@@ -272,13 +272,17 @@ std::string_view name_of(Tag tag) {
   return names[static_cast<int>(tag)];
 }
 
-ModuleScope::ModuleScope(std::string_view name) : previous_(t_caller.module) {
+const std::string* detail::module_name(std::string_view name) {
   static std::mutex mutex;
   static auto* names = new std::set<std::string, std::less<>>();  // blocks point into it for as long as they live
   std::lock_guard lock(mutex);
   auto it = names->find(name);
   if (it == names->end()) it = names->emplace(name).first;
-  t_caller.module = &*it;
+  return &*it;
+}
+
+ModuleScope::ModuleScope(std::string_view name) : previous_(t_caller.module) {
+  t_caller.module = detail::module_name(name);
 }
 ModuleScope::~ModuleScope() {
   t_caller.module = previous_;

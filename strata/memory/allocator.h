@@ -36,6 +36,8 @@ struct Caller {
   const std::string* module = nullptr;   // the same
 };
 inline constinit thread_local Caller t_caller;
+// The one copy of a module's name, which lives as long as the program.
+const std::string* module_name(std::string_view name);
 // Names a module again, for the backward of what its forward recorded.
 class RecordedModule {
  public:

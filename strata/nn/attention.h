@@ -27,6 +27,7 @@ class MultiheadAttention : public Module {
                  bool is_causal = false) const;
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
                     bool is_causal = false) const {
+    const ModuleCall in(*this);
     return forward(query, key, value, attn_mask, is_causal);
   }
 
@@ -65,7 +66,10 @@ class SelfAttention : public Module {
   /// x [B, T, dim]; with `cache`, x continues the positions in it and is added to it (not recorded for gradients).
   /// Throws ValueError where the cache has no room.
   Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
-  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const { return forward(x, cache); }
+  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
+    const ModuleCall in(*this);
+    return forward(x, cache);
+  }
 
   Linear qkv, out;
 

@@ -30,7 +30,10 @@ class Sequential : public Module {
     for (const auto& step : steps_) y = step->forward(y);
     return y;
   }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   struct Step {
@@ -40,7 +43,10 @@ class Sequential : public Module {
   template <class M>
   struct StepOf final : Step {
     explicit StepOf(M m) : module(std::move(m)) {}
-    Tensor forward(const Tensor& x) override { return module.forward(x); }
+    Tensor forward(const Tensor& x) override {
+      const ModuleCall in(module);
+      return module.forward(x);
+    }
     M module;
   };
   std::vector<std::shared_ptr<Step>> steps_;

@@ -22,7 +22,10 @@ class Conv : public Module {
  public:
   /// Draws the parameters again.
   void reset_parameters();
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
   Tensor forward(const Tensor& x) const;
 
   Tensor weight, bias;
@@ -88,7 +91,10 @@ class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -98,7 +104,10 @@ class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -108,7 +117,10 @@ class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(const Dims& output_size);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   Dims size_;
@@ -118,7 +130,10 @@ class MaxPool3d : public Module {
  public:
   explicit MaxPool3d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -128,7 +143,10 @@ class AvgPool3d : public Module {
  public:
   explicit AvgPool3d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -138,7 +156,10 @@ class AdaptiveAvgPool3d : public Module {
  public:
   explicit AdaptiveAvgPool3d(const Dims& output_size);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   Dims size_;

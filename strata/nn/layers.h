@@ -16,7 +16,10 @@ class Linear : public Module {
   /// Draws the parameters again, uniform in +- 1 / sqrt(in).
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
   Tensor weight, bias;
 };
@@ -29,7 +32,10 @@ class Embedding : public Module {
   void reset_parameters();
   /// Throws IndexError for an index out of range.
   Tensor forward(const Tensor& indices) const;
-  Tensor operator()(const Tensor& indices) const { return forward(indices); }
+  Tensor operator()(const Tensor& indices) const {
+    const ModuleCall in(*this);
+    return forward(indices);
+  }
 
   Tensor weight;
 
@@ -48,7 +54,10 @@ class EmbeddingBag : public Module {
   void reset_parameters();
   /// With `offsets` (i64) indices are [n], and a bag begins at each. Throws as embedding_bag.
   Tensor forward(const Tensor& indices, const Tensor& offsets = {}) const;
-  Tensor operator()(const Tensor& indices, const Tensor& offsets = {}) const { return forward(indices, offsets); }
+  Tensor operator()(const Tensor& indices, const Tensor& offsets = {}) const {
+    const ModuleCall in(*this);
+    return forward(indices, offsets);
+  }
 
   Tensor weight;
 
@@ -62,7 +71,10 @@ class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   double p_;
@@ -73,7 +85,10 @@ class Flatten : public Module {
  public:
   explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1);
   Tensor forward(const Tensor& x) const { return x.flatten(start_, end_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   int64_t start_, end_;
@@ -94,14 +109,20 @@ class ReLU : public Module {
  public:
   ReLU() : Module("ReLU") {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 };
 /// `approximate` is "none" (exact) or "tanh".
 class GELU : public Module {
  public:
   explicit GELU(std::string approximate = "none");
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   std::string approximate_;
@@ -111,28 +132,40 @@ class SiLU : public Module {
  public:
   SiLU() : Module("SiLU") {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 };
 /// tanh(x).
 class Tanh : public Module {
  public:
   Tanh() : Module("Tanh") {}
   Tensor forward(const Tensor& x) const { return x.tanh(); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 };
 /// 1 / (1 + exp(-x)).
 class Sigmoid : public Module {
  public:
   Sigmoid() : Module("Sigmoid") {}
   Tensor forward(const Tensor& x) const { return x.sigmoid(); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 };
 /// exp(x) over its sum along `dim`.
 class Softmax : public Module {
  public:
   explicit Softmax(int64_t dim);
   Tensor forward(const Tensor& x) const { return x.softmax(dim_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
  private:
   int64_t dim_;

@@ -18,7 +18,16 @@ struct Module::State {
   NamedTensors parameters;
   std::vector<std::pair<std::string, Buffer>> buffers;
   std::vector<std::pair<std::string, std::shared_ptr<State>>> children;
+  std::weak_ptr<State> parent;  // that registered it first, as `name`
+  std::string name;
   bool training = true;
+
+  std::string path() const {
+    const std::shared_ptr<State> above = parent.lock();
+    if (!above) return {};
+    const std::string at = above->path();
+    return at.empty() ? name : at + "." + name;
+  }
 
   void check_name(const std::string& name) const {
     const std::string op = kind + ".register";
@@ -137,6 +146,10 @@ Tensor Module::register_buffer(std::string name, const Tensor& value, bool persi
 
 void Module::adopt(std::string name, const Module& child) {
   state_->check_name(name);
+  if (child.state_->parent.expired()) {
+    child.state_->parent = state_;
+    child.state_->name = name;
+  }
   state_->children.emplace_back(std::move(name), child.state_);
 }
 
@@ -285,6 +298,41 @@ void Module::requires_grad(bool value) {
 
 const std::string& Module::kind() const {
   return state_->kind;
+}
+
+const std::string& Module::path() const {
+  return *memory::detail::module_name(state_->path());
+}
+
+namespace {
+thread_local std::vector<ModulePolicy*> t_policies;
+}
+
+ModulePolicyScope::ModulePolicyScope(ModulePolicy& policy) {
+  t_policies.push_back(&policy);
+}
+ModulePolicyScope::~ModulePolicyScope() {
+  t_policies.pop_back();
+}
+
+void ModuleCall::enter(const Module& module) {
+  const std::string& path = module.path();
+  const std::string*& current = memory::detail::t_caller.module;
+  previous_ = current;
+  for (size_t i = 0; i < t_policies.size(); ++i) {
+    try {
+      t_policies[i]->enter(module);
+    } catch (...) {
+      while (i-- > 0) t_policies[i]->leave(module);
+      throw;
+    }
+  }
+  if (!path.empty()) current = &path;
+  module_ = &module;
+}
+void ModuleCall::leave() {
+  memory::detail::t_caller.module = previous_;
+  for (size_t i = t_policies.size(); i-- > 0;) t_policies[i]->leave(*module_);
 }
 
 Tensor Module::parameter(std::string_view name) const {

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "strata/core/node.h"
 #include "strata/core/tensor.h"
 
 namespace strata::nn {
@@ -105,6 +106,9 @@ class Module {
   /// @}
 
   const std::string& kind() const;
+  /// Its full name in the largest module that it is a part of, "blocks.0.attn"; empty where it is part of none. A
+  /// module that is registered twice has its first name.
+  const std::string& path() const;
   /// Own parameter, buffer or child by its name. Throws ValueError listing the names there are.
   Tensor parameter(std::string_view name) const;
   Tensor buffer(std::string_view name) const;
@@ -122,7 +126,49 @@ class Module {
   explicit Module(std::shared_ptr<State> state) : state_(std::move(state)) {}
   void adopt(std::string name, const Module& child);
 
+  friend class ModuleCall;
   std::shared_ptr<State> state_;
+};
+
+/// Something that is done when a module's forward begins and ends: fetching its parameters, counting, timing.
+struct ModulePolicy {
+  virtual ~ModulePolicy() = default;
+  virtual void enter(const Module& module) {}
+  /// Also when forward threw; must not throw.
+  virtual void leave(const Module& module) noexcept {}
+};
+/// Attaches `policy` to the modules whose forward runs on this thread while one lives; the caller keeps it alive.
+/// Scopes nest, and the modules' calls do.
+class ModulePolicyScope {
+ public:
+  explicit ModulePolicyScope(ModulePolicy& policy);
+  ~ModulePolicyScope();
+  ModulePolicyScope(const ModulePolicyScope&) = delete;
+
+ private:
+  strata::detail::ModulesWatched watched_;
+};
+/// Stands where a module's forward begins, and marks its end by its own: in operator() of every layer here, and to be
+/// put at the start of forward() in a module of your own that shall be seen. Where nobody watches it looks at one word.
+///
+///     Tensor forward(const Tensor& x) { const nn::ModuleCall in(*this); return out(relu(hidden(x))); }
+class ModuleCall {
+ public:
+  explicit ModuleCall(const Module& module) {
+    if (t_mode.unusual & kModules) [[unlikely]]
+      enter(module);
+  }
+  ~ModuleCall() {
+    if (module_) [[unlikely]]
+      leave();
+  }
+  ModuleCall(const ModuleCall&) = delete;
+
+ private:
+  void enter(const Module& module);
+  void leave();
+  const Module* module_ = nullptr;
+  const std::string* previous_ = nullptr;
 };
 
 }  // namespace strata::nn

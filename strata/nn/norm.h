@@ -12,7 +12,10 @@ class LayerNorm : public Module {
                      bool bias = true);
   explicit LayerNorm(int64_t dim, double eps = 1e-5) : LayerNorm(Shape{dim}, eps) {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
   double eps() const { return eps_; }
 
   Tensor weight, bias;
@@ -28,7 +31,10 @@ class RMSNorm : public Module {
   explicit RMSNorm(const Shape& normalized_shape, double eps = 1e-6, bool elementwise_affine = true);
   explicit RMSNorm(int64_t dim, double eps = 1e-6) : RMSNorm(Shape{dim}, eps) {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
   double eps() const { return eps_; }
 
   Tensor weight;
@@ -44,7 +50,10 @@ class GroupNorm : public Module {
   /// Throws ValueError unless num_groups divides num_channels.
   GroupNorm(int64_t num_groups, int64_t num_channels, double eps = 1e-5, bool affine = true);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
 
   Tensor weight, bias;
 
@@ -65,7 +74,10 @@ struct BatchNormOptions {
 /// running_mean [C], running_var [C], num_batches_tracked [] (i64).
 class BatchNorm : public Module {
  public:
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
   /// Throws ShapeError for a rank that the layer does not take.
   Tensor forward(const Tensor& x) const;
 

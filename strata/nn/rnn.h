@@ -60,7 +60,10 @@ class RNN : public RecurrentBase {
   RNN(int64_t input_size, int64_t hidden_size, const RnnOptions& options = {})
       : RecurrentBase("RNN", Cell::rnn, input_size, hidden_size, options) {}
   RnnOutput forward(const Tensor& x, const Tensor& hidden = {}) const;
-  RnnOutput operator()(const Tensor& x, const Tensor& hidden = {}) const { return forward(x, hidden); }
+  RnnOutput operator()(const Tensor& x, const Tensor& hidden = {}) const {
+    const ModuleCall in(*this);
+    return forward(x, hidden);
+  }
 };
 
 /// Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter and Schmidhuber
@@ -73,6 +76,7 @@ class LSTM : public RecurrentBase {
     return run(x, hidden, cell);
   }
   LstmOutput operator()(const Tensor& x, const Tensor& hidden = {}, const Tensor& cell = {}) const {
+    const ModuleCall in(*this);
     return forward(x, hidden, cell);
   }
 };
@@ -83,7 +87,10 @@ class GRU : public RecurrentBase {
   GRU(int64_t input_size, int64_t hidden_size, const RnnOptions& options = {})
       : RecurrentBase("GRU", Cell::gru, input_size, hidden_size, options) {}
   RnnOutput forward(const Tensor& x, const Tensor& hidden = {}) const;
-  RnnOutput operator()(const Tensor& x, const Tensor& hidden = {}) const { return forward(x, hidden); }
+  RnnOutput operator()(const Tensor& x, const Tensor& hidden = {}) const {
+    const ModuleCall in(*this);
+    return forward(x, hidden);
+  }
 };
 
 }  // namespace strata::nn

@@ -32,7 +32,10 @@ class GptMlp : public Module {
  public:
   GptMlp(int64_t dim, int64_t ffn_dim);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
   Linear up, down;
 };
 
@@ -41,7 +44,10 @@ class LlamaMlp : public Module {
  public:
   LlamaMlp(int64_t dim, int64_t ffn_dim);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const {
+    const ModuleCall in(*this);
+    return forward(x);
+  }
   Linear gate_up, down;
 };
 
@@ -50,7 +56,10 @@ template <class Norm, class Mlp>
 class DecoderBlock : public Module {
  public:
   Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
-  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const { return forward(x, cache); }
+  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
+    const ModuleCall in(*this);
+    return forward(x, cache);
+  }
   /// The same without the last addition, for a stack of blocks.
   Residual step(const Residual& r, KvCache* cache = nullptr) const;
 

@@ -16,6 +16,7 @@ namespace {
 Slab take(Slab s, const Tensor& direction, double decay, double rate) {
   s.grad = direction.raw_data();
   s.grad_dtype = direction.dtype();
+  if (s.tensors) s.tensors->grad = direction;
   s.k[0] = 1;
   s.k[1] = decay;
   s.k[2] = rate;
@@ -45,13 +46,13 @@ void Rprop::update(const std::vector<Param*>& active, double grad_scale) {
     if (p->tensor.numel() == 0) continue;
     const RpropOptions& o = options_of(*p);
     const DType dtype = arithmetic_dtype(*p);
-    const Tensor &prev = p->state[1], &size = p->state[2];
+    Tensor prev = p->state[1], size = p->state[2];
     const Tensor g = to(p->grad, dtype) * grad_scale;
     const Tensor turned = sign(g) * sign(to(prev, dtype));
     const Tensor stays = to(turned >= 0.0, dtype);
     const Tensor factor = 1.0 + to(turned > 0.0, dtype) * (o.etaplus - 1) + (1.0 - stays) * (o.etaminus - 1);
-    copy_elements(size, clamp(to(size, dtype) * factor, o.step_size_min, o.step_size_max));
-    copy_elements(prev, g * stays);
+    size.copy_(clamp(to(size, dtype) * factor, o.step_size_min, o.step_size_max));
+    prev.copy_(g * stays);
     const Tensor direction = contiguous(sign(g) * stays * to(size, dtype));
     run(Rule::muon_apply, {take(slab_of(*p, p->state.size()), direction, 1, 1)});
   }
@@ -84,9 +85,9 @@ void ASGD::update(const std::vector<Param*>& active, double grad_scale) {
     if (o.weight_decay != 0) direction = direction + to(weights_of(*p), dtype) * o.weight_decay;
     direction = contiguous(direction);
     run(Rule::muon_apply, {take(slab_of(*p, p->state.size()), direction, 1 - o.lambd * eta, eta)});
-    const Tensor& ax = p->state[1];
+    Tensor ax = p->state[1];
     const Tensor now = to(weights_of(*p), dtype), mean = to(ax, dtype);
-    copy_elements(ax, mu == 1 ? now : mean + (now - mean) * mu);
+    ax.copy_(mu == 1 ? now : mean + (now - mean) * mu);
   }
 }
 

@@ -2,6 +2,7 @@
 // The fused update loops behind the optimizers: lists of tensors, cut into chunks of one size that threads share.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "strata/core/dtype.h"
@@ -23,6 +24,10 @@ enum class FromCount : uint8_t {
 
 inline constexpr int kMostStates = 3;
 inline constexpr int kConstants = 11;
+/// The tensors that a slab's addresses are of.
+struct SlabTensors {
+  Tensor param, grad, state[kMostStates], low, count;
+};
 /// One tensor of a multi-tensor loop. `state` and `grad` have as many elements as `param`.
 struct Slab {
   void* param = nullptr;
@@ -45,6 +50,8 @@ struct Slab {
   /// A copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
   void* low = nullptr;
   DType low_dtype = DType::bf16;
+  /// While calls are observed: see ObservedUpdate.
+  std::shared_ptr<SlabTensors> tensors = nullptr;
 };
 
 /// What is done to each element; `k` names the constants, in order. g is grad * k[0].

@@ -78,6 +78,7 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     s.dtype = dtype;
     s.low = nullptr;
     s.step = nullptr;  // the update counts
+    if (s.tensors) s.tensors->param = directions.back();
     s.k[0] = grad_scale * (1 - o.momentum);
     s.k[1] = o.momentum;
     s.k[2] = o.nesterov;
@@ -93,6 +94,7 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     Slab s = slab_of(*matrices[i]);
     s.grad = d.raw_data();
     s.grad_dtype = d.dtype();
+    if (s.tensors) s.tensors->grad = d;
     s.state[0] = nullptr;
     s.k[0] = 1;
     s.k[1] = 1 - rate * o.weight_decay;

@@ -13,6 +13,7 @@
 #include "strata/optim/kernels.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/rounding_inl.h"
+#include "strata/optim/update_op.h"
 #include "strata/optim/verdict_inl.h"
 
 namespace strata::optim {
@@ -43,19 +44,27 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
     check<DTypeError>(is_floating(g.dtype()), op, "takes floating gradients, got ", g);
     keep.push_back(g);
     slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
+    if (t_mode.unusual & kObserved) slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
   }
   return slabs;
 }
 
+const double* factor_of(const Tensor& verdict) {
+  return &static_cast<const Verdict*>(verdict.raw_data())->factor;
+}
+
 // Runs a rule that writes to gradients.
 void change_grads(Rule rule, std::vector<Slab>& slabs, const TensorList& grads, double scale, double limit,
-                  std::string_view op, const double* factor = nullptr) {
+                  std::string_view op, const Tensor& verdict = {}) {
   for (Slab& s : slabs) {
     s.k[0] = scale;
     s.k[1] = limit;
   }
-  run_rule(rule, slabs, factor);
+  const strata::detail::PhaseScope phase(Phase::update);
+  ObservedUpdate shown(rule, slabs, verdict);
+  run_rule(rule, slabs, verdict.defined() ? factor_of(verdict) : nullptr);
   for (const Tensor& g : grads) bump_version(g, op);
+  shown.done();
 }
 
 // The CUDA device that holds all of them, if one does.
@@ -72,9 +81,6 @@ Tensor judge_once(const Tensor& sum, double max_norm) {
   fill_elements(verdict, 0);
   judge_cuda(verdict, sum, {}, max_norm, {});
   return verdict;
-}
-const double* factor_of(const Tensor& verdict) {
-  return &static_cast<const Verdict*>(verdict.raw_data())->factor;
 }
 
 }  // namespace
@@ -163,6 +169,14 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
     s.low = low.raw_data();
     s.low_dtype = low.dtype();
   }
+  if (t_mode.unusual & kObserved) {
+    s.tensors = std::make_shared<SlabTensors>(SlabTensors{.param = weights, .grad = p.grad});
+    for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
+      s.tensors->state[i - first_state] = p.state[i];
+    for (const Tensor& t : p.state)
+      if (t.dtype() == DType::i64) s.tensors->count = t;
+    if (s.low) s.tensors->low = has_master(p) ? p.tensor.detach() : autograd_meta(p.tensor).low.tensor;
+  }
   return s;
 }
 
@@ -223,12 +237,13 @@ void Optimizer::renew_master(Param& p) {
   check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' was written since");
   Tensor& master = p.state.back();
   const Tensor now = p.tensor.detach();
-  copy_elements(master, where(to(master, now.dtype()) == now, master, to(now, DType::f32)));
+  master.copy_(where(to(master, now.dtype()) == now, master, to(now, DType::f32)));
   p.version = p.tensor.version();
 }
 
 void Optimizer::step(double grad_scale) {
   NoGrad guard;
+  const strata::detail::PhaseScope phase(Phase::update);
   const bool captured = cuda::capturing();
   check(!captured || fused(), name_,
         "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
@@ -255,8 +270,21 @@ void Optimizer::step(double grad_scale) {
       captured_->low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
     }
   }
+  observed_runs_ = 0;
   if (!dry && !active.empty()) update(active, grad_scale);
+  if ((t_mode.unusual & kObserved) && observed_runs_ == 0 && !active.empty()) show_update(active);
   for (Param* p : active) count_write(*p);
+}
+
+// Of a dry run, and of a rule that has loops of its own.
+void Optimizer::show_update(const std::vector<Param*>& active) {
+  TensorList params, grads, states;
+  for (const Param* p : active) {
+    params.push_back(p->tensor.detach());
+    grads.push_back(p->grad);
+    states.insert(states.end(), p->state.begin(), p->state.end());
+  }
+  ObservedUpdate(name_, params, grads, states).done();
 }
 
 double Optimizer::step_clipped(double max_norm) {
@@ -279,8 +307,10 @@ double Optimizer::step_clipped_on_device(double max_norm, const std::vector<Slab
   for (const Param& p : params_) fresh.push_back(p.state.empty());
   const Tensor sum = sum_of_squares_cuda(grads, grads[0].device), verdict = judge_once(sum, max_norm);
   factor_ = factor_of(verdict);
+  verdict_ = verdict;
   step();
   factor_ = nullptr;
+  verdict_ = {};
   const double norm = std::sqrt(sum.item<double>());
   for (size_t i = 0; i < params_.size() && !std::isfinite(norm); ++i)
     if (fresh[i]) params_[i].state.clear();
@@ -325,13 +355,16 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
   if (card) {
     judge_cuda(report_, sum_of_squares_cuda(grads, *card), guard.loss, guard.max_norm, rule);
     factor_ = factor_of(report_);
+    verdict_ = report_;
     try {
       step();
     } catch (...) {
       factor_ = nullptr;
+      verdict_ = {};
       throw;
     }
     factor_ = nullptr;
+    verdict_ = {};
   } else {
     auto& verdict = *static_cast<Verdict*>(report_.raw_data());
     judge(verdict, sum_of_squares(grads), guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
@@ -373,6 +406,13 @@ void Optimizer::refresh(const std::shared_ptr<Captured>& captured) {
 // A captured loop reads constants that only refresh() writes.
 void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
   if (refreshing_ > 0) return write_constants(captured_->constants.at(refreshing_++ - 1), slabs);
+  ObservedUpdate shown(rule, slabs, verdict_);
+  observed_runs_ += shown.seen();
+  run_loops(rule, slabs);
+  shown.done();
+}
+
+void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
   if (!cuda::capturing()) return run_rule(rule, slabs, factor_);
   if (slabs.empty()) {
     captured_->constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
@@ -479,7 +519,7 @@ double clip_grad_norm(const TensorList& params, double max_norm) {
   std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_norm", keep);
   if (const auto device = only_device(slabs)) {
     const Tensor sum = sum_of_squares_cuda(slabs, *device), verdict = judge_once(sum, max_norm);
-    change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm", factor_of(verdict));
+    change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm", verdict);
     return std::sqrt(sum.item<double>());
   }
   const double norm = std::sqrt(sum_of_squares(slabs));

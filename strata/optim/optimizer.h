@@ -87,10 +87,10 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can but Rprop and ASGD. A replay takes the learning rates, decays and scales as they are then (Adafactor's eps2 and
-  /// clip_threshold and what shapes Muon's products stay as they were captured); the step's count is kept on the
-  /// device. A step must have run before the capture, so that the state exists, and the optimizer must live while the
-  /// graph is replayed.
+  /// library's can but Rprop and ASGD. A replay takes the learning rates, decays and scales as they are then
+  /// (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were captured); the step's count
+  /// is kept on the device. A step must have run before the capture, so that the state exists, and the optimizer must
+  /// live while the graph is replayed.
   bool capturable() const { return fused(); }
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
@@ -169,6 +169,8 @@ class Optimizer {
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
+  void show_update(const std::vector<Param*>& active);
+  void run_loops(Rule rule, const std::vector<Slab>& slabs);
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.
   void refresh(const std::shared_ptr<Captured>& captured);
   // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
@@ -183,6 +185,8 @@ class Optimizer {
   void count_write(Param& p);
 
   const double* factor_ = nullptr;      // on the device, during a step that looks before it updates
+  Tensor verdict_;                      // that holds it
+  size_t observed_runs_ = 0;            // of rules, shown to observers during a step
   Tensor report_;                       // of step_guarded()
   std::shared_ptr<Captured> captured_;  // of the step that is being captured or refreshed, or was last
   size_t refreshing_ = 0;               // during refresh(): 1 + the calls of run() so far

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "bindings/node/src/errors.h"
@@ -244,7 +245,10 @@ napi_value Env::error_value(std::exception_ptr error) {
     text = e.what();
   } catch (const std::bad_alloc&) {
     cls = "MemoryError";
-    text = "out of memory";
+    text = "strata: not enough memory on the host for what the arguments ask";
+  } catch (const std::length_error&) {
+    cls = "ValueError";
+    text = "strata: an argument asks for a longer list than memory can hold";
   } catch (const std::exception& e) {
     text = e.what();
   } catch (...) {

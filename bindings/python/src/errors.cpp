@@ -88,7 +88,11 @@ PyObject* raise_current() {
   } catch (const Error& e) {
     PyErr_SetString(g_base, e.what());
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    PyErr_SetString(g_memory.type, "strata: not enough memory on the host for what the arguments ask");
+  } catch (const std::length_error&) {
+    PyErr_SetString(g_value.type, "strata: an argument asks for a longer list than memory can hold");
+  } catch (const std::bad_cast&) {
+    PyErr_SetString(g_dtype.type, "strata: an argument is of a type that is not taken here");
   } catch (const std::exception& e) {
     PyErr_SetString(g_base, e.what());
   } catch (...) {
@@ -163,7 +167,11 @@ void bind_errors(nb::module_& m) {
     } catch (const nb::python_error&) {
       throw;
     } catch (const std::bad_alloc&) {
-      throw;
+      raise_current();
+    } catch (const std::length_error&) {
+      raise_current();
+    } catch (const std::bad_cast&) {
+      raise_current();
     } catch (const Error&) {
       raise_current();
     } catch (const std::exception&) {

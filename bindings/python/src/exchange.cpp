@@ -186,7 +186,7 @@ nb::object lend(const Tensor& x, nb::object stream, nb::object max_version, nb::
     throw nb::buffer_error("__dlpack__: a tensor that requires a gradient cannot be lent; use detach()");
   Device wanted = x.device();
   if (!dl_device.is_none()) {
-    const auto [type, id] = nb::cast<std::pair<int, int>>(dl_device);
+    const auto [type, id] = cast_argument<std::pair<int, int>>(dl_device, "__dlpack__", "dl_device", "a pair of ints");
     if (type == dl::kCPU) {
       wanted = Device::cpu();
     } else if (type == dl::kCUDA) {
@@ -202,8 +202,9 @@ nb::object lend(const Tensor& x, nb::object stream, nb::object max_version, nb::
   if (lent->tensor.device().is_cuda()) {
     // The consumer's stream is a bare handle: what is queued here is waited for, unless it asks for none of that.
     const cuda::Stream mine = cuda::current_stream(lent->tensor.device().index);
-    const bool same = !stream.is_none() && nb::cast<intptr_t>(stream) == reinterpret_cast<intptr_t>(mine.handle());
-    const bool none = !stream.is_none() && nb::cast<intptr_t>(stream) == -1;
+    const intptr_t theirs = stream.is_none() ? 0 : cast_argument<intptr_t>(stream, "__dlpack__", "stream", "an int or None");
+    const bool same = !stream.is_none() && theirs == reinterpret_cast<intptr_t>(mine.handle());
+    const bool none = !stream.is_none() && theirs == -1;
     if (!same && !none) {
       MaybeRelease release(true);
       mine.synchronize();
@@ -212,7 +213,7 @@ nb::object lend(const Tensor& x, nb::object stream, nb::object max_version, nb::
     throw nb::value_error("__dlpack__: a CPU tensor has no stream");
   }
   bool versioned = false;
-  if (!max_version.is_none()) versioned = nb::cast<std::pair<int, int>>(max_version).first >= 1;
+  if (!max_version.is_none()) versioned = cast_argument<std::pair<int, int>>(max_version, "__dlpack__", "max_version", "a pair of ints").first >= 1;
   PyObject* capsule;
   if (versioned) {
     auto* m = new dl::ManagedVersioned{{1, 0}, nullptr, delete_lent<dl::ManagedVersioned>, 0, {}};
@@ -304,8 +305,8 @@ Tensor from_dlpack(nb::object o, std::optional<Device> device, std::optional<boo
     nb::dict options;
     bool cuda_source = false;
     if (nb::hasattr(o, "__dlpack_device__")) {
-      const auto where = nb::cast<nb::tuple>(o.attr("__dlpack_device__")());
-      const int type = nb::cast<int>(nb::int_(where[0])), id = nb::cast<int>(nb::int_(where[1]));
+      const auto [type, id] = cast_argument<std::pair<int, int>>(o.attr("__dlpack_device__")(), "from_dlpack",
+                                                                 "what __dlpack_device__() gives", "a pair of ints");
       cuda_source = type == dl::kCUDA || type == dl::kCUDAManaged;
       if (cuda_source && id < cuda::device_count())
         options["stream"] = nb::int_(reinterpret_cast<intptr_t>(cuda::current_stream(id).handle()));

@@ -23,4 +23,5 @@ NB_MODULE(_core, m) {
   bind_text(m);
   bind_data(m);
   bind_train(m);
+  bind_recording(m);
 }

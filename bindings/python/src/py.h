@@ -107,6 +107,19 @@ class Held {
   PyObject* o_ = nullptr;
 };
 
+/// A Python object as a T: an argument whose type a signature leaves open. Raises TypeError that names function and argument,
+/// where nb::cast would say "std::bad_cast".
+template <class T>
+T cast_argument(nb::handle o, const char* function, const char* argument, const char* wanted) {
+  try {
+    return nb::cast<T>(o);
+  } catch (const nb::cast_error&) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s: %s must be %s, got %R", function, argument, wanted, o.ptr());
+    throw nb::python_error();
+  }
+}
+
 // ---- values ---------------------------------------------------------------------------------------------------------
 
 // Each returns false where `o` is not of that kind; a Python error is set then only where the value itself is bad
@@ -171,6 +184,7 @@ void bind_data(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_train(nb::module_& m);
+void bind_recording(nb::module_& m);
 
 /// Adds a method to the Tensor type: a nanobind function whose first argument is the tensor.
 template <class F, class... Extra>

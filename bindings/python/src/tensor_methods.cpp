@@ -81,7 +81,7 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
     if (name == "dtype" || name == "device" || name == "other") {
       see(o);
     } else if (name == "copy") {
-      copy = nb::cast<bool>(o);
+      copy = cast_argument<bool>(o, "to", "copy", "a bool");
     } else if (name == "memory_format") {
       note_memory_format(o);
     } else if (name != "non_blocking") {
@@ -235,7 +235,9 @@ void bind_tensor_methods(nb::module_& m) {
         note_memory_format(format);
         Device d = Device::cuda(0);
         if (PyLong_Check(device.ptr())) {
-          d = Device::cuda(nb::cast<int>(device));
+          const int index = cast_argument<int>(device, "cuda", "device", "the number of a card");
+          check<DeviceError>(index >= 0 && index < 128, "cuda", "there is no card ", index);
+          d = Device::cuda(index);
         } else if (!device.is_none() && !to_device(device.ptr(), d)) {
           throw nb::type_error("cuda: device is a number or a CUDA device");
         }

@@ -98,17 +98,17 @@ nb::dict to_dict(const StepMetrics& m) {
 StepMetrics to_metrics(const nb::dict& d) {
   StepMetrics m;
   for (auto [key, value] : d) {
-    const std::string name = nb::cast<std::string>(key);
+    const auto name = cast_argument<std::string>(key, "metrics", "a quantity's name", "a str");
     if (name == "step") {
-      m.step = nb::cast<int64_t>(value);
+      m.step = cast_argument<int64_t>(value, "metrics", "step", "an int");
     } else if (name == "tokens") {
-      m.tokens = nb::cast<int64_t>(value);
+      m.tokens = cast_argument<int64_t>(value, "metrics", "tokens", "an int");
     } else {
       const Field* found = nullptr;
       for (const Field& f : kFields)
         if (name == f.name) found = &f;
       check(found != nullptr, "metrics", "there is no quantity '", name, "'");
-      m.*(found->value) = nb::cast<double>(value);
+      m.*(found->value) = cast_argument<double>(value, "metrics", found->name, "a number");
     }
   }
   return m;
@@ -279,7 +279,7 @@ void bind_train(nb::module_& m) {
         ReportInput in;
         in.title = title;
         in.status = status;
-        for (nb::handle step : metrics) in.metrics.push_back(to_metrics(nb::cast<nb::dict>(step)));
+        for (nb::handle step : metrics) in.metrics.push_back(to_metrics(cast_argument<nb::dict>(step, "report", "each step of metrics", "a dict")));
         in.config.steps = total_steps;
         in.machine = machine_info();
         in.parameters = parameters;

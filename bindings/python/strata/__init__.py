@@ -51,7 +51,8 @@ from .signal.windows import (
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel
-from ._core import Tokenizer
+from ._core import Recording, Replay, Tokenizer
+from ._recording import record
 from .utils.checkpoint import checkpoint
 
 

@@ -170,7 +170,7 @@ Tensor Tensor::clone() const {
 }
 
 Tensor& Tensor::copy_(const Tensor& src) {
-  if (!t_mode.grad_enabled && shape() == src.shape() && !is_meta() && !src.is_meta()) {
+  if (!t_mode.grad_enabled && !(t_mode.unusual & kObserved) && shape() == src.shape() && !is_meta() && !src.is_meta()) {
     copy_elements(*this, src);  // inside kernels and updates: no record to make
     bump_version(*this, "copy_");
     return *this;

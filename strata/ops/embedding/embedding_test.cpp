@@ -77,7 +77,7 @@ TEST(Embedding, TiedTableAddsItsRowsToTheGradientThatIsThere) {
   for (int64_t i = 0; i < 8; ++i) index.data<int64_t>()[i] = i * 3 % 5;
   const Tensor target = numbers({8, 7}, 2);
   struct Seen : CallObserver {
-    void after(const OpBase& op, std::span<const Tensor>) override { names.emplace_back(op.name()); }
+    void after(const Call& call, std::span<const Tensor>) override { names.emplace_back(call.op.name()); }
     std::vector<std::string> names;
   };
   const auto loss = [&](const Tensor& table, const Tensor& head) {

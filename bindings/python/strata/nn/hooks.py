@@ -68,7 +68,11 @@ def _tap(values: Any, tap: Callable[[Tuple[Optional[Tensor], ...]], Any]) -> Tup
         for place, grad in zip(places, grads):
             full[place] = grad
         replaced = tap(tuple(full))
-        return None if replaced is None else tuple(replaced[place] for place in places)
+        if replaced is None:
+            return None
+        if len(replaced) != len(items):
+            raise RuntimeError(f"a backward hook returned {len(replaced)} gradients, expected {len(items)}")
+        return tuple(replaced[place] for place in places)
 
     tapped = list(items)
     for place, tensor in zip(places, _GradTap.apply(spread, *(items[place] for place in places))):

@@ -1,0 +1,315 @@
+#include "strata/core/recording.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "strata/core/autocast.h"
+#include "strata/cuda/runtime.h"
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Numbers of storages that recorders have seen: one for each, for ever.
+std::atomic<uint64_t> g_last_watched{0};
+
+// Bytes of constants that are kept in any case.
+constexpr int64_t kAlwaysKept = 64;
+
+Tensor copy_bytes(const Ref<Storage>& storage) {
+  const detail::ThreadModeScope plain({false, 0});
+  return detail::storage_bytes(storage).clone();
+}
+
+}  // namespace
+
+Tensor detail::storage_bytes(const Ref<Storage>& storage) {
+  Ref<TensorImpl> bytes = make_ref<TensorImpl>();
+  bytes->storage = storage;
+  bytes->shape = {static_cast<int64_t>(storage->nbytes)};
+  bytes->strides = {1};
+  bytes->numel = bytes->shape[0];
+  bytes->dtype = DType::u8;
+  bytes->device = storage->device;
+  return Tensor(std::move(bytes));
+}
+
+struct Recorder::State {
+  // What a storage's version was when the last call that wrote it was done.
+  struct Written {
+    uint32_t version = 0;
+    bool updated = false;  // by an optimizer, which counts its write later
+  };
+  struct Open {
+    int32_t call;
+    Clock::time_point begin;
+    double inner = 0;
+  };
+  struct Ended {
+    uint64_t watched;
+    int32_t calls;
+  };
+
+  RecordOptions options;
+  Recording recording;
+  uint64_t first = 0;                           // numbers from here on were given since the recorder began
+  std::vector<int32_t> index;                   // places of storages, by number - first
+  std::unordered_map<uint64_t, int32_t> older;  // and of those that an earlier recorder numbered
+  std::vector<Written> written;                 // by place
+  std::vector<int32_t> last_value;              // by place of the storage
+  std::vector<Open> open;
+  std::vector<Value> scratch;
+  std::atomic<int32_t> begun{0};
+  std::mutex ended_lock;
+  std::vector<Ended> ended;
+  std::optional<ObserverScope> observing;
+  std::optional<detail::ModulesWatched> modules;
+
+  // -1 where it has none yet.
+  int32_t find(uint64_t watched) const {
+    if (watched > first) {
+      const uint64_t at = watched - first - 1;
+      return at < index.size() ? index[at] : -1;
+    }
+    const auto found = older.find(watched);
+    return found == older.end() ? -1 : found->second;
+  }
+
+  int32_t place_of(const Tensor& t, int32_t born) {
+    Storage& s = *t.storage();
+    uint64_t watched = s.watched.load(std::memory_order_relaxed);
+    if (watched == 0) {
+      const uint64_t fresh = g_last_watched.fetch_add(1, std::memory_order_relaxed) + 1;
+      watched = s.watched.compare_exchange_strong(watched, fresh) ? fresh : watched;
+    }
+    int32_t place = find(watched);
+    if (place >= 0) return place;
+    place = static_cast<int32_t>(recording.storages.size());
+    recording.storages.push_back({static_cast<int64_t>(s.nbytes), s.device, s.tag, born, 0, {}});
+    written.push_back({s.version.load(std::memory_order_relaxed)});
+    last_value.push_back(-1);
+    if (watched > first) {
+      const uint64_t at = watched - first - 1;
+      if (at >= index.size()) index.resize(at + 1, -1);
+      index[at] = place;
+    } else {
+      older.emplace(watched, place);
+    }
+    return place;
+  }
+
+  bool keeps(const Storage& s) const {
+    if (s.device.is_meta() || s.data == nullptr) return false;
+    return options.values || (s.device.is_cpu() && static_cast<int64_t>(s.nbytes) <= kAlwaysKept);
+  }
+
+  // An argument: a storage that is new here was given.
+  ValueIndex read(const Tensor& t, int32_t call) {
+    if (!t.defined()) return {};
+    const auto known = static_cast<int32_t>(recording.storages.size());
+    const int32_t place = place_of(t, -1);
+    const auto at = static_cast<size_t>(place);
+    const Storage& s = *t.storage();
+    if (place == known) {
+      if (keeps(s)) recording.storages[at].given = copy_bytes(t.storage());
+    } else if (const uint32_t version = s.version.load(std::memory_order_relaxed); version != written[at].version) {
+      if (!(written[at].updated && version == written[at].version + 1))
+        recording.writes.push_back({call, place, keeps(s) ? copy_bytes(t.storage()) : Tensor()});
+      written[at] = {version};
+    }
+    return value_of(t, place);
+  }
+
+  ValueIndex value_of(const Tensor& t, int32_t place) {
+    const TensorImpl& impl = t.impl();
+    int32_t& last = last_value[static_cast<size_t>(place)];
+    if (last >= 0) {
+      const RecordedValue& v = recording.values[static_cast<size_t>(last)];
+      if (v.offset == impl.offset && v.dtype == impl.dtype && v.number == impl.wrapped_number &&
+          v.shape == impl.shape && v.strides == impl.strides)
+        return {last};
+    }
+    last = static_cast<int32_t>(recording.values.size());
+    recording.values.push_back({place, impl.dtype, impl.shape, impl.strides, impl.offset, impl.wrapped_number});
+    return {last};
+  }
+
+  RecordedArg argument(const Value& v, int32_t call) {
+    return std::visit(
+        [&](const auto& a) -> RecordedArg {
+          using T = std::remove_cvref_t<decltype(a)>;
+          if constexpr (std::is_same_v<T, Tensor>) {
+            return read(a, call);
+          } else if constexpr (std::is_same_v<T, TensorList>) {
+            std::vector<ValueIndex> all;
+            all.reserve(a.size());
+            for (const Tensor& t : a) all.push_back(read(t, call));
+            return all;
+          } else if constexpr (std::is_same_v<T, RngKey>) {
+            return RngKey{a.seed, a.offset};
+          } else {
+            return a;
+          }
+        },
+        v);
+  }
+};
+
+namespace {
+// Those that record now, on whatever thread.
+struct Recorders {
+  std::mutex lock;
+  std::vector<Recorder*> all;
+  std::atomic<int> count{0};
+};
+Recorders& recorders() {
+  static Recorders& r = *new Recorders();  // storages may end after static objects
+  return r;
+}
+}  // namespace
+
+void detail::storage_ends(const Storage& s) {
+  Recorders& r = recorders();
+  if (r.count.load(std::memory_order_acquire) == 0) return;
+  const uint64_t watched = s.watched.load(std::memory_order_relaxed);
+  const std::lock_guard lock(r.lock);
+  for (Recorder* recorder : r.all) {
+    Recorder::State& state = *recorder->state_;
+    const std::lock_guard guard(state.ended_lock);
+    state.ended.push_back({watched, state.begun.load(std::memory_order_relaxed)});
+  }
+}
+
+Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State>()) {
+  state_->options = options;
+  state_->first = g_last_watched.load();
+  state_->modules.emplace();
+  state_->observing.emplace(*this);
+  Recorders& r = recorders();
+  const std::lock_guard lock(r.lock);
+  r.all.push_back(this);
+  r.count.fetch_add(1);
+}
+
+Recorder::~Recorder() {
+  if (state_->observing) (void)finish();
+}
+
+Recording Recorder::finish() {
+  State& s = *state_;
+  if (s.observing) {
+    s.observing.reset();
+    s.modules.reset();
+    Recorders& r = recorders();
+    const std::lock_guard lock(r.lock);
+    std::erase(r.all, this);
+    r.count.fetch_sub(1);
+  }
+  for (RecordedStorage& storage : s.recording.storages) storage.freed = static_cast<int32_t>(s.recording.calls.size());
+  for (const State::Ended& e : s.ended)
+    if (const int32_t place = s.find(e.watched); place >= 0)
+      s.recording.storages[static_cast<size_t>(place)].freed = e.calls;
+  return std::move(s.recording);
+}
+
+void Recorder::before(const Call& call) {
+  State& s = *state_;
+  const auto at = static_cast<int32_t>(s.recording.calls.size());
+  s.begun.store(at + 1, std::memory_order_relaxed);
+  RecordedCall& c = s.recording.calls.emplace_back();
+  c.op = &call.op;
+  c.form = call.form;
+  c.composed = call.composed;
+  c.phase = current_phase();
+  c.autocast = autocast_enabled();
+  if (c.autocast) c.autocast_dtype = autocast_dtype();
+  c.parent = s.open.empty() ? -1 : s.open.back().call;
+  c.module = memory::detail::t_caller.module;
+  s.scratch.clear();
+  call.args(s.scratch);
+  c.args.reserve(s.scratch.size());
+  for (const Value& v : s.scratch) c.args.push_back(s.argument(v, at));
+  s.scratch.clear();
+  for (const Tensor& t : call.targets) {
+    c.targets.push_back(s.read(t, at));
+    if (t.defined() && t.device().is_cuda()) c.stream = cuda::current_stream(t.device().index).id();
+  }
+  s.open.push_back({at, Clock::now()});
+}
+
+void Recorder::after(const Call& call, std::span<const Tensor> results) {
+  State& s = *state_;
+  const Clock::time_point now = Clock::now();
+  const State::Open open = s.open.back();
+  s.open.pop_back();
+  RecordedCall& c = s.recording.calls[static_cast<size_t>(open.call)];
+  const double seconds = std::chrono::duration<double>(now - open.begin).count();
+  c.seconds = seconds - open.inner;
+  if (!s.open.empty()) s.open.back().inner += seconds;
+  double bytes = 0;
+  c.results.reserve(results.size());
+  for (const Tensor& t : results) {
+    if (!t.defined()) {
+      c.results.emplace_back();
+      continue;
+    }
+    const int32_t place = s.place_of(t, open.call);
+    c.results.push_back(s.value_of(t, place));
+    bytes += static_cast<double>(t.nbytes());
+    if (call.form != Form::fresh) s.written[static_cast<size_t>(place)] = {t.version(), c.phase == Phase::update};
+    if (t.device().is_cuda()) c.stream = cuda::current_stream(t.device().index).id();
+  }
+  if (c.composed || call.op.is_view()) return;
+  c.cost = call.cost();  // the arguments are known to be good only now
+  if (c.cost.flops != 0 || c.cost.bytes != 0) return;
+  const auto add = [&](ValueIndex v) {
+    if (v.at < 0) return;
+    const RecordedValue& value = s.recording.values[static_cast<size_t>(v.at)];
+    bytes += static_cast<double>(value.shape.product() * size_of(value.dtype));
+  };
+  for (const RecordedArg& a : c.args) {
+    if (const auto* v = std::get_if<ValueIndex>(&a)) add(*v);
+    if (const auto* l = std::get_if<std::vector<ValueIndex>>(&a)) std::for_each(l->begin(), l->end(), add);
+  }
+  c.cost.bytes = bytes;
+}
+
+// What a call that threw had called before stands.
+void Recorder::failed(const Call&) {
+  State& s = *state_;
+  const int32_t at = s.open.back().call;
+  s.open.pop_back();
+  s.recording.calls[static_cast<size_t>(at)].composed = true;
+}
+
+bool Recording::is_work(size_t i) const {
+  if (calls[i].composed) return false;
+  for (int32_t p = calls[i].parent; p >= 0; p = calls[static_cast<size_t>(p)].parent)
+    if (!calls[static_cast<size_t>(p)].composed) return false;
+  return true;
+}
+
+std::vector<int64_t> Recording::live_bytes() const {
+  std::vector<int64_t> live(calls.size() + 1, 0);  // differences, then sums
+  for (const RecordedStorage& s : storages) {
+    live[static_cast<size_t>(std::max(s.born, 0))] += s.nbytes;
+    live[static_cast<size_t>(std::max(s.freed, std::max(s.born, 0)))] -= s.nbytes;
+  }
+  for (size_t i = 1; i < live.size(); ++i) live[i] += live[i - 1];
+  live.pop_back();
+  return live;
+}
+
+std::pair<int64_t, int32_t> Recording::peak_bytes() const {
+  const std::vector<int64_t> live = live_bytes();
+  const auto most = std::max_element(live.begin(), live.end());
+  if (most == live.end()) return {0, -1};
+  return {*most, static_cast<int32_t>(most - live.begin())};
+}
+
+}  // namespace strata
