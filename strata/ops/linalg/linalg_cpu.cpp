@@ -16,27 +16,15 @@
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/view/view.h"
 
-// The variants of OpenBLAS with threads of their own have it do more than set a number; see lapack_ready().
-extern "C" void openblas_set_num_threads(int n);
-
 namespace strata::linalg_cpu {
 namespace {
 
 using linalg::batch_of;
 using linalg::cols;
 using linalg::Failure;
-using linalg::Lapack;
+using linalg::lapack;
 using linalg::require_success;
 using linalg::rows;
-
-// OpenBLAS's own threads would compete with the pool, and make results depend on their number.
-void lapack_ready() {
-  static const bool once = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-  (void)once;
-}
 
 int as_int(std::string_view op, int64_t n) {
   check<ShapeError>(n <= std::numeric_limits<int>::max(), op, "a side of ", n, " is longer than LAPACK takes");
@@ -50,7 +38,6 @@ int leading(int n) {
 // body(first, last) over the matrices of a batch, each of which takes about `work` operations.
 template <class Body>
 void each(int64_t batch, double work, Body&& body) {
-  lapack_ready();
   const auto grain = static_cast<int64_t>(std::clamp(2e4 / std::max(work, 1.0), 1.0, 1e6));
   parallel_for(0, batch, grain, body);
 }
@@ -120,7 +107,7 @@ void cholesky(Tensor& L, Tensor& info, const Tensor& A, bool upper, bool check_e
           for (int64_t j = 0; j < side; ++j) y[i * side + j] = (upper ? j >= i : j <= i) ? x[j] : T(0);
         }
         int status = 0;
-        if (n > 0) Lapack<T>::potrf(&uplo, &n, y, &n, &status, 1);
+        if (n > 0) lapack<T>().potrf(&uplo, &n, y, &n, &status, 1);
         failed[b] = status;
       }
     });
@@ -142,7 +129,7 @@ void lu_factor(Tensor& LU, Tensor& pivots, Tensor& info, const Tensor& A, bool p
         int status = 0;
         if (k > 0) {
           turn(columns.data(), a.p + b * tall * broad, tall, broad);
-          Lapack<T>::getrf(&m, &n, columns.data(), &m, order + b * k, &status);
+          lapack<T>().getrf(&m, &n, columns.data(), &m, order + b * k, &status);
           turn(lu + b * tall * broad, columns.data(), broad, tall);
         }
         failed[b] = status;
@@ -193,7 +180,7 @@ void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left,
           std::copy(from, from + side * side, to);
         }
         int status = 0;
-        Lapack<T>::getrf(&n, &n, to, &one, pivots.data() + i * side, &status);
+        lapack<T>().getrf(&n, &n, to, &one, pivots.data() + i * side, &status);
         failed[i] = status;
       }
     });
@@ -210,8 +197,8 @@ void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left,
         } else {
           std::copy(given, given + side * columns, v.data());
         }
-        Lapack<T>::getrs("N", &n, &k, lu.data() + place[i] * side * side, &one, pivots.data() + place[i] * side,
-                         v.data(), &one, &status, 1);
+        lapack<T>().getrs("N", &n, &k, lu.data() + place[i] * side * side, &one, pivots.data() + place[i] * side,
+                          v.data(), &one, &status, 1);
         if (left) {
           turn(to, v.data(), columns, side);
         } else {
@@ -239,11 +226,11 @@ void solve_triangular(Tensor& X, const Tensor& A, const Tensor& B, bool upper, b
       for (int64_t b = first; b < last; ++b) {
         // By columns these are the transposes: A X = B reads X^T A^T = B^T.
         if (left) {
-          Lapack<T>::trsm("R", &uplo, "N", &diag, &m, &n, &one, a.p + b * side * side, &n, x + b * size, &m, 1, 1, 1,
-                          1);
+          lapack<T>().trsm("R", &uplo, "N", &diag, &m, &n, &one, a.p + b * side * side, &n, x + b * size, &m, 1, 1, 1,
+                           1);
         } else {
-          Lapack<T>::trsm("L", &uplo, "N", &diag, &n, &m, &one, a.p + b * side * side, &n, x + b * size, &n, 1, 1, 1,
-                          1);
+          lapack<T>().trsm("L", &uplo, "N", &diag, &n, &m, &one, a.p + b * side * side, &n, x + b * size, &n, 1, 1, 1,
+                           1);
         }
       }
     });
@@ -260,9 +247,9 @@ struct Reflections {
     const int ask = -1;
     T a = 0, b = 0;
     const int ld = leading(m);
-    Lapack<T>::geqrf(&m, &n, &a, &ld, &a, &a, &ask, &status);
+    lapack<T>().geqrf(&m, &n, &a, &ld, &a, &a, &ask, &status);
     const int used = std::min(k, q);
-    if (q > 0) Lapack<T>::orgqr(&m, &q, &used, &b, &ld, &b, &b, &ask, &status);
+    if (q > 0) lapack<T>().orgqr(&m, &q, &used, &b, &ld, &b, &b, &ask, &status);
     work.resize(static_cast<size_t>(std::max({a, b, T(1)})));
     size = static_cast<int>(work.size());
     columns_of.resize(static_cast<size_t>(m) * static_cast<size_t>(std::max(n, q)));
@@ -270,12 +257,13 @@ struct Reflections {
   }
   void factor() {
     int status = 0;
-    if (k > 0) Lapack<T>::geqrf(&m, &n, columns_of.data(), &m, tau.data(), work.data(), &size, &status);
+    if (k > 0) lapack<T>().geqrf(&m, &n, columns_of.data(), &m, tau.data(), work.data(), &size, &status);
   }
   // Q's first q columns over the vectors, of which the first `used` count.
   void generate(int used) {
     int status = 0;
-    if (q > 0 && m > 0) Lapack<T>::orgqr(&m, &q, &used, columns_of.data(), &m, tau.data(), work.data(), &size, &status);
+    if (q > 0 && m > 0)
+      lapack<T>().orgqr(&m, &q, &used, columns_of.data(), &m, tau.data(), work.data(), &size, &status);
   }
   int m, n, k, q, size = 0;
   std::vector<T> columns_of, tau, work;
@@ -361,14 +349,14 @@ void spectrum(std::string_view op, Tensor& values, Tensor* vectors, const Tensor
       std::vector<T> v(static_cast<size_t>(side * side)), work(1);
       std::vector<int> iwork(1);
       int status = 0, ask = -1;
-      Lapack<T>::syevd(&job, &triangle, &n, v.data(), &n, w, work.data(), &ask, iwork.data(), &ask, &status, 1, 1);
+      lapack<T>().syevd(&job, &triangle, &n, v.data(), &n, w, work.data(), &ask, iwork.data(), &ask, &status, 1, 1);
       const int size = static_cast<int>(work[0]), isize = iwork[0];
       work.resize(static_cast<size_t>(size));
       iwork.resize(static_cast<size_t>(isize));
       for (int64_t b = first; b < last; ++b) {
         std::copy(a.p + b * side * side, a.p + (b + 1) * side * side, v.begin());
-        Lapack<T>::syevd(&job, &triangle, &n, v.data(), &n, w + b * side, work.data(), &size, iwork.data(), &isize,
-                         &status, 1, 1);
+        lapack<T>().syevd(&job, &triangle, &n, v.data(), &n, w + b * side, work.data(), &size, iwork.data(), &isize,
+                          &status, 1, 1);
         failed[static_cast<size_t>(b)] = status;
         if (!vectors) continue;
         for (int64_t j = 0; j < side; ++j)
@@ -414,8 +402,8 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
       T none = 0;
       int status = 0, size = -1;
       const auto run = [&](int64_t b) {
-        Lapack<T>::gesdd(&job, &m, &n, copy.data(), &m, s + b * k, U ? vh + b * v_size : &none, &ld_vh,
-                         U ? u + b * u_size : &none, &ld_u, work.data(), &size, iwork.data(), &status, 1);
+        lapack<T>().gesdd(&job, &m, &n, copy.data(), &m, s + b * k, U ? vh + b * v_size : &none, &ld_vh,
+                          U ? u + b * u_size : &none, &ld_u, work.data(), &size, iwork.data(), &status, 1);
       };
       run(first);
       size = static_cast<int>(work[0]);
@@ -432,8 +420,8 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
           int wanted = -1;
           std::vector<T> more(1);
           for (int pass = 0; pass < 2; ++pass) {
-            Lapack<T>::gesvd(&job, &job, &m, &n, copy.data(), &m, s + b * k, U ? vh + b * v_size : &none, &ld_vh,
-                             U ? u + b * u_size : &none, &ld_u, more.data(), &wanted, &status, 1, 1);
+            lapack<T>().gesvd(&job, &job, &m, &n, copy.data(), &m, s + b * k, U ? vh + b * v_size : &none, &ld_vh,
+                              U ? u + b * u_size : &none, &ld_u, more.data(), &wanted, &status, 1, 1);
             wanted = static_cast<int>(more[0]);
             if (pass == 0) more.resize(static_cast<size_t>(wanted));
           }
