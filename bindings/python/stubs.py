@@ -180,12 +180,13 @@ def of_package(strata: Any) -> str:
     lines = []
     for name in sorted(vars(strata)):
         value = vars(strata)[name]
+        value = getattr(value, "__wrapped__", value) if type(value).__name__ == "Named" else value  # by PyTorch's names
         if name.startswith("_") and name != "__version__":
             continue
         if name == "ops":
             lines.append("from . import _ops as ops")
         elif isinstance(value, type(re)):
-            if value.__name__ == f"strata.{name}":
+            if type(value) is type(re) and value.__name__ == f"strata.{name}":
                 lines.append(f"from . import {name} as {name}")
         elif name in vars(strata._core) and getattr(strata._core, name) is value:
             lines.append(f"from ._core import {name} as {name}")

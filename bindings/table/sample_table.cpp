@@ -15,6 +15,7 @@
 #include "strata/core/samples.h"
 #include "strata/lab/compare.h"
 #include "strata/memory/allocator.h"
+#include "strata/ops/linalg/linalg.h"
 
 namespace strata {
 namespace {
@@ -87,6 +88,7 @@ const char* error_name(std::type_index type) {
   if (type == typeid(AutogradError)) return "AutogradError";
   if (type == typeid(MemoryError)) return "MemoryError";
   if (type == typeid(IoError)) return "IoError";
+  if (type == typeid(LinAlgError)) return "LinAlgError";
   return "Error";
 }
 

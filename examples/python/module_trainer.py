@@ -15,7 +15,7 @@ points = st.stack([angle * st.cos(turn), angle * st.sin(turn)], 1) / 12 + 0.01 *
 
 train, valid = random_split(TensorDataset(points, arm), [0.9, 0.1], seed=1)
 net = nn.Sequential(nn.Linear(2, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 2))
-optimizer = st.optim.Muon(net.parameters(), lr=0.02, weight_decay=0.01)
+optimizer = st.optim.Muon(net.parameters(), lr=0.02, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
 out = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="spirals-")
 trainer = st.ModuleTrainer(
     net, nn.CrossEntropyLoss(), optimizer, DataLoader(train, batch_size=100, shuffle=True), out=out, epochs=40,

@@ -149,7 +149,7 @@ strata_status status_of(const std::string& error) {
       {"DTypeError", STRATA_DTYPE_ERROR},   {"IndexError", STRATA_INDEX_ERROR},
       {"DeviceError", STRATA_DEVICE_ERROR}, {"IoError", STRATA_IO_ERROR},
       {"MemoryError", STRATA_MEMORY_ERROR}, {"AutogradError", STRATA_AUTOGRAD_ERROR},
-      {"Error", STRATA_OTHER_ERROR}};
+      {"LinAlgError", STRATA_OTHER_ERROR},  {"Error", STRATA_OTHER_ERROR}};
   for (const auto& [name, status] : all)
     if (error == name) return status;
   return STRATA_OK;

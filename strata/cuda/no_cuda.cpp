@@ -1,5 +1,7 @@
 // What this room is in a build without CUDA: no devices, and an error with the reason for whoever asks for one.
 
+#include <atomic>
+
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/blas.h"
@@ -186,9 +188,13 @@ void gemm(const cpu::Gemm&, Device) {
 bool scaled_gemm(const ScaledGemm&, Device) {
   refuse("scaled_matmul");
 }
-void set_allow_tf32(bool) {}
+// A setting of the process, kept for whoever asks; there are no tensor cores to follow it.
+static std::atomic<bool> g_tf32{false};
+void set_allow_tf32(bool on) {
+  g_tf32.store(on);
+}
 bool allow_tf32() {
-  return false;
+  return g_tf32.load(std::memory_order_relaxed);
 }
 
 }  // namespace strata::cuda

@@ -373,7 +373,20 @@ void Verifier::strided(const Args& args, const Reference& want) {
     strides[d] = 0;
     return alias(x, x.shape(), strides, 0);
   });
-  expect_close(call(expanded), call(map(expanded, dense_copy)), expanded, 2);
+  std::vector<Tensor> dense;
+  try {
+    dense = call(map(expanded, dense_copy));
+  } catch (const Error&) {
+    // A matrix of equal rows has no inverse: refused in one layout, refused in the other.
+    bool refused = false;
+    try {
+      call(expanded);
+    } catch (const Error&) {
+      refused = true;
+    }
+    return expect(refused, "takes strided arguments that it refuses as dense ones");
+  }
+  expect_close(call(expanded), dense, expanded, 2);
 }
 
 // A view of strided arguments is right when it shows the same elements, or says that it cannot be had.

@@ -13,8 +13,8 @@ struct MuonOptions {
   double eps = 1e-7;          ///< least norm that a momentum matrix is divided by
   /// Whether the step is scaled by 0.2 sqrt(max(rows, cols)), so that its root mean square is that of AdamW's and both
   /// take one learning rate and one weight decay (Liu et al., "Muon is scalable for LLM training", 2025); else by
-  /// sqrt(max(1, rows / cols)).
-  bool match_rms_adamw = true;
+  /// sqrt(max(1, rows / cols)), the original scale and PyTorch's default.
+  bool match_rms_adamw = false;
   /// Turns a group over to AdamW, as do the parameters of it that are not matrices. Embeddings, output layers, norms
   /// and biases belong there.
   bool use_adamw = false;

@@ -88,6 +88,7 @@ std::unique_ptr<optim::Optimizer> make_muon(const OptimConfig& c, const optim::N
   auto o = options_of<optim::MuonOptions>(c, low);
   const optim::MuonOptions defaults;
   o.nesterov = defaults.nesterov;
+  o.match_rms_adamw = true;  // one learning rate for what is AdamW's too
   o.eps = defaults.eps;  // of the iteration; train.eps is AdamW's
   o.adamw_eps = c.eps;
   optim::MuonOptions undecayed = o;

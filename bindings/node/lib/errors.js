@@ -9,7 +9,7 @@ class StrataError extends Error {
 }
 const classes = { StrataError };
 for (const name of ['ShapeError', 'DTypeError', 'IndexError', 'ValueError', 'DeviceError', 'AutogradError', 'MemoryError',
-  'IoError', 'DivergedError', 'PluginError', 'AbortedError']) {
+  'IoError', 'LinAlgError', 'DivergedError', 'PluginError', 'AbortedError']) {
   classes[name] = { [name]: class extends StrataError {} }[name];
 }
 for (const cls of Object.values(classes)) {

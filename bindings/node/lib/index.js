@@ -40,6 +40,8 @@ const strata = {
   ops,
   async: asyncFunctions,
   describeOps: describe,
+  /** st.linalg.svd is st.linalg_svd, and so on: the records of that family under torch.linalg's names. */
+  linalg: Object.fromEntries(Object.entries(functions).filter(([name]) => name.startsWith('linalg_')).map(([name, f]) => [name.slice(7), f])),
   nn: require('./nn/index.js'),
   optim: require('./optim/index.js'),
   data: require('./data.js'),

@@ -317,6 +317,8 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   emptyCache(): void;
   /** At most this many bytes of the processor's memory for tensors, 0 for all that there is; the limit before. */
   setMemoryLimit(bytes: number): number;
+  /** The records linalg_* under torch.linalg's names. */
+  linalg: { [K in keyof Functions as K extends `linalg_${infer Name}` ? Name : never]: Functions[K] };
   cuda: Cuda;
   readonly version: string;
 
@@ -329,6 +331,7 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   AutogradError: StrataErrorClass;
   MemoryError: StrataErrorClass;
   IoError: StrataErrorClass;
+  LinAlgError: StrataErrorClass;
   DivergedError: StrataErrorClass;
   PluginError: StrataErrorClass;
   AbortedError: StrataErrorClass;

@@ -1,6 +1,7 @@
 #include "bindings/node/src/errors.h"
 
 #include "strata/c/plugin.h"
+#include "strata/ops/linalg/linalg.h"
 #include "strata/train/trainer.h"
 
 namespace strata::node {
@@ -14,6 +15,7 @@ const char* class_of(const Error& e) {
   if (dynamic_cast<const AutogradError*>(&e)) return "AutogradError";
   if (dynamic_cast<const MemoryError*>(&e)) return "MemoryError";
   if (dynamic_cast<const IoError*>(&e)) return "IoError";
+  if (dynamic_cast<const LinAlgError*>(&e)) return "LinAlgError";
   if (dynamic_cast<const DivergedError*>(&e)) return "DivergedError";
   if (dynamic_cast<const PluginError*>(&e)) return "PluginError";
   if (dynamic_cast<const AbortedError*>(&e)) return "AbortedError";

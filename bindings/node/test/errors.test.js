@@ -162,3 +162,10 @@ test('calls that the fuzz test found', () => {
     }
   }
 });
+
+test('linear algebra: the family under its own name, and what a singular matrix throws', () => {
+  const a = st.tensor([[2, 0], [0, 4]]);
+  assert.deepEqual(Array.from(st.linalg.inv(a).toTypedArray()), [0.5, 0, 0, 0.25]);
+  assert.equal(st.linalg.det, st.linalg_det);
+  assert.throws(() => st.linalg.inv(st.zeros([2, 2])), (e) => e instanceof st.LinAlgError && /singular/.test(e.message));
+});

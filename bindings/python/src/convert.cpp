@@ -36,6 +36,10 @@ bool has_attr(PyObject* o, const char* name) {
 
 }  // namespace
 
+bool is_array(PyObject* o) {
+  return has_attr(o, "__array_interface__") && has_attr(o, "__array_ufunc__") && !PyType_Check(o);
+}
+
 bool to_scalar(PyObject* o, Scalar& out) {
   if (PyFloat_Check(o)) {
     out = PyFloat_AsDouble(o);
@@ -75,6 +79,8 @@ bool to_operand(PyObject* o, Device device, Tensor& out) {
     out = tensor_of(o);
   } else if (to_scalar(o, s)) {
     out = wrap_number(s, device);
+  } else if (!PyErr_Occurred() && is_array(o)) {
+    out = tensor_from(o, std::nullopt, device);
   } else {
     return false;
   }
@@ -116,7 +122,9 @@ bool to_dims(PyObject* o, Dims& out) {
     const Py_ssize_t n = tuple ? PyTuple_Size(o) : PyList_Size(o);
     Dims d;
     for (Py_ssize_t i = 0; i < n; ++i) {
-      if (!to_int(tuple ? PyTuple_GetItem(o, i) : PyList_GetItem(o, i), one)) return false;
+      // __index__ of an item may run anything, a change of the list too.
+      const nb::object item = nb::borrow(tuple ? PyTuple_GetItem(o, i) : PyList_GetItem(o, i));
+      if (!item.is_valid() || !to_int(item.ptr(), one)) return false;
       d.push_back(one);
     }
     out = d;
@@ -167,7 +175,7 @@ bool to_device(PyObject* o, Device& out) {
     out = parse_device(s);
     return true;
   }
-  if (Py_TYPE(o) == g_device_type) {
+  if (Py_TYPE(o) == g_device_type && nb::inst_ready(nb::handle(o))) {
     out = nb::inst_ptr<PyDevice>(nb::handle(o))->value;
     return true;
   }
@@ -259,6 +267,10 @@ PyObject* from_value(const Value& v) {
         }
       },
       v);
+}
+
+void note_memory_format(nb::handle format) {
+  if (!format.is_none()) nb::module_::import_("strata._once").attr("memory_format")(format);
 }
 
 Shape shape_of(nb::args sizes) {

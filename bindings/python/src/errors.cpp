@@ -11,13 +11,14 @@
 #include "py.h"
 #include "strata/c/plugin.h"
 #include "strata/core/error.h"
+#include "strata/ops/linalg/linalg.h"
 
 namespace strata::python {
 namespace {
 
 PyObject* g_base;
-// C++ exceptions that are no errors (checkpoint ends its second run with one) cross Python's frames beside a BaseException,
-// which `except Exception` lets pass.
+// C++ exceptions that are no errors (checkpoint ends its second run with one) cross Python's frames beside a
+// BaseException, which `except Exception` lets pass.
 PyObject* g_carrier;
 thread_local std::exception_ptr t_carried;
 
@@ -38,6 +39,7 @@ Class g_device{"DeviceError", "Tensors on different devices, no kernel there, or
 Class g_autograd{"AutogradError", "Misuse of the tape: backward twice, an overwritten saved tensor, no gradient."};
 Class g_memory{"MemoryError", "Memory could not be had; the text says who holds what."};
 Class g_plugin{"PluginError", "A plugin that cannot be loaded, or that broke the rules of strata/c/strata.h."};
+Class g_linalg{"LinAlgError", "A matrix that has no such decomposition, or no inverse."};
 Class g_io{"IoError", "A file that could not be read or written, or holds something invalid."};
 
 void make(nb::module_& m, Class& c, PyObject* second) {
@@ -77,6 +79,8 @@ PyObject* raise_current() {
     PyErr_SetString(g_autograd.type, e.what());
   } catch (const MemoryError& e) {
     PyErr_SetString(g_memory.type, e.what());
+  } catch (const LinAlgError& e) {
+    PyErr_SetString(g_linalg.type, e.what());
   } catch (const IoError& e) {
     PyErr_SetString(g_io.type, e.what());
   } catch (const PluginError& e) {
@@ -107,7 +111,8 @@ void throw_python() {
 }
 
 bool python_is_ending() {
-  return !Py_IsInitialized() || (g_ending.load(std::memory_order_acquire) && std::this_thread::get_id() != g_last_thread);
+  return !Py_IsInitialized() ||
+         (g_ending.load(std::memory_order_acquire) && std::this_thread::get_id() != g_last_thread);
 }
 static void wait_for_the_end() {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -152,6 +157,7 @@ void bind_errors(nb::module_& m) {
   make(m, g_autograd, nullptr);
   make(m, g_memory, PyExc_MemoryError);
   make(m, g_io, PyExc_OSError);
+  make(m, g_linalg, nullptr);
   make(m, g_plugin, PyExc_ImportError);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {

@@ -340,10 +340,18 @@ struct Flat {
   Shape shape;
 };
 
+[[noreturn]] void too_deep() {
+  throw ValueError("tensor", cat("the sequence is nested more than ", kMaxDims, " deep: more dimensions than a tensor has, "
+                                 "or a list that holds itself"));
+}
+
 void flatten(PyObject* o, int depth, Flat& out) {
   if (PyList_Check(o) || PyTuple_Check(o)) {
-    const bool list = PyList_Check(o);
-    const Py_ssize_t n = list ? PyList_Size(o) : PyTuple_Size(o);
+    if (depth >= kMaxDims) too_deep();
+    // What a number of another library says of itself may change the list.
+    const nb::object items = PyList_Check(o) ? nb::steal(PyList_AsTuple(o)) : nb::borrow(o);
+    if (!items.is_valid()) throw nb::python_error();
+    const Py_ssize_t n = PyTuple_Size(items.ptr());
     const bool first = depth == out.shape.size();
     if (first) {
       if (!out.values.empty()) throw ValueError("tensor", "a sequence stands where a number stood before");
@@ -351,7 +359,7 @@ void flatten(PyObject* o, int depth, Flat& out) {
     } else if (out.shape[depth] != n) {
       throw ValueError("tensor", cat("expected a sequence of length ", out.shape[depth], " at dimension ", depth, ", got ", n));
     }
-    for (Py_ssize_t i = 0; i < n; ++i) flatten(list ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i), depth + 1, out);
+    for (Py_ssize_t i = 0; i < n; ++i) flatten(PyTuple_GetItem(items.ptr(), i), depth + 1, out);
     return;
   }
   if (depth != out.shape.size()) throw ValueError("tensor", cat("a number stands at dimension ", depth, ", a sequence is expected"));
@@ -395,6 +403,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->readonly = 0;
   view->ndim = t.shape().size();
   view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(format_of(t.dtype())) : nullptr;
+  if (!(flags & PyBUF_ND)) {  // bytes in a row: a memoryview reads `shape` of whatever has two dimensions or more
+    view->ndim = 1;
+    if (!view->format) view->itemsize = 1;
+  }
   view->shape = (flags & PyBUF_ND) ? v->shape : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? v->strides : nullptr;
   view->suboffsets = nullptr;
@@ -445,13 +457,15 @@ Tensor tensor_from(nb::handle data, std::optional<DType> dtype, std::optional<De
     } else if (sequence) {
       // A list of arrays: NumPy joins them.
       PyObject* first = o;
-      while ((PyList_Check(first) || PyTuple_Check(first)) && PySequence_Size(first) > 0)
+      for (int depth = 0; (PyList_Check(first) || PyTuple_Check(first)) && PySequence_Size(first) > 0; ++depth) {
+        if (depth > kMaxDims) too_deep();
         first = PyList_Check(first) ? PyList_GetItem(first, 0) : PyTuple_GetItem(first, 0);
+      }
       if (!PyLong_Check(first) && !PyFloat_Check(first) && !is_tensor(first) && nb::hasattr(nb::handle(first), "__array_interface__"))
         return tensor_from(nb::module_::import_("numpy").attr("array")(data), dtype, device);
       if (is_tensor(first) && tensor_of(first).dim() > 0) {
         nb::list parts;
-        for (nb::handle item : data) parts.append(item.attr("tolist")());
+        for (nb::handle item : data) parts.append(is_tensor(item.ptr()) ? item.attr("tolist")() : nb::borrow(item));
         return tensor_from(parts, dtype, device);
       }
     }

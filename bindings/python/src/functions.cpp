@@ -58,7 +58,9 @@ auto sized(const char* name, F f) {
         fits = nb::try_cast(value, requires_grad);
       } else if (option == "size") {
         given = nb::make_tuple(value);
-      } else if (option != "layout" && option != "pin_memory" && option != "memory_format") {
+      } else if (option == "memory_format") {
+        note_memory_format(value);
+      } else if (option != "layout" && option != "pin_memory") {
         throw nb::type_error(cat(name, "() got an unexpected keyword argument '", option, "'").c_str());
       }
       if (!fits) throw nb::type_error(cat(name, "(): ", option, " has a value of the wrong type").c_str());
@@ -69,7 +71,9 @@ auto sized(const char* name, F f) {
 }
 template <class F>
 auto liked(F f) {
-  return [f](const Tensor& x, OptDType dtype, OptDevice device, bool requires_grad, nb::handle, nb::handle, bool) {
+  return [f](const Tensor& x, OptDType dtype, OptDevice device, bool requires_grad, nb::handle, nb::handle format,
+             bool) {
+    note_memory_format(format);
     return made(device, requires_grad, [&] {
       if (device && !(*device == x.device())) return f(empty({x.shape(), x.dtype(), *device, std::nullopt}), dtype);
       return f(x, dtype);

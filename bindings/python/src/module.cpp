@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   bind_types(m);
   bind_size(m);
   bind_tensor(m);
+  bind_named(m);
   bind_ops(m);
   bind_tensor_methods(m);
   bind_exchange(m);
@@ -18,6 +19,7 @@ NB_MODULE(_core, m) {
   bind_cuda(m);
   bind_io(m);
   bind_optim(m);
+  bind_profile(m);
   bind_text(m);
   bind_data(m);
   bind_train(m);

@@ -8,7 +8,7 @@
 #include <new>
 #include <string_view>
 
-#include "py.h"
+#include "named.h"
 #include <structmember.h>
 #include "strata/core/error.h"
 #include "strata/core/op.h"
@@ -63,6 +63,7 @@ struct Aliases {
 };
 constexpr Aliases kAliases[] = {
     {"x", {"input", "self"}},
+    {"A", {"input", "self", "x"}},
     {"a", {"input", "dim0", "self"}},
     {"b", {"other", "dim1"}},
     {"dims", {"dim", "axis", "axes"}},
@@ -206,6 +207,7 @@ bool is_plain_int(PyObject* o) {
   return PyLong_Check(o) && !PyBool_Check(o);
 }
 
+// The place of an argument by its name, or size_t(-1): strata/_signatures.py may know the name.
 size_t find_keyword(const OpInfo& info, PyObject* name) {
   const size_t n = info.args.size();
   for (size_t i = 0; i < n; ++i)
@@ -215,9 +217,7 @@ size_t find_keyword(const OpInfo& info, PyObject* name) {
   for (size_t i = 0; i < n; ++i)
     for (const char* alias : info.args[i].aliases)
       if (PyUnicode_CompareWithASCIIString(name, alias) == 0) return i;
-  PyErr_Format(PyExc_TypeError, "%s: there is no argument '%U': %s", info.name.c_str(), name,
-               std::string(info.op->schema_text()).c_str());
-  throw nb::python_error();
+  return static_cast<size_t>(-1);
 }
 
 // As many blocks as the numbers of the result can take: what the C++ functions draw.
@@ -235,8 +235,8 @@ RngKey draw_key(std::span<const Value> values) {
   return default_generator().next(random_blocks(std::max<int64_t>(n, 0), dtype));
 }
 
-// Arguments in the schema's order; those that are not given stay None.
-void parse(const OpInfo& info, PyObject* const* given, size_t count, PyObject* names, Values& values, bool& heavy) {
+// Arguments in the schema's order; those that are not given stay None. False where a name is none of the schema's.
+bool parse(const OpInfo& info, PyObject* const* given, size_t count, PyObject* names, Values& values, bool& heavy) {
   const size_t n = info.args.size();
   Numbers numbers;
   std::array<bool, kMaxArgs> set{};
@@ -277,6 +277,7 @@ void parse(const OpInfo& info, PyObject* const* given, size_t count, PyObject* n
     for (Py_ssize_t k = 0; k < keywords; ++k) {
       PyObject* name = PyTuple_GetItem(names, k);
       const size_t i = find_keyword(info, name);
+      if (i == static_cast<size_t>(-1)) return false;
       if (set[i]) {
         PyErr_Format(PyExc_TypeError, "%s: argument '%U' was given twice", info.name.c_str(), info.args[i].name);
         throw nb::python_error();
@@ -325,6 +326,7 @@ void parse(const OpInfo& info, PyObject* const* given, size_t count, PyObject* n
   if (numbers.mask)
     for (size_t i = 0; i < last; ++i)
       if (numbers.mask >> i & 1) values.at(i).emplace<Tensor>(wrap_number(numbers.values[i], device));
+  return true;
 }
 
 PyObject* results_of(const OpInfo& info, const std::vector<Value>& results) {
@@ -393,7 +395,7 @@ PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObjec
         }
         Values values;
         bool heavy = false;
-        parse(info, given, count, names, values, heavy);
+        if (!parse(info, given, count, names, values, heavy)) return call_by_names(self, given, count, names);
         if (op->inplace) {
           if (count == 0 || !is_tensor(given[0])) throw nb::type_error("an in-place op's first argument is a tensor");
           {
@@ -429,11 +431,7 @@ PyObject* op_bind(PyObject* self, PyObject* instance, PyObject*) {
     Py_INCREF(self);
     return self;
   }
-  static PyObject* const bound = [] {
-    nb::object types = nb::module_::import_("types");
-    return nb::object(types.attr("MethodType")).release().ptr();
-  }();
-  return PyObject_CallFunctionObjArgs(bound, self, instance, nullptr);
+  return bound_method(self, instance);
 }
 OpInfo& info_of(PyObject* self) {
   return *reinterpret_cast<PyOp*>(self)->info;
@@ -469,6 +467,21 @@ PyObject* op_repr(PyObject* self) {
 PyObject* op_reduce(PyObject* self, PyObject*) {
   return op_name(self, nullptr);
 }
+// Names of the schema's arguments in its order.
+PyObject* op_parameters(PyObject* self, void*) {
+  const auto& args = info_of(self).args;
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(args.size()));
+  for (size_t i = 0; tuple && i < args.size(); ++i) {
+    Py_INCREF(args[i].name);
+    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), args[i].name);
+  }
+  return tuple;
+}
+// op._takes(name): whether a keyword is the schema's, or one of the names that go for it everywhere.
+PyObject* op_takes(PyObject* self, PyObject* name) {
+  if (!PyUnicode_Check(name)) Py_RETURN_FALSE;
+  return PyBool_FromLong(find_keyword(info_of(self), name) != static_cast<size_t>(-1));
+}
 // op.reference(args): the record's slow double-precision form.
 PyObject* op_reference(PyObject* self, PyObject* args) {
   return guarded(
@@ -489,11 +502,13 @@ PyGetSetDef g_op_getset[] = {{"__name__", op_name, nullptr, nullptr, nullptr},
                              {"__module__", op_module, nullptr, nullptr, nullptr},
                              {"__text_signature__", op_text_signature, nullptr, nullptr, nullptr},
                              {"schema", op_schema, nullptr, "The record's schema.", nullptr},
+                             {"_parameters", op_parameters, nullptr, nullptr, nullptr},
                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef g_op_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(PyOp, vectorcall), READONLY, nullptr},
                               {nullptr, 0, 0, 0, nullptr}};
 PyMethodDef g_op_methods[] = {
     {"__reduce__", op_reduce, METH_NOARGS, nullptr},
+    {"_takes", op_takes, METH_O, nullptr},
     {"reference", op_reference, METH_VARARGS, "The record's slow double-precision form, or its composed one."},
     {nullptr, nullptr, 0, nullptr}};
 

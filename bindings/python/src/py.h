@@ -125,8 +125,11 @@ T cast_argument(nb::handle o, const char* function, const char* argument, const 
 // Each returns false where `o` is not of that kind; a Python error is set then only where the value itself is bad
 // (an int past 64 bits).
 bool to_scalar(PyObject* o, Scalar& out);
-/// What stands beside a tensor of `device`: a tensor as it is, a number as one of its own.
+/// What stands beside a tensor of `device`: a tensor as it is, a number as one of its own, a NumPy array as a tensor over its
+/// memory.
 bool to_operand(PyObject* o, Device device, Tensor& out);
+/// Whether it is one of NumPy's arrays, or takes part in its operators as they do.
+bool is_array(PyObject* o);
 bool to_int(PyObject* o, int64_t& out);
 bool to_double(PyObject* o, double& out);
 bool to_dims(PyObject* o, Dims& out);
@@ -143,10 +146,14 @@ PyObject* from_device(Device d);
 PyObject* from_dims(const Dims& d);
 /// The same as a Size, which is what a shape is.
 PyObject* from_shape(const Shape& shape);
+/// Whether it is a Size.
+bool is_size(PyObject* o);
 PyObject* from_scalar(Scalar s);
 PyObject* from_value(const Value& v);
 /// A tensor from nested sequences, numbers, arrays (copies). `device` defaults to default_device().
 Tensor tensor_from(nb::handle data, std::optional<DType> dtype, std::optional<Device> device);
+/// Says once what a memory format other than row-major means here.
+void note_memory_format(nb::handle format);
 /// Arguments as functions with a shape take them: f(2, 3) or f((2, 3)).
 Shape shape_of(nb::args sizes);
 
@@ -165,12 +172,14 @@ void bind_types(nb::module_& m);
 void bind_size(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_tensor_methods(nb::module_& m);
+void bind_named(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_functions(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_autograd(nb::module_& m);
 void bind_cuda(nb::module_& m);
 void bind_optim(nb::module_& m);
+void bind_profile(nb::module_& m);
 void bind_data(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_text(nb::module_& m);

@@ -91,6 +91,10 @@ std::array<Kept, 64> g_kept;
 
 }  // namespace
 
+bool is_size(PyObject* o) {
+  return PyObject_TypeCheck(o, g_size_type) != 0;
+}
+
 PyObject* from_shape(const Shape& shape) {
   uint64_t hash = static_cast<uint64_t>(shape.size());
   for (const int64_t n : shape) hash = (hash ^ static_cast<uint64_t>(n)) * 0x9E3779B97F4A7C15;

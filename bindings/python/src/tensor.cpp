@@ -54,7 +54,14 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
           throw nb::type_error("Tensor(): sizes, or one sequence of numbers are wanted; use tensor()");
         } else {
           PyObject* data = PyTuple_GetItem(args, 0);
-          t = is_tensor(data) ? tensor_of(data) : tensor_from(data, std::nullopt, std::nullopt);
+          Dims shape;
+          if (is_tensor(data)) {
+            t = tensor_of(data);
+          } else if (is_size(data) && to_dims(data, shape)) {
+            t = empty({shape, default_dtype(), default_device(), std::nullopt});
+          } else {
+            t = tensor_from(data, default_dtype(), std::nullopt);  // as FloatTensor, whatever the data are
+          }
         }
         PyObject* o = PyType_GenericAlloc(type, 0);
         if (o) new (&reinterpret_cast<PyTensor*>(o)->value) Tensor(std::move(t));
@@ -220,8 +227,6 @@ void bind_tensor(nb::module_& m) {
   PyObject* type = PyType_FromSpec(&spec);
   if (!type) throw nb::python_error();
   g_tensor_type = reinterpret_cast<PyTypeObject*>(type);
-  // NumPy leaves operators between its arrays and tensors to the tensor, which refuses them.
-  if (PyObject_SetAttrString(type, "__array_ufunc__", Py_None) != 0) throw nb::python_error();
   m.attr("Tensor") = nb::handle(type);
 }
 

@@ -82,7 +82,9 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
       see(o);
     } else if (name == "copy") {
       copy = cast_argument<bool>(o, "to", "copy", "a bool");
-    } else if (name != "non_blocking" && name != "memory_format") {
+    } else if (name == "memory_format") {
+      note_memory_format(o);
+    } else if (name != "non_blocking") {
       throw nb::type_error(("to: there is no argument '" + name + "'").c_str());
     }
   }
@@ -151,6 +153,12 @@ struct HookHandle {
   }
 };
 
+// What a method was called of, which `Tensor.fill_(None, 1)` says may be anything.
+Tensor& own(nb::handle self) {
+  if (!is_tensor(self.ptr())) throw nb::type_error("a method of Tensor: the first argument is a Tensor");
+  return tensor_of(self.ptr());
+}
+
 nb::object same(nb::handle self) {
   return nb::borrow(self);
 }
@@ -177,6 +185,10 @@ void bind_tensor_methods(nb::module_& m) {
     return nb::steal(from_dims(x.strides()));
   }, nb::arg("dim") = nb::none(), "Elements from one index to the next.");
   def_method("storage_offset", [](const Tensor& x) { return x.storage_offset(); });
+  def_method("_whole_storage", [](const Tensor& x) {
+    const Storage* s = x.impl().storage.get();
+    return alias(x.detach(), {s ? static_cast<int64_t>(s->nbytes) / size_of(x.dtype()) : 0}, {1}, 0);
+  }, "All elements of the memory that the tensor is a view of, in one dimension.");
   def_method("data_ptr", [](const Tensor& x) { return x.numel() ? reinterpret_cast<uintptr_t>(x.raw_data()) : 0; });
   def_method(
       "is_contiguous", [](const Tensor& x, nb::handle) { return x.is_contiguous(); },
@@ -219,7 +231,8 @@ void bind_tensor_methods(nb::module_& m) {
   });
   def_method(
       "cuda",
-      [](const Tensor& x, nb::handle device, bool, nb::handle) {
+      [](const Tensor& x, nb::handle device, bool, nb::handle format) {
+        note_memory_format(format);
         Device d = Device::cuda(0);
         if (PyLong_Check(device.ptr())) {
           const int index = cast_argument<int>(device, "cuda", "device", "the number of a card");
@@ -273,7 +286,8 @@ void bind_tensor_methods(nb::module_& m) {
   def_method("t", [](const Tensor& x) { return x.dim() < 2 ? x : x.t(); });
   def_method(
       "contiguous",
-      [](const Tensor& x, nb::handle) {
+      [](const Tensor& x, nb::handle format) {
+        note_memory_format(format);
         MaybeRelease release(is_heavy(x));
         return x.contiguous();
       },
@@ -282,7 +296,7 @@ void bind_tensor_methods(nb::module_& m) {
   // ---- gradients
   def_method("detach", [](const Tensor& x) { return x.detach(); }, "The same elements without history.");
   def_method("detach_", [](nb::handle self) {
-    Tensor& x = tensor_of(self.ptr());
+    Tensor& x = own(self);
     if (x.impl().view_base) throw AutogradError("detach_", "a view cannot be detached in place; use detach()");
     if (x.requires_grad()) {
       TensorImpl& t = x.impl();
@@ -300,7 +314,7 @@ void bind_tensor_methods(nb::module_& m) {
   }, nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false,
      "Adds the gradient of every leaf to its grad.");
   def_method("requires_grad_", [](nb::handle self, bool on) {
-    tensor_of(self.ptr()).set_requires_grad(on);
+    own(self).set_requires_grad(on);
     return same(self);
   }, nb::arg("requires_grad") = true);
   def_method("retain_grad", [](const Tensor& x) { x.retain_grad(); });
@@ -318,15 +332,15 @@ void bind_tensor_methods(nb::module_& m) {
 
   // ---- in place
   def_method("zero_", [](nb::handle self) {
-    tensor_of(self.ptr()).zero_();
+    own(self).zero_();
     return same(self);
   });
   def_method("fill_", [](nb::handle self, Scalar value) {
-    tensor_of(self.ptr()).fill_(value);
+    own(self).fill_(value);
     return same(self);
   }, nb::arg("value"));
   def_method("copy_", [](nb::handle self, nb::handle src, bool) {
-    Tensor& x = tensor_of(self.ptr());
+    Tensor& x = own(self);
     const Tensor from = is_tensor(src.ptr()) ? tensor_of(src.ptr()) : tensor_from(src, x.dtype(), x.device());
     {
       MaybeRelease release(is_heavy(x));
@@ -335,19 +349,19 @@ void bind_tensor_methods(nb::module_& m) {
     return same(self);
   }, nb::arg("src"), nb::arg("non_blocking") = false);
   def_method("uniform_", [](nb::handle self, double low, double high) {
-    uniform_(tensor_of(self.ptr()), low, high);
+    uniform_(own(self), low, high);
     return same(self);
   }, nb::arg("from_") = 0.0, nb::arg("to") = 1.0);
   def_method("normal_", [](nb::handle self, double mean, double std) {
-    normal_(tensor_of(self.ptr()), mean, std);
+    normal_(own(self), mean, std);
     return same(self);
   }, nb::arg("mean") = 0.0, nb::arg("std") = 1.0);
   def_method("trunc_normal_", [](nb::handle self, double mean, double std, double a, double b) {
-    trunc_normal_(tensor_of(self.ptr()), mean, std, a, b);
+    trunc_normal_(own(self), mean, std, a, b);
     return same(self);
   }, nb::arg("mean") = 0.0, nb::arg("std") = 1.0, nb::arg("a") = -2.0, nb::arg("b") = 2.0);
   def_method("bernoulli_", [](nb::handle self, double p) {
-    bernoulli_(tensor_of(self.ptr()), p);
+    bernoulli_(own(self), p);
     return same(self);
   }, nb::arg("p") = 0.5);
 

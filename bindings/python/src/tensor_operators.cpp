@@ -48,9 +48,14 @@ PyObject* binary(PyObject* a, PyObject* b) {
           return wrap(std::move(z));
         }
         Scalar s;
-        if (!to_scalar(left ? b : a, s)) return PyErr_Occurred() ? nullptr : not_implemented();
         const Tensor& x = tensor_of(left ? a : b);
         Tensor z;
+        if (!to_scalar(left ? b : a, s)) {
+          if (PyErr_Occurred()) return nullptr;
+          if (!is_array(left ? b : a)) return not_implemented();
+          const Tensor y = tensor_from(left ? b : a, std::nullopt, x.device());
+          return wrap(left ? tt(x, y) : tt(y, x));
+        }
         {
           MaybeRelease release(is_heavy(x));
           z = left ? ts(x, s) : st(s, x);

@@ -42,6 +42,12 @@ from .random import get_rng_state, set_rng_state
 from ._plugin import Plugin, load_plugin
 from ._version import __version__
 from . import amp, backends, distributions, func, linalg, models, nn, optim, random, special, testing, utils
+from . import accelerator, distributed, hub, jit, masked, profiler, signal
+from ._compile import compile  # noqa: A004
+from ._vmap import vmap
+from .signal.windows import (
+    bartlett_window, blackman_window, hamming_window, hann_window, kaiser_window,
+)
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel
@@ -49,6 +55,14 @@ from ._core import Recording, Replay, Tokenizer
 from ._recording import record
 from .utils.checkpoint import checkpoint
 
+
+from . import _interop, _overrides, _paths, _signatures, _storage, _types, _dlpack  # noqa: E402, F401
+
+_signatures.install(globals())
+_signatures.install(vars(linalg), "linalg_")
+_signatures.install(vars(special), "special_")
+_signatures.install_methods()
+_paths.make()
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402
 

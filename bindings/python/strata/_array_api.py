@@ -333,34 +333,9 @@ def take(x: Tensor, indices: Tensor, *, axis: Optional[builtins.int] = None) -> 
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: builtins.int = -1) -> Tensor:
-    """Sums of the products along ``axis``."""
-    if x1.shape[axis] != x2.shape[axis]:
-        raise _core.ShapeError(f"vecdot: sizes {x1.shape[axis]} and {x2.shape[axis]} along the axis")
+    """Sums of the products along ``axis``; dtypes are promoted."""
     t = _core.promote_types(x1.dtype, x2.dtype)
-    return _ops.sum(x1.to(t) * x2.to(t), [axis]).to(t)
-
-
-def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
-    """Sums of products over the last ``axes`` dimensions of x1 and the first of x2, or over two lists of dimensions."""
-    if isinstance(axes, builtins.int):
-        left, right = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
-    else:
-        left, right = [a % x1.ndim for a in axes[0]], [a % x2.ndim for a in axes[1]]
-    t = _core.promote_types(x1.dtype, x2.dtype)
-    keep1 = [i for i in range(x1.ndim) if i not in left]
-    keep2 = [i for i in range(x2.ndim) if i not in right]
-    inner = 1
-    for i in left:
-        inner *= x1.shape[i]
-    shape = [x1.shape[i] for i in keep1] + [x2.shape[i] for i in keep2]
-    rows, columns = 1, 1
-    for i in keep1:
-        rows *= x1.shape[i]
-    for i in keep2:
-        columns *= x2.shape[i]
-    a = x1.to(t).permute(keep1 + left) if x1.ndim else x1.to(t)
-    b = x2.to(t).permute(right + keep2) if x2.ndim else x2.to(t)
-    return (a.reshape(rows, inner) @ b.reshape(inner, columns)).reshape(shape)
+    return _ops.linalg_vecdot(x1.to(t), x2.to(t), axis)
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:

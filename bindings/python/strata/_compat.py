@@ -13,31 +13,68 @@ from ._functions import tensor
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
     "ShortTensor", "BFloat16Tensor", "Size", "are_deterministic_algorithms_enabled", "channels_last", "channels_last_3d",
-    "contiguous_format", "get_float32_matmul_precision", "preserve_format", "set_float32_matmul_precision",
-    "strided", "use_deterministic_algorithms",
+    "contiguous_format", "get_float32_matmul_precision", "preserve_format", "set_default_tensor_type",
+    "set_float32_matmul_precision", "strided", "use_deterministic_algorithms",
 ]
 
 
-def _typed(name: str, dtype: DType) -> Any:
-    def make(*args: Any) -> Tensor:
+class _Kind(type):
+    """The class of FloatTensor and its kin: called they make a tensor, asked they know whether one is theirs."""
+
+    dtype: DType
+    device: str
+
+    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
+        where = cls.device if device is None else device
+        if builtins.len(args) == 1 and isinstance(args[0], Size):
+            return _core.zeros(args[0], dtype=cls.dtype, device=where)
         if args and builtins.all(isinstance(a, int) for a in args):
-            return _core.zeros(*args, dtype=dtype)
-        return tensor(args[0], dtype=dtype) if args else _core.zeros(0, dtype=dtype)
+            return _core.zeros(*args, dtype=cls.dtype, device=where)
+        return tensor(args[0], dtype=cls.dtype, device=where) if args else _core.zeros(0, dtype=cls.dtype, device=where)
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A {dtype.name} tensor of the numbers given, or of a size."
-    return make
+    def __instancecheck__(cls, value: Any) -> builtins.bool:
+        return isinstance(value, Tensor) and value.dtype == cls.dtype and value.device.type == cls.device
 
 
-FloatTensor, DoubleTensor = _typed("FloatTensor", _core.float32), _typed("DoubleTensor", _core.float64)
-HalfTensor, BFloat16Tensor = _typed("HalfTensor", _core.float16), _typed("BFloat16Tensor", _core.bfloat16)
-LongTensor, IntTensor = _typed("LongTensor", _core.int64), _typed("IntTensor", _core.int32)
-ShortTensor, CharTensor = _typed("ShortTensor", _core.int16), _typed("CharTensor", _core.int8)
-ByteTensor, BoolTensor = _typed("ByteTensor", _core.uint8), _typed("BoolTensor", _core.bool)
+def _typed(name: str, dtype: DType, device: str = "cpu") -> Any:
+    module = "torch" if device == "cpu" else f"torch.{device}"
+    return _Kind(name, (), {"dtype": dtype, "device": device, "__module__": module,
+                            "__doc__": f"A {dtype.name} tensor of the numbers given, or of a size."})
+
+
+# PyTorch's names of tensors by dtype. They keep PyTorch's module, so that x.type() is what programs compare it with.
+_BY_NAME: Dict[str, DType] = {
+    "FloatTensor": _core.float32, "DoubleTensor": _core.float64, "HalfTensor": _core.float16, "BFloat16Tensor": _core.bfloat16,
+    "LongTensor": _core.int64, "IntTensor": _core.int32, "ShortTensor": _core.int16, "CharTensor": _core.int8,
+    "ByteTensor": _core.uint8, "BoolTensor": _core.bool,
+}
+(FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor, BoolTensor) = (
+    _typed(name, dtype) for name, dtype in _BY_NAME.items())
+CUDA_TYPES = {name: _typed(name, dtype, "cuda") for name, dtype in _BY_NAME.items()}
+
+
+def type_of(self: Tensor, dtype: Any = None, non_blocking: builtins.bool = False) -> Any:
+    """Another dtype, by a dtype, a class (FloatTensor) or its name; without one the name, "torch.FloatTensor", as PyTorch's
+    programs compare it."""
+    if dtype is None:
+        name = next(name for name, t in _BY_NAME.items() if t == self.dtype)
+        return ("torch.cuda." if self.is_cuda else "torch.") + name
+    if isinstance(dtype, str):
+        path, _, last = dtype.rpartition(".")
+        if last in _BY_NAME:
+            return self.to("cuda" if path.endswith("cuda") else "cpu", _BY_NAME[last])
+    if isinstance(dtype, _Kind):
+        return self.to(dtype.device, dtype.dtype)
+    if dtype is Tensor:
+        return self.to(_core.get_default_dtype())
+    return self.to(dtype)
+
+
+setattr(Tensor, "type", type_of)
 
 
 class memory_format:
-    """How PyTorch lays out images. Here the engine chooses inside its kernels: every value means the same."""
+    """How PyTorch lays out images. Here tensors are row-major; another one, where it is given, says so once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,7 +88,7 @@ channels_last, channels_last_3d = memory_format("channels_last"), memory_format(
 strided = memory_format("strided")
 
 
-# ---- settings: the engine is deterministic and computes float32 products in float32, always
+# ---- settings: the engine is deterministic, always
 
 
 def use_deterministic_algorithms(mode: builtins.bool, *, warn_only: builtins.bool = False) -> None:
@@ -63,30 +100,44 @@ def are_deterministic_algorithms_enabled() -> builtins.bool:
     return True
 
 
+def set_default_tensor_type(t: Any, /) -> None:
+    """The dtype and device of FloatTensor, "torch.cuda.FloatTensor" and the like for what is made from here on."""
+    kind = t
+    if isinstance(t, str):
+        path, _, last = t.rpartition(".")
+        kind = (CUDA_TYPES if path.endswith("cuda") else globals()).get(last)
+    if not isinstance(kind, _Kind) or not kind.dtype.is_floating_point:
+        raise TypeError(f"set_default_tensor_type: a floating type like FloatTensor is wanted, got {t!r}")
+    from ._device import set_default_device
+
+    _core.set_default_dtype(kind.dtype)
+    set_default_device(kind.device)
+
+
 _precision = "highest"
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Takes PyTorch's three words; products of float32 are computed in float32 whichever is chosen."""
+    """"highest": products of float32 in float32. "high" and "medium": a card may round their operands to TF32."""
     global _precision
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: highest, high or medium is wanted, got {precision!r}")
+    _core.cuda_set_allow_tf32(precision != "highest")
     _precision = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """What was set last."""
-    return _precision
+    """The word for what the engine does: backends.cuda.matmul.allow_tf32 sets it too."""
+    if not _core.cuda_allow_tf32():
+        return "highest"
+    return "high" if _precision == "highest" else _precision
 
 
 # ---- what is not there
 
 MISSING: Dict[str, str] = {
-    "compile": "modules run as they are; st.cuda.CUDAGraph records and repeats the work of a step",
-    "jit": "there is no TorchScript; save the state_dict with st.save()",
     "onnx": "nothing writes ONNX; st.save() writes safetensors, which other programs read",
     "fx": "there is no graph tracing; hooks of modules see values as they pass",
-    "distributed": "one process, one card",
     "multiprocessing": "use threads: the engine releases the GIL while it computes",
     "sparse": "there are no sparse tensors; index_add, scatter_add and gather do what graph networks need",
     "fft": "there are no complex tensors and no Fourier transforms; use numpy.fft on x.numpy()",
@@ -100,19 +151,12 @@ MISSING: Dict[str, str] = {
     "view_as_complex": "there are no complex tensors; st.rotary turns pairs of numbers",
     "view_as_real": "there are no complex tensors",
     "polar": "there are no complex tensors; st.rotary turns pairs of numbers",
-    "vmap": "write the batch dimension out, or use einsum",
-    "hub": "load a state_dict from a safetensors file: st.load()",
-    "profiler": "`strata lab` measures ops; st.cuda.Event measures between two points of a stream",
     "mps": "devices are cpu and cuda",
     "xpu": "devices are cpu and cuda",
     "sparse_coo_tensor": "there are no sparse tensors",
     "uint16": "use int32",
     "uint32": "use int64",
     "uint64": "use int64",
-    "storage": "tensors share memory by views; x.numpy() shows the elements",
-    "set_default_tensor_type": "use set_default_dtype() and set_default_device()",
-    "SyncBatchNorm": "there is one process: use BatchNorm2d",
-    "DataParallel": "there is one card: call the module itself",
     "CrossMapLRN2d": "use LocalResponseNorm",
     "eig": "there are no complex tensors; eigh is for symmetric matrices",
     "eigvals": "there are no complex tensors; eigvalsh is for symmetric matrices",

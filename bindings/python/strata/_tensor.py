@@ -8,6 +8,13 @@ from . import _array_api, _composed, _core, _functions as F, _ops
 from ._core import Tensor
 
 
+def _note_format(value: Any) -> None:
+    if value is not None:
+        from ._once import memory_format
+
+        memory_format(value)
+
+
 def _method(function: Any, name: Optional[str] = None) -> Any:
     setattr(Tensor, name or function.__name__, function)
     return function
@@ -87,10 +94,7 @@ _in_place("clamp_", _core.clamp)
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
-for _name in ("addmv", "addr", "baddbmm"):
-    _in_place(_name + "_", getattr(_composed, _name))
-for _name in ("addbmm", "renorm"):
-    _in_place(_name + "_", getattr(_composed, _name))
+_in_place("renorm_", _composed.renorm)
 _in_place("clip_", _core.clamp)
 _in_place("clamp_min_", F.clamp_min)
 _in_place("clamp_max_", F.clamp_max)
@@ -99,7 +103,7 @@ for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "
                       "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
                       "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
     setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
-for _name in ("addmm", "index_copy", "index_fill", "index_reduce"):
+for _name in ("addbmm", "addmm", "addmv", "addr", "baddbmm", "index_copy", "index_fill", "index_reduce"):
     _in_place(_name + "_", getattr(_ops, _name))
 for _name in ("cumprod", "cumsum"):
     _in_place(_name + "_", getattr(F, _name))
@@ -242,6 +246,7 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 @_method
 def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
+    _note_format(memory_format)
     return _ops.clone(self)
 
 
@@ -319,6 +324,24 @@ def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
 def unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> Any:
     """chunk()."""
     return _ops.chunk(self, chunks, dim)
+
+
+@_method
+def storage(self: Tensor) -> Any:
+    """The memory behind the tensor, as elements: the same for tensors that share it."""
+    from ._storage import TypedStorage
+
+    view: Any = self._whole_storage()  # type: ignore[attr-defined, unused-ignore]
+    return TypedStorage(view)
+
+
+@_method
+def untyped_storage(self: Tensor) -> Any:
+    """The memory behind the tensor, as bytes."""
+    return self.storage().untyped()
+
+
+typed_storage = _method(storage, "typed_storage")
 
 
 @_method

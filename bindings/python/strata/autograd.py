@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from . import _core
 from ._core import FunctionCtx, backward, is_grad_enabled
@@ -21,13 +21,29 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Opti
     """The gradients of the outputs' weighted sum for the inputs. Where an output does not depend on an input:
     AutogradError, None with ``allow_unused``, zeros with ``materialize_grads``."""
     if is_grads_batched:
-        raise ValueError("grad: is_grads_batched is not supported; call grad() for each row, with retain_graph=True")
+        return _grad_rows(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     unused = materialize_grads if allow_unused is None else allow_unused
     found = _core.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, unused)
     if not materialize_grads:
         return found
     leaves = [inputs] if isinstance(inputs, _core.Tensor) else list(inputs)
     return tuple(_core.zeros_like(x) if g is None else g for g, x in zip(found, leaves))
+
+
+def _grad_rows(outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: Optional[bool], create_graph: bool,
+               allow_unused: Optional[bool], materialize_grads: bool) -> Tuple[_core.Tensor, ...]:
+    """grad() for each row of the grad_outputs, side by side."""
+    given = [grad_outputs] if isinstance(grad_outputs, _core.Tensor) else list(grad_outputs or [None])
+    counts = {int(g.shape[0]) for g in given if g is not None}
+    if len(counts) != 1:
+        raise ValueError("grad: with is_grads_batched the grad_outputs have one number of rows")
+    count, rows = counts.pop(), []
+    for i in range(count):
+        keep = True if i + 1 < count else retain_graph
+        rows.append(grad(outputs, inputs, [None if g is None else g[i] for g in given], keep, create_graph, True, allow_unused,
+                         False, materialize_grads))
+    joined: List[Any] = [None if column[0] is None else _core.ops["stack"](list(column), 0) for column in zip(*rows)]
+    return tuple(joined)
 
 
 class Function:

@@ -148,7 +148,7 @@ def test_factories_take_pytorchs_arguments():
     assert st.Tensor(2, 3).shape == (2, 3) and st.FloatTensor([1, 2]).dtype == st.float32 and st.LongTensor(4).shape == (4,)
     assert st.ones_like(st.zeros(2), memory_format=st.preserve_format).tolist() == [1, 1]
     assert isinstance(st.ones(2, 3).shape, st.Size) and st.Size([2, 3]).numel() == 6
-    assert st.ones(2).type() == repr(st.float32) and st.ones(2).contiguous(memory_format=st.channels_last).shape == (2,)
+    assert st.ones(2).type() == "torch.FloatTensor"
     with pytest.raises(TypeError, match="unexpected keyword argument 'sizes'"):
         st.zeros(2, sizes=3)
     with pytest.raises(TypeError, match="dtype has a value of the wrong type"):
@@ -156,9 +156,9 @@ def test_factories_take_pytorchs_arguments():
 
 
 def test_missing_names_say_what_to_use():
-    for module, name, text in [(st, "compile", "CUDAGraph"), (st, "fft", "numpy.fft"), (nn, "SyncBatchNorm", "BatchNorm2d"),
+    for module, name, text in [(st, "onnx", "safetensors"), (st, "fft", "numpy.fft"), (nn, "CrossMapLRN2d", "LocalResponseNorm"),
                                (F, "max_pool2", "max_pool2d"), (st, "zeroes", "zeros"),
-                               (st.linalg, "eig", "eigh"), (st.func, "vmap", "einsum")]:
+                               (st.linalg, "eig", "eigh")]:
         with pytest.raises(AttributeError, match=text):
             getattr(module, name)
     assert not hasattr(st, "definitely_not_there")

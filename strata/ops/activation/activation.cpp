@@ -46,9 +46,8 @@ const OneNumber celu_op{{
     .composed =
         [](const Tensor& x, double alpha) {
           check(alpha != 0, "celu", "alpha must not be 0");
-          return computed(x, [&](const Tensor& v) {
-            return where(v > 0, v, expm1(where(v > 0, Scalar(0.0), v) / alpha) * alpha);
-          });
+          return computed(
+              x, [&](const Tensor& v) { return where(v > 0, v, expm1(where(v > 0, Scalar(0.0), v) / alpha) * alpha); });
         },
     .samples =
         [](Samples& s) {
@@ -65,8 +64,9 @@ const OneNumber celu_op{{
 // As elementwise.h has it: elu with constants.
 const Plain selu_op{{
     .schema = "selu(Tensor input) -> Tensor",
-    .doc = "scale input where positive, else scale alpha (exp(input) - 1) with alpha 1.67326.. and scale 1.05070.., which "
-           "keep mean 0 and variance 1 (Klambauer et al., arXiv:1706.02515).",
+    .doc =
+        "scale input where positive, else scale alpha (exp(input) - 1) with alpha 1.67326.. and scale 1.05070.., which "
+        "keep mean 0 and variance 1 (Klambauer et al., arXiv:1706.02515).",
     .composed = [](const Tensor& x) { return selu(x); },
     .samples =
         [](Samples& s) {
@@ -89,7 +89,9 @@ const Plain relu6_op{{
           s.add(s.off_grid({3, 5}));
           s.add(s.uniform({2, 37}, 3, 9)).not_differentiable();
         },
-    .reference = [](const Tensor& x) { return by_hand(x, [](double v) { return v < 0 ? 0 : v > 6 ? 6 : v; }); },
+    .reference = [](const Tensor& x) { return by_hand(x, [](double v) { return v < 0   ? 0
+                                                                               : v > 6 ? 6
+                                                                                       : v; }); },
 }};
 
 const Plain softsign_op{{
@@ -136,10 +138,8 @@ const OneNumber hardshrink_op{{
           s.add(s.off_grid({3, 5}), 1.0);
           s.add(s.off_grid({2, 37}, 0.5));
         },
-    .reference =
-        [](const Tensor& x, double lambd) {
-          return by_hand(x, [&](double v) { return v >= -lambd && v <= lambd ? 0 : v; });
-        },
+    .reference = [](const Tensor& x,
+                    double lambd) { return by_hand(x, [&](double v) { return v >= -lambd && v <= lambd ? 0 : v; }); },
 }};
 
 const Plain tanhshrink_op{{
@@ -165,18 +165,17 @@ const TwoNumbers threshold_op{{
           s.add(s.off_grid({3, 5}), 0.0, 20.0);
           s.add(s.off_grid({2, 37}), 1.0, -1.0);
         },
-    .reference =
-        [](const Tensor& x, double limit, double value) {
-          return by_hand(x, [&](double v) { return v <= limit ? value : v; });
-        },
+    .reference = [](const Tensor& x, double limit,
+                    double value) { return by_hand(x, [&](double v) { return v <= limit ? value : v; }); },
 }};
 
 // ---- those of two tensors, or of halves ---------------------------------------------------------------------------
 
 const Op<Tensor(const Tensor&, const Tensor&)> prelu_op{{
     .schema = "prelu(Tensor input, Tensor weight) -> Tensor",
-    .doc = "input where positive, else weight input: weight has one element, or one for each channel input.size(1) (He et "
-           "al., arXiv:1502.01852). The gradient at 0 is that of the negative side. ShapeError.",
+    .doc =
+        "input where positive, else weight input: weight has one element, or one for each channel input.size(1) (He et "
+        "al., arXiv:1502.01852). The gradient at 0 is that of the negative side. ShapeError.",
     .example = "assert(prelu(full({1, 2}, -2.0), full({1}, 0.5)).sum().item() == -2);",
     .composed =
         [](const Tensor& x, const Tensor& weight) {
@@ -213,15 +212,17 @@ const Op<Tensor(const Tensor&, const Tensor&)> prelu_op{{
 
 const Op<Tensor(const Tensor&, int64_t)> glu_op{{
     .schema = "glu(Tensor input, int dim=-1) -> Tensor",
-    .doc = "a sigmoid(b) of the two halves a, b of input along `dim` (Dauphin et al., arXiv:1612.08083). ShapeError where "
-           "there are no two halves, IndexError.",
+    .doc =
+        "a sigmoid(b) of the two halves a, b of input along `dim` (Dauphin et al., arXiv:1612.08083). ShapeError where "
+        "there are no two halves, IndexError.",
     .example = "assert(glu(full({1, 2}, 0.0)).item() == 0);",
     .composed =
         [](const Tensor& x, int64_t dim) {
           check<ShapeError>(x.dim() > 0, "glu", "input is ", x, "; it has no halves");
           const int64_t at = wrap_dim(dim, x.dim(), "glu"), n = x.size(at);
           check<ShapeError>(n % 2 == 0, "glu", "dimension ", dim, " of ", x, " has no two halves");
-          return computed(x, [&](const Tensor& v) { return narrow(v, at, 0, n / 2) * sigmoid(narrow(v, at, n / 2, n / 2)); });
+          return computed(
+              x, [&](const Tensor& v) { return narrow(v, at, 0, n / 2) * sigmoid(narrow(v, at, n / 2, n / 2)); });
         },
     .samples =
         [](Samples& s) {

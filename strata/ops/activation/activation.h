@@ -22,14 +22,14 @@ Tensor tanhshrink(const Tensor& x);
 Tensor threshold(const Tensor& x, double limit, double value);
 /// x where positive, else weight x: weight has one element, or one for each channel x.size(1). Throws ShapeError.
 Tensor prelu(const Tensor& x, const Tensor& weight);
-/// a sigmoid(b) of the two halves of x along `dim` (Dauphin et al., arXiv:1612.08083). Throws ShapeError where there are
-/// no two halves.
+/// a sigmoid(b) of the two halves of x along `dim` (Dauphin et al., arXiv:1612.08083). Throws ShapeError where there
+/// are no two halves.
 Tensor glu(const Tensor& x, int64_t dim = -1);
 /// softmax(-x) along `dim`.
 Tensor softmin(const Tensor& x, int64_t dim);
 
-/// x where positive, else x times a slope that is drawn for each element from [lower, upper) in training, and their mean
-/// else (Xu et al., arXiv:1505.00853). Throws ValueError where lower is above upper.
+/// x where positive, else x times a slope that is drawn for each element from [lower, upper) in training, and their
+/// mean else (Xu et al., arXiv:1505.00853). Throws ValueError where lower is above upper.
 Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false);
 /// softmax((logits + g) / tau) along `dim`, g being drawn from Gumbel's distribution (Jang et al., arXiv:1611.01144);
 /// with `hard` 1 at the largest and 0 elsewhere, with the gradient of the soft one. Throws ValueError unless tau > 0.

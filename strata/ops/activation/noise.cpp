@@ -34,7 +34,8 @@ void check_floating(const Tensor& x, std::string_view op) {
 
 const Op<Tensor(const Tensor&, double, double, RngKey)> rrelu_op{{
     .schema = "rrelu(Tensor input, float lower, float upper, RngKey key) -> Tensor",
-    .doc = "input where positive, else input times a slope, uniform in [lower, upper): number i of the key's stream is that "
+    .doc = "input where positive, else input times a slope, uniform in [lower, upper): number i of the key's stream is "
+           "that "
            "of element i (Xu et al., arXiv:1505.00853). ValueError where lower is above upper.",
     .example = "assert(rrelu(full({1}, -1.0), 0.25, 0.25, true).item() == -0.25);",
     .composed =
@@ -62,9 +63,10 @@ const Op<Tensor(const Tensor&, double, double, RngKey)> rrelu_op{{
 
 const Op<Tensor(const Tensor&, double, bool, int64_t, RngKey)> gumbel_softmax_op{{
     .schema = "gumbel_softmax(Tensor logits, float tau, bool hard, int dim, RngKey key) -> Tensor",
-    .doc = "softmax((logits + g) / tau) along `dim` with g = -log(-log(1 - u)), u being uniform: a sample that is nearly "
-           "one-hot for small tau (Jang et al., arXiv:1611.01144). With hard it is 1 at the largest and 0 elsewhere, with "
-           "the gradient of the soft one. ValueError unless tau > 0, IndexError.",
+    .doc =
+        "softmax((logits + g) / tau) along `dim` with g = -log(-log(1 - u)), u being uniform: a sample that is nearly "
+        "one-hot for small tau (Jang et al., arXiv:1611.01144). With hard it is 1 at the largest and 0 elsewhere, with "
+        "the gradient of the soft one. ValueError unless tau > 0, IndexError.",
     .example = "assert(std::abs(gumbel_softmax(zeros({3}), 0.5).sum().item() - 1) < 1e-5);",
     .composed =
         [](const Tensor& logits, double tau, bool hard, int64_t dim, RngKey key) {

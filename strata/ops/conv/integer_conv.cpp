@@ -11,12 +11,12 @@ Tensor detail::integer_convolution(std::string_view op, const Tensor& x, const T
                                    const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
   const int n = stride.size();
   check_geometry(op, Geometry{stride, padding, dilation, groups}, n);
-  check<DTypeError>(x.dtype() != DType::boolean && weight.dtype() == x.dtype() &&
-                        (!bias.defined() || bias.dtype() == x.dtype()),
-                    op, "x, weight and bias must have one dtype other than bool, got ", x, " and ", weight);
+  check<DTypeError>(
+      x.dtype() != DType::boolean && weight.dtype() == x.dtype() && (!bias.defined() || bias.dtype() == x.dtype()), op,
+      "x, weight and bias must have one dtype other than bool, got ", x, " and ", weight);
   const int64_t out_channels = weight.size(0), share = weight.size(1);
-  check<ShapeError>(x.size(1) == share * groups && out_channels % groups == 0, op, "x is ", x, " and weight is ", weight,
-                    " with ", groups, " groups, wants x [n, ", groups, " times ", share, ", ..]");
+  check<ShapeError>(x.size(1) == share * groups && out_channels % groups == 0, op, "x is ", x, " and weight is ",
+                    weight, " with ", groups, " groups, wants x [n, ", groups, " times ", share, ", ..]");
   check<ShapeError>(!bias.defined() || bias.shape() == Shape{out_channels}, op, "bias is ", bias, ", wanted [",
                     out_channels, "]");
   Dims pads;

@@ -64,9 +64,10 @@ double share_below(double a, double x) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
     .schema = "standard_gamma_grad(Tensor concentration, Tensor sample) -> Tensor",
-    .doc = "The derivative of gamma numbers (of rate 1) for their concentration at a fixed share below them: -(dP / da) / "
-           "(dP / dx), P being the distribution function (Figurnov et al., arXiv:1805.08498). The arguments broadcast and "
-           "promote. NaN for a concentration that is not positive.",
+    .doc =
+        "The derivative of gamma numbers (of rate 1) for their concentration at a fixed share below them: -(dP / da) / "
+        "(dP / dx), P being the distribution function (Figurnov et al., arXiv:1805.08498). The arguments broadcast and "
+        "promote. NaN for a concentration that is not positive.",
     .example = "assert(std::abs(standard_gamma_grad(ones({1}), ones({1})).item() - 1.1736) < 1e-3);",
     .infer =
         [](const Tensor& a, const Tensor& x) {
@@ -104,17 +105,17 @@ const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
 
 const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
     .schema = "standard_gamma(Tensor concentration, RngKey key) -> Tensor",
-    .doc = "Gamma numbers of rate 1 (Marsaglia and Tsang, ACM TOMS 26, 2000); NaN where the concentration is negative or "
-           "NaN, 0 where it is 0. Element i depends on key, i and its concentration alone. The gradient is "
-           "standard_gamma_grad. DTypeError.",
+    .doc =
+        "Gamma numbers of rate 1 (Marsaglia and Tsang, ACM TOMS 26, 2000); NaN where the concentration is negative or "
+        "NaN, 0 where it is 0. Element i depends on key, i and its concentration alone. The gradient is "
+        "standard_gamma_grad. DTypeError.",
     .example = "Tensor x = standard_gamma(full({1000}, 3.0)); assert(std::abs(x.mean().item() - 3) < 0.3);",
     .infer =
         [](const Tensor& a, RngKey) {
           check_floating(a, "standard_gamma");
           return like(a);
         },
-    .kernels = {.cpu = of_one<Kind::gamma, sample_cpu>,
-                .cuda = STRATA_CUDA_KERNEL(of_one<Kind::gamma, sample_cuda>)},
+    .kernels = {.cpu = of_one<Kind::gamma, sample_cpu>, .cuda = STRATA_CUDA_KERNEL(of_one<Kind::gamma, sample_cuda>)},
     .saves = "concentration result",
     .backward = [](Backward& b, const Tensor& a, RngKey) { b.set(0, b.gy() * standard_gamma_grad(a, b.y())); },
     .cost =
@@ -132,9 +133,10 @@ const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
 
 const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
     .schema = "poisson(Tensor rate, RngKey key) -> Tensor",
-    .doc = "Numbers of events where `rate` are expected, in rate's dtype: by products of uniform numbers below 10, from "
-           "there by transformed rejection (Hoermann, 1993). NaN where the rate is negative or NaN. Element i depends on "
-           "key, i and its rate alone. The gradient is taken as 0. DTypeError.",
+    .doc =
+        "Numbers of events where `rate` are expected, in rate's dtype: by products of uniform numbers below 10, from "
+        "there by transformed rejection (Hoermann, 1993). NaN where the rate is negative or NaN. Element i depends on "
+        "key, i and its rate alone. The gradient is taken as 0. DTypeError.",
     .example = "Tensor x = poisson(full({1000}, 4.0)); assert(std::abs(x.mean().item() - 4) < 0.5);",
     .infer =
         [](const Tensor& rate, RngKey) {
@@ -159,7 +161,8 @@ const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
     .doc = "Successes of `count` trials of probability `prob`, which broadcast and promote: by waiting times where few "
            "are expected, else by transformed rejection (Hoermann, 1993). NaN where the count is negative or prob no "
            "probability. Element i depends on key, i and its arguments alone. The gradient is taken as 0. DTypeError.",
-    .example = "Tensor x = binomial(full({1000}, 10.0), full({1000}, 0.5)); assert(std::abs(x.mean().item() - 5) < 0.5);",
+    .example =
+        "Tensor x = binomial(full({1000}, 10.0), full({1000}, 0.5)); assert(std::abs(x.mean().item() - 5) < 0.5);",
     .infer =
         [](const Tensor& count, const Tensor&, RngKey) {
           check_floating(count, "binomial");
@@ -180,8 +183,9 @@ const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
 
 const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
     .schema = "dirichlet(Tensor concentration, RngKey key) -> Tensor",
-    .doc = "Shares that sum to 1 over the last dimension, of density proportional to the product of x_i^(a_i - 1): gamma "
-           "numbers over their sum. ShapeError, DTypeError.",
+    .doc =
+        "Shares that sum to 1 over the last dimension, of density proportional to the product of x_i^(a_i - 1): gamma "
+        "numbers over their sum. ShapeError, DTypeError.",
     .example = "Tensor x = dirichlet(ones({4, 3})); assert(allclose(sum(x, {-1}), ones({4})));",
     .composed =
         [](const Tensor& a, RngKey key) {

@@ -6,8 +6,8 @@
 
 namespace strata {
 
-/// Gamma numbers of rate 1 and the shapes in `concentration`, of its dtype; NaN where that is negative or NaN, 0 where it
-/// is 0. Gradients reach the concentration (Figurnov et al., arXiv:1805.08498). Throws DTypeError.
+/// Gamma numbers of rate 1 and the shapes in `concentration`, of its dtype; NaN where that is negative or NaN, 0 where
+/// it is 0. Gradients reach the concentration (Figurnov et al., arXiv:1805.08498). Throws DTypeError.
 Tensor standard_gamma(const Tensor& concentration, Generator& generator = default_generator());
 /// Numbers of events where `rate` are expected, in rate's dtype; NaN where that is negative or NaN. No gradient.
 Tensor poisson(const Tensor& rate, Generator& generator = default_generator());

@@ -1,8 +1,8 @@
 #pragma once
 // Samplers of distributions: element i of y depends on the key, i, and a's (and b's) element i.
 
-#include "strata/ops/distributions/samplers_inl.h"
 #include "strata/core/tensor.h"
+#include "strata/ops/distributions/samplers_inl.h"
 
 namespace strata {
 

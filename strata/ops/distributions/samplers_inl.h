@@ -1,6 +1,6 @@
 #pragma once
-// Numbers of distributions by rejection, one element at a time, in double precision. Every loop is bounded. constexpr and
-// templates so that they compile for CUDA devices too, as inverse_normal in random_kernels.h.
+// Numbers of distributions by rejection, one element at a time, in double precision. Every loop is bounded. constexpr
+// and templates so that they compile for CUDA devices too, as inverse_normal in random_kernels.h.
 
 #include <cmath>
 #include <concepts>
@@ -77,8 +77,8 @@ constexpr Real gamma_slope(Real a, Real x) {
     const Real root = std::cbrt(x / a), z = (root - 1 + 1 / (9 * a)) * 3 * std::sqrt(a);
     return root * root * (root + 3 * a * (1 / (9 * a * a) - z / (6 * a * std::sqrt(a))));
   }
-  // P = x^a e^-x / Gamma(a + 1) * sum of x^n / ((a + 1) .. (a + n)); dP/da over the density x^(a - 1) e^-x / Gamma(a) is
-  // x / a times the sum of term (log x - psi(a + 1) - 1 / (a + 1) - .. - 1 / (a + n)).
+  // P = x^a e^-x / Gamma(a + 1) * sum of x^n / ((a + 1) .. (a + n)); dP/da over the density x^(a - 1) e^-x / Gamma(a)
+  // is x / a times the sum of term (log x - psi(a + 1) - 1 / (a + 1) - .. - 1 / (a + n)).
   Real n = a + 1, shift = 0;
   for (; n < 10; n += 1) shift += 1 / n;
   const Real r = 1 / (n * n);

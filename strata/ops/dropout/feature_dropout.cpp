@@ -74,9 +74,10 @@ void channel_samples(Samples& s, std::string_view shape_text) {
 
 const Dropout feature_dropout_op{{
     .schema = "feature_dropout(Tensor input, float p, RngKey key) -> Tensor",
-    .doc = "Whole channels of input [N, C, ..] set to 0 with probability p, the others divided by 1 - p (Tompson et al., "
-           "arXiv:1411.4280): dropout1d, 2d and 3d. Channel i, in row-major order, is dropped where number i of the key's "
-           "stream is below p. ValueError unless 0 <= p <= 1, ShapeError, DTypeError.",
+    .doc =
+        "Whole channels of input [N, C, ..] set to 0 with probability p, the others divided by 1 - p (Tompson et al., "
+        "arXiv:1411.4280): dropout1d, 2d and 3d. Channel i, in row-major order, is dropped where number i of the key's "
+        "stream is below p. ValueError unless 0 <= p <= 1, ShapeError, DTypeError.",
     .example = "assert(feature_dropout(ones({2, 3, 4}), 1.0).sum().item() == 0);",
     .composed =
         [](const Tensor& x, double p, RngKey key) {
@@ -93,9 +94,10 @@ const Dropout feature_dropout_op{{
 
 const Dropout alpha_dropout_op{{
     .schema = "alpha_dropout(Tensor input, float p, RngKey key) -> Tensor",
-    .doc = "Dropout that suits SELU: elements become SELU's floor with probability p, then all are scaled and shifted so "
-           "that mean 0 and variance 1 stay (Klambauer et al., arXiv:1706.02515). Element i is dropped where number i of "
-           "the key's stream is below p. ValueError unless 0 <= p <= 1, DTypeError.",
+    .doc =
+        "Dropout that suits SELU: elements become SELU's floor with probability p, then all are scaled and shifted so "
+        "that mean 0 and variance 1 stay (Klambauer et al., arXiv:1706.02515). Element i is dropped where number i of "
+        "the key's stream is below p. ValueError unless 0 <= p <= 1, DTypeError.",
     .example = "assert(alpha_dropout(ones({8}), 1.0).sum().item() == 0);",
     .composed =
         [](const Tensor& x, double p, RngKey key) {
@@ -114,7 +116,8 @@ const Dropout alpha_dropout_op{{
 
 const Dropout feature_alpha_dropout_op{{
     .schema = "feature_alpha_dropout(Tensor input, float p, RngKey key) -> Tensor",
-    .doc = "alpha_dropout of whole channels of input [N, C, ..]. ValueError unless 0 <= p <= 1, ShapeError, DTypeError.",
+    .doc =
+        "alpha_dropout of whole channels of input [N, C, ..]. ValueError unless 0 <= p <= 1, ShapeError, DTypeError.",
     .example = "assert(feature_alpha_dropout(ones({2, 3, 4}), 1.0).sum().item() == 0);",
     .composed =
         [](const Tensor& x, double p, RngKey key) {

@@ -110,7 +110,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding_op{{
     .schema = "embedding(Tensor indices, Tensor weight, int? padding_idx=None) -> Tensor",
     .doc =
-        "Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. Row "
+        "Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. "
+        "Row "
         "padding_idx, "
         "where given, gets no gradient; a negative one counts from the end. IndexError for an index outside the table.",
     .example = "Tensor w = from_span<float>(std::vector<float>{1, 2, 3, 4}, {2, 2}); "

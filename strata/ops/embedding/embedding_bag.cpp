@@ -1,8 +1,8 @@
 // The records of embedding bags: sums, means and maxima of rows of a table.
 
 #include <algorithm>
-#include <string>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "strata/core/op.h"
@@ -343,12 +343,13 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
     embedding_bag_op{{
         .schema = "embedding_bag(Tensor indices, Tensor weight, Tensor? offsets=None, str mode=\"mean\", Tensor? "
                   "per_sample_weights=None, bool include_last_offset=false, int? padding_idx=None) -> Tensor",
-        .doc =
-            "Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (integers) are [bags, n], "
-            "or one bag after the other with offsets (integers), where each begins; with include_last_offset a last offset "
-            "says where the last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. "
-            "Positions with index padding_idx count nothing, and that row gets no gradient. An empty bag gives "
-            "zeros. ValueError for offsets that do not rise from 0, IndexError for an index outside the table.",
+        .doc = "Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (integers) are "
+               "[bags, n], "
+               "or one bag after the other with offsets (integers), where each begins; with include_last_offset a last "
+               "offset "
+               "says where the last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. "
+               "Positions with index padding_idx count nothing, and that row gets no gradient. An empty bag gives "
+               "zeros. ValueError for offsets that do not rise from 0, IndexError for an index outside the table.",
         .example = "Tensor w = from_span<float>(std::vector<float>{1, 2, 3, 4}, {2, 2}); "
                    "Tensor y = embedding_bag(from_span<int64_t>(std::vector<int64_t>{0, 1}, {1, 2}), w); "
                    "assert(y.to_vector<float>() == std::vector<float>({2, 3}));",
@@ -403,8 +404,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
                const Tensor& weights, bool include_last_offset, Padding padding) {
               const std::vector<int64_t> at = indices.to(DType::i64).to_vector<int64_t>();
               const std::vector<double> rows = table.to_vector<double>();
-              const std::vector<double> w = weights.defined() ? weights.to_vector<double>()
-                                                              : std::vector<double>(at.size(), 1.0);
+              const std::vector<double> w =
+                  weights.defined() ? weights.to_vector<double>() : std::vector<double>(at.size(), 1.0);
               std::vector<int64_t> starts;
               if (offsets.defined()) {
                 starts = offsets.to(DType::i64).to_vector<int64_t>();
@@ -426,7 +427,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
                     most = std::max(most, v);
                     ++count;
                   }
-                  y.push_back(count == 0 ? 0 : mode == "max" ? most : mode == "sum" ? sum : sum / static_cast<double>(count));
+                  y.push_back(count == 0      ? 0
+                              : mode == "max" ? most
+                              : mode == "sum" ? sum
+                                              : sum / static_cast<double>(count));
                 }
               return from_span<double>(y, {static_cast<int64_t>(starts.size()) - 1, d});
             },

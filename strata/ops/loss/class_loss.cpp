@@ -234,10 +234,11 @@ const CrossEntropy cross_entropy_op{{
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&)> nll_loss_op{{
     .schema = "nll_loss(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, str "
               "reduction=\"mean\") -> Tensor",
-    .doc = "-input[target] for log-probabilities input [N, C], [C] or [N, C, d1, ...] and integer targets of that shape "
-           "without C; targets of ignore_index count nothing. weight [C] multiplies the classes; reduction is mean "
-           "(over the weights of the targets that count), sum or none. ShapeError, DTypeError, ValueError, IndexError "
-           "for a target that is no class.",
+    .doc =
+        "-input[target] for log-probabilities input [N, C], [C] or [N, C, d1, ...] and integer targets of that shape "
+        "without C; targets of ignore_index count nothing. weight [C] multiplies the classes; reduction is mean "
+        "(over the weights of the targets that count), sum or none. ShapeError, DTypeError, ValueError, IndexError "
+        "for a target that is no class.",
     .example =
         "assert(nll_loss(full({2, 3}, -1.5), from_span<int64_t>(std::vector<int64_t>{0, 2}, {2})).item() == 1.5);",
     .composed = nll_loss_composed,

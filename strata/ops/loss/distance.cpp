@@ -10,7 +10,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
-#include "strata/ops/loss/by_hand.h"
+#include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
@@ -53,7 +53,8 @@ Tensor rows_by_hand(const Tensor& a, const Tensor& b, int64_t dim, F&& f) {
   const int64_t n = shape[at], rows = n == 0 ? 0 : shape.product() / n;
   Numbers r;
   for (int64_t i = 0; i < rows; ++i)
-    r.push_back(f(Numbers(u.begin() + i * n, u.begin() + (i + 1) * n), Numbers(v.begin() + i * n, v.begin() + (i + 1) * n)));
+    r.push_back(
+        f(Numbers(u.begin() + i * n, u.begin() + (i + 1) * n), Numbers(v.begin() + i * n, v.begin() + (i + 1) * n)));
   Shape swapped = x.shape();
   swapped[swapped.size() - 1] = 1;
   return transpose(from_span<double>(r, swapped), at, shape.size() - 1).contiguous().squeeze(at);
@@ -137,15 +138,17 @@ const Op<Tensor(const Tensor&, const Tensor&, double, double, bool)> pairwise_di
 
 const Op<Tensor(const Tensor&, double)> pdist_op{{
     .schema = "pdist(Tensor input, float p=2.0) -> Tensor",
-    .doc = "The p-norms of the differences of all pairs of rows i < j of input [N, M], in the order (0, 1), (0, 2), ..: "
-           "[N (N - 1) / 2]. ShapeError, and ValueError where p is negative.",
+    .doc =
+        "The p-norms of the differences of all pairs of rows i < j of input [N, M], in the order (0, 1), (0, 2), ..: "
+        "[N (N - 1) / 2]. ShapeError, and ValueError where p is negative.",
     .example = "assert(pdist(eye(3), 1.0).sum().item() == 6);",
     .composed =
         [](const Tensor& x, double p) {
           check<ShapeError>(x.dim() == 2, "pdist", "input is ", x, ", wanted [N, M]");
           check(p >= 0, "pdist", "p must not be negative, got ", p);
           const Tensor pairs = triu_indices(x.size(0), x.size(0), 1).to(x.device()), wide = as_floating(x);
-          return norm(index_select(wide, 0, pairs[0]) - index_select(wide, 0, pairs[1]), p, {1}).to(floating_type(x, x));
+          return norm(index_select(wide, 0, pairs[0]) - index_select(wide, 0, pairs[1]), p, {1})
+              .to(floating_type(x, x));
         },
     .autocast = Autocast::full,
     .samples =
@@ -209,9 +212,11 @@ using CosineLoss = Op<Tensor(const Tensor&, const Tensor&, const Tensor&, double
 const CosineLoss cosine_embedding_loss_op{{
     .schema = "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str "
               "reduction=\"mean\") -> Tensor",
-    .doc = "With c the cosine of the rows of input1 and input2, [N, D] or [D]: 1 - c where target ([N] or no dimension) "
-           "is 1, max(0, c - margin) where it is -1; averaged (mean), added (sum) or as it is (none). ShapeError.",
-    .example = "assert(std::abs(cosine_embedding_loss(ones({1, 2}), ones({1, 2}), full({1}, -1.0)).item() - 1) < 1e-6);",
+    .doc =
+        "With c the cosine of the rows of input1 and input2, [N, D] or [D]: 1 - c where target ([N] or no dimension) "
+        "is 1, max(0, c - margin) where it is -1; averaged (mean), added (sum) or as it is (none). ShapeError.",
+    .example =
+        "assert(std::abs(cosine_embedding_loss(ones({1, 2}), ones({1, 2}), full({1}, -1.0)).item() - 1) < 1e-6);",
     .composed =
         [](const Tensor& a, const Tensor& b, const Tensor& target, double margin, const std::string& r) {
           const std::string_view op = "cosine_embedding_loss";
@@ -220,7 +225,8 @@ const CosineLoss cosine_embedding_loss_op{{
                             op, "input1 is ", a, ", input2 is ", b, ", target is ", target,
                             ", wanted [N, D] twice and [N], or [D] twice and no dimension");
           const Tensor x = as_floating(a), y = as_floating(b);
-          const Tensor c = sum(x * y, {-1}) / sqrt((sum(x * x, {-1}) + kCosineFloor) * (sum(y * y, {-1}) + kCosineFloor));
+          const Tensor c =
+              sum(x * y, {-1}) / sqrt((sum(x * x, {-1}) + kCosineFloor) * (sum(y * y, {-1}) + kCosineFloor));
           const Tensor near = where(target == 1, 1 - c, Scalar(0.0));
           const Tensor far = where(target == -1, clamp_min(c - margin, 0), Scalar(0.0));
           return reduced(near + far, r, floating_type(a, b), op);
@@ -242,7 +248,9 @@ const CosineLoss cosine_embedding_loss_op{{
             return dot / std::sqrt(uu * vv);
           });
           return by_hand::each(
-              r, [&](double x, double t) { return t == 1 ? 1 - x : t == -1 ? std::max(0.0, x - margin) : 0.0; }, c,
+              r, [&](double x, double t) { return t == 1    ? 1 - x
+                                                  : t == -1 ? std::max(0.0, x - margin)
+                                                            : 0.0; }, c,
               target);
         },
 }};
@@ -250,9 +258,10 @@ const CosineLoss cosine_embedding_loss_op{{
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, double, const std::string&)> triplet_of_distances_op{{
     .schema = "triplet_margin_of_distances(Tensor near, Tensor far, Tensor? between=None, float margin=1.0, str "
               "reduction=\"mean\") -> Tensor",
-    .doc = "max(0, near - far + margin), what triplet losses are made of: near are the distances of anchor and positive, "
-           "far those of anchor and negative, between those of positive and negative; where given, the smaller of far "
-           "and between counts (swap, Balntas et al., 2016). Averaged (mean), added (sum) or as it is (none).",
+    .doc =
+        "max(0, near - far + margin), what triplet losses are made of: near are the distances of anchor and positive, "
+        "far those of anchor and negative, between those of positive and negative; where given, the smaller of far "
+        "and between counts (swap, Balntas et al., 2016). Averaged (mean), added (sum) or as it is (none).",
     .example = "assert(triplet_margin_of_distances(full({1}, 2.0), full({1}, 1.0)).item() == 2);",
     .composed =
         [](const Tensor& near, const Tensor& far, const Tensor& between, double margin, const std::string& r) {
@@ -283,9 +292,10 @@ using Triplet =
 const Triplet triplet_margin_loss_op{{
     .schema = "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, "
               "float eps=1e-6, bool swap=false, str reduction=\"mean\") -> Tensor",
-    .doc = "max(0, d(anchor, positive) - d(anchor, negative) + margin) with d pairwise_distance of p and eps; with swap "
-           "the negative's distance is that from anchor or positive, whichever is smaller (Balntas et al., 2016). "
-           "Averaged (mean), added (sum) or as it is (none). ShapeError unless all have one number of dimensions.",
+    .doc =
+        "max(0, d(anchor, positive) - d(anchor, negative) + margin) with d pairwise_distance of p and eps; with swap "
+        "the negative's distance is that from anchor or positive, whichever is smaller (Balntas et al., 2016). "
+        "Averaged (mean), added (sum) or as it is (none). ShapeError unless all have one number of dimensions.",
     .example = "assert(std::abs(triplet_margin_loss(zeros({1, 2}), zeros({1, 2}), zeros({1, 2})).item() - 1) < 1e-4);",
     .composed =
         [](const Tensor& a, const Tensor& p, const Tensor& n, double margin, double order, double eps, bool swap,
@@ -348,8 +358,8 @@ Tensor triplet_margin_of_distances(const Tensor& near, const Tensor& far, const 
                                    const std::string& reduction) {
   return triplet_of_distances_op(near, far, between, margin, reduction);
 }
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin, double p,
-                           double eps, bool swap, const std::string& reduction) {
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin,
+                           double p, double eps, bool swap, const std::string& reduction) {
   return triplet_margin_loss_op(anchor, positive, negative, margin, p, eps, swap, reduction);
 }
 

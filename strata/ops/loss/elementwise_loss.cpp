@@ -9,7 +9,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
-#include "strata/ops/loss/by_hand.h"
+#include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
@@ -94,10 +94,8 @@ const Weighted mse_loss_op{{
     .doc = "(input - target)^2, averaged (mean), added (sum) or as it is (none). weight, of input's shape, multiplies "
            "the elements, and the mean is then over the weights. The arguments broadcast and promote.",
     .example = "assert(mse_loss(full({2}, 3.0), full({2}, 1.0)).item() == 4);",
-    .composed =
-        [](const Tensor& x, const Tensor& t, const std::string& r, const Tensor& w) {
-          return weighted(PairLoss::mse, x, t, r, w, 0, false, "mse_loss");
-        },
+    .composed = [](const Tensor& x, const Tensor& t, const std::string& r,
+                   const Tensor& w) { return weighted(PairLoss::mse, x, t, r, w, 0, false, "mse_loss"); },
     .autocast = Autocast::full,
     .samples =
         [](Samples& s) {
@@ -118,10 +116,8 @@ const Weighted l1_loss_op{{
            "weight, of input's shape, multiplies the elements, and the mean is then over the weights. The arguments "
            "broadcast and promote.",
     .example = "assert(l1_loss(full({2}, 3.0), full({2}, 1.0)).item() == 2);",
-    .composed =
-        [](const Tensor& x, const Tensor& t, const std::string& r, const Tensor& w) {
-          return weighted(PairLoss::l1, x, t, r, w, 0, false, "l1_loss");
-        },
+    .composed = [](const Tensor& x, const Tensor& t, const std::string& r,
+                   const Tensor& w) { return weighted(PairLoss::l1, x, t, r, w, 0, false, "l1_loss"); },
     .autocast = Autocast::full,
     .samples =
         [](Samples& s) {
@@ -174,10 +170,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double, const 
            "(mean), added (sum) or as it is (none). weight, of input's shape, multiplies the elements; the mean stays "
            "that of the elements. The arguments broadcast and promote. ValueError unless delta > 0.",
     .example = "assert(huber_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
-    .composed =
-        [](const Tensor& x, const Tensor& t, const std::string& r, double delta, const Tensor& w) {
-          return weighted(PairLoss::huber, x, t, r, w, delta, true, "huber_loss");
-        },
+    .composed = [](const Tensor& x, const Tensor& t, const std::string& r, double delta,
+                   const Tensor& w) { return weighted(PairLoss::huber, x, t, r, w, delta, true, "huber_loss"); },
     .autocast = Autocast::full,
     .samples =
         [](Samples& s) {
@@ -293,9 +287,10 @@ Tensor times(const Tensor& each, const Tensor& weight) {
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&)> binary_cross_entropy_op{{
     .schema = "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str reduction=\"mean\") -> "
               "Tensor",
-    .doc = "-(t log p + (1 - t) log(1 - p)) for probabilities p (input) and t (target) of one shape, logarithms being at "
-           "least -100; times weight, which broadcasts; averaged over the elements (mean), added (sum) or as it is "
-           "(none). ShapeError, DTypeError, and on the CPU ValueError where p is outside [0, 1].",
+    .doc =
+        "-(t log p + (1 - t) log(1 - p)) for probabilities p (input) and t (target) of one shape, logarithms being at "
+        "least -100; times weight, which broadcasts; averaged over the elements (mean), added (sum) or as it is "
+        "(none). ShapeError, DTypeError, and on the CPU ValueError where p is outside [0, 1].",
     .example = "assert(std::abs(binary_cross_entropy(full({2}, 0.5), ones({2})).item() - std::log(2.0)) < 1e-6);",
     .composed =
         [](const Tensor& p, const Tensor& t, const Tensor& w, const std::string& r) {
@@ -341,9 +336,8 @@ const Logits bce_with_logits_op{{
           check_floating(x, op);
           if (!w.defined() && !positive.defined()) return detail::pair_loss(PairLoss::bce_with_logits, x, t, r);
           const Tensor a = widened(x), b = widened(t);
-          const Tensor each = positive.defined()
-                                  ? (1 - b) * a - ((widened(positive) - 1) * b + 1) * logsigmoid(a)
-                                  : detail::pair_loss(PairLoss::bce_with_logits, a, b, "none");
+          const Tensor each = positive.defined() ? (1 - b) * a - ((widened(positive) - 1) * b + 1) * logsigmoid(a)
+                                                 : detail::pair_loss(PairLoss::bce_with_logits, a, b, "none");
           return reduced(times(each, w), r, x.dtype(), op);
         },
     .autocast = Autocast::full,

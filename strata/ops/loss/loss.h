@@ -20,8 +20,9 @@ struct CrossEntropyOptions {
 
 /// -log softmax(x)[target]: x is [N, C], [C] or [N, C, d1, ...] of any floating dtype, target integers of x's shape
 /// without C, or probabilities of x's shape. "mean" divides by the weights of the targets that are not ignored (NaN if
-/// there is none). Without weights only one number a row is kept for the gradient. Differs from PyTorch: the loss of bf16 or f16 logits is f32, since a mean over thousands of
-/// rows does not fit 8 bits. Throws ShapeError, DTypeError, IndexError (a target that is no class), ValueError.
+/// there is none). Without weights only one number a row is kept for the gradient. Differs from PyTorch: the loss of
+/// bf16 or f16 logits is f32, since a mean over thousands of rows does not fit 8 bits. Throws ShapeError, DTypeError,
+/// IndexError (a target that is no class), ValueError.
 ///   Tensor loss = cross_entropy(logits, targets, {.label_smoothing = 0.1});
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options = {});
 
@@ -52,7 +53,8 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& 
                   const Tensor& weight = {});
 /// t (log t - input) for log-probabilities input and probabilities t (0 where t is 0); with log_target t is a logarithm
 /// too. reduction may also be "batchmean": the sum over input.size(0).
-Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction = "mean", bool log_target = false);
+Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction = "mean",
+              bool log_target = false);
 /// -(t log p + (1 - t) log(1 - p)) for probabilities p and t of one shape; logarithms are at least -100.
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight = {},
                             const std::string& reduction = "mean");
@@ -80,8 +82,8 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
 /// input[c])^p over C, p being 1 or 2; weight [C] multiplies the target's. Throws as cross_entropy.
 Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p = 1, double margin = 1,
                          const Tensor& weight = {}, const std::string& reduction = "mean");
-/// For scores [N, C] or [C] and as many class indices, which end where -1 stands: the sum over pairs of a target class t
-/// and another c of max(0, 1 - input[t] + input[c]), over C.
+/// For scores [N, C] or [C] and as many class indices, which end where -1 stands: the sum over pairs of a target class
+/// t and another c of max(0, 1 - input[t] + input[c]), over C.
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, const std::string& reduction = "mean");
 /// -(t log sigmoid(x) + (1 - t) log sigmoid(-x)) of scores [.., C], the mean over the classes; weight multiplies them.
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, const Tensor& weight = {},

@@ -9,7 +9,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
-#include "strata/ops/loss/by_hand.h"
+#include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
@@ -51,8 +51,8 @@ const Op<Tensor(const Tensor&, const Tensor&, double, const std::string&)> hinge
     .reference =
         [](const Tensor& x, const Tensor& t, double margin, const std::string& r) {
           return by_hand::each(
-              r,
-              [&](double a, double b) { return (b != 1 ? std::max(0.0, margin - a) : 0) + (b != -1 ? a : 0); }, x, t);
+              r, [&](double a, double b) { return (b != 1 ? std::max(0.0, margin - a) : 0) + (b != -1 ? a : 0); }, x,
+              t);
         },
 }};
 
@@ -80,7 +80,8 @@ const Ranking margin_ranking_loss_op{{
           const Tensor sign = s.integers({3, 5}, 0, 2, s.dtype()) * 2 - 1, zero = s.uniform({3, 5}, -0.05, 0.05);
           s.add(s.off_grid({3, 5}), zero, sign);
           s.add(s.off_grid({3, 5}), zero, sign, 0.5, "none");
-          s.add(s.off_grid({2, 5}), s.uniform({1, 5}, -0.05, 0.05), s.integers({2, 1}, 0, 2, s.dtype()) * 2 - 1, 0.5, "sum");
+          s.add(s.off_grid({2, 5}), s.uniform({1, 5}, -0.05, 0.05), s.integers({2, 1}, 0, 2, s.dtype()) * 2 - 1, 0.5,
+                "sum");
           s.invalid<ShapeError>("number of dimensions", s.tensor({3, 1}), s.tensor({3, 1}), s.tensor({3}));
           s.invalid<ValueError>("reduction", s.tensor({3}), s.tensor({3}), s.tensor({3}), 1.0, "median");
         },
@@ -114,10 +115,11 @@ using MultiMargin = Op<Tensor(const Tensor&, const Tensor&, int64_t, double, con
 const MultiMargin multi_margin_loss_op{{
     .schema = "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, str "
               "reduction=\"mean\") -> Tensor",
-    .doc = "The sum over the other classes c of max(0, margin - input[target] + input[c])^p over the number of classes, "
-           "for scores input [N, C] or [C], integer targets [N] or one, and p 1 or 2; weight [C] multiplies the loss "
-           "of a target class. Averaged over the rows (mean), added (sum) or as it is (none). ShapeError, DTypeError, "
-           "ValueError, IndexError for a target that is no class.",
+    .doc =
+        "The sum over the other classes c of max(0, margin - input[target] + input[c])^p over the number of classes, "
+        "for scores input [N, C] or [C], integer targets [N] or one, and p 1 or 2; weight [C] multiplies the loss "
+        "of a target class. Averaged over the rows (mean), added (sum) or as it is (none). ShapeError, DTypeError, "
+        "ValueError, IndexError for a target that is no class.",
     .example = "assert(multi_margin_loss(zeros({1, 4}), zeros({1}, DType::i64)).item() == 0.75);",
     .composed =
         [](const Tensor& input, const Tensor& target, int64_t p, double margin, const Tensor& weight,
@@ -164,7 +166,8 @@ const MultiMargin multi_margin_loss_op{{
             for (size_t c = 0; c < n; ++c) {
               const auto at = static_cast<size_t>(t[i]);
               if (c != at)
-                each[i] += w[at] * std::pow(std::max(0.0, margin - v[i * n + at] + v[i * n + c]), static_cast<double>(p)) /
+                each[i] += w[at] *
+                           std::pow(std::max(0.0, margin - v[i * n + at] + v[i * n + c]), static_cast<double>(p)) /
                            static_cast<double>(n);
             }
           return by_hand::reduced(each, target.shape(), r);
@@ -173,10 +176,11 @@ const MultiMargin multi_margin_loss_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_margin_loss_op{{
     .schema = "multilabel_margin_loss(Tensor input, Tensor target, str reduction=\"mean\") -> Tensor",
-    .doc = "The sum over pairs of a target class t and another class c of max(0, 1 - input[t] + input[c]), over the "
-           "number of classes, for scores input [N, C] or [C]; target, of its shape, holds class indices and ends where "
-           "-1 stands. Averaged over the rows (mean), added (sum) or as it is (none). ShapeError, DTypeError, "
-           "IndexError for a target that is no class.",
+    .doc =
+        "The sum over pairs of a target class t and another class c of max(0, 1 - input[t] + input[c]), over the "
+        "number of classes, for scores input [N, C] or [C]; target, of its shape, holds class indices and ends where "
+        "-1 stands. Averaged over the rows (mean), added (sum) or as it is (none). ShapeError, DTypeError, "
+        "IndexError for a target that is no class.",
     .example = "assert(multilabel_margin_loss(zeros({2}), from_span<int64_t>(std::vector<int64_t>{0, -1}, {2})).item() "
                "== 0.5);",
     .composed =
@@ -227,19 +231,20 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
             }
             for (const size_t label : labels)
               for (size_t c = 0; c < n; ++c)
-                if (!named[c])
-                  each[i] += std::max(0.0, 1 - v[i * n + label] + v[i * n + c]) / static_cast<double>(n);
+                if (!named[c]) each[i] += std::max(0.0, 1 - v[i * n + label] + v[i * n + c]) / static_cast<double>(n);
           }
           return by_hand::reduced(each, x.dim() == 1 ? Shape{} : Shape{static_cast<int64_t>(rows)}, r);
         },
 }};
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&)> multilabel_soft_margin_loss_op{{
-    .schema = "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, str reduction=\"mean\") -> "
-              "Tensor",
-    .doc = "-(t log sigmoid(x) + (1 - t) log sigmoid(-x)) for scores x (input) [.., C] and targets t of 0 and 1, the mean "
-           "over the classes; weight [C] multiplies them. Averaged over the rows (mean), added (sum) or as it is "
-           "(none). The arguments broadcast and promote. ShapeError.",
+    .schema =
+        "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, str reduction=\"mean\") -> "
+        "Tensor",
+    .doc =
+        "-(t log sigmoid(x) + (1 - t) log sigmoid(-x)) for scores x (input) [.., C] and targets t of 0 and 1, the mean "
+        "over the classes; weight [C] multiplies them. Averaged over the rows (mean), added (sum) or as it is "
+        "(none). The arguments broadcast and promote. ShapeError.",
     .example = "assert(std::abs(multilabel_soft_margin_loss(zeros({1, 3}), ones({1, 3})).item() - std::log(2.0)) < "
                "1e-6);",
     .composed =

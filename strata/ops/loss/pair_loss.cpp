@@ -192,7 +192,7 @@ struct Plain {
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_pairs_op{{
     .schema = "mse_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
     .doc = "(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote.",
-        .infer = Plain<PairLoss::mse>::infer,
+    .infer = Plain<PairLoss::mse>::infer,
     .kernels = {.everywhere = Plain<PairLoss::mse>::kernel},
     .saves = "x target",
     .backward = Plain<PairLoss::mse>::rule,

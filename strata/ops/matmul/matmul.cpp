@@ -4,18 +4,36 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/matmul_kernels.h"
+#include "strata/ops/matmul/records.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
-namespace {
-
-constexpr DTypeSet kNumbers = kFloats | kInts;
+namespace products {
 
 void check_dtypes(std::string_view op, const Tensor& a, const Tensor& b) {
   check<DTypeError>(a.dtype() == b.dtype(), op, "operands have different dtypes: ", a, " and ", b);
   check<DTypeError>(a.dtype() != DType::boolean, op, "does not take bool, got ", a);
 }
+
+void check_rank(std::string_view op, const Tensor& t, std::string_view name, int64_t rank) {
+  check<ShapeError>(t.dim() == rank, op, name, " needs ", rank, rank == 1 ? " dimension, is " : " dimensions, is ", t);
+}
+
+void check_factors(std::string_view op, const Tensor& a, Scalar beta, Scalar alpha) {
+  if (is_floating(a.dtype())) return;
+  check<DTypeError>(beta.kind() != DType::f64, op, "beta is ", beta.to_double(), " for operands of ", a.dtype(),
+                    ", wants an integer");
+  check<DTypeError>(alpha.kind() != DType::f64, op, "alpha is ", alpha.to_double(), " for operands of ", a.dtype(),
+                    ", wants an integer");
+}
+
+}  // namespace products
+
+namespace {
+
+using namespace products;
+constexpr DTypeSet kNumbers = kFloats | kInts;
 
 Shape leading(const Tensor& t) {
   Shape s;
@@ -67,6 +85,10 @@ double product_flops(const Tensor& a, const Shape& result) {
   return 2.0 * static_cast<double>(result.product()) * static_cast<double>(a.shape().back());
 }
 
+}  // namespace
+
+namespace products {
+
 Cost matmul_cost(const Tensor& a, const Tensor& b) {
   const TensorMeta y = matmul_infer(a, b);
   return {product_flops(a, y.shape),
@@ -100,6 +122,19 @@ Tensor matmul_reference(const Tensor& a, const Tensor& b) {
   }
   return y;
 }
+
+Tensor combined_reference(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha) {
+  const Tensor y = product.clone(), base = input.expand(y.shape()).contiguous();
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    double& v = y.data<double>()[i];
+    v = alpha.to_double() * v + (beta.to_double() == 0 ? 0 : beta.to_double() * base.data<double>()[i]);
+  }
+  return y;
+}
+
+}  // namespace products
+
+namespace {
 
 const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
     .schema = "matmul(Tensor a, Tensor b) -> Tensor",
@@ -186,10 +221,6 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
         },
     .reference = matmul_reference,
 }};
-
-void check_rank(std::string_view op, const Tensor& t, std::string_view name, int64_t rank) {
-  check<ShapeError>(t.dim() == rank, op, name, " needs ", rank, rank == 1 ? " dimension, is " : " dimensions, is ", t);
-}
 
 const Op<Tensor(const Tensor&, const Tensor&)> mm_op{{
     .schema = "mm(Tensor a, Tensor b) -> Tensor",
@@ -282,14 +313,14 @@ const Op<Tensor(const Tensor&, const Tensor&)> dot_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&)> outer_op{{
     .schema = "outer(Tensor a, Tensor b) -> Tensor",
-    .doc = "All products of the elements of two vectors: y[i, j] = a[i] * b[j].",
+    .doc = "All products of the elements of two vectors: y[i, j] = a[i] * b[j]; dtypes are promoted.",
     .composed =
         [](const Tensor& a, const Tensor& b) {
           check_rank("outer", a, "a", 1);
           check_rank("outer", b, "b", 1);
-          return matmul(unsqueeze(a, 1), unsqueeze(b, 0));
+          return unsqueeze(a, 1) * unsqueeze(b, 0);
         },
-    .dtypes = kNumbers,
+    .dtypes = kAllTypes,
     .cost =
         [](const Tensor& a, const Tensor& b) {
           const auto elements = static_cast<double>(a.numel() * b.numel());
@@ -302,15 +333,17 @@ const Op<Tensor(const Tensor&, const Tensor&)> outer_op{{
           s.add(s.tensor({0}), s.tensor({3}));
           s.invalid<ShapeError>("needs 1 dimension", s.tensor({2, 2}), s.tensor({3}));
         },
+    .reference = [](const Tensor& a, const Tensor& b) { return matmul_reference(a.unsqueeze(1), b.unsqueeze(0)); },
 }};
 
 // ---- addmm ---------------------------------------------------------------------------------------------------------
 
-TensorMeta addmm_infer(const Tensor& input, const Tensor& a, const Tensor& b, Scalar, Scalar) {
+TensorMeta addmm_infer(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   check_rank("addmm", a, "a", 2);
   check_rank("addmm", b, "b", 2);
   check_dtypes("addmm", a, b);
   check_dtypes("addmm", input, a);
+  check_factors("addmm", a, beta, alpha);
   check<ShapeError>(a.shape()[1] == b.shape()[0], "addmm", "inner sizes differ: a is ", a, ", b is ", b);
   const Shape s{a.shape()[0], b.shape()[1]};
   check<ShapeError>(input.dim() <= 2 && broadcast_shapes(input.shape(), s, "addmm") == s, "addmm", "input ", input,
@@ -354,17 +387,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> ad
           s.invalid<ShapeError>("inner sizes", s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({2, 5}));
           s.invalid<ShapeError>("broadcast", s.tensor({3}), s.tensor({4, 3}), s.tensor({3, 5}));
           s.invalid<ShapeError>("needs 2 dimensions", s.tensor({4, 5}), s.tensor({3}), s.tensor({3, 5}));
+          if (!is_floating(s.dtype()))
+            s.invalid<DTypeError>("beta is 0.5", s.tensor({2, 2}), s.tensor({2, 2}), s.tensor({2, 2}), 0.5);
         },
-    .reference =
-        [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-          Tensor y = matmul_reference(a, b);
-          const Tensor base = input.expand(y.shape()).contiguous();
-          for (int64_t i = 0; i < y.numel(); ++i) {
-            double& v = y.data<double>()[i];
-            v = alpha.to_double() * v + (beta.to_double() == 0 ? 0 : beta.to_double() * base.data<double>()[i]);
-          }
-          return y;
-        },
+    .reference = [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
+                    Scalar alpha) { return combined_reference(input, matmul_reference(a, b), beta, alpha); },
 }};
 
 // ---- linear --------------------------------------------------------------------------------------------------------

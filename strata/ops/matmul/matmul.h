@@ -22,7 +22,7 @@ Tensor bmm(const Tensor& a, const Tensor& b);
 Tensor mv(const Tensor& a, const Tensor& x);
 /// Sum of the products of two vectors of one length, a 0-dim tensor.
 Tensor dot(const Tensor& a, const Tensor& b);
-/// All products of the elements of two vectors: [m] and [n] give [m, n].
+/// All products of the elements of two vectors: [m] and [n] give [m, n]; dtypes are promoted.
 Tensor outer(const Tensor& a, const Tensor& b);
 /// beta * input + alpha * a b for a [m, k] and b [k, n]; `input` broadcasts to [m, n] and is not read when beta is 0.
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);

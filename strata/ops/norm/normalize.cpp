@@ -56,8 +56,10 @@ const Op<Tensor(const Tensor&, double, int64_t, double)> normalize_op{{
 
 const Op<Tensor(const Tensor&, int64_t, double, double, double)> local_response_norm_op{{
     .schema = "local_response_norm(Tensor input, int size, float alpha=1e-4, float beta=0.75, float k=1.0) -> Tensor",
-    .doc = "input [N, C, ..] over (k + alpha m)^beta, m being the mean of the squares of `size` channels around each, those "
-           "beyond the ends counting as 0 (Krizhevsky et al., 2012). ShapeError, ValueError unless size > 0, DTypeError.",
+    .doc =
+        "input [N, C, ..] over (k + alpha m)^beta, m being the mean of the squares of `size` channels around each, "
+        "those "
+        "beyond the ends counting as 0 (Krizhevsky et al., 2012). ShapeError, ValueError unless size > 0, DTypeError.",
     .example = "assert(local_response_norm(ones({1, 1, 2}), 1, 1.0, 1.0).sum().item() == 1);",
     .composed =
         [](const Tensor& x, int64_t size, double alpha, double beta, double k) {

@@ -1,5 +1,5 @@
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/pool/integer_pool.h"
+#include "strata/ops/pool/integer_pool_kernel.h"
 #include "strata/ops/pool/pool_common_inl.h"
 
 namespace strata {
@@ -233,21 +233,34 @@ Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
 // The sum of each window over its divisor, window by window.
 Tensor avg_by_hand(int spatial, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
                    bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
-  const Dims k = spread(kernel, spatial), s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
+  const Dims k = spread(kernel, spatial), s = stride.empty() ? k : spread(stride, spatial),
+             p = spread(padding, spatial);
   const Dims in = spatial_of("avg_pool", x, spatial), ones = Dims::filled(spatial, 1);
   const Dims out = pooled_sizes("avg_pool", in, k, s, p, ones, ceil_mode);
   const Shape result = with_spatial(x.shape(), out);
-  const Tensor y = reference(x, result, in, out, false, [&](int64_t d, int64_t i, int64_t j) {
-    const double w = mean_weight(i, j, in[d], k[d], s[d], p[d], count_include_pad);
-    return !divisor || w == 0 ? w : 1.0;
-  });
-  if (!divisor) return y;
+  const auto weight = [&](int64_t d, int64_t i, int64_t j) {
+    return mean_weight(i, j, in[d], k[d], s[d], p[d], count_include_pad);
+  };
+  // Sums first: a sum of shares would not be a whole number where the mean is one.
+  const Tensor y = reference(x, result, in, out, false,
+                             [&](int64_t d, int64_t i, int64_t j) { return weight(d, i, j) == 0 ? 0.0 : 1.0; });
   std::vector<double> sums = y.to_vector<double>();
-  for (double& v : sums) v /= static_cast<double>(*divisor);
+  for (size_t at = 0; at < sums.size(); ++at) {
+    double places = 1;
+    auto rest = static_cast<int64_t>(at);
+    for (int d = spatial - 1; d >= 0; --d) {
+      double most = 0;
+      for (int64_t j = 0; j < in[d]; ++j) most = std::max(most, weight(d, rest % out[d], j));
+      if (most > 0) places *= std::round(1 / most);
+      rest /= out[d];
+    }
+    sums[at] /= divisor ? static_cast<double>(*divisor) : places;
+  }
   return from_span<double>(sums, result);
 }
 using AvgSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool);
-using DivisorSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool, std::optional<int64_t>);
+using DivisorSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool,
+                                std::optional<int64_t>);
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
 const Op<AvgSignature> avg_pool1d_op{{

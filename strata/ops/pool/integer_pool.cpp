@@ -1,4 +1,4 @@
-#include "strata/ops/pool/integer_pool.h"
+#include "strata/ops/pool/integer_pool_kernel.h"
 
 #include <algorithm>
 #include <limits>
@@ -69,7 +69,9 @@ Tensor avg_pool_integers(std::string_view op, const Tensor& x, const Dims& kerne
                          const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
   check<DTypeError>(x.dtype() != DType::boolean, op, "does not take bool");
   const Dims ones = Dims::filled(kernel.size(), 1), all = last(kernel.size());
-  const auto sums = [&](const Tensor& t) { return sum(windows(op, t, kernel, stride, padding, ones, ceil_mode, 0), all); };
+  const auto sums = [&](const Tensor& t) {
+    return sum(windows(op, t, kernel, stride, padding, ones, ceil_mode, 0), all);
+  };
   const Tensor total = sums(x.to(DType::i64));
   if (divisor) return trunc_divide(total, full_like(total, *divisor)).to(x.dtype());
   // How many places count: those of the input, or with padding around it as far as that reaches.

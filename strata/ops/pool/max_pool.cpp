@@ -1,5 +1,5 @@
 #include <limits>
-#include "strata/ops/pool/integer_pool.h"
+#include "strata/ops/pool/integer_pool_kernel.h"
 #include "strata/ops/pool/pool_common_inl.h"
 
 namespace strata {

@@ -45,7 +45,8 @@ Tensor interpolate(const Tensor& x, const std::optional<Dims>& size = std::nullo
 /// [.., C r^2, H, W] to [.., C, H r, W r] (Shi et al., arXiv:1609.05158), and back. Throws ShapeError.
 Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor);
 Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor);
-/// Channels of x [N, C, ..] dealt out in turn: those of `groups` groups are interleaved (Zhang et al., arXiv:1707.01083).
+/// Channels of x [N, C, ..] dealt out in turn: those of `groups` groups are interleaved (Zhang et al.,
+/// arXiv:1707.01083).
 Tensor channel_shuffle(const Tensor& x, int64_t groups);
 
 /// What the above are made of; the spatial dimensions are the last kernel.size() ones, all before them are planes.

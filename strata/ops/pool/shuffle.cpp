@@ -1,5 +1,5 @@
-// What moves elements between channels and places: pixel_shuffle and its inverse, channel_shuffle, windows as columns and
-// back.
+// What moves elements between channels and places: pixel_shuffle and its inverse, channel_shuffle, windows as columns
+// and back.
 
 #include <vector>
 
@@ -111,7 +111,8 @@ const Factor channel_shuffle_op{{
         [](const Tensor& x, int64_t groups) {
           const std::string_view op = "channel_shuffle";
           check(groups > 0, op, "groups must be positive, got ", groups);
-          check<ShapeError>(x.dim() >= 2 && x.size(1) % groups == 0, op, groups, " groups do not divide the channels of ", x);
+          check<ShapeError>(x.dim() >= 2 && x.size(1) % groups == 0, op, groups,
+                            " groups do not divide the channels of ", x);
           int64_t inner = 1;
           for (int64_t d = 2; d < x.dim(); ++d) inner *= x.size(d);
           return transpose(x.reshape({x.size(0), groups, x.size(1) / groups, inner}), 1, 2).reshape(x.shape());

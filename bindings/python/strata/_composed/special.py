@@ -10,9 +10,8 @@ from .. import _core, _functions as F, _ops
 from .._core import Tensor, dtype as DType
 
 __all__ = [
-    "addbmm", "adjoint", "bartlett_window", "blackman_window", "cholesky_inverse", "cholesky_solve",
-    "conj_physical", "hamming_window", "is_complex", "is_same_size", "is_signed", "kaiser_window", "matrix_exp",
-    "renorm", "resolve_conj", "resolve_neg", "unravel_index", "vdot",
+    "adjoint", "bartlett_window", "blackman_window", "conj_physical", "hamming_window", "is_complex",
+    "is_same_size", "is_signed", "kaiser_window", "renorm", "resolve_conj", "resolve_neg", "unravel_index",
 ]
 
 
@@ -50,18 +49,6 @@ class _Histogram(NamedTuple):
 # ---- matrices
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta input + alpha times the sum of the products of the matrices."""
-    product = _ops.bmm(batch1, batch2).sum([0]) * alpha
-    found: Tensor = product if beta == 0 else product + input * beta
-    return found
-
-
-def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """dot(): there are no complex numbers."""
-    return _ops.dot(input, other)
-
-
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged."""
     return input.mT
@@ -82,36 +69,6 @@ def unravel_index(indices: Tensor, shape: Any) -> Tuple[Tensor, ...]:
         found.append(_ops.remainder(indices, F.tensor(size, device=indices.device)))
         indices = _ops.floor_divide(indices, F.tensor(size, device=indices.device))
     return tuple(reversed(found))
-
-
-def cholesky_solve(B: Tensor, L: Tensor, upper: builtins.bool = False) -> Tensor:
-    """The solution of A X = B by A's Cholesky factor."""
-    from ..linalg import solve_triangular
-
-    low = L.mT if upper else L
-    return solve_triangular(low.mT, solve_triangular(low, B, upper=False), upper=True)
-
-
-def cholesky_inverse(L: Tensor, upper: builtins.bool = False) -> Tensor:
-    """The inverse of A by its Cholesky factor."""
-    one = _core.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand(list(L.shape))
-    return cholesky_solve(one, L, upper)
-
-
-def matrix_exp(A: Tensor) -> Tensor:
-    """exp of square matrices: 18 terms of the series at a scale at which they are exact, squared up again."""
-    if A.dim() < 2 or A.shape[-1] != A.shape[-2]:
-        raise _core.ShapeError(f"matrix_exp: square matrices are wanted, got {list(A.shape)}")
-    most = builtins.float(_ops.abs(A.detach()).sum([-1]).max().item()) if A.numel() else 0.0
-    halvings = builtins.max(0, math.ceil(math.log2(most))) if most > 0 and math.isfinite(most) else 0
-    x = A * 0.5**halvings
-    one = _core.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    y: Tensor = one + x / 18
-    for k in range(17, 0, -1):
-        y = one + (x / k) @ y
-    for _ in range(halvings):
-        y = y @ y
-    return y if A.numel() else A.clone()
 
 
 # ---- windows

@@ -309,3 +309,12 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = No
 def record_stream(tensor: Tensor, stream: CudaStream) -> None:
     """The tensor's memory is not reused before ``stream`` has passed."""
     _core.cuda_record_stream(tensor, stream)
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("Tensor"):  # st.cuda.FloatTensor and its kin
+        from .._compat import CUDA_TYPES
+
+        if name in CUDA_TYPES:
+            return CUDA_TYPES[name]
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

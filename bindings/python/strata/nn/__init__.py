@@ -14,16 +14,17 @@ from .loss import *
 from .module import Module
 from .norm import *
 from .padding import *
+from .parallel import DataParallel
 from .parameter import Buffer, Parameter
 from .pooling import *
 from .rnn import *
 
 from . import activation, adaptive, attention, container, conv, distance, dropout, lazy, linear, loss, norm, padding, pooling
-from . import rnn
+from . import parallel, rnn
 from . import modules
 
 __all__ = [
-    "Buffer", "Module", "Parameter", "functional", "init", "modules", "utils",
+    "Buffer", "DataParallel", "Module", "Parameter", "functional", "init", "modules", "parallel", "utils",
     *activation.__all__, *adaptive.__all__, *attention.__all__, *container.__all__, *conv.__all__,
     *distance.__all__, *dropout.__all__, *lazy.__all__, *linear.__all__, *loss.__all__, *norm.__all__,
     *padding.__all__, *pooling.__all__, *rnn.__all__,

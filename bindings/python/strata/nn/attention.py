@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
 from .. import _ops as ops
 from .._core import Tensor, dtype as DType, full
+from .._once import once
 from . import functional as F
 from . import init
 from .functional._attention import attend
@@ -131,7 +132,9 @@ class SDPBackend(Enum):
 
 @contextmanager
 def sdpa_kernel(backends: Union[SDPBackend, Sequence[SDPBackend]], set_priority: bool = False) -> Iterator[None]:
-    """Takes PyTorch's choice of attention kernels, and changes nothing."""
+    """Takes PyTorch's choice of attention kernels, changes nothing, and says so once."""
+    once("sdp", "sdpa_kernel() changes nothing: there is one kernel of attention for each device, which never writes the matrix "
+                "of weights out", 4)
     for backend in [backends] if isinstance(backends, SDPBackend) else backends:
         if not isinstance(backend, SDPBackend):
             raise TypeError(f"sdpa_kernel: an SDPBackend or a list of them is wanted, got {backend!r}")

@@ -112,8 +112,8 @@ class ModuleList(Module):
         if modules is not None:
             self.extend(modules)
 
-    def _items(self) -> List[Module]:
-        return [m for m in self._modules.values() if m is not None]
+    def _items(self) -> List[Any]:
+        return list(self._modules.values())  # None holds a place
 
     def _key(self, index: int) -> str:
         size = len(self)
@@ -130,13 +130,11 @@ class ModuleList(Module):
     @overload
     def __getitem__(self: L, index: slice) -> L: ...
     @overload
-    def __getitem__(self, index: int) -> Module: ...
-    def __getitem__(self, index: Union[int, slice]) -> Module:
+    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: Union[int, slice]) -> Any:
         if isinstance(index, slice):
             return type(self)(self._items()[index])
-        module = self._modules[self._key(index)]
-        assert module is not None
-        return module
+        return self._modules[self._key(index)]
 
     def __setitem__(self, index: int, module: Module) -> None:
         self._modules[self._key(index)] = module
@@ -149,7 +147,7 @@ class ModuleList(Module):
     def __len__(self) -> int:
         return len(self._modules)
 
-    def __iter__(self) -> Iterator[Module]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._items())
 
     def __iadd__(self: L, modules: Iterable[Module]) -> L:
@@ -175,7 +173,7 @@ class ModuleList(Module):
         modules.insert(index, module)
         self._fill(modules)
 
-    def pop(self, index: int = -1) -> Module:
+    def pop(self, index: int = -1) -> Any:
         """Takes a module out."""
         module = self[index]
         del self[index]

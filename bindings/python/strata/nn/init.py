@@ -104,6 +104,29 @@ def dirac_(tensor: T, groups: int = 1) -> T:
     return tensor
 
 
+_calculate_fan_in_and_fan_out = _fans  # PyTorch's name, which layers of others use
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    return _fans(tensor)[0 if mode == "fan_in" else 1]
+
+
+def _old_name(name: str) -> Callable[..., Any]:
+    def old(tensor: T, *args: Any, **kwargs: Any) -> Any:
+        warnings.warn(f"nn.init.{name} is now deprecated in favor of nn.init.{name}_.", FutureWarning, stacklevel=2)
+        return globals()[name + "_"](tensor, *args, **kwargs)
+
+    return old
+
+
+(uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, sparse) = (
+    _old_name(name) for name in ("uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal",
+                                 "kaiming_uniform", "kaiming_normal", "orthogonal", "sparse"))
+
+
 def xavier_uniform_(tensor: T, gain: float = 1.0) -> T:
     """Uniform in +- gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010)."""
     fan_in, fan_out = _fans(tensor)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, 
 
 from .._core import Tensor, bfloat16, dtype as DType, float16, float32, float64, zeros_like
 from .._grad_mode import no_grad
+from .._once import memory_format as layout
 from .hooks import BackwardHooks, RemovableHandle
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, load
@@ -78,7 +79,8 @@ class Module:
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self._check_name(name, "module")
-            self._forget(name)
+            if name not in self._modules:  # one that takes another's place stands where that stood
+                self._forget(name)
             self._modules[name] = value
         elif isinstance(value, Buffer):
             self.register_buffer(name, value, getattr(value, "persistent", True))
@@ -434,7 +436,7 @@ class Module:
         device = kwargs.pop("device", None)
         dtype: Optional[DType] = kwargs.pop("dtype", None)
         kwargs.pop("non_blocking", None)
-        kwargs.pop("memory_format", None)
+        layout(kwargs.pop("memory_format", None))
         if kwargs:
             raise TypeError(f"to() got an unexpected argument '{next(iter(kwargs))}'")
         for arg in args:

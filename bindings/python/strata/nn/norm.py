@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 from .. import _core as C
 from .._core import Tensor, dtype as DType, int64, ones, zeros
@@ -15,7 +15,7 @@ from .parameter import Parameter
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm",
+    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm",
 ]
 
 
@@ -118,7 +118,7 @@ class _RunningNorm(_AffineNorm):
 
     def __init__(
         self, num_features: int, eps: float, momentum: Optional[float], affine: bool, track_running_stats: bool,
-        device: Device, dtype: Optional[DType], bias: bool,
+        device: Device, dtype: Optional[DType], bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -194,6 +194,34 @@ class BatchNorm3d(_BatchNorm):
     """The same for [N, C, D, H, W]."""
 
     ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """BatchNorm over all processes, of which there is one: BatchNorm of [N, C, ..]."""
+
+    ranks = (2, 3, 4, 5)
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
+        track_running_stats: bool = True, process_group: Any = None, device: Device = None, dtype: Optional[DType] = None,
+        *, bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with a SyncBatchNorm in the place of every BatchNorm, over the same parameters and statistics."""
+        made: Module = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group,
+                       bias=module.bias is not None)
+            for kind in ("_parameters", "_buffers"):
+                getattr(made, kind).update(getattr(module, kind))
+            made.training = module.training
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
 
 
 class _InstanceNorm(_RunningNorm):

@@ -16,6 +16,8 @@ __all__ = ["ASGD", "Rprop", "SparseAdam"]
 class Rprop(Optimizer):
     """Steps that grow while the gradient keeps its sign (Riedmiller and Braun 1993)."""
 
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
+
     def __init__(
         self, params: Params, lr: float = 1e-2, etas: Tuple[float, float] = (0.5, 1.2),
         step_sizes: Tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: Optional[bool] = None,
@@ -40,6 +42,8 @@ class Rprop(Optimizer):
 
 class ASGD(Optimizer):
     """Gradient descent that also keeps the mean of the parameters (Polyak and Juditsky 1992), as state "ax"."""
+
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
 
     def __init__(
         self, params: Params, lr: float = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
@@ -69,6 +73,8 @@ class ASGD(Optimizer):
 class SparseAdam(Optimizer):
     """Adam that leaves rows without a gradient as they are, moments too: for tables of which a step uses a few rows.
     Gradients are dense here; a row of zeros is one without."""
+
+    _beside = {}
 
     def __init__(self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  maximize: bool = False) -> None:

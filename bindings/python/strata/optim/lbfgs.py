@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .._core import Tensor, zeros
+from .._core import Tensor, float64, zeros
 from .._grad_mode import enable_grad, no_grad
 from .._ops import cat
 from .optimizer import Optimizer, Params
@@ -76,11 +76,17 @@ def _strong_wolfe(
     return low, calls
 
 
+# Ours and PyTorch's names of the history.
+_NAMES = {"changes": "old_dirs", "steps": "old_stps", "scale": "H_diag", "prev_grad": "prev_flat_grad"}
+
+
 class LBFGS(Optimizer):
     """L-BFGS (Nocedal 1980; Liu and Nocedal 1989). ``step(closure)`` makes up to ``max_iter`` iterations, each of one or more
     calls of ``closure``, which drops the gradients, computes the loss and its gradients, and returns it.
     ``line_search_fn``: None for steps of ``lr``, or "strong_wolfe". One group of parameters; the state (the last
     ``history_size`` steps and gradients) is float32, or float64 where a parameter is."""
+
+    _beside: Dict[str, Any] = {}
 
     def __init__(
         self, params: Params, lr: float = 1.0, max_iter: int = 20, max_eval: Optional[int] = None,
@@ -218,25 +224,39 @@ class LBFGS(Optimizer):
         return {self._params[0]: self._history} if self._history else {}
 
     def state_dict(self) -> Dict[str, Any]:
-        """{"state": {0: history}, "param_groups": [options]}: lists of tensors become numbered entries."""
+        """{"state": {0: history}, "param_groups": [options]}, under PyTorch's names."""
         packed: Dict[str, Any] = {}
         for key, value in self._history.items():
-            if isinstance(value, list):
-                packed.update({f"{key}.{i}": t.clone() for i, t in enumerate(value)})
-            else:
-                packed[key] = value.clone() if isinstance(value, Tensor) else value
+            name = _NAMES.get(key, key)
+            packed[name] = [t.clone() for t in value] if isinstance(value, list) else (
+                value.clone() if isinstance(value, Tensor) else value)
+        if "old_dirs" in packed:
+            pairs = zip(packed["old_dirs"], packed["old_stps"])
+            packed["ro"] = [(1.0 / (y * s).sum()) for y, s in pairs]
+            packed["H_diag"] = zeros([], dtype=float64).fill_(packed["H_diag"])
+            packed["al"] = [None] * int(self.param_groups[0]["history_size"])
+            packed["prev_loss"] = None
         group = {k: v for k, v in self.param_groups[0].items() if k != "params"}
         group["params"] = list(range(len(self._params)))
         return {"state": {0: packed} if packed else {}, "param_groups": [group]}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Goes on from a state_dict()."""
+        """Goes on from a state_dict(), PyTorch's too."""
         saved = state_dict["param_groups"]
         if len(saved) != 1 or len(saved[0]["params"]) != len(self._params):
             raise ValueError("loaded state dict does not match the parameters of this optimizer")
         self.param_groups[0].update({k: v for k, v in saved[0].items() if k not in ("params", "param_names")})
         history: Dict[str, Any] = {}
-        for packed in state_dict["state"].values():
+        for found in state_dict["state"].values():
+            packed = {k: v for k, v in found.items() if k not in ("ro", "al", "prev_loss")}
+            for torchs, ours in [(theirs, mine) for mine, theirs in _NAMES.items() if theirs in packed]:
+                value = packed.pop(torchs)
+                if isinstance(value, list):
+                    packed.update({f"{ours}.{i}": t for i, t in enumerate(value)})
+                elif value is not None:
+                    packed[ours] = float(value) if ours == "scale" else value
+            if "t" in packed:
+                packed["t"] = float(packed["t"])
             for key in sorted(packed, key=lambda k: (k.partition(".")[0], int(k.partition(".")[2] or 0))):
                 name, numbered, _ = key.partition(".")
                 value = packed[key].clone() if isinstance(packed[key], Tensor) else packed[key]

@@ -19,6 +19,7 @@ from .._core import Tensor, zeros_like
 from .._functions import tensor
 from .._grad_mode import enable_grad, no_grad
 from ..nn.hooks import RemovableHandle
+from . import _layout
 
 __all__ = [
     "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "Muon", "NAdam", "Optimizer", "RAdam",
@@ -35,11 +36,14 @@ class Optimizer:
     from it and writes step(), keeping what it needs in ``self.state[parameter]``."""
 
     _kind: str = ""  # the engine's name of it; "" where Python does the work
+    # What PyTorch's groups have beside the options: how it computes, which is one way here.
+    _beside: Dict[str, Any] = {"foreach": None, "differentiable": False}
 
     def __init__(self, params: Params, defaults: Dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor")
         self.defaults = defaults
+        self._taken = 0  # steps
         self.param_groups: List[ParamGroup] = []
         self._step_pre_hooks: Dict[int, Callable[..., Any]] = {}
         self._step_post_hooks: Dict[int, Callable[..., Any]] = {}
@@ -52,6 +56,10 @@ class Optimizer:
         for group in groups:
             self._append(dict(group))
         self._build()
+
+    def _is_pytorchs(self) -> bool:
+        """Whether its state and groups are laid out as PyTorch's; those of one written elsewhere are its own."""
+        return bool(self._kind) or type(self).__module__.startswith("strata.")
 
     # ---- groups
 
@@ -69,6 +77,9 @@ class Optimizer:
         group["params"] = items
         for name, value in self.defaults.items():
             group.setdefault(name, value)
+        if self._is_pytorchs():
+            for name, value in self._beside.items():
+                group.setdefault(name, value)
         seen = {id(p) for g in self.param_groups for p in g["params"]}
         if len({id(p) for p in items}) != len(items) or any(id(p) in seen for p in items):
             raise ValueError("some parameters appear in more than one parameter group")
@@ -139,6 +150,7 @@ class Optimizer:
         return found.pop()
 
     def _update(self, grad_scale: float) -> None:
+        self._taken += 1
         if self._engine is not None:
             self._sync().step(-grad_scale if self._maximizes() else grad_scale)
             return
@@ -164,6 +176,7 @@ class Optimizer:
             if math.isfinite(norm):
                 self.step()
             return norm
+        self._taken += 1
         return self._sync().step_clipped(float(max_norm))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -210,7 +223,8 @@ class Optimizer:
         return dict(by_index)
 
     def state_dict(self) -> Dict[str, Any]:
-        """{"state": {number: {name: tensor}}, "param_groups": [options, parameters as numbers]}; st.save() takes it."""
+        """{"state": {number: {name: tensor}}, "param_groups": [options, parameters as numbers]}, laid out as PyTorch's;
+        st.save() takes it."""
         groups = []
         index = 0
         for group in self.param_groups:
@@ -218,10 +232,18 @@ class Optimizer:
             packed["params"] = list(range(index, index + len(group["params"])))
             index += len(group["params"])
             groups.append(packed)
-        return {"state": self._state_by_index(), "param_groups": groups}
+        state = self._state_by_index()
+        index = 0
+        for group in self.param_groups:
+            for p in group["params"]:
+                if index in state and self._is_pytorchs():
+                    state[index] = _layout.of_state(self._kind, state[index], self._taken, group, p)
+                index += 1
+        return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Goes on from a state_dict(), options included. ValueError where groups or parameters do not correspond."""
+        """Goes on from a state_dict(), PyTorch's too, options included. ValueError where groups or parameters do not
+        correspond."""
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -233,17 +255,21 @@ class Optimizer:
                 if key not in ("params", "param_names"):
                     mine[key] = tuple(value) if key == "betas" else value
         self._build()
+        params = [p for group in self.param_groups for p in group["params"]]
+        state = {int(index): entries for index, entries in state_dict["state"].items()}
+        self._taken = max([int(entries.get("step", 0)) for entries in state.values()], default=0)
+        if self._is_pytorchs():
+            state = {i: _layout.of_file(self._kind, entries, params[i]) for i, entries in state.items()}
         if self._engine is None:
-            params = [p for group in self.param_groups for p in group["params"]]
             self._own_state = defaultdict(dict)
-            for index, entries in state_dict["state"].items():
+            for index, entries in state.items():
                 # A copy: what was loaded may be loaded again.
                 self._own_state[params[int(index)]] = {
                     k: v.detach().clone().to(params[int(index)].device) if isinstance(v, Tensor) else v
                     for k, v in entries.items()}
             return
         flat: Dict[str, Tensor] = {}
-        for index, entries in state_dict["state"].items():
+        for index, entries in state.items():
             for name, value in entries.items():
                 flat[f"{index}.{name}"] = value if isinstance(value, Tensor) else tensor(value)
         self._restore(flat)
@@ -254,7 +280,7 @@ class Optimizer:
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.defaults, self.param_groups = state["defaults"], state["param_groups"]
         self._step_pre_hooks, self._step_post_hooks = {}, {}
-        self._engine, self._own_state = None, defaultdict(dict)
+        self._engine, self._own_state, self._taken = None, defaultdict(dict), 0
         self._build()
         self.load_state_dict(state["saved"])
 
@@ -282,6 +308,7 @@ class SGD(Optimizer):
     """Gradient descent with momentum."""
 
     _kind = "sgd"
+    _beside = {"foreach": None, "differentiable": False, "fused": None}
 
     def __init__(
         self, params: Params, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
@@ -300,14 +327,18 @@ class Adam(Optimizer):
     far."""
 
     _kind = "adam"
+    _beside = {"foreach": None, "capturable": False, "differentiable": False, "fused": None, "decoupled_weight_decay": False}
 
     def __init__(
         self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0.0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
+        decoupled_weight_decay: bool = False,
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
         _unsupported(type(self).__name__, differentiable=differentiable)
+        if decoupled_weight_decay and type(self) is Adam:
+            self._kind, self._beside = "adamw", AdamW._beside
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
                                       maximize=maximize,
                                       **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
@@ -317,6 +348,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     _kind = "adamw"
+    _beside = {**Adam._beside, "decoupled_weight_decay": True}
 
     def __init__(
         self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -332,6 +364,7 @@ class RMSprop(Optimizer):
     """RMSprop (Tieleman and Hinton 2012)."""
 
     _kind = "rmsprop"
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
 
     def __init__(
         self, params: Params, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0.0,
@@ -349,6 +382,7 @@ class Adagrad(Optimizer):
     """Adagrad (Duchi et al. 2011)."""
 
     _kind = "adagrad"
+    _beside = {"foreach": None, "differentiable": False, "fused": None}
 
     def __init__(
         self, params: Params, lr: float = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
@@ -366,6 +400,7 @@ class Adadelta(Optimizer):
     """Adadelta (Zeiler 2012)."""
 
     _kind = "adadelta"
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
 
     def __init__(
         self, params: Params, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0,
@@ -381,6 +416,7 @@ class Adamax(Optimizer):
     """Adamax (Kingma and Ba 2015): Adam with the infinity norm."""
 
     _kind = "adamax"
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
 
     def __init__(
         self, params: Params, lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -397,6 +433,7 @@ class NAdam(Optimizer):
     """Adam with Nesterov's momentum (Dozat 2016)."""
 
     _kind = "nadam"
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
 
     def __init__(
         self, params: Params, lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -415,6 +452,7 @@ class RAdam(Optimizer):
     """Rectified Adam (Liu et al. 2020)."""
 
     _kind = "radam"
+    _beside = {"foreach": None, "capturable": False, "differentiable": False}
 
     def __init__(
         self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -445,6 +483,7 @@ class Adafactor(Optimizer):
     """Adafactor (Shazeer and Stern 2018) with the relative step, torch.optim's defaults."""
 
     _kind = "adafactor"
+    _beside = {"foreach": None}
 
     def __init__(
         self, params: Params, lr: float = 1e-2, beta2_decay: float = -0.8, eps: Tuple[Optional[float], float] = (None, 1e-3),
@@ -467,16 +506,20 @@ class Adafactor(Optimizer):
 
 class Muon(Optimizer):
     """Muon (Jordan et al. 2024): momentum, orthogonalised. What is not a matrix, and groups with ``use_adamw``, are updated
-    by AdamW with ``betas`` and ``adamw_eps``. ``adjust_lr_fn`` "match_rms_adamw" or "original" chooses the step's scale."""
+    by AdamW with ``betas`` and ``adamw_eps``. ``adjust_lr_fn`` "original" (as without one) or "match_rms_adamw" chooses the step's scale."""
 
     _kind = "muon"
+    _beside = {"ns_coefficients": (3.4445, -4.775, 2.0315)}
 
     def __init__(
         self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
-        eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = "match_rms_adamw", use_adamw: bool = False,
+        eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = None, use_adamw: bool = False,
         betas: Tuple[float, float] = (0.9, 0.95), adamw_eps: float = 1e-8, *,
+        ns_coefficients: Tuple[float, float, float] = (3.4445, -4.775, 2.0315),
         master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
     ) -> None:
+        if tuple(ns_coefficients) != self._beside["ns_coefficients"]:
+            raise ValueError(f"Muon: the iteration's coefficients are {self._beside['ns_coefficients']}, got {ns_coefficients}")
         super().__init__(params, dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps,
                                       ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, use_adamw=use_adamw, betas=betas,
                                       adamw_eps=adamw_eps,

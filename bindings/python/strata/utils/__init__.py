@@ -1,8 +1,8 @@
 """Data sets and loaders; checkpointing."""
 
 from . import checkpoint as _checkpoint
-from . import data
+from . import _pytree, data, tensorboard
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "tensorboard"]
 
 checkpoint = _checkpoint

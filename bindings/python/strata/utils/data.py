@@ -21,7 +21,7 @@ from .._core import Tensor, TokenFile, read_idx, sample_order
 from ..random import Generator, default_generator
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IdxDataset", "IterableDataset",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IdxDataset", "IterableDataset",
     "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
     "TokenDataset", "TokenFile", "WeightedRandomSampler", "WorkerInfo", "default_collate", "get_worker_info", "random_split",
     "read_idx",
@@ -217,6 +217,9 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
+_PART = 1 << 16
+
+
 class RandomSampler(Sampler[int]):
     """Every number once an epoch, in an order that the seed and the epoch decide: that of the engine's own loader."""
 
@@ -236,8 +239,11 @@ class RandomSampler(Sampler[int]):
         size, epoch = len(self.data_source), self.epoch
         self.epoch += 1
         if self.replacement:
-            drawn = ops.randint(0, size, [self.num_samples], key=(self.seed + 1, epoch * (self.num_samples + 1)))
-            yield from drawn.tolist()
+            # Part by part, each with the numbers that it has among all: two of 64 bits to a block of the generator.
+            first = epoch * (self.num_samples + 1)
+            for at in range(0, self.num_samples, _PART):
+                drawn = ops.randint(0, size, [min(_PART, self.num_samples - at)], key=(self.seed + 1, first + at // 2))
+                yield from drawn.tolist()
             return
         left = self.num_samples
         part = 0
@@ -249,6 +255,34 @@ class RandomSampler(Sampler[int]):
 
     def __len__(self) -> int:
         return self.num_samples
+
+
+class DistributedSampler(Sampler[int]):
+    """The share of one process among several: by default of the only one there is. The order follows from the seed and
+    set_epoch()."""
+
+    def __init__(self, dataset: Sized, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True,
+                 seed: int = 0, drop_last: bool = False) -> None:
+        self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+        self.num_replicas, self.rank = 1 if num_replicas is None else num_replicas, rank or 0
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(f"DistributedSampler: Invalid rank {self.rank}, rank should be in [0, {self.num_replicas - 1}]")
+        size = len(dataset)
+        self.num_samples = size // self.num_replicas if drop_last else -(-size // self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.dataset)
+        order = sample_order(size, self.seed, self.epoch).tolist() if self.shuffle else list(range(size))
+        order = (order * (-(-self.total_size // max(size, 1))))[: self.total_size]
+        return iter(order[self.rank : self.total_size : self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Another order."""
+        self.epoch = epoch
 
 
 class SubsetRandomSampler(Sampler[int]):
@@ -400,6 +434,7 @@ class DataLoader(Generic[T]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         device: Any = None,
+        in_order: bool = True,
     ) -> None:
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")

@@ -10,6 +10,7 @@
 
 namespace strata::by_hand {
 
+/// Elements in row-major order.
 using Numbers = std::vector<double>;
 
 /// The elements of t as `shape`, broadcast; an undefined t is 1 everywhere.

@@ -1,0 +1,71 @@
+#include "strata/ops/linalg/lapack.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <type_traits>
+
+#include "strata/core/error.h"
+
+namespace strata::linalg {
+namespace {
+
+void* load() {
+  std::string tried;
+  const auto attempt = [&](const std::string& path) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) tried += cat("\n  ", dlerror());
+    return library;
+  };
+  // A package for machines that have none of the engine's libraries brings it in its own folder.
+  void* library = nullptr;
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&load), &self) && self.dli_fname) {
+    const std::string file = self.dli_fname;
+    const size_t slash = file.rfind('/');
+    if (slash != std::string::npos) library = attempt(file.substr(0, slash) + "/libopenblas.so.0");
+  }
+  for (const char* name : {"libopenblas.so.0", "libopenblas.so"})
+    if (!library) library = attempt(name);
+  if (!library)
+    throw Error("linalg", cat("OpenBLAS, which solves and decomposes matrices on the CPU, is not found; install "
+                              "libopenblas0-serial (Debian, Ubuntu) or its equivalent:",
+                              tried));
+  // OpenBLAS's own threads would compete with the pool, and make results depend on their number.
+  if (void* set = dlsym(library, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(1);
+  return library;
+}
+
+template <class F>
+void find(F& routine, char type, const char* name) {
+  static void* const library = load();
+  const std::string symbol = std::string(1, type) + name + "_";
+  routine = reinterpret_cast<F>(dlsym(library, symbol.c_str()));
+  if (!routine) throw Error("linalg", cat("OpenBLAS has no ", symbol, "; a build of it without LAPACK?"));
+}
+
+}  // namespace
+
+template <class T>
+const Lapack<T>& lapack() {
+  static const Lapack<T> table = [] {
+    constexpr char type = std::is_same_v<T, float> ? 's' : 'd';
+    Lapack<T> t;
+    find(t.potrf, type, "potrf");
+    find(t.getrf, type, "getrf");
+    find(t.getrs, type, "getrs");
+    find(t.trsm, type, "trsm");
+    find(t.geqrf, type, "geqrf");
+    find(t.orgqr, type, "orgqr");
+    find(t.syevd, type, "syevd");
+    find(t.gesdd, type, "gesdd");
+    find(t.gesvd, type, "gesvd");
+    return t;
+  }();
+  return table;
+}
+
+template const Lapack<float>& lapack();
+template const Lapack<double>& lapack();
+
+}  // namespace strata::linalg

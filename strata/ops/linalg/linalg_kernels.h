@@ -1,0 +1,33 @@
+#pragma once
+// The kernels of this family. All take strided arguments; results are row-major.
+
+#include <string>
+
+#include "strata/core/tensor.h"
+
+namespace strata {
+
+#define STRATA_LINALG_KERNELS                                                                                    \
+  void cholesky(Tensor& L, Tensor& info, const Tensor& A, bool upper, bool check_errors);                        \
+  void lu_factor(Tensor& LU, Tensor& pivots, Tensor& info, const Tensor& A, bool pivot, bool check_errors);      \
+  void lu_permutation(Tensor& order, const Tensor& pivots, int64_t rows);                                        \
+  void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left, bool check_errors);           \
+  void solve_triangular(Tensor& X, const Tensor& A, const Tensor& B, bool upper, bool left, bool unitriangular); \
+  void qr(Tensor& Q, Tensor& R, const Tensor& A, const std::string& mode);                                       \
+  void geqrf(Tensor& a, Tensor& tau, const Tensor& A);                                                           \
+  void householder_product(Tensor& Q, const Tensor& A, const Tensor& tau);                                       \
+  void eigh(Tensor& values, Tensor& vectors, const Tensor& A, const std::string& uplo);                          \
+  void eigvalsh(Tensor& values, const Tensor& A, const std::string& uplo);                                       \
+  void svd(Tensor& U, Tensor& S, Tensor& Vh, const Tensor& A, bool full_matrices, const std::string& driver);    \
+  void svdvals(Tensor& S, const Tensor& A, const std::string& driver);
+
+namespace linalg_cpu {
+STRATA_LINALG_KERNELS
+}
+/// On a card; defined in builds with CUDA.
+namespace linalg_cuda {
+STRATA_LINALG_KERNELS
+}
+#undef STRATA_LINALG_KERNELS
+
+}  // namespace strata
