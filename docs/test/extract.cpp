@@ -59,8 +59,10 @@ void write(const std::string& path, const std::string& text) {
 }
 
 std::string identifier(const std::string& path) {
-  std::string name = path.substr(path.rfind('/') + 1);
-  name = name.substr(0, name.find('.'));
+  // with the folder's name: a page of the guide and one of the library may be called the same
+  const size_t file = path.rfind('/'), folder = file == std::string::npos ? file : path.rfind('/', file - 1);
+  std::string name = path.substr(folder == std::string::npos ? 0 : folder + 1);
+  name = name.substr(0, name.rfind('.'));
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;

@@ -202,7 +202,8 @@ TEST(Checkpoint, ReadersBesideAWriterThatKeepsOne) {
     _exit(1);
   }
   int64_t last = 0;
-  for (int i = 0; i < 300; ++i) {
+  // On a busy machine the writer may not have had its turn after 300.
+  for (int i = 0; i < 300 || (last < 3 && i < 100'000); ++i) {
     std::vector<std::string> warnings;
     const auto found = find_latest_checkpoint(run.path(), &warnings);
     ASSERT_TRUE(found) << i;

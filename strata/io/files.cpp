@@ -26,6 +26,7 @@ namespace {
 
 constexpr size_t kMaxStem = 200;       // of a temporary file's name: 255 bytes are allowed
 constexpr int kMaxTemporaries = 1000;  // of one path at a time
+constexpr int kMostAbsent = 8;
 
 // Where a path leads.
 struct Target {
@@ -150,7 +151,11 @@ void FileWriter::open_temporary(unsigned mode) {
     // Somebody who cleans up may have had it between the two calls. Where there are no locks, nobody does.
     if (::flock(fd_, LOCK_EX) == 0 && !is_named(fd_, temporary_)) ::close(std::exchange(fd_, -1));
   }
-  while (++i < kMaxTemporaries && ::access(name(i).c_str(), F_OK) == 0) remove_abandoned(name(i));
+  // What others left, who may have had the next names: those between were given back.
+  for (int absent = 0; absent < kMostAbsent && ++i < kMaxTemporaries;) {
+    absent = ::access(name(i).c_str(), F_OK) == 0 ? 0 : absent + 1;
+    if (absent == 0) remove_abandoned(name(i));
+  }
 }
 
 FileWriter::~FileWriter() {

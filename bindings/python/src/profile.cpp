@@ -22,16 +22,9 @@ class OpEvents final : public CallObserver {
     scope_.reset();
     while (!open_.empty()) end();
   }
-  void before(const OpBase& op) override { begin(op.name(), -1); }
-  void after(const OpBase& op, std::span<const Tensor> results) override {
-    // Calls that threw have no after: they ended where the one around them, or the next one beside them, did.
-    for (size_t i = open_.size(); i-- > 0;) {
-      if (events_[open_[i]].name != op.name()) continue;
-      while (open_.size() > i) end();
-      break;
-    }
-    (void)results;
-  }
+  void before(const Call& call) override { begin(call.op.name(), -1); }
+  void after(const Call& call, std::span<const Tensor>) override { end_of(call); }
+  void failed(const Call& call) override { end_of(call); }
   void push(const std::string& name) {
     names_.push_back(std::make_unique<std::string>(name));
     begin(*names_.back(), static_cast<int64_t>(names_.size()) - 1);
@@ -53,6 +46,14 @@ class OpEvents final : public CallObserver {
   }
 
  private:
+  // A range that was begun within the call ends with it.
+  void end_of(const Call& call) {
+    for (size_t i = open_.size(); i-- > 0;) {
+      if (events_[open_[i]].name != call.op.name()) continue;
+      while (open_.size() > i) end();
+      return;
+    }
+  }
   using Clock = std::chrono::steady_clock;
   struct Event {
     std::string_view name;  // a record's, or one of names_

@@ -101,6 +101,11 @@ def add_scalar_(input: Tensor, value: Number) -> Tensor:
     """add_scalar(), written over the first argument."""
     ...
 
+def addbmm(input: Tensor, batch1: TensorLike, batch2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """beta * input + alpha * the sum of batch1[i] batch2[i] for batch1 [b, m, k] and batch2 [b, k, n]: one product of
+    [m, b k] and [b k, n]. input broadcasts to [m, n] and, with beta 0, is not read. Integers take integer factors."""
+    ...
+
 def addcdiv(input: Tensor, a: TensorLike, b: TensorLike, value: Number = ...) -> Tensor:
     """x + value * a / b. DTypeError for integers."""
     ...
@@ -122,8 +127,40 @@ def addmm(input: Tensor, a: TensorLike, b: TensorLike, beta: Number = ..., alpha
     read, so that its NaNs do not spread."""
     ...
 
+def addmv(input: Tensor, mat: TensorLike, vec: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """beta * input + alpha * mat vec for mat [m, k] and vec [k]; input broadcasts to [m] and, with beta 0, is not
+    read. Integers take integer factors."""
+    ...
+
+def addr(input: Tensor, vec1: TensorLike, vec2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """beta * input + alpha * vec1 vec2^T for vec1 [m] and vec2 [n]; input broadcasts to [m, n] and, with beta 0, is
+    not read. Integers take integer factors."""
+    ...
+
+def airy_ai(input: Tensor) -> Tensor:
+    """Airy's function Ai. DLMF 9.2."""
+    ...
+
+def airy_ai_(input: Tensor) -> Tensor:
+    """airy_ai(), written over the first argument."""
+    ...
+
+def airy_ai_derivative(input: Tensor) -> Tensor:
+    """The derivative of Airy's Ai: the gradient of airy_ai. DLMF 9.2."""
+    ...
+
+def airy_ai_derivative_(input: Tensor) -> Tensor:
+    """airy_ai_derivative(), written over the first argument."""
+    ...
+
 def all(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     """Whether all elements over dims differ from 0; true for no elements."""
+    ...
+
+def alpha_dropout(input: Tensor, p: _float, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """Dropout that suits SELU: elements become SELU's floor with probability p, then all are scaled and shifted so
+    that mean 0 and variance 1 stay (Klambauer et al., arXiv:1706.02515). Element i is dropped where number i of the
+    key's stream is below p. ValueError unless 0 <= p <= 1, DTypeError."""
     ...
 
 def amax(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
@@ -134,13 +171,22 @@ def amin(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     """Smallest element over dims, or of all; NaN wins. Equal elements share the gradient. ShapeError for no elements."""
     ...
 
+def aminmax(input: Tensor, dim: Optional[_int] = ..., keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """The smallest and the largest element along dim, or of all; NaN wins. Equal elements share the gradient.
+    ShapeError for no elements."""
+    ...
+
+def angle(input: Tensor) -> Tensor:
+    """pi for negative x, NaN for NaN, else 0; integers become default_dtype(). The gradient is 0."""
+    ...
+
 def any(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     """Whether any element over dims differs from 0; false for no elements."""
     ...
 
 def arange(start: Number, end: Number, step: Number = ..., dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
-    """start, start + step, ... before end: ceil((end - start) / step) elements, 1-D. ValueError when step is 0 or
-    leads away from end."""
+    """start, start + step, ... before end: ceil((end - start) / step) elements, 1-D; an integer dtype truncates start
+    and step first, and has as many. ValueError when step is 0 or leads away from end."""
     ...
 
 def argmax(input: Tensor, dim: Optional[_int] = ..., keepdim: _bool = ...) -> Tensor:
@@ -164,6 +210,11 @@ def as_strided(input: Tensor, shape: Ints, strides: Ints, offset: _int) -> Tenso
 def as_strided_backward(g: Tensor, base_shape: Ints, base_strides: Ints, base_offset: _int, shape: Ints, strides: Ints, offset: _int) -> Tensor:
     """Adds g into a tensor of base_shape where as_strided read it: the gradient of as_strided for a base whose
     elements do not overlap."""
+    ...
+
+def as_strided_scatter(input: Tensor, src: TensorLike, shape: Ints, strides: Ints, offset: _int = ...) -> Tensor:
+    """A row-major copy of x with src in the place of as_strided(copy, shape, strides, offset). The gradient supposes
+    that no element is shown twice."""
     ...
 
 def asin(input: Tensor) -> Tensor:
@@ -206,6 +257,19 @@ def atanh_(input: Tensor) -> Tensor:
     """atanh(), written over the first argument."""
     ...
 
+def atleast_1d(input: Tensor) -> Tensor:
+    """x, as a view with one dimension where it has none."""
+    ...
+
+def atleast_2d(input: Tensor) -> Tensor:
+    """x, as a view with two dimensions where it has fewer: new ones come first."""
+    ...
+
+def atleast_3d(input: Tensor) -> Tensor:
+    """x, as a view with three dimensions where it has fewer: a vector [n] becomes [1, n, 1], a matrix [n, m] becomes
+    [n, m, 1]."""
+    ...
+
 def avg_pool(input: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
     """The mean of each window over the last one to three dimensions (as many as kernel has entries). Padding counts as
     zeros unless count_include_pad is false. avg_pool1d, avg_pool2d and avg_pool3d are the friendlier forms."""
@@ -216,18 +280,25 @@ def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: In
     size unless given."""
     ...
 
-def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
+def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ..., divisor_override: Optional[_int] = ...) -> Tensor:
     """The mean of each window over the last two dimensions of [n, c, h, w] or [c, h, w]. The stride is the kernel's
-    size unless given. A list with one entry serves both dimensions."""
+    size unless given. A list with one entry serves both dimensions. With divisor_override the sum over it. Means of
+    integers are rounded towards 0."""
     ...
 
-def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
+def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ..., divisor_override: Optional[_int] = ...) -> Tensor:
     """The mean of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride is the
-    kernel's size unless given. A list with one entry serves all three dimensions."""
+    kernel's size unless given. A list with one entry serves all three dimensions. With divisor_override the sum
+    over it."""
     ...
 
 def avg_pool_backward(g: Tensor, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
     """Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of avg_pool."""
+    ...
+
+def baddbmm(input: Tensor, batch1: TensorLike, batch2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """beta * input + alpha * batch1 batch2, matrix by matrix, for batch1 [b, m, k] and batch2 [b, k, n]; input
+    broadcasts to [b, m, n] and, with beta 0, is not read. Integers take integer factors."""
     ...
 
 def batch_norm(input: Tensor, weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
@@ -242,20 +313,89 @@ def batch_norm_backward(gy: Tensor, x: TensorLike, weight: Optional[Tensor], mea
     statistics."""
     ...
 
-def bernoulli(p: Tensor, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
-    """1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0. On a CUDA device the
-    values of p are not checked."""
-    ...
-
-def binary_cross_entropy_with_logits(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
+def bce_logits_pairs(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
     """-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x and probabilities t, computed as max(x, 0) - x t
     + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is (none). The arguments
     broadcast and promote."""
     ...
 
+def bce_pairs(input: Tensor, target: TensorLike) -> Tensor:
+    """-(t log p + (1 - t) log(1 - p)) of each pair, logarithms being at least -100. The gradient for p is (p - t) over
+    p (1 - p), which is taken as at least 1e-12. ValueError where p is outside [0, 1], except on devices."""
+    ...
+
+def bernoulli(p: Tensor, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0. On a CUDA device the
+    values of p are not checked."""
+    ...
+
+def bessel_in(input: Tensor, n: _int, scaled: _bool = ...) -> Tensor:
+    """The modified Bessel function of the first kind and order n, 0 to 16 (ValueError for another); scaled: times
+    exp(-|x|). DLMF 10.25.2."""
+    ...
+
+def bessel_j0(input: Tensor) -> Tensor:
+    """The Bessel function of the first kind and order 0. DLMF 10.2."""
+    ...
+
+def bessel_j0_(input: Tensor) -> Tensor:
+    """bessel_j0(), written over the first argument."""
+    ...
+
+def bessel_j1(input: Tensor) -> Tensor:
+    """The Bessel function of the first kind and order 1. DLMF 10.2."""
+    ...
+
+def bessel_j1_(input: Tensor) -> Tensor:
+    """bessel_j1(), written over the first argument."""
+    ...
+
+def bessel_jn(input: Tensor, n: _int) -> Tensor:
+    """The Bessel function of the first kind and order n, 0 to 16; ValueError for another. DLMF 10.2."""
+    ...
+
+def bessel_y0(input: Tensor) -> Tensor:
+    """The Bessel function of the second kind and order 0; -inf at 0, NaN below. DLMF 10.2."""
+    ...
+
+def bessel_y0_(input: Tensor) -> Tensor:
+    """bessel_y0(), written over the first argument."""
+    ...
+
+def bessel_y1(input: Tensor) -> Tensor:
+    """The Bessel function of the second kind and order 1; -inf at 0, NaN below. DLMF 10.2."""
+    ...
+
+def bessel_y1_(input: Tensor) -> Tensor:
+    """bessel_y1(), written over the first argument."""
+    ...
+
+def bin_edges(input: Tensor, bins: Ints, range: Optional[Tensor] = ...) -> Tuple[Tensor, ...]:
+    """bins[d] + 1 equally spaced edges for each column d of x [samples, columns], over the range (lowest and highest
+    of each column in turn) or that of the elements; 0.5 to both sides where that is one number. Not differentiable."""
+    ...
+
+def binary_cross_entropy(input: Tensor, target: TensorLike, weight: Optional[Tensor] = ..., reduction: str = ...) -> Tensor:
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p (input) and t (target) of one shape, logarithms being at
+    least -100; times weight, which broadcasts; averaged over the elements (mean), added (sum) or as it is (none).
+    ShapeError, DTypeError, and on the CPU ValueError where p is outside [0, 1]."""
+    ...
+
+def binary_cross_entropy_with_logits(input: Tensor, target: TensorLike, weight: Optional[Tensor] = ..., reduction: str = ..., pos_weight: Optional[Tensor] = ...) -> Tensor:
+    """-(w t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x (input) and probabilities t (target) of one
+    shape, computed without overflow; w is pos_weight, which broadcasts. Times weight, which broadcasts; averaged
+    over the elements (mean), added (sum) or as it is (none). ShapeError, DTypeError."""
+    ...
+
 def bincount(input: Tensor, weights: Optional[Tensor] = ..., minlength: _int = ...) -> Tensor:
     """How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64; values below 2^60), or with weights the sum
     of those (f32 for f32, else f64). At least minlength bins. Not differentiable."""
+    ...
+
+def binomial(count: Tensor, prob: TensorLike, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """Successes of `count` trials of probability `prob`, which broadcast and promote: by waiting times where few are
+    expected, else by transformed rejection (Hoermann, 1993). NaN where the count is negative or prob no
+    probability. Element i depends on key, i and its arguments alone. The gradient is taken as 0. DTypeError."""
     ...
 
 def bitwise_and(input: Tensor, other: TensorLike) -> Tensor:
@@ -306,6 +446,11 @@ def bitwise_xor_(input: Tensor, other: TensorLike) -> Tensor:
     """bitwise_xor(), written over the first argument."""
     ...
 
+def block_diag(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """A matrix with the given ones along its diagonal and zeros elsewhere; vectors and numbers are rows. Different
+    dtypes are promoted."""
+    ...
+
 def bmm(input: Tensor, other: TensorLike) -> Tensor:
     """The products of two equally long rows of matrices: [batch, m, k] x [batch, k, n] -> [batch, m, n]. Unlike matmul
     it does not broadcast."""
@@ -315,9 +460,24 @@ def broadcast_to(input: Tensor, shape: Ints) -> Tensor:
     """x broadcast to shape, as a view: another name of expand."""
     ...
 
+def bucketize(input: Tensor, boundaries: TensorLike, out_int32: _bool = ..., right: _bool = ...) -> Tensor:
+    """For each element the number of ascending 1-D boundaries that are below it, or with right not above it: the part
+    in which it lies (i64, or i32 with out_int32). Both are compared in their common dtype."""
+    ...
+
+def cartesian_prod(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """Every choice of one element from each vector, a row each, the last vector changing fastest; of one vector
+    itself."""
+    ...
+
 def cat(tensors: Sequence[Optional[Tensor]], dim: _int = ...) -> Tensor:
     """The tensors one after the other along dim. All other sizes must agree; tensors of shape [0] are skipped. The
     function cat converts to the common dtype first."""
+    ...
+
+def cdist(x1: Tensor, x2: TensorLike, p: _float = ...) -> Tensor:
+    """The p-norms of the differences of each row of x1 [.., P, M] and each of x2 [.., R, M]: [.., P, R]. The leading
+    dimensions broadcast. ShapeError, and ValueError where p is negative."""
     ...
 
 def ceil(input: Tensor) -> Tensor:
@@ -326,6 +486,43 @@ def ceil(input: Tensor) -> Tensor:
 
 def ceil_(input: Tensor) -> Tensor:
     """ceil(), written over the first argument."""
+    ...
+
+def celu(input: Tensor, alpha: _float = ...) -> Tensor:
+    """input where positive, else alpha (exp(input / alpha) - 1); arXiv:1704.07483. ValueError where alpha is 0."""
+    ...
+
+def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
+    """Channels of input [N, C, ..] dealt out in turn: those of `groups` groups are interleaved (Zhang et al.,
+    arXiv:1707.01083). ShapeError, ValueError unless groups > 0."""
+    ...
+
+def chebyshev_polynomial_t(input: Tensor, n: TensorLike) -> Tensor:
+    """Chebyshev's polynomial of the first kind and order n: cos(n acos x). DLMF 18.5.1. The fraction of n is dropped;
+    a negative order gives 0."""
+    ...
+
+def chebyshev_polynomial_u(input: Tensor, n: TensorLike) -> Tensor:
+    """Chebyshev's polynomial of the second kind and order n: sin((n + 1) t) / sin(t), x = cos(t). DLMF 18.5.2. The
+    fraction of n is dropped; a negative order gives 0."""
+    ...
+
+def chebyshev_polynomial_v(input: Tensor, n: TensorLike) -> Tensor:
+    """Chebyshev's polynomial of the third kind and order n: cos((n + 1/2) t) / cos(t / 2), x = cos(t). DLMF 18.5.3.
+    The fraction of n is dropped; a negative order gives 0."""
+    ...
+
+def chebyshev_polynomial_w(input: Tensor, n: TensorLike) -> Tensor:
+    """Chebyshev's polynomial of the fourth kind and order n: sin((n + 1/2) t) / sin(t / 2), x = cos(t). DLMF 18.5.4.
+    The fraction of n is dropped; a negative order gives 0."""
+    ...
+
+def cholesky_inverse(L: Tensor, upper: _bool = ...) -> Tensor:
+    """The inverse of the matrix whose factor is L: cholesky_solve of the identity."""
+    ...
+
+def cholesky_solve(B: Tensor, L: TensorLike, upper: _bool = ...) -> Tensor:
+    """X with A X = B, A being L L^T (with upper L^T L): two triangles solved. B [.., n, k]; batches broadcast."""
     ...
 
 def chunk(input: Tensor, chunks: _int, dim: _int = ...) -> Tuple[Tensor, ...]:
@@ -347,6 +544,15 @@ def clamp_backward(g: Tensor, x: TensorLike, min: Optional[Number] = ..., max: O
 
 def clone(input: Tensor) -> Tensor:
     """A row-major copy of x with its own storage."""
+    ...
+
+def column_stack(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """Vectors as columns, matrices side by side. Different dtypes are promoted."""
+    ...
+
+def combinations(input: Tensor, r: _int = ..., with_replacement: _bool = ...) -> Tensor:
+    """Every choice of r elements of a vector (with_replacement: also the same again), a row each, in order of their
+    places; empty for r = 0."""
     ...
 
 def constant_pad(input: Tensor, pads: Ints, value: Number = ...) -> Tensor:
@@ -412,6 +618,19 @@ def copy_(input: Tensor, src: TensorLike) -> Tensor:
     """copy(), written over the first argument."""
     ...
 
+def copysign(input: Tensor, other: TensorLike) -> Tensor:
+    """|a| with the sign of b, also that of -0 and NaN; integers become default_dtype(). The gradient at a = 0 is 0."""
+    ...
+
+def copysign_(input: Tensor, other: TensorLike) -> Tensor:
+    """copysign(), written over the first argument."""
+    ...
+
+def corrcoef(input: Tensor) -> Tensor:
+    """Correlations of the rows of x [variables, observations]: their covariances divided by both standard deviations,
+    kept within [-1, 1]; of one row 1."""
+    ...
+
 def cos(input: Tensor) -> Tensor:
     """The cosine of x in radians."""
     ...
@@ -428,22 +647,51 @@ def cosh_(input: Tensor) -> Tensor:
     """cosh(), written over the first argument."""
     ...
 
+def cosine_embedding_loss(input1: Tensor, input2: TensorLike, target: TensorLike, margin: _float = ..., reduction: str = ...) -> Tensor:
+    """With c the cosine of the rows of input1 and input2, [N, D] or [D]: 1 - c where target ([N] or no dimension) is
+    1, max(0, c - margin) where it is -1; averaged (mean), added (sum) or as it is (none). ShapeError."""
+    ...
+
+def cosine_similarity(x1: Tensor, x2: TensorLike, dim: _int = ..., eps: _float = ...) -> Tensor:
+    """x1 . x2 over the product of their norms along `dim`, each norm counting as at least eps. The arguments broadcast
+    and promote; `dim` counts in their common shape, and is not in the result's. IndexError, ShapeError."""
+    ...
+
 def count_nonzero(input: Tensor, dim: Ints = ...) -> Tensor:
     """How many elements over dims differ from 0; i64."""
     ...
 
-def cross_entropy(input: Tensor, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ...) -> Tuple[Tensor, Tensor]:
-    """lse - x[target] with lse = log(sum(exp(x))) over the classes of x [N, C], for i64 targets [N]; rows whose target
-    is ignore_index count nothing. With label smoothing e the wanted distribution is (1 - e) at the target plus e /
-    C at every class. reduction is mean (over the rows that count), sum or none. Only lse [N] is kept for the
-    gradient. Loss and lse are f32 (f64 for f64): PyTorch rounds the loss of bf16 logits to bf16. The function
-    cross_entropy also takes x as [C] or [N, C, d1, ...] and returns the loss alone. IndexError for a target that is
-    no class."""
+def cov(input: Tensor, correction: _float = ..., fweights: Optional[Tensor] = ..., aweights: Optional[Tensor] = ...) -> Tensor:
+    """Covariances of the rows of x [variables, observations] (of one row, its variance): weighted sums of products of
+    differences from the weighted mean, divided by w - correction (with aweights a: w - correction sum(a f a) / w),
+    w being the sum of the weights f a. NaN or inf where that is not positive. fweights (integers) say how often an
+    observation was seen, aweights how much it counts. Integers are converted."""
+    ...
+
+def cross(input: Tensor, other: TensorLike, dim: Optional[_int] = ...) -> Tensor:
+    """linalg_cross along dim, without it along the first dimension of 3 elements."""
+    ...
+
+def cross_entropy(input: Tensor, target: TensorLike, weight: Optional[Tensor] = ..., ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ...) -> Tensor:
+    """-log softmax(input)[target] for logits input [N, C], [C] or [N, C, d1, ...] and integer targets of that shape
+    without C; targets of ignore_index count nothing. With a floating target of input's shape (probabilities) it is
+    -sum(target log softmax(input)) over the classes. label_smoothing e makes (1 - e) of the wanted distribution and
+    spreads e evenly; weight [C] multiplies the classes. reduction is mean (over the weights of the targets that
+    count; over all rows for probabilities), sum or none. The loss of bf16 and f16 logits is f32, since a mean over
+    thousands of rows does not fit 8 bits (PyTorch rounds it). ShapeError, DTypeError, ValueError, IndexError for a
+    target that is no class."""
     ...
 
 def cross_entropy_backward(gloss: Tensor, x: TensorLike, target: TensorLike, lse: TensorLike, ignore_index: _int, reduction: str, label_smoothing: _float) -> Tensor:
     """The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the gradient
     gloss of the loss, 0 in ignored rows."""
+    ...
+
+def cross_entropy_rows(input: Tensor, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ...) -> Tuple[Tensor, Tensor]:
+    """lse - x[target] with lse = log(sum(exp(x))) over the classes of x [N, C], for i64 targets [N]; rows whose target
+    is ignore_index count nothing. With label smoothing e the wanted distribution is (1 - e) at the target plus e /
+    C at every class. reduction is mean (over the rows that count), sum or none. Only lse [N] is kept for the
+    gradient. Loss and lse are f32 (f64 for f64). IndexError for a target that is no class."""
     ...
 
 def ctc_backward(gloss: Tensor, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, alpha: TensorLike, blank: _int = ..., zero_infinity: _bool = ...) -> Tensor:
@@ -486,6 +734,14 @@ def cumsum(input: Tensor, dim: _int, reverse: _bool = ...) -> Tensor:
     """Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64."""
     ...
 
+def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = ..., dx: _float = ..., dim: _int = ...) -> Tensor:
+    """trapezoid up to each point but the first."""
+    ...
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians: x * pi / 180; integers become default_dtype()."""
+    ...
+
 def diag(input: Tensor, diagonal: _int = ...) -> Tensor:
     """A matrix with a 1-D x on its diagonal, or the diagonal (a view) of a 2-D x."""
     ...
@@ -494,12 +750,42 @@ def diag_embed(input: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int =
     """Zero matrices over dimensions dim1 and dim2 of the result with the last dimension of x on their diagonals."""
     ...
 
+def diagflat(input: Tensor, offset: _int = ...) -> Tensor:
+    """A matrix with the elements of x in row-major order on its offset-th diagonal and zeros elsewhere."""
+    ...
+
 def diagonal(input: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
     """The diagonal of dimensions dim1 and dim2, as a view in which it is the last dimension."""
     ...
 
 def diagonal_backward(g: Tensor, shape: Ints, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
     """Zeros of the given shape with g on a diagonal: the gradient of diagonal."""
+    ...
+
+def diagonal_scatter(input: Tensor, src: TensorLike, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
+    """A copy of x with src in the place of diagonal(x, offset, dim1, dim2)."""
+    ...
+
+def diff(input: Tensor, n: _int = ..., dim: _int = ..., prepend: Optional[Tensor] = ..., append: Optional[Tensor] = ...) -> Tensor:
+    """Differences of neighbours along dim, n times, with prepend and append joined on first; of bool whether they
+    differ."""
+    ...
+
+def digamma(input: Tensor) -> Tensor:
+    """The derivative of lgamma; NaN at the negative integers, -inf at 0 and inf at -0. DLMF 5.2, 5.11.2."""
+    ...
+
+def digamma_(input: Tensor) -> Tensor:
+    """digamma(), written over the first argument."""
+    ...
+
+def dirichlet(concentration: Tensor, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """Shares that sum to 1 over the last dimension, of density proportional to the product of x_i^(a_i - 1): gamma
+    numbers over their sum. ShapeError, DTypeError."""
+    ...
+
+def dist(input: Tensor, other: TensorLike, p: _float = ...) -> Tensor:
+    """The p-norm of a - b over all elements; shapes broadcast."""
     ...
 
 def div(input: Tensor, other: TensorLike) -> Tensor:
@@ -529,6 +815,10 @@ def dropout(input: Tensor, p: _float, key: Optional[Tuple[_int, _int]] = ...) ->
     floating."""
     ...
 
+def dstack(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """The tensors one after the other along the third dimension, after atleast_3d. Different dtypes are promoted."""
+    ...
+
 def einsum(equation: str, *operands: Union[Tensor, Sequence[Tensor]]) -> Tensor:
     """Products and sums by Einstein's convention. Each operand has a term of letters, one for each dimension, and the
     result has the term after "->"; letters that the result lacks are summed over. "..." stands for further
@@ -551,7 +841,7 @@ def elu_backward(g: Tensor, x: TensorLike, alpha: _float) -> Tensor:
     ...
 
 def embedding(indices: Tensor, weight: TensorLike, padding_idx: Optional[_int] = ...) -> Tensor:
-    """Rows of weight [V, D] at indices (i64 of any shape): the result's shape is indices' followed by D. Row
+    """Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. Row
     padding_idx, where given, gets no gradient; a negative one counts from the end. IndexError for an index outside
     the table."""
     ...
@@ -563,9 +853,9 @@ def embedding_backward(gy: Tensor, indices: TensorLike, rows: _int, padding_idx:
     ...
 
 def embedding_bag(indices: Tensor, weight: TensorLike, offsets: Optional[Tensor] = ..., mode: str = ..., per_sample_weights: Optional[Tensor] = ..., include_last_offset: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
-    """Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (i64) are [bags, n], or one
-    bag after the other with offsets (i64), where each begins; with include_last_offset a last offset says where the
-    last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. Positions with index
+    """Rows of weight [V, D] taken together bag by bag: mode is mean, sum or max. indices (integers) are [bags, n], or
+    one bag after the other with offsets (integers), where each begins; with include_last_offset a last offset says
+    where the last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. Positions with index
     padding_idx count nothing, and that row gets no gradient. An empty bag gives zeros. ValueError for offsets that
     do not rise from 0, IndexError for an index outside the table."""
     ...
@@ -588,6 +878,14 @@ def embedding_bag_sum(indices: Tensor, weight: TensorLike, offsets: TensorLike, 
     embedding_bag is the friendlier form."""
     ...
 
+def entr(input: Tensor) -> Tensor:
+    """-x log x; 0 at 0, -inf below."""
+    ...
+
+def entr_(input: Tensor) -> Tensor:
+    """entr(), written over the first argument."""
+    ...
+
 def eq(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a equals b; bool."""
     ...
@@ -606,6 +904,22 @@ def erfc(input: Tensor) -> Tensor:
 
 def erfc_(input: Tensor) -> Tensor:
     """erfc(), written over the first argument."""
+    ...
+
+def erfcx(input: Tensor) -> Tensor:
+    """exp(x^2) erfc(x), accurate where the factors overflow and underflow. DLMF 7.2.3."""
+    ...
+
+def erfcx_(input: Tensor) -> Tensor:
+    """erfcx(), written over the first argument."""
+    ...
+
+def erfinv(input: Tensor) -> Tensor:
+    """The inverse of erf; infinite at -1 and 1, NaN beyond. DLMF 7.17."""
+    ...
+
+def erfinv_(input: Tensor) -> Tensor:
+    """erfinv(), written over the first argument."""
     ...
 
 def exp(input: Tensor) -> Tensor:
@@ -641,6 +955,16 @@ def eye(n: _int, m: _int, dtype: DTypeLike = ..., device: DeviceLike = ...) -> T
     """[n, m] with ones on the main diagonal and zeros elsewhere."""
     ...
 
+def feature_alpha_dropout(input: Tensor, p: _float, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """alpha_dropout of whole channels of input [N, C, ..]. ValueError unless 0 <= p <= 1, ShapeError, DTypeError."""
+    ...
+
+def feature_dropout(input: Tensor, p: _float, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """Whole channels of input [N, C, ..] set to 0 with probability p, the others divided by 1 - p (Tompson et al.,
+    arXiv:1411.4280): dropout1d, 2d and 3d. Channel i, in row-major order, is dropped where number i of the key's
+    stream is below p. ValueError unless 0 <= p <= 1, ShapeError, DTypeError."""
+    ...
+
 def fill(input: Tensor, value: Number) -> Tensor:
     """A tensor like x with every element equal to value; x.fill_(value) writes it over x."""
     ...
@@ -651,6 +975,18 @@ def fill_(input: Tensor, value: Number) -> Tensor:
 
 def flip(input: Tensor, dim: Ints) -> Tensor:
     """The order along each of dims reversed (a copy)."""
+    ...
+
+def fliplr(input: Tensor) -> Tensor:
+    """The columns (the second dimension) in reverse."""
+    ...
+
+def flipud(input: Tensor) -> Tensor:
+    """The rows (the first dimension) in reverse."""
+    ...
+
+def float_power(input: Tensor, exponent: TensorLike) -> Tensor:
+    """a to the power exponent, both as f64."""
     ...
 
 def floor(input: Tensor) -> Tensor:
@@ -712,6 +1048,12 @@ def frac_(input: Tensor) -> Tensor:
     """frac(), written over the first argument."""
     ...
 
+def frexp(input: Tensor) -> Tuple[Tensor, Tensor]:
+    """x = mantissa * 2^exponent, the mantissa of size in [1/2, 1), the exponent in i32; 0 has the exponent 0, and so
+    do infinities and NaN, which are their own mantissa. The gradient of the mantissa is 2^-exponent. DTypeError for
+    integers."""
+    ...
+
 def full(shape: Ints, value: Number, dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
     """A new tensor with every element equal to value."""
     ...
@@ -719,6 +1061,21 @@ def full(shape: Ints, value: Number, dtype: DTypeLike = ..., device: DeviceLike 
 def gather(input: Tensor, dim: _int, index: TensorLike) -> Tensor:
     """result[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. The result has the shape of index, which may be
     shorter than x in the other dimensions."""
+    ...
+
+def gaussian_nll_loss(input: Tensor, target: TensorLike, var: TensorLike, full: _bool = ..., eps: _float = ..., reduction: str = ...) -> Tensor:
+    """(log var + (input - target)^2 / var) / 2, the negative logarithm of a normal density without its constant; full
+    adds log(2 pi) / 2. var has input's shape, that without the last dimension, or that with 1 in one place (or
+    none: one number), and is taken as at least eps (the gradient does not notice). Averaged (mean), added (sum) or
+    as it is (none). ShapeError; on the CPU ValueError for a negative variance."""
+    ...
+
+def gcd(input: Tensor, other: TensorLike) -> Tensor:
+    """The greatest common divisor, not negative; of 0 and 0 it is 0. DTypeError unless integers."""
+    ...
+
+def gcd_(input: Tensor, other: TensorLike) -> Tensor:
+    """gcd(), written over the first argument."""
     ...
 
 def ge(input: Tensor, other: TensorLike) -> Tensor:
@@ -744,6 +1101,28 @@ def gelu_mlp(input: Tensor, up_weight: TensorLike, up_bias: Optional[Tensor], do
     gradient needs."""
     ...
 
+def general_cosine_window(coefficients: Tensor, size: _int, sym: _bool = ...) -> Tensor:
+    """sum_k (-1)^k coefficients[k] cos(2 pi k n / (points - 1)) for n below size, 1-D; points is size, or without sym
+    one more."""
+    ...
+
+def geqrf(A: Tensor) -> Tuple[Tensor, Tensor]:
+    """R on and above the diagonal, the vectors of Householder's reflections I - tau v v^T below it (their first
+    element, on the diagonal, is 1): what linalg_householder_product takes. No gradient: linalg_qr has one."""
+    ...
+
+def glu(input: Tensor, dim: _int = ...) -> Tensor:
+    """a sigmoid(b) of the two halves a, b of input along `dim` (Dauphin et al., arXiv:1612.08083). ShapeError where
+    there are no two halves, IndexError."""
+    ...
+
+def gradient(input: Tensor, spacing: Sequence[Optional[Tensor]], dim: Ints = ..., edge_order: _int = ...) -> Tuple[Tensor, ...]:
+    """Derivatives of samples along each of dims (all without any): central differences of second order, at the ends
+    one-sided ones of edge_order 1 or 2. spacing holds one entry for all dims or one for each: a distance (0-dim) or
+    coordinates (1-D); an empty list stands for distance 1. Fornberg, Generation of finite difference formulas on
+    arbitrarily spaced grids, 1988."""
+    ...
+
 def group_norm(input: Tensor, num_groups: _int, weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
     """Each of num_groups groups of neighbouring channels of each item of x [N, C, ...] minus its mean, over its
     standard deviation (divisor n, eps added to the variance), times weight [C] plus bias [C] (Wu and He,
@@ -757,6 +1136,16 @@ def group_norm_backward(gy: Tensor, x: TensorLike, num_groups: _int, weight: Opt
 
 def gt(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a > b; bool."""
+    ...
+
+def gumbel_softmax(logits: Tensor, tau: _float, hard: _bool, dim: _int, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """softmax((logits + g) / tau) along `dim` with g = -log(-log(1 - u)), u being uniform: a sample that is nearly
+    one-hot for small tau (Jang et al., arXiv:1611.01144). With hard it is 1 at the largest and 0 elsewhere, with
+    the gradient of the soft one. ValueError unless tau > 0, IndexError."""
+    ...
+
+def hardshrink(input: Tensor, lambd: _float = ...) -> Tensor:
+    """input, 0 where |input| <= lambd."""
     ...
 
 def hardsigmoid(input: Tensor) -> Tensor:
@@ -784,7 +1173,8 @@ def hardswish_backward_(g: Tensor, x: TensorLike) -> Tensor:
     ...
 
 def hardtanh(input: Tensor, min: _float = ..., max: _float = ...) -> Tensor:
-    """x limited to [min, max]; the gradient at the bounds is 0. ValueError unless min <= max."""
+    """x limited to [min, max]; the gradient at the bounds is 0. Integers stay, the bounds rounded inwards. ValueError
+    unless min <= max; DTypeError for bool."""
     ...
 
 def hardtanh_(input: Tensor, min: _float = ..., max: _float = ...) -> Tensor:
@@ -795,7 +1185,58 @@ def hardtanh_backward(g: Tensor, x: TensorLike, min: _float, max: _float) -> Ten
     """g where min < x < max, else 0: the gradient of hardtanh."""
     ...
 
-def huber_loss(input: Tensor, target: TensorLike, reduction: str = ..., delta: _float = ...) -> Tensor:
+def heaviside(input: Tensor, values: TensorLike) -> Tensor:
+    """0 where x < 0 or is NaN, `values` where x is 0, 1 above. DTypeError for bool."""
+    ...
+
+def heaviside_(input: Tensor, values: TensorLike) -> Tensor:
+    """heaviside(), written over the first argument."""
+    ...
+
+def hermite_polynomial_h(input: Tensor, n: TensorLike) -> Tensor:
+    """The physicists' Hermite polynomial of order n. DLMF 18.3. The fraction of n is dropped; a negative order gives
+    0."""
+    ...
+
+def hermite_polynomial_he(input: Tensor, n: TensorLike) -> Tensor:
+    """The probabilists' Hermite polynomial of order n. DLMF 18.3. The fraction of n is dropped; a negative order gives
+    0."""
+    ...
+
+def hinge_embedding_loss(input: Tensor, target: TensorLike, margin: _float = ..., reduction: str = ...) -> Tensor:
+    """input where target is 1, max(0, margin - input) where it is -1; averaged (mean), added (sum) or as it is (none).
+    The arguments broadcast and promote."""
+    ...
+
+def histc(input: Tensor, bins: _int = ..., min: Number = ..., max: Number = ...) -> Tensor:
+    """How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; what lies outside is not
+    counted. Where min and max are equal: the range of the elements. Not differentiable."""
+    ...
+
+def histogram(input: Tensor, edges: TensorLike, weight: Optional[Tensor] = ..., density: _bool = ...) -> Tensor:
+    """How many elements of x (or the sum of their weights, of x's shape) lie between neighbours of the ascending
+    edges; the last part holds its upper edge too. With density divided by the total and by the width. In x's dtype;
+    not differentiable."""
+    ...
+
+def histogramdd(input: Tensor, edges: Sequence[Optional[Tensor]], weight: Optional[Tensor] = ..., density: _bool = ...) -> Tensor:
+    """How many points of x [..., columns] (or the sum of their weights [...]) lie between neighbours of the ascending
+    edges of each column; the last part holds its upper edge too, points outside are not counted. With density
+    divided by the total and by the widths. In x's dtype; not differentiable."""
+    ...
+
+def hstack(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """The tensors one after the other along the second dimension; numbers and vectors along the first. Different
+    dtypes are promoted."""
+    ...
+
+def huber_loss(input: Tensor, target: TensorLike, reduction: str = ..., delta: _float = ..., weight: Optional[Tensor] = ...) -> Tensor:
+    """With d = input - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2) (Huber, 1964); averaged
+    (mean), added (sum) or as it is (none). weight, of input's shape, multiplies the elements; the mean stays that
+    of the elements. The arguments broadcast and promote. ValueError unless delta > 0."""
+    ...
+
+def huber_pairs(input: Tensor, target: TensorLike, reduction: str = ..., delta: _float = ...) -> Tensor:
     """With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); averaged (mean), added (sum) or
     as it is (none). The arguments broadcast and promote. ValueError unless delta > 0."""
     ...
@@ -806,6 +1247,48 @@ def hypot(input: Tensor, other: TensorLike) -> Tensor:
 
 def hypot_(input: Tensor, other: TensorLike) -> Tensor:
     """hypot(), written over the first argument."""
+    ...
+
+def i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind and order 0. DLMF 10.25.2."""
+    ...
+
+def i0_(input: Tensor) -> Tensor:
+    """i0(), written over the first argument."""
+    ...
+
+def i0e(input: Tensor) -> Tensor:
+    """exp(-|x|) i0(x). The gradient at 0 is 0."""
+    ...
+
+def i0e_(input: Tensor) -> Tensor:
+    """i0e(), written over the first argument."""
+    ...
+
+def i1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind and order 1. DLMF 10.25.2."""
+    ...
+
+def i1_(input: Tensor) -> Tensor:
+    """i1(), written over the first argument."""
+    ...
+
+def i1e(input: Tensor) -> Tensor:
+    """exp(-|x|) i1(x)."""
+    ...
+
+def i1e_(input: Tensor) -> Tensor:
+    """i1e(), written over the first argument."""
+    ...
+
+def igamma(input: Tensor, other: TensorLike) -> Tensor:
+    """The regularised lower incomplete gamma function P(a, b), DLMF 8.2.4. NaN for negative arguments. The gradient is
+    that in b; AutogradError where a wants one."""
+    ...
+
+def igammac(input: Tensor, other: TensorLike) -> Tensor:
+    """The regularised upper incomplete gamma function Q(a, b) = 1 - P(a, b), DLMF 8.2.4. NaN for negative arguments.
+    The gradient is that in b; AutogradError where a wants one."""
     ...
 
 def index(input: Tensor, indices: Sequence[Optional[Tensor]]) -> Tensor:
@@ -822,6 +1305,16 @@ def index_add_(input: Tensor, dim: _int, index: TensorLike, source: TensorLike, 
     """index_add(), written over the first argument."""
     ...
 
+def index_copy(input: Tensor, dim: _int, index: TensorLike, source: TensorLike) -> Tensor:
+    """x with its slices index[i] along dim replaced by slice i of source. Where an index comes twice the later slice
+    wins, and the gradient supposes that none does."""
+    ...
+
+def index_fill(input: Tensor, dim: _int, index: TensorLike, value: TensorLike) -> Tensor:
+    """x with its slices index[i] along dim filled with value, which has one element and is converted to x's dtype.
+    Negative indices count from the end."""
+    ...
+
 def index_put(input: Tensor, indices: Sequence[Optional[Tensor]], value: TensorLike, accumulate: _bool = ...) -> Tensor:
     """x with the elements that index names replaced by value (of the shape and dtype that index gives), or increased
     by it: then elements named twice are added up in order. Without accumulate the last one wins, and the gradient
@@ -832,8 +1325,18 @@ def index_put_(input: Tensor, indices: Sequence[Optional[Tensor]], value: Tensor
     """index_put(), written over the first argument."""
     ...
 
+def index_reduce(input: Tensor, dim: _int, index: TensorLike, source: TensorLike, reduce: str, include_self: _bool = ...) -> Tensor:
+    """x with slice i of source joined to its slice index[i] along dim by prod, mean, amax or amin; without
+    include_self what was there does not count where something is sent. Gradients as scatter_reduce has them."""
+    ...
+
 def index_select(input: Tensor, dim: _int, index: TensorLike) -> Tensor:
     """The slices of x along dim that the 1-D index names."""
+    ...
+
+def inner(input: Tensor, other: TensorLike) -> Tensor:
+    """Sums of products over the last dimension of both, which have one size: [.., k] and [.., k]. A 0-dim operand
+    multiplies the other."""
     ...
 
 def int8_matmul(input: Tensor, other: TensorLike) -> Tensor:
@@ -856,6 +1359,11 @@ def isfinite(input: Tensor) -> Tensor:
     """Whether x is neither NaN nor infinite; bool."""
     ...
 
+def isin(elements: Tensor, test_elements: TensorLike, assume_unique: _bool = ..., invert: _bool = ...) -> Tensor:
+    """Whether each element is among test_elements (with invert: whether it is not), bool. NaN is among nothing.
+    assume_unique changes nothing."""
+    ...
+
 def isinf(input: Tensor) -> Tensor:
     """Whether x is infinite; bool."""
     ...
@@ -864,10 +1372,34 @@ def isnan(input: Tensor) -> Tensor:
     """Whether x is not a number; bool."""
     ...
 
+def isneginf(input: Tensor) -> Tensor:
+    """Whether x is -inf; bool."""
+    ...
+
+def isposinf(input: Tensor) -> Tensor:
+    """Whether x is +inf; bool."""
+    ...
+
+def isreal(input: Tensor) -> Tensor:
+    """True everywhere: there are no complex tensors."""
+    ...
+
 def kl_div(input: Tensor, target: TensorLike, reduction: str = ..., log_target: _bool = ...) -> Tensor:
+    """target (log target - input) for log-probabilities input and probabilities target (0 where target is 0, NaN where
+    it is negative); with log_target, exp(target) (target - input). Averaged over all elements (mean), over
+    input.size(0) (batchmean), added (sum) or as it is (none). The arguments broadcast and promote. The gradient for
+    the target wants positive probabilities."""
+    ...
+
+def kl_div_pairs(input: Tensor, target: TensorLike, reduction: str = ..., log_target: _bool = ...) -> Tensor:
     """t (log t - x) for log-probabilities x and probabilities t (0 where t is 0, NaN where it is negative); with
-    log_target, exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none); the function also
-    takes batchmean. The arguments broadcast and promote. The gradient for the target wants positive probabilities."""
+    log_target, exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none). The arguments
+    broadcast and promote. The gradient for the target wants positive probabilities."""
+    ...
+
+def kron(input: Tensor, other: TensorLike) -> Tensor:
+    """Kronecker's product: every element of a times the whole of b, as blocks; each size is the product of theirs. The
+    smaller rank is filled up with ones in front."""
     ...
 
 def kthvalue(input: Tensor, key: _int, dim: _int = ..., keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
@@ -875,9 +1407,19 @@ def kthvalue(input: Tensor, key: _int, dim: _int = ..., keepdim: _bool = ...) ->
     largest."""
     ...
 
-def l1_loss(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
+def l1_loss(input: Tensor, target: TensorLike, reduction: str = ..., weight: Optional[Tensor] = ...) -> Tensor:
+    """|input - target|, averaged (mean), added (sum) or as it is (none); the gradient is 0 where they are equal.
+    weight, of input's shape, multiplies the elements, and the mean is then over the weights. The arguments
+    broadcast and promote."""
+    ...
+
+def l1_pairs(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
     """|x - target|, averaged (mean), added (sum) or as it is (none). The gradient is 0 where they are equal. The
     arguments broadcast and promote."""
+    ...
+
+def laguerre_polynomial_l(input: Tensor, n: TensorLike) -> Tensor:
+    """Laguerre's polynomial of order n. DLMF 18.3. The fraction of n is dropped; a negative order gives 0."""
     ...
 
 def layer_norm(input: Tensor, normalized_shape: Ints, weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
@@ -891,6 +1433,22 @@ def layer_norm_backward(gy: Tensor, x: TensorLike, normalized_shape: Ints, weigh
     """The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean and rstd
     that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows in f32 in a
     fixed order."""
+    ...
+
+def lcm(input: Tensor, other: TensorLike) -> Tensor:
+    """The least common multiple, not negative; 0 where either is 0; it wraps around. DTypeError unless integers."""
+    ...
+
+def lcm_(input: Tensor, other: TensorLike) -> Tensor:
+    """lcm(), written over the first argument."""
+    ...
+
+def ldexp(input: Tensor, other: TensorLike) -> Tensor:
+    """a * 2^b, for whole b without passing through 2^b; integers become default_dtype()."""
+    ...
+
+def ldexp_(input: Tensor, other: TensorLike) -> Tensor:
+    """ldexp(), written over the first argument."""
     ...
 
 def le(input: Tensor, other: TensorLike) -> Tensor:
@@ -909,12 +1467,201 @@ def leaky_relu_backward(g: Tensor, x: TensorLike, negative_slope: _float) -> Ten
     """g where x > 0, else negative_slope * g: the gradient of leaky_relu."""
     ...
 
+def legendre_polynomial_p(input: Tensor, n: TensorLike) -> Tensor:
+    """Legendre's polynomial of order n. DLMF 18.3. The fraction of n is dropped; a negative order gives 0."""
+    ...
+
 def lerp(input: Tensor, other: TensorLike, weight: TensorLike) -> Tensor:
     """a + weight * (b - a), exact at weight 0 and 1."""
     ...
 
 def lerp_(input: Tensor, other: TensorLike, weight: TensorLike) -> Tensor:
     """lerp(), written over the first argument."""
+    ...
+
+def lgamma(input: Tensor) -> Tensor:
+    """The logarithm of |Gamma(x)|; infinite at 0 and the negative integers. DLMF 5.2."""
+    ...
+
+def lgamma_(input: Tensor) -> Tensor:
+    """lgamma(), written over the first argument."""
+    ...
+
+def linalg_cholesky(A: Tensor, upper: _bool = ...) -> Tensor:
+    """linalg_cholesky_ex, with a LinAlgError that names the batch element for a matrix that is not positive definite."""
+    ...
+
+def linalg_cholesky_ex(A: Tensor, upper: _bool = ..., check_errors: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """The lower triangle L with A = L L^T of positive definite matrices (with upper, U with A = U^T U), of which that
+    triangle alone is read, and for each matrix an info: 0, or the order of the first leading minor that is not
+    positive (L is then unfinished). With check_errors that is a LinAlgError. Gradient: Murray, arXiv:1602.07527; it
+    is symmetric."""
+    ...
+
+def linalg_cond(A: Tensor, p: str = ...) -> Tensor:
+    """The condition of a matrix: the largest singular value by the smallest (p "" and "2"), the reverse ("-2"), or the
+    norm p (fro, nuc, inf, -inf, 1, -1) of a square matrix times that of its inverse. inf for a singular one."""
+    ...
+
+def linalg_cross(input: Tensor, other: TensorLike, dim: _int = ...) -> Tensor:
+    """The cross products of the vectors of three elements along dim; the shapes broadcast."""
+    ...
+
+def linalg_det(A: Tensor) -> Tensor:
+    """Determinants of square matrices: products of the pivots of linalg_lu_factor. 1 for a matrix of no elements. The
+    gradient is the matrix of cofactors, also of a singular matrix."""
+    ...
+
+def linalg_eigh(A: Tensor, UPLO: str = ...) -> Tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and orthonormal eigenvectors (columns) of symmetric matrices, of which the triangle UPLO
+    alone is read. A vector's sign is that which makes its largest element positive. The gradient (Giles 2008) of
+    the vectors wants eigenvalues that differ. LinAlgError where the algorithm does not converge."""
+    ...
+
+def linalg_eigvalsh(A: Tensor, UPLO: str = ...) -> Tensor:
+    """The eigenvalues of linalg_eigh alone. Gradient: V diag(g) V^T."""
+    ...
+
+def linalg_householder_product(A: Tensor, tau: TensorLike) -> Tensor:
+    """The first n columns of the product of the reflections I - tau[i] v v^T, v being column i of A [.., m, n] below
+    the diagonal, 1 on it and 0 above; tau [.., k], k <= n <= m. The gradient is that of the product written out."""
+    ...
+
+def linalg_inv(A: Tensor) -> Tensor:
+    """Inverses of square matrices; a LinAlgError that names the batch element for a singular one."""
+    ...
+
+def linalg_inv_ex(A: Tensor, check_errors: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """Inverses of square matrices, and for each an info: 0, or the place from 1 of the first zero pivot of a singular
+    one, with check_errors a LinAlgError."""
+    ...
+
+def linalg_lstsq(A: Tensor, B: TensorLike, rcond: Optional[_float] = ..., driver: str = ...) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """X of least |A X - B|, and of these of least |X|. driver "gels" takes A's rank as full (by linalg_qr); "gelsy",
+    "gelsd" and "gelss" take singular values up to rcond (epsilon times the longer side) times the largest as 0 (by
+    linalg_pinv), and give the rank, the last two also the singular values; "" is gelsy on the CPU and gels on a
+    card. residuals are sums of squares for each column of B where A has more rows than columns and full rank (not
+    for gelsy). What is not computed is empty. B is [.., m, k], or vectors [.., m]."""
+    ...
+
+def linalg_lu(A: Tensor, pivot: _bool = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """A = P L U: P a permutation, L a lower triangle with a diagonal of 1, U an upper one."""
+    ...
+
+def linalg_lu_factor(A: Tensor, pivot: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """linalg_lu_factor_ex, with a LinAlgError for a singular matrix."""
+    ...
+
+def linalg_lu_factor_ex(A: Tensor, pivot: _bool = ..., check_errors: _bool = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """A = P L U of matrices [.., m, n]: U on and above the diagonal of LU, L below it (its diagonal is 1), row i
+    exchanged with row pivots[i] (i32, counted from 1). info is 0, or the place from 1 of the first zero on U's
+    diagonal, with check_errors a LinAlgError. pivot=false, without exchanges, is for cards. Gradient: Walter and
+    Lehmann, arXiv:1009.6112."""
+    ...
+
+def linalg_lu_solve(LU: Tensor, pivots: TensorLike, B: TensorLike, left: _bool = ..., adjoint: _bool = ...) -> Tensor:
+    """X with A X = B (X A = B without left; A^T in A's place with adjoint) from the results of linalg_lu_factor.
+    Batches broadcast."""
+    ...
+
+def linalg_matrix_exp(A: Tensor) -> Tensor:
+    """exp of square matrices: 18 terms of the series of A / 2^s, whose largest sum of a row is at most 1, squared s
+    times (Higham, Functions of Matrices, 2008, chapter 10). Each matrix has its own s."""
+    ...
+
+def linalg_matrix_norm(A: Tensor, ord: str = ..., dim: Ints = ..., keepdim: _bool = ..., dtype: Optional[DTypeLike] = ...) -> Tensor:
+    """Norms of the matrices in two dimensions: "fro" (the root of the sum of squares), "nuc" (the sum of the singular
+    values), "inf" and "-inf" (the largest and smallest sum of a row's sizes), "1" and "-1" (of a column's), "2" and
+    "-2" (singular value). Those of singular values take f32 and f64."""
+    ...
+
+def linalg_matrix_power(A: Tensor, n: _int) -> Tensor:
+    """A to the power n of square matrices by repeated squaring: the identity for 0, the power of the inverse below."""
+    ...
+
+def linalg_matrix_rank(A: Tensor, atol: Optional[Tensor] = ..., rtol: Optional[Tensor] = ..., hermitian: _bool = ...) -> Tensor:
+    """How many singular values (with hermitian sizes of eigenvalues) are above max(atol, rtol * largest), as for
+    linalg_pinv; i64."""
+    ...
+
+def linalg_multi_dot(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """The product of two or more matrices in the order of fewest multiplications. The first may be a row [n], the last
+    a column [n]; the result then lacks that dimension."""
+    ...
+
+def linalg_norm(input: Tensor, ord: str = ..., dim: Optional[Ints] = ..., keepdim: _bool = ..., dtype: Optional[DTypeLike] = ...) -> Tensor:
+    """linalg_matrix_norm where ord is given and there are two dimensions (dim, or x's own), linalg_vector_norm where
+    there is one; without ord the 2-norm of all elements, or of those of dim."""
+    ...
+
+def linalg_pinv(A: Tensor, atol: Optional[Tensor] = ..., rtol: Optional[Tensor] = ..., hermitian: _bool = ...) -> Tensor:
+    """Moore and Penrose's pseudo-inverse by singular values (with hermitian by eigenvalues of a symmetric matrix):
+    those up to max(atol, rtol * largest) count as 0. rtol is epsilon times the longer side, unless atol above 0 is
+    given; both may be one number for each matrix. The gradient (Golub and Pereyra 1973) takes the rank as constant."""
+    ...
+
+def linalg_qr(A: Tensor, mode: str = ...) -> Tuple[Tensor, Tensor]:
+    """A = Q R of matrices [.., m, n] with orthonormal columns of Q and an upper triangle R, by Householder's
+    reflections. mode "reduced": Q [.., m, k], R [.., k, n], k the shorter side; "complete": Q [.., m, m], R [.., m,
+    n]; "r": R alone. The gradient (Walter and Lehmann, arXiv:1009.6112) wants the first k columns to be
+    independent; "r", and "complete" of tall matrices, have none."""
+    ...
+
+def linalg_slogdet(A: Tensor) -> Tuple[Tensor, Tensor]:
+    """The sign of the determinant (0 for a singular matrix) and the logarithm of its size (-inf): no overflow of large
+    matrices. Gradient: A^-T."""
+    ...
+
+def linalg_solve(A: Tensor, B: TensorLike, left: _bool = ...) -> Tensor:
+    """linalg_solve_ex, with a LinAlgError that names the batch element for a singular matrix."""
+    ...
+
+def linalg_solve_ex(A: Tensor, B: TensorLike, left: _bool = ..., check_errors: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """X with A X = B (X A = B without left) by Gauss's elimination with exchanged rows, and for each matrix A an info:
+    0, or the place from 1 of the first zero pivot (X then is not finite), with check_errors a LinAlgError. B is
+    [.., n, k], or vectors [.., n] where it has one dimension, or A's batch and n. Batches broadcast. Gradient: gB
+    solves the transposed system (Giles 2008), gA = -gB X^T."""
+    ...
+
+def linalg_solve_triangular(A: Tensor, B: TensorLike, upper: _bool, left: _bool = ..., unitriangular: _bool = ...) -> Tensor:
+    """linalg_solve for a triangle of A, of which nothing else is read; with unitriangular its diagonal counts as 1. B
+    [.., n, k] ([.., k, n] without left); batches broadcast. A zero on the diagonal gives results that are not
+    finite."""
+    ...
+
+def linalg_svd(A: Tensor, full_matrices: _bool = ..., driver: str = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """A = U diag(S) Vh of matrices [.., m, n]: orthonormal columns of U and rows of Vh, S descending. With
+    full_matrices U is [.., m, m] and Vh [.., n, n], else [.., m, k] and [.., k, n], k the shorter side. The largest
+    element of each column of U is positive. driver (gesvd, gesvdj) chooses among cuSOLVER's algorithms on a card.
+    The gradient (Townsend 2016) of the vectors wants singular values that differ and, of matrices that are not
+    square, are not 0; that of columns beyond the first k is left out."""
+    ...
+
+def linalg_svdvals(A: Tensor, driver: str = ...) -> Tensor:
+    """The singular values of linalg_svd alone. Gradient: U diag(g) Vh."""
+    ...
+
+def linalg_tensorinv(A: Tensor, ind: _int = ...) -> Tensor:
+    """The inverse of a tensor seen as a square matrix of its first ind dimensions by the others."""
+    ...
+
+def linalg_tensorsolve(A: Tensor, B: TensorLike, dim: Optional[Ints] = ...) -> Tensor:
+    """X with tensordot(A, X, X.dim()) = B: A seen as a square matrix of B's dimensions by X's. dims of A are moved to
+    its end first."""
+    ...
+
+def linalg_vander(input: Tensor, N: Optional[_int] = ...) -> Tensor:
+    """Rows of powers x^0, x^1 .. x^(N - 1) of each element: [..] gives [.., N]. N is the length of the last dimension
+    unless given, and at least 2. Integers in i64."""
+    ...
+
+def linalg_vecdot(input: Tensor, y: TensorLike, dim: _int = ...) -> Tensor:
+    """Sums of the products along dim; the shapes broadcast."""
+    ...
+
+def linalg_vector_norm(input: Tensor, ord: _float = ..., dim: Optional[Ints] = ..., keepdim: _bool = ..., dtype: Optional[DTypeLike] = ...) -> Tensor:
+    """(sum |x|^ord)^(1/ord) over dim, over everything without it; the largest |x| for ord inf, the smallest for -inf,
+    the count of non-zeros for 0. dtype converts x first."""
     ...
 
 def linear(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ...) -> Tensor:
@@ -948,7 +1695,13 @@ def linear_gelu(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ...)
     ...
 
 def linspace(start: Number, end: Number, steps: _int, dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
-    """steps values at equal distances from start to end, both included. Integer dtypes truncate."""
+    """steps values at equal distances from start to end, both included. Integer dtypes truncate start, end and the
+    values."""
+    ...
+
+def local_response_norm(input: Tensor, size: _int, alpha: _float = ..., beta: _float = ..., key: _float = ...) -> Tensor:
+    """input [N, C, ..] over (k + alpha m)^beta, m being the mean of the squares of `size` channels around each, those
+    beyond the ends counting as 0 (Krizhevsky et al., 2012). ShapeError, ValueError unless size > 0, DTypeError."""
     ...
 
 def log(input: Tensor) -> Tensor:
@@ -983,6 +1736,14 @@ def log_(input: Tensor) -> Tensor:
     """log(), written over the first argument."""
     ...
 
+def log_ndtr(input: Tensor) -> Tensor:
+    """log ndtr(x), also where ndtr underflows or is all but 1."""
+    ...
+
+def log_ndtr_(input: Tensor) -> Tensor:
+    """log_ndtr(), written over the first argument."""
+    ...
+
 def log_softmax(input: Tensor, dim: _int) -> Tensor:
     """The logarithm of softmax along dim, computed as x - logsumexp(x), which keeps the digits that the logarithm of a
     tiny softmax would lose. IndexError when dim is out of range, DTypeError unless x is floating."""
@@ -997,8 +1758,25 @@ def logaddexp(input: Tensor, other: TensorLike) -> Tensor:
     """log(exp(a) + exp(b)), without overflow on the way."""
     ...
 
+def logaddexp2(input: Tensor, other: TensorLike) -> Tensor:
+    """log2(2^a + 2^b), without overflow on the way."""
+    ...
+
+def logaddexp2_(input: Tensor, other: TensorLike) -> Tensor:
+    """logaddexp2(), written over the first argument."""
+    ...
+
 def logaddexp_(input: Tensor, other: TensorLike) -> Tensor:
     """logaddexp(), written over the first argument."""
+    ...
+
+def logcumsumexp(input: Tensor, dim: _int) -> Tensor:
+    """log of the sums of exp(x) up to each element along dim, without overflow: each element joined by logaddexp to
+    the one 1, 2, 4, ... places before it. DTypeError for integers."""
+    ...
+
+def logdet(A: Tensor) -> Tensor:
+    """Logarithms of the determinants of square matrices: NaN where one is negative, -inf where it is 0."""
     ...
 
 def logical_and(input: Tensor, other: TensorLike) -> Tensor:
@@ -1017,6 +1795,15 @@ def logical_xor(input: Tensor, other: TensorLike) -> Tensor:
     """Whether exactly one of a and b is other than 0; bool."""
     ...
 
+def logit(input: Tensor, eps: Optional[_float] = ...) -> Tensor:
+    """log(x / (1 - x)), the inverse of sigmoid, x limited to [eps, 1 - eps] where eps is given (the gradient is 0
+    where that changes x); NaN outside [0, 1] without it. ValueError for a negative eps."""
+    ...
+
+def logit_(input: Tensor, eps: Optional[_float] = ...) -> Tensor:
+    """logit(), written over the first argument."""
+    ...
+
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), without overflow."""
     ...
@@ -1026,7 +1813,8 @@ def logsigmoid_(input: Tensor) -> Tensor:
     ...
 
 def logspace(start: Number, end: Number, steps: _int, base: _float = ..., dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
-    """base^v for steps values v at equal distances from start to end, both included."""
+    """base^v for steps values v at equal distances from start to end, both included. Integer dtypes truncate start and
+    end (but of a single value) and the results."""
     ...
 
 def logsumexp(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
@@ -1036,6 +1824,21 @@ def logsumexp(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
 
 def lt(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a < b; bool."""
+    ...
+
+def lu_permutation(pivots: Tensor, rows: _int) -> Tensor:
+    """The order of rows (i64) after the exchanges `pivots` (i32, from 1) of linalg_lu_factor: A[order] = L U."""
+    ...
+
+def lu_unpack(LU_data: Tensor, LU_pivots: TensorLike, unpack_data: _bool = ..., unpack_pivots: _bool = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """P [.., m, m], L [.., m, k] and U [.., k, n] from the results of linalg_lu_factor; what is not asked for is
+    empty."""
+    ...
+
+def margin_ranking_loss(input1: Tensor, input2: TensorLike, target: TensorLike, margin: _float = ..., reduction: str = ...) -> Tensor:
+    """max(0, -target (input1 - input2) + margin): target 1 says that input1 ranks higher, -1 that input2 does.
+    Averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote; ShapeError unless they
+    have one number of dimensions."""
     ...
 
 def masked_fill(input: Tensor, mask: TensorLike, value: Number) -> Tensor:
@@ -1117,6 +1920,16 @@ def mean(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     """Mean over dims, or over everything; NaN for no elements. DTypeError for integers."""
     ...
 
+def median(input: Tensor) -> Tensor:
+    """The lower median of all elements; NaN where one is NaN, or of no floating elements. Equal elements share the
+    gradient."""
+    ...
+
+def median_dim(input: Tensor, dim: _int, keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """The lower medians along dim and where they are (i64); median(x, dim). NaN wins. The gradient goes to that
+    element. ShapeError for no elements."""
+    ...
+
 def meshgrid(tensors: Sequence[Optional[Tensor]], indexing: str = ...) -> Tuple[Tensor, ...]:
     """1-D tensors as coordinates of a grid: each as a view of the shape of all. With indexing "xy" the first two
     dimensions are exchanged."""
@@ -1155,11 +1968,45 @@ def mm(input: Tensor, other: TensorLike) -> Tensor:
     """The product of two matrices: [m, k] x [k, n] -> [m, n]. matmul without vectors, batches and broadcasting."""
     ...
 
+def mode(input: Tensor, dim: _int = ..., keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """The commonest value along dim (the smallest of several) and the last place where it is (i64). The gradient goes
+    to that element. ShapeError for no elements."""
+    ...
+
+def modified_bessel_i0(input: Tensor) -> Tensor:
+    """i0 by its other name."""
+    ...
+
+def modified_bessel_i1(input: Tensor) -> Tensor:
+    """i1 by its other name."""
+    ...
+
+def modified_bessel_k0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind and order 0; inf at 0, NaN below. DLMF 10.25.3."""
+    ...
+
+def modified_bessel_k0_(input: Tensor) -> Tensor:
+    """modified_bessel_k0(), written over the first argument."""
+    ...
+
+def modified_bessel_k1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind and order 1; inf at 0, NaN below. DLMF 10.25.3."""
+    ...
+
+def modified_bessel_k1_(input: Tensor) -> Tensor:
+    """modified_bessel_k1(), written over the first argument."""
+    ...
+
 def movedim(input: Tensor, source: Ints, destination: Ints) -> Tensor:
     """Dimension source[i] moved to place destination[i], the others in their order, as a view."""
     ...
 
-def mse_loss(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
+def mse_loss(input: Tensor, target: TensorLike, reduction: str = ..., weight: Optional[Tensor] = ...) -> Tensor:
+    """(input - target)^2, averaged (mean), added (sum) or as it is (none). weight, of input's shape, multiplies the
+    elements, and the mean is then over the weights. The arguments broadcast and promote."""
+    ...
+
+def mse_pairs(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
     """(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote."""
     ...
 
@@ -1179,6 +2026,26 @@ def mul_scalar_(input: Tensor, value: Number) -> Tensor:
     """mul_scalar(), written over the first argument."""
     ...
 
+def multi_margin_loss(input: Tensor, target: TensorLike, p: _int = ..., margin: _float = ..., weight: Optional[Tensor] = ..., reduction: str = ...) -> Tensor:
+    """The sum over the other classes c of max(0, margin - input[target] + input[c])^p over the number of classes, for
+    scores input [N, C] or [C], integer targets [N] or one, and p 1 or 2; weight [C] multiplies the loss of a target
+    class. Averaged over the rows (mean), added (sum) or as it is (none). ShapeError, DTypeError, ValueError,
+    IndexError for a target that is no class."""
+    ...
+
+def multilabel_margin_loss(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
+    """The sum over pairs of a target class t and another class c of max(0, 1 - input[t] + input[c]), over the number
+    of classes, for scores input [N, C] or [C]; target, of its shape, holds class indices and ends where -1 stands.
+    Averaged over the rows (mean), added (sum) or as it is (none). ShapeError, DTypeError, IndexError for a target
+    that is no class."""
+    ...
+
+def multilabel_soft_margin_loss(input: Tensor, target: TensorLike, weight: Optional[Tensor] = ..., reduction: str = ...) -> Tensor:
+    """-(t log sigmoid(x) + (1 - t) log sigmoid(-x)) for scores x (input) [.., C] and targets t of 0 and 1, the mean
+    over the classes; weight [C] multiplies them. Averaged over the rows (mean), added (sum) or as it is (none). The
+    arguments broadcast and promote. ShapeError."""
+    ...
+
 def multinomial(weights: Tensor, num_samples: _int, replacement: _bool, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
     """Indices drawn with probabilities proportional to weights ([n] or [rows, n]): [num_samples] or [rows,
     num_samples] i64. ValueError for negative, infinite or all-zero weights, and when without replacement more are
@@ -1189,13 +2056,55 @@ def mv(input: Tensor, x: TensorLike) -> Tensor:
     """A matrix times a vector: [m, k] x [k] -> [m]."""
     ...
 
+def mvlgamma(input: Tensor, p: _int) -> Tensor:
+    """The logarithm of the gamma function of p dimensions: p (p - 1) / 4 log(pi) plus the sum of lgamma(x - j / 2) for
+    j from 0 to p - 1; DLMF 35.3.4. ValueError unless 1 <= p <= 1024."""
+    ...
+
 def nan_to_num(input: Tensor, nan: _float = ..., posinf: Optional[_float] = ..., neginf: Optional[_float] = ...) -> Tensor:
     """NaN replaced by nan, infinities by posinf and neginf, or by the dtype's largest finite numbers. The gradient
-    passes where x is finite. Integers stay."""
+    passes where x is finite. Integers and bool stay."""
     ...
 
 def nan_to_num_(input: Tensor, nan: _float = ..., posinf: Optional[_float] = ..., neginf: Optional[_float] = ...) -> Tensor:
     """nan_to_num(), written over the first argument."""
+    ...
+
+def nanmean(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
+    """Mean over dims, or over everything, of what is not NaN; NaN where that is nothing. DTypeError for integers."""
+    ...
+
+def nanmedian(input: Tensor) -> Tensor:
+    """The lower median of the elements that are not NaN; NaN where there are none. Equal elements share the gradient."""
+    ...
+
+def nanmedian_dim(input: Tensor, dim: _int, keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """The lower medians along dim of the elements that are not NaN (NaN where there are none) and where they are
+    (i64); nanmedian(x, dim). The gradient goes to that element. ShapeError for no elements."""
+    ...
+
+def nanquantile(input: Tensor, query: TensorLike, dim: Optional[_int] = ..., keepdim: _bool = ..., interpolation: str = ...) -> Tensor:
+    """quantile of the elements that are not NaN; NaN where there are none."""
+    ...
+
+def nansum(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
+    """Sum over dims, or over everything, of what is not NaN. Integers and bool sum in i64."""
+    ...
+
+def ndtr(input: Tensor) -> Tensor:
+    """The share of a standard normal distribution below x: erfc(-x / sqrt(2)) / 2."""
+    ...
+
+def ndtr_(input: Tensor) -> Tensor:
+    """ndtr(), written over the first argument."""
+    ...
+
+def ndtri(input: Tensor) -> Tensor:
+    """The inverse of ndtr, the normal distribution's quantile; infinite at 0 and 1, NaN beyond."""
+    ...
+
+def ndtri_(input: Tensor) -> Tensor:
+    """ndtri(), written over the first argument."""
     ...
 
 def ne(input: Tensor, other: TensorLike) -> Tensor:
@@ -1210,10 +2119,22 @@ def neg_(input: Tensor) -> Tensor:
     """neg(), written over the first argument."""
     ...
 
-def nll_loss(input: Tensor, target: TensorLike, ignore_index: _int = ..., reduction: str = ...) -> Tensor:
+def nextafter(input: Tensor, other: TensorLike) -> Tensor:
+    """The neighbour of a in the direction of b. DTypeError unless both are f32 or f64. It has no gradient:
+    AutogradError where one is asked for."""
+    ...
+
+def nll_loss(input: Tensor, target: TensorLike, weight: Optional[Tensor] = ..., ignore_index: _int = ..., reduction: str = ...) -> Tensor:
+    """-input[target] for log-probabilities input [N, C], [C] or [N, C, d1, ...] and integer targets of that shape
+    without C; targets of ignore_index count nothing. weight [C] multiplies the classes; reduction is mean (over the
+    weights of the targets that count), sum or none. ShapeError, DTypeError, ValueError, IndexError for a target
+    that is no class."""
+    ...
+
+def nll_rows(input: Tensor, target: TensorLike, ignore_index: _int = ..., reduction: str = ...) -> Tensor:
     """-x[target] for log-probabilities x [N, C] and i64 targets [N]; rows whose target is ignore_index count nothing.
-    Averaged over the rows that count (mean), added (sum) or as it is (none). The function also takes x as [C] or
-    [N, C, d1, ...]. IndexError for a target that is no class."""
+    Averaged over the rows that count (mean), added (sum) or as it is (none). IndexError for a target that is no
+    class."""
     ...
 
 def nonzero(input: Tensor) -> Tensor:
@@ -1230,13 +2151,23 @@ def normal(shape: Ints, mean: _float, std: _float, key: Optional[Tuple[_int, _in
     from one pair of uniform numbers."""
     ...
 
+def normalize(input: Tensor, p: _float = ..., dim: _int = ..., eps: _float = ...) -> Tensor:
+    """input over its p-norm along `dim`, or over eps where that is larger. DTypeError, IndexError."""
+    ...
+
 def one_hot(input: Tensor, num_classes: _int) -> Tensor:
     """[..., num_classes] i64 with a 1 at the place that each element of x names, zeros elsewhere. The function one_hot
     works num_classes out when it is -1."""
     ...
 
+def orthogonal_polynomial(input: Tensor, n: TensorLike, family: str, derivative: _int = ...) -> Tensor:
+    """The derivative of that number (0 to 7) in x of the polynomial of order n, of the family chebyshev_t, _u, _v or
+    _w, shifted_t, _u, _v or _w (of 2x - 1), hermite_h, hermite_he, laguerre_l or legendre_p, by the recurrence of
+    DLMF 18.9.1. The fraction of n is dropped; a negative order gives 0. ValueError for another family or number."""
+    ...
+
 def outer(input: Tensor, other: TensorLike) -> Tensor:
-    """All products of the elements of two vectors: y[i, j] = a[i] * b[j]."""
+    """All products of the elements of two vectors: y[i, j] = a[i] * b[j]; dtypes are promoted."""
     ...
 
 def packed_attention(qkv: Tensor, heads: _int, kv_heads: _int, is_causal: _bool = ..., scale: Optional[_float] = ..., window: _int = ...) -> Tuple[Tensor, Tensor]:
@@ -1259,7 +2190,17 @@ def packed_rotary(qkv: Tensor, cos: TensorLike, sin: TensorLike, heads: _int, kv
 
 def pad(input: Tensor, pads: Ints, mode: str = ..., value: Number = ...) -> Tensor:
     """Pads or (with negative numbers) crops. pads holds (before, after) for the last dimension, then for the one
-    before it, and so on. Modes: constant (with value), reflect (without the edge), replicate (the edge), circular."""
+    before it, and so on. Modes: constant (with value), reflect (without the edge), replicate (the edge), circular
+    (of what is left where a side crops)."""
+    ...
+
+def pairwise_distance(x1: Tensor, x2: TensorLike, p: _float = ..., eps: _float = ..., keepdim: _bool = ...) -> Tensor:
+    """The p-norm of x1 - x2 + eps over the last dimension. The arguments broadcast and promote. ShapeError."""
+    ...
+
+def pdist(input: Tensor, p: _float = ...) -> Tensor:
+    """The p-norms of the differences of all pairs of rows i < j of input [N, M], in the order (0, 1), (0, 2), ..: [N
+    (N - 1) / 2]. ShapeError, and ValueError where p is negative."""
     ...
 
 def permute(input: Tensor, dim: Ints) -> Tensor:
@@ -1270,6 +2211,15 @@ def pick_along(input: Tensor, indices: TensorLike, shape: Ints, dim: _int) -> Te
     """The elements of x (of the given shape) at `indices` along dim: what max and cummax select. indices has x's rank."""
     ...
 
+def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
+    """[.., C r^2, H, W] to [.., C, H r, W r]: r^2 channels become an r x r block (Shi et al., arXiv:1609.05158).
+    ShapeError, ValueError unless r > 0."""
+    ...
+
+def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
+    """The inverse of pixel_shuffle: [.., C, H r, W r] to [.., C r^2, H, W]. ShapeError, ValueError unless r > 0."""
+    ...
+
 def plane_gather(input: Tensor, positions: TensorLike) -> Tensor:
     """y[.., i] = x[.., positions[.., i]], and 0 for positions outside x's last dimension. The gradient of
     plane_scatter."""
@@ -1278,6 +2228,23 @@ def plane_gather(input: Tensor, positions: TensorLike) -> Tensor:
 def plane_scatter(y: Tensor, positions: TensorLike, size: Ints) -> Tensor:
     """Adds each element of y into zeros whose last dimensions are `size`, at its row-major position in the plane;
     positions outside the plane are skipped. The gradient of adaptive_max_pool."""
+    ...
+
+def poisson(rate: Tensor, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """Numbers of events where `rate` are expected, in rate's dtype: by products of uniform numbers below 10, from
+    there by transformed rejection (Hoermann, 1993). NaN where the rate is negative or NaN. Element i depends on
+    key, i and its rate alone. The gradient is taken as 0. DTypeError."""
+    ...
+
+def poisson_nll_loss(input: Tensor, target: TensorLike, log_input: _bool = ..., full: _bool = ..., eps: _float = ..., reduction: str = ...) -> Tensor:
+    """exp(input) - target input, the negative logarithm of a Poisson probability without its constant, for the
+    logarithm of the rate; with log_input false, input - target log(input + eps) for the rate itself. full adds
+    Stirling's approximation of log(target!) where target > 1. Averaged (mean), added (sum) or as it is (none). The
+    arguments broadcast and promote."""
+    ...
+
+def polygamma(n: _int, x: TensorLike) -> Tensor:
+    """The n-th derivative of digamma: (-1)^(n+1) n! zeta(n + 1, x), DLMF 5.15.1. ValueError for a negative n."""
     ...
 
 def pow(input: Tensor, other: TensorLike) -> Tensor:
@@ -1296,12 +2263,32 @@ def pow_scalar_(input: Tensor, exponent: Number) -> Tensor:
     """pow_scalar(), written over the first argument."""
     ...
 
+def prelu(input: Tensor, weight: TensorLike) -> Tensor:
+    """input where positive, else weight input: weight has one element, or one for each channel input.size(1) (He et
+    al., arXiv:1502.01852). The gradient at 0 is that of the negative side. ShapeError."""
+    ...
+
 def prod(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     """Product over dims, or over everything. Integers and bool multiply in i64. 1 for no elements."""
     ...
 
+def put(input: Tensor, index: TensorLike, source: TensorLike, accumulate: _bool = ...) -> Tensor:
+    """x with the elements at places index of the flattened x replaced by (or increased by) those of source, which has
+    as many elements as index. Negative places count from the end."""
+    ...
+
 def put_along(g: Tensor, indices: TensorLike, shape: Ints, dim: _int) -> Tensor:
     """g added into zeros of the given shape at `indices` along dim: the gradient of pick_along."""
+    ...
+
+def quantile(input: Tensor, query: TensorLike, dim: Optional[_int] = ..., keepdim: _bool = ..., interpolation: str = ...) -> Tensor:
+    """The values below which the shares q (0-dim or 1-D) of the elements along dim, or of all, lie: place q (n - 1) of
+    the elements in order, between two of them by linear, lower, higher, midpoint or nearest. A 1-D q comes first in
+    the shape. NaN where an element is NaN."""
+    ...
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees: x * 180 / pi; integers become default_dtype()."""
     ...
 
 def randint(low: _int, high: _int, shape: Ints, key: Optional[Tuple[_int, _int]] = ..., dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
@@ -1322,6 +2309,10 @@ def reciprocal_(input: Tensor) -> Tensor:
 
 def relu(input: Tensor) -> Tensor:
     """max(x, 0). The gradient at 0 is 0. DTypeError for bool."""
+    ...
+
+def relu6(input: Tensor) -> Tensor:
+    """input limited to [0, 6]; the gradient at the bounds is 0."""
     ...
 
 def relu_(input: Tensor) -> Tensor:
@@ -1383,6 +2374,10 @@ def roll(input: Tensor, shifts: Ints, dim: Ints = ...) -> Tensor:
     flattened x is rolled."""
     ...
 
+def rot90(input: Tensor, key: _int = ..., dim: Ints = ...) -> Tensor:
+    """x turned k times by 90 degrees, from the first of two different dims to the second."""
+    ...
+
 def rotary(input: Tensor, cos: TensorLike, sin: TensorLike, interleaved: _bool = ..., inverse: _bool = ...) -> Tensor:
     """Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b cos);
     with inverse, by the opposite angles. cos and sin are [T, P], 2 P <= D, f32 (f64 where x is f64); pair i is (i,
@@ -1390,12 +2385,18 @@ def rotary(input: Tensor, cos: TensorLike, sin: TensorLike, interleaved: _bool =
     result's dimensions lie in memory in x's order. ShapeError, DTypeError when the tables do not fit."""
     ...
 
-def round(input: Tensor) -> Tensor:
-    """The nearest integer, halves to even, in x's dtype; integers stay."""
+def round(input: Tensor, decimals: _int = ...) -> Tensor:
+    """The nearest number of so many decimals, halves to even, in x's dtype: x * 10^decimals rounded and divided again,
+    so what the product loses is lost. Negative: the nearest multiple of 10^-decimals. Integers stay."""
     ...
 
-def round_(input: Tensor) -> Tensor:
+def round_(input: Tensor, decimals: _int = ...) -> Tensor:
     """round(), written over the first argument."""
+    ...
+
+def rrelu(input: Tensor, lower: _float, upper: _float, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """input where positive, else input times a slope, uniform in [lower, upper): number i of the key's stream is that
+    of element i (Xu et al., arXiv:1505.00853). ValueError where lower is above upper."""
     ...
 
 def rsqrt(input: Tensor) -> Tensor:
@@ -1446,6 +2447,22 @@ def scaled_matmul(input: Tensor, other: TensorLike, scale_a: TensorLike, scale_b
     bits in between), for i8 in i32, and are rounded once. Not differentiable."""
     ...
 
+def scaled_modified_bessel_k0(input: Tensor) -> Tensor:
+    """exp(x) modified_bessel_k0(x)."""
+    ...
+
+def scaled_modified_bessel_k0_(input: Tensor) -> Tensor:
+    """scaled_modified_bessel_k0(), written over the first argument."""
+    ...
+
+def scaled_modified_bessel_k1(input: Tensor) -> Tensor:
+    """exp(x) modified_bessel_k1(x)."""
+    ...
+
+def scaled_modified_bessel_k1_(input: Tensor) -> Tensor:
+    """scaled_modified_bessel_k1(), written over the first argument."""
+    ...
+
 def scatter(input: Tensor, dim: _int, index: TensorLike, src: TensorLike) -> Tensor:
     """x with x[index[i][j][k]][j][k] replaced by src[i][j][k] for dim 0, and so on; src has the shape of index. Where
     an index comes twice the later element wins, and the gradient supposes that none does."""
@@ -1464,9 +2481,20 @@ def scatter_add_(input: Tensor, dim: _int, index: TensorLike, src: TensorLike) -
     """scatter_add(), written over the first argument."""
     ...
 
-def searchsorted(sorted: Tensor, values: TensorLike, right: _bool = ...) -> Tensor:
+def scatter_reduce(input: Tensor, dim: _int, index: TensorLike, src: TensorLike, reduce: str, include_self: _bool = ...) -> Tensor:
+    """x with src[i][j][k] joined to x[index[i][j][k]][j][k] for dim 0, and so on, by sum, prod, mean (of integers
+    rounded down), amax or amin; NaN wins. Without include_self what was there does not count where something is
+    sent. src may be larger than index. Equal extremes share the gradient."""
+    ...
+
+def scatter_reduce_(input: Tensor, dim: _int, index: TensorLike, src: TensorLike, reduce: str, include_self: _bool = ...) -> Tensor:
+    """scatter_reduce(), written over the first argument."""
+    ...
+
+def searchsorted(sorted: Tensor, values: TensorLike, right: _bool = ..., out_int32: _bool = ...) -> Tensor:
     """For each value the number of elements of sorted (ascending along its last dimension) that are below it, or with
-    right not above it (i64). sorted is 1-D, or agrees with values in all dimensions but the last. One dtype."""
+    right not above it (i64, or i32 with out_int32). sorted is 1-D, or agrees with values in all dimensions but the
+    last. One dtype."""
     ...
 
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
@@ -1475,6 +2503,35 @@ def select(input: Tensor, dim: _int, index: _int) -> Tensor:
 
 def select_backward(g: Tensor, shape: Ints, dim: _int, index: _int) -> Tensor:
     """Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select."""
+    ...
+
+def select_scatter(input: Tensor, src: TensorLike, dim: _int, index: _int) -> Tensor:
+    """A copy of x with src in the place of select(x, dim, index)."""
+    ...
+
+def selu(input: Tensor) -> Tensor:
+    """scale input where positive, else scale alpha (exp(input) - 1) with alpha 1.67326.. and scale 1.05070.., which
+    keep mean 0 and variance 1 (Klambauer et al., arXiv:1706.02515)."""
+    ...
+
+def sgn(input: Tensor) -> Tensor:
+    """sign(x): there are no complex numbers, for which the two differ."""
+    ...
+
+def shifted_chebyshev_polynomial_t(input: Tensor, n: TensorLike) -> Tensor:
+    """chebyshev_polynomial_t of 2x - 1."""
+    ...
+
+def shifted_chebyshev_polynomial_u(input: Tensor, n: TensorLike) -> Tensor:
+    """chebyshev_polynomial_u of 2x - 1."""
+    ...
+
+def shifted_chebyshev_polynomial_v(input: Tensor, n: TensorLike) -> Tensor:
+    """chebyshev_polynomial_v of 2x - 1."""
+    ...
+
+def shifted_chebyshev_polynomial_w(input: Tensor, n: TensorLike) -> Tensor:
+    """chebyshev_polynomial_w of 2x - 1."""
     ...
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -1501,6 +2558,18 @@ def sign_(input: Tensor) -> Tensor:
     """sign(), written over the first argument."""
     ...
 
+def signal_window(name: str, size: _int, a: _float, sym: _bool = ..., dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
+    """The window of signal processing of that name at size points, 1-D: bartlett, blackman, cosine, exponential (a:
+    the length of its decay), gaussian (a: its standard deviation), general_hamming (a: its alpha), hamming, hann,
+    kaiser (a: its beta), nuttall; a says nothing to the others. Without sym the last point of the symmetric window
+    of one more is left out, as for spectra. Formulas: Harris, On the use of windows for harmonic analysis with the
+    discrete Fourier transform (1978)."""
+    ...
+
+def signbit(input: Tensor) -> Tensor:
+    """Whether the sign bit is set, that of -0 and of a negative NaN too; bool. Integers: whether x < 0."""
+    ...
+
 def silu(input: Tensor) -> Tensor:
     """x * sigmoid(x), also known as swish; arXiv:1606.08415."""
     ...
@@ -1525,6 +2594,14 @@ def sin_(input: Tensor) -> Tensor:
     """sin(), written over the first argument."""
     ...
 
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x); 1 at 0, and 0 exactly at the other integers."""
+    ...
+
+def sinc_(input: Tensor) -> Tensor:
+    """sinc(), written over the first argument."""
+    ...
+
 def sinh(input: Tensor) -> Tensor:
     """The hyperbolic sine."""
     ...
@@ -1542,9 +2619,24 @@ def slice_backward(g: Tensor, shape: Ints, dim: _int, start: _int, end: _int, st
     """Zeros of the given shape with g in the place that slice took: the gradient of slice."""
     ...
 
+def slice_scatter(input: Tensor, src: TensorLike, dim: _int = ..., start: Optional[_int] = ..., end: Optional[_int] = ..., step: _int = ...) -> Tensor:
+    """A copy of x with src in the place of slice(x, dim, start, end, step)."""
+    ...
+
 def smooth_l1_loss(input: Tensor, target: TensorLike, reduction: str = ..., beta: _float = ...) -> Tensor:
+    """With d = input - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2 (Girshick, arXiv:1504.08083);
+    averaged (mean), added (sum) or as it is (none). beta 0 is l1_loss. The arguments broadcast and promote.
+    ValueError where beta is negative."""
+    ...
+
+def smooth_l1_pairs(input: Tensor, target: TensorLike, reduction: str = ..., beta: _float = ...) -> Tensor:
     """With d = x - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; averaged (mean), added (sum) or as it
     is (none). The arguments broadcast and promote. ValueError unless beta > 0."""
+    ...
+
+def soft_margin_loss(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
+    """log(1 + exp(-target input)) for targets of 1 and -1, without overflow; averaged (mean), added (sum) or as it is
+    (none). The arguments broadcast and promote."""
     ...
 
 def softmax(input: Tensor, dim: _int) -> Tensor:
@@ -1555,6 +2647,10 @@ def softmax(input: Tensor, dim: _int) -> Tensor:
 def softmax_backward(gy: Tensor, y: TensorLike, dim: _int) -> Tensor:
     """The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum along
     dim. ShapeError unless gy and y have one shape."""
+    ...
+
+def softmin(input: Tensor, dim: _int) -> Tensor:
+    """softmax(-input) along `dim`. IndexError, DTypeError."""
     ...
 
 def softplus(input: Tensor, beta: _float = ..., threshold: _float = ...) -> Tensor:
@@ -1569,8 +2665,28 @@ def softplus_backward(g: Tensor, x: TensorLike, beta: _float, threshold: _float)
     """g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus."""
     ...
 
+def softshrink(input: Tensor, lambd: _float = ...) -> Tensor:
+    """input nearer to 0 by lambd, 0 where |input| <= lambd. ValueError where lambd is negative."""
+    ...
+
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|)."""
+    ...
+
 def sort(input: Tensor, dim: _int = ..., descending: _bool = ...) -> Tuple[Tensor, Tensor]:
     """The elements of each row along dim in order, and where they came from (i64). Stable; NaN counts as the largest."""
+    ...
+
+def spherical_bessel_j0(input: Tensor) -> Tensor:
+    """sin(x) / x, the spherical Bessel function of order 0; 1 at 0."""
+    ...
+
+def spherical_bessel_j0_(input: Tensor) -> Tensor:
+    """spherical_bessel_j0(), written over the first argument."""
+    ...
+
+def spherical_bessel_jn(input: Tensor, n: _int) -> Tensor:
+    """The spherical Bessel function of the first kind and order n, 0 to 16; ValueError for another. DLMF 10.47.3."""
     ...
 
 def split(input: Tensor, size: _int, dim: _int = ...) -> Tuple[Tensor, ...]:
@@ -1601,8 +2717,24 @@ def stack(tensors: Sequence[Optional[Tensor]], dim: _int = ...) -> Tensor:
     """Tensors of one shape as the slices of a new dimension dim."""
     ...
 
+def standard_gamma(concentration: Tensor, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+    """Gamma numbers of rate 1 (Marsaglia and Tsang, ACM TOMS 26, 2000); NaN where the concentration is negative or
+    NaN, 0 where it is 0. Element i depends on key, i and its concentration alone. The gradient is
+    standard_gamma_grad. DTypeError."""
+    ...
+
+def standard_gamma_grad(concentration: Tensor, sample: TensorLike) -> Tensor:
+    """The derivative of gamma numbers (of rate 1) for their concentration at a fixed share below them: -(dP / da) /
+    (dP / dx), P being the distribution function (Figurnov et al., arXiv:1805.08498). The arguments broadcast and
+    promote. NaN for a concentration that is not positive."""
+    ...
+
 def std(input: Tensor, dim: Ints = ..., correction: _float = ..., keepdim: _bool = ...) -> Tensor:
     """The square root of var. Where it is 0, so is the gradient."""
+    ...
+
+def std_mean(input: Tensor, dim: Ints = ..., correction: _float = ..., keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """std and mean over the same dims."""
     ...
 
 def sub(input: Tensor, other: TensorLike, alpha: Number = ...) -> Tensor:
@@ -1636,6 +2768,10 @@ def swiglu_packed_backward(gy: Tensor, x: TensorLike) -> Tensor:
     """The gradient of swiglu_packed for x from the gradient gy of its result, in one pass."""
     ...
 
+def take(input: Tensor, index: TensorLike) -> Tensor:
+    """The elements at places index of the flattened x, in index's shape. Negative places count from the end."""
+    ...
+
 def take_along_dim(input: Tensor, index: TensorLike, dim: Optional[_int] = ...) -> Tensor:
     """gather with x and index broadcast against each other in the other dimensions; without dim on the flattened x."""
     ...
@@ -1664,6 +2800,23 @@ def tanh_backward_(g: Tensor, y: TensorLike) -> Tensor:
     """tanh_backward(), written over the first argument."""
     ...
 
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)."""
+    ...
+
+def tensor_split(input: Tensor, sections: _int, dim: _int = ...) -> Tuple[Tensor, ...]:
+    """`sections` views along dim, as equal as can be, the longer ones first; at most 2^20."""
+    ...
+
+def tensordot(input: Tensor, other: TensorLike, dims_a: Ints, dims_b: Ints) -> Tensor:
+    """Sums of products over the dimensions dims_a of a and dims_b of b, taken in pairs; the result has a's other
+    dimensions, then b's. A size of 1 meets any other, which is summed. No dims: all products."""
+    ...
+
+def threshold(input: Tensor, threshold: _float, value: _float) -> Tensor:
+    """input where it is above threshold (or NaN), else value."""
+    ...
+
 def tile(input: Tensor, repeats: Ints) -> Tensor:
     """repeat, with ones added in front of a repeats that is shorter than x's shape."""
     ...
@@ -1683,8 +2836,17 @@ def topk(input: Tensor, key: _int, dim: _int = ..., largest: _bool = ...) -> Tup
     the earlier comes first; NaN counts as the largest."""
     ...
 
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal; integers in i64. ShapeError unless x is a matrix."""
+    ...
+
 def transpose(input: Tensor, a: _int, b: _int) -> Tensor:
     """Exchanges dimensions a and b, as a view."""
+    ...
+
+def trapezoid(y: Tensor, x: Optional[Tensor] = ..., dx: _float = ..., dim: _int = ...) -> Tensor:
+    """The integral of y along dim by trapezoids, over points x (1-D, or broadcast to y) or steps of dx. Integers are
+    converted to the default dtype."""
     ...
 
 def triangle_indices(lower: _bool, rows: _int, cols: _int, offset: _int = ..., device: DeviceLike = ...) -> Tensor:
@@ -1694,6 +2856,18 @@ def triangle_indices(lower: _bool, rows: _int, cols: _int, offset: _int = ..., d
 
 def tril(input: Tensor, diagonal: _int = ...) -> Tensor:
     """The matrices of the last two dimensions with zeros above the diagonal-th diagonal."""
+    ...
+
+def triplet_margin_loss(anchor: Tensor, positive: TensorLike, negative: TensorLike, margin: _float = ..., p: _float = ..., eps: _float = ..., swap: _bool = ..., reduction: str = ...) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with d pairwise_distance of p and eps; with swap the
+    negative's distance is that from anchor or positive, whichever is smaller (Balntas et al., 2016). Averaged
+    (mean), added (sum) or as it is (none). ShapeError unless all have one number of dimensions."""
+    ...
+
+def triplet_margin_of_distances(near: Tensor, far: TensorLike, between: Optional[Tensor] = ..., margin: _float = ..., reduction: str = ...) -> Tensor:
+    """max(0, near - far + margin), what triplet losses are made of: near are the distances of anchor and positive, far
+    those of anchor and negative, between those of positive and negative; where given, the smaller of far and
+    between counts (swap, Balntas et al., 2016). Averaged (mean), added (sum) or as it is (none)."""
     ...
 
 def triu(input: Tensor, diagonal: _int = ...) -> Tensor:
@@ -1743,9 +2917,30 @@ def unique(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..
     each occurs. What was not asked for is an empty tensor. Every NaN counts as different. Not differentiable."""
     ...
 
+def unique_consecutive(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..., dim: Optional[_int] = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """The first of each run of equal slices along dim (of equal elements of the flattened x without one); which run
+    each is in (without dim of x's shape); how long each is. What was not asked for is an empty tensor. Worked out
+    on the host. Not differentiable."""
+    ...
+
+def unique_dim(input: Tensor, dim: _int, return_inverse: _bool = ..., return_counts: _bool = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """The different slices of x along dim in ascending (lexicographic) order; which of them each slice is; how often
+    each occurs: unique(x, dim). What was not asked for is an empty tensor. A slice with NaN equals none. Worked out
+    on the host. Not differentiable."""
+    ...
+
+def vander(input: Tensor, n: Optional[_int] = ..., increasing: _bool = ...) -> Tensor:
+    """Powers n - 1, ..., 0 (increasing: 0, ..., n - 1) of each element of a vector, a row each; n defaults to the
+    vector's length. Running products, so gradients are right at 0 too."""
+    ...
+
 def var(input: Tensor, dim: Ints = ..., correction: _float = ..., keepdim: _bool = ...) -> Tensor:
     """Sum of squared differences from the mean over dims, divided by the number of elements less correction (NaN where
     that leaves nothing). DTypeError for integers."""
+    ...
+
+def var_mean(input: Tensor, dim: Ints = ..., correction: _float = ..., keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """var and mean over the same dims."""
     ...
 
 def varlen_attention(query: Tensor, key: TensorLike, value: TensorLike, cu_seqlens_q: TensorLike, cu_seqlens_k: TensorLike, is_causal: _bool = ..., scale: Optional[_float] = ..., window: _int = ..., query_offset: _int = ...) -> Tuple[Tensor, Tensor]:
@@ -1763,13 +2958,30 @@ def varlen_attention_backward(gout: Tensor, glse: Optional[Tensor], query: Tenso
     out and lse; zeros behind the last sequence. The same bits for any number of threads."""
     ...
 
+def vdot(input: Tensor, other: TensorLike) -> Tensor:
+    """dot: there are no complex numbers."""
+    ...
+
 def view(input: Tensor, shape: Ints) -> Tensor:
     """x's elements in row-major order under another shape, without a copy. One size may be -1. ShapeError when the
     number of elements differs or the strides of x do not allow it (reshape copies in that case)."""
     ...
 
+def vstack(tensors: Sequence[Optional[Tensor]]) -> Tensor:
+    """The tensors one after the other along the first dimension; numbers and vectors are rows. Different dtypes are
+    promoted."""
+    ...
+
 def where(condition: Tensor, a: TensorLike, b: TensorLike) -> Tensor:
     """a where condition, else b; the three broadcast. DTypeError unless condition is bool."""
+    ...
+
+def xlog1py(input: Tensor, other: TensorLike) -> Tensor:
+    """a * log1p(b), 0 where a is 0; NaN where b is NaN."""
+    ...
+
+def xlog1py_(input: Tensor, other: TensorLike) -> Tensor:
+    """xlog1py(), written over the first argument."""
     ...
 
 def xlogy(input: Tensor, other: TensorLike) -> Tensor:
@@ -1778,4 +2990,10 @@ def xlogy(input: Tensor, other: TensorLike) -> Tensor:
 
 def xlogy_(input: Tensor, other: TensorLike) -> Tensor:
     """xlogy(), written over the first argument."""
+    ...
+
+def zeta(input: Tensor, other: TensorLike) -> Tensor:
+    """Hurwitz's zeta function: the sum of (b + k)^-a over k >= 0, by Euler and Maclaurin's formula, DLMF 25.11.
+    Infinite at a = 1 and where b is 0 or a negative integer; NaN for a < 1, and for other negative b unless a is
+    whole. The gradient is that in b; AutogradError where a wants one."""
     ...

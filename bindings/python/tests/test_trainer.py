@@ -74,7 +74,7 @@ def test_trainer_stops_and_resumes(text, tmp_path):
 
     part = st.Trainer(settings, out=tmp_path / "part")
     first = part.train(progress=False, should_stop=stop)
-    assert first.step == 3 and first.status == "stopped at step 3"
+    assert first.step == 3 and first.status == "stopped at step 3: interrupted"
     with pytest.raises(ValueError, match="holds a run already"):
         part.train(progress=False)
     last = part.train(resume=True, progress=False)

@@ -6,7 +6,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/elementwise/kernels.h"
-#include "strata/ops/elementwise/reference.h"
+#include "strata/ops/elementwise/reference_inl.h"
 #include "strata/ops/factory/factory.h"
 
 namespace strata {

@@ -7,7 +7,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index_kernels.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 

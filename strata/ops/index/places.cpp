@@ -12,7 +12,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 

@@ -268,7 +268,7 @@ Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcon
   constexpr std::string_view op = "linalg_lstsq";
   check_matrix(op, A);
   check_same(op, A, "A", B, "B");
-  const std::string driver = !given.empty() ? given : A.device().is_cuda() ? "gels" : "gelsy";
+  const std::string driver = given.empty() ? "gelsy" : given;
   check<ValueError>(driver == "gels" || driver == "gelsy" || driver == "gelsd" || driver == "gelss", op, "driver is \"",
                     given, "\", wants \"gels\", \"gelsy\", \"gelsd\" or \"gelss\"");
   const int64_t m = rows(A), n = cols(A);
@@ -277,7 +277,7 @@ Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcon
                     ", wants B [.., m, k], or vectors [.., m], with m = ", m);
   const Exact exact;
   const Tensor b = vectors ? unsqueeze(B, -1) : B;
-  Tensor X, rank = zeros({0}, DType::i64), sizes = filled(A, {0}, 0), residuals = filled(A, {0}, 0);
+  Tensor X, rank = filled(A, {0}, 0).to(DType::i64), sizes = filled(A, {0}, 0), residuals = filled(A, {0}, 0);
   bool full = true;
   if (driver == "gels") {
     if (m >= n) {
@@ -294,7 +294,7 @@ Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcon
     const Tensor S = linalg_svdvals(A);
     rank = sum(gt(S, bound_of(op, A, S, {}, rtol)), {-1});
     if (driver != "gelsy") sizes = S;
-    if (m > n && !rank.is_meta())
+    if (m > n && driver != "gelsy" && !rank.is_meta())
       for (const int64_t r : rank.to_vector<int64_t>()) full = full && r == n;
   }
   if (m > n && full && driver != "gelsy") residuals = sum(square(matmul(A, X) - b), {-2});
@@ -306,13 +306,12 @@ const Op<Lstsq(const Tensor&, const Tensor&, std::optional<double>, const std::s
         "linalg_lstsq(Tensor A, Tensor B, float? rcond=None, str driver=\"\") -> (Tensor solution, Tensor residuals, "
         "Tensor rank, Tensor singular_values)",
     .doc =
-        "X of least |A X - B|, and of these of least |X|. driver \"gels\" takes A's rank as full (by linalg_qr); "
-        "\"gelsy\", "
-        "\"gelsd\" and \"gelss\" take singular values up to rcond (epsilon times the longer side) times the largest as "
-        "0 "
-        "(by linalg_pinv), and give the rank, the last two also the singular values; \"\" is gelsy on the CPU and gels "
-        "on a card. residuals are sums of squares for each column of B where A has more rows than columns and full "
-        "rank (not for gelsy). What is not computed is empty. B is [.., m, k], or vectors [.., m].",
+        "X of least |A X - B|, and of these of least |X|. driver \"gels\" takes A's rank as full (by linalg_qr) and "
+        "is wrong where it is not; \"gelsy\", \"gelsd\" and \"gelss\" take singular values up to rcond (epsilon times "
+        "the longer side) times the largest as 0 (by linalg_pinv), and give the rank, the last two also the singular "
+        "values; \"\" is gelsy on every device (PyTorch's is gels on a card). residuals are sums of squares for each "
+        "column of B where A has more rows than columns and full rank (not for gelsy). What is not computed is empty. "
+        "B is [.., m, k], or vectors [.., m].",
     .example =
         "auto [X, residuals, rank, sizes] = linalg_lstsq(eye(3, 2), ones({3, 1})); assert(allclose(X, ones({2, 1})));",
     .composed = least_squares,

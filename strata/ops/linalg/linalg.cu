@@ -105,6 +105,7 @@ void cholesky(Tensor& L, Tensor& info, const Tensor& A, bool upper, bool check_e
         check_dense(
             dense<T>().potrf_batched(handle, uplo, n, at<T*>(to), n, at<int>(info), as_int("linalg_cholesky", batch)),
             "linalg_cholesky");
+        L.copy_(upper ? triu(L) : tril(L));  // the other triangle was its workspace
       } else {
         int size = 0;
         check_dense(dense<T>().potrf_size(handle, uplo, n, at<T>(L), n, &size), "linalg_cholesky");
@@ -351,8 +352,10 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
   const int long_side = as_int(op, tall ? m : n), short_side = as_int(op, k);
   const int left = full ? long_side : short_side;
   const Tensor a = copied(tall ? mT(A) : A), info = made(A, {batch}, DType::i32);
-  const Tensor u = made(A, U ? linalg::with(batch_of(A), left, long_side) : Shape{1}, A.dtype());
-  const Tensor v = made(A, U ? linalg::with(batch_of(A), k, k) : Shape{1}, A.dtype());
+  // Jacobi's method writes the vectors of a matrix even where none are asked for.
+  const Shape each = U ? batch_of(A) : Shape{};
+  const Tensor u = made(A, linalg::with(each, left, long_side), A.dtype());
+  const Tensor v = made(A, linalg::with(each, k, k), A.dtype());
   const bool jacobi = driver != "gesvd";
   wide(A, op, [&]<class T>() {
     const auto handle = cuda::cusolver_handle();

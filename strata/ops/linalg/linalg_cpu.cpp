@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -18,6 +19,22 @@
 
 namespace strata::linalg_cpu {
 namespace {
+
+// Memory that LAPACK works in. OpenBLAS's kernels round otherwise where memory is aligned otherwise: results that
+// depend on where an allocator had room would differ from run to run.
+template <class T>
+struct AlignedAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlign{64};
+  AlignedAllocator() = default;
+  template <class U>
+  AlignedAllocator(const AlignedAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlign)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kAlign); }
+  bool operator==(const AlignedAllocator&) const { return true; }
+};
+template <class T>
+using Work = std::vector<T, AlignedAllocator<T>>;
 
 using linalg::batch_of;
 using linalg::cols;
@@ -124,7 +141,7 @@ void lu_factor(Tensor& LU, Tensor& pivots, Tensor& info, const Tensor& A, bool p
     const Batch<T> a(A);
     T* lu = out<T>(LU);
     each(info.numel(), static_cast<double>(tall * broad * k), [&](int64_t first, int64_t last) {
-      std::vector<T> columns(static_cast<size_t>(tall * broad));
+      Work<T> columns(static_cast<size_t>(tall * broad));
       for (int64_t b = first; b < last; ++b) {
         int status = 0;
         if (k > 0) {
@@ -147,7 +164,7 @@ void lu_permutation(Tensor& order, const Tensor& pivots, int64_t rows) {
     int64_t* row = to + b * rows;
     std::iota(row, row + rows, int64_t{0});
     for (int64_t i = 0; i < k; ++i) {
-      const int64_t other = p.p[b * k + i] - 1;
+      const int64_t other = static_cast<int64_t>(p.p[b * k + i]) - 1;
       check<ValueError>(other >= 0 && other < rows, "lu_permutation", "pivot ", other + 1, " of a matrix with ", rows,
                         " rows");
       std::swap(row[i], row[other]);
@@ -167,7 +184,7 @@ void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left,
   int32_t* failed = out<int32_t>(info);
   wide(A, "linalg_solve", [&]<class T>() {
     const Batch<T> a(A), b(all_b);
-    std::vector<T> lu(static_cast<size_t>(matrices * side * side));
+    Work<T> lu(static_cast<size_t>(matrices * side * side));
     std::vector<int> pivots(static_cast<size_t>(matrices * side));
     each(matrices, static_cast<double>(side * side * side) / 1.5, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
@@ -187,7 +204,7 @@ void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left,
     if (X.numel() == 0) return;
     T* x = out<T>(X);
     each(places.numel(), static_cast<double>(side * side * columns) * 2, [&](int64_t first, int64_t last) {
-      std::vector<T> v(static_cast<size_t>(side * columns));
+      Work<T> v(static_cast<size_t>(side * columns));
       for (int64_t i = first; i < last; ++i) {
         const T* given = b.p + i * side * columns;
         T* to = x + i * side * columns;
@@ -266,7 +283,7 @@ struct Reflections {
       lapack<T>().orgqr(&m, &q, &used, columns_of.data(), &m, tau.data(), work.data(), &size, &status);
   }
   int m, n, k, q, size = 0;
-  std::vector<T> columns_of, tau, work;
+  Work<T> columns_of, tau, work;
 };
 
 }  // namespace
@@ -346,7 +363,7 @@ void spectrum(std::string_view op, Tensor& values, Tensor* vectors, const Tensor
     const Batch<T> a(A);
     T *w = out<T>(values), *to = vectors ? out<T>(*vectors) : nullptr;
     each(batch, static_cast<double>(side * side * side) * (vectors ? 9 : 1.4), [&](int64_t first, int64_t last) {
-      std::vector<T> v(static_cast<size_t>(side * side)), work(1);
+      Work<T> v(static_cast<size_t>(side * side)), work(1);
       std::vector<int> iwork(1);
       int status = 0, ask = -1;
       lapack<T>().syevd(&job, &triangle, &n, v.data(), &n, w, work.data(), &ask, iwork.data(), &ask, &status, 1, 1);
@@ -397,7 +414,7 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
     const int64_t u_size = U ? rows(*U) * cols(*U) : 0, v_size = Vh ? rows(*Vh) * cols(*Vh) : 0;
     const int ld_vh = m, ld_u = full ? n : p;
     each(batch, static_cast<double>(tall * broad * k) * (U ? 10 : 3), [&](int64_t first, int64_t last) {
-      std::vector<T> copy(static_cast<size_t>(tall * broad)), work(1);
+      Work<T> copy(static_cast<size_t>(tall * broad)), work(1);
       std::vector<int> iwork(static_cast<size_t>(8 * k));
       T none = 0;
       int status = 0, size = -1;
@@ -418,7 +435,7 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
         if (finite && status > 0) {  // divide and conquer gave up: the older way is slower and sure
           std::copy(from, from + tall * broad, copy.begin());
           int wanted = -1;
-          std::vector<T> more(1);
+          Work<T> more(1);
           for (int pass = 0; pass < 2; ++pass) {
             lapack<T>().gesvd(&job, &job, &m, &n, copy.data(), &m, s + b * k, U ? vh + b * v_size : &none, &ld_vh,
                               U ? u + b * u_size : &none, &ld_u, more.data(), &wanted, &status, 1, 1);

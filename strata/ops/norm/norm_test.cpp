@@ -156,7 +156,7 @@ TEST(Norm, RunningStatisticsFollowTheBatches) {
     EXPECT_NEAR(var.data<float>()[c], 0.75 + 0.25 * v, 1e-5);
   }
   // Evaluation uses them.
-  const Tensor y = batch_norm(x, mean, var, {}, {}, false, 0.25, 0.0);
+  const Tensor y = batch_norm(x, mean, var, {}, {}, false, 0.25, 1e-12);
   const float want = (x.data<float>()[0] - mean.data<float>()[0]) / std::sqrt(var.data<float>()[0]);
   EXPECT_NEAR(y.contiguous().data<float>()[0], want, 1e-5);
 }

@@ -8,7 +8,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/view/view.h"
 

@@ -26,22 +26,26 @@ int family_of(std::string_view name) {
 
 // ---- references ----
 
-// By the angle, DLMF 18.5; t in (0, pi), so |x| < 1.
+// By the angle, DLMF 18.5, for |x| < 1, and by their values at the ends, DLMF 18.6.
 template <class F>
-Real of_angle(Real x, F&& f) {
-  return f(std::acos(x));
+Real of_angle(Real x, Real at_one, Real at_minus_one, F&& f) {
+  return x == 1 ? at_one : x == -1 ? at_minus_one : f(std::acos(x));
 }
 Real reference_t(Real x, Real n) {
-  return of_angle(x, [&](Real t) { return std::cos(n * t); });
+  const Real sign = std::fmod(n, 2) == 0 ? 1 : -1;
+  return of_angle(x, 1, sign, [&](Real t) { return std::cos(n * t); });
 }
 Real reference_u(Real x, Real n) {
-  return of_angle(x, [&](Real t) { return std::sin((n + 1) * t) / std::sin(t); });
+  const Real sign = std::fmod(n, 2) == 0 ? 1 : -1;
+  return of_angle(x, n + 1, sign * (n + 1), [&](Real t) { return std::sin((n + 1) * t) / std::sin(t); });
 }
 Real reference_v(Real x, Real n) {
-  return of_angle(x, [&](Real t) { return std::cos((n + 0.5L) * t) / std::cos(t / 2); });
+  const Real sign = std::fmod(n, 2) == 0 ? 1 : -1;
+  return of_angle(x, 1, sign * (2 * n + 1), [&](Real t) { return std::cos((n + 0.5L) * t) / std::cos(t / 2); });
 }
 Real reference_w(Real x, Real n) {
-  return of_angle(x, [&](Real t) { return std::sin((n + 0.5L) * t) / std::sin(t / 2); });
+  const Real sign = std::fmod(n, 2) == 0 ? 1 : -1;
+  return of_angle(x, 2 * n + 1, sign, [&](Real t) { return std::sin((n + 0.5L) * t) / std::sin(t / 2); });
 }
 // Sums of powers, DLMF 18.5.13 and 18.5.12.
 Real binomial(Real n, int k) {

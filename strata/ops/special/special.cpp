@@ -111,6 +111,7 @@ const PolygammaOp polygamma_op{{
     .infer =
         [](int64_t n, const Tensor& x) {
           check(n >= 0, "polygamma", "n is the number of derivatives and cannot be negative, got ", n);
+          check(n < INT64_MAX, "polygamma", "its gradient is of order n + 1, which does not fit in 64 bits: n is ", n);
           return like(x);
         },
     .kernels = {.everywhere =
@@ -119,11 +120,7 @@ const PolygammaOp polygamma_op{{
                       map(Map::polygamma, y, {&x}, {{static_cast<double>(n), n % 2 == 1 ? 1.0 : -1.0}});
                     }},
     .saves = "x",
-    .backward =
-        [](Backward& b, int64_t n, const Tensor& x) {
-          check(n < INT64_MAX, "polygamma", "there is no derivative of order ", n, " + 1");
-          b.set(0, b.gy() * polygamma(n + 1, x));
-        },
+    .backward = [](Backward& b, int64_t n, const Tensor& x) { b.set(0, b.gy() * polygamma(n + 1, x)); },
     .adapt = Adapt::promote_float,
     .autocast = Autocast::full,
     .cost = [](int64_t, const Tensor& x) { return map_cost(100, x, x); },

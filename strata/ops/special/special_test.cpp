@@ -347,7 +347,7 @@ TEST(Special, NanStaysNan) {
 // Each of these has a number of steps that does not grow with the argument.
 TEST(Special, HugeArgumentsEnd) {
   EXPECT_EQ(polygamma(int64_t{1} << 31, number(2.0)).item(), -kInf);
-  EXPECT_EQ(polygamma(INT64_MAX, number(1e300)).item(), 0);
+  EXPECT_EQ(polygamma(INT64_MAX - 1, number(1e300)).item(), 0);
   EXPECT_EQ(at(i0, 1e13), kInf);
   EXPECT_EQ(at(i1, -1e13), -kInf);
   EXPECT_NEAR(at(i0e, 1e13) / 1.2615662610100958e-7, 1, 1e-12);

@@ -8,7 +8,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/statistics/statistics.h"
@@ -36,7 +36,7 @@ std::pair<Tensor, Tensor> neighbours(const Tensor& x, int64_t dim) {
 const Op<Tensor(const Tensor&, int64_t, int64_t, const Tensor&, const Tensor&)> diff_op{{
     .schema = "diff(Tensor x, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     .doc =
-        "Differences of neighbours along dim, n times, with prepend and append joined on first; of bool whether they "
+        "Differences of neighbours along dim, n times, with prepend and append joined on first unless n is 0; of bool whether they "
         "differ.",
     .example = "assert(diff(arange(3) * arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 3}));",
     .composed =
@@ -45,6 +45,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, const Tensor&, const Tensor&)> 
           check(n >= 0, "diff", "n must not be negative, got ", n);
           dim = wrap_dim(dim, x.dim(), "diff");
           Tensor y = x;
+          if (n == 0) return clone(x);  // PyTorch joins nothing then
           if (prepend.defined() || append.defined()) {
             TensorList parts;
             for (const Tensor& t : {prepend, x, append})
@@ -67,11 +68,13 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, const Tensor&, const Tensor&)> 
           s.add(s.tensor({3, 4}), 1, -1, s.tensor({3, 1}), s.tensor({3, 2}));
           s.add(s.tensor({3}), 5);
           s.add(s.tensor({3}), 0);
+          s.add(s.tensor({3, 4}), 0, 1, s.tensor({3, 1}));
           s.invalid<ShapeError>("0-dim", s.tensor({}));
           s.invalid<ValueError>("negative", s.tensor({3}), -1);
         },
     .reference =
         [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
+          if (n == 0) return x;
           dim = naive::from_front(dim, x.dim());
           Shape joined = x.shape();
           std::vector<Array> parts;

@@ -9,7 +9,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/statistics/statistics.h"

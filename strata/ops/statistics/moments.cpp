@@ -10,7 +10,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/matmul/matmul.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"

@@ -6,7 +6,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/naive.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/view/scatter.h"
 #include "strata/ops/view/view.h"
 
