@@ -27,14 +27,19 @@ function resultOf(record, whole) {
   return `{ ${record.results.map((r) => `${r.name}: ${RESULTS[r.type]}`).join('; ')} }`;
 }
 
+// Words that JavaScript keeps for itself are no names of parameters; as keys of options they are.
+const parameter = (a) => (['var', 'in', 'default', 'function', 'with', 'new'].includes(a.name) ? `${a.name}_` : a.name);
+
 /** Parameters: all in order, then each beginning of them with the rest by name. */
 function parameterLists(args, withSignal, shortest) {
   const lists = [];
-  const positional = args.map((a, i) =>
-    (args.slice(i).every(mayMiss) ? `${a.name}?: ${typeOf(a)}` : mayMiss(a) ? `${a.name}: ${typeOf(a)} | undefined` : `${a.name}: ${typeOf(a)}`));
+  const positional = args.map((a, i) => {
+    const name = parameter(a);
+    return args.slice(i).every(mayMiss) ? `${name}?: ${typeOf(a)}` : mayMiss(a) ? `${name}: ${typeOf(a)} | undefined` : `${name}: ${typeOf(a)}`;
+  });
   lists.push(positional.join(', '));
   for (let k = shortest; k < args.length || (withSignal && k === args.length); ++k) {
-    const before = args.slice(0, k).map((a) => (mayMiss(a) ? `${a.name}: ${typeOf(a)} | undefined` : `${a.name}: ${typeOf(a)}`));
+    const before = args.slice(0, k).map((a) => (mayMiss(a) ? `${parameter(a)}: ${typeOf(a)} | undefined` : `${parameter(a)}: ${typeOf(a)}`));
     const named = args.slice(k).map((a) => `${a.name}${mayMiss(a) ? '?' : ''}: ${typeOf(a)}`);
     if (withSignal) named.push('signal?: Signal');
     lists.push([...before, `options: { ${named.join('; ')} }`].join(', '));

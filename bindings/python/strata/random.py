@@ -187,7 +187,8 @@ _poisson = _drawing(_ops.poisson)
 
 def poisson(input: Tensor, generator: Optional[Generator] = None) -> Tensor:
     """Numbers of events where ``input`` are expected."""
-    return _poisson(input.detach(), generator=generator)
+    drawn: Tensor = _poisson(input.detach(), generator=generator)
+    return drawn
 
 
 _rand = _drawing(_core.rand)

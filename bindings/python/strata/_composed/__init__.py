@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import List
 
-from .._ops import digamma, erfinv, lgamma, logit  # the distributions take them from here
 from .choices import *
 from .elementwise import *
 from .._linear import *

@@ -73,7 +73,7 @@ class Categorical(_Classes):
 class OneHotCategorical(_Classes):
     """One of the classes, as a vector of zeros and a one."""
 
-    support: Constraint = constraints.one_hot  # type: ignore[assignment]
+    support: Constraint = constraints.one_hot
 
     def __init__(self, probs: Optional[Tensor] = None, logits: Optional[Tensor] = None,
                  validate_args: Optional[bool] = None) -> None:

@@ -135,7 +135,8 @@ class multinomial(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        good: Tensor = (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        return good
 
 
 class independent(Constraint):
@@ -261,7 +262,7 @@ def _corr_cholesky(x: Tensor) -> Tensor:
 
 
 def _square(x: Tensor) -> Tensor:
-    return F.full(list(x.shape)[:-2], x.shape[-1] == x.shape[-2], dtype=_core.bool, device=x.device)
+    return _core.full(list(x.shape)[:-2], x.shape[-1] == x.shape[-2], dtype=_core.bool, device=x.device)
 
 
 dependent = _Dependent()

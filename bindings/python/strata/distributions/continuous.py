@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-from .. import _composed, _core, _functions as F, _ops, linalg
+from .. import _core, _functions as F, _ops, linalg
 from .._core import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -16,7 +16,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 class _LocScale(Distribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support: Constraint = constraints.real  # type: ignore[assignment]
+    support: Constraint = constraints.real
     has_rsample = True
     loc: Tensor
     scale: Tensor
@@ -64,14 +64,14 @@ class Normal(_LocScale):
 
     def icdf(self, value: Tensor) -> Tensor:
         """The number below which a share ``value`` lies."""
-        return self.loc + self.scale * _composed.erfinv(2 * value - 1) * math.sqrt(2)
+        return self.loc + self.scale * _ops.erfinv(2 * value - 1) * math.sqrt(2)
 
 
 class LogNormal(Distribution):
     """exp of normal numbers."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support: Constraint = constraints.positive  # type: ignore[assignment]
+    support: Constraint = constraints.positive
 
     has_rsample = True
 
@@ -102,7 +102,7 @@ class HalfNormal(Distribution):
     """Sizes of normal numbers of mean 0."""
 
     arg_constraints = {"scale": constraints.positive}
-    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative
 
     has_rsample = True
 
@@ -199,7 +199,7 @@ class StudentT(Distribution):
     """Student's t with ``df`` degrees of freedom."""
 
     arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
-    support: Constraint = constraints.real  # type: ignore[assignment]
+    support: Constraint = constraints.real
     has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: Optional[bool] = None) -> None:
@@ -212,7 +212,7 @@ class StudentT(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = (value - self.loc) / self.scale
-        constant = self.scale.log() + 0.5 * (self.df * math.pi).log() + _composed.lgamma(self.df / 2) - _composed.lgamma(
+        constant = self.scale.log() + 0.5 * (self.df * math.pi).log() + _ops.lgamma(self.df / 2) - _ops.lgamma(
             (self.df + 1) / 2)
         return -0.5 * (self.df + 1) * _ops.log1p(z**2 / self.df) - constant
 
@@ -270,7 +270,7 @@ class Exponential(Distribution):
     """Waiting times at a rate."""
 
     arg_constraints = {"rate": constraints.positive}
-    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative
 
     has_rsample = True
 
@@ -303,7 +303,7 @@ class Gamma(Distribution):
     """Gamma numbers of shape ``concentration`` and ``rate``."""
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
-    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: Optional[bool] = None) -> None:
@@ -316,11 +316,11 @@ class Gamma(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
-        return a * self.rate.log() + (a - 1) * value.log() - self.rate * value - _composed.lgamma(a)
+        return a * self.rate.log() + (a - 1) * value.log() - self.rate * value - _ops.lgamma(a)
 
     def entropy(self) -> Tensor:
         a = self.concentration
-        return a - self.rate.log() + _composed.lgamma(a) + (1 - a) * _composed.digamma(a)
+        return a - self.rate.log() + _ops.lgamma(a) + (1 - a) * _ops.digamma(a)
 
     @property
     def mean(self) -> Tensor:
@@ -335,7 +335,7 @@ class Beta(Distribution):
     """Shares in (0, 1)."""
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
-    support: Constraint = constraints.unit_interval  # type: ignore[assignment]
+    support: Constraint = constraints.unit_interval
     has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: Optional[bool] = None) -> None:
@@ -348,7 +348,7 @@ class Beta(Distribution):
 
     def _log_beta(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        return _composed.lgamma(a) + _composed.lgamma(b) - _composed.lgamma(a + b)
+        return _ops.lgamma(a) + _ops.lgamma(b) - _ops.lgamma(a + b)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return (self.concentration1 - 1) * value.log() + (self.concentration0 - 1) * _ops.log1p(-value) - self._log_beta()
@@ -356,8 +356,8 @@ class Beta(Distribution):
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         total = a + b
-        return self._log_beta() - (a - 1) * _composed.digamma(a) - (b - 1) * _composed.digamma(b) + (
-            total - 2) * _composed.digamma(total)
+        return self._log_beta() - (a - 1) * _ops.digamma(a) - (b - 1) * _ops.digamma(b) + (
+            total - 2) * _ops.digamma(total)
 
     @property
     def mean(self) -> Tensor:
@@ -373,7 +373,7 @@ class Dirichlet(Distribution):
     """Shares that sum to 1 over the last dimension."""
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
-    support: Constraint = constraints.simplex  # type: ignore[assignment]
+    support: Constraint = constraints.simplex
     has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: Optional[bool] = None) -> None:
@@ -385,13 +385,13 @@ class Dirichlet(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
-        return ((a - 1) * value.log()).sum(-1) + _composed.lgamma(a.sum(-1)) - _composed.lgamma(a).sum(-1)
+        return ((a - 1) * value.log()).sum(-1) + _ops.lgamma(a.sum(-1)) - _ops.lgamma(a).sum(-1)
 
     def entropy(self) -> Tensor:
         a = self.concentration
         n, total = a.shape[-1], a.sum(-1)
-        return (_composed.lgamma(a).sum(-1) - _composed.lgamma(total) - (n - total) * _composed.digamma(total)
-                - ((a - 1) * _composed.digamma(a)).sum(-1))
+        return (_ops.lgamma(a).sum(-1) - _ops.lgamma(total) - (n - total) * _ops.digamma(total)
+                - ((a - 1) * _ops.digamma(a)).sum(-1))
 
     @property
     def mean(self) -> Tensor:
@@ -407,7 +407,7 @@ class MultivariateNormal(Distribution):
     """Normal vectors: a mean and a covariance, a precision or the covariance's Cholesky triangle."""
 
     arg_constraints = {"loc": constraints.real_vector, "scale_tril": constraints.lower_cholesky}
-    support: Constraint = constraints.real_vector  # type: ignore[assignment]
+    support: Constraint = constraints.real_vector
 
     has_rsample = True
 
@@ -464,7 +464,7 @@ class FisherSnedecor(Distribution):
     """Ratios of two chi-squared numbers, each over its degrees of freedom."""
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
-    support: Constraint = constraints.positive  # type: ignore[assignment]
+    support: Constraint = constraints.positive
     has_rsample = True
 
     def __init__(self, df1: Any, df2: Any, validate_args: Optional[bool] = None) -> None:
@@ -480,7 +480,7 @@ class FisherSnedecor(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         half1, half2, ratio = self.df1 / 2, self.df2 / 2, self.df1 / self.df2
-        constant = _composed.lgamma(half1 + half2) - _composed.lgamma(half1) - _composed.lgamma(half2)
+        constant = _ops.lgamma(half1 + half2) - _ops.lgamma(half1) - _ops.lgamma(half2)
         return (constant + half1 * ratio.log() + (half1 - 1) * value.log() - (half1 + half2) * _ops.log1p(ratio * value))
 
     @property
@@ -493,7 +493,7 @@ class HalfCauchy(Distribution):
     """Sizes of Cauchy's numbers."""
 
     arg_constraints = {"scale": constraints.positive}
-    support: Constraint = constraints.nonnegative  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative
     has_rsample = True
 
     def __init__(self, scale: Any, validate_args: Optional[bool] = None) -> None:

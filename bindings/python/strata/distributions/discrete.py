@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .. import _composed, _ops
+from .. import _ops
 from .. import _functions as F
 from .._core import Tensor, ones_like
 from .._grad_mode import no_grad
@@ -25,7 +25,7 @@ class _OfProbability(Distribution):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         if probs is not None:
             (self.probs,) = broadcast(probs)
-            self.logits = _composed.logit(self.probs, 1e-7 if self.probs.dtype.itemsize == 4 else 1e-15)
+            self.logits = _ops.logit(self.probs, 1e-7 if self.probs.dtype.itemsize == 4 else 1e-15)
         else:
             (self.logits,) = broadcast(logits)
             self.probs = _ops.sigmoid(self.logits)
@@ -35,7 +35,7 @@ class _OfProbability(Distribution):
 class Bernoulli(_OfProbability):
     """1 with a probability, else 0."""
 
-    support: Constraint = constraints.boolean  # type: ignore[assignment]
+    support: Constraint = constraints.boolean
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
@@ -60,7 +60,7 @@ class Bernoulli(_OfProbability):
 class Geometric(_OfProbability):
     """Failures before the first success."""
 
-    support: Constraint = constraints.nonnegative_integer  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative_integer
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
@@ -85,7 +85,7 @@ class Poisson(Distribution):
     """Numbers of events at a rate."""
 
     arg_constraints = {"rate": constraints.nonnegative}
-    support: Constraint = constraints.nonnegative_integer  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: Optional[bool] = None) -> None:
         (self.rate,) = broadcast(rate)
@@ -96,7 +96,7 @@ class Poisson(Distribution):
             return _ops.poisson(self.rate.expand(self._extended(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return _ops.xlogy(value, self.rate * ones_like(value)) - self.rate - _composed.lgamma(value + 1)
+        return _ops.xlogy(value, self.rate * ones_like(value)) - self.rate - _ops.lgamma(value + 1)
 
     @property
     def mean(self) -> Tensor:
@@ -131,7 +131,7 @@ class Binomial(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         n = self.total_count
-        choices = _composed.lgamma(n + 1) - _composed.lgamma(value + 1) - _composed.lgamma(n - value + 1)
+        choices = _ops.lgamma(n + 1) - _ops.lgamma(value + 1) - _ops.lgamma(n - value + 1)
         return choices + value * self.logits - n * _ops.softplus(self.logits)
 
     @property
@@ -148,7 +148,7 @@ class NegativeBinomial(Distribution):
 
     arg_constraints = {"total_count": constraints.nonnegative, "probs": constraints.half_open_interval(0.0, 1.0),
                        "logits": constraints.real}
-    support: Constraint = constraints.nonnegative_integer  # type: ignore[assignment]
+    support: Constraint = constraints.nonnegative_integer
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: Optional[bool] = None) -> None:
         each = _OfProbability(probs, logits, validate_args)
@@ -164,7 +164,7 @@ class NegativeBinomial(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         n = self.total_count
         plain = n * _ops.logsigmoid(-self.logits) + value * _ops.logsigmoid(self.logits)
-        choices = _composed.lgamma(n + value) - _composed.lgamma(value + 1) - _composed.lgamma(n)
+        choices = _ops.lgamma(n + value) - _ops.lgamma(value + 1) - _ops.lgamma(n)
         found: Tensor = plain + F.where(n + value == 0, 0.0, choices)
         return found
 

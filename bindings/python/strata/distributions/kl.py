@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Tuple, Type
 
-from .. import _composed, _ops, linalg
+from .. import _ops, linalg
 from .._core import Tensor
 from .categorical import OneHotCategorical, _Classes
 from .continuous import Beta, Exponential, Gamma, Laplace, MultivariateNormal, Normal, Uniform
@@ -82,16 +82,16 @@ def _uniform(p: Uniform, q: Uniform) -> Tensor:
 @register_kl(Gamma, Gamma)
 def _gamma(p: Gamma, q: Gamma) -> Tensor:
     a, b = p.concentration, q.concentration
-    return (b * (p.rate / q.rate).log() + _composed.lgamma(b) - _composed.lgamma(a) + (a - b) * _composed.digamma(a)
+    return (b * (p.rate / q.rate).log() + _ops.lgamma(b) - _ops.lgamma(a) + (a - b) * _ops.digamma(a)
             + (q.rate - p.rate) * (a / p.rate))
 
 
 @register_kl(Beta, Beta)
 def _beta(p: Beta, q: Beta) -> Tensor:
     total = p.concentration1 + p.concentration0
-    return (q._log_beta() - p._log_beta() + (p.concentration1 - q.concentration1) * _composed.digamma(p.concentration1)
-            + (p.concentration0 - q.concentration0) * _composed.digamma(p.concentration0)
-            + (q.concentration1 + q.concentration0 - total) * _composed.digamma(total))
+    return (q._log_beta() - p._log_beta() + (p.concentration1 - q.concentration1) * _ops.digamma(p.concentration1)
+            + (p.concentration0 - q.concentration0) * _ops.digamma(p.concentration0)
+            + (q.concentration1 + q.concentration0 - total) * _ops.digamma(total))
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)

@@ -75,7 +75,8 @@ class TransformedDistribution(Distribution):
         for t in reversed(self.transforms):
             value = t.inv(value)
         share: Tensor = self.base_dist.cdf(value)
-        return sign * (share - 0.5) + 0.5
+        turned: Tensor = sign * (share - 0.5) + 0.5
+        return turned
 
     def icdf(self, value: Tensor) -> Tensor:
         """The number below which a share ``value`` lies."""

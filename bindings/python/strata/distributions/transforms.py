@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, List, Optional, Sequence
 
-from .. import _functions as F, _ops
+from .. import _core, _functions as F, _ops
 from .._core import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -182,7 +182,7 @@ class ComposeTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
-            return F.zeros_like(x)
+            return _core.zeros_like(x)
         values = [x]
         for part in self.parts[:-1]:
             values.append(part(values[-1]))
@@ -262,7 +262,7 @@ class ReshapeTransform(Transform):
         return y.reshape(list(y.shape)[: y.dim() - len(self.out_shape)] + list(self.in_shape))
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return F.zeros(list(x.shape)[: x.dim() - len(self.in_shape)], dtype=x.dtype, device=x.device)
+        return _core.zeros(list(x.shape)[: x.dim() - len(self.in_shape)], dtype=x.dtype, device=x.device)
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
         return tuple(shape)[: len(shape) - len(self.in_shape)] + self.out_shape
@@ -430,7 +430,7 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         scale = self.scale.abs().log() if isinstance(self.scale, Tensor) else math.log(abs(self.scale))
-        return _sum_right(F.zeros_like(x) + scale, self._event_dim)
+        return _sum_right(_core.zeros_like(x) + scale, self._event_dim)
 
 
 class SoftmaxTransform(Transform):
@@ -454,22 +454,22 @@ class StickBreakingTransform(Transform):
     codomain = constraints.simplex
 
     def _call(self, x: Tensor) -> Tensor:
-        offset = x.shape[-1] + 1 - F.ones([x.shape[-1]], dtype=x.dtype, device=x.device).cumsum(-1)
+        offset = x.shape[-1] + 1 - _core.ones([x.shape[-1]], dtype=x.dtype, device=x.device).cumsum(-1)
         z = _ops.sigmoid(x - offset.log())
         left = (1 - z).cumprod(-1)
-        one = F.ones_like(z.narrow(-1, 0, 1))
+        one = _core.ones_like(z.narrow(-1, 0, 1))
         return F.cat([z, one], -1) * F.cat([one, left], -1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         n = y.shape[-1] - 1
         taken = y.narrow(-1, 0, n)
-        offset = y.shape[-1] - F.ones([n], dtype=y.dtype, device=y.device).cumsum(-1)
+        offset = y.shape[-1] - _core.ones([n], dtype=y.dtype, device=y.device).cumsum(-1)
         rest = (1 - taken.cumsum(-1)).clamp(F.finfo(y.dtype).tiny)
         return taken.log() - rest.log() + offset.log()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         n = x.shape[-1]
-        offset = n + 1 - F.ones([n], dtype=x.dtype, device=x.device).cumsum(-1)
+        offset = n + 1 - _core.ones([n], dtype=x.dtype, device=x.device).cumsum(-1)
         x = x - offset.log()
         return (-x + _ops.logsigmoid(x) + y.narrow(-1, 0, n).log()).sum(-1)
 
@@ -487,10 +487,10 @@ class LowerCholeskyTransform(Transform):
     codomain = constraints.lower_cholesky
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.tril(-1) + F.diag_embed(x.diagonal(0, -2, -1).exp())
+        return x.tril(-1) + _ops.diag_embed(x.diagonal(0, -2, -1).exp())
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.tril(-1) + F.diag_embed(y.diagonal(0, -2, -1).log())
+        return y.tril(-1) + _ops.diag_embed(y.diagonal(0, -2, -1).log())
 
 
 class PositiveDefiniteTransform(Transform):
