@@ -281,12 +281,12 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
 
   save(path: string, tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<void>;
   /** The file that save() writes, in memory. */
-  saveToBuffer(tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<Buffer>;
+  saveToBuffer(tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<Uint8Array>;
   load(file: string | Uint8Array, options?: { signal?: Signal }): Promise<StateDict>;
   loadWithMetadata(file: string | Uint8Array, options?: { signal?: Signal }): Promise<{ tensors: StateDict; metadata: { [key: string]: string } }>;
   /** Nested plain objects and arrays of tensors and plain values, as Python's st.save() writes them. */
   saveObject(path: string, value: unknown, options?: { signal?: Signal }): Promise<void>;
-  saveObjectToBuffer(value: unknown, options?: { signal?: Signal }): Promise<Buffer>;
+  saveObjectToBuffer(value: unknown, options?: { signal?: Signal }): Promise<Uint8Array>;
   loadObject(file: string | Uint8Array, options?: { signal?: Signal }): Promise<any>;
   readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
   LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
