@@ -211,6 +211,12 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
     return ne(composed(whole.to(DType::u8), d, index, src.to(DType::u8), reduce, include_self),
               wrap_number(0, whole.device()));
   const Join join = join_of(reduce);
+  // Rounded once, at the end; and a sum of small integers may leave their range before it is divided.
+  const DType own = whole.dtype();
+  const DType wide = own == DType::f16 || own == DType::bf16   ? DType::f32
+                     : join == Join::mean && !is_floating(own) ? DType::i64
+                                                               : own;
+  if (wide != own) return composed(whole.to(wide), d, index, src.to(wide), reduce, include_self).to(own);
   Call c = plain(whole, d, contiguous(to(index, DType::i64)), src);
   // The part of x that index reaches.
   Tensor y = clone(c.x), part = y;
