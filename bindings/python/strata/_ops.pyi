@@ -767,8 +767,8 @@ def diagonal_scatter(input: Tensor, src: TensorLike, offset: _int = ..., dim1: _
     ...
 
 def diff(input: Tensor, n: _int = ..., dim: _int = ..., prepend: Optional[Tensor] = ..., append: Optional[Tensor] = ...) -> Tensor:
-    """Differences of neighbours along dim, n times, with prepend and append joined on first; of bool whether they
-    differ."""
+    """Differences of neighbours along dim, n times, with prepend and append joined on first unless n is 0; of bool
+    whether they differ."""
     ...
 
 def digamma(input: Tensor) -> Tensor:
@@ -1537,11 +1537,12 @@ def linalg_inv_ex(A: Tensor, check_errors: _bool = ...) -> Tuple[Tensor, Tensor]
     ...
 
 def linalg_lstsq(A: Tensor, B: TensorLike, rcond: Optional[_float] = ..., driver: str = ...) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    """X of least |A X - B|, and of these of least |X|. driver "gels" takes A's rank as full (by linalg_qr); "gelsy",
-    "gelsd" and "gelss" take singular values up to rcond (epsilon times the longer side) times the largest as 0 (by
-    linalg_pinv), and give the rank, the last two also the singular values; "" is gelsy on the CPU and gels on a
-    card. residuals are sums of squares for each column of B where A has more rows than columns and full rank (not
-    for gelsy). What is not computed is empty. B is [.., m, k], or vectors [.., m]."""
+    """X of least |A X - B|, and of these of least |X|. driver "gels" takes A's rank as full (by linalg_qr) and is
+    wrong where it is not; "gelsy", "gelsd" and "gelss" take singular values up to rcond (epsilon times the longer
+    side) times the largest as 0 (by linalg_pinv), and give the rank, the last two also the singular values; "" is
+    gelsy on every device (PyTorch's is gels on a card). residuals are sums of squares for each column of B where A
+    has more rows than columns and full rank (not for gelsy). What is not computed is empty. B is [.., m, k], or
+    vectors [.., m]."""
     ...
 
 def linalg_lu(A: Tensor, pivot: _bool = ...) -> Tuple[Tensor, Tensor, Tensor]:
