@@ -140,7 +140,7 @@ function(strata_tests name)
     add_executable(test_${id} ${files_${id}})
     target_link_libraries(test_${id} PRIVATE strata_flags $<LINK_LIBRARY:WHOLE_ARCHIVE,strata_${name}> GTest::gtest GTest::gtest_main)
     add_test(NAME ${id} COMMAND test_${id})
-    set_tests_properties(${id} PROPERTIES TIMEOUT 1200 ENVIRONMENT "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${id} PROPERTIES TIMEOUT 2400 ENVIRONMENT "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
   endforeach()
 endfunction()
 
