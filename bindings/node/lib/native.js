@@ -35,7 +35,7 @@ try {
   const [, library] = /^(\S+): cannot open shared object file/.exec(error.message) ?? [];
   if (library && library !== file) {
     error.message = `strata needs ${library}, which is not on this machine. The addon uses the libraries of the distribution that ` +
-      'it was built on; there this brings them:\n  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libopenblas0-serial libgomp1\n' +
+      'it was built on; there this brings them:\n  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libopenblas0-pthread libgomp1\n' +
       'For another distribution build it there, with scripts/build-node';
   }
   throw error;

@@ -9,7 +9,7 @@ def explain(error: ImportError) -> ImportError:
     return ImportError(
         f"strata needs {library}, which is not on this machine. A wheel uses the libraries of the distribution that it was "
         "built on; there this brings them:\n"
-        "  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libopenblas0-serial libgomp1\n"
+        "  sudo apt-get install libdnnl-dev libfmt-dev libhwy-dev libopenblas0-pthread libgomp1\n"
         "For another distribution build it there (pip install . in the checkout), or take the libraries into the wheel: "
         "auditwheel repair WHEEL"
     )

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <mutex>
 #include <string>
 #include <type_traits>
 
@@ -29,19 +30,36 @@ void* load() {
     if (!library) library = attempt(name);
   if (!library)
     throw Error("linalg", cat("OpenBLAS, which solves and decomposes matrices on the CPU, is not found; install "
-                              "libopenblas0-serial (Debian, Ubuntu) or its equivalent:",
+                              "libopenblas0-pthread (Debian, Ubuntu) or its equivalent:",
                               tried));
   // OpenBLAS's own threads would compete with the pool, and make results depend on their number.
   if (void* set = dlsym(library, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(1);
   return library;
 }
 
-template <class F>
-void find(F& routine, char type, const char* name) {
-  static void* const library = load();
+struct Library {
+  void* handle = load();
+  std::mutex turn;
+  // openblas_get_parallel() is 0 in a sequential build. Debian's has no locks: four threads that inverted 24 x 24
+  // matrices got other digits in 2% of them.
+  bool one_at_a_time = [this] {
+    void* parallel = dlsym(handle, "openblas_get_parallel");
+    return parallel && reinterpret_cast<int (*)()>(parallel)() == 0;
+  }();
+};
+
+// One for both element types: they share the scratch memory.
+Library& library() {
+  static Library one;
+  return one;
+}
+
+template <class... A>
+void find(Routine<void(A...)>& routine, char type, const char* name) {
   const std::string symbol = std::string(1, type) + name + "_";
-  routine = reinterpret_cast<F>(dlsym(library, symbol.c_str()));
-  if (!routine) throw Error("linalg", cat("OpenBLAS has no ", symbol, "; a build of it without LAPACK?"));
+  routine.call = reinterpret_cast<void (*)(A...)>(dlsym(library().handle, symbol.c_str()));
+  if (!routine.call) throw Error("linalg", cat("OpenBLAS has no ", symbol, "; a build of it without LAPACK?"));
+  if (library().one_at_a_time) routine.turn = &library().turn;
 }
 
 }  // namespace

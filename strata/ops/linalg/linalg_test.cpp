@@ -1,8 +1,11 @@
 // What the generated verification does not see: signs and triangles that are free, what is singular, whole batches.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/gradcheck.h"
@@ -156,6 +159,22 @@ TEST(Linalg, ABatchOnManyThreadsIsThatOnOne) {
   }
   set_num_threads(before);
   for (size_t i = 0; i < results[0].size(); ++i) EXPECT_TRUE(equal(results[0][i], results[1][i])) << "result " << i;
+}
+
+// A sequential build of OpenBLAS has no locks of its own: callers on threads must not meet in it.
+TEST(Linalg, ThreadsThatCallAtOnceGetWhatOneGets) {
+  const Tensor A = gram({24, 24}), b = noise({24, 3});
+  const Tensor single = A.to(DType::f32), expected[] = {linalg_inv(A), linalg_solve(A, b), linalg_inv(single)};
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int k = 0; k < 300; ++k)
+        wrong += !equal(linalg_inv(A), expected[0]) + !equal(linalg_solve(A, b), expected[1]) +
+                 !equal(linalg_inv(single), expected[2]);
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Linalg, KnownValues) {
