@@ -11,6 +11,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include "strata/core/launch.h"
 #include "strata/core/storage.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
@@ -378,5 +379,22 @@ const char* LaunchScope::failure() const {
   }
   return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
 }
+
+namespace {
+const LaunchRoom kRoom{
+    .run = [](std::string_view op, Device device, void (*launch)(const void*), const void* data) -> const char* {
+      const LaunchScope scope(op, device);
+      launch(data);
+      return scope.failure();
+    },
+    .stream = [](Device device) -> int { return current_stream(device.index).id(); },
+    .blocking = launch_blocking,
+};
+// Every CUDA kernel asks this file for its stream, so a program with one has this.
+[[maybe_unused]] const bool g_registered = [] {
+  detail::g_launch_rooms[static_cast<int>(DeviceType::cuda)] = &kRoom;
+  return true;
+}();
+}  // namespace
 
 }  // namespace strata::cuda
