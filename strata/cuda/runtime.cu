@@ -347,6 +347,12 @@ void set_launch_blocking(bool on) {
 bool launch_blocking() {
   return g_blocking.load(std::memory_order_relaxed);
 }
+void set_allow_tf32(bool on) {
+  g_tf32.store(on);
+}
+bool allow_tf32() {
+  return g_tf32.load(std::memory_order_relaxed);
+}
 void set_nvtx(bool on) {
   g_nvtx.store(on);
 }

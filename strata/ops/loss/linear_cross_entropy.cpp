@@ -9,7 +9,7 @@
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/cuda/blas.h"
+#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/elementwise/kernels.h"
@@ -130,7 +130,7 @@ class Chunks {
       for (int64_t r = 0; r < rows_; ++r) sum += static_cast<double>(losses[r]);
       *static_cast<R*>(c.loss) = static_cast<R>(sum / divisor(c));
     };
-    each.dtype() == DType::f64 ? add_up.operator()<double>() : add_up.operator()<float>();
+    each.dtype() == DType::f64 ? add_up.template operator()<double>() : add_up.template operator()<float>();
   }
   // What each row's loss is multiplied by for the loss.
   void share(Reduction reduction, const Tensor& share) const {
@@ -175,7 +175,7 @@ class Chunks {
     c.lse = row(lse, from);
     return c;
   }
-  void run(const cpu::Gemm& g) const {
+  void run(const Gemm& g) const {
     if constexpr (On::cuda)
       cuda::gemm(g, x_.device());
     else
@@ -184,7 +184,7 @@ class Chunks {
 
   // logits = x weight^T
   void multiply_logits(const Tensor& logits, int64_t from, int64_t n) const {
-    cpu::Gemm g;
+    Gemm g;
     g.in = g.out = x_.dtype();
     g.m = n, g.n = classes_, g.k = width_;
     g.a = row(x_, from * width_), g.a_row = width_, g.a_col = 1;
@@ -202,7 +202,7 @@ class Chunks {
     if (rows_ == 0) fill_elements(sum, 0);
     for_chunks([&](int64_t from, int64_t n) {
       const Tensor gradient = f(from, n);
-      cpu::Gemm g;
+      Gemm g;
       g.in = g.out = x_.dtype();
       g.m = n, g.n = width_, g.k = classes_;
       g.a = gradient.raw_data(), g.a_row = stride_, g.a_col = 1;

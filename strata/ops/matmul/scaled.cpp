@@ -5,10 +5,10 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/cuda/blas_scaled.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/gemm_scaled.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/scaled_kernels.h"
 #include "strata/ops/view/view.h"

@@ -5,9 +5,9 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/activation/activation.h"
+#include "strata/ops/activation/swiglu_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/embedding/embedding.h"
-#include "strata/ops/embedding/embedding_kernel.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
