@@ -37,6 +37,7 @@ bool flag(const char* name) {
 }
 std::atomic<bool> g_blocking{flag("STRATA_LAUNCH_BLOCKING")};
 std::atomic<bool> g_nvtx{flag("STRATA_NVTX")};
+std::atomic<bool> g_tf32{false};
 
 struct Count {
   int devices = 0;
