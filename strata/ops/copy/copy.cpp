@@ -2,7 +2,6 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -176,7 +175,7 @@ Tensor& Tensor::copy_(const Tensor& src) {
     return *this;
   }
   const Tensor here = src.device() == device() || is_meta() ? src : strata::to(src, device());
-  return copy_op.inplace(*this, here.shape() == shape() ? here : strata::expand(here, shape()));
+  return copy_op.inplace(*this, here.shape() == shape() ? here : here.expand(shape()));
 }
 
 Tensor& Tensor::fill_(Scalar value) {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "strata/ops/elementwise/records.h"
-#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -305,6 +304,9 @@ Tensor logical_not(const Tensor& x) {
 Tensor isnan(const Tensor& x) {
   return isnan_op(x);
 }
+Tensor Tensor::isnan() const {
+  return strata::isnan(*this);
+}
 Tensor isinf(const Tensor& x) {
   return isinf_op(x);
 }
@@ -315,10 +317,10 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
   return isclose_op(a, b, rtol, atol, equal_nan);
 }
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+  return isclose(a, b, rtol, atol, equal_nan).all().item<bool>();
 }
 bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+  return a.shape() == b.shape() && eq(a, b).all().item<bool>();
 }
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
   return bitwise_and_op(a, b);

@@ -381,6 +381,9 @@ Tensor& sin_(Tensor& x) {
 Tensor& cos_(Tensor& x) {
   return cos_op.inplace(x);
 }
+Tensor Tensor::neg() const {
+  return strata::neg(*this);
+}
 Tensor Tensor::exp() const {
   return strata::exp(*this);
 }

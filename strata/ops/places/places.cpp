@@ -1,6 +1,6 @@
 // Slices and elements by place: index_fill, index_copy, index_reduce, put, take, isin.
 
-#include "strata/ops/index/places.h"
+#include "strata/ops/places/places.h"
 
 #include <algorithm>
 #include <string>
