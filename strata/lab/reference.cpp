@@ -174,10 +174,11 @@ std::string page(const OpBase& op) {
   const Schema& schema = op.schema();
   if (!schema.args.empty()) text += "\nArguments\n";
   for (const SchemaArg& a : schema.args)
-    text += fmt::format("  {:<16} {:<9}{}\n", a.name, a.type,
+    text += fmt::format("  {:<16} {:<9}{}\n", a.name, a.type.text(),
                         a.default_value ? "  default " + text_of(*a.default_value) : "");
   text += "\nResults\n";
-  for (const SchemaArg& r : schema.results) text += fmt::format("  {:<16} {}\n", r.name.empty() ? "-" : r.name, r.type);
+  for (const SchemaArg& r : schema.results)
+    text += fmt::format("  {:<16} {}\n", r.name.empty() ? "-" : r.name, r.type.text());
   const auto row = [&](std::string_view label, const std::string& value) {
     if (!value.empty()) text += fmt::format("{:<10} {}\n", label, value);
   };

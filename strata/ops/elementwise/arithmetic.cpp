@@ -41,6 +41,7 @@ const ScaledOp add_op{{
 
 const ScaledOp sub_op{{
     .schema = "sub(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
+    .aliases = "subtract",
     .doc = "a - alpha * b. Integers wrap around; DTypeError for two bool tensors (use logical_xor).",
     .infer = [](const Tensor& a, const Tensor&, Scalar) { return like_if(a, kNumbers, "sub"); },
     .kernels = {.everywhere =
@@ -67,6 +68,7 @@ const ScaledOp sub_op{{
 
 const BinaryOp mul_op{binary<Map::mul>({
     .schema = "mul(Tensor a, Tensor b) -> Tensor",
+    .aliases = "multiply",
     .doc = "a * b. Integers wrap around; bool multiplies as \"and\".",
     .saves = "a:b b:a",
     .backward =

@@ -15,26 +15,31 @@ const BinaryOp eq_op{comparison<Map::eq>({
 })};
 const BinaryOp ne_op{comparison<Map::ne>({
     .schema = "ne(Tensor a, Tensor b) -> Tensor",
+    .aliases = "not_equal",
     .doc = "Whether a differs from b; bool.",
     .reference = pointwise<([](double a, double b) { return a != b; })>,
 })};
 const BinaryOp lt_op{comparison<Map::lt>({
     .schema = "lt(Tensor a, Tensor b) -> Tensor",
+    .aliases = "less",
     .doc = "Whether a < b; bool.",
     .reference = pointwise<([](double a, double b) { return a < b; })>,
 })};
 const BinaryOp le_op{comparison<Map::le>({
     .schema = "le(Tensor a, Tensor b) -> Tensor",
+    .aliases = "less_equal",
     .doc = "Whether a <= b; bool.",
     .reference = pointwise<([](double a, double b) { return a <= b; })>,
 })};
 const BinaryOp gt_op{comparison<Map::gt>({
     .schema = "gt(Tensor a, Tensor b) -> Tensor",
+    .aliases = "greater",
     .doc = "Whether a > b; bool.",
     .reference = pointwise<([](double a, double b) { return a > b; })>,
 })};
 const BinaryOp ge_op{comparison<Map::ge>({
     .schema = "ge(Tensor a, Tensor b) -> Tensor",
+    .aliases = "greater_equal",
     .doc = "Whether a >= b; bool.",
     .reference = pointwise<([](double a, double b) { return a >= b; })>,
 })};
@@ -85,6 +90,7 @@ void test_floating(Tensor& y, const Tensor& x) {
 
 const UnaryOp logical_not_op{test<Map::logical_not>({
     .schema = "logical_not(Tensor x) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "Whether x is 0; bool.",
     .reference = pointwise<([](double x) { return x == 0; })>,
 })};
@@ -181,6 +187,7 @@ const BinaryOp bitwise_xor_op{binary<Map::bitwise_xor>({
 const UnaryOp bitwise_not_op{unary<Map::bitwise_not>(
     {
         .schema = "bitwise_not(Tensor x) -> Tensor",
+        .aliases = "bitwise_invert",
         .doc = "Every bit of x flipped; logical_not for bool. DTypeError for floating tensors.",
         .infer = [](const Tensor& x) { return like_if(x, kBits, "bitwise_not"); },
         .dtypes = kBits,

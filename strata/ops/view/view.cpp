@@ -93,6 +93,7 @@ const Op<Tensor(const Tensor&, const Shape&)> view_op{{
 
 const Op<Tensor(const Tensor&, int64_t, int64_t)> transpose_op{{
     .schema = "transpose(Tensor x, int a, int b) -> Tensor",
+    .aliases = "swapaxes swapdims",
     .doc = "Exchanges dimensions a and b, as a view.",
     .view =
         [](const Tensor& x, int64_t a, int64_t b) {
