@@ -230,6 +230,10 @@ class OpBase {
   mutable const Schema* parsed_ = nullptr;
 };
 
+/// Counter blocks that so many 32-bit random numbers use up: for a record's `draws`.
+constexpr uint64_t random_blocks(int64_t numbers) {
+  return numbers > 0 ? (static_cast<uint64_t>(numbers) + 3) / 4 : 0;
+}
 /// Puts the next numbers of default_generator() where an RngKey is missing (None where the schema wants one), as the
 /// C++ functions without a key do. `args` has all other arguments that are needed.
 void draw_missing_keys(const OpBase& op, std::span<Value> args);

@@ -45,11 +45,6 @@ constexpr std::array<uint32_t, 4> philox(RngKey key, uint64_t block) {
   return {c0, c1, c2, c3};
 }
 
-/// Counter blocks that so many 32-bit numbers use up.
-constexpr uint64_t random_blocks(int64_t numbers) {
-  return numbers > 0 ? (static_cast<uint64_t>(numbers) + 3) / 4 : 0;
-}
-
 /// Uniform in [0, 1) with 24 bits, from one 32-bit number.
 constexpr float uniform_f32(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;

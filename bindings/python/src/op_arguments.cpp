@@ -212,7 +212,8 @@ bool parse(const OpInfo& info, PyObject* const* given, size_t count, PyObject* n
   const size_t wanted = std::max(last, info.required);
   bool draws = false;  // a random op's key from the default generator, where none is given
   for (size_t i = 0; i < wanted; ++i) {
-    if (i < last && set[i] && !(std::holds_alternative<std::monostate>(values.at(i)) && !(numbers.mask >> i & 1))) continue;
+    if (i < last && set[i] && !(std::holds_alternative<std::monostate>(values.at(i)) && !(numbers.mask >> i & 1)))
+      continue;
     const Arg& a = info.args[i];
     if (!set[i] && a.type.kind == SchemaType::key && !a.type.optional) {
       draws = true;

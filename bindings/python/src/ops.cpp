@@ -1,11 +1,13 @@
-// One generic caller for every op record: the boxed call, and its results as Python's. Where a record's C++ signature is
-// one of the commonest, the call goes straight to it instead of through boxes.
-
-#include <algorithm>
+// One generic caller for every op record: the boxed call, and its results as Python's. Where a record's C++ signature
+// is one of the commonest, the call goes straight to it instead of through boxes.
 
 #include "named.h"
 #include "op_info.h"
+
 #include <structmember.h>
+
+#include <algorithm>
+
 #include "strata/core/describe.h"
 #include "strata/core/error.h"
 #include "strata/core/saves.h"
@@ -14,8 +16,7 @@ namespace strata::python {
 namespace {
 
 struct PyOp {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   OpInfo* info;
   PyObject* name;  // the record's, or an alias; in place with _
   bool inplace;
@@ -213,10 +214,12 @@ PyMethodDef g_op_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject* make_type(const char* name, bool method) {
-  std::vector<PyType_Slot> slots = {
-      {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)}, {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-      {Py_tp_repr, reinterpret_cast<void*>(op_repr)},       {Py_tp_getset, g_op_getset},
-      {Py_tp_members, g_op_members},                        {Py_tp_methods, g_op_methods}};
+  std::vector<PyType_Slot> slots = {{Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
+                                    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                    {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
+                                    {Py_tp_getset, g_op_getset},
+                                    {Py_tp_members, g_op_members},
+                                    {Py_tp_methods, g_op_methods}};
   if (method) slots.push_back({Py_tp_descr_get, reinterpret_cast<void*>(op_bind)});
   slots.push_back({0, nullptr});
   unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
@@ -316,17 +319,21 @@ void bind_ops(nb::module_& m) {
   m.attr("ops") = functions.ops;
   m.attr("shown_ops") = functions.shown;
   m.attr("internal_ops") = functions.internal;
-  m.def("describe_ops", [] { return describe(OpBase::all()); }, "The records as JSON: docs/design/bindings.md.");
-  m.def("_add_new_ops", [functions] {
-    nb::list added;
-    for (const OpBase* op : OpBase::all()) {
-      const nb::str name(std::string(op->name()).c_str());
-      if (functions.ops.contains(name)) continue;
-      add_op(functions, *op);
-      added.append(name);
-    }
-    return added;
-  }, "Makes functions for records registered since, those of a plugin; returns their names.");
+  m.def(
+      "describe_ops", [] { return describe(OpBase::all()); }, "The records as JSON: docs/design/bindings.md.");
+  m.def(
+      "_add_new_ops",
+      [functions] {
+        nb::list added;
+        for (const OpBase* op : OpBase::all()) {
+          const nb::str name(std::string(op->name()).c_str());
+          if (functions.ops.contains(name)) continue;
+          add_op(functions, *op);
+          added.append(name);
+        }
+        return added;
+      },
+      "Makes functions for records registered since, those of a plugin; returns their names.");
 }
 
 }  // namespace strata::python
