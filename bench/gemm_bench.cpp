@@ -21,7 +21,6 @@
 
 namespace {
 using namespace strata;
-using cpu::Gemm;
 using cpu::GemmBackend;
 
 struct Case {

@@ -13,7 +13,6 @@
 #include "strata/core/autocast.h"
 #include "strata/core/registration.h"
 #include "strata/core/saves.h"
-#include "strata/cuda/runtime.h"
 
 namespace strata {
 
@@ -320,12 +319,12 @@ void throw_mixed_devices(std::string_view op, Device a, Device b) {
   throw DeviceError(op, cat("arguments are on ", a, " and ", b, "; move them to one device with .to(device)"));
 }
 void throw_launch_failure(std::string_view op, Device d, std::string_view what, const TensorList& tensors) {
-  std::string text =
-      cat("a kernel failed on ", d, ", stream ", cuda::current_stream(d.index).id(), ": ", what, "; tensors:");
+  const LaunchRoom& room = *launch_room(d.type);
+  std::string text = cat("a kernel failed on ", d, ", stream ", room.stream(d), ": ", what, "; tensors:");
   for (const Tensor& t : tensors) {
     if (t.defined()) text += cat(" ", t);
   }
-  if (!cuda::launch_blocking()) text += " (the failure may be an earlier op's: STRATA_LAUNCH_BLOCKING=1 finds which)";
+  if (!room.blocking()) text += " (the failure may be an earlier op's: STRATA_LAUNCH_BLOCKING=1 finds which)";
   throw DeviceError(op, text);
 }
 

@@ -11,7 +11,6 @@
 
 #include "strata/core/op_base.h"
 #include "strata/core/op_call.h"
-#include "strata/cuda/launch.h"
 
 namespace strata {
 
@@ -29,11 +28,7 @@ class Op<R(A...)> final : public OpBase {
   using Kernel = typename detail::KernelType<R, A...>::type;
 
   /// A kernel for each device; it writes into results that are already allocated. It never allocates a result.
-  struct Kernels {
-    Kernel cpu = nullptr;
-    Kernel cuda = nullptr;
-    Kernel everywhere = nullptr;  ///< where there is none for the device: one that looks where its tensors are
-  };
+  using Kernels = ByDevice<Kernel>;
 
   /// What a record says. One of `infer`+`kernels`, `view`, `dynamic` or `composed` says how results come about.
   struct Record {
@@ -47,7 +42,7 @@ class Op<R(A...)> final : public OpBase {
     Metas (*infer)(A...) = nullptr;  ///< checks the arguments, says what the results are
     Kernels kernels = {};
     R (*view)(A...) = nullptr;      ///< returns a tensor that shares the first argument's storage
-    R (*dynamic)(A...) = nullptr;   ///< for results whose size depends on values
+    ByDevice<R (*)(A...)> dynamic;  ///< for results whose size depends on values
     R (*composed)(A...) = nullptr;  ///< the same function written with other ops
     /// Arguments and results whose elements `backward` reads: "x result". "a:b,c" keeps a only when b or c
     /// wants a gradient.
@@ -118,9 +113,9 @@ class Op<R(A...)> final : public OpBase {
   const Record& record() const { return r_; }
 
   bool is_view() const override { return r_.view != nullptr; }
-  bool is_dynamic() const override { return r_.dynamic != nullptr; }
+  bool is_dynamic() const override { return static_cast<bool>(r_.dynamic); }
   bool is_composed() const override { return r_.composed && !r_.infer; }
-  bool has_kernel(DeviceType d) const override { return kernel_for(d) != nullptr; }
+  bool has_kernel(DeviceType d) const override { return r_.kernels.has(d) || r_.dynamic.has(d); }
   bool has_backward() const override { return r_.backward != nullptr || r_.composed != nullptr; }
   bool has_reference() const override { return r_.reference != nullptr; }
   bool has_composed() const override { return r_.composed != nullptr; }
@@ -297,11 +292,6 @@ class Op<R(A...)> final : public OpBase {
     return any;
   }
 
-  Kernel kernel_for(DeviceType d) const {
-    const Kernel own = d == DeviceType::cpu ? r_.kernels.cpu : d == DeviceType::cuda ? r_.kernels.cuda : nullptr;
-    return own ? own : r_.kernels.everywhere;
-  }
-
   bool is_composed_call(bool record) const { return r_.composed && (!r_.infer || (record && !r_.backward)); }
 
   R call(A... args) const {
@@ -322,8 +312,10 @@ class Op<R(A...)> final : public OpBase {
   R compute(A... args) const {
     if (r_.view) return r_.view(args...);
     if (r_.dynamic) {
+      const auto dynamic = r_.dynamic.on(device_of(args...));
+      if (!dynamic) detail::throw_no_kernel(name_, {device_of(args...), 0});
       NoGrad guard;
-      return r_.dynamic(args...);
+      return dynamic(args...);
     }
     if (!r_.infer) [[unlikely]]
       detail::throw_no_results(name_);
@@ -357,8 +349,8 @@ class Op<R(A...)> final : public OpBase {
     const memory::TagScope tag(memory::Tag::workspace);
     // Inside a kernel nothing is recorded, cast or observed.
     const detail::ThreadModeScope plain({false, 0});
-    if (const Kernel k = kernel_for(device.type)) [[likely]] {
-      if (device.is_cuda()) return launch(k, device, all...);
+    if (const Kernel k = r_.kernels.on(device.type)) [[likely]] {
+      if (!device.is_cpu()) return launch(k, device, all...);
       k(all...);
     } else {
       run_composed(device, all...);
@@ -367,9 +359,11 @@ class Op<R(A...)> final : public OpBase {
 
   template <class... All>
   void launch(Kernel k, Device device, All&... all) const {
-    const cuda::LaunchScope scope(name_, device);
-    k(all...);
-    if (const char* failure = scope.failure()) [[unlikely]] {
+    const auto call = [&] { k(all...); };
+    const auto launch = [](const void* c) { (*static_cast<const decltype(call)*>(c))(); };
+    const LaunchRoom* room = launch_room(device.type);
+    if (!room) detail::throw_no_kernel(name_, device);
+    if (const char* failure = room->run(name_, device, launch, &call)) [[unlikely]] {
       TensorList seen;
       (detail::visit_tensors(all, [&](const Tensor& t) { seen.push_back(t); }), ...);
       detail::throw_launch_failure(name_, device, failure, seen);
@@ -398,6 +392,17 @@ class Op<R(A...)> final : public OpBase {
     (std::index_sequence_for<A...>());
   }
 
+  // Where a call lies whose record does not infer it. Meta tensors go to the CPU's, which says that they have no
+  // elements.
+  static DeviceType device_of(A... args) {
+    DeviceType d = DeviceType::meta;
+    (detail::visit_tensors(args,
+                           [&](const Tensor& t) {
+                             if (d == DeviceType::meta && t.defined() && !t.impl().wrapped_number) d = t.device().type;
+                           }),
+     ...);
+    return d == DeviceType::meta ? DeviceType::cpu : d;
+  }
   void check_devices(A... args) const {
     const Tensor* first = nullptr;
     (detail::visit_tensors(args,

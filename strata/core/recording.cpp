@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
-#include "strata/cuda/runtime.h"
 
 namespace strata {
 namespace {
@@ -20,6 +19,12 @@ std::atomic<uint64_t> g_last_watched{0};
 
 // Bytes of constants that are kept in any case.
 constexpr int64_t kAlwaysKept = 64;
+
+// The stream that this thread launches on, `known` for a device without.
+int32_t stream_of(Device d, int32_t known) {
+  const LaunchRoom* room = launch_room(d.type);
+  return room ? room->stream(d) : known;
+}
 
 Tensor copy_bytes(const Ref<Storage>& storage) {
   const detail::ThreadModeScope plain({false, 0});
@@ -237,7 +242,7 @@ void Recorder::before(const Call& call) {
   s.scratch.clear();
   for (const Tensor& t : call.targets) {
     c.targets.push_back(s.read(t, at));
-    if (t.defined() && t.device().is_cuda()) c.stream = cuda::current_stream(t.device().index).id();
+    if (t.defined()) c.stream = stream_of(t.device(), c.stream);
   }
   s.open.push_back({at, Clock::now()});
 }
@@ -262,7 +267,7 @@ void Recorder::after(const Call& call, std::span<const Tensor> results) {
     c.results.push_back(s.value_of(t, place));
     bytes += static_cast<double>(t.nbytes());
     if (call.form != Form::fresh) s.written[static_cast<size_t>(place)] = {t.version(), c.phase == Phase::update};
-    if (t.device().is_cuda()) c.stream = cuda::current_stream(t.device().index).id();
+    c.stream = stream_of(t.device(), c.stream);
   }
   if (c.composed || call.op.is_view()) return;
   c.cost = call.cost();  // the arguments are known to be good only now

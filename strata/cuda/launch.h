@@ -1,5 +1,5 @@
 #pragma once
-// What Op's call path does around a kernel on a CUDA device: the only link from core to this room.
+// What stands around a kernel on a CUDA device. The call path has it through core/launch.h, where this room registers.
 
 #include <string_view>
 

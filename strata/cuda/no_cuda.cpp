@@ -4,23 +4,10 @@
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
-#include "strata/cuda/blas.h"
-#include "strata/cuda/blas_scaled.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
-#include "strata/ops/attention/attention_kernel.h"
-#include "strata/ops/attention/rotary_kernel.h"
-#include "strata/ops/copy/copy_kernels.h"
-#include "strata/ops/dropout/dropout_kernel.h"
-#include "strata/ops/elementwise/map_cuda.h"
-#include "strata/ops/embedding/embedding_kernel.h"
-#include "strata/ops/factory/ranges_kernels.h"
-#include "strata/ops/index/index_kernels.h"
-#include "strata/ops/norm/norm_kernel.h"
-#include "strata/ops/reduce/kernels.h"
-#include "strata/ops/softmax/softmax_kernel.h"
 
 namespace strata::cuda {
 namespace {
@@ -182,12 +169,6 @@ void fill_bytes(Device, void*, uint8_t, size_t) {
   refuse("fill");
 }
 
-void gemm(const cpu::Gemm&, Device) {
-  refuse("matmul");
-}
-bool scaled_gemm(const ScaledGemm&, Device) {
-  refuse("scaled_matmul");
-}
 // A setting of the process, kept for whoever asks; there are no tensor cores to follow it.
 static std::atomic<bool> g_tf32{false};
 void set_allow_tf32(bool on) {
@@ -198,85 +179,3 @@ bool allow_tf32() {
 }
 
 }  // namespace strata::cuda
-
-// Kernels that other kernels call by device.
-namespace strata {
-void copy_elements_cuda(const Tensor&, const Tensor&) {
-  cuda::refuse("copy");
-}
-void map_cuda(Map, Tensor&, std::initializer_list<const Tensor*>, const MapParams&) {
-  cuda::refuse("map");
-}
-void fill_elements_cuda(const Tensor&, Scalar) {
-  cuda::refuse("fill");
-}
-void reduce_cuda(Reduction, const Tensor&, const Tensor&, uint32_t, const Tensor&, double) {
-  cuda::refuse("reduce");
-}
-void reduce_index_cuda(bool, const Tensor&, const Tensor&, const Tensor&, uint32_t) {
-  cuda::refuse("reduce");
-}
-void scan_cuda(Reduction, const Tensor&, const Tensor&, const Tensor&, int64_t, bool) {
-  cuda::refuse("scan");
-}
-void pick_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
-  cuda::refuse("pick_along");
-}
-void put_along_cuda(const Tensor&, const Tensor&, const Tensor&, int64_t) {
-  cuda::refuse("put_along");
-}
-void attention_forward_cuda(const AttentionCall&, const Tensor&) {
-  cuda::refuse("scaled_dot_product_attention");
-}
-void attention_backward_cuda(const AttentionCall&, const Tensor&) {
-  cuda::refuse("scaled_dot_product_attention_backward");
-}
-void rotary_cuda(const RotaryCall&) {
-  cuda::refuse("rotary");
-}
-void dropout_cuda(DType, const void*, void*, int64_t, float, double, RngKey) {
-  cuda::refuse("dropout");
-}
-void range_cuda(Tensor&, const RangeNumbers&) {
-  cuda::refuse("range");
-}
-void triangle_indices_cuda(Tensor&, const Triangle&) {
-  cuda::refuse("triangle_indices");
-}
-void softmax_forward_cuda(DType, bool, const void*, void*, int64_t, int64_t, int64_t) {
-  cuda::refuse("softmax");
-}
-void softmax_backward_cuda(DType, bool, const void*, const void*, void*, int64_t, int64_t, int64_t) {
-  cuda::refuse("softmax_backward");
-}
-void row_norm_cuda(const RowNorm&) {
-  cuda::refuse("norm");
-}
-void row_norm_backward_cuda(const RowNormBackward&) {
-  cuda::refuse("norm_backward");
-}
-void channel_norm_cuda(const ChannelNorm&) {
-  cuda::refuse("norm");
-}
-void channel_norm_backward_cuda(const ChannelNormBackward&) {
-  cuda::refuse("norm_backward");
-}
-int64_t count_nonzero_cuda(const Tensor&) {
-  cuda::refuse("nonzero");
-}
-void masked_select_into_cuda(Tensor&, const Tensor&, const Tensor&) {
-  cuda::refuse("masked_select");
-}
-void nonzero_into_cuda(Tensor&, const Tensor&) {
-  cuda::refuse("nonzero");
-}
-Tensor bincount_cuda(const Tensor&, const Tensor&, int64_t) {
-  cuda::refuse("bincount");
-}
-void swiglu_cuda(const SwigluCall&) {
-  cuda::refuse("swiglu");
-}
-void swiglu_backward_cuda(const SwigluCall&) {
-  cuda::refuse("swiglu");
-}
-}  // namespace strata

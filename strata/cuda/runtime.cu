@@ -11,6 +11,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include "strata/core/launch.h"
 #include "strata/core/storage.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
@@ -346,6 +347,12 @@ void set_launch_blocking(bool on) {
 bool launch_blocking() {
   return g_blocking.load(std::memory_order_relaxed);
 }
+void set_allow_tf32(bool on) {
+  g_tf32.store(on);
+}
+bool allow_tf32() {
+  return g_tf32.load(std::memory_order_relaxed);
+}
 void set_nvtx(bool on) {
   g_nvtx.store(on);
 }
@@ -378,5 +385,22 @@ const char* LaunchScope::failure() const {
   }
   return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
 }
+
+namespace {
+const LaunchRoom kRoom{
+    .run = [](std::string_view op, Device device, void (*launch)(const void*), const void* data) -> const char* {
+      const LaunchScope scope(op, device);
+      launch(data);
+      return scope.failure();
+    },
+    .stream = [](Device device) -> int { return current_stream(device.index).id(); },
+    .blocking = launch_blocking,
+};
+// Every CUDA kernel asks this file for its stream, so a program with one has this.
+[[maybe_unused]] const bool g_registered = [] {
+  detail::g_launch_rooms[static_cast<int>(DeviceType::cuda)] = &kRoom;
+  return true;
+}();
+}  // namespace
 
 }  // namespace strata::cuda

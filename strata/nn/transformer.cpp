@@ -3,7 +3,7 @@
 #include "strata/nn/dry_run.h"
 
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/embedding/embedding.h"
+#include "strata/ops/activation/activation.h"
 #include "strata/ops/matmul/mlp.h"
 #include "strata/ops/norm/norm.h"
 

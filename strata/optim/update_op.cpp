@@ -61,7 +61,7 @@ class UpdateOp final : public OpBase {
   bool is_view() const override { return false; }
   bool is_dynamic() const override { return false; }
   bool is_composed() const override { return false; }
-  bool has_kernel(DeviceType) const override { return true; }
+  bool has_kernel(DeviceType d) const override { return d == DeviceType::cpu || launch_room(d); }
   bool has_backward() const override { return false; }
   bool has_reference() const override { return false; }
   bool has_composed() const override { return false; }

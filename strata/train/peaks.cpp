@@ -80,7 +80,7 @@ double measure_matmul(DType type, double seconds) {
   return 1e-9 * best_rate(2.0 * n * n * n * threads * kTimes, seconds, [&] {
            parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
              for (int64_t i = begin; i < end; ++i) {
-               cpu::Gemm g;
+               Gemm g;
                g.in = type, g.m = g.n = g.k = n;
                g.a = g.b = operand.data(), g.a_row = g.b_row = n, g.a_col = g.b_col = 1;
                g.c = results[static_cast<size_t>(i)].data(), g.c_row = n;

@@ -11,6 +11,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/activation/activation.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"

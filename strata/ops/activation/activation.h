@@ -1,5 +1,6 @@
 #pragma once
-// Activations made of elementwise functions (those are in elementwise.h), and those that draw random numbers.
+// Activations made of elementwise functions (those are in elementwise.h), gated ones, and those that draw random
+// numbers.
 
 #include <cstdint>
 
@@ -25,6 +26,11 @@ Tensor prelu(const Tensor& x, const Tensor& weight);
 /// a sigmoid(b) of the two halves of x along `dim` (Dauphin et al., arXiv:1612.08083). Throws ShapeError where there
 /// are no two halves.
 Tensor glu(const Tensor& x, int64_t dim = -1);
+/// silu(a) * b = a * sigmoid(a) * b, for a and b of one shape and dtype (Shazeer, arXiv:2002.05202). Throws ShapeError.
+///   Tensor h = swiglu(gate(x), up(x));
+Tensor swiglu(const Tensor& a, const Tensor& b);
+/// The same of the two halves of x's last dimension: x [..., 2 N] gives [..., N]. The gradient is one tensor like x.
+Tensor swiglu(const Tensor& x);
 /// softmax(-x) along `dim`.
 Tensor softmin(const Tensor& x, int64_t dim);
 

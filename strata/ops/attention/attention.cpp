@@ -92,16 +92,21 @@ AttentionCall describe_call(const Tensor& q, const Tensor& k, const Tensor& v, c
   return c;
 }
 
-void forward_kernel(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                    const Plain& a) {
+template <class On>
+void forward_kernel(On on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                    const Tensor& mask, const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v);
   AttentionCall c = describe_call(qd, kd, vd, mask, a);
   c.out = view_of(out);
   c.lse = lse.raw_data();
-  q.device().is_cuda() ? attention_forward_cuda(c, q) : attention_forward_cpu(c);
+  if constexpr (on.cuda)
+    attention_forward_cuda(c, q);
+  else
+    attention_forward_cpu(c);
 }
 
-void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
+template <class On>
+void backward_kernel(On on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
                      const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
                      const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), od = dense_rows(out), gd = dense_rows(gout);
@@ -114,7 +119,10 @@ void backward_kernel(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, con
   c.grad_q = view_of(gq);
   c.grad_k = view_of(gk);
   c.grad_v = view_of(gv);
-  q.device().is_cuda() ? attention_backward_cuda(c, q) : attention_backward_cpu(c);
+  if constexpr (on.cuda)
+    attention_backward_cuda(c, q);
+  else
+    attention_backward_cpu(c);
 }
 
 // ---- reference ---------------------------------------------------------------------------------------------------
@@ -280,14 +288,13 @@ const Op<BackwardSignature> attention_backward_op{{
                                            heads_inside(k, k.shape()[1], k.shape()[2], k.shape()[3]),
                                            heads_inside(v, v.shape()[1], v.shape()[2], v.shape()[3])};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
-                       const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
-                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
-                       std::optional<RngKey> key) {
-                      backward_kernel(gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
-                                      Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse,
+                                 const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                                 const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
+                                 int64_t window, int64_t offset, double dropout_p, std::optional<RngKey> key) {
+      backward_kernel(on, gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
+                      Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
+    }),
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, std::optional<double> scale,
@@ -352,13 +359,12 @@ const Op<ForwardSignature> attention_op{{
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
                                                       statistic_dtype(q.dtype()), q.device(), std::nullopt}};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                       bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p,
-                       std::optional<RngKey> key) {
-                      forward_kernel(out, lse, q, k, v, mask,
-                                     Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const Tensor& mask, bool is_causal, std::optional<double> scale, int64_t window,
+                                 int64_t offset, double dropout_p, std::optional<RngKey> key) {
+      forward_kernel(on, out, lse, q, k, v, mask,
+                     Plain{{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{})});
+    }),
     .saves = "q k v attn_mask out lse",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,

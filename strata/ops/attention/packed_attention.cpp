@@ -71,23 +71,24 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                                               {qkv.shape()[0], heads, qkv.shape()[1]}, qkv.dtype(), op);
               return like(qkv);
             },
-        .kernels = {.everywhere =
-                        [](Tensor& g, const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out,
-                           const Tensor& lse, int64_t heads, int64_t kv_heads, bool is_causal,
-                           std::optional<double> scale, int64_t window) {
-                          const Tensor x = dense_rows(qkv), o = dense_rows(out), go = dense_rows(gout),
-                                       lc = lse.contiguous();
-                          const Tensor gl = glse.defined() ? glse.contiguous() : glse;
-                          AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
-                          c.out = part(o, 0, c.d);
-                          c.grad_out = part(go, 0, c.d);
-                          c.lse = lc.raw_data();
-                          c.grad_lse = gl.defined() ? gl.raw_data() : nullptr;
-                          c.grad_q = part(g, 0, c.d);
-                          c.grad_k = part(g, heads, c.d);
-                          c.grad_v = part(g, heads + kv_heads, c.d);
-                          qkv.device().is_cuda() ? attention_backward_cuda(c, qkv) : attention_backward_cpu(c);
-                        }},
+        .kernels = on_each_device([](auto on, Tensor& g, const Tensor& gout, const Tensor& glse, const Tensor& qkv,
+                                     const Tensor& out, const Tensor& lse, int64_t heads, int64_t kv_heads,
+                                     bool is_causal, std::optional<double> scale, int64_t window) {
+          const Tensor x = dense_rows(qkv), o = dense_rows(out), go = dense_rows(gout), lc = lse.contiguous();
+          const Tensor gl = glse.defined() ? glse.contiguous() : glse;
+          AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
+          c.out = part(o, 0, c.d);
+          c.grad_out = part(go, 0, c.d);
+          c.lse = lc.raw_data();
+          c.grad_lse = gl.defined() ? gl.raw_data() : nullptr;
+          c.grad_q = part(g, 0, c.d);
+          c.grad_k = part(g, heads, c.d);
+          c.grad_v = part(g, heads + kv_heads, c.d);
+          if constexpr (on.cuda)
+            attention_backward_cuda(c, qkv);
+          else
+            attention_backward_cpu(c);
+        }),
         .composed =
             [](const Tensor& gout, const Tensor& glse, const Tensor& qkv, const Tensor& out, const Tensor& lse,
                int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale, int64_t window) {
@@ -144,15 +145,17 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
               like(qkv).with_shape({b, t, heads * d}),
               TensorMeta{Shape{b, heads, t}, statistic_dtype(qkv.dtype()), qkv.device(), std::nullopt}};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& out, Tensor& lse, const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal,
-                       std::optional<double> scale, int64_t window) {
-                      const Tensor x = dense_rows(qkv);
-                      AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
-                      c.out = part(out, 0, c.d);
-                      c.lse = lse.raw_data();
-                      qkv.device().is_cuda() ? attention_forward_cuda(c, qkv) : attention_forward_cpu(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& qkv, int64_t heads, int64_t kv_heads,
+                                 bool is_causal, std::optional<double> scale, int64_t window) {
+      const Tensor x = dense_rows(qkv);
+      AttentionCall c = describe_call(x, heads, kv_heads, is_causal, scale, window);
+      c.out = part(out, 0, c.d);
+      c.lse = lse.raw_data();
+      if constexpr (on.cuda)
+        attention_forward_cuda(c, qkv);
+      else
+        attention_forward_cpu(c);
+    }),
     .saves = "qkv out lse",
     .backward =
         [](Backward& b, const Tensor& qkv, int64_t heads, int64_t kv_heads, bool is_causal, std::optional<double> scale,

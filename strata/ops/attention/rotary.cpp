@@ -56,7 +56,8 @@ TensorMeta infer(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   return {x.shape(), x.dtype(), x.device(), dense_like(x)};
 }
 
-void kernel(Tensor& y, const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved, bool inverse) {
+template <class On>
+void kernel(On on, Tensor& y, const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved, bool inverse) {
   const Tensor xd = x.strides().back() == 1 || x.shape().back() <= 1 ? x : x.contiguous();
   const Tensor cc = cos.contiguous(), sc = sin.contiguous();
   if (x.numel() == 0) return;
@@ -75,7 +76,10 @@ void kernel(Tensor& y, const Tensor& x, const Tensor& cos, const Tensor& sin, bo
   c.cos = cc.raw_data();
   c.sin = sc.raw_data();
   c.y = y.raw_data();
-  x.device().is_cuda() ? rotary_cuda(c) : rotary_cpu(c);
+  if constexpr (on.cuda)
+    rotary_cuda(c);
+  else
+    rotary_cpu(c);
 }
 
 // The two halves of the pairs of x, each [..., T, P].
@@ -96,7 +100,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary
     .example = "auto [c, s] = rotary_tables(4, 8); Tensor y = rotary(ones({2, 4, 8}), c, s); assert(y.shape() == "
                "Shape({2, 4, 8}));",
     .infer = [](const Tensor& x, const Tensor& cos, const Tensor& sin, bool, bool) { return infer(x, cos, sin); },
-    .kernels = {.everywhere = kernel},
+    .kernels = on_each_device([](auto on, auto&&... all) { kernel(on, all...); }),
     .saves = "x:cos,sin cos sin",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved, bool inverse) {
@@ -168,8 +172,9 @@ TensorMeta packed_infer(const Tensor& qkv, const Tensor& cos, const Tensor& sin,
   return like(qkv);
 }
 
-void packed_kernel(Tensor& y, const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads,
-                   bool inverse) {
+template <class On>
+void packed_kernel(On on, Tensor& y, const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads,
+                   int64_t kv_heads, bool inverse) {
   if (qkv.numel() == 0) return;
   const Tensor x = qkv.strides()[2] == 1 ? qkv : qkv.contiguous(), cc = cos.contiguous(), sc = sin.contiguous();
   RotaryCall c;
@@ -192,7 +197,10 @@ void packed_kernel(Tensor& y, const Tensor& qkv, const Tensor& cos, const Tensor
   c.cos = cc.raw_data();
   c.sin = sc.raw_data();
   c.y = y.raw_data();
-  x.device().is_cuda() ? rotary_cuda(c) : rotary_cpu(c);
+  if constexpr (on.cuda)
+    rotary_cuda(c);
+  else
+    rotary_cpu(c);
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t, bool)> packed_rotary_op{{
@@ -205,7 +213,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t, b
                "assert(y.shape() == Shape({2, 4, 32}));",
     .infer = [](const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads,
                 bool) { return packed_infer(qkv, cos, sin, heads, kv_heads); },
-    .kernels = {.everywhere = packed_kernel},
+    .kernels = on_each_device([](auto on, auto&&... all) { packed_kernel(on, all...); }),
     .saves = "qkv:cos,sin cos sin",
     .backward =
         [](Backward& b, const Tensor& qkv, const Tensor& cos, const Tensor& sin, int64_t heads, int64_t kv_heads,

@@ -201,23 +201,26 @@ const Op<BackwardSignature> varlen_backward_op{{
                                           {q.shape()[1], q.shape()[0]}, q.dtype(), op);
           return std::array<TensorMeta, 3>{like(q), like(k), like(v)};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
-                       const Tensor& k, const Tensor& v, const Tensor& q_ends, const Tensor& k_ends, const Tensor& out,
-                       const Tensor& lse, bool is_causal, std::optional<double> scale, int64_t window, int64_t offset) {
-                      const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), od = dense_rows(out),
-                                   gd = dense_rows(gout), lc = lse.contiguous(), qe = q_ends.contiguous(),
-                                   ke = k_ends.contiguous(), glc = glse.defined() ? glse.contiguous() : glse;
-                      AttentionCall c = describe_call(qd, kd, vd, qe, ke, Plain{is_causal, scale, window, offset});
-                      c.out = view_of(od);
-                      c.lse = lc.raw_data();
-                      c.grad_out = view_of(gd);
-                      c.grad_lse = glc.defined() ? glc.raw_data() : nullptr;
-                      c.grad_q = view_of(gq);
-                      c.grad_k = view_of(gk);
-                      c.grad_v = view_of(gv);
-                      q.device().is_cuda() ? attention_backward_cuda(c, q) : on_cpu(c, attention_backward_cpu);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse,
+                                 const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& q_ends,
+                                 const Tensor& k_ends, const Tensor& out, const Tensor& lse, bool is_causal,
+                                 std::optional<double> scale, int64_t window, int64_t offset) {
+      const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), od = dense_rows(out),
+                   gd = dense_rows(gout), lc = lse.contiguous(), qe = q_ends.contiguous(), ke = k_ends.contiguous(),
+                   glc = glse.defined() ? glse.contiguous() : glse;
+      AttentionCall c = describe_call(qd, kd, vd, qe, ke, Plain{is_causal, scale, window, offset});
+      c.out = view_of(od);
+      c.lse = lc.raw_data();
+      c.grad_out = view_of(gd);
+      c.grad_lse = glc.defined() ? glc.raw_data() : nullptr;
+      c.grad_q = view_of(gq);
+      c.grad_k = view_of(gk);
+      c.grad_v = view_of(gv);
+      if constexpr (on.cuda)
+        attention_backward_cuda(c, q);
+      else
+        on_cpu(c, attention_backward_cpu);
+    }),
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& q_ends, const Tensor& k_ends, const Tensor& out, const Tensor& lse, bool is_causal,
@@ -269,17 +272,19 @@ const Op<ForwardSignature> varlen_op{{
               like(q).with_shape({q.shape()[0], q.shape()[1], v.shape()[2]}),
               TensorMeta{Shape{q.shape()[1], q.shape()[0]}, statistic_dtype(q.dtype()), q.device(), std::nullopt}};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                       const Tensor& q_ends, const Tensor& k_ends, bool is_causal, std::optional<double> scale,
-                       int64_t window, int64_t offset) {
-                      const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), qe = q_ends.contiguous(),
-                                   ke = k_ends.contiguous();
-                      AttentionCall c = describe_call(qd, kd, vd, qe, ke, Plain{is_causal, scale, window, offset});
-                      c.out = view_of(out);
-                      c.lse = lse.raw_data();
-                      q.device().is_cuda() ? attention_forward_cuda(c, q) : on_cpu(c, attention_forward_cpu);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const Tensor& q_ends, const Tensor& k_ends, bool is_causal,
+                                 std::optional<double> scale, int64_t window, int64_t offset) {
+      const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), qe = q_ends.contiguous(),
+                   ke = k_ends.contiguous();
+      AttentionCall c = describe_call(qd, kd, vd, qe, ke, Plain{is_causal, scale, window, offset});
+      c.out = view_of(out);
+      c.lse = lse.raw_data();
+      if constexpr (on.cuda)
+        attention_forward_cuda(c, q);
+      else
+        on_cpu(c, attention_forward_cpu);
+    }),
     .saves = "q k v cu_seqlens_q cu_seqlens_k out lse",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& q_ends, const Tensor& k_ends,

@@ -208,19 +208,16 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
                "dimensions; the lists have one entry for each. Zeros stand around x. conv1d and conv2d are the "
                "friendlier forms.",
         .infer = forward_infer,
-        .kernels = {.everywhere =
-                        [](Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
-                           const Dims& padding, const Dims& dilation, int64_t groups) {
-                          Tensor kx, kw, kb;
-                          const void *px = dense(x, kx), *pw = dense(w, kw), *pb = dense(bias, kb);
-                          const cpu::ConvSizes s =
-                              sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-                          into(y, [&](void* to) {
-                            if (x.device().is_cuda())
-                              return conv_forward_cuda(s, x.dtype(), x.device(), px, pw, pb, to);
-                            cpu::conv_forward(s, x.dtype(), px, pw, pb, to);
-                          });
-                        }},
+        .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                                     const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
+          Tensor kx, kw, kb;
+          const void *px = dense(x, kx), *pw = dense(w, kw), *pb = dense(bias, kb);
+          const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+          into(y, [&](void* to) {
+            if constexpr (on.cuda) return conv_forward_cuda(s, x.dtype(), x.device(), px, pw, pb, to);
+            cpu::conv_forward(s, x.dtype(), px, pw, pb, to);
+          });
+        }),
         .saves = "x:weight weight:x",
         .backward =
             [](Backward& b, const Tensor& x, const Tensor& w, const Tensor&, const Dims& stride, const Dims& padding,
@@ -299,19 +296,17 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
                "groups, ..] give "
                "[n, in, size..], plus bias [in]. `size` must be one from which convolution leads to y's size.",
         .infer = transpose_infer,
-        .kernels = {.everywhere =
-                        [](Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias, const Dims&,
-                           const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
-                          Tensor ky, kw, kb;
-                          const void *py = dense(y, ky), *pw = dense(w, kw), *pb = dense(bias, kb);
-                          const cpu::ConvSizes s =
-                              sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-                          into(x, [&](void* to) {
-                            if (y.device().is_cuda())
-                              return conv_transpose_cuda(s, y.dtype(), y.device(), py, pw, pb, to);
-                            cpu::conv_transpose(s, y.dtype(), py, pw, pb, to);
-                          });
-                        }},
+        .kernels =
+            on_each_device([](auto on, Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias, const Dims&,
+                              const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
+              Tensor ky, kw, kb;
+              const void *py = dense(y, ky), *pw = dense(w, kw), *pb = dense(bias, kb);
+              const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+              into(x, [&](void* to) {
+                if constexpr (on.cuda) return conv_transpose_cuda(s, y.dtype(), y.device(), py, pw, pb, to);
+                cpu::conv_transpose(s, y.dtype(), py, pw, pb, to);
+              });
+            }),
         .saves = "y:weight weight:y",
         .backward =
             [](Backward& b, const Tensor& y, const Tensor& w, const Tensor&, const Dims&, const Dims& stride,
@@ -369,18 +364,16 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
             "The gradient of convolution with respect to its weight, as an op: x [n, in, ..] and y [n, out, ..] give "
             "[out, in / groups, kernel..].",
         .infer = weight_infer,
-        .kernels = {.everywhere =
-                        [](Tensor& w, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride,
-                           const Dims& padding, const Dims& dilation, int64_t groups) {
-                          Tensor kx, ky;
-                          const void *px = dense(x, kx), *py = dense(y, ky);
-                          const cpu::ConvSizes s =
-                              sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
-                          into(w, [&](void* to) {
-                            if (x.device().is_cuda()) return conv_weight_cuda(s, x.dtype(), x.device(), px, py, to);
-                            cpu::conv_weight(s, x.dtype(), px, py, to);
-                          });
-                        }},
+        .kernels = on_each_device([](auto on, Tensor& w, const Tensor& x, const Tensor& y, const Dims&,
+                                     const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
+          Tensor kx, ky;
+          const void *px = dense(x, kx), *py = dense(y, ky);
+          const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+          into(w, [&](void* to) {
+            if constexpr (on.cuda) return conv_weight_cuda(s, x.dtype(), x.device(), px, py, to);
+            cpu::conv_weight(s, x.dtype(), px, py, to);
+          });
+        }),
         .saves = "x:y y:x",
         .backward =
             [](Backward& b, const Tensor& x, const Tensor& y, const Dims&, const Dims& stride, const Dims& padding,

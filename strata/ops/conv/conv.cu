@@ -1,13 +1,12 @@
 // Convolutions on a CUDA device as matrix products over unrolled windows, a bounded number of them at a time: images
 // side by side, or where one image is too much, rows of its result.
 
-#include "strata/cuda/blas.h"
+#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/conv/conv_cuda.cuh"
 
 namespace strata {
 namespace conv_cuda {
 namespace {
-using cpu::Gemm;
 
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;  // bytes of unrolled windows
 

@@ -2,6 +2,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy_kernels.h"
 
 namespace strata {
 namespace {
@@ -10,21 +11,16 @@ Cost move_cost(const Tensor& x) {
   return {0, 2.0 * static_cast<double>(x.nbytes())};
 }
 
-// One kernel for every device: copy_elements() and fill_elements() look where the tensors are.
-void to_kernel(Tensor& y, const Tensor& x, DType) {
-  copy_elements(y, x);
-}
-void move_kernel(Tensor& y, const Tensor& x, Device, Device) {
-  copy_elements(y, x);
-}
-void clone_kernel(Tensor& y, const Tensor& x) {
-  copy_elements(y, x);
-}
-void copy_kernel(Tensor& y, const Tensor&, const Tensor& src) {
-  copy_elements(y, src);
-}
-void fill_kernel(Tensor& y, const Tensor&, Scalar v) {
-  fill_elements(y, v);
+// For what is no call of a record: kernels and updates that write into memory of their own.
+constexpr ByDevice<void (*)(const Tensor&, const Tensor&)> kCopy{.cpu = copy_elements_cpu,
+                                                                 .cuda = STRATA_CUDA_KERNEL(copy_elements_cuda)};
+constexpr ByDevice<void (*)(const Tensor&, Scalar)> kFill{.cpu = fill_elements_cpu,
+                                                          .cuda = STRATA_CUDA_KERNEL(fill_elements_cuda)};
+// Meta tensors get the CPU's, which says that they have no elements.
+template <class F>
+F chosen(const ByDevice<F>& kernels, Device d) {
+  const F own = kernels.on(d.type);
+  return own ? own : kernels.cpu;
 }
 
 const Op<Tensor(const Tensor&, DType)> to_op{{
@@ -32,7 +28,7 @@ const Op<Tensor(const Tensor&, DType)> to_op{{
     .doc = "x converted to another dtype, row-major. Floating to integer truncates towards zero; any number but 0 is "
            "true. The gradient is converted back.",
     .infer = [](const Tensor& x, DType dtype) { return like(x).with_dtype(dtype); },
-    .kernels = {.everywhere = to_kernel},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, DType) { copy_elements(on, y, x); }),
     .backward = [](Backward& b, const Tensor& x, DType) { b.set(0, to(b.gy(), x.dtype())); },
     .dtypes = kAllTypes,
     .cost =
@@ -64,7 +60,7 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
           m.device = device;
           return m;
         },
-    .kernels = {.everywhere = move_kernel},
+    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, Device, Device) { copy_elements(y, x); }},
     .backward = [](Backward& b, const Tensor&, Device, Device source) { b.set(0, to(b.gy(), source)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, Device, Device) { return move_cost(x); },
@@ -79,7 +75,7 @@ const Op<Tensor(const Tensor&)> clone_op{{
     .schema = "clone(Tensor x) -> Tensor",
     .doc = "A row-major copy of x with its own storage.",
     .infer = [](const Tensor& x) { return like(x); },
-    .kernels = {.everywhere = clone_kernel},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) { copy_elements(on, y, x); }),
     .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy()); },
     .dtypes = kAllTypes,
     .cost = move_cost,
@@ -101,7 +97,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> copy_op{{
           check<ShapeError>(x.shape() == src.shape(), "copy", "cannot copy ", src, " into ", x);
           return like(x);
         },
-    .kernels = {.everywhere = copy_kernel},
+    .kernels = {.everywhere = [](Tensor& y, const Tensor&, const Tensor& src) { copy_elements(y, src); }},
     .backward =
         [](Backward& b, const Tensor&, const Tensor& src) {
           if (b.needs(1)) b.set(1, to(b.gy(), src.dtype()));
@@ -123,7 +119,7 @@ const Op<Tensor(const Tensor&, Scalar)> fill_op{{
     .schema = "fill(Tensor x, Scalar value) -> Tensor",
     .doc = "A tensor like x with every element equal to value; x.fill_(value) writes it over x.",
     .infer = [](const Tensor& x, Scalar) { return like(x); },
-    .kernels = {.everywhere = fill_kernel},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor&, Scalar v) { fill_elements(on, y, v); }),
     .backward = [](Backward&, const Tensor&, Scalar) {},
     .inplace = true,
     .dtypes = kAllTypes,
@@ -139,6 +135,14 @@ const Op<Tensor(const Tensor&, Scalar)> fill_op{{
 }};
 
 }  // namespace
+
+void copy_elements(const Tensor& dst, const Tensor& src) {
+  // Between a card and the host it is the card's business.
+  chosen(kCopy, src.device().is_cpu() ? dst.device() : src.device())(dst, src);
+}
+void fill_elements(const Tensor& dst, Scalar value) {
+  chosen(kFill, dst.device())(dst, value);
+}
 
 Tensor to(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x : to_op(x, dtype);

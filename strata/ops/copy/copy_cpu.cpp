@@ -2,7 +2,6 @@
 
 #include "strata/core/dispatch.h"
 #include "strata/core/loops.h"
-#include "strata/ops/copy/copy.h"
 #include "strata/ops/copy/copy_kernels.h"
 
 namespace strata {
@@ -50,8 +49,7 @@ void move_run(char** p, const int64_t* st, int64_t n) {
 
 }  // namespace
 
-void copy_elements(const Tensor& dst, const Tensor& src) {
-  if (dst.device().is_cuda() || src.device().is_cuda()) return copy_elements_cuda(dst, src);
+void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
   const std::array<const Tensor*, 2> ts{&dst, &src};
   if (dst.dtype() == src.dtype()) {
     dispatch_bytes(dst.dtype(), [&]<class T>() { for_each_strided(dst.shape(), ts, kGrain, move_run<T>); });
@@ -62,8 +60,7 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
   });
 }
 
-void fill_elements(const Tensor& dst, Scalar value) {
-  if (dst.device().is_cuda()) return fill_elements_cuda(dst, value);
+void fill_elements_cpu(const Tensor& dst, Scalar value) {
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
     const T v = static_cast<T>(value.to<T>());
     for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain,

@@ -1,11 +1,29 @@
 #pragma once
-// copy_elements() and fill_elements() where a CUDA device takes part.
+// copy_elements() and fill_elements() by device.
 
 #include "strata/core/tensor.h"
 
 namespace strata {
 
+void copy_elements_cpu(const Tensor& dst, const Tensor& src);
+void fill_elements_cpu(const Tensor& dst, Scalar value);
+/// The same where a CUDA device takes part.
 void copy_elements_cuda(const Tensor& dst, const Tensor& src);
 void fill_elements_cuda(const Tensor& dst, Scalar value);
+/// The same on the device that a record's body is compiled for, where all of it lies there.
+template <class On>
+void copy_elements(On on, const Tensor& dst, const Tensor& src) {
+  if constexpr (on.cuda)
+    copy_elements_cuda(dst, src);
+  else
+    copy_elements_cpu(dst, src);
+}
+template <class On>
+void fill_elements(On on, const Tensor& dst, Scalar value) {
+  if constexpr (on.cuda)
+    fill_elements_cuda(dst, value);
+  else
+    fill_elements_cpu(dst, value);
+}
 
 }  // namespace strata

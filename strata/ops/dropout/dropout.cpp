@@ -27,12 +27,13 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
           check(p >= 0 && p <= 1, "dropout", "p must be in [0, 1], got ", p);
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double p, RngKey key) {
-                      const Tensor xc = x.contiguous();
-                      (x.device().is_cuda() ? dropout_cuda : dropout_cpu)(
-                          x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p, RngKey key) {
+      const Tensor xc = x.contiguous();
+      if constexpr (on.cuda)
+        dropout_cuda(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
+      else
+        dropout_cpu(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
+    }),
     .backward = [](Backward& b, const Tensor&, double p, RngKey key) { b.set(0, dropout(b.gy(), p, key)); },
     .draws = [](const Tensor& x, double, RngKey) { return random_blocks(x.numel()); },
     .cost =

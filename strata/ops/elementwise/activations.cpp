@@ -124,8 +124,8 @@ const OneNumber leaky_relu_op{{
     .schema = "leaky_relu(Tensor x, float negative_slope=0.01) -> Tensor",
     .doc = "x where positive, else negative_slope * x.",
     .infer = [](const Tensor& x, double) { return like(x); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x,
-                                 double slope) { map(Map::leaky_relu, y, {&x}, {{slope}}); }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& x, double slope) { map(on, Map::leaky_relu, y, {&x}, {{slope}}); }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double slope) { b.set(0, leaky_relu_backward(b.gy(), x, slope)); },
     .inplace = true,
@@ -144,10 +144,9 @@ const PairOneNumber leaky_relu_backward_op{{
     .internal = true,
     .doc = "g where x > 0, else negative_slope * g: the gradient of leaky_relu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "leaky_relu_backward"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, double slope) {
-                      map(Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double slope) {
+      map(on, Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& x, double slope) {
@@ -172,10 +171,9 @@ const TwoNumbers elu_op{{
            "constants of "
            "arXiv:1706.02515.",
     .infer = [](const Tensor& x, double, double) { return like(x); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double alpha, double scale) {
-                      map(Map::elu, y, {&x}, {{alpha, scale}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double alpha, double scale) {
+      map(on, Map::elu, y, {&x}, {{alpha, scale}});
+    }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double alpha,
                    double scale) { b.set(0, elu_backward(b.gy() * scale, x, alpha)); },
@@ -198,10 +196,9 @@ const PairOneNumber elu_backward_op{{
     .internal = true,
     .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "elu_backward"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
-                      map(Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
+      map(on, Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
+    }),
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x, double alpha) {
@@ -237,12 +234,11 @@ const TwoNumbers hardtanh_op{{
           check(min <= max, "hardtanh", "min ", min, " is above max ", max);
           return like_if(x, kNumbers, "hardtanh");
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double min, double max) {
-                      if (is_floating(x.dtype())) return map(Map::hardtanh, y, {&x}, {{min, max}});
-                      const auto [low, high] = whole_bounds(min, max, x.dtype());
-                      map(Map::clamp, y, {&x}, {{low, high}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double min, double max) {
+      if (is_floating(x.dtype())) return map(on, Map::hardtanh, y, {&x}, {{min, max}});
+      const auto [low, high] = whole_bounds(min, max, x.dtype());
+      map(on, Map::clamp, y, {&x}, {{low, high}});
+    }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double min,
                    double max) { b.set(0, hardtanh_backward(b.gy(), x, min, max)); },
@@ -264,10 +260,9 @@ const PairTwoNumbers hardtanh_backward_op{{
     .internal = true,
     .doc = "g where min < x < max, else 0: the gradient of hardtanh.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "hardtanh_backward"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
-                      map(Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
+      map(on, Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& x, double min, double max) {
@@ -324,10 +319,9 @@ const TwoNumbers softplus_op{{
     .schema = "softplus(Tensor x, float beta=1, float threshold=20) -> Tensor",
     .doc = "log(1 + exp(beta * x)) / beta, or x where beta * x > threshold (the difference is then below rounding).",
     .infer = [](const Tensor& x, double, double) { return like(x); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double beta, double threshold) {
-                      map(Map::softplus, y, {&x}, {{beta, threshold}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double beta, double threshold) {
+      map(on, Map::softplus, y, {&x}, {{beta, threshold}});
+    }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double beta,
                    double threshold) { b.set(0, softplus_backward(b.gy(), x, beta, threshold)); },
@@ -351,10 +345,9 @@ const PairTwoNumbers softplus_backward_op{{
     .internal = true,
     .doc = "g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "softplus_backward"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
-                      map(Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
+      map(on, Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
+    }),
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x, double beta, double threshold) {

@@ -18,10 +18,9 @@ const ScaledOp add_op{{
     .example = "Tensor y = add(full({2}, 1.0), full({2}, 2.0), 10); assert(y.to_vector<float>() == "
                "std::vector<float>({21, 21}));",
     .infer = [](const Tensor& a, const Tensor&, Scalar) { return like(a); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
-                      map(Map::add, y, {&a, &b}, {{alpha}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
+      map(on, Map::add, y, {&a, &b}, {{alpha}});
+    }),
     .backward =
         [](Backward& b, const Tensor&, const Tensor&, Scalar alpha) {
           if (b.needs(0)) b.set(0, b.gy());
@@ -44,10 +43,9 @@ const ScaledOp sub_op{{
     .aliases = "subtract",
     .doc = "a - alpha * b. Integers wrap around; DTypeError for two bool tensors (use logical_xor).",
     .infer = [](const Tensor& a, const Tensor&, Scalar) { return like_if(a, kNumbers, "sub"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
-                      map(Map::sub, y, {&a, &b}, {{alpha}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
+      map(on, Map::sub, y, {&a, &b}, {{alpha}});
+    }),
     .backward =
         [](Backward& b, const Tensor&, const Tensor&, Scalar alpha) {
           if (b.needs(0)) b.set(0, b.gy());
@@ -89,7 +87,7 @@ using NumberOp = Op<Tensor(const Tensor&, Scalar)>;
 template <Map F>
 NumberOp::Record with_number(NumberOp::Record r) {
   r.infer = [](const Tensor& x, Scalar) { return like_if(x, kFloats, "arithmetic with a number"); };
-  r.kernels.everywhere = [](Tensor& y, const Tensor& x, Scalar v) { map(F, y, {&x}, {{v}}); };
+  r.kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, Scalar v) { map(on, F, y, {&x}, {{v}}); });
   r.inplace = true;
   r.cost = [](const Tensor& x, Scalar) { return map_cost(1, x, x); };
   r.samples = [](Samples& s) {

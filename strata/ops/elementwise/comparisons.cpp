@@ -63,7 +63,7 @@ const BinaryOp logical_xor_op{comparison<Map::logical_xor>({
 template <Map F>
 UnaryOp::Record test(UnaryOp::Record r) {
   r.infer = [](const Tensor& x) { return like(x).with_dtype(DType::boolean); };
-  if (!r.kernels.everywhere) r.kernels.everywhere = map_unary<F>;
+  if (!r.kernels) r.kernels = map_unary<F>;
   r.dtypes = kAllTypes;
   r.cost = [](const Tensor& x) { return Cost{0, static_cast<double>(x.nbytes() + x.numel())}; };
   r.samples = [](Samples& s) {
@@ -81,12 +81,12 @@ UnaryOp::Record test(UnaryOp::Record r) {
 
 // Integers are never NaN nor infinite.
 template <Map F, bool ForIntegers>
-void test_floating(Tensor& y, const Tensor& x) {
+constexpr auto test_floating = on_each_device([](auto on, Tensor& y, const Tensor& x) {
   if (is_floating(x.dtype()))
-    map(F, y, {&x});
+    map(on, F, y, {&x});
   else
     y.fill_(ForIntegers);
-}
+});
 
 const UnaryOp logical_not_op{test<Map::logical_not>({
     .schema = "logical_not(Tensor x) -> Tensor",
@@ -97,19 +97,19 @@ const UnaryOp logical_not_op{test<Map::logical_not>({
 const UnaryOp isnan_op{test<Map::isnan>({
     .schema = "isnan(Tensor x) -> Tensor",
     .doc = "Whether x is not a number; bool.",
-    .kernels = {.everywhere = test_floating<Map::isnan, false>},
+    .kernels = test_floating<Map::isnan, false>,
     .reference = pointwise<([](double x) { return std::isnan(x); })>,
 })};
 const UnaryOp isinf_op{test<Map::isinf>({
     .schema = "isinf(Tensor x) -> Tensor",
     .doc = "Whether x is infinite; bool.",
-    .kernels = {.everywhere = test_floating<Map::isinf, false>},
+    .kernels = test_floating<Map::isinf, false>,
     .reference = pointwise<([](double x) { return std::isinf(x); })>,
 })};
 const UnaryOp isfinite_op{test<Map::isfinite>({
     .schema = "isfinite(Tensor x) -> Tensor",
     .doc = "Whether x is neither NaN nor infinite; bool.",
-    .kernels = {.everywhere = test_floating<Map::isfinite, true>},
+    .kernels = test_floating<Map::isfinite, true>,
     .reference = pointwise<([](double x) { return std::isfinite(x); })>,
 })};
 
@@ -124,13 +124,13 @@ const IscloseOp isclose_op{{
           check(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol, " must not be negative");
           return like(a).with_dtype(DType::boolean);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-                      const MapParams p{{rtol, atol, equal_nan}};
-                      if (is_floating(a.dtype())) return map(Map::isclose, y, {&a, &b}, p);
-                      const Tensor wide_a = a.to(DType::f64), wide_b = b.to(DType::f64);
-                      map(Map::isclose, y, {&wide_a, &wide_b}, p);
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+          const MapParams p{{rtol, atol, equal_nan}};
+          if (is_floating(a.dtype())) return map(on, Map::isclose, y, {&a, &b}, p);
+          const Tensor wide_a = a.to(DType::f64), wide_b = b.to(DType::f64);
+          map(on, Map::isclose, y, {&wide_a, &wide_b}, p);
+        }),
     .adapt = Adapt::promote,
     .dtypes = kAllTypes,
     .cost =
@@ -239,19 +239,18 @@ const WhereOp where_op{{
                             condition);
           return like(a);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& c, const Tensor& a, const Tensor& b) {
-                      // Nothing is computed, so 16-bit floats need no conversion.
-                      if (!is_reduced_floating(a.dtype())) return map(Map::where, y, {&c, &a, &b});
-                      const auto bits = [](const Tensor& t) {
-                        Tensor r = alias(t, t.shape(), t.strides(), t.storage_offset());
-                        r.impl().dtype = DType::i16;
-                        return r;
-                      };
-                      Tensor out = bits(y);
-                      const Tensor a_bits = bits(a), b_bits = bits(b);
-                      map(Map::where, out, {&c, &a_bits, &b_bits});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& c, const Tensor& a, const Tensor& b) {
+      // Nothing is computed, so 16-bit floats need no conversion.
+      if (!is_reduced_floating(a.dtype())) return map(on, Map::where, y, {&c, &a, &b});
+      const auto bits = [](const Tensor& t) {
+        Tensor r = alias(t, t.shape(), t.strides(), t.storage_offset());
+        r.impl().dtype = DType::i16;
+        return r;
+      };
+      Tensor out = bits(y);
+      const Tensor a_bits = bits(a), b_bits = bits(b);
+      map(on, Map::where, out, {&c, &a_bits, &b_bits});
+    }),
     .saves = "condition",
     .backward =
         [](Backward& bw, const Tensor& condition, const Tensor&, const Tensor&) {

@@ -28,10 +28,9 @@ const GeluOp gelu_op{{
           is_tanh_form(approximate);
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const std::string& approximate) {
-                      map(is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const std::string& approximate) {
+      map(on, is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
+    }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x,
                    const std::string& approximate) { b.set(0, gelu_backward(b.gy(), x, approximate)); },
@@ -67,10 +66,9 @@ const GeluBackwardOp gelu_backward_op{{
           is_tanh_form(approximate);
           return like_if(g, kFloats, "gelu_backward");
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
-                      map(is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
+      map(on, is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});
+    }),
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x, const std::string& approximate) {

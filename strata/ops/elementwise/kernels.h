@@ -1,8 +1,8 @@
 #pragma once
 // How elementwise functions run on the CPU. Each function has a dense kernel for each type it computes in
-// (scalar_cpu.cpp; simd_cpu.cpp replaces the f32 ones that matter). map() brings operands of any strides to them, block
-// by block: it gathers strided operands, repeats broadcast ones and converts bf16 and f16 to f32 and back, in buffers
-// that stay in the L1 cache.
+// (scalar_cpu.cpp; simd_cpu.cpp replaces the f32 ones that matter). map_cpu() brings operands of any strides to them,
+// block by block: it gathers strided operands, repeats broadcast ones and converts bf16 and f16 to f32 and back, in
+// buffers that stay in the L1 cache.
 
 #include <initializer_list>
 
@@ -189,15 +189,16 @@ struct Converters {
 const Converters& converters();
 
 /// Writes f of `in` (all of y's shape) to `y`. The last input's dtype decides the type it computes in.
-void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params = {});
-
-template <Map F>
-void map_unary(Tensor& y, const Tensor& x) {
-  map(F, y, {&x});
-}
-template <Map F>
-void map_binary(Tensor& y, const Tensor& a, const Tensor& b) {
-  map(F, y, {&a, &b});
+void map_cpu(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params);
+/// The same for tensors on a CUDA device.
+void map_cuda(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params);
+/// The same on the device that a record's body is compiled for.
+template <class On>
+void map(On on, Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params = {}) {
+  if constexpr (on.cuda)
+    map_cuda(f, y, in, params);
+  else
+    map_cpu(f, y, in, params);
 }
 
 }  // namespace strata

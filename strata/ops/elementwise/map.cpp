@@ -5,7 +5,6 @@
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/kernels.h"
-#include "strata/ops/elementwise/map_cuda.h"
 
 namespace strata {
 namespace {
@@ -160,8 +159,7 @@ bool clashes(const Tensor& y, const Tensor& x) {
 
 }  // namespace
 
-void map(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params) {
-  if (y.device().is_cuda()) return map_cuda(f, y, in, params);
+void map_cpu(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params) {
   const int n = static_cast<int>(in.size());
   const DType type = in.begin()[n - 1]->dtype();
   // bf16 throughout may have a kernel of its own; else it computes in f32, through buffers.

@@ -1,8 +1,7 @@
 #pragma once
-// The table of map()'s CUDA kernels.
+// The table of map_cuda()'s kernels.
 
 #include <array>
-#include <initializer_list>
 
 #include "strata/ops/elementwise/kernels.h"
 
@@ -18,8 +17,5 @@ void add_activation_maps(CudaMaps& table);
 void add_arithmetic_maps(CudaMaps& table);
 void add_comparison_maps(CudaMaps& table);
 void add_special_maps(CudaMaps& table);
-
-/// map() for tensors on a CUDA device.
-void map_cuda(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params);
 
 }  // namespace strata

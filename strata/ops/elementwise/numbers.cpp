@@ -31,13 +31,13 @@ const UnaryOp sgn_op{{
 template <Map F>
 UnaryOp::Record float_test(UnaryOp::Record r) {
   r.infer = [](const Tensor& x) { return like(x).with_dtype(DType::boolean); };
-  if (!r.kernels.everywhere)
-    r.kernels.everywhere = [](Tensor& y, const Tensor& x) {
+  if (!r.kernels)
+    r.kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) {
       if (is_floating(x.dtype()))
-        map(F, y, {&x});
+        map(on, F, y, {&x});
       else
         y.fill_(false);
-    };
+    });
   r.dtypes = kAllTypes;
   r.cost = [](const Tensor& x) { return Cost{0, static_cast<double>(x.nbytes() + x.numel())}; };
   r.samples = [](Samples& s) {
@@ -57,11 +57,10 @@ const UnaryOp signbit_op{float_test<Map::signbit>({
     .schema = "signbit(Tensor x) -> Tensor",
     .doc = "Whether the sign bit is set, that of -0 and of a negative NaN too; bool. Integers: whether x < 0.",
     .example = "assert(signbit(full({1}, -0.0)).item<bool>());",
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x) {
-                      if (x.dtype() == DType::boolean) return void(y.fill_(false));
-                      map(Map::signbit, y, {&x});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) {
+      if (x.dtype() == DType::boolean) return void(y.fill_(false));
+      map(on, Map::signbit, y, {&x});
+    }),
     .reference = pointwise<([](double x) {
       uint64_t bits = 0;
       std::memcpy(&bits, &x, sizeof bits);
@@ -163,13 +162,12 @@ const FrexpOp frexp_op{{
       const TensorMeta m = like_if(x, kFloats, "frexp");
       return {m, m.with_dtype(DType::i32)};
     },
-    .kernels = {.everywhere =
-                    [](Tensor& mantissa, Tensor& exponent, const Tensor& x) {
-                      map(Map::frexp_mantissa, mantissa, {&x});
-                      Tensor e = empty(mantissa.meta());
-                      map(Map::frexp_exponent, e, {&x});
-                      exponent.copy_(e);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& mantissa, Tensor& exponent, const Tensor& x) {
+      map(on, Map::frexp_mantissa, mantissa, {&x});
+      Tensor e = empty(mantissa.meta());
+      map(on, Map::frexp_exponent, e, {&x});
+      exponent.copy_(e);
+    }),
     .saves = "exponent",
     .backward = [](Backward& b, const Tensor&) { b.set(0, ldexp(b.gy(0), -b.y(1))); },
     .cost = [](const Tensor& x) { return map_cost(2, x, x); },
@@ -210,7 +208,7 @@ const BinaryOp nextafter_op{{
     .example = "assert(nextafter(ones({1}), full({1}, 2.0)).item() > 1);",
     .infer = [](const Tensor& a,
                 const Tensor&) { return like_if(a, dtype_bit(DType::f32) | dtype_bit(DType::f64), "nextafter"); },
-    .kernels = {.everywhere = map_binary<Map::nextafter>},
+    .kernels = map_binary<Map::nextafter>,
     .backward = [](Backward&, const Tensor&,
                    const Tensor&) { throw AutogradError("nextafter", "there is no gradient of a neighbour"); },
     .adapt = Adapt::promote,

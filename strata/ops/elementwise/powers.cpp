@@ -46,20 +46,19 @@ const PowScalarOp pow_scalar_op{{
                 e.to_double(), ") are not integers; convert to a floating dtype");
           return like_if(x, kNumbers, "pow");
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, Scalar e) {
-                      const double p = is_floating(x.dtype()) ? e.to_double() : NAN;
-                      if (p == 2)
-                        map(Map::square, y, {&x});
-                      else if (p == 0.5)
-                        map(Map::sqrt, y, {&x});
-                      else if (p == -0.5)
-                        map(Map::rsqrt, y, {&x});
-                      else if (p == -1)
-                        map(Map::reciprocal, y, {&x});
-                      else
-                        map(Map::pow_scalar, y, {&x}, {{e}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, Scalar e) {
+      const double p = is_floating(x.dtype()) ? e.to_double() : NAN;
+      if (p == 2)
+        map(on, Map::square, y, {&x});
+      else if (p == 0.5)
+        map(on, Map::sqrt, y, {&x});
+      else if (p == -0.5)
+        map(on, Map::rsqrt, y, {&x});
+      else if (p == -1)
+        map(on, Map::reciprocal, y, {&x});
+      else
+        map(on, Map::pow_scalar, y, {&x}, {{e}});
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, Scalar e) {
@@ -91,13 +90,12 @@ const ScalarPowOp scalar_pow_op{{
     .schema = "scalar_pow(Scalar base, Tensor x) -> Tensor",
     .doc = "A fixed base to the power x; pow(base, x).",
     .infer = [](Scalar, const Tensor& x) { return like(x); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, Scalar base, const Tensor& x) {
-                      if (base.to_double() == 2)
-                        map(Map::exp2, y, {&x});
-                      else
-                        map(Map::scalar_pow, y, {&x}, {{base}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, Scalar base, const Tensor& x) {
+      if (base.to_double() == 2)
+        map(on, Map::exp2, y, {&x});
+      else
+        map(on, Map::scalar_pow, y, {&x}, {{base}});
+    }),
     .saves = "result",
     .backward =
         [](Backward& b, Scalar base, const Tensor&) {
@@ -271,10 +269,9 @@ const TernaryOp lerp_op{{
     .schema = "lerp(Tensor a, Tensor b, Tensor weight) -> Tensor",
     .doc = "a + weight * (b - a), exact at weight 0 and 1.",
     .infer = [](const Tensor& a, const Tensor&, const Tensor&) { return like_if(a, kFloats, "lerp"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& a, const Tensor& b, const Tensor& w) {
-                      map(Map::lerp, y, {&a, &b, &w});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, const Tensor& w) {
+      map(on, Map::lerp, y, {&a, &b, &w});
+    }),
     .saves = "a:weight b:weight weight",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b, const Tensor& w) {
@@ -293,10 +290,9 @@ const ScaledTernaryOp addcmul_op{{
     .schema = "addcmul(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
     .doc = "x + value * a * b.",
     .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kNumbers, "addcmul"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
-                      map(Map::addcmul, y, {&x, &a, &b}, {{v}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
+      map(on, Map::addcmul, y, {&x, &a, &b}, {{v}});
+    }),
     .saves = "a:b b:a",
     .backward =
         [](Backward& bw, const Tensor&, const Tensor& a, const Tensor& b, Scalar v) {
@@ -321,10 +317,9 @@ const ScaledTernaryOp addcdiv_op{{
     .schema = "addcdiv(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
     .doc = "x + value * a / b. DTypeError for integers.",
     .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kFloats, "addcdiv"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
-                      map(Map::addcdiv, y, {&x, &a, &b}, {{v}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
+      map(on, Map::addcdiv, y, {&x, &a, &b}, {{v}});
+    }),
     .saves = "a:b b",
     .backward =
         [](Backward& bw, const Tensor&, const Tensor& a, const Tensor& b, Scalar v) {

@@ -95,11 +95,19 @@ inline void samples_compare(Samples& s) {
 
 // ---- records ----
 
+/// The kernels of a function without parameters.
+template <Map F>
+inline constexpr auto map_unary = on_each_device([](auto on, Tensor& y, const Tensor& x) { map(on, F, y, {&x}); });
+template <Map F>
+inline constexpr auto map_binary = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b) {
+  map(on, F, y, {&a, &b});
+});
+
 /// A function of one argument: of floats (integers become default_dtype()) unless `adapt` says otherwise.
 template <Map F>
 UnaryOp::Record unary(UnaryOp::Record r, Adapt adapt = Adapt::promote_float) {
   if (!r.infer) r.infer = [](const Tensor& x) { return like(x); };
-  r.kernels.everywhere = map_unary<F>;
+  r.kernels = map_unary<F>;
   r.inplace = true;
   r.adapt = adapt;
   if (!r.cost) r.cost = [](const Tensor& x) { return map_cost(1, x, x); };
@@ -110,7 +118,7 @@ UnaryOp::Record unary(UnaryOp::Record r, Adapt adapt = Adapt::promote_float) {
 template <Map F>
 BinaryOp::Record binary(BinaryOp::Record r, Adapt adapt = Adapt::promote) {
   if (!r.infer) r.infer = [](const Tensor& a, const Tensor&) { return like(a); };
-  r.kernels.everywhere = map_binary<F>;
+  r.kernels = map_binary<F>;
   r.inplace = true;
   r.adapt = adapt;
   if (!r.cost) r.cost = [](const Tensor& a, const Tensor& b) { return map_cost(1, a, a, b); };
@@ -122,7 +130,7 @@ BinaryOp::Record binary(BinaryOp::Record r, Adapt adapt = Adapt::promote) {
 template <Map F>
 BinaryOp::Record comparison(BinaryOp::Record r) {
   r.infer = [](const Tensor& a, const Tensor&) { return like(a).with_dtype(DType::boolean); };
-  r.kernels.everywhere = map_binary<F>;
+  r.kernels = map_binary<F>;
   r.inplace_by_copy = true;
   r.adapt = Adapt::promote;
   r.dtypes = kAllTypes;

@@ -16,10 +16,10 @@ UnaryOp::Record rounding(UnaryOp::Record r) {
   r.dtypes = kNumbers;
   r.samples = samples_kinked;
   r = unary<F>(r, Adapt::none);
-  r.kernels.everywhere = [](Tensor& y, const Tensor& x) {
-    if (is_floating(x.dtype())) return map(F, y, {&x});
+  r.kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) {
+    if (is_floating(x.dtype())) return map(on, F, y, {&x});
     y.copy_(x);
-  };
+  });
   return r;
 }
 
@@ -56,13 +56,12 @@ const RoundOp round_op{{
     .example =
         "assert(round(full({1}, 2.5)).item() == 2 && std::abs(round(full({1}, 1.267), 2).item() - 1.27) < 1e-6);",
     .infer = [](const Tensor& x, int64_t) { return like(x); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, int64_t decimals) {
-                      if (!is_floating(x.dtype())) return void(y.copy_(x));
-                      if (decimals == 0) return map(Map::round, y, {&x});
-                      const double scale = std::pow(10.0, std::abs(static_cast<double>(decimals)));
-                      map(Map::round_decimals, y, {&x}, {{scale, decimals < 0}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t decimals) {
+      if (!is_floating(x.dtype())) return void(y.copy_(x));
+      if (decimals == 0) return map(on, Map::round, y, {&x});
+      const double scale = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+      map(on, Map::round_decimals, y, {&x}, {{scale, decimals < 0}});
+    }),
     .backward = [](Backward& b, const Tensor&, int64_t) { b.set(0, no_slope(b.gy())); },
     .inplace = true,
     .dtypes = kNumbers,
@@ -138,8 +137,10 @@ const ClampOp clamp_op{{
           check(min.has_value() || max.has_value(), "clamp", "at least one of min and max must be given");
           return like_if(x, kFloats | kInts, "clamp");
         },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, std::optional<Scalar> min,
-                                 std::optional<Scalar> max) { map(Map::clamp, y, {&x}, bounds(min, max, x.dtype())); }},
+    .kernels =
+        on_each_device([](auto on, Tensor& y, const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+          map(on, Map::clamp, y, {&x}, bounds(min, max, x.dtype()));
+        }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, std::optional<Scalar> min,
                    std::optional<Scalar> max) { b.set(0, clamp_backward_op(b.gy(), x, min, max)); },
@@ -166,11 +167,10 @@ const ClampBackwardOp clamp_backward_op{{
     .doc = "g where min <= x <= max, else 0: the gradient of clamp.",
     .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>,
                 std::optional<Scalar>) { return like_if(g, kNumbers, "clamp_backward"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& x, std::optional<Scalar> min,
-                       std::optional<Scalar> max) {
-                      map(Map::clamp_backward, y, {&g, &x}, bounds(min, max, x.dtype()));
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& g, const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+          map(on, Map::clamp_backward, y, {&g, &x}, bounds(min, max, x.dtype()));
+        }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
@@ -197,16 +197,15 @@ const NanToNumOp nan_to_num_op{{
         "NaN replaced by nan, infinities by posinf and neginf, or by the dtype's largest finite numbers. The gradient "
         "passes where x is finite. Integers and bool stay.",
     .infer = [](const Tensor& x, double, std::optional<double>, std::optional<double>) { return like(x); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double nan, std::optional<double> posinf,
-                       std::optional<double> neginf) {
-                      if (!is_floating(x.dtype())) return void(y.copy_(x));
-                      const double most = x.dtype() == DType::f64    ? 1.7976931348623157e308
-                                          : x.dtype() == DType::f16  ? 65504.0
-                                          : x.dtype() == DType::bf16 ? 3.3895313892515355e38
-                                                                     : 3.4028234663852886e38;
-                      map(Map::nan_to_num, y, {&x}, {{nan, posinf.value_or(most), neginf.value_or(-most)}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double nan, std::optional<double> posinf,
+                                 std::optional<double> neginf) {
+      if (!is_floating(x.dtype())) return void(y.copy_(x));
+      const double most = x.dtype() == DType::f64    ? 1.7976931348623157e308
+                          : x.dtype() == DType::f16  ? 65504.0
+                          : x.dtype() == DType::bf16 ? 3.3895313892515355e38
+                                                     : 3.4028234663852886e38;
+      map(on, Map::nan_to_num, y, {&x}, {{nan, posinf.value_or(most), neginf.value_or(-most)}});
+    }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double, std::optional<double>,
                    std::optional<double>) { b.set(0, where(isfinite(x), b.gy(), 0)); },

@@ -1,5 +1,5 @@
 #pragma once
-// Lookup tables, and the gated activation of feed-forward blocks.
+// Lookup tables.
 
 #include <optional>
 #include <string>
@@ -24,11 +24,5 @@ Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<int6
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets = {},
                      const std::string& mode = "mean", const Tensor& per_sample_weights = {},
                      bool include_last_offset = false, std::optional<int64_t> padding_idx = {});
-
-/// silu(a) * b = a * sigmoid(a) * b, for a and b of one shape and dtype (Shazeer, arXiv:2002.05202). Throws ShapeError.
-///   Tensor h = swiglu(gate(x), up(x));
-Tensor swiglu(const Tensor& a, const Tensor& b);
-/// The same of the two halves of x's last dimension: x [..., 2 N] gives [..., N]. The gradient is one tensor like x.
-Tensor swiglu(const Tensor& x);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
 #pragma once
-// Embedding and gated activation kernels on raw memory; everything is contiguous unless a stride is named.
+// Embedding kernels on raw, contiguous memory.
 
 #include <cstdint>
 
@@ -17,25 +17,9 @@ void embedding_cpu(const int64_t* index, int64_t n, const void* weight, int64_t 
 void embedding_backward_cpu(DType t, const int64_t* index, int64_t n, const void* grad_out, int64_t vocabulary,
                             int64_t d, int64_t padding_index, void* grad_weight);
 
-/// y = silu(a) * b for `rows` rows of n values; a_row, b_row: elements between rows. y is contiguous.
-struct SwigluCall {
-  DType dtype = DType::f32;
-  int64_t rows = 0, n = 0, a_row = 0, b_row = 0;
-  const void *a = nullptr, *b = nullptr;
-  void* y = nullptr;
-  // Backward only.
-  const void* grad_y = nullptr;  // contiguous
-  void *grad_a = nullptr, *grad_b = nullptr;
-  int64_t grad_a_row = 0, grad_b_row = 0;
-};
-void swiglu_cpu(const SwigluCall& c);
-void swiglu_backward_cpu(const SwigluCall& c);
-
 // The same on a CUDA device.
 void embedding_cuda(Tensor& y, const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding);
 void embedding_backward_cuda(Tensor& gw, const Tensor& gy, const Tensor& indices, int64_t rows,
                              std::optional<int64_t> padding);
-void swiglu_cuda(const SwigluCall& c);
-void swiglu_backward_cuda(const SwigluCall& c);
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/copy/copy_kernels.h"
 
 namespace strata {
 namespace {
@@ -15,7 +16,8 @@ const Op<Tensor(const Shape&, Scalar, DType, Device)> full_op{{
         [](const Shape& shape, Scalar, DType dtype, Device device) {
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
-    .kernels = {.everywhere = [](Tensor& y, const Shape&, Scalar value, DType, Device) { fill_elements(y, value); }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Shape&, Scalar value, DType, Device) { fill_elements(on, y, value); }),
     .dtypes = kAllTypes,
     .cost =
         [](const Shape& shape, Scalar, DType dtype, Device) {

@@ -8,6 +8,7 @@
 #include "strata/core/parallel.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/factory/ranges_kernels.h"
 
 namespace strata {
@@ -26,11 +27,10 @@ void generate(Tensor& y, F f) {
   });
 }
 
-void fill_range(Tensor& y, const RangeNumbers& r) {
-  if (y.device().is_cuda()) return range_cuda(y, r);
+void range_cpu(Tensor& y, const RangeNumbers& r) {
   if (!y.is_contiguous()) {
     Tensor dense = empty(like(y));
-    fill_range(dense, r);
+    range_cpu(dense, r);
     copy_elements(y, dense);
     return;
   }
@@ -43,6 +43,13 @@ void fill_range(Tensor& y, const RangeNumbers& r) {
   };
   if (r.power) return generate(y, [=](int64_t i) { return std::pow(r.base, value(i)); });
   generate(y, value);
+}
+template <class On>
+void fill_range(On on, Tensor& y, const RangeNumbers& r) {
+  if constexpr (on.cuda)
+    range_cuda(y, r);
+  else
+    range_cpu(y, r);
 }
 
 bool integral(Scalar s) {
@@ -82,19 +89,18 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
         [](Scalar start, Scalar end, Scalar step, DType dtype, Device device) {
           return TensorMeta{{arange_length(start, end, step)}, dtype, device, std::nullopt};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, Scalar start, Scalar end, Scalar step, DType dtype, Device) {
-                      RangeNumbers r;
-                      // An integer dtype counts in integers, from a truncated start by a truncated step.
-                      r.integral = !is_floating(dtype) || (integral(start) && integral(end) && integral(step));
-                      if (r.integral) {
-                        r.first_int = static_cast<uint64_t>(start.to_int());
-                        r.step_int = static_cast<uint64_t>(step.to_int());
-                      }
-                      r.first = start.to_double();
-                      r.step = step.to_double();
-                      fill_range(y, r);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, Scalar start, Scalar end, Scalar step, DType dtype, Device) {
+      RangeNumbers r;
+      // An integer dtype counts in integers, from a truncated start by a truncated step.
+      r.integral = !is_floating(dtype) || (integral(start) && integral(end) && integral(step));
+      if (r.integral) {
+        r.first_int = static_cast<uint64_t>(start.to_int());
+        r.step_int = static_cast<uint64_t>(step.to_int());
+      }
+      r.first = start.to_double();
+      r.step = step.to_double();
+      fill_range(on, y, r);
+    }),
     .dtypes = kFloats | kInts,
     .cost = [](Scalar start, Scalar end, Scalar step, DType dtype,
                Device) { return write_cost(static_cast<double>(arange_length(start, end, step)), dtype); },
@@ -138,8 +144,9 @@ const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
           check_steps(steps, "linspace");
           return TensorMeta{{steps}, dtype, device, std::nullopt};
         },
-    .kernels = {.everywhere = [](Tensor& y, Scalar start, Scalar end, int64_t steps, DType dtype,
-                                 Device) { fill_range(y, from_both_ends(start, end, steps, dtype)); }},
+    .kernels = on_each_device([](auto on, Tensor& y, Scalar start, Scalar end, int64_t steps, DType dtype, Device) {
+      fill_range(on, y, from_both_ends(start, end, steps, dtype));
+    }),
     .cost = [](Scalar, Scalar, int64_t steps, DType dtype,
                Device) { return write_cost(static_cast<double>(steps), dtype); },
     .samples =
@@ -163,13 +170,13 @@ const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
           check_steps(steps, "logspace");
           return TensorMeta{{steps}, dtype, device, std::nullopt};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType dtype, Device) {
-                      RangeNumbers r = from_both_ends(start, end, steps, steps == 1 ? DType::f64 : dtype);
-                      r.power = true;
-                      r.base = base;
-                      fill_range(y, r);
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, Scalar start, Scalar end, int64_t steps, double base, DType dtype, Device) {
+          RangeNumbers r = from_both_ends(start, end, steps, steps == 1 ? DType::f64 : dtype);
+          r.power = true;
+          r.base = base;
+          fill_range(on, y, r);
+        }),
     .cost = [](Scalar, Scalar, int64_t steps, double, DType dtype,
                Device) { return write_cost(static_cast<double>(steps), dtype); },
     .samples =
@@ -188,13 +195,12 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
           check<ShapeError>(n >= 0 && m >= 0, "eye", "sizes must not be negative, got ", n, " and ", m);
           return TensorMeta{{n, m}, dtype, device, std::nullopt};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, int64_t n, int64_t m, DType, Device) {
-                      if (y.numel() == 0) return;
-                      fill_elements(y, 0);
-                      const int64_t k = std::min(n, m);
-                      fill_elements(alias(y, {k}, {y.strides()[0] + y.strides()[1]}, y.storage_offset()), 1);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, int64_t n, int64_t m, DType, Device) {
+      if (y.numel() == 0) return;
+      fill_elements(on, y, 0);
+      const int64_t k = std::min(n, m);
+      fill_elements(on, alias(y, {k}, {y.strides()[0] + y.strides()[1]}, y.storage_offset()), 1);
+    }),
     .dtypes = kAllTypes,
     .cost = [](int64_t n, int64_t m, DType dtype, Device) { return write_cost(static_cast<double>(n * m), dtype); },
     .samples =
@@ -222,20 +228,19 @@ const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
                             "] matrix is too large");
           return TensorMeta{{2, static_cast<int64_t>(n)}, DType::i64, device, std::nullopt};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
-                      const Triangle t(lower, rows, cols, offset);
-                      if (y.device().is_cuda()) return triangle_indices_cuda(y, t);
-                      int64_t* row = y.data<int64_t>();
-                      int64_t* col = row + y.shape()[1];
-                      if (y.numel() == 0) return;
-                      for (int64_t i = t.first_row(); i < t.last_row(); ++i) {
-                        for (int64_t j = lower ? 0 : t.edge(i), last = lower ? t.edge(i) : cols; j < last; ++j) {
-                          *row++ = i;
-                          *col++ = j;
-                        }
-                      }
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, bool lower, int64_t rows, int64_t cols, int64_t offset, Device) {
+      const Triangle t(lower, rows, cols, offset);
+      if constexpr (on.cuda) return triangle_indices_cuda(y, t);
+      int64_t* row = y.data<int64_t>();
+      int64_t* col = row + y.shape()[1];
+      if (y.numel() == 0) return;
+      for (int64_t i = t.first_row(); i < t.last_row(); ++i) {
+        for (int64_t j = lower ? 0 : t.edge(i), last = lower ? t.edge(i) : cols; j < last; ++j) {
+          *row++ = i;
+          *col++ = j;
+        }
+      }
+    }),
     .dtypes = dtype_bit(DType::i64),
     .cost =
         [](bool, int64_t rows, int64_t cols, int64_t, Device) {

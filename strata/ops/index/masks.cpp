@@ -68,17 +68,19 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
         },
 }};
 
+template <auto count, auto select>
+Tensor selected(const Tensor& x, const Tensor& mask) {
+  check_mask(mask, "masked_select");
+  Tensor y = empty(like(x).with_shape({count(mask)}));
+  select(y, x, mask);
+  return y;
+}
+
 const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
     .schema = "masked_select(Tensor x, Tensor mask) -> Tensor",
     .doc = "The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast.",
-    .dynamic =
-        [](const Tensor& x, const Tensor& mask) {
-          check_mask(mask, "masked_select");
-          const bool cuda = x.device().is_cuda();
-          Tensor y = empty(like(x).with_shape({(cuda ? count_nonzero_cuda : count_nonzero)(mask)}));
-          (cuda ? masked_select_into_cuda : masked_select_into)(y, x, mask);
-          return y;
-        },
+    .dynamic = {.cpu = selected<count_nonzero, masked_select_into>,
+                .cuda = STRATA_CUDA_KERNEL(selected<count_nonzero_cuda, masked_select_into_cuda>)},
     .saves = "mask",
     .backward = [](Backward& b, const Tensor& x,
                    const Tensor& mask) { b.set(0, masked_scatter(zeros_as(b.gy(), x.shape()), mask, b.gy())); },
@@ -151,18 +153,19 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{
         },
 }};
 
+template <auto count, auto find>
+Tensor positions(const Tensor& x) {
+  Tensor y = empty({{count(x), x.dim()}, DType::i64, x.device(), std::nullopt});
+  find(y, x);
+  return y;
+}
+
 const Op<Tensor(const Tensor&)> nonzero_op{{
     .schema = "nonzero(Tensor x) -> Tensor",
     .doc = "Positions of the elements that are not 0: [count, x.dim()] i64, in row-major order.",
     .example = "assert(nonzero(arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 2}));",
-    .dynamic =
-        [](const Tensor& x) {
-          const bool cuda = x.device().is_cuda();
-          const int64_t count = (cuda ? count_nonzero_cuda : count_nonzero)(x);
-          Tensor y = empty({{count, x.dim()}, DType::i64, x.device(), std::nullopt});
-          (cuda ? nonzero_into_cuda : nonzero_into)(y, x);
-          return y;
-        },
+    .dynamic = {.cpu = positions<count_nonzero, nonzero_into>,
+                .cuda = STRATA_CUDA_KERNEL(positions<count_nonzero_cuda, nonzero_into_cuda>)},
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x) {
@@ -234,15 +237,17 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
            "the sum of those (f32 "
            "for f32, "
            "else f64). At least minlength bins. Not differentiable.",
-    .dynamic =
-        [](const Tensor& x, const Tensor& weights, int64_t minlength) {
-          check<DTypeError>(is_integral(x.dtype()), "bincount", "needs integers, got ", x);
-          check<ShapeError>(x.dim() == 1, "bincount", "needs a 1-D tensor, got ", x);
-          check<ShapeError>(!weights.defined() || weights.shape() == x.shape(), "bincount",
-                            "weights do not have the shape of x: ", weights, " and ", x);
-          check(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
-          return (x.device().is_cuda() ? bincount_cuda : bincount_cpu)(x, weights, minlength);
-        },
+    .dynamic = on_each_device([](auto on, const Tensor& x, const Tensor& weights, int64_t minlength) {
+      check<DTypeError>(is_integral(x.dtype()), "bincount", "needs integers, got ", x);
+      check<ShapeError>(x.dim() == 1, "bincount", "needs a 1-D tensor, got ", x);
+      check<ShapeError>(!weights.defined() || weights.shape() == x.shape(), "bincount",
+                        "weights do not have the shape of x: ", weights, " and ", x);
+      check(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
+      if constexpr (on.cuda)
+        return bincount_cuda(x, weights, minlength);
+      else
+        return bincount_cpu(x, weights, minlength);
+    }),
     .dtypes = kInts,
     .cost =
         [](const Tensor& x, const Tensor&, int64_t) {

@@ -76,17 +76,19 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
                             "gloss and lse must be ", statistic_dtype(x.dtype()));
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& gx, const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse,
-                       int64_t ignore_index, const std::string& reduction, double smoothing) {
-                      const Tensor xc = x.contiguous(), tc = target.contiguous(), lc = lse.contiguous(),
-                                   gc = gloss.contiguous();
-                      CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
-                      c.lse = lc.raw_data();
-                      c.grad_loss = gc.raw_data();
-                      c.grad_x = gx.raw_data();
-                      x.device().is_cuda() ? cross_entropy_backward_cuda(c) : cross_entropy_backward_cpu(c);
-                    }},
+    .kernels =
+        on_each_device([](auto on, Tensor& gx, const Tensor& gloss, const Tensor& x, const Tensor& target,
+                          const Tensor& lse, int64_t ignore_index, const std::string& reduction, double smoothing) {
+          const Tensor xc = x.contiguous(), tc = target.contiguous(), lc = lse.contiguous(), gc = gloss.contiguous();
+          CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
+          c.lse = lc.raw_data();
+          c.grad_loss = gc.raw_data();
+          c.grad_x = gx.raw_data();
+          if constexpr (on.cuda)
+            cross_entropy_backward_cuda(c);
+          else
+            cross_entropy_backward_cpu(c);
+        }),
     .composed =
         [](const Tensor& gloss, const Tensor& x, const Tensor& target, const Tensor& lse, int64_t ignore_index,
            const std::string& reduction, double smoothing) {
@@ -129,15 +131,17 @@ const Op<ForwardSignature> cross_entropy_rows_op{{
           const TensorMeta rows{target.shape(), statistic_dtype(x.dtype()), x.device(), std::nullopt};
           return std::array<TensorMeta, 2>{none ? rows : rows.with_shape({}), rows};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& loss, Tensor& lse, const Tensor& x, const Tensor& target, int64_t ignore_index,
-                       const std::string& reduction, double smoothing) {
-                      const Tensor xc = x.contiguous(), tc = target.contiguous();
-                      CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
-                      c.loss = loss.raw_data();
-                      c.lse = lse.raw_data();
-                      x.device().is_cuda() ? cross_entropy_cuda(c) : cross_entropy_cpu(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& loss, Tensor& lse, const Tensor& x, const Tensor& target,
+                                 int64_t ignore_index, const std::string& reduction, double smoothing) {
+      const Tensor xc = x.contiguous(), tc = target.contiguous();
+      CrossEntropyCall c = describe_call(xc, tc, ignore_index, reduction, smoothing);
+      c.loss = loss.raw_data();
+      c.lse = lse.raw_data();
+      if constexpr (on.cuda)
+        cross_entropy_cuda(c);
+      else
+        cross_entropy_cpu(c);
+    }),
     .saves = "x target lse",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,

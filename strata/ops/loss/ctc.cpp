@@ -157,18 +157,19 @@ const Op<BackwardSignature> ctc_backward_op{{
                             alpha, ", wanted ", type);
           return like(log_probs);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& grad, const Tensor& gloss, const Tensor& log_probs, const Tensor& targets,
-                       const Tensor& input_lengths, const Tensor& target_lengths, const Tensor& alpha, int64_t blank,
-                       bool zero_infinity) {
-                      std::vector<Tensor> keep{gloss.contiguous(), alpha.contiguous()};
-                      CtcCall c =
-                          describe_call(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, keep);
-                      c.grad_loss = keep[0].raw_data();
-                      c.alpha = const_cast<void*>(static_cast<const void*>(keep[1].raw_data()));
-                      c.grad = grad.raw_data();
-                      (grad.device().is_cuda() ? ctc_backward_cuda : ctc_backward_cpu)(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& grad, const Tensor& gloss, const Tensor& log_probs,
+                                 const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
+                                 const Tensor& alpha, int64_t blank, bool zero_infinity) {
+      std::vector<Tensor> keep{gloss.contiguous(), alpha.contiguous()};
+      CtcCall c = describe_call(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, keep);
+      c.grad_loss = keep[0].raw_data();
+      c.alpha = const_cast<void*>(static_cast<const void*>(keep[1].raw_data()));
+      c.grad = grad.raw_data();
+      if constexpr (on.cuda)
+        ctc_backward_cuda(c);
+      else
+        ctc_backward_cpu(c);
+    }),
     .composed =
         [](const Tensor& gloss, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
            const Tensor& target_lengths, const Tensor&, int64_t blank, bool zero_infinity) {
@@ -229,16 +230,18 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_
           return std::array<TensorMeta, 2>{
               loss, loss.with_shape({log_probs.size(1), log_probs.size(0), 2 * targets.size(1) + 1})};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& loss, Tensor& alpha, const Tensor& log_probs, const Tensor& targets,
-                       const Tensor& input_lengths, const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
-                      std::vector<Tensor> keep;
-                      CtcCall c =
-                          describe_call(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, keep);
-                      c.loss = loss.raw_data();
-                      c.alpha = alpha.raw_data();
-                      (loss.device().is_cuda() ? ctc_forward_cuda : ctc_forward_cpu)(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& loss, Tensor& alpha, const Tensor& log_probs, const Tensor& targets,
+                                 const Tensor& input_lengths, const Tensor& target_lengths, int64_t blank,
+                                 bool zero_infinity) {
+      std::vector<Tensor> keep;
+      CtcCall c = describe_call(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, keep);
+      c.loss = loss.raw_data();
+      c.alpha = alpha.raw_data();
+      if constexpr (on.cuda)
+        ctc_forward_cuda(c);
+      else
+        ctc_forward_cpu(c);
+    }),
     .saves = "log_probs targets input_lengths target_lengths alpha",
     .backward =
         [](Backward& b, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,

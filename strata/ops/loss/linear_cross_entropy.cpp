@@ -9,7 +9,7 @@
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/cuda/blas.h"
+#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/elementwise/kernels.h"
@@ -55,13 +55,14 @@ std::pair<int64_t, int64_t> chunk_of(int64_t rows, int64_t classes, int64_t size
   return {chunk, stride};
 }
 
-// One pass over the rows by chunks. What is not wanted is null.
+// One pass over the rows by chunks, on the device that On names. What is not wanted is null.
+template <class On>
 class Chunks {
  public:
   Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index, double smoothing)
       : x_(x.contiguous()), weight_(low_weight(weight, x.dtype()).contiguous()), target_(target.contiguous()) {
     rows_ = x.shape()[0], width_ = x.shape()[1], classes_ = weight.shape()[0];
-    std::tie(chunk_, stride_) = chunk_of(rows_, classes_, size_of(x.dtype()), on_device());
+    std::tie(chunk_, stride_) = chunk_of(rows_, classes_, size_of(x.dtype()), On::cuda);
     call_.dtype = x.dtype();
     call_.classes = classes_;
     call_.row_stride = stride_;
@@ -77,32 +78,38 @@ class Chunks {
       multiply_logits(logits, from, n);
       CrossEntropyCall c = at(logits, from, n, lse);
       c.loss = row(each, from);
-      on_device() ? cross_entropy_cuda(c) : cross_entropy_cpu(c);
+      if constexpr (On::cuda)
+        cross_entropy_cuda(c);
+      else
+        cross_entropy_cpu(c);
     });
   }
   // Gradients for row_gradients [N], that of each row's loss.
   void backward(const Tensor& row_gradients, const Tensor& lse, const Tensor& gx, const Tensor& gweight) {
-    const Tensor logits = buffer(), gradient = on_device() ? logits : buffer();
+    const Tensor logits = buffer(), gradient = On::cuda ? logits : buffer();
     gradients(gx, gweight, [&](int64_t from, int64_t n) {
       multiply_logits(logits, from, n);
       CrossEntropyCall c = at(logits, from, n, lse);
       c.grad_loss = row(row_gradients, from);
       c.grad_x = gradient.raw_data();
-      on_device() ? cross_entropy_backward_cuda(c) : cross_entropy_backward_cpu(c);
+      if constexpr (On::cuda)
+        cross_entropy_backward_cuda(c);
+      else
+        cross_entropy_backward_cpu(c);
       return gradient;
     });
   }
   // Both, the gradients being those of the rows' sum times `factor` [].
   void both(const Tensor& each, const Tensor& lse, const Tensor& factor, const Tensor& gx, const Tensor& gweight) {
-    const Tensor logits = buffer(), gradient = on_device() ? logits : buffer();
-    const Tensor factors = on_device() ? factor : factor.expand({chunk_}).contiguous();
+    const Tensor logits = buffer(), gradient = On::cuda ? logits : buffer();
+    const Tensor factors = On::cuda ? factor : factor.expand({chunk_}).contiguous();
     gradients(gx, gweight, [&](int64_t from, int64_t n) {
       multiply_logits(logits, from, n);
       CrossEntropyCall c = at(logits, from, n, lse);
       c.loss = row(each, from);
       c.grad_x = gradient.raw_data();
       c.grad_loss = factors.raw_data();
-      if (on_device()) {
+      if constexpr (On::cuda) {
         cross_entropy_both_cuda(c);
       } else {
         cross_entropy_cpu(c);
@@ -116,19 +123,22 @@ class Chunks {
   void total(Reduction reduction, const Tensor& each, const Tensor& loss) const {
     CrossEntropyCall c = all_rows(reduction);
     c.loss = loss.raw_data();
-    if (on_device()) return cross_entropy_total_cuda(c, each.raw_data());
+    if constexpr (On::cuda) return cross_entropy_total_cuda(c, each.raw_data());
     const auto add_up = [&]<class R>() {
       const R* const losses = each.data<R>();
       double sum = 0;
       for (int64_t r = 0; r < rows_; ++r) sum += static_cast<double>(losses[r]);
       *static_cast<R*>(c.loss) = static_cast<R>(sum / divisor(c));
     };
-    each.dtype() == DType::f64 ? add_up.operator()<double>() : add_up.operator()<float>();
+    each.dtype() == DType::f64 ? add_up.template operator()<double>() : add_up.template operator()<float>();
   }
   // What each row's loss is multiplied by for the loss.
   void share(Reduction reduction, const Tensor& share) const {
     const CrossEntropyCall c = all_rows(reduction);
-    on_device() ? cross_entropy_share_cuda(c, share.raw_data()) : fill_elements(share, 1 / divisor(c));
+    if constexpr (On::cuda)
+      cross_entropy_share_cuda(c, share.raw_data());
+    else
+      fill_elements(share, 1 / divisor(c));
   }
 
  private:
@@ -149,7 +159,6 @@ class Chunks {
     if (c.reduction != Reduction::mean) return 1;
     return static_cast<double>(c.rows - std::count(c.target, c.target + c.rows, c.ignore_index));
   }
-  bool on_device() const { return x_.device().is_cuda(); }
   Tensor buffer() const { return empty({{chunk_, stride_}, x_.dtype(), x_.device(), std::nullopt}); }
   static void* row(const Tensor& t, int64_t at) {
     return static_cast<std::byte*>(t.raw_data()) + at * size_of(t.dtype());
@@ -166,11 +175,16 @@ class Chunks {
     c.lse = row(lse, from);
     return c;
   }
-  void run(const cpu::Gemm& g) const { on_device() ? cuda::gemm(g, x_.device()) : cpu::gemm(g); }
+  void run(const Gemm& g) const {
+    if constexpr (On::cuda)
+      cuda::gemm(g, x_.device());
+    else
+      cpu::gemm(g);
+  }
 
   // logits = x weight^T
   void multiply_logits(const Tensor& logits, int64_t from, int64_t n) const {
-    cpu::Gemm g;
+    Gemm g;
     g.in = g.out = x_.dtype();
     g.m = n, g.n = classes_, g.k = width_;
     g.a = row(x_, from * width_), g.a_row = width_, g.a_col = 1;
@@ -188,7 +202,7 @@ class Chunks {
     if (rows_ == 0) fill_elements(sum, 0);
     for_chunks([&](int64_t from, int64_t n) {
       const Tensor gradient = f(from, n);
-      cpu::Gemm g;
+      Gemm g;
       g.in = g.out = x_.dtype();
       g.m = n, g.n = width_, g.k = classes_;
       g.a = gradient.raw_data(), g.a_row = stride_, g.a_col = 1;
@@ -288,15 +302,13 @@ const Op<BackwardSignature> linear_cross_entropy_backward_op{{
                             "gloss and lse must be ", statistic_dtype(x.dtype()));
           return std::array<TensorMeta, 2>{like(x), like(weight)};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& gx, Tensor& gweight, const Tensor& gloss, const Tensor& x, const Tensor& weight,
-                       const Tensor& target, const Tensor& lse, int64_t ignore_index, const std::string& reduction,
-                       double smoothing) {
-                      const Reduction r = parse_reduction(reduction, "linear_cross_entropy_backward");
-                      Chunks(x, weight, target, ignore_index, smoothing)
-                          .backward(row_gradients(gloss, target, ignore_index, r).contiguous(), lse.contiguous(), gx,
-                                    gweight);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& gx, Tensor& gweight, const Tensor& gloss, const Tensor& x,
+                                 const Tensor& weight, const Tensor& target, const Tensor& lse, int64_t ignore_index,
+                                 const std::string& reduction, double smoothing) {
+      const Reduction r = parse_reduction(reduction, "linear_cross_entropy_backward");
+      Chunks<decltype(on)>(x, weight, target, ignore_index, smoothing)
+          .backward(row_gradients(gloss, target, ignore_index, r).contiguous(), lse.contiguous(), gx, gweight);
+    }),
     .composed =
         [](const Tensor& gloss, const Tensor& x, const Tensor& weight, const Tensor& target, const Tensor& lse,
            int64_t ignore_index, const std::string& reduction, double smoothing) {
@@ -345,15 +357,15 @@ const Op<ForwardSignature> linear_cross_entropy_op{{
           const TensorMeta rows = rows_meta(x);
           return std::array<TensorMeta, 2>{none ? rows : rows.with_shape({}), rows};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& loss, Tensor& lse, const Tensor& x, const Tensor& weight, const Tensor& target,
-                       int64_t ignore_index, const std::string& reduction, double smoothing) {
-                      const Reduction r = parse_reduction(reduction, "linear_cross_entropy");
-                      Chunks chunks(x, weight, target, ignore_index, smoothing);
-                      const Tensor each = r == Reduction::none ? loss : empty(like(lse));
-                      chunks.forward(each, lse);
-                      if (r != Reduction::none) chunks.total(r, each, loss);
-                    }},
+    .kernels =
+        on_each_device([](auto on, Tensor& loss, Tensor& lse, const Tensor& x, const Tensor& weight,
+                          const Tensor& target, int64_t ignore_index, const std::string& reduction, double smoothing) {
+          const Reduction r = parse_reduction(reduction, "linear_cross_entropy");
+          Chunks<decltype(on)> chunks(x, weight, target, ignore_index, smoothing);
+          const Tensor each = r == Reduction::none ? loss : empty(like(lse));
+          chunks.forward(each, lse);
+          if (r != Reduction::none) chunks.total(r, each, loss);
+        }),
     .saves = "x weight target lse",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
@@ -390,16 +402,21 @@ const Op<ForwardSignature> linear_cross_entropy_op{{
 
 using TrainingSignature = Five(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&, double, bool);
 
+constexpr ByDevice<void (*)(Tensor&, const Tensor&)> kScaleInPlace =
+    on_each_device([](auto on, Tensor& y, const Tensor& factor) {
+      if constexpr (on.cuda) {
+        scale_in_place_cuda(y, factor);
+      } else if (factor.item() != 1) {
+        const Tensor all = factor.expand(y.shape());
+        map(on, Map::mul, y, {&y, &all});
+      }
+    });
+
 // Saved result i of linear_cross_entropy_gradients times factor: in its own memory where nothing else reads that.
 Tensor times(const Backward& b, int i, const Tensor& factor) {
   if (!b.may_overwrite(i)) return detail::scaled(b.y(i), factor);
   Tensor y = b.y(i).detach();
-  if (y.device().is_cuda()) {
-    scale_in_place_cuda(y, factor);
-  } else if (!y.is_meta() && factor.item() != 1) {
-    const Tensor all = factor.expand(y.shape());
-    map(Map::mul, y, {&y, &all});
-  }
+  if (const auto scale = kScaleInPlace.on(y.device().type)) scale(y, factor);
   return y;
 }
 
@@ -423,18 +440,17 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
           const TensorMeta rows = rows_meta(x), one = rows.with_shape({});
           return std::array<TensorMeta, 5>{one, rows, one, like(x), like(weight)};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& loss, Tensor& lse, Tensor& share, Tensor& gx, Tensor& gweight, const Tensor& x,
-                       const Tensor& weight, const Tensor& target, int64_t ignore_index, const std::string& reduction,
-                       double smoothing, bool of_sum) {
-                      const Reduction r = parse_reduction(reduction, "linear_cross_entropy_gradients");
-                      Chunks chunks(x, weight, target, ignore_index, smoothing);
-                      const Tensor each = empty(like(lse)), inside = empty(like(share));
-                      chunks.share(r, of_sum ? share : inside);
-                      fill_elements(of_sum ? inside : share, 1);
-                      chunks.both(each, lse, inside, gx, gweight);
-                      chunks.total(r, each, loss);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& loss, Tensor& lse, Tensor& share, Tensor& gx, Tensor& gweight,
+                                 const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
+                                 const std::string& reduction, double smoothing, bool of_sum) {
+      const Reduction r = parse_reduction(reduction, "linear_cross_entropy_gradients");
+      Chunks<decltype(on)> chunks(x, weight, target, ignore_index, smoothing);
+      const Tensor each = empty(like(lse)), inside = empty(like(share));
+      chunks.share(r, of_sum ? share : inside);
+      fill_elements(of_sum ? inside : share, 1);
+      chunks.both(each, lse, inside, gx, gweight);
+      chunks.total(r, each, loss);
+    }),
     .saves = "x weight target lse share gx gweight",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
@@ -499,14 +515,13 @@ const Op<Tensor(const Tensor&, const Tensor&)> scaled_op{{
                             statistic_dtype(x.dtype()), ", got ", factor.dtype());
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& factor) {
-                      const Tensor all = factor.expand(x.shape());
-                      if (y.device().is_cuda())
-                        scale_cuda(y, x, all);
-                      else
-                        map(Map::mul, y, {&x, &all});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& factor) {
+      const Tensor all = factor.expand(x.shape());
+      if constexpr (on.cuda)
+        scale_cuda(y, x, all);
+      else
+        map(on, Map::mul, y, {&x, &all});
+    }),
     .composed = [](const Tensor& x, const Tensor& factor) { return (x.to(factor.dtype()) * factor).to(x.dtype()); },
     .cost =
         [](const Tensor& x, const Tensor&) {

@@ -128,13 +128,15 @@ TensorMeta infer_pair(const Tensor& x, const Tensor& target, const std::string& 
   return parse_reduction(reduction, op) == Reduction::none ? like(x) : like(x).with_shape({});
 }
 
-template <PairLoss kind>
-void run_pair(Tensor& loss, const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
+template <PairLoss kind, class On>
+void run_pair(On on, Tensor& loss, const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
   const Tensor xc = x.contiguous(), tc = target.contiguous();
   const Reduction r = parse_reduction(reduction, Formula<kind>::name);
-  const auto run = x.device().is_cuda() ? pair_loss_cuda : pair_loss_cpu;
-  run(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r,
-      r == Reduction::mean ? static_cast<double>(x.numel()) : 1, loss.raw_data());
+  const double divisor = r == Reduction::mean ? static_cast<double>(x.numel()) : 1;
+  if constexpr (on.cuda)
+    pair_loss_cuda(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r, divisor, loss.raw_data());
+  else
+    pair_loss_cpu(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r, divisor, loss.raw_data());
 }
 
 template <PairLoss kind>
@@ -178,9 +180,8 @@ struct Plain {
   static TensorMeta infer(const Tensor& x, const Tensor& t, const std::string& r) {
     return infer_pair<kind>(x, t, r, 0);
   }
-  static void kernel(Tensor& y, const Tensor& x, const Tensor& t, const std::string& r) {
-    run_pair<kind>(y, x, t, r, 0);
-  }
+  static constexpr auto kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& t,
+                                                    const std::string& r) { run_pair<kind>(on, y, x, t, r, 0); });
   static void rule(Backward& b, const Tensor& x, const Tensor& t, const std::string& r) {
     pair_rule<kind>(b, x, t, r, 0);
   }
@@ -193,7 +194,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_pairs_op{
     .schema = "mse_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
     .doc = "(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote.",
     .infer = Plain<PairLoss::mse>::infer,
-    .kernels = {.everywhere = Plain<PairLoss::mse>::kernel},
+    .kernels = Plain<PairLoss::mse>::kernels,
     .saves = "x target",
     .backward = Plain<PairLoss::mse>::rule,
     .adapt = Adapt::promote,
@@ -210,7 +211,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_pairs_op{{
            "broadcast and promote.",
     .example = "assert(l1_loss(full({2}, 3.0), full({2}, 1.0)).item() == 2);",
     .infer = Plain<PairLoss::l1>::infer,
-    .kernels = {.everywhere = Plain<PairLoss::l1>::kernel},
+    .kernels = Plain<PairLoss::l1>::kernels,
     .saves = "x target",
     .backward = Plain<PairLoss::l1>::rule,
     .adapt = Adapt::promote,
@@ -229,7 +230,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_logits_pa
     .example =
         "assert(std::abs(binary_cross_entropy_with_logits(zeros({2}), ones({2})).item() - std::log(2.0)) < 1e-6);",
     .infer = Plain<PairLoss::bce_with_logits>::infer,
-    .kernels = {.everywhere = Plain<PairLoss::bce_with_logits>::kernel},
+    .kernels = Plain<PairLoss::bce_with_logits>::kernels,
     .saves = "x target",
     .backward = Plain<PairLoss::bce_with_logits>::rule,
     .adapt = Adapt::promote,
@@ -257,7 +258,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber
            "(none). The arguments broadcast and promote. ValueError unless delta > 0.",
     .example = "assert(huber_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
     .infer = infer_pair<PairLoss::huber>,
-    .kernels = {.everywhere = run_pair<PairLoss::huber>},
+    .kernels = on_each_device([](auto on, auto&&... all) { run_pair<PairLoss::huber>(on, all...); }),
     .saves = "x target",
     .backward = pair_rule<PairLoss::huber>,
     .adapt = Adapt::promote,
@@ -278,7 +279,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smoot
            "(none). The arguments broadcast and promote. ValueError unless beta > 0.",
     .example = "assert(smooth_l1_loss(full({1}, 3.0), full({1}, 0.0)).item() == 2.5);",
     .infer = infer_pair<PairLoss::smooth_l1>,
-    .kernels = {.everywhere = run_pair<PairLoss::smooth_l1>},
+    .kernels = on_each_device([](auto on, auto&&... all) { run_pair<PairLoss::smooth_l1>(on, all...); }),
     .saves = "x target",
     .backward = pair_rule<PairLoss::smooth_l1>,
     .adapt = Adapt::promote,
@@ -301,8 +302,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
     .example = "assert(kl_div(zeros({2}), ones({2})).item() == 0);",
     .infer = [](const Tensor& x, const Tensor& t, const std::string& r,
                 bool) { return infer_pair<PairLoss::kl_div>(x, t, r, 0); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
-                                 bool log_target) { run_pair<PairLoss::kl_div>(y, x, t, r, log_target); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& t, const std::string& r,
+                                 bool log_target) { run_pair<PairLoss::kl_div>(on, y, x, t, r, log_target); }),
     .saves = "x target",
     .backward = [](Backward& b, const Tensor& x, const Tensor& t, const std::string& r,
                    bool log_target) { pair_rule<PairLoss::kl_div>(b, x, t, r, log_target); },
@@ -351,21 +352,23 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, const std::string&)> nll_
           const bool none = parse_reduction(reduction, "nll_loss") == Reduction::none;
           return like(x).with_shape(none ? target.shape() : Shape{});
         },
-    .kernels = {.everywhere =
-                    [](Tensor& loss, const Tensor& x, const Tensor& target, int64_t ignore_index,
-                       const std::string& reduction) {
-                      const Tensor xc = x.contiguous(), tc = target.contiguous();
-                      CrossEntropyCall c;
-                      c.dtype = x.dtype();
-                      c.rows = x.shape()[0];
-                      c.classes = x.shape()[1];
-                      c.ignore_index = ignore_index;
-                      c.reduction = parse_reduction(reduction, "nll_loss");
-                      c.x = xc.raw_data();
-                      c.target = static_cast<const int64_t*>(tc.raw_data());
-                      c.loss = loss.raw_data();
-                      x.device().is_cuda() ? nll_loss_cuda(c) : nll_loss_cpu(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& loss, const Tensor& x, const Tensor& target, int64_t ignore_index,
+                                 const std::string& reduction) {
+      const Tensor xc = x.contiguous(), tc = target.contiguous();
+      CrossEntropyCall c;
+      c.dtype = x.dtype();
+      c.rows = x.shape()[0];
+      c.classes = x.shape()[1];
+      c.ignore_index = ignore_index;
+      c.reduction = parse_reduction(reduction, "nll_loss");
+      c.x = xc.raw_data();
+      c.target = static_cast<const int64_t*>(tc.raw_data());
+      c.loss = loss.raw_data();
+      if constexpr (on.cuda)
+        nll_loss_cuda(c);
+      else
+        nll_loss_cpu(c);
+    }),
     .saves = "target",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction) {

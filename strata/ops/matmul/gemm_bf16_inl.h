@@ -8,8 +8,6 @@
 // Manual, volume 2, TDPBF16PS and VDPBF16PS (both flush denormals).
 
 namespace strata::STRATA_VEC_NS {
-using cpu::Epilogue;
-using cpu::Gemm;
 
 #if STRATA_VEC_LEVEL >= 3
 #define STRATA_AMX __attribute__((target("amx-tile,amx-bf16")))

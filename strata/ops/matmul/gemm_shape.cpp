@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace strata::cpu {
+namespace strata {
 
 void merge_batch(Gemm& g) {
   Shape batch;
@@ -45,4 +45,4 @@ void transpose(Gemm& g) {
   std::swap(g.c_row, g.c_col);
 }
 
-}  // namespace strata::cpu
+}  // namespace strata

@@ -3,6 +3,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul_inl.h"
 #include "strata/ops/matmul/matmul_kernels.h"
 #include "strata/ops/matmul/records.h"
 #include "strata/ops/reduce/reduce.h"
@@ -144,7 +145,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
            "when the inner sizes differ or the leading ones do not broadcast, DTypeError when the dtypes differ.",
     .example = "Tensor a = ones({2, 3}), b = ones({5, 3, 4}); assert(matmul(a, b).shape() == Shape({5, 2, 4}));",
     .infer = matmul_infer,
-    .kernels = {.everywhere = cpu::matmul},
+    .kernels = on_each_device([](auto on, auto&&... all) { matmul_kernel(on, all...); }),
     .saves = "a:b b:a",
     .backward = [](Backward& bw, const Tensor& a, const Tensor& b) { product_backward(bw, bw.gy(), a, b); },
     .autocast = Autocast::low,
@@ -192,7 +193,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
           const TensorMeta y = matmul_infer(a, b);
           return y.with_dtype(statistic_dtype(y.dtype));
         },
-    .kernels = {.everywhere = cpu::matmul},
+    .kernels = on_each_device([](auto on, auto&&... all) { matmul_kernel(on, all...); }),
     .saves = "a:b b:a",
     .backward = [](Backward& bw, const Tensor& a,
                    const Tensor& b) { product_backward(bw, bw.gy().to(a.dtype()), a, b); },
@@ -362,7 +363,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> ad
         "beta * input + alpha * a b for a [m, k] and b [k, n]; input broadcasts to [m, n]. With beta = 0 input is not "
         "read, so that its NaNs do not spread.",
     .infer = addmm_infer,
-    .kernels = {.everywhere = cpu::addmm},
+    .kernels = on_each_device([](auto on, auto&&... all) { addmm_kernel(on, all...); }),
     .saves = "a:b b:a",
     .backward =
         [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
@@ -420,7 +421,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
            "added inside the product.",
     .example = "Tensor y = linear(ones({2, 5, 3}), ones({4, 3}), ones({4})); assert(y.shape() == Shape({2, 5, 4}));",
     .infer = linear_infer,
-    .kernels = {.everywhere = cpu::linear},
+    .kernels = on_each_device([](auto on, auto&&... all) { linear_kernel(on, all...); }),
     .saves = "x:weight weight:x",
     .backward =
         [](Backward& bw, const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -4,6 +4,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/matmul/matmul_inl.h"
 #include "strata/ops/matmul/matmul_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -63,7 +64,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> linear_gelu_op{{
            "the product's "
            "results are at hand.",
     .infer = linear_gelu_infer,
-    .kernels = {.everywhere = cpu::linear_gelu},
+    .kernels = on_each_device([](auto on, auto&&... all) { linear_gelu_kernel(on, all...); }),
     .composed =
         [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
           const Tensor pre = linear(x, weight, bias);
@@ -121,7 +122,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_gelu_grad_o
            "result goes "
            "through linear with that weight. g [.., n], weight [n, k], pre [.., k] -> [.., k].",
     .infer = matmul_gelu_grad_infer,
-    .kernels = {.everywhere = cpu::matmul_gelu_grad},
+    .kernels = on_each_device([](auto on, auto&&... all) { matmul_gelu_grad_kernel(on, all...); }),
     .composed = [](const Tensor& g, const Tensor& weight,
                    const Tensor& pre) { return gelu_backward(matmul(g, weight), pre, "tanh"); },
     .autocast = Autocast::low,
@@ -165,12 +166,11 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     .example = "Tensor y = gelu_mlp(ones({2, 3}), ones({8, 3}), ones({8}), ones({3, 8}), {}); assert(y.shape() == "
                "Shape({2, 3}));",
     .infer = mlp_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& y, Tensor& pre, Tensor& hidden, const Tensor& x, const Tensor& up, const Tensor& up_bias,
-                       const Tensor& down, const Tensor& down_bias) {
-                      cpu::linear_gelu(hidden, pre, x, up, up_bias);
-                      cpu::linear(y, hidden, down, down_bias);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, Tensor& pre, Tensor& hidden, const Tensor& x, const Tensor& up,
+                                 const Tensor& up_bias, const Tensor& down, const Tensor& down_bias) {
+      linear_gelu_kernel(on, hidden, pre, x, up, up_bias);
+      linear_kernel(on, y, hidden, down, down_bias);
+    }),
     .composed =
         [](const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down, const Tensor& down_bias) {
           const Tensor pre = linear(x, up, up_bias), hidden = gelu(pre, "tanh");

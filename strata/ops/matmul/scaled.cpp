@@ -5,10 +5,10 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/cuda/blas_scaled.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/gemm_scaled.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/scaled_kernels.h"
 #include "strata/ops/view/view.h"
@@ -31,9 +31,13 @@ Tensor make(const Shape& shape, DType t, const Tensor& x) {
   return empty({shape, t, x.device(), std::nullopt});
 }
 // Dense f32 values of codes.
-Tensor decode(const Tensor& codes, Fp8 format) {
+template <class On>
+Tensor decode(On on, const Tensor& codes, Fp8 format) {
   const Tensor dense = contiguous(codes), y = make(codes.shape(), DType::f32, codes);
-  (codes.device().is_cuda() ? fp8_decode_cuda : fp8_decode_cpu)(y, dense, format);
+  if constexpr (on.cuda)
+    fp8_decode_cuda(y, dense, format);
+  else
+    fp8_decode_cpu(y, dense, format);
   return y;
 }
 
@@ -56,15 +60,17 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_
               "fp8_quantize", "scale ", scale, " does not broadcast to x ", x);
           return TensorMeta{x.shape(), DType::u8, x.device(), std::nullopt};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& scale, const std::string& format) {
-                      const Tensor one = scale.numel() == 1 ? reshape(scale, {}) : scale;
-                      const Tensor in = contiguous(div(to(x, DType::f32), one));
-                      const Tensor out = y.is_contiguous() ? y : make(y.shape(), DType::u8, y);
-                      (y.device().is_cuda() ? fp8_encode_cuda : fp8_encode_cpu)(out, in,
-                                                                                format_of(format, "fp8_quantize"));
-                      if (!out.same_as(y)) copy_elements(y, out);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& scale, const std::string& format) {
+      const Tensor one = scale.numel() == 1 ? reshape(scale, {}) : scale;
+      const Tensor in = contiguous(div(to(x, DType::f32), one));
+      const Tensor out = y.is_contiguous() ? y : make(y.shape(), DType::u8, y);
+      const Fp8 as = format_of(format, "fp8_quantize");
+      if constexpr (on.cuda)
+        fp8_encode_cuda(out, in, as);
+      else
+        fp8_encode_cpu(out, in, as);
+      if (!out.same_as(y)) copy_elements(y, out);
+    }),
     .cost =
         [](const Tensor& x, const Tensor&, const std::string&) {
           return Cost{2.0 * x.numel(), static_cast<double>(x.nbytes() + x.numel())};
@@ -120,11 +126,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, DType)> fp8_de
                             op, "scale ", scale, " does not broadcast to codes ", codes);
           return TensorMeta{codes.shape(), dtype, codes.device(), std::nullopt};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& codes, const Tensor& scale, const std::string& format, DType) {
-                      const Tensor one = scale.numel() == 1 ? reshape(scale, {}) : scale;
-                      copy_elements(y, decode(codes, format_of(format, "fp8_dequantize")) * one);
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& codes, const Tensor& scale, const std::string& format, DType) {
+          const Tensor one = scale.numel() == 1 ? reshape(scale, {}) : scale;
+          copy_elements(y, decode(on, codes, format_of(format, "fp8_dequantize")) * one);
+        }),
     .dtypes = kResults,
     .cost =
         [](const Tensor& codes, const Tensor&, const std::string&, DType t) {
@@ -174,14 +180,17 @@ Operands operands(const Tensor& a, const Tensor& b) {
 }
 
 // The sums of products of i8, i32.
-void integer_product(Tensor& y, const Tensor& a, const Tensor& b) {
-  if (y.device().is_cuda() && y.strides()[1] == 1 && y.numel() > 0 && a.size(1) > 0) {
-    Operands o = operands(a, b);
-    o.g.a_type = o.g.b_type = cuda::EightBit::i8;
-    o.g.out = DType::i32;
-    o.g.c = y.raw_data();
-    o.g.ldc = y.strides()[0];
-    if (cuda::scaled_gemm(o.g, y.device())) return;
+template <class On>
+void integer_product(On on, Tensor& y, const Tensor& a, const Tensor& b) {
+  if constexpr (on.cuda) {
+    if (y.strides()[1] == 1 && y.numel() > 0 && a.size(1) > 0) {
+      Operands o = operands(a, b);
+      o.g.a_type = o.g.b_type = cuda::EightBit::i8;
+      o.g.out = DType::i32;
+      o.g.c = y.raw_data();
+      o.g.ldc = y.strides()[0];
+      if (cuda::scaled_gemm(o.g, y.device())) return;
+    }
   }
   copy_elements(y, matmul(to(a, DType::i32), to(b, DType::i32)));
 }
@@ -199,7 +208,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> int8_matmul_op{{
                             "operands must be i8, got ", a, " and ", b);
           return TensorMeta{{a.size(0), b.size(1)}, DType::i32, a.device(), std::nullopt};
         },
-    .kernels = {.everywhere = integer_product},
+    .kernels = on_each_device([](auto on, auto&&... all) { integer_product(on, all...); }),
     .dtypes = dtype_bit(DType::i8),
     .cost =
         [](const Tensor& a, const Tensor& b) {
@@ -258,31 +267,36 @@ TensorMeta scaled_infer(const Tensor& a, const Tensor& b, const Tensor& scale_a,
   return TensorMeta{{m, n}, dtype, a.device(), std::nullopt};
 }
 
-void scaled_kernel(Tensor& y, const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b,
+template <class On>
+void scaled_kernel(On on, Tensor& y, const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b,
                    const Tensor& bias, const std::string& a_format, const std::string& b_format, DType) {
   if (y.numel() == 0) return;
   const bool one_scale = scale_a.numel() == 1 && scale_b.numel() == 1;
   Tensor sums;
   if (a.dtype() == DType::i8) {
     sums = make(y.shape(), DType::i32, y);
-    integer_product(sums, a, b);
+    integer_product(on, sums, a, b);
     sums = to(sums, DType::f32);
   } else {
-    if (y.device().is_cuda() && one_scale && y.strides()[1] == 1 && a.size(1) > 0 &&
-        (!bias.defined() || y.dtype() != DType::f32)) {
-      const auto type = [](const std::string& f) { return f == "e4m3" ? cuda::EightBit::e4m3 : cuda::EightBit::e5m2; };
-      Operands o = operands(a, b);
-      o.g.a_type = type(a_format), o.g.b_type = type(b_format);
-      o.g.out = y.dtype();
-      o.g.c = y.raw_data();
-      o.g.ldc = y.strides()[0];
-      o.g.scale_a = static_cast<const float*>(scale_a.raw_data());
-      o.g.scale_b = static_cast<const float*>(scale_b.raw_data());
-      const Tensor dense = bias.defined() ? contiguous(bias) : Tensor();
-      if (dense.defined()) o.g.bias = dense.raw_data();
-      if (cuda::scaled_gemm(o.g, y.device())) return;
+    if constexpr (on.cuda) {
+      if (one_scale && y.strides()[1] == 1 && a.size(1) > 0 && (!bias.defined() || y.dtype() != DType::f32)) {
+        const auto type = [](const std::string& f) {
+          return f == "e4m3" ? cuda::EightBit::e4m3 : cuda::EightBit::e5m2;
+        };
+        Operands o = operands(a, b);
+        o.g.a_type = type(a_format), o.g.b_type = type(b_format);
+        o.g.out = y.dtype();
+        o.g.c = y.raw_data();
+        o.g.ldc = y.strides()[0];
+        o.g.scale_a = static_cast<const float*>(scale_a.raw_data());
+        o.g.scale_b = static_cast<const float*>(scale_b.raw_data());
+        const Tensor dense = bias.defined() ? contiguous(bias) : Tensor();
+        if (dense.defined()) o.g.bias = dense.raw_data();
+        if (cuda::scaled_gemm(o.g, y.device())) return;
+      }
     }
-    sums = matmul(decode(a, format_of(a_format, "scaled_matmul")), decode(b, format_of(b_format, "scaled_matmul")));
+    sums = matmul(decode(on, a, format_of(a_format, "scaled_matmul")),
+                  decode(on, b, format_of(b_format, "scaled_matmul")));
   }
   const auto factor = [](const Tensor& scale) { return scale.numel() == 1 ? reshape(scale, {}) : scale; };
   Tensor v = sums * factor(scale_a) * factor(scale_b);
@@ -303,7 +317,7 @@ const Op<ScaledSignature> scaled_matmul_op{{
     .example = "Tensor one = full({}, 1.0), x = fp8_quantize(full({2, 16}, 3.0), one); "
                "assert(equal(scaled_matmul(x, x.t(), one, one), full({2, 2}, 144, DType::bf16)));",
     .infer = scaled_infer,
-    .kernels = {.everywhere = scaled_kernel},
+    .kernels = on_each_device([](auto on, auto&&... all) { scaled_kernel(on, all...); }),
     .dtypes = kResults,
     .cost =
         [](const Tensor& a, const Tensor& b, const Tensor&, const Tensor&, const Tensor&, const std::string&,

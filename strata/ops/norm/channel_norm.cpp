@@ -85,7 +85,8 @@ Tensor in_runs(const Tensor& t, const Tensor& x, int64_t groups) {
   return t.reshape({t.shape()[0], t.shape()[1]}).transpose(0, 1).contiguous();
 }
 
-void run_forward(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t groups, const Tensor& weight,
+template <class On>
+void run_forward(On on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t groups, const Tensor& weight,
                  const Tensor& bias, double eps) {
   const Tensor xc = in_runs(x, x, groups), wc = packed(weight), bc = packed(bias);
   Tensor yc = wants_transpose(x, groups) ? empty(like(xc)) : y;
@@ -98,11 +99,15 @@ void run_forward(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t
   c.y = yc.raw_data();
   c.mean = mean.raw_data();
   c.rstd = rstd.raw_data();
-  x.device().is_cuda() ? channel_norm_cuda(c) : channel_norm_cpu(c);
+  if constexpr (on.cuda)
+    channel_norm_cuda(c);
+  else
+    channel_norm_cpu(c);
   if (wants_transpose(x, groups)) y.copy_(yc.transpose(0, 1).reshape(y.shape()));
 }
 
-void run_backward(Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, int64_t groups,
+template <class On>
+void run_backward(On on, Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, int64_t groups,
                   const Tensor& weight, const Tensor& mean, const Tensor& rstd) {
   const Tensor xc = in_runs(x, x, groups), gc = in_runs(gy, x, groups), wc = packed(weight), mc = mean.contiguous(),
                rc = rstd.contiguous();
@@ -117,7 +122,10 @@ void run_backward(Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Te
   c.grad_x = gxc.raw_data();
   c.grad_weight = gw.raw_data();
   c.grad_bias = gb.raw_data();
-  x.device().is_cuda() ? channel_norm_backward_cuda(c) : channel_norm_backward_cpu(c);
+  if constexpr (on.cuda)
+    channel_norm_backward_cuda(c);
+  else
+    channel_norm_backward_cpu(c);
   if (wants_transpose(x, groups)) gx.copy_(gxc.transpose(0, 1).reshape(gx.shape()));
 }
 
@@ -232,7 +240,7 @@ const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tens
               check(groups >= 1, "group_norm_backward", "num_groups must be positive, got ", groups);
               return infer_backward(gy, x, groups, weight, mean, rstd, "group_norm_backward");
             },
-        .kernels = {.everywhere = run_backward},
+        .kernels = on_each_device([](auto on, auto&&... all) { run_backward(on, all...); }),
         .composed = composed_backward,
         .cost =
             [](const Tensor& gy, const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&) {
@@ -267,7 +275,7 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
           const TensorMeta m = statistic(x, groups);
           return std::array<TensorMeta, 3>{like(x), m, m};
         },
-    .kernels = {.everywhere = run_forward},
+    .kernels = on_each_device([](auto on, auto&&... all) { run_forward(on, all...); }),
     .saves = "x weight mean rstd",
     .backward =
         [](Backward& b, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double) {
@@ -307,9 +315,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
            "statistics.",
     .infer = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                 const Tensor& rstd) { return infer_backward(gy, x, 0, weight, mean, rstd, "batch_norm_backward"); },
-    .kernels = {.everywhere = [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
+    .kernels = on_each_device([](auto on, Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
                                  const Tensor& weight, const Tensor& mean,
-                                 const Tensor& rstd) { run_backward(gx, gw, gb, gy, x, 0, weight, mean, rstd); }},
+                                 const Tensor& rstd) { run_backward(on, gx, gw, gb, gy, x, 0, weight, mean, rstd); }),
     .composed = [](const Tensor& gy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                    const Tensor& rstd) { return composed_backward(gy, x, 0, weight, mean, rstd); },
     .cost =
@@ -342,9 +350,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
           const TensorMeta m = statistic(x, 0);
           return std::array<TensorMeta, 3>{like(x), m, m};
         },
-    .kernels = {.everywhere = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
-                                 const Tensor& bias,
-                                 double eps) { run_forward(y, mean, rstd, x, 0, weight, bias, eps); }},
+    .kernels =
+        on_each_device([](auto on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
+                          const Tensor& bias, double eps) { run_forward(on, y, mean, rstd, x, 0, weight, bias, eps); }),
     .saves = "x weight mean rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& bias, double) {

@@ -79,7 +79,8 @@ double norm_cost_bytes(const Tensor& x, int64_t passes, const Shape& normalized)
   return static_cast<double>(passes * x.nbytes() + 2 * normalized.product() * size_of(x.dtype()));
 }
 
-void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x, const Shape& normalized,
+template <class On>
+void run_forward(On on, bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x, const Shape& normalized,
                  const Tensor& weight, const Tensor& bias, double eps, const Tensor& residual = {},
                  void* sum = nullptr) {
   const Tensor xc = x.contiguous(), wc = packed(weight), bc = packed(bias), rc = packed(residual);
@@ -99,10 +100,14 @@ void run_forward(bool rms, Tensor& y, void* mean, Tensor& rstd, const Tensor& x,
   c.y = y.raw_data();
   c.mean = mean;
   c.rstd = rstd.raw_data();
-  x.device().is_cuda() ? row_norm_cuda(c) : row_norm_cpu(c);
+  if constexpr (on.cuda)
+    row_norm_cuda(c);
+  else
+    row_norm_cpu(c);
 }
 
-void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy, const Tensor& x,
+template <class On>
+void run_backward(On on, bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy, const Tensor& x,
                   const Shape& normalized, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                   const Tensor& gsum) {
   const Tensor sc = packed(gsum);
@@ -124,7 +129,10 @@ void run_backward(bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Tensor& gy
   c.grad_x = gx.raw_data();
   c.grad_weight = gw ? gw->raw_data() : nullptr;
   c.grad_bias = gb ? gb->raw_data() : nullptr;
-  x.device().is_cuda() ? row_norm_backward_cuda(c) : row_norm_backward_cpu(c);
+  if constexpr (on.cuda)
+    row_norm_backward_cuda(c);
+  else
+    row_norm_backward_cpu(c);
 }
 
 // ---- layer_norm --------------------------------------------------------------------------------------------------
@@ -182,12 +190,11 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
               const TensorMeta w{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt};
               return std::array<TensorMeta, 3>{like(x), w, w};
             },
-        .kernels = {.everywhere =
-                        [](Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
-                           const Shape& normalized, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                           const Tensor& gsum) {
-                          run_backward(false, gx, &gw, &gb, gy, x, normalized, weight, mean, rstd, gsum);
-                        }},
+        .kernels = on_each_device([](auto on, Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x,
+                                     const Shape& normalized, const Tensor& weight, const Tensor& mean,
+                                     const Tensor& rstd, const Tensor& gsum) {
+          run_backward(on, false, gx, &gw, &gb, gy, x, normalized, weight, mean, rstd, gsum);
+        }),
         .composed =
             [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& mean,
                const Tensor& rstd, const Tensor& gsum) {
@@ -255,10 +262,10 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
           const TensorMeta s = statistic(x, normalized);
           return std::array<TensorMeta, 3>{like(x), s, s};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Shape& normalized,
-                       const Tensor& weight, const Tensor& bias,
-                       double eps) { run_forward(false, y, mean.raw_data(), rstd, x, normalized, weight, bias, eps); }},
+    .kernels = on_each_device([](auto on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
+                                 const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
+      run_forward(on, false, y, mean.raw_data(), rstd, x, normalized, weight, bias, eps);
+    }),
     .saves = "x weight mean rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double) {
@@ -319,11 +326,11 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
               return std::array<TensorMeta, 2>{
                   like(x), TensorMeta{normalized, affine_dtype(x, weight, {}), x.device(), std::nullopt}};
             },
-        .kernels = {.everywhere =
-                        [](Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x, const Shape& normalized,
-                           const Tensor& weight, const Tensor& rstd, const Tensor& gsum) {
-                          run_backward(true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd, gsum);
-                        }},
+        .kernels =
+            on_each_device([](auto on, Tensor& gx, Tensor& gw, const Tensor& gy, const Tensor& x,
+                              const Shape& normalized, const Tensor& weight, const Tensor& rstd, const Tensor& gsum) {
+              run_backward(on, true, gx, &gw, nullptr, gy, x, normalized, weight, {}, rstd, gsum);
+            }),
         .composed =
             [](const Tensor& gy, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& rstd,
                const Tensor& gsum) {
@@ -368,9 +375,9 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
           check_rows(x, normalized, weight, {}, "rms_norm");
           return std::array<TensorMeta, 2>{like(x), statistic(x, normalized)};
         },
-    .kernels = {.everywhere = [](Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized,
-                                 const Tensor& weight,
-                                 double eps) { run_forward(true, y, nullptr, rstd, x, normalized, weight, {}, eps); }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, Tensor& rstd, const Tensor& x, const Shape& normalized, const Tensor& weight,
+           double eps) { run_forward(on, true, y, nullptr, rstd, x, normalized, weight, {}, eps); }),
     .saves = "x weight rstd",
     .backward =
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, double) {
@@ -431,12 +438,11 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
           const TensorMeta s = statistic(x, weight.shape());
           return std::array<TensorMeta, 4>{like(x), like(x), s, s};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, Tensor& total, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& residual,
-                       const Tensor& weight, const Tensor& bias, double eps) {
-                      run_forward(false, y, mean.raw_data(), rstd, x, weight.shape(), weight, bias, eps, residual,
-                                  total.raw_data());
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, Tensor& total, Tensor& mean, Tensor& rstd, const Tensor& x,
+                                 const Tensor& residual, const Tensor& weight, const Tensor& bias, double eps) {
+      run_forward(on, false, y, mean.raw_data(), rstd, x, weight.shape(), weight, bias, eps, residual,
+                  total.raw_data());
+    }),
     .saves = "weight sum mean rstd",
     .backward =
         [](Backward& b, const Tensor&, const Tensor&, const Tensor& weight, const Tensor&, double) {
@@ -490,12 +496,10 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_no
           check<ShapeError>(weight.dim() == 1, "add_rms_norm", "weight must have one dimension, got ", weight);
           return std::array<TensorMeta, 3>{like(x), like(x), statistic(x, weight.shape())};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, Tensor& total, Tensor& rstd, const Tensor& x, const Tensor& residual,
-                       const Tensor& weight, double eps) {
-                      run_forward(true, y, nullptr, rstd, x, weight.shape(), weight, {}, eps, residual,
-                                  total.raw_data());
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, Tensor& total, Tensor& rstd, const Tensor& x,
+                                 const Tensor& residual, const Tensor& weight, double eps) {
+      run_forward(on, true, y, nullptr, rstd, x, weight.shape(), weight, {}, eps, residual, total.raw_data());
+    }),
     .saves = "weight sum rstd",
     .backward =
         [](Backward& b, const Tensor&, const Tensor&, const Tensor& weight, double) {

@@ -48,13 +48,11 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
            "counts as zeros "
            "unless count_include_pad is false. avg_pool1d, avg_pool2d and avg_pool3d are the friendlier forms.",
     .infer = avg_pool_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                       bool ceil_mode, bool count) {
-                      resample(y, x, kernel.size(),
-                               mean_axes(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode,
-                                         count));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride,
+                                 const Dims& padding, bool ceil_mode, bool count) {
+      resample(on, y, x, kernel.size(),
+               mean_axes(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode, count));
+    }),
     .backward =
         [](Backward& b, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
            bool count) {
@@ -98,12 +96,10 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "avg_pool.",
     .infer = avg_pool_backward_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
-                       const Dims& padding, bool ceil_mode, bool count) {
-                      resample_transposed(x, g, kernel.size(),
-                                          mean_axes(size, kernel, stride, padding, ceil_mode, count));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel,
+                                 const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
+      resample_transposed(on, x, g, kernel.size(), mean_axes(size, kernel, stride, padding, ceil_mode, count));
+    }),
     .backward = [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding,
                    bool ceil_mode,
                    bool count) { b.set(0, avg_pool(b.gy(), kernel, stride, padding, ceil_mode, count)); },
@@ -141,10 +137,9 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
            "covers inputs "
            "floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = [](const Tensor& x, const Dims& output_size) { return to_size("adaptive_avg_pool", x, output_size); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Dims& out) {
-                      resample(y, x, out.size(), adaptive_axes(spatial_of("adaptive_avg_pool", x, out.size()), out));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& out) {
+      resample(on, y, x, out.size(), adaptive_axes(spatial_of("adaptive_avg_pool", x, out.size()), out));
+    }),
     .backward =
         [](Backward& b, const Tensor& x, const Dims& out) {
           b.set(0, adaptive_avg_pool_backward(b.gy(), spatial_of("adaptive_avg_pool", x, out.size())));
@@ -174,12 +169,10 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "adaptive_avg_pool.",
     .infer = [](const Tensor& g, const Dims& size) { return to_size("adaptive_avg_pool_backward", g, size); },
-    .kernels = {.everywhere =
-                    [](Tensor& x, const Tensor& g, const Dims& size) {
-                      resample_transposed(
-                          x, g, size.size(),
+    .kernels = on_each_device([](auto on, Tensor& x, const Tensor& g, const Dims& size) {
+      resample_transposed(on, x, g, size.size(),
                           adaptive_axes(size, spatial_of("adaptive_avg_pool_backward", g, size.size())));
-                    }},
+    }),
     .backward =
         [](Backward& b, const Tensor& g, const Dims& size) {
           b.set(0, adaptive_avg_pool(b.gy(), spatial_of("adaptive_avg_pool_backward", g, size.size())));

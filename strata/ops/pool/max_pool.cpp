@@ -27,13 +27,17 @@ std::array<TensorMeta, 2> adaptive_max_infer(const Tensor& x, const Dims& output
   return {y, y.with_dtype(DType::i64)};
 }
 
-void max_into(Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const Axes& t) {
+template <class On>
+void max_into(On on, Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const Axes& t) {
   if (values.numel() == 0) return;  // its planes may still be too large to describe
   const Tensor from = x.contiguous();
   Tensor v = values.is_contiguous() ? values : empty(values.meta()),
          p = positions.is_contiguous() ? positions : empty(positions.meta());
-  (x.device().is_cuda() ? window_max_cuda : cpu::window_max)(t, planes_of(x, spatial), x.dtype(), from.raw_data(),
-                                                             v.raw_data(), static_cast<int64_t*>(p.raw_data()));
+  int64_t* const at = static_cast<int64_t*>(p.raw_data());
+  if constexpr (on.cuda)
+    window_max_cuda(t, planes_of(x, spatial), x.dtype(), from.raw_data(), v.raw_data(), at);
+  else
+    cpu::window_max(t, planes_of(x, spatial), x.dtype(), from.raw_data(), v.raw_data(), at);
   if (!v.same_as(values)) values.copy_(v);
   if (!p.same_as(positions)) positions.copy_(p);
 }
@@ -77,15 +81,13 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
         "position in the plane, row-major. Padding never wins; NaN wins; of equal elements the first. max_pool1d, "
         "max_pool2d and max_pool3d are the friendlier forms.",
     .infer = max_pool_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel, const Dims& stride,
-                       const Dims& padding, const Dims& dilation, bool ceil_mode) {
-                      const Dims in = spatial_of("max_pool", x, kernel.size());
-                      max_into(values, positions, x, kernel.size(), axes_of(kernel.size(), [&](int64_t d) {
-                                 return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode,
-                                                  false, false);
-                               }));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel,
+                                 const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
+      const Dims in = spatial_of("max_pool", x, kernel.size());
+      max_into(on, values, positions, x, kernel.size(), axes_of(kernel.size(), [&](int64_t d) {
+                 return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode, false, false);
+               }));
+    }),
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
@@ -136,13 +138,11 @@ const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
            "output_size, and "
            "their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.",
     .infer = adaptive_max_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& values, Tensor& positions, const Tensor& x, const Dims& output_size) {
-                      const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
-                      max_into(values, positions, x, output_size.size(), axes_of(output_size.size(), [&](int64_t d) {
-                                 return adaptive_axis(in[d], output_size[d]);
-                               }));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& values, Tensor& positions, const Tensor& x, const Dims& output_size) {
+      const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
+      max_into(on, values, positions, x, output_size.size(),
+               axes_of(output_size.size(), [&](int64_t d) { return adaptive_axis(in[d], output_size[d]); }));
+    }),
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& output_size) {
@@ -212,26 +212,27 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
                "input of spatial size `size`: the gradient of max_pool. Positions outside their window, which "
                "max_pool does not give, may be left out.",
         .infer = max_backward_infer,
-        .kernels = {.everywhere =
-                        [](Tensor& x, const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel,
-                           const Dims& stride, const Dims& padding, const Dims& dilation) {
-                          const Tensor at = positions.contiguous();
-                          dense(x, g, [&](const Tensor& from, Tensor& to) {
-                            const int64_t spatial = kernel.size(), planes = planes_of(g, spatial);
-                            const auto* p = static_cast<const int64_t*>(at.raw_data());
-                            if (!g.device().is_cuda())
-                              return cpu::plane_scatter(planes, size.product(), planes > 0 ? g.numel() / planes : 0,
-                                                        g.dtype(), from.raw_data(), p, to.raw_data());
-                            const Dims out = spatial_of("max_pool_backward", g, spatial);
-                            Axes axes = axes_of(spatial, [&](int64_t d) {
-                              Axis a = pool_axis(size[d], kernel[d], stride[d], padding[d], dilation[d], false, false,
-                                                 false);
-                              a.out = out[d];
-                              return a;
-                            });
-                            max_backward_cuda(axes, planes, g.dtype(), from.raw_data(), p, to.raw_data());
-                          });
-                        }},
+        .kernels =
+            on_each_device([](auto on, Tensor& x, const Tensor& g, const Tensor& positions, const Dims& size,
+                              const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation) {
+              const Tensor at = positions.contiguous();
+              dense(x, g, [&](const Tensor& from, Tensor& to) {
+                const int64_t spatial = kernel.size(), planes = planes_of(g, spatial);
+                const auto* p = static_cast<const int64_t*>(at.raw_data());
+                if constexpr (on.cuda) {
+                  const Dims out = spatial_of("max_pool_backward", g, spatial);
+                  Axes axes = axes_of(spatial, [&](int64_t d) {
+                    Axis a = pool_axis(size[d], kernel[d], stride[d], padding[d], dilation[d], false, false, false);
+                    a.out = out[d];
+                    return a;
+                  });
+                  max_backward_cuda(axes, planes, g.dtype(), from.raw_data(), p, to.raw_data());
+                } else {
+                  cpu::plane_scatter(planes, size.product(), planes > 0 ? g.numel() / planes : 0, g.dtype(),
+                                     from.raw_data(), p, to.raw_data());
+                }
+              });
+            }),
         .saves = "positions",
         .backward =
             [](Backward& b, const Tensor&, const Tensor& positions, const Dims& size, const Dims&, const Dims&,
@@ -291,17 +292,18 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
            "plane; positions "
            "outside the plane are skipped. The gradient of adaptive_max_pool.",
     .infer = scatter_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
-                      const Tensor at = positions.contiguous();
-                      dense(x, y, [&](const Tensor& from, Tensor& to) {
-                        const int64_t planes = planes_of(y, size.size()), in = size.product(),
-                                      out = planes > 0 ? y.numel() / planes : 0;
-                        (y.device().is_cuda() ? plane_scatter_cuda : cpu::plane_scatter)(
-                            planes, in, out, y.dtype(), from.raw_data(), static_cast<const int64_t*>(at.raw_data()),
-                            to.raw_data());
-                      });
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
+      const Tensor at = positions.contiguous();
+      dense(x, y, [&](const Tensor& from, Tensor& to) {
+        const int64_t planes = planes_of(y, size.size()), in = size.product(),
+                      out = planes > 0 ? y.numel() / planes : 0;
+        const auto* p = static_cast<const int64_t*>(at.raw_data());
+        if constexpr (on.cuda)
+          plane_scatter_cuda(planes, in, out, y.dtype(), from.raw_data(), p, to.raw_data());
+        else
+          cpu::plane_scatter(planes, in, out, y.dtype(), from.raw_data(), p, to.raw_data());
+      });
+    }),
     .saves = "positions",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& positions, const Dims& size) {
@@ -344,15 +346,17 @@ const Op<Tensor(const Tensor&, const Tensor&)> plane_gather_op{{
     .doc = "y[.., i] = x[.., positions[.., i]], and 0 for positions outside x's last dimension. The gradient of "
            "plane_scatter.",
     .infer = gather_infer,
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& positions) {
-                      const Tensor at = positions.contiguous();
-                      dense(y, x, [&](const Tensor& from, Tensor& to) {
-                        (x.device().is_cuda() ? plane_gather_cuda : cpu::plane_gather)(
-                            planes_of(x, 1), x.shape().back(), positions.shape().back(), x.dtype(), from.raw_data(),
-                            static_cast<const int64_t*>(at.raw_data()), to.raw_data());
-                      });
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& positions) {
+      const Tensor at = positions.contiguous();
+      dense(y, x, [&](const Tensor& from, Tensor& to) {
+        const int64_t planes = planes_of(x, 1), in = x.shape().back(), out = positions.shape().back();
+        const auto* p = static_cast<const int64_t*>(at.raw_data());
+        if constexpr (on.cuda)
+          plane_gather_cuda(planes, in, out, x.dtype(), from.raw_data(), p, to.raw_data());
+        else
+          cpu::plane_gather(planes, in, out, x.dtype(), from.raw_data(), p, to.raw_data());
+      });
+    }),
     .saves = "positions",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& positions) {

@@ -100,16 +100,22 @@ void dense(Tensor& y, const Tensor& x, F&& f) {
   y.copy_(copy);
 }
 
-inline void resample(Tensor& y, const Tensor& x, int64_t spatial, const Axes& t) {
+template <class On>
+void resample(On, Tensor& y, const Tensor& x, int64_t spatial, const Axes& t) {
   dense(y, x, [&](const Tensor& from, Tensor& to) {
-    (x.device().is_cuda() ? resample_cuda : cpu::resample)(t, planes_of(from, spatial), from.dtype(), from.raw_data(),
-                                                           to.raw_data());
+    if constexpr (On::cuda)
+      resample_cuda(t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+    else
+      cpu::resample(t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
   });
 }
-inline void resample_transposed(Tensor& x, const Tensor& y, int64_t spatial, const Axes& t) {
+template <class On>
+void resample_transposed(On, Tensor& x, const Tensor& y, int64_t spatial, const Axes& t) {
   dense(x, y, [&](const Tensor& from, Tensor& to) {
-    (x.device().is_cuda() ? resample_transposed_cuda : cpu::resample_transposed)(
-        t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+    if constexpr (On::cuda)
+      resample_transposed_cuda(t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
+    else
+      cpu::resample_transposed(t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
   });
 }
 

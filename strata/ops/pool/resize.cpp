@@ -48,13 +48,11 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
           check(scale >= 0 && std::isfinite(scale), "resize", "scale must be a number of at least 0, got ", scale);
           return to_size("resize", x, size);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Dims& size, const std::string& mode, bool align,
-                       double scale) {
-                      resample(
-                          y, x, size.size(),
-                          resize_axes(spatial_of("resize", x, size.size()), size, mode == "nearest", align, scale));
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& x, const Dims& size, const std::string& mode, bool align, double scale) {
+          resample(on, y, x, size.size(),
+                   resize_axes(spatial_of("resize", x, size.size()), size, mode == "nearest", align, scale));
+        }),
     .backward =
         [](Backward& b, const Tensor& x, const Dims& size, const std::string& mode, bool align, double scale) {
           b.set(0, resize_backward(b.gy(), spatial_of("resize", x, size.size()), mode, align, scale));
@@ -100,13 +98,12 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
                 scale);
           return to_size("resize_backward", g, size);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& x, const Tensor& g, const Dims& size, const std::string& mode, bool align,
-                       double scale) {
-                      resample_transposed(x, g, size.size(),
-                                          resize_axes(size, spatial_of("resize_backward", g, size.size()),
-                                                      mode == "nearest", align, scale));
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& x, const Tensor& g, const Dims& size, const std::string& mode, bool align, double scale) {
+          resample_transposed(
+              on, x, g, size.size(),
+              resize_axes(size, spatial_of("resize_backward", g, size.size()), mode == "nearest", align, scale));
+        }),
     .backward =
         [](Backward& b, const Tensor& g, const Dims& size, const std::string& mode, bool align, double scale) {
           b.set(0, resize(b.gy(), spatial_of("resize_backward", g, size.size()), mode, align, scale));

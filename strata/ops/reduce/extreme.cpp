@@ -47,10 +47,9 @@ ExtremeOp::Record extreme(std::string_view schema, std::string_view doc) {
             check_some(x, mask, Largest ? "amax" : "amin");
             return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
           },
-      .kernels = {.everywhere =
-                      [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-                        reduce(Largest ? Reduction::max : Reduction::min, y, x, dim_mask(dims, x.dim(), "amax"));
-                      }},
+      .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+        reduce(on, Largest ? Reduction::max : Reduction::min, y, x, dim_mask(dims, x.dim(), "amax"));
+      }),
       .saves = "x result",
       .backward =
           [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
@@ -123,18 +122,16 @@ const AlongOp pick_along_op{{
           check_along(shape, indices, x, dim, "pick_along");
           return like(x).with_shape(indices.shape());
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& indices, const Shape&, int64_t dim) {
-                      if (y.device().is_cuda())
-                        return pick_along_cuda(y, x, indices, wrap_dim(dim, x.dim(), "pick_along"));
-                      const Tensor from = contiguous(x);
-                      dispatch_bytes(x.dtype(), [&]<class T>() {
-                        const T* p = static_cast<const T*>(from.raw_data());
-                        T* o = static_cast<T*>(y.raw_data());
-                        along(indices, x, wrap_dim(dim, x.dim(), "pick_along"),
-                              [&](int64_t wide, int64_t i) { o[i] = p[wide]; });
-                      });
-                    }},
+    .kernels =
+        on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& indices, const Shape&, int64_t dim) {
+          if constexpr (on.cuda) return pick_along_cuda(y, x, indices, wrap_dim(dim, x.dim(), "pick_along"));
+          const Tensor from = contiguous(x);
+          dispatch_bytes(x.dtype(), [&]<class T>() {
+            const T* p = static_cast<const T*>(from.raw_data());
+            T* o = static_cast<T*>(y.raw_data());
+            along(indices, x, wrap_dim(dim, x.dim(), "pick_along"), [&](int64_t wide, int64_t i) { o[i] = p[wide]; });
+          });
+        }),
     .saves = "indices",
     .backward = [](Backward& b, const Tensor&, const Tensor& indices, const Shape& shape,
                    int64_t dim) { b.set(0, put_along_op(b.gy(), indices, shape, dim)); },
@@ -161,21 +158,20 @@ const AlongOp put_along_op{{
           check_along(shape, indices, g, dim, "put_along");
           return like(g).with_shape(shape);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& g, const Tensor& indices, const Shape&, int64_t dim) {
-                      if (y.device().is_cuda())
-                        return put_along_cuda(y, g, indices, wrap_dim(dim, y.dim(), "put_along"));
-                      y.zero_();
-                      const Tensor from = contiguous(g);
-                      dispatch_floats(g.dtype(), "put_along", [&]<class T>() {
-                        using A = compute_t<T>;
-                        const T* p = from.data<T>();
-                        T* o = y.data<T>();
-                        along(indices, y, wrap_dim(dim, y.dim(), "put_along"), [&](int64_t wide, int64_t i) {
-                          o[wide] = static_cast<T>(static_cast<A>(o[wide]) + static_cast<A>(p[i]));
-                        });
-                      });
-                    }},
+    .kernels =
+        on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& indices, const Shape&, int64_t dim) {
+          if constexpr (on.cuda) return put_along_cuda(y, g, indices, wrap_dim(dim, y.dim(), "put_along"));
+          y.zero_();
+          const Tensor from = contiguous(g);
+          dispatch_floats(g.dtype(), "put_along", [&]<class T>() {
+            using A = compute_t<T>;
+            const T* p = from.data<T>();
+            T* o = y.data<T>();
+            along(indices, y, wrap_dim(dim, y.dim(), "put_along"), [&](int64_t wide, int64_t i) {
+              o[wide] = static_cast<T>(static_cast<A>(o[wide]) + static_cast<A>(p[i]));
+            });
+          });
+        }),
     .saves = "indices",
     .backward = [](Backward& b, const Tensor&, const Tensor& indices, const Shape& shape,
                    int64_t dim) { b.set(0, pick_along_op(b.gy(), indices, shape, dim)); },
@@ -206,8 +202,9 @@ PairOp::Record extreme_at(std::string_view schema, std::string_view doc) {
             const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
             return std::array<TensorMeta, 2>{m, m.with_dtype(DType::i64)};
           },
-      .kernels = {.everywhere = [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim,
-                                   bool) { reduce_index(Largest, values, indices, x, one_dim(x, dim, "max")); }},
+      .kernels = on_each_device([](auto on, Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool) {
+        reduce_index(on, Largest, values, indices, x, one_dim(x, dim, "max"));
+      }),
       .saves = "indices",
       .backward =
           [](Backward& b, const Tensor& x, int64_t dim, bool) {
@@ -247,8 +244,9 @@ ArgOp::Record position(std::string_view schema, std::string_view doc) {
             check_some(x, mask, Largest ? "argmax" : "argmin");
             return like(x).with_shape(reduced_shape(x.shape(), mask, keepdim)).with_dtype(DType::i64);
           },
-      .kernels = {.everywhere = [](Tensor& y, const Tensor& x, std::optional<int64_t> dim,
-                                   bool) { reduce_index(Largest, {}, y, x, dim ? one_dim(x, *dim, "argmax") : ~0u); }},
+      .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, std::optional<int64_t> dim, bool) {
+        reduce_index(on, Largest, {}, y, x, dim ? one_dim(x, *dim, "argmax") : ~0u);
+      }),
       .dtypes = kAllTypes,
       .cost = [](const Tensor& x, std::optional<int64_t>, bool) { return read_cost(x); },
       .samples =
@@ -292,10 +290,9 @@ const ScanOp cumsum_op{{
     .doc = "Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64.",
     .example = "assert(cumsum(ones({3}), 0).to_vector<float>() == std::vector<float>({1, 2, 3}));",
     .infer = [](const Tensor& x, int64_t dim, bool) { return infer_scan(x, dim, "cumsum"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, int64_t dim, bool reverse) {
-                      scan(Reduction::sum, y, {}, x, wrap_dim(dim, x.dim(), "cumsum"), reverse);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim, bool reverse) {
+      scan(on, Reduction::sum, y, {}, x, wrap_dim(dim, x.dim(), "cumsum"), reverse);
+    }),
     .backward = [](Backward& b, const Tensor&, int64_t dim,
                    bool reverse) { b.set(0, cumsum_op(b.gy(), dim, !reverse)); },
     .autocast = Autocast::full,
@@ -329,8 +326,9 @@ const CumprodOp cumprod_op{{
     .inplace_by_copy = true,
     .doc = "Products of the elements up to each along dim. Integers and bool in i64.",
     .infer = [](const Tensor& x, int64_t dim) { return infer_scan(x, dim, "cumprod"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x,
-                                 int64_t dim) { scan(Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod")); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim) {
+      scan(on, Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod"));
+    }),
     .composed = product_of_shifts,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
@@ -351,11 +349,9 @@ ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
             wrap_dim(dim, x.dim(), Largest ? "cummax" : "cummin");
             return std::array<TensorMeta, 2>{like(x), like(x).with_dtype(DType::i64)};
           },
-      .kernels = {.everywhere =
-                      [](Tensor& values, Tensor& indices, const Tensor& x, int64_t dim) {
-                        scan(Largest ? Reduction::max : Reduction::min, values, indices, x,
-                             wrap_dim(dim, x.dim(), "cummax"));
-                      }},
+      .kernels = on_each_device([](auto on, Tensor& values, Tensor& indices, const Tensor& x, int64_t dim) {
+        scan(on, Largest ? Reduction::max : Reduction::min, values, indices, x, wrap_dim(dim, x.dim(), "cummax"));
+      }),
       .saves = "indices",
       .backward =
           [](Backward& b, const Tensor& x, int64_t dim) {

@@ -37,17 +37,17 @@ int64_t reduced_count(const Shape& s, uint32_t mask);
 /// integers; bool for any and all), but the accumulation type, f32 or f64, for squared_deviations, sum_squares,
 /// sum_powers, sum_exp, and for mean where y says so. `shift` has y's elements, in the accumulation type. `p` is the
 /// exponent of sum_powers.
-void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift = {}, double p = 0);
+void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
 /// Positions (i64) and, unless undefined, values of the first largest or smallest elements.
-void reduce_index(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
+void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
 
 /// A function that gives the largest (smallest) of n >= 0 neighbouring f32, bf16 or f16 numbers, NaN if there is one.
 float (*extreme_of_run(DType t, bool largest))(const void* run, int64_t n);
 
 /// Running sum, product, maximum or minimum along `dim` (from its end with `reverse`); the latter two with positions.
-void scan(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse = false);
+void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
 
-/// The same on a CUDA device; the functions above call these where their tensors are.
+/// The same on a CUDA device.
 void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
 void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
 void scan_cuda(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
@@ -55,5 +55,31 @@ void scan_cuda(Reduction what, const Tensor& y, const Tensor& indices, const Ten
 /// Positions out of range are left out.
 void pick_along_cuda(const Tensor& y, const Tensor& x, const Tensor& indices, int64_t dim);
 void put_along_cuda(const Tensor& y, const Tensor& x, const Tensor& indices, int64_t dim);
+
+/// The same on the device that a record's body is compiled for.
+template <class On>
+void reduce(On on, Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift = {},
+            double p = 0) {
+  if constexpr (on.cuda)
+    reduce_cuda(what, y, x, mask, shift, p);
+  else
+    reduce_cpu(what, y, x, mask, shift, p);
+}
+template <class On>
+void reduce_index(On on, bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask) {
+  if constexpr (on.cuda)
+    reduce_index_cuda(largest, values, indices, x, mask);
+  else
+    reduce_index_cpu(largest, values, indices, x, mask);
+}
+template <class On>
+void scan(On on, Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim,
+          bool reverse = false) {
+  if (x.numel() == 0) return;  // the lines may be many still
+  if constexpr (on.cuda)
+    scan_cuda(what, y, indices, x, dim, reverse);
+  else
+    scan_cpu(what, y, indices, x, dim, reverse);
+}
 
 }  // namespace strata

@@ -78,8 +78,9 @@ const ReduceOp sum_op{{
           const TensorMeta m = reduced_meta(x, dims, keepdim, "sum");
           return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
         },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                                 bool) { reduce(Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum")); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      reduce(on, Reduction::sum, y, x, dim_mask(dims, x.dim(), "sum"));
+    }),
     .backward = [](Backward& b, const Tensor& x, const Dims& dims,
                    bool keepdim) { b.set(0, spread(b.gy(), x, dims, keepdim)); },
     .autocast = Autocast::full,
@@ -92,8 +93,9 @@ const ReduceOp mean_op{{
     .schema = "mean(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Mean over dims, or over everything; NaN for no elements. DTypeError for integers.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return floating_meta(x, dims, keepdim, "mean"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                                 bool) { reduce(Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean")); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      reduce(on, Reduction::mean, y, x, dim_mask(dims, x.dim(), "mean"));
+    }),
     .backward = [](Backward& b, const Tensor& x, const Dims& dims,
                    bool keepdim) { b.set(0, spread(b.gy() / count_of(x, dims), x, dims, keepdim)); },
     .cost = plain_cost,
@@ -143,8 +145,9 @@ const ReduceOp prod_op{{
           const TensorMeta m = reduced_meta(x, dims, keepdim, "prod");
           return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
         },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                                 bool) { reduce(Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod")); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      reduce(on, Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod"));
+    }),
     .composed = product_of_halves,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
@@ -182,11 +185,12 @@ double freedom(const Tensor& x, const Dims& dims, double correction) {
 }
 
 // Two passes: the mean, then the squares around it.
-Tensor variance(const Tensor& y, const Tensor& x, const Dims& dims, double correction) {
+template <class On>
+Tensor variance(On on, const Tensor& y, const Tensor& x, const Dims& dims, double correction) {
   const uint32_t mask = dim_mask(dims, x.dim(), "var");
   const Tensor middle = accumulator(y), squares = accumulator(y);
-  reduce(Reduction::mean, middle, x, mask);
-  reduce(Reduction::squared_deviations, squares, x, mask, middle);
+  reduce(on, Reduction::mean, middle, x, mask);
+  reduce(on, Reduction::squared_deviations, squares, x, mask, middle);
   return squares / freedom(x, dims, correction);
 }
 Tensor deviations(const Tensor& x, const Dims& dims) {
@@ -199,8 +203,9 @@ const VarOp var_op{{
            "where "
            "that leaves nothing). DTypeError for integers.",
     .infer = infer_var,
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
-                                 bool) { y.copy_(variance(y, x, dims, correction)); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
+      y.copy_(variance(on, y, x, dims, correction));
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
@@ -214,8 +219,9 @@ const VarOp std_op{{
     .schema = "std(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> Tensor",
     .doc = "The square root of var. Where it is 0, so is the gradient.",
     .infer = infer_var,
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims, double correction,
-                                 bool) { y.copy_(sqrt(variance(y, x, dims, correction))); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
+      y.copy_(sqrt(variance(on, y, x, dims, correction)));
+    }),
     .saves = "x result",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& dims, double correction, bool keepdim) {
@@ -243,16 +249,15 @@ const NormOp norm_op{{
                               x, " over dims ", dims);
           return m;
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, double p, const Dims& dims, bool) {
-                      const uint32_t mask = dim_mask(dims, x.dim(), "norm");
-                      if (p == 0) return reduce(Reduction::count_nonzero_float, y, x, mask);
-                      if (p == 1) return reduce(Reduction::sum_abs, y, x, mask);
-                      if (std::isinf(p)) return reduce(p > 0 ? Reduction::max_abs : Reduction::min_abs, y, x, mask);
-                      const Tensor total = accumulator(y);
-                      reduce(p == 2 ? Reduction::sum_squares : Reduction::sum_powers, total, x, mask, {}, p);
-                      y.copy_(p == 2 ? sqrt(total) : pow(total, 1 / p));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p, const Dims& dims, bool) {
+      const uint32_t mask = dim_mask(dims, x.dim(), "norm");
+      if (p == 0) return reduce(on, Reduction::count_nonzero_float, y, x, mask);
+      if (p == 1) return reduce(on, Reduction::sum_abs, y, x, mask);
+      if (std::isinf(p)) return reduce(on, p > 0 ? Reduction::max_abs : Reduction::min_abs, y, x, mask);
+      const Tensor total = accumulator(y);
+      reduce(on, p == 2 ? Reduction::sum_squares : Reduction::sum_powers, total, x, mask, {}, p);
+      y.copy_(p == 2 ? sqrt(total) : pow(total, 1 / p));
+    }),
     .saves = "x result",
     .backward =
         [](Backward& b, const Tensor& x, double p, const Dims& dims, bool keepdim) {
@@ -293,16 +298,14 @@ const ReduceOp logsumexp_op{{
            "no elements.",
     .infer = [](const Tensor& x, const Dims& dims,
                 bool keepdim) { return floating_meta(x, dims, keepdim, "logsumexp"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Dims& dims, bool) {
-                      const uint32_t mask = dim_mask(dims, x.dim(), "logsumexp");
-                      reduce(Reduction::max, y, x, mask);
-                      const DType wide = statistic_dtype(y.dtype());
-                      const Tensor largest = y.to(wide), shift = where(isinf(largest), 0, largest),
-                                   total = accumulator(y);
-                      reduce(Reduction::sum_exp, total, x, mask, shift);
-                      y.copy_(log(total) + shift);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      const uint32_t mask = dim_mask(dims, x.dim(), "logsumexp");
+      reduce(on, Reduction::max, y, x, mask);
+      const DType wide = statistic_dtype(y.dtype());
+      const Tensor largest = y.to(wide), shift = where(isinf(largest), 0, largest), total = accumulator(y);
+      reduce(on, Reduction::sum_exp, total, x, mask, shift);
+      y.copy_(log(total) + shift);
+    }),
     .saves = "x result",
     .backward =
         [](Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
@@ -339,8 +342,9 @@ const ReduceOp any_op{{
     .schema = "any(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Whether any element over dims differs from 0; false for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "any"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                                 bool) { reduce(Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any")); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      reduce(on, Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any"));
+    }),
     .dtypes = kAllTypes,
     .cost = plain_cost,
     .samples =
@@ -354,8 +358,9 @@ const ReduceOp all_op{{
     .schema = "all(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Whether all elements over dims differ from 0; true for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "all"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x, const Dims& dims,
-                                 bool) { reduce(Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all")); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      reduce(on, Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all"));
+    }),
     .dtypes = kAllTypes,
     .cost = plain_cost,
     .samples =
@@ -371,10 +376,9 @@ const CountOp count_nonzero_op{{
     .doc = "How many elements over dims differ from 0; i64.",
     .infer = [](const Tensor& x,
                 const Dims& dims) { return reduced_meta(x, dims, false, "count_nonzero").with_dtype(DType::i64); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Dims& dims) {
-                      reduce(Reduction::count, y, as_bool(x), dim_mask(dims, x.dim(), "count_nonzero"));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims) {
+      reduce(on, Reduction::count, y, as_bool(x), dim_mask(dims, x.dim(), "count_nonzero"));
+    }),
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return reduce_cost(x); },
     .samples = samples_logic,

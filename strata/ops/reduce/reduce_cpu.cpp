@@ -306,8 +306,7 @@ void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
 }
 }  // namespace
 
-void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  if (y.device().is_cuda()) return reduce_cuda(what, y, x, mask, shift, p);
+void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
   const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
   switch (what) {
     case Reduction::sum_exp:
@@ -328,8 +327,7 @@ void reduce(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, con
   }
 }
 
-void reduce_index(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask) {
-  if (indices.device().is_cuda()) return reduce_index_cuda(largest, values, indices, x, mask);
+void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask) {
   const ReduceLayout l = reduce_layout(x, mask);
   int64_t* at = indices.data<int64_t>();
   dispatch_numbers(x.dtype(), [&]<class T>() {
@@ -348,9 +346,7 @@ void reduce_index(bool largest, const Tensor& values, const Tensor& indices, con
   });
 }
 
-void scan(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse) {
-  if (x.numel() == 0) return;  // the lines may be many still
-  if (y.device().is_cuda()) return scan_cuda(what, y, indices, x, dim, reverse);
+void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse) {
   const Tensor from = contiguous(x);
   int64_t outer = 1, inner = 1;
   const int64_t n = x.dim() == 0 ? 1 : x.shape()[dim];

@@ -124,22 +124,24 @@ const Op<Tensor(const Tensor&, int64_t, std::optional<int64_t>)> repeat_interlea
 const Op<Tensor(const Tensor&)> repeat_index_op{{
     .schema = "repeat_index(Tensor repeats) -> Tensor",
     .doc = "0 repeats[0] times, then 1 repeats[1] times, and so on: the index that repeat_interleave selects with.",
-    .dynamic =
-        [](const Tensor& repeats) {
-          check<ShapeError>(repeats.dim() == 1, "repeat_index", "repeats must be 1-D, got ", repeats);
-          check<DTypeError>(is_integral(repeats.dtype()), "repeat_index", "repeats must be integers, got ", repeats);
-          const Tensor dense = to(contiguous(to(repeats, DType::i64)), Device::cpu());
-          const std::span<const int64_t> counts(dense.data<int64_t>(), static_cast<size_t>(dense.numel()));
-          int64_t total = 0;
-          for (int64_t n : counts) {
-            check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
-            check(!__builtin_add_overflow(total, n, &total), "repeat_index", "the repeats add up to more than 64 bits");
-          }
-          Tensor y = empty({{total}, DType::i64, Device::cpu(), std::nullopt});
-          int64_t* p = y.data<int64_t>();
-          for (size_t i = 0; i < counts.size(); ++i) p = std::fill_n(p, counts[i], static_cast<int64_t>(i));
-          return to(y, repeats.device());
-        },
+    .dynamic = {.everywhere =
+                    [](const Tensor& repeats) {
+                      check<ShapeError>(repeats.dim() == 1, "repeat_index", "repeats must be 1-D, got ", repeats);
+                      check<DTypeError>(is_integral(repeats.dtype()), "repeat_index", "repeats must be integers, got ",
+                                        repeats);
+                      const Tensor dense = to(contiguous(to(repeats, DType::i64)), Device::cpu());
+                      const std::span<const int64_t> counts(dense.data<int64_t>(), static_cast<size_t>(dense.numel()));
+                      int64_t total = 0;
+                      for (int64_t n : counts) {
+                        check(n >= 0, "repeat_index", "repeats must not be negative, got ", n);
+                        check(!__builtin_add_overflow(total, n, &total), "repeat_index",
+                              "the repeats add up to more than 64 bits");
+                      }
+                      Tensor y = empty({{total}, DType::i64, Device::cpu(), std::nullopt});
+                      int64_t* p = y.data<int64_t>();
+                      for (size_t i = 0; i < counts.size(); ++i) p = std::fill_n(p, counts[i], static_cast<int64_t>(i));
+                      return to(y, repeats.device());
+                    }},
     .dtypes = kInts,
     .samples =
         [](Samples& s) {

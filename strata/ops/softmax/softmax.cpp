@@ -37,17 +37,16 @@ TensorMeta infer_backward(const Tensor& gy, const Tensor& y, int64_t dim, std::s
   return infer_forward(y, dim, op);
 }
 
-template <bool kLog>
-void forward_kernel(Tensor& y, const Tensor& x, int64_t dim) {
+// With the kernel on raw memory of one device.
+template <bool kLog, auto run>
+void forward(Tensor& y, const Tensor& x, int64_t dim) {
   const Split s = split(x, dim);
-  const auto run = y.device().is_cuda() ? softmax_forward_cuda : softmax_forward_cpu;
   run(x.dtype(), kLog, x.contiguous().raw_data(), y.raw_data(), s.outer, s.n, s.inner);
 }
 
-template <bool kLog>
-void backward_kernel(Tensor& gx, const Tensor& gy, const Tensor& y, int64_t dim) {
+template <bool kLog, auto run>
+void backward(Tensor& gx, const Tensor& gy, const Tensor& y, int64_t dim) {
   const Split s = split(y, dim);
-  const auto run = y.device().is_cuda() ? softmax_backward_cuda : softmax_backward_cpu;
   run(y.dtype(), kLog, gy.contiguous().raw_data(), y.contiguous().raw_data(), gx.raw_data(), s.outer, s.n, s.inner);
 }
 
@@ -134,7 +133,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
            "dim. ShapeError unless gy and y have one shape.",
     .infer = [](const Tensor& gy, const Tensor& y,
                 int64_t dim) { return infer_backward(gy, y, dim, "softmax_backward"); },
-    .kernels = {.everywhere = backward_kernel<false>},
+    .kernels = {.cpu = backward<false, softmax_backward_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(backward<false, softmax_backward_cuda>)},
     .saves = "gy y",
     .backward =
         [](Backward& b, const Tensor& gy, const Tensor& y, int64_t dim) {
@@ -155,7 +155,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{
         "along dim. ShapeError unless gy and y have one shape.",
     .infer = [](const Tensor& gy, const Tensor& y,
                 int64_t dim) { return infer_backward(gy, y, dim, "log_softmax_backward"); },
-    .kernels = {.everywhere = backward_kernel<true>},
+    .kernels = {.cpu = backward<true, softmax_backward_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(backward<true, softmax_backward_cuda>)},
     .saves = "gy y",
     .backward =
         [](Backward& b, const Tensor& gy, const Tensor& y, int64_t dim) {
@@ -177,7 +178,8 @@ const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
     .example = "Tensor p = softmax(from_span<float>(std::vector<float>{0, 0, 0, 0}, {2, 2}), -1); "
                "assert(p.select(0, 0).select(0, 1).item() == 0.5);",
     .infer = [](const Tensor& x, int64_t dim) { return infer_forward(x, dim, "softmax"); },
-    .kernels = {.everywhere = forward_kernel<false>},
+    .kernels = {.cpu = forward<false, softmax_forward_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(forward<false, softmax_forward_cuda>)},
     .saves = "result",
     .backward = [](Backward& b, const Tensor&, int64_t dim) { b.set(0, softmax_backward(b.gy(), b.y(), dim)); },
     .autocast = Autocast::full,
@@ -194,7 +196,8 @@ const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
     .example = "Tensor y = log_softmax(from_span<float>(std::vector<float>{1000, 0}, {2}), 0); "
                "assert(y.select(0, 1).item() == -1000);",
     .infer = [](const Tensor& x, int64_t dim) { return infer_forward(x, dim, "log_softmax"); },
-    .kernels = {.everywhere = forward_kernel<true>},
+    .kernels = {.cpu = forward<true, softmax_forward_cpu>,
+                .cuda = STRATA_CUDA_KERNEL(forward<true, softmax_forward_cuda>)},
     .saves = "result",
     .backward = [](Backward& b, const Tensor&, int64_t dim) { b.set(0, log_softmax_backward(b.gy(), b.y(), dim)); },
     .autocast = Autocast::full,

@@ -205,10 +205,7 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_o
            "often each "
            "occurs. What was not asked for is an empty tensor. Every NaN counts as different. Not differentiable.",
     .example = "assert(unique(full({3}, 2)).values.to_vector<int64_t>() == std::vector<int64_t>({2}));",
-    .dynamic =
-        [](const Tensor& x, bool return_inverse, bool return_counts) {
-          return (x.device().is_cuda() ? unique_cuda : unique_cpu)(x, return_inverse, return_counts);
-        },
+    .dynamic = {.cpu = unique_cpu, .cuda = STRATA_CUDA_KERNEL(unique_cuda)},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, bool, bool) { return sort_cost(x, std::log2(2.0 + static_cast<double>(x.numel()))); },
     .samples =

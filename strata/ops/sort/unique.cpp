@@ -129,10 +129,10 @@ const Op<Triple(const Tensor&, int64_t, bool, bool)> unique_dim_op{{
         "Worked out on the host. Not differentiable.",
     .example = "Tensor x = from_span<float>(std::vector<float>{2, 1, 0, 5, 2, 1}, {3, 2}); "
                "assert(unique_dim(x, 0).values.to_vector<float>() == std::vector<float>({0, 5, 2, 1}));",
-    .dynamic =
-        [](const Tensor& x, int64_t dim, bool return_inverse, bool return_counts) {
-          return groups(x, wrap_dim(dim, x.dim(), "unique_dim"), true, return_inverse, return_counts);
-        },
+    .dynamic = {.everywhere =
+                    [](const Tensor& x, int64_t dim, bool return_inverse, bool return_counts) {
+                      return groups(x, wrap_dim(dim, x.dim(), "unique_dim"), true, return_inverse, return_counts);
+                    }},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, bool, bool) { return group_cost(x); },
     .samples =
@@ -156,14 +156,15 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
            "Worked out on the host. Not differentiable.",
     .example = "Tensor x = from_span<int64_t>(std::vector<int64_t>{3, 3, 1, 3}, {4}); "
                "assert(unique_consecutive(x).values.to_vector<int64_t>() == std::vector<int64_t>({3, 1, 3}));",
-    .dynamic =
-        [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
-          if (dim)
-            return groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse, return_counts);
-          Triple all = groups(reshape(x, {x.numel()}), 0, false, return_inverse, return_counts);
-          if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
-          return all;
-        },
+    .dynamic = {.everywhere =
+                    [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
+                      if (dim)
+                        return groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse,
+                                      return_counts);
+                      Triple all = groups(reshape(x, {x.numel()}), 0, false, return_inverse, return_counts);
+                      if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
+                      return all;
+                    }},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, bool, bool, std::optional<int64_t>) { return group_cost(x); },
     .samples =

@@ -29,9 +29,9 @@ UnaryOp::Record of_order(UnaryOp::Record r) {
   return r;
 }
 template <Map F, int N, int Option = 0>
-void row(Tensor& y, const Tensor& x) {
-  map(F, y, {&x}, {{N, Option}});
-}
+constexpr auto row = on_each_device([](auto on, Tensor& y, const Tensor& x) {
+  map(on, F, y, {&x}, {{N, Option}});
+});
 
 // ---- references: means over a period by the trapezoid rule, which is exact to the last bits with so many points
 
@@ -113,8 +113,9 @@ const OrderOp bessel_jn_op{{
           check_order("bessel_jn", n);
           return like(x);
         },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x,
-                                 int64_t n) { map(Map::bessel_j, y, {&x}, {{static_cast<double>(n)}}); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t n) {
+      map(on, Map::bessel_j, y, {&x}, {{static_cast<double>(n)}});
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, int64_t n) {  // DLMF 10.6.1
@@ -137,7 +138,7 @@ const UnaryOp bessel_j0_op{of_order({
     .schema = "bessel_j0(Tensor x) -> Tensor",
     .doc = "The Bessel function of the first kind and order 0. DLMF 10.2.",
     .example = "assert(bessel_j0(zeros({1})).item() == 1);",
-    .kernels = {.everywhere = row<Map::bessel_j, 0>},
+    .kernels = row<Map::bessel_j, 0>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * bessel_jn_op(x, 1))); },
     .reference = pointwise<([](double x) { return reference_j(0, x); })>,
@@ -146,7 +147,7 @@ const UnaryOp bessel_j1_op{of_order({
     .schema = "bessel_j1(Tensor x) -> Tensor",
     .doc = "The Bessel function of the first kind and order 1. DLMF 10.2.",
     .example = "assert(bessel_j1(zeros({1})).item() == 0);",
-    .kernels = {.everywhere = row<Map::bessel_j, 1>},
+    .kernels = row<Map::bessel_j, 1>,
     .saves = "x",
     .backward = [](Backward& b,
                    const Tensor& x) { b.set(0, b.gy() * (bessel_jn_op(x, 0) - bessel_jn_op(x, 2)) * 0.5); },
@@ -165,10 +166,9 @@ const ScaledOrderOp bessel_in_op{{
           check_order("bessel_in", n);
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, int64_t n, bool scaled) {
-                      map(Map::bessel_i, y, {&x}, {{static_cast<double>(n), scaled}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t n, bool scaled) {
+      map(on, Map::bessel_i, y, {&x}, {{static_cast<double>(n), scaled}});
+    }),
     .saves = "x result",
     .backward =
         [](Backward& b, const Tensor& x, int64_t n, bool scaled) {  // DLMF 10.29.1
@@ -195,7 +195,7 @@ const UnaryOp i0_op{of_order({
     .schema = "i0(Tensor x) -> Tensor",
     .doc = "The modified Bessel function of the first kind and order 0. DLMF 10.25.2.",
     .example = "assert(i0(zeros({1})).item() == 1);",
-    .kernels = {.everywhere = row<Map::bessel_i, 0>},
+    .kernels = row<Map::bessel_i, 0>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * bessel_in_op(x, 1, false)); },
     .reference = pointwise<([](double x) { return reference_i(0, x, false); })>,
@@ -204,7 +204,7 @@ const UnaryOp i0e_op{of_order({
     .schema = "i0e(Tensor x) -> Tensor",
     .doc = "exp(-|x|) i0(x). The gradient at 0 is 0.",
     .example = "assert(i0e(zeros({1})).item() == 1);",
-    .kernels = {.everywhere = row<Map::bessel_i, 0, 1>},
+    .kernels = row<Map::bessel_i, 0, 1>,
     .saves = "x result",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * (bessel_in_op(x, 1, true) - sign(x) * b.y())); },
     .samples = samples_kinked,
@@ -214,7 +214,7 @@ const UnaryOp i1_op{of_order({
     .schema = "i1(Tensor x) -> Tensor",
     .doc = "The modified Bessel function of the first kind and order 1. DLMF 10.25.2.",
     .example = "assert(i1(zeros({1})).item() == 0);",
-    .kernels = {.everywhere = row<Map::bessel_i, 1>},
+    .kernels = row<Map::bessel_i, 1>,
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x) {
@@ -226,7 +226,7 @@ const UnaryOp i1e_op{of_order({
     .schema = "i1e(Tensor x) -> Tensor",
     .doc = "exp(-|x|) i1(x).",
     .example = "assert(i1e(zeros({1})).item() == 0);",
-    .kernels = {.everywhere = row<Map::bessel_i, 1, 1>},
+    .kernels = row<Map::bessel_i, 1, 1>,
     .saves = "x result",
     .backward =
         [](Backward& b, const Tensor& x) {
@@ -259,7 +259,7 @@ const UnaryOp bessel_y0_op{of_order({
     .schema = "bessel_y0(Tensor x) -> Tensor",
     .doc = "The Bessel function of the second kind and order 0; -inf at 0, NaN below. DLMF 10.2.",
     .example = "assert(std::abs(bessel_y0(ones({1})).item() - 0.08825696) < 1e-6);",
-    .kernels = {.everywhere = row<Map::bessel_y, 0>},
+    .kernels = row<Map::bessel_y, 0>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * bessel_y1(x))); },
     .samples = samples_between<50, 900>,
@@ -269,7 +269,7 @@ const UnaryOp bessel_y1_op{of_order({
     .schema = "bessel_y1(Tensor x) -> Tensor",
     .doc = "The Bessel function of the second kind and order 1; -inf at 0, NaN below. DLMF 10.2.",
     .example = "assert(std::abs(bessel_y1(ones({1})).item() + 0.78121282) < 1e-6);",
-    .kernels = {.everywhere = row<Map::bessel_y, 1>},
+    .kernels = row<Map::bessel_y, 1>,
     .saves = "x result",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * (bessel_y0(x) - b.y() / x)); },
     .samples = samples_between<50, 900>,
@@ -279,7 +279,7 @@ const UnaryOp modified_bessel_k0_op{of_order({
     .schema = "modified_bessel_k0(Tensor x) -> Tensor",
     .doc = "The modified Bessel function of the second kind and order 0; inf at 0, NaN below. DLMF 10.25.3.",
     .example = "assert(std::abs(modified_bessel_k0(ones({1})).item() - 0.42102444) < 1e-6);",
-    .kernels = {.everywhere = row<Map::bessel_k, 0>},
+    .kernels = row<Map::bessel_k, 0>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * modified_bessel_k1(x))); },
     .samples = samples_between<50, 900>,
@@ -289,7 +289,7 @@ const UnaryOp modified_bessel_k1_op{of_order({
     .schema = "modified_bessel_k1(Tensor x) -> Tensor",
     .doc = "The modified Bessel function of the second kind and order 1; inf at 0, NaN below. DLMF 10.25.3.",
     .example = "assert(std::abs(modified_bessel_k1(ones({1})).item() - 0.60190723) < 1e-6);",
-    .kernels = {.everywhere = row<Map::bessel_k, 1>},
+    .kernels = row<Map::bessel_k, 1>,
     .saves = "x result",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * (modified_bessel_k0(x) + b.y() / x))); },
     .samples = samples_between<50, 900>,
@@ -299,7 +299,7 @@ const UnaryOp scaled_modified_bessel_k0_op{of_order({
     .schema = "scaled_modified_bessel_k0(Tensor x) -> Tensor",
     .doc = "exp(x) modified_bessel_k0(x).",
     .example = "assert(std::abs(scaled_modified_bessel_k0(ones({1})).item() - 1.14446308) < 1e-6);",
-    .kernels = {.everywhere = row<Map::bessel_k, 0, 1>},
+    .kernels = row<Map::bessel_k, 0, 1>,
     .saves = "x result",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * (b.y() - scaled_modified_bessel_k1(x))); },
     .samples = samples_between<50, 3000>,
@@ -309,7 +309,7 @@ const UnaryOp scaled_modified_bessel_k1_op{of_order({
     .schema = "scaled_modified_bessel_k1(Tensor x) -> Tensor",
     .doc = "exp(x) modified_bessel_k1(x).",
     .example = "assert(std::abs(scaled_modified_bessel_k1(ones({1})).item() - 1.63615349) < 1e-6);",
-    .kernels = {.everywhere = row<Map::bessel_k, 1, 1>},
+    .kernels = row<Map::bessel_k, 1, 1>,
     .saves = "x result",
     .backward = [](Backward& b,
                    const Tensor& x) { b.set(0, b.gy() * (b.y() - scaled_modified_bessel_k0(x) - b.y() / x)); },
@@ -328,8 +328,9 @@ const OrderOp spherical_bessel_jn_op{{
           check_order("spherical_bessel_jn", n);
           return like(x);
         },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x,
-                                 int64_t n) { map(Map::spherical_bessel_j, y, {&x}, {{static_cast<double>(n)}}); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t n) {
+      map(on, Map::spherical_bessel_j, y, {&x}, {{static_cast<double>(n)}});
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, int64_t n) {  // DLMF 10.51.2
@@ -354,7 +355,7 @@ const UnaryOp spherical_bessel_j0_op{of_order({
     .schema = "spherical_bessel_j0(Tensor x) -> Tensor",
     .doc = "sin(x) / x, the spherical Bessel function of order 0; 1 at 0.",
     .example = "assert(spherical_bessel_j0(zeros({1})).item() == 1);",
-    .kernels = {.everywhere = row<Map::spherical_bessel_j, 0>},
+    .kernels = row<Map::spherical_bessel_j, 0>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * spherical_bessel_jn_op(x, 1))); },
     .reference = pointwise<([](double x) { return x == 0 ? 1 : std::sin(static_cast<Real>(x)) / x; })>,
@@ -363,7 +364,7 @@ const UnaryOp sinc_op{of_order({
     .schema = "sinc(Tensor x) -> Tensor",
     .doc = "sin(pi x) / (pi x); 1 at 0, and 0 exactly at the other integers.",
     .example = "assert(sinc(zeros({1})).item() == 1 && sinc(full({1}, 3.0)).item() == 0);",
-    .kernels = {.everywhere = map_unary<Map::sinc>},
+    .kernels = map_unary<Map::sinc>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * spherical_bessel_jn_op(x * kPi, 1) * -kPi); },
     .reference = pointwise<([](double x) { return x == 0 ? 1 : std::sin(M_PIl * x) / (M_PIl * x); })>,
@@ -374,7 +375,7 @@ const UnaryOp sinc_op{of_order({
 const UnaryOp airy_ai_derivative_op{of_order({
     .schema = "airy_ai_derivative(Tensor x) -> Tensor",
     .doc = "The derivative of Airy's Ai: the gradient of airy_ai. DLMF 9.2.",
-    .kernels = {.everywhere = row<Map::airy, 1>},
+    .kernels = row<Map::airy, 1>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * x * airy_ai(x)); },  // y'' = x y
     .reference = pointwise<([](double x) { return reference_airy(x, true); })>,
@@ -383,7 +384,7 @@ const UnaryOp airy_ai_op{of_order({
     .schema = "airy_ai(Tensor x) -> Tensor",
     .doc = "Airy's function Ai. DLMF 9.2.",
     .example = "assert(std::abs(airy_ai(zeros({1})).item() - 0.35502805) < 1e-6);",
-    .kernels = {.everywhere = row<Map::airy, 0>},
+    .kernels = row<Map::airy, 0>,
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * airy_ai_derivative_op(x)); },
     .reference = pointwise<([](double x) { return reference_airy(x, false); })>,

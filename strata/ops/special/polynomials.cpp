@@ -94,10 +94,10 @@ const PolynomialOp polynomial_op{{
                 "the number of derivatives must be from 0 to 7, got ", derivative);
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {
-                      map(Map::polynomial, y, {&x, &n}, {{family_of(family), derivative}});
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {
+          map(on, Map::polynomial, y, {&x, &n}, {{family_of(family), derivative}});
+        }),
     .saves = "x n",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {

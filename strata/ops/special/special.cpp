@@ -114,11 +114,10 @@ const PolygammaOp polygamma_op{{
           check(n < INT64_MAX, "polygamma", "its gradient is of order n + 1, which does not fit in 64 bits: n is ", n);
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, int64_t n, const Tensor& x) {
-                      if (n == 0) return map(Map::digamma, y, {&x});
-                      map(Map::polygamma, y, {&x}, {{static_cast<double>(n), n % 2 == 1 ? 1.0 : -1.0}});
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, int64_t n, const Tensor& x) {
+      if (n == 0) return map(on, Map::digamma, y, {&x});
+      map(on, Map::polygamma, y, {&x}, {{static_cast<double>(n), n % 2 == 1 ? 1.0 : -1.0}});
+    }),
     .saves = "x",
     .backward = [](Backward& b, int64_t n, const Tensor& x) { b.set(0, b.gy() * polygamma(n + 1, x)); },
     .adapt = Adapt::promote_float,
@@ -179,7 +178,7 @@ const BinaryOp zeta_op{{
            "a is whole. The gradient is that in b; AutogradError where a wants one.",
     .example = "assert(std::abs(zeta(full({1}, 2.0), ones({1})).item() - 1.6449341) < 1e-6);",
     .infer = [](const Tensor& x, const Tensor&) { return like(x); },
-    .kernels = {.everywhere = map_binary<Map::zeta>},
+    .kernels = map_binary<Map::zeta>,
     .saves = "a:b b:b",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& q) {
@@ -206,7 +205,9 @@ Tensor gamma_density(const Tensor& a, const Tensor& x) {
 template <bool Upper>
 BinaryOp::Record incomplete_gamma(BinaryOp::Record r) {
   r.infer = [](const Tensor& a, const Tensor&) { return like(a); };
-  r.kernels.everywhere = [](Tensor& y, const Tensor& a, const Tensor& x) { map(Map::igamma, y, {&a, &x}, {{Upper}}); };
+  r.kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& x) {
+    map(on, Map::igamma, y, {&a, &x}, {{Upper}});
+  });
   r.saves = "a:b b:b";
   r.backward = [](Backward& b, const Tensor& a, const Tensor& x) {
     if (b.needs(0))
@@ -343,8 +344,9 @@ const LogitOp logit_op{{
           check(!eps || *eps >= 0, "logit", "eps must not be negative, got ", eps.value_or(0));
           return like(x);
         },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x,
-                                 std::optional<double> eps) { map(Map::logit, y, {&x}, {{eps.value_or(-1)}}); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, std::optional<double> eps) {
+      map(on, Map::logit, y, {&x}, {{eps.value_or(-1)}});
+    }),
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, std::optional<double> eps) {
@@ -375,7 +377,7 @@ const BinaryOp xlog1py_op{{
     .doc = "a * log1p(b), 0 where a is 0; NaN where b is NaN.",
     .example = "assert(xlog1py(zeros({1}), full({1}, -1.0)).item() == 0);",
     .infer = [](const Tensor& a, const Tensor&) { return like(a); },
-    .kernels = {.everywhere = map_binary<Map::xlog1py>},
+    .kernels = map_binary<Map::xlog1py>,
     .saves = "a b",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {

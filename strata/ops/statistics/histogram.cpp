@@ -52,21 +52,21 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
     .doc = "How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; what lies outside is not "
            "counted. Where min and max are equal: the range of the elements. Not differentiable.",
     .example = "assert(histc(arange(4, DType::f32), 2).to_vector<float>() == std::vector<float>({2, 2}));",
-    .dynamic =
-        [](const Tensor& x, int64_t bins, Scalar min, Scalar max) {
-          check_floating(x, "histc");
-          check(bins >= 1, "histc", "bins must be at least 1, got ", bins);
-          const Tensor flat = wide(reshape(x, {x.numel()}));
-          double low = min.to_double(), high = max.to_double();
-          check_range(low, high, "histc");
-          if (low == high && flat.numel() > 0) std::tie(low, high) = range_of(flat, "histc");
-          if (low == high) low -= 1, high += 1;
-          const Tensor inside =
-              logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
-          const Tensor part =
-              to((masked_select(flat, inside) - low) * static_cast<double>(bins) / (high - low), DType::i64);
-          return to(bincount(clamp(part, Scalar(0), Scalar(bins - 1)), {}, bins), x.dtype());
-        },
+    .dynamic = {.everywhere =
+                    [](const Tensor& x, int64_t bins, Scalar min, Scalar max) {
+                      check_floating(x, "histc");
+                      check(bins >= 1, "histc", "bins must be at least 1, got ", bins);
+                      const Tensor flat = wide(reshape(x, {x.numel()}));
+                      double low = min.to_double(), high = max.to_double();
+                      check_range(low, high, "histc");
+                      if (low == high && flat.numel() > 0) std::tie(low, high) = range_of(flat, "histc");
+                      if (low == high) low -= 1, high += 1;
+                      const Tensor inside =
+                          logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
+                      const Tensor part = to(
+                          (masked_select(flat, inside) - low) * static_cast<double>(bins) / (high - low), DType::i64);
+                      return to(bincount(clamp(part, Scalar(0), Scalar(bins - 1)), {}, bins), x.dtype());
+                    }},
     .cost =
         [](const Tensor& x, int64_t, Scalar, Scalar) {
           return Cost{3.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
@@ -108,31 +108,31 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
            "differentiable.",
     .example = "TensorList e = bin_edges(arange(3, DType::f32).view({3, 1}), {2}); "
                "assert(e[0].to_vector<float>() == std::vector<float>({0, 1, 2}));",
-    .dynamic =
-        [](const Tensor& x, const Dims& bins, const Tensor& range) {
-          constexpr std::string_view op = "bin_edges";
-          check_floating(x, op);
-          check<ShapeError>(x.dim() == 2 && x.shape()[1] == bins.size(), op, "x is ", x,
-                            ", wanted a column for each of ", bins.size(), " numbers of bins");
-          check<ShapeError>(!range.defined() || range.numel() == 2 * bins.size(), op, "range is ", range, ", wanted ",
-                            2 * bins.size(), " numbers");
-          TensorList edges;
-          for (int d = 0; d < bins.size(); ++d) {
-            check(bins[d] >= 1, op, "bins must be at least 1, got ", bins);
-            double low = 0, high = 0;
-            if (range.defined()) {
-              const std::vector<double> r = range.to_vector<double>();
-              low = r[static_cast<size_t>(2 * d)];
-              high = r[static_cast<size_t>(2 * d) + 1];
-            } else {
-              std::tie(low, high) = range_of(select(x, 1, d), op);
-            }
-            check_range(low, high, op);
-            if (low == high) low -= 0.5, high += 0.5;
-            edges.push_back(to(linspace(low, high, bins[d] + 1, x.dtype()), x.device()));
-          }
-          return edges;
-        },
+    .dynamic = {.everywhere =
+                    [](const Tensor& x, const Dims& bins, const Tensor& range) {
+                      constexpr std::string_view op = "bin_edges";
+                      check_floating(x, op);
+                      check<ShapeError>(x.dim() == 2 && x.shape()[1] == bins.size(), op, "x is ", x,
+                                        ", wanted a column for each of ", bins.size(), " numbers of bins");
+                      check<ShapeError>(!range.defined() || range.numel() == 2 * bins.size(), op, "range is ", range,
+                                        ", wanted ", 2 * bins.size(), " numbers");
+                      TensorList edges;
+                      for (int d = 0; d < bins.size(); ++d) {
+                        check(bins[d] >= 1, op, "bins must be at least 1, got ", bins);
+                        double low = 0, high = 0;
+                        if (range.defined()) {
+                          const std::vector<double> r = range.to_vector<double>();
+                          low = r[static_cast<size_t>(2 * d)];
+                          high = r[static_cast<size_t>(2 * d) + 1];
+                        } else {
+                          std::tie(low, high) = range_of(select(x, 1, d), op);
+                        }
+                        check_range(low, high, op);
+                        if (low == high) low -= 0.5, high += 0.5;
+                        edges.push_back(to(linspace(low, high, bins[d] + 1, x.dtype()), x.device()));
+                      }
+                      return edges;
+                    }},
     .cost =
         [](const Tensor& x, const Dims&, const Tensor&) {
           return Cost{2.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};

@@ -1,6 +1,6 @@
 // A plain matrix product, and passes over its results.
 
-#include "strata/cuda/blas_own.h"
+#include "strata/ops/matmul/gemm_own.h"
 
 #include <type_traits>
 
@@ -8,8 +8,6 @@
 
 namespace strata::cuda {
 namespace {
-using cpu::Epilogue;
-using cpu::Gemm;
 
 constexpr int kTile = 16;
 constexpr int kThreads = 256;

@@ -1,27 +1,20 @@
 // Products through cuBLASLt. It is column-major: C = A B in rows is C^T = B^T A^T in columns, so our B goes first.
 
-#include "strata/cuda/blas.h"
+#include "strata/ops/matmul/gemm_cuda.h"
 
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 
-#include "strata/cuda/blas_choice.h"
-#include "strata/cuda/blas_odd.h"
-#include "strata/cuda/blas_own.h"
 #include "strata/cuda/kernel.cuh"
+#include "strata/ops/matmul/gemm_choice.h"
+#include "strata/ops/matmul/gemm_odd.h"
+#include "strata/ops/matmul/gemm_own.h"
 #include "strata/ops/matmul/gemm_shape.h"
 
 namespace strata::cuda {
 namespace {
-using cpu::Epilogue;
-using cpu::Gemm;
-using cpu::merge_batch;
-using cpu::transpose;
-
-std::atomic<bool> g_tf32{false};
 
 cudaDataType_t data_type(DType t) {
   return t == DType::bf16 ? CUDA_R_16BF : t == DType::f16 ? CUDA_R_16F : t == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
@@ -171,13 +164,6 @@ Tensor dense(DType t, const void* from, Shape batch, Strides& batch_strides, int
 }
 
 }  // namespace
-
-void set_allow_tf32(bool on) {
-  g_tf32.store(on);
-}
-bool allow_tf32() {
-  return g_tf32.load(std::memory_order_relaxed);
-}
 
 void gemm(const Gemm& given, Device device) {
   check_dtypes(given);

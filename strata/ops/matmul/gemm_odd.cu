@@ -1,17 +1,15 @@
 // The parts of a product that are left when its sizes are rounded down to multiples of 8.
 
-#include "strata/cuda/blas_odd.h"
+#include "strata/ops/matmul/gemm_odd.h"
 
 #include <algorithm>
 
-#include "strata/cuda/blas.h"
-#include "strata/cuda/blas_own.h"
 #include "strata/cuda/kernel.cuh"
+#include "strata/ops/matmul/gemm_cuda.h"
+#include "strata/ops/matmul/gemm_own.h"
 
 namespace strata::cuda {
 namespace {
-using cpu::Epilogue;
-using cpu::Gemm;
 
 constexpr int kUnit = 8;  // elements in 16 bytes
 constexpr int kThreads = 256;

@@ -1,6 +1,6 @@
 // The search for the fastest kernel of a product, and what remembers it.
 
-#include "strata/cuda/blas_choice.h"
+#include "strata/ops/matmul/gemm_choice.h"
 
 #include <algorithm>
 #include <array>

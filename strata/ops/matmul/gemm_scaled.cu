@@ -1,10 +1,10 @@
 // Products of fp8 and i8. cuBLASLt is column-major: C = A B in rows is C^T = B^T A^T in columns, so our B goes first.
 
-#include "strata/cuda/blas_scaled.h"
+#include "strata/ops/matmul/gemm_scaled.h"
 
 #include "strata/core/tensor.h"
-#include "strata/cuda/blas_choice.h"
 #include "strata/cuda/check.cuh"
+#include "strata/ops/matmul/gemm_choice.h"
 
 namespace strata::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // What the records' generated samples do not reach: layouts and epilogues of larger products, and results that must
 // not depend on how threads meet.
 
-#include "strata/cuda/blas.h"
+#include "strata/ops/matmul/gemm_cuda.h"
 
 #include <cmath>
 #include <vector>
@@ -128,7 +128,7 @@ TEST_F(Blas, OddSizesAreAddedToWhatIsThere) {
     gd.narrow(1, 0, n).copy_(on(g));
     xd.narrow(1, 0, k).copy_(on(x));
     sum.narrow(1, 0, k).copy_(on(base));
-    cpu::Gemm p;
+    Gemm p;
     p.in = DType::bf16, p.out = DType::f32;
     p.m = n, p.n = k, p.k = rows;
     p.a = gd.raw_data(), p.a_row = 1, p.a_col = 808;

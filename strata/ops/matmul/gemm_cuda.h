@@ -2,13 +2,13 @@
 // The one matrix product on a CUDA device: cuBLASLt where it has a kernel, our own where it has none.
 
 #include "strata/core/device.h"
-#include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/matmul/gemm.h"
 
 namespace strata::cuda {
 
 /// Queues the product that `g` describes on the current stream of `device`; everything it points to lies there. Takes
 /// all that cpu::gemm() takes, with the same meaning. Throws DTypeError as cpu::gemm() does, DeviceError where
 /// cuBLASLt (libcublasLt.so.13 or .12) cannot be loaded.
-void gemm(const cpu::Gemm& g, Device device);
+void gemm(const Gemm& g, Device device);
 
 }  // namespace strata::cuda

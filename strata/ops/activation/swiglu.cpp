@@ -5,9 +5,9 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/activation/activation.h"
+#include "strata/ops/activation/swiglu_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/embedding/embedding.h"
-#include "strata/ops/embedding/embedding_kernel.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -62,17 +62,19 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
           check_alike(gy, a, "swiglu_backward");
           return std::array<TensorMeta, 2>{like(a), like(b)};
         },
-    .kernels = {.everywhere =
-                    [](Tensor& ga, Tensor& gb, const Tensor& gy, const Tensor& a, const Tensor& b) {
-                      const Tensor gc = gy.contiguous(), ac = a.contiguous(), bc = b.contiguous();
-                      SwigluCall c = flat(a);
-                      c.a = ac.raw_data();
-                      c.b = bc.raw_data();
-                      c.grad_y = gc.raw_data();
-                      c.grad_a = ga.raw_data();
-                      c.grad_b = gb.raw_data();
-                      (gy.device().is_cuda() ? swiglu_backward_cuda : swiglu_backward_cpu)(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& ga, Tensor& gb, const Tensor& gy, const Tensor& a, const Tensor& b) {
+      const Tensor gc = gy.contiguous(), ac = a.contiguous(), bc = b.contiguous();
+      SwigluCall c = flat(a);
+      c.a = ac.raw_data();
+      c.b = bc.raw_data();
+      c.grad_y = gc.raw_data();
+      c.grad_a = ga.raw_data();
+      c.grad_b = gb.raw_data();
+      if constexpr (on.cuda)
+        swiglu_backward_cuda(c);
+      else
+        swiglu_backward_cpu(c);
+    }),
     .composed = composed_backward,
     .cost =
         [](const Tensor& gy, const Tensor&, const Tensor&) {
@@ -95,15 +97,17 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_op{{
           check_alike(a, b, "swiglu");
           return like(a);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& a, const Tensor& b) {
-                      const Tensor ac = a.contiguous(), bc = b.contiguous();
-                      SwigluCall c = flat(a);
-                      c.a = ac.raw_data();
-                      c.b = bc.raw_data();
-                      c.y = y.raw_data();
-                      (y.device().is_cuda() ? swiglu_cuda : swiglu_cpu)(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b) {
+      const Tensor ac = a.contiguous(), bc = b.contiguous();
+      SwigluCall c = flat(a);
+      c.a = ac.raw_data();
+      c.b = bc.raw_data();
+      c.y = y.raw_data();
+      if constexpr (on.cuda)
+        swiglu_cuda(c);
+      else
+        swiglu_cpu(c);
+    }),
     .saves = "a b",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {
@@ -153,15 +157,17 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
                             ", x is ", x);
           return like(x);
         },
-    .kernels = {.everywhere =
-                    [](Tensor& gx, const Tensor& gy, const Tensor& x) {
-                      const Tensor gc = gy.contiguous(), xc = x.contiguous();
-                      SwigluCall c = halves(xc);
-                      c.grad_y = gc.raw_data();
-                      c.grad_a = gx.raw_data();
-                      c.grad_b = static_cast<std::byte*>(c.grad_a) + c.n * size_of(x.dtype());
-                      (gy.device().is_cuda() ? swiglu_backward_cuda : swiglu_backward_cpu)(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& gx, const Tensor& gy, const Tensor& x) {
+      const Tensor gc = gy.contiguous(), xc = x.contiguous();
+      SwigluCall c = halves(xc);
+      c.grad_y = gc.raw_data();
+      c.grad_a = gx.raw_data();
+      c.grad_b = static_cast<std::byte*>(c.grad_a) + c.n * size_of(x.dtype());
+      if constexpr (on.cuda)
+        swiglu_backward_cuda(c);
+      else
+        swiglu_backward_cpu(c);
+    }),
     .composed =
         [](const Tensor& gy, const Tensor& x) {
           const int64_t n = x.shape().back() / 2;
@@ -186,13 +192,15 @@ const Op<Tensor(const Tensor&)> swiglu_packed_op{{
            "when that "
            "dimension is odd. The C++ function is swiglu(x).",
     .infer = [](const Tensor& x) { return infer_halves(x, "swiglu_packed"); },
-    .kernels = {.everywhere =
-                    [](Tensor& y, const Tensor& x) {
-                      const Tensor xc = x.contiguous();
-                      SwigluCall c = halves(xc);
-                      c.y = y.raw_data();
-                      (y.device().is_cuda() ? swiglu_cuda : swiglu_cpu)(c);
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) {
+      const Tensor xc = x.contiguous();
+      SwigluCall c = halves(xc);
+      c.y = y.raw_data();
+      if constexpr (on.cuda)
+        swiglu_cuda(c);
+      else
+        swiglu_cpu(c);
+    }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, swiglu_packed_backward_op(b.gy(), x)); },
     .cost =

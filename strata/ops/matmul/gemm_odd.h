@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "strata/core/device.h"
-#include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/matmul/gemm.h"
 
 namespace strata::cuda {
 
@@ -20,6 +20,6 @@ std::optional<Lie> lie(int64_t rows, int64_t cols, int64_t row, int64_t col);
 /// Queues the product in parts, a large one so: all but the last m % 8 rows, n % 8 columns and k % 8 summands go
 /// through gemm(), from copies with padded rows where rows are not aligned to 16 bytes, and the rest through kernels of
 /// ours. g has no batch, and c_col is 1. False, with nothing queued, where gemm() as it is will do.
-bool gemm_odd(const cpu::Gemm& g, Device device);
+bool gemm_odd(const Gemm& g, Device device);
 
 }  // namespace strata::cuda

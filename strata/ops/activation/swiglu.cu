@@ -1,0 +1,79 @@
+// SwiGLU on a CUDA device.
+
+#include <cmath>
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/ops/activation/swiglu_kernel.h"
+
+namespace strata {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T, bool Backward>
+__device__ __forceinline__ void swiglu_one(T a_, T b_, T g_, T& first, T& second) {
+  using C = compute_t<T>;
+  const C a = cuda::widen(a_), b = cuda::widen(b_), s = C(1) / (C(1) + std::exp(-a));
+  if constexpr (Backward) {
+    const C g = cuda::widen(g_);
+    first = cuda::narrow<T>(g * b * s * (C(1) + a * (C(1) - s)));
+    second = cuda::narrow<T>(g * a * s);
+  } else {
+    first = cuda::narrow<T>(a * s * b);
+  }
+}
+
+// Pieces of V values; `pieces` of them make a row.
+template <class T, int V, bool Backward>
+__global__ void __launch_bounds__(kThreads) swiglu_kernel(SwigluCall c, int64_t pieces, int64_t total) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= total) return;
+  const int64_t r = i / pieces, j = (i - r * pieces) * V;
+  const auto a = cuda::load_vec<V>(static_cast<const T*>(c.a) + r * c.a_row + j);
+  const auto b = cuda::load_vec<V>(static_cast<const T*>(c.b) + r * c.b_row + j);
+  cuda::Vec<T, V> g{}, first, second;
+  if constexpr (Backward) g = cuda::load_vec<V>(static_cast<const T*>(c.grad_y) + r * c.n + j);
+#pragma unroll
+  for (int k = 0; k < V; ++k) swiglu_one<T, Backward>(a.v[k], b.v[k], g.v[k], first.v[k], second.v[k]);
+  if constexpr (Backward) {
+    cuda::store_vec(static_cast<T*>(c.grad_a) + r * c.grad_a_row + j, first);
+    cuda::store_vec(static_cast<T*>(c.grad_b) + r * c.grad_b_row + j, second);
+  } else {
+    cuda::store_vec(static_cast<T*>(c.y) + r * c.n + j, first);
+  }
+}
+
+template <bool Backward>
+void launch_swiglu(const SwigluCall& c) {
+  if (c.rows * c.n == 0) return;
+  dispatch_floats(c.dtype, "swiglu", [&]<class T>() {
+    constexpr int V = cuda::kVec<T>;
+    bool wide = c.n % V == 0;
+    if (c.rows > 1) {
+      for (int64_t row : {c.a_row, c.b_row}) wide = wide && row % V == 0;
+      if (Backward)
+        for (int64_t row : {c.grad_a_row, c.grad_b_row}) wide = wide && row % V == 0;
+    }
+    for (const void* p : {c.a, c.b, static_cast<const void*>(c.y), c.grad_y, static_cast<const void*>(c.grad_a),
+                          static_cast<const void*>(c.grad_b)})
+      wide = wide && cuda::aligned16(p);  // what a call lacks is null
+    const int64_t pieces = wide ? c.n / V : c.n, total = c.rows * pieces;
+    const unsigned blocks = cuda::blocks_for(total, kThreads);
+    if (wide) {
+      swiglu_kernel<T, V, Backward><<<blocks, kThreads, 0, cuda::stream()>>>(c, pieces, total);
+    } else {
+      swiglu_kernel<T, 1, Backward><<<blocks, kThreads, 0, cuda::stream()>>>(c, pieces, total);
+    }
+  });
+}
+
+}  // namespace
+
+void swiglu_cuda(const SwigluCall& c) {
+  launch_swiglu<false>(c);
+}
+void swiglu_backward_cuda(const SwigluCall& c) {
+  launch_swiglu<true>(c);
+}
+
+}  // namespace strata

@@ -1,0 +1,28 @@
+#pragma once
+// SwiGLU on raw memory; everything is contiguous unless a stride is named.
+
+#include <cstdint>
+
+#include "strata/core/dtype.h"
+
+namespace strata {
+
+/// y = silu(a) * b for `rows` rows of n values; a_row, b_row: elements between rows. y is contiguous.
+struct SwigluCall {
+  DType dtype = DType::f32;
+  int64_t rows = 0, n = 0, a_row = 0, b_row = 0;
+  const void *a = nullptr, *b = nullptr;
+  void* y = nullptr;
+  // Backward only.
+  const void* grad_y = nullptr;  // contiguous
+  void *grad_a = nullptr, *grad_b = nullptr;
+  int64_t grad_a_row = 0, grad_b_row = 0;
+};
+void swiglu_cpu(const SwigluCall& c);
+void swiglu_backward_cpu(const SwigluCall& c);
+
+// The same on a CUDA device.
+void swiglu_cuda(const SwigluCall& c);
+void swiglu_backward_cuda(const SwigluCall& c);
+
+}  // namespace strata
