@@ -7,6 +7,7 @@
 
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
+#include "strata/core/describe.h"
 #include "strata/io/files.h"
 #include "strata/lab/reference.h"
 
@@ -16,15 +17,21 @@ void add_ops(CLI::App& app, Body& body) {
   struct Options {
     std::vector<std::string> names;
     std::string markdown;
+    bool json = false;
   };
   CLI::App* ops = app.add_subcommand("ops", "The operations: a list, or all about some of them");
   auto o = std::make_shared<Options>();
   ops->add_option("OP", o->names, "Names of ops or families: softmax, elementwise; none lists all");
   ops->add_option("--markdown", o->markdown, "Write the reference pages into this directory")->type_name("DIR");
+  ops->add_flag("--json", o->json, "Describe them as JSON, for programs");
   ops->footer("Everything printed comes from the op records, the same that checks, times and runs the op.");
   ops->callback([&body, o] {
     body = [o] {
       const std::vector<const OpBase*> found = find_ops(o->names);
+      if (o->json) {
+        std::fputs(describe(found).c_str(), stdout);
+        return kOk;
+      }
       if (!o->markdown.empty()) {
         io::make_directories(o->markdown);
         const auto files = lab::reference(found);

@@ -1,4 +1,4 @@
-"""Writes strata/_core.pyi and strata/_ops.pyi from the op records, and from what Python adds to Tensor:
+"""Writes strata/_core.pyi, _ops.pyi and _records.pyi from the description of the op records, and from what Python adds to Tensor:
 `python bindings/python/stubs.py [--check]`.
 
 What is no record stands in core_template.pyi, with a line `#: methods` where the records' methods belong."""
@@ -6,6 +6,7 @@ What is no record stands in core_template.pyi, with a line `#: methods` where th
 from __future__ import annotations
 
 import inspect
+import json
 import pathlib
 import re
 import sys
@@ -14,73 +15,55 @@ from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADER = '"""Written by bindings/python/stubs.py from the op records; do not edit."""\n'
+# What the description's kinds are in Python.
 TYPES = {
-    "Tensor": "TensorLike", "Tensor?": "Optional[Tensor]", "Tensor[]": "Sequence[Optional[Tensor]]", "Scalar": "Number",
-    "Scalar?": "Optional[Number]", "int": "_int", "int?": "Optional[_int]", "float": "_float",
-    "float?": "Optional[_float]", "bool": "_bool", "str": "str", "int[]": "Ints", "int[]?": "Optional[Ints]", "DType": "DTypeLike",
-    "DType?": "Optional[DTypeLike]", "Device": "DeviceLike", "Device?": "Optional[DeviceLike]",
-    "RngKey": "Optional[Tuple[_int, _int]]", "RngKey?": "Optional[Tuple[_int, _int]]",
+    "Tensor": "TensorLike", "Tensor[]": "Sequence[Optional[Tensor]]", "Scalar": "Number", "int": "_int", "float": "_float",
+    "bool": "_bool", "str": "str", "int[]": "Ints", "DType": "DTypeLike", "Device": "DeviceLike",
+    "RngKey": "Optional[Tuple[_int, _int]]",
 }
 # The names that PyTorch users know; the schema's own are understood as well.
 NAMES = {"dims": "dim", "kernel": "kernel_size", "q": "query", "k": "key", "v": "value"}
 
 
-def split_schema(schema: str) -> tuple[str, list[tuple[str, str, bool]], list[str]]:
-    """Name, arguments (type, name, has a default) and results of "softmax(Tensor x, int dim) -> Tensor"."""
-    name, rest = schema.split("(", 1)
-    depth, args_text, at = 1, "", 0
-    for at, c in enumerate(rest):
-        depth += (c in "([") - (c in ")]")
-        if depth == 0:
-            break
-        args_text += c
-    args, part, depth = [], "", 0
-    for c in args_text + ",":
-        depth += (c in "[") - (c in "]")
-        if c == "," and depth == 0:
-            if part.strip():
-                kind, arg = part.strip().split(" ", 1)
-                args.append((kind, arg.split("=")[0], "=" in arg))
-            part = ""
-        else:
-            part += c
-    results = rest[at + 1 :].replace("->", "").strip().strip("()")
-    return name, args, [r.strip() for r in results.split(",")]
+def type_of(arg: dict[str, Any]) -> str:
+    text = "Tensor" if arg["optional"] and arg["kind"] == "Tensor" else TYPES[arg["kind"]]
+    return f"Optional[{text}]" if arg["optional"] and not text.startswith("Optional[") else text
 
 
-def result_type(op: str, results: list[str]) -> str:
+def result_type(op: dict[str, Any], whole: bool) -> str:
+    results = op["results"] if whole else op["results"][: op["shown"]]
     if len(results) > 1:
         return "Tuple[" + ", ".join("Tensor" for _ in results) + "]"
-    return "Tuple[Tensor, ...]" if results[0].startswith("Tensor[]") else "Tensor"
+    return "Tuple[Tensor, ...]" if results[0]["kind"] == "Tensor[]" else "Tensor"
 
 
-def parameters(args: list[tuple[str, str, bool]], method: bool) -> str:
+def parameters(args: list[dict[str, Any]], method: bool) -> str:
     out = []
     used = set()
-    for i, (kind, name, default) in enumerate(args):
+    for i, arg in enumerate(args):
         if method and i == 0:
             out.append("self")
             continue
+        kind, name = arg["kind"], arg["name"]
+        default = "default" in arg or kind == "RngKey"
         shown = NAMES.get(name, name)
         if i == 0 and name in ("x", "a") and kind == "Tensor":
             shown = "input"
         elif i == 1 and name == "b":
             shown = "other"
-        if shown in used or any(shown == other for _, other, _ in args):
+        if shown in used or any(shown == other["name"] for other in args):
             shown = name
         used.add(shown)
-        kind_text = TYPES[kind]
+        kind_text = type_of(arg)
         last = i == len(args) - 1
-        if kind in ("int[]",) and last and (i == 0 or method):
+        if kind == "int[]" and not arg["optional"] and last and (i == 0 or method):
             out.append(f"*{shown}: Ints")
             continue
         if kind == "Tensor[]" and last:
             out.append(f"*{shown}: Union[Tensor, Sequence[Tensor]]" if name == "operands" else f"{shown}: {kind_text}")
             continue
-        if kind == "Tensor" and i == 0:
+        if kind == "Tensor" and i == 0 and not arg["optional"]:
             kind_text = "Tensor"
-        if kind == "RngKey":
-            default = True
         out.append(f"{shown}: {kind_text}" + (" = ..." if default else ""))
     # No argument without a default may follow one that has one.
     seen = False
@@ -120,27 +103,39 @@ def of_method(name: str, value: Any) -> str:
     return f"    def {name}({', '.join(out)}) -> {result}: ...\n"
 
 
-def write(tensor: Any, ops: dict[str, Any], template: str, rest: str) -> tuple[str, str]:
+def function(name: str, op: dict[str, Any], whole: bool, indent: str = "") -> str:
+    doc = op["doc"] if name == op["name"] else f"{op['name']}(), written over the first argument."
+    head = f"{indent}@staticmethod\n" if indent else ""
+    return (f"{head}{indent}def {name}({parameters(op['args'], False)}) -> {result_type(op, whole)}:\n"
+            f"{docstring(doc, indent + '    ')}\n{indent}    ...\n")
+
+
+def write(tensor: Any, records: list[dict[str, Any]], template: str, rest: str) -> dict[str, str]:
+    """_ops.pyi, _records.pyi and _core.pyi."""
     by_hand = set(re.findall(r"^    def (\w+)\(", template, re.M)) | set(re.findall(r"^    (\w+):", template, re.M))
-    functions, methods = [], []
-    for name in sorted(ops):
-        op = ops[name]
-        schema, _, doc = (op.__doc__ or "").partition("\n\n")
-        _, args, results = split_schema(schema)
-        if name.endswith("_") and name[:-1] in ops:
-            doc = f"{name[:-1]}(), written over the first argument."
-        result = result_type(name, results)
-        functions.append(f"def {name}({parameters(args, False)}) -> {result}:\n{docstring(doc, '    ')}\n    ...\n")
-        if args and args[0][0] == "Tensor" and name not in by_hand:
-            methods.append(f"    def {name}({parameters(args, True)}) -> {result}: ...\n")
-    known = by_hand | set(ops)
+    functions, internal, shown, methods, known = [], [], [], [], set(by_hand)
+    for op in records:
+        forms = [""] + ["_"] * op["inplace"]
+        if op["internal"]:
+            internal += [function(op["name"] + form, op, True, "    ") for form in forms]
+            continue
+        functions += [function(op["name"] + form, op, True) for form in forms]
+        if op["shown"] < len(op["results"]):
+            shown.append(function(op["name"], op, False))
+        shown += [f"from ._ops import {op['name']}{form} as {alias}{form}\n" for alias in op["aliases"] for form in forms]
+        for name in (name + form for name in [op["name"], *op["aliases"]] for form in forms):
+            known.add(name)
+            if op["args"] and op["args"][0]["type"] == "Tensor" and name not in by_hand:
+                methods.append(f"    def {name}({parameters(op['args'], True)}) -> {result_type(op, False)}: ...\n")
     for name in sorted(n for n in dir(tensor) if not n.startswith("_") and n not in known):
         methods.append(of_method(name, vars(tensor)[name]))
-    ops_text = (HEADER + "\nfrom typing import Any, Optional, Sequence, Tuple, Union\n\n"
-                "from ._core import DeviceLike, DTypeLike, Ints, Number, Tensor, TensorLike, _bool, _float, _int\n\n"
-                + "\n".join(functions))
-    core_text = HEADER + template.replace("    #: methods\n", "".join(methods)) + "\n# ---- what nanobind made\n" + rest
-    return core_text, ops_text
+    head = (HEADER + "\nfrom typing import Any, Optional, Sequence, Tuple, Union\n\n"
+            "from ._core import DeviceLike, DTypeLike, Ints, Number, Tensor, TensorLike, _bool, _float, _int\n\n")
+    return {
+        "_ops.pyi": head + "\n".join(functions) + "\nclass internal:\n" + "\n".join(internal),
+        "_records.pyi": head + "\n".join(shown),
+        "_core.pyi": HEADER + template.replace("    #: methods\n", "".join(methods)) + "\n# ---- what nanobind made\n" + rest,
+    }
 
 
 def of_nanobind(core: Any, template: str) -> str:
@@ -175,9 +170,12 @@ def clean(line: str) -> str:
     return line
 
 
-def of_package(strata: Any) -> str:
+def of_package(strata: Any, records: list[dict[str, Any]]) -> str:
     """strata/__init__.pyi: every public name with the module that says what it is."""
     lines = []
+    # What _records.pyi has, beside what is as in _ops.pyi.
+    apart = {op["name"] for op in records if op["shown"] < len(op["results"])}
+    apart |= {alias + form for op in records for alias in op["aliases"] for form in [""] + ["_"] * op["inplace"]}
     for name in sorted(vars(strata)):
         value = vars(strata)[name]
         value = getattr(value, "__wrapped__", value) if type(value).__name__ == "Named" else value  # by PyTorch's names
@@ -197,9 +195,11 @@ def of_package(strata: Any) -> str:
             lines.append(f"from .{part} import {name} as {name}")
         elif name in strata._composed.__all__:
             lines.append(f"from ._composed import {name} as {name}")
+        elif name in apart and value is strata._core.shown_ops[name]:
+            lines.append(f"from ._records import {name} as {name}")
         elif name in vars(strata._functions):
             lines.append(f"from ._functions import {name} as {name}")
-        elif name in strata._core.ops:
+        elif name in strata._core.shown_ops:
             lines.append(f"from ._ops import {name} as {name}")
         elif name == "__version__":
             lines.append("from ._version import __version__ as __version__")
@@ -214,8 +214,9 @@ def main() -> int:
     import strata
 
     template = (HERE / "core_template.pyi").read_text()
-    texts = dict(zip(("_core.pyi", "_ops.pyi"), write(strata.Tensor, strata._core.ops, template, of_nanobind(strata._core, template))))
-    texts["__init__.pyi"] = of_package(strata)
+    records = json.loads(strata._core.describe_ops())["ops"]
+    texts = write(strata.Tensor, records, template, of_nanobind(strata._core, template))
+    texts["__init__.pyi"] = of_package(strata, records)
     stale = []
     for name, text in texts.items():
         path = HERE / "strata" / name

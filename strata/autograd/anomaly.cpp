@@ -3,9 +3,6 @@
 #include <cmath>
 
 #include "strata/core/dispatch.h"
-#include "strata/ops/copy/copy.h"
-#include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
@@ -16,8 +13,8 @@ thread_local const Node* t_running = nullptr;
 bool has_nan(const Tensor& t) {
   if (!t.defined() || t.is_meta() || !is_floating(t.dtype()) || t.numel() == 0) return false;
   NoGrad guard;
-  if (t.device().is_cuda()) return any(ne(t.detach(), t.detach())).item<bool>();
-  const Tensor c = contiguous(t.detach());
+  if (t.device().is_cuda()) return t.detach().isnan().any().item<bool>();
+  const Tensor c = t.detach().contiguous();
   return dispatch_floats(c.dtype(), "anomaly", [&]<class T>() {
     const T* p = c.data<T>();
     for (int64_t i = 0; i < c.numel(); ++i)

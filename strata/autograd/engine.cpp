@@ -7,9 +7,6 @@
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
 #include "strata/core/op_base.h"
-#include "strata/ops/copy/copy.h"
-#include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/factory/factory.h"
 
 namespace strata {
 namespace {
@@ -45,13 +42,13 @@ class Pass : detail::GatheredGrads {
     if (!g.defined()) {
       check<AutogradError>(output.numel() == 1, "backward", "the output is ", output,
                            "; a gradient for it must be given unless it has one element");
-      g = ones_like(output);
+      g = output.new_full(output.shape(), 1);
     }
     check<ShapeError>(g.shape() == output.shape(), "backward", "the gradient given is ", g, ", the output ", output);
     check<DeviceError>(g.device() == output.device(), "backward", "the gradient given is ", g, ", the output ", output);
     if (g.dtype() != output.dtype()) {  // as PyTorch does
       const GradMode mode(mode_);
-      g = to(g, output.dtype());
+      g = g.to(output.dtype());
     }
     roots_.push_back({gradient_edge(output), std::move(g)});
   }
@@ -194,7 +191,7 @@ class Pass : detail::GatheredGrads {
       } else if (!mode_ && is_exclusive(slot) && slot.dtype() == g.dtype()) {
         slot.add_(g);
       } else {
-        slot = slot + g;
+        slot = slot.add(g);
       }
     }
     if (counts && --p.waiting == 0) enqueue(e.node);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "strata/ops/copy/copy.h"
 
 namespace strata {
 
@@ -62,7 +61,7 @@ void FunctionNode::apply(Grads& gy, Grads& gx) {
     for (size_t i = 0; i < gy.size(); ++i) {
       if (gy[i].defined() || !is_floating(result_metas_[i].dtype)) continue;
       gy[i] = empty(result_metas_[i]);
-      if (!gy[i].is_meta()) fill_elements(gy[i], 0);
+      gy[i].fill_(0);
     }
   }
   TensorList grads = call_backward(gy);
@@ -75,7 +74,7 @@ void FunctionNode::apply(Grads& gy, Grads& gx) {
                       input_metas_[i].dtype);
     check<DeviceError>(grads[i].device() == input_metas_[i].device, name_, "backward returned ", grads[i],
                        " as the gradient of input ", i, ", which is on ", input_metas_[i].device);
-    gx[i] = to(grads[i], input_metas_[i].dtype);
+    gx[i] = grads[i].to(input_metas_[i].dtype);
   }
 }
 

@@ -7,17 +7,13 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/rng.h"
-#include "strata/ops/copy/copy.h"
-#include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/factory/factory.h"
-#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
 
 // A row-major leaf with x's values that shares nothing with it.
 Tensor fresh_leaf(const Tensor& x) {
-  Tensor t = clone(x.detach());
+  Tensor t = x.detach().clone();
   if (x.requires_grad()) t.set_requires_grad();
   return t;
 }
@@ -35,7 +31,7 @@ Tensor weights_for(const Tensor& y, uint64_t seed) {
 
 // x's values as f64, row-major.
 Tensor on_host(const Tensor& x) {
-  return contiguous(to(x.detach(), DType::f64).to(Device::cpu()));
+  return x.detach().to(DType::f64).to(Device::cpu()).contiguous();
 }
 
 std::string number(double v) {
@@ -122,7 +118,7 @@ class Checker {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!weights_[i].defined() || !outputs[i].requires_grad()) continue;
       ys.push_back(outputs[i]);
-      gys.push_back(to(weights_[i], outputs[i].dtype()).to(outputs[i].device()));
+      gys.push_back(weights_[i].to(outputs[i].dtype()).to(outputs[i].device()));
     }
     for (const Tensor& x : inputs_)
       if (x.defined() && x.requires_grad()) xs.push_back(x);
@@ -135,7 +131,7 @@ class Checker {
     if (analytic.defined() && (analytic.shape() != x.shape() || analytic.dtype() != x.dtype())) {
       throw ShapeError("gradcheck", cat("the gradient of input ", input, " is ", analytic, ", the input ", x));
     }
-    const Tensor g = analytic.defined() ? on_host(analytic) : zeros(x.shape(), DType::f64), values = on_host(x);
+    const Tensor g = on_host(analytic.defined() ? analytic : x.new_full(x.shape(), 0)), values = on_host(x);
     const double* pg = g.data<double>();
     const auto at = [&](int64_t i, double v) {
       if (x.device().is_cpu()) {
@@ -202,7 +198,7 @@ GradcheckResult detail::gradgradcheck(TensorFnRef fn, const TensorList& inputs, 
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i].defined() || !outputs[i].requires_grad()) continue;
       differentiable.push_back(i);
-      all.push_back(to(weights_for(outputs[i], 100 + i), outputs[i].dtype()).to(outputs[i].device()));
+      all.push_back(weights_for(outputs[i], 100 + i).to(outputs[i].dtype()).to(outputs[i].device()));
       all.back().set_requires_grad();
     }
   }
@@ -219,7 +215,7 @@ GradcheckResult detail::gradgradcheck(TensorFnRef fn, const TensorList& inputs, 
       if (x.defined() && x.requires_grad()) wanted.push_back(x);
     TensorList grads = grad(ys, wanted, gys, true, true, true);
     for (size_t i = 0; i < grads.size(); ++i)
-      if (!grads[i].defined()) grads[i] = zeros_like(wanted[i].detach());
+      if (!grads[i].defined()) grads[i] = wanted[i].detach().new_full(wanted[i].shape(), 0);
     return grads;
   };
   GradcheckResult r = gradcheck(tensor_fn_ref(gradients), all, options);

@@ -6,6 +6,7 @@
 
 #include "strata/c/handles.h"
 #include "strata/c/plugin.h"
+#include "strata/core/describe.h"
 
 using namespace strata;
 using namespace strata::c;
@@ -66,6 +67,14 @@ const char* strata_op_schema(const strata_op* op) {
 }
 const char* strata_op_doc(const strata_op* op) {
   return guarded_or<const char*>("", [&] { return op ? texts(op).doc.c_str() : ""; });
+}
+
+const char* strata_describe_ops(void) {
+  return guarded_or<const char*>("", [] {
+    thread_local std::string text;
+    text = describe(OpBase::all());
+    return text.c_str();
+  });
 }
 
 strata_status strata_op_call(const strata_op* op, const strata_value* args, size_t num_args, strata_value* results,

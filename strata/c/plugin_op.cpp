@@ -29,68 +29,60 @@ static_assert(static_cast<int>(Autocast::keep) == STRATA_AUTOCAST_KEEP &&
 // SavePlan has a bit for each.
 constexpr size_t kMostArgs = 32, kMostResults = 16;
 
-ArgType parse_type(std::string_view text, std::string_view op) {
-  const bool optional = text.ends_with('?');
-  if (optional) text.remove_suffix(1);
-  static constexpr std::pair<std::string_view, ArgType::Kind> known[] = {
-      {"Tensor", ArgType::tensor}, {"Tensor[]", ArgType::tensors}, {"Scalar", ArgType::scalar},
-      {"int", ArgType::integer},   {"float", ArgType::number},     {"bool", ArgType::boolean},
-      {"str", ArgType::string},    {"int[]", ArgType::integers},   {"DType", ArgType::dtype},
-      {"Device", ArgType::device}, {"RngKey", ArgType::key}};
-  for (const auto& [name, kind] : known) {
-    if (name != text) continue;
-    const bool may =
-        kind != ArgType::tensors && kind != ArgType::boolean && kind != ArgType::string && kind != ArgType::key;
-    if (!optional || may) return {kind, optional};
-  }
-  throw PluginError(op, cat("an argument of type '", text, optional ? "?" : "", "' is not supported"));
+SchemaType supported(SchemaType type, std::string_view op) {
+  const SchemaType::Kind k = type.kind;
+  const bool may_be_none =
+      k != SchemaType::tensors && k != SchemaType::boolean && k != SchemaType::string && k != SchemaType::key;
+  if (type.optional && !may_be_none)
+    throw PluginError(op, cat("an argument of type '", type.text(), "' is not supported"));
+  return type;
 }
 
 // The value as an argument of that type is kept; nothing where it is of another type.
-std::optional<Value> fit(ArgType type, const Value& v) {
+std::optional<Value> fit(SchemaType type, const Value& v) {
   const auto as_is = [&]<class T>() { return std::holds_alternative<T>(v) ? std::optional(v) : std::nullopt; };
   if (std::holds_alternative<std::monostate>(v)) {
     if (!type.optional) return std::nullopt;
-    return type.kind == ArgType::tensor ? Value(Tensor()) : v;
+    return type.kind == SchemaType::tensor ? Value(Tensor()) : v;
   }
   const Scalar* scalar = std::get_if<Scalar>(&v);
   const int64_t* integer = std::get_if<int64_t>(&v);
   const double* number = std::get_if<double>(&v);
   const bool* boolean = std::get_if<bool>(&v);
   switch (type.kind) {
-    case ArgType::tensor: {
+    case SchemaType::tensor: {
       const Tensor* t = std::get_if<Tensor>(&v);
       return t && (t->defined() || type.optional) ? std::optional(v) : std::nullopt;
     }
-    case ArgType::tensors: {
+    case SchemaType::tensors: {
       const TensorList* list = std::get_if<TensorList>(&v);
       const auto defined = [](const Tensor& t) { return t.defined(); };
       return list && std::all_of(list->begin(), list->end(), defined) ? std::optional(v) : std::nullopt;
     }
-    case ArgType::scalar:
+    case SchemaType::scalar:
       if (scalar) return v;
       if (integer) return Value(Scalar(*integer));
       if (number) return Value(Scalar(*number));
       if (boolean) return Value(Scalar(*boolean));
       return std::nullopt;
-    case ArgType::number:
+    case SchemaType::number:
       if (number) return v;
       if (integer) return Value(static_cast<double>(*integer));
       if (scalar) return Value(scalar->to_double());
       return std::nullopt;
-    case ArgType::integer:
+    case SchemaType::integer:
       return as_is.operator()<int64_t>();
-    case ArgType::boolean:
+    case SchemaType::boolean:
       return as_is.operator()<bool>();
-    case ArgType::string:
+    case SchemaType::string:
       return as_is.operator()<std::string>();
-    case ArgType::integers:
+    case SchemaType::integers:
       return as_is.operator()<Dims>();
-    case ArgType::dtype:
+    case SchemaType::dtype:
       return as_is.operator()<DType>();
-    case ArgType::device:
+    case SchemaType::device:
       return as_is.operator()<Device>();
-    case ArgType::key:
+    case SchemaType::key:
       return as_is.operator()<RngKey>();
   }
   return std::nullopt;
@@ -190,7 +182,8 @@ void PluginOp::check_schema() {
   check<PluginError>(s.results.size() <= kMostResults, name_, "at most ", kMostResults, " results are supported, got ",
                      s.results.size());
   for (const SchemaArg& result : s.results)
-    check<PluginError>(result.type == "Tensor", name_, "every result must be a Tensor, not ", result.type);
+    check<PluginError>(result.type == SchemaType{SchemaType::tensor}, name_, "every result must be a Tensor, not ",
+                       result.type.text());
   num_results_ = s.results.size();
   bool defaults = false;
   for (size_t i = 0; i < s.args.size(); ++i) {
@@ -198,20 +191,21 @@ void PluginOp::check_schema() {
     check<PluginError>(!a.name.empty(), name_, "argument ", i, " has no name: ", schema_);
     for (size_t j = 0; j < i; ++j)
       check<PluginError>(s.args[j].name != a.name, name_, "two arguments are called '", a.name, "': ", schema_);
-    types_.push_back(parse_type(a.type, name_));
+    types_.push_back(supported(a.type, name_));
     // What stands after an argument that may be left out may be left out as well.
     check<PluginError>(!defaults || a.default_value || types_.back().optional, name_, "argument '", a.name,
                        "' needs a default, like the one before it: ", schema_);
     defaults = defaults || a.default_value.has_value();
     check<PluginError>(!a.default_value || fit(types_.back(), *a.default_value), name_, "the default of argument '",
-                       a.name, "' is not of type ", a.type, ": ", schema_);
-    check<PluginError>(types_.back().kind != ArgType::tensors || !r_.backward, name_,
+                       a.name, "' is not of type ", a.type.text(), ": ", schema_);
+    check<PluginError>(types_.back().kind != SchemaType::tensors || !r_.backward, name_,
                        "a record with a backward cannot take Tensor[] (argument '", a.name,
                        "'): write the op with Tensor arguments");
   }
   if (r_.inplace)
-    check<PluginError>(num_results_ == 1 && !types_.empty() && types_[0].kind == ArgType::tensor && !types_[0].optional,
-                       name_, "inplace needs a first argument of type Tensor and one result: ", schema_);
+    check<PluginError>(
+        num_results_ == 1 && !types_.empty() && types_[0].kind == SchemaType::tensor && !types_[0].optional, name_,
+        "inplace needs a first argument of type Tensor and one result: ", schema_);
 }
 
 Value PluginOp::normalised(size_t i, const Value& v) const {

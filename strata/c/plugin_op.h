@@ -20,12 +20,6 @@ namespace strata::c {
 /// The table that plugins get.
 const strata_api& plugin_api();
 
-/// The types of a schema's arguments.
-struct ArgType {
-  enum Kind : uint8_t { tensor, tensors, scalar, integer, number, boolean, string, integers, dtype, device, key } kind;
-  bool optional;
-};
-
 /// Texts of a record, copied: OpBase keeps views.
 struct RecordTexts {
   std::string schema, doc, file, tolerance_reason;
@@ -78,7 +72,7 @@ class PluginOp final : private RecordTexts, public OpBase {
   void inplace_call(Tensor& self, std::span<const Value> args) const;
 
   strata_op_record r_;
-  std::vector<ArgType> types_;
+  std::vector<SchemaType> types_;
   size_t num_results_ = 0;
   detail::SavePlan saves_;
 };

@@ -221,6 +221,9 @@ STRATA_EXPORT const char* strata_op_name(const strata_op* op);
 /* "softmax(Tensor x, int dim) -> Tensor" */
 STRATA_EXPORT const char* strata_op_schema(const strata_op* op);
 STRATA_EXPORT const char* strata_op_doc(const strata_op* op);
+/* All that the records say, as JSON: {"version": 1, "ops": [...]}, which docs/design/bindings.md describes. For the
+   calling thread until it asks again. */
+STRATA_EXPORT const char* strata_describe_ops(void);
 
 /* Calls the op with arguments in the schema's order; those left out at the end take the schema's defaults. *num_results
  * is the room in `results` on the way in (VALUE_ERROR where it is too small; nothing is given out then) and their

@@ -82,7 +82,7 @@ class Accumulator final : public Node {
     const std::lock_guard lock(slot_->lock);
     if (grad.defined()) {
       if (grad_enabled()) {
-        grad = detail::add_tensors(grad, g);
+        grad = grad.add(g);
       } else {
         grad.add_(g.detach());
       }

@@ -241,7 +241,6 @@ struct GatheredGrads {
 extern thread_local GatheredGrads* t_gathered;
 /// The copy of a parameter that autocast keeps with it, made anew where the parameter was written since.
 Tensor low_copy(const Tensor& parameter, DType dtype);
-Tensor add_tensors(const Tensor& a, const Tensor& b);
 /// Gives a view whose base was written in place since a grad_fn that starts at the base's new history.
 void refresh_view(const Tensor& view);
 }  // namespace detail

@@ -89,6 +89,16 @@ const OpBase* OpBase::find_unlisted(std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::string_view> OpBase::aliases() const {
+  std::vector<std::string_view> names;
+  for (std::string_view rest = aliases_; !rest.empty();) {
+    const size_t end = std::min(rest.find(' '), rest.size());
+    names.push_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return names;
+}
+
 std::string_view OpBase::family() const {
   const size_t end = file_.rfind('/');
   if (end == std::string_view::npos || end == 0) return {};
@@ -106,6 +116,13 @@ const Schema& OpBase::schema() const {
 // ---- schema ----
 
 namespace {
+
+// As schemas write them, in the order of SchemaType::Kind.
+constexpr std::string_view kTypes[] = {"Tensor", "Tensor[]", "Scalar", "int",    "float", "bool",
+                                       "str",    "int[]",    "DType",  "Device", "RngKey"};
+constexpr std::string_view kOptionalTypes[] = {"Tensor?", "Tensor[]?", "Scalar?", "int?",    "float?", "bool?",
+                                               "str?",    "int[]?",    "DType?",  "Device?", "RngKey?"};
+static_assert(std::size(kTypes) == kNumSchemaKinds && std::size(kOptionalTypes) == kNumSchemaKinds);
 
 class SchemaParser {
  public:
@@ -155,17 +172,15 @@ class SchemaParser {
     if (begin == pos_) fail("a name");
     return std::string(text_.substr(begin, pos_ - begin));
   }
-  std::string type() {
-    static constexpr std::string_view known[] = {"Tensor", "Scalar", "int",    "float", "bool",
-                                                 "str",    "DType",  "Device", "RngKey"};
+  SchemaType type() {
     std::string t = word();
-    if (std::find(std::begin(known), std::end(known), t) == std::end(known)) fail("a type (Tensor, int, float, ...)");
     if (accept('[')) {
       expect(']');
       t += "[]";
     }
-    if (accept('?')) t += '?';
-    return t;
+    const auto found = std::find(std::begin(kTypes), std::end(kTypes), t);
+    if (found == std::end(kTypes)) fail("a type (Tensor, int, float, ...)");
+    return {static_cast<SchemaType::Kind>(found - std::begin(kTypes)), accept('?')};
   }
   SchemaArg arg() {
     SchemaArg a;
@@ -174,7 +189,7 @@ class SchemaParser {
     if (accept('=')) a.default_value = value(a.type);
     return a;
   }
-  Value value(std::string_view type) {
+  Value value(SchemaType type) {
     if (accept('[')) {
       Dims d;
       while (!accept(']')) {
@@ -196,15 +211,15 @@ class SchemaParser {
       if (w == "true") return true;
       if (w == "false") return false;
       if (w == "inf") return double(__builtin_inf());
-      if (type.starts_with("DType")) return parse_dtype(w);
-      if (type.starts_with("Device")) return parse_device(w);
+      if (type.kind == SchemaType::dtype) return parse_dtype(w);
+      if (type.kind == SchemaType::device) return parse_device(w);
       fail("a default value");
     }
     const size_t begin = pos_;
     const double v = number();
     const std::string_view digits = text_.substr(begin, pos_ - begin);
     const bool integral = digits.find_first_of(".e") == std::string_view::npos;
-    if (type.starts_with("float") || (type.starts_with("Scalar") && !integral)) return v;
+    if (type.kind == SchemaType::number || (type.kind == SchemaType::scalar && !integral)) return v;
     return static_cast<int64_t>(v);
   }
   double number() {
@@ -226,6 +241,12 @@ class SchemaParser {
 
 }  // namespace
 
+std::string_view SchemaType::text() const {
+  return (optional ? kOptionalTypes : kTypes)[kind];
+}
+bool Schema::is_random() const {
+  return std::any_of(args.begin(), args.end(), [](const SchemaArg& a) { return a.type.kind == SchemaType::key; });
+}
 Schema parse_schema(std::string_view text) {
   return SchemaParser(text).parse();
 }
@@ -330,6 +351,10 @@ void check_inplace_target(std::string_view op, const Tensor& self) {
   check<AutogradError>(!self.requires_grad() || !self.is_leaf(), op,
                        "cannot write in place to a leaf that requires a gradient; ",
                        "use NoGrad for an update, or the form that is not in place");
+}
+
+Tensor kept_apart(const Tensor& self) {
+  return grad_enabled() && self.requires_grad() && !self.is_leaf() ? self.clone() : self;
 }
 
 void Adapter::pin(const Tensor& self) {
@@ -449,20 +474,40 @@ void check_boxed_count(const OpBase& op, size_t given) {
 Value boxed_default(const OpBase& op, size_t index) {
   const SchemaArg& a = op.schema().args[index];
   if (a.default_value) return *a.default_value;
-  check(a.type.ends_with('?'), op.name(), "argument '", a.name, "' is missing: ", op.schema_text());
+  check(a.type.optional, op.name(), "argument '", a.name, "' is missing: ", op.schema_text());
   return std::monostate();
 }
 
 void throw_boxed_type(const OpBase& op, size_t index, std::string_view) {
   const SchemaArg& a = op.schema().args[index];
-  throw ValueError(op.name(), cat("argument '", a.name, "' must be of type ", a.type));
+  throw ValueError(op.name(), cat("argument '", a.name, "' must be of type ", a.type.text()));
 }
 
 void check_boxed_optional(const OpBase& op, size_t index) {
-  if (!op.schema().args[index].type.ends_with('?')) throw_boxed_type(op, index, {});
+  if (!op.schema().args[index].type.optional) throw_boxed_type(op, index, {});
 }
 
 }  // namespace detail
+
+uint64_t OpBase::draws_boxed(std::span<const Value> args) const {
+  int64_t most = 0;
+  for (const Value& v : args) {
+    if (const Tensor* t = std::get_if<Tensor>(&v); t && t->defined()) most = std::max(most, t->numel());
+    if (const Dims* d = std::get_if<Dims>(&v)) most = std::max(most, d->product());
+  }
+  return static_cast<uint64_t>(most) + 1;
+}
+
+void draw_missing_keys(const OpBase& op, std::span<Value> args) {
+  const std::vector<SchemaArg>& wanted = op.schema().args;
+  for (size_t i = 0; i < args.size() && i < wanted.size(); ++i) {
+    const SchemaArg& a = wanted[i];
+    if (a.type != SchemaType{SchemaType::key} || a.default_value || !std::holds_alternative<std::monostate>(args[i]))
+      continue;
+    args[i] = RngKey();
+    args[i] = default_generator().next(op.draws_boxed(args));
+  }
+}
 
 // ---- autocast ----
 

@@ -32,9 +32,13 @@ class Op<R(A...)> final : public OpBase {
 
   /// What a record says. One of `infer`+`kernels`, `view`, `dynamic` or `composed` says how results come about.
   struct Record {
-    std::string_view schema;         ///< "softmax(Tensor x, int dim) -> Tensor"
-    std::string_view doc;            ///< one paragraph: meaning, shapes, errors, source of the formula
-    std::string_view example = {};   ///< C++ statements, compiled and run by the tests
+    std::string_view schema;        ///< "softmax(Tensor x, int dim) -> Tensor"
+    std::string_view aliases = {};  ///< other names of the function, separated by blanks: "arccos"
+    int shown = 0;                  ///< results that callers get, the first ones; the others are for `backward`. 0: all
+    bool internal = false;          ///< called by other ops and gradient rules only: no language offers it
+    bool inplace_by_copy = false;   ///< for languages: an in-place form that computes elsewhere, then copies
+    std::string_view doc;           ///< one paragraph: meaning, shapes, errors, source of the formula
+    std::string_view example = {};  ///< C++ statements, compiled and run by the tests
     Metas (*infer)(A...) = nullptr;  ///< checks the arguments, says what the results are
     Kernels kernels = {};
     R (*view)(A...) = nullptr;      ///< returns a tensor that shares the first argument's storage
@@ -45,6 +49,8 @@ class Op<R(A...)> final : public OpBase {
     std::string_view saves = {};
     void (*backward)(Backward&, A...) = nullptr;
     bool inplace = false;  ///< the kernel may write over its first argument
+    /// Blocks of random numbers that a call with these arguments uses up: how far a generator moves for its RngKey.
+    uint64_t (*draws)(A...) = nullptr;
     Adapt adapt = Adapt::none;
     Autocast autocast = Autocast::keep;
     DTypeSet dtypes = kFloats;  ///< what the samples are tried with
@@ -57,6 +63,10 @@ class Op<R(A...)> final : public OpBase {
 
   Op(const Record& r, const char* file = __builtin_FILE())
       : OpBase(r.schema, r.doc, r.example, file), r_(r), saves_(detail::parse_saves(r.schema, r.saves)) {
+    aliases_ = r.aliases;
+    shown_ = r.shown;
+    internal_ = r.internal;
+    inplace_by_copy_ = r.inplace_by_copy;
     autocast_ = r.autocast;
     adapt_ = r.adapt;
     dtypes_ = r.dtypes;
@@ -94,6 +104,12 @@ class Op<R(A...)> final : public OpBase {
     }
   }
 
+  /// The call with the next numbers of `g` for its RngKey, whatever stands in that place.
+  R drawn(Generator& g, A... args) const {
+    const RngKey key = g.next(r_.draws(args...));
+    return (*this)(with_key(key, args)...);
+  }
+
   const Record& record() const { return r_; }
 
   bool is_view() const override { return r_.view != nullptr; }
@@ -117,12 +133,16 @@ class Op<R(A...)> final : public OpBase {
   }
   std::vector<Value> inplace_boxed(std::span<const Value> args) const override {
     if constexpr (std::is_same_v<R(A...), Tensor(A...)> && detail::first_is_tensor<A...>) {
-      if (r_.inplace) {
+      if (has_inplace()) {
         try {
           return unboxed(
               [this](Tensor self, const auto&... rest) {
-                std::vector<Value> values{inplace(self, rest...)};
-                return values;
+                if (r_.inplace) {
+                  inplace(self, rest...);
+                } else {
+                  self.copy_((*this)(detail::kept_apart(self), rest...));
+                }
+                return std::vector<Value>{self};
               },
               args);
         } catch (...) {
@@ -131,6 +151,10 @@ class Op<R(A...)> final : public OpBase {
       }
     }
     throw ValueError(name_, "has no in-place form");
+  }
+  uint64_t draws_boxed(std::span<const Value> args) const override {
+    if (!r_.draws) return OpBase::draws_boxed(args);
+    return unboxed(r_.draws, args);
   }
   std::vector<Value> reference_boxed(std::span<const Value> args) const override {
     R (*f)(A...) = r_.reference ? r_.reference : r_.composed;
@@ -220,6 +244,15 @@ class Op<R(A...)> final : public OpBase {
       throw AutogradError(name_, "the out= form is not differentiable; use the plain form, or NoGrad");
     run(m.device, result, args...);
     bump_version(result, name_);
+  }
+
+  template <class T>
+  static const auto& with_key(const RngKey& key, const T& arg) {
+    if constexpr (std::is_same_v<T, RngKey>) {
+      return key;
+    } else {
+      return arg;
+    }
   }
 
   bool alike(A... args) const {

@@ -208,6 +208,12 @@ class OpBase {
   const Schema& schema() const;  ///< parsed on first use
   std::string_view doc() const { return doc_; }
   std::string_view example() const { return example_; }
+  /// Other names of the same function: "arccos" of acos.
+  std::vector<std::string_view> aliases() const;
+  /// How many results callers get; those after them are for the gradient rule.
+  size_t shown() const { return shown_ ? static_cast<size_t>(shown_) : schema().results.size(); }
+  /// Whether only other ops and gradient rules call it: no function of a language's interface.
+  bool internal() const { return internal_; }
   /// The family folder, from the record's file: "softmax".
   std::string_view family() const;
   std::string_view file() const { return file_; }
@@ -224,7 +230,9 @@ class OpBase {
   virtual bool has_backward() const = 0;  ///< a rule or a composed form
   virtual bool has_reference() const = 0;
   virtual bool has_composed() const = 0;
-  virtual bool can_inplace() const = 0;
+  virtual bool can_inplace() const = 0;  ///< the kernel may write over the first argument
+  /// Whether inplace_boxed() works: by such a kernel, or by copying.
+  bool has_inplace() const { return can_inplace() || inplace_by_copy_; }
 
   /// Calls the op like its C++ function: same checks, kernel and gradient. Missing trailing arguments take the
   /// schema's defaults. Throws ValueError naming op and argument when a value has the wrong type.
@@ -235,6 +243,9 @@ class OpBase {
   /// The record's slow double-precision version, else the composed form. Throws ValueError when it has neither.
   virtual std::vector<Value> reference_boxed(std::span<const Value> args) const = 0;
   virtual Cost cost_boxed(std::span<const Value> args) const = 0;
+  /// Blocks of random numbers that a call uses up, from the record; args[i] is any RngKey where one is wanted. Where
+  /// the record does not say (a plugin's): as many as the largest tensor or shape has elements.
+  virtual uint64_t draws_boxed(std::span<const Value> args) const;
   /// Fills `s` with the record's valid and invalid inputs.
   virtual void samples(Samples& s) const = 0;
   virtual bool has_samples() const = 0;
@@ -249,7 +260,10 @@ class OpBase {
 
  protected:
   OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file, bool listed = true);
-  std::string_view name_, schema_, doc_, example_, file_;
+  std::string_view name_, schema_, doc_, example_, file_, aliases_;
+  int shown_ = 0;
+  bool internal_ = false;
+  bool inplace_by_copy_ = false;
   Autocast autocast_ = Autocast::keep;
   Adapt adapt_ = Adapt::none;
   DTypeSet dtypes_ = kFloats;
@@ -261,5 +275,13 @@ class OpBase {
   OpBase* next_ = nullptr;
   mutable const Schema* parsed_ = nullptr;
 };
+
+/// Counter blocks that so many 32-bit random numbers use up: for a record's `draws`.
+constexpr uint64_t random_blocks(int64_t numbers) {
+  return numbers > 0 ? (static_cast<uint64_t>(numbers) + 3) / 4 : 0;
+}
+/// Puts the next numbers of default_generator() where an RngKey is missing (None where the schema wants one), as the
+/// C++ functions without a key do. `args` has all other arguments that are needed.
+void draw_missing_keys(const OpBase& op, std::span<Value> args);
 
 }  // namespace strata

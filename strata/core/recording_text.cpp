@@ -305,22 +305,33 @@ RecordedArg read_arg(Reader& in, size_t values) {
 }
 
 // Whether an argument is of the schema's type.
-bool fits(std::string_view type, const RecordedArg& a) {
-  if (type.ends_with('?')) {
-    if (std::holds_alternative<std::monostate>(a)) return true;
-    type.remove_suffix(1);
+bool fits(SchemaType type, const RecordedArg& a) {
+  if (std::holds_alternative<std::monostate>(a)) return type.optional;
+  switch (type.kind) {
+    case SchemaType::tensor:
+      return std::holds_alternative<ValueIndex>(a);
+    case SchemaType::tensors:
+      return std::holds_alternative<std::vector<ValueIndex>>(a);
+    case SchemaType::scalar:
+      return std::holds_alternative<Scalar>(a);
+    case SchemaType::integer:
+      return std::holds_alternative<int64_t>(a);
+    case SchemaType::number:
+      return std::holds_alternative<double>(a);
+    case SchemaType::boolean:
+      return std::holds_alternative<bool>(a);
+    case SchemaType::string:
+      return std::holds_alternative<std::string>(a);
+    case SchemaType::integers:
+      return std::holds_alternative<Dims>(a);
+    case SchemaType::dtype:
+      return std::holds_alternative<DType>(a);
+    case SchemaType::device:
+      return std::holds_alternative<Device>(a);
+    case SchemaType::key:
+      return std::holds_alternative<RngKey>(a);
   }
-  if (type == "Tensor") return std::holds_alternative<ValueIndex>(a);
-  if (type == "Tensor[]") return std::holds_alternative<std::vector<ValueIndex>>(a);
-  if (type == "Scalar") return std::holds_alternative<Scalar>(a);
-  if (type == "int") return std::holds_alternative<int64_t>(a);
-  if (type == "float") return std::holds_alternative<double>(a);
-  if (type == "bool") return std::holds_alternative<bool>(a);
-  if (type == "str") return std::holds_alternative<std::string>(a);
-  if (type == "int[]") return std::holds_alternative<Dims>(a);
-  if (type == "DType") return std::holds_alternative<DType>(a);
-  if (type == "Device") return std::holds_alternative<Device>(a);
-  return type == "RngKey" && std::holds_alternative<RngKey>(a);
+  return false;
 }
 
 RecordedCall read_call(Reader& in, const Recording& r, size_t at) {
@@ -371,7 +382,7 @@ RecordedCall read_call(Reader& in, const Recording& r, size_t at) {
     in.field(what);
     in.space();
     c.args.push_back(read_arg(in, values));
-    in.check(fits(arg.type, c.args.back()), cat("it must be of type ", arg.type));
+    in.check(fits(arg.type, c.args.back()), cat("it must be of type ", arg.type.text()));
   }
   in.field("a call's targets");
   in.space();

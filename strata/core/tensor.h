@@ -166,6 +166,8 @@ class Tensor {
   /// @{
   Tensor contiguous() const;  ///< itself when already row-major
   Tensor clone() const;
+  /// A tensor of `shape` full of `value`, with this one's device, and its dtype unless another is given.
+  Tensor new_full(const Shape& shape, Scalar value, std::optional<DType> dtype = {}) const;
   Tensor to(DType dtype) const;    ///< itself when already of that type
   Tensor to(Device device) const;  ///< itself when already there
   /// @}
@@ -185,6 +187,11 @@ class Tensor {
 
   /// @name Common functions as methods; every op is also a free function
   /// @{
+  Tensor add(const Tensor& other, Scalar alpha = 1) const;
+  Tensor neg() const;
+  Tensor isnan() const;
+  Tensor any() const;
+  Tensor all() const;
   Tensor sum() const;
   Tensor sum(const Dims& dims, bool keepdim = false) const;
   Tensor mean() const;

@@ -17,10 +17,20 @@ namespace strata {
 using Value = std::variant<std::monostate, Tensor, TensorList, Scalar, int64_t, double, bool, std::string, Dims, DType,
                            Device, RngKey>;
 
-/// What a schema says of one argument. Types: Tensor Tensor? Tensor[] Scalar Scalar? int int? float float? bool str
-/// int[] int[]? DType DType? Device? RngKey.
+/// The type of an argument or result: the one list of what a schema may name. A language maps these kinds to its types.
+struct SchemaType {
+  enum Kind : uint8_t { tensor, tensors, scalar, integer, number, boolean, string, integers, dtype, device, key };
+  Kind kind = tensor;
+  bool optional = false;  ///< None is allowed: "Tensor?"
+  /// As schemas write it: Tensor Tensor[] Scalar int float bool str int[] DType Device RngKey, with ? where optional.
+  std::string_view text() const;
+  bool operator==(const SchemaType&) const = default;
+};
+inline constexpr int kNumSchemaKinds = SchemaType::key + 1;
+
+/// What a schema says of one argument.
 struct SchemaArg {
-  std::string type;
+  SchemaType type;
   std::string name;
   std::optional<Value> default_value;
 };
@@ -30,6 +40,8 @@ struct Schema {
   std::string name;
   std::vector<SchemaArg> args;
   std::vector<SchemaArg> results;
+  /// Whether there is an RngKey among the arguments.
+  bool is_random() const;
 };
 /// Throws ValueError naming the position.
 Schema parse_schema(std::string_view text);

@@ -225,7 +225,7 @@ class Fuzzer {
   void dry_run(std::span<const Value> args, bool accepted, std::span<const Value> results) {
     bool here = !op_.is_dynamic() && !op_.is_view();  // those ask strides and storage, which meta tensors do not have
     visit(args, [&](const Tensor& t) { here = here && (!t.defined() || t.device().is_cpu()); });
-    for (const auto& a : op_.schema().args) here = here && !a.type.starts_with("Device");  // it would run there
+    for (const auto& a : op_.schema().args) here = here && a.type.kind != SchemaType::device;  // it would run there
     if (!here || (!accepted && !refused_dtype_)) return;
     Mutation::Args dry;
     try {

@@ -89,13 +89,30 @@ std::string kind_text(const OpBase& op) {
   add(op.is_view(), "a view of its first argument");
   add(op.is_dynamic(), "the result's size depends on values");
   add(op.is_composed(), "composed of other ops");
-  add(op.can_inplace(), "has an in-place form");
+  add(op.internal(), "internal: only other ops and gradient rules call it");
+  add(op.has_inplace(), "has an in-place form");
+  add(op.schema().is_random(), "random");
   add(op.autocast() == Autocast::low, "runs in the low precision under autocast");
   add(op.autocast() == Autocast::full, "runs in f32 under autocast");
   add(op.autocast() == Autocast::promote, "runs in the widest argument's precision under autocast");
   add(op.adapt() == Adapt::broadcast, "arguments broadcast");
   add(op.adapt() == Adapt::promote || op.adapt() == Adapt::promote_but_first, "arguments broadcast and promote");
   add(op.adapt() == Adapt::promote_float, "arguments broadcast and promote to floating");
+  return text;
+}
+
+std::string aliases_text(const OpBase& op) {
+  std::string text;
+  for (const std::string_view alias : op.aliases()) text += (text.empty() ? "" : ", ") + std::string(alias);
+  return text;
+}
+
+// Where callers get fewer results than the record has.
+std::string callers_text(const OpBase& op) {
+  const std::vector<SchemaArg>& results = op.schema().results;
+  std::string text;
+  if (op.shown() < results.size())
+    for (size_t i = 0; i < op.shown(); ++i) text += (i ? ", " : "") + results[i].name;
   return text;
 }
 
@@ -174,14 +191,17 @@ std::string page(const OpBase& op) {
   const Schema& schema = op.schema();
   if (!schema.args.empty()) text += "\nArguments\n";
   for (const SchemaArg& a : schema.args)
-    text += fmt::format("  {:<16} {:<9}{}\n", a.name, a.type,
+    text += fmt::format("  {:<16} {:<9}{}\n", a.name, a.type.text(),
                         a.default_value ? "  default " + text_of(*a.default_value) : "");
   text += "\nResults\n";
-  for (const SchemaArg& r : schema.results) text += fmt::format("  {:<16} {}\n", r.name.empty() ? "-" : r.name, r.type);
+  for (const SchemaArg& r : schema.results)
+    text += fmt::format("  {:<16} {}\n", r.name.empty() ? "-" : r.name, r.type.text());
   const auto row = [&](std::string_view label, const std::string& value) {
-    if (!value.empty()) text += fmt::format("{:<10} {}\n", label, value);
+    if (!value.empty()) text += fmt::format("{:<11} {}\n", label, value);
   };
   text += "\n";
+  row("Also", aliases_text(op));
+  row("Callers get", callers_text(op));
   row("Dtypes", dtypes_text(op.dtypes()));
   row("Gradient", gradient_text(op));
   row("Kind", kind_text(op));
@@ -220,6 +240,8 @@ std::vector<std::pair<std::string, std::string>> reference(const std::vector<con
       const auto row = [&](std::string_view label, const std::string& value) {
         if (!value.empty()) page += fmt::format("| {} | {} |\n", label, markdown_escaped(value));
       };
+      row("Also", aliases_text(*op));
+      row("Callers get", callers_text(*op));
       row("Dtypes", dtypes_text(op->dtypes()));
       row("Gradient", gradient_text(*op));
       row("Kind", kind_text(*op));

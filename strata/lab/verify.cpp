@@ -110,8 +110,7 @@ Verifier::Args Verifier::on_device(const Args& args) const {
 
 bool Verifier::schema_has(std::string_view type) const {
   const auto& args = op_.schema().args;
-  return std::any_of(args.begin(), args.end(),
-                     [&](const SchemaArg& a) { return std::string_view(a.type).starts_with(type); });
+  return std::any_of(args.begin(), args.end(), [&](const SchemaArg& a) { return a.type.text().starts_with(type); });
 }
 
 OpReport Verifier::run() {
@@ -476,14 +475,14 @@ void Verifier::boxed(const Args& args) const {
   expect(results.size() == schema.results.size(), "the schema promises ", schema.results.size(),
          " results, the call gives ", results.size());
   for (size_t i = 0; i < results.size(); ++i) {
-    const bool list = schema.results[i].type == "Tensor[]";
+    const bool list = schema.results[i].type.kind == SchemaType::tensors;
     expect(list ? std::holds_alternative<TensorList>(results[i]) : std::holds_alternative<Tensor>(results[i]),
-           "result ", i, " is not of the schema's type ", schema.results[i].type);
+           "result ", i, " is not of the schema's type ", schema.results[i].type.text());
   }
   // All arguments spelled out, then those that equal their default left out.
   Args full = args;
   for (size_t i = full.size(); i < schema.args.size(); ++i) {
-    expect(schema.args[i].default_value || schema.args[i].type.ends_with('?'), "the sample lacks argument '",
+    expect(schema.args[i].default_value || schema.args[i].type.optional, "the sample lacks argument '",
            schema.args[i].name, "'");
     full.push_back(schema.args[i].default_value.value_or(std::monostate()));
   }

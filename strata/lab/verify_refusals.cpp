@@ -115,7 +115,7 @@ void Verifier::wrong_types(const Args& args) const {
     if (!std::holds_alternative<std::string>(args[i]))
       refused(bad, cat("a string for argument '", op_.schema().args[i].name, "'"));
     if (!std::holds_alternative<Tensor>(args[i]) || !std::get<Tensor>(args[i]).defined()) continue;
-    if (op_.schema().args[i].type == "Tensor") {
+    if (op_.schema().args[i].type == SchemaType{SchemaType::tensor}) {
       bad[i] = std::monostate();
       refused(bad, cat("None for the tensor '", op_.schema().args[i].name, "'"));
     }

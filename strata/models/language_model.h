@@ -7,7 +7,7 @@
 #include "strata/nn/attention.h"
 #include "strata/nn/container.h"
 #include "strata/nn/transformer.h"
-#include "strata/train/config.h"
+#include "strata/models/model_config.h"
 
 namespace strata {
 

@@ -7,25 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/models/model_config.h"
+
 namespace strata {
-
-/// Section [model].
-struct ModelConfig {
-  std::string family = "gpt";
-  int64_t layers = 4;
-  int64_t dim = 256;
-  int64_t heads = 8;
-  int64_t kv_heads = 0;
-  int64_t context = 256;
-  int64_t vocab = 0;
-  int64_t ffn_dim = 0;
-  double dropout = 0.0;
-  bool tied_embeddings = true;
-  double rope_theta = 10000.0;
-  double norm_eps = 1e-5;
-
-  bool operator==(const ModelConfig&) const = default;
-};
 
 /// Section [data].
 struct DataConfig {

@@ -78,6 +78,7 @@ for (const key of Object.keys(native)) {
 exports.Tensor = Tensor;
 const listed = exports.ops;
 exports.ops = () => listed().map((record) => {
-  const { call, callAsync, callMethod, callInplace } = record;
-  return { ...record, call: guarded(call), callAsync: guarded(callAsync), callMethod: guarded(callMethod), callInplace: guarded(callInplace) };
+  const { call, callShown, callAsync, callMethod, callInplace } = record;
+  return { ...record, call: guarded(call), callShown: guarded(callShown), callAsync: guarded(callAsync), callMethod: guarded(callMethod),
+    callInplace: guarded(callInplace) };
 });

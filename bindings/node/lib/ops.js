@@ -1,40 +1,35 @@
 'use strict';
-// The records as functions, promises and methods. first_results.json names those whose further results only a gradient
-// rule reads: as in C++, the function returns the first one; `ops` has them with all.
+// The records as functions, promises and methods. `ops` has each with all of its results, and in `ops.internal` those that only other
+// ops and gradient rules call; the functions give what callers see of them.
 
 const native = require('./native.js');
-const first = require('./first_results.json');
 const { withSignal, takeSignal } = require('./signal.js');
 
-const records = native.ops();
 const ops = Object.create(null);
+Object.defineProperty(ops, 'internal', { value: Object.create(null) });
 const functions = Object.create(null);
 const asyncFunctions = Object.create(null);
 
-function only(result, name) {
-  for (const [key, tensor] of Object.entries(result)) if (key !== name && tensor) tensor.dispose();
-  return result[name];
-}
-
 /** Makes the functions of a record, and its methods on Tensor where no method of that name is there. */
-function add(record) {
-  const { name, call, callAsync, callMethod, callInplace } = record;
-  const keep = first[name];
+function add({ name, aliases, internal, call, callShown, callAsync, callMethod, callInplace }) {
+  if (internal) {
+    ops.internal[name] = call;
+    return;
+  }
   ops[name] = call;
-  functions[name] = keep ? named(name, (...args) => only(call(...args), keep)) : call;
-  asyncFunctions[name] = named(name, (...args) => {
-    const [signal, rest] = takeSignal(args);
-    const done = withSignal(signal, (flag) => settled(() => callAsync(flag, ...rest)));
-    return keep ? done.then((result) => only(result, keep)) : done;
-  });
   const prototype = native.Tensor.prototype;
   const define = (method, value) => {
-    if (!(method in prototype)) Object.defineProperty(prototype, method, { value, writable: true, configurable: true });
+    if (value && !(method in prototype)) Object.defineProperty(prototype, method, { value, writable: true, configurable: true });
   };
-  if (callMethod) {
-    define(name, keep ? named(name, function (...args) { return only(callMethod.apply(this, args), keep); }) : callMethod);
+  for (const each of [name, ...aliases]) {
+    functions[each] = callShown ?? call;
+    asyncFunctions[each] = named(each, (...args) => {
+      const [signal, rest] = takeSignal(args);
+      return withSignal(signal, (flag) => settled(() => callAsync(flag, ...rest)));
+    });
+    define(each, callMethod);
+    define(`${each}_`, callInplace);
   }
-  if (callInplace) define(`${name}_`, callInplace);
 }
 function named(name, f) {
   Object.defineProperty(f, 'name', { value: name });
@@ -49,19 +44,20 @@ function settled(start) {
   }
 }
 
-for (const record of records) add(record);
+for (const record of native.ops()) add(record);
 
-/** What the records say; plain data. */
+/** What the records say; plain data: docs/design/bindings.md. */
 function describe() {
-  return native.ops().map(({ name, schema, doc, family, inplace, method, args, results }) =>
-    ({ name, schema, doc, family, inplace, method, args, results }));
+  const { ops: described } = JSON.parse(native.describeOps());
+  return described.map((op) => ({ ...op, method: op.args[0]?.kind === 'Tensor',
+    args: op.args.map((a) => ({ ...a, hasDefault: 'default' in a })) }));
 }
 
 /** Takes up records that were registered since: a plugin's. Returns their names. */
 function refresh() {
   const added = [];
   for (const record of native.ops()) {
-    if (record.name in ops) continue;
+    if (record.name in ops || record.name in ops.internal) continue;
     add(record);
     added.push(record.name);
   }

@@ -1,6 +1,6 @@
 // The types of Strata for Node that are written by hand.
 
-import type { Functions, Records, AsyncFunctions, Methods } from './ops';
+import type { Functions, Internal, Records, AsyncFunctions, Methods } from './ops';
 import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
 import type { Layer, Nn, StateDict } from './nn';
 import type { Optim } from './optim';
@@ -193,10 +193,36 @@ export interface OpDescription {
   schema: string;
   doc: string;
   family: string;
+  /** Other names of the function. */
+  aliases: string[];
+  /** How many results callers get: the first ones. */
+  shown: number;
+  /** Only other ops and gradient rules call it: st.ops.internal has it. */
+  internal: boolean;
+  view: boolean;
+  dynamic: boolean;
+  composed: boolean;
   inplace: boolean;
+  /** Draws random numbers. */
+  random: boolean;
+  gradient: boolean;
+  autocast: 'keep' | 'low' | 'full' | 'promote';
+  adapt: 'none' | 'broadcast' | 'promote' | 'promote_float' | 'promote_but_first';
+  dtypes: DType[];
+  /** Devices with a kernel of their own. */
+  kernels: ('cpu' | 'cuda')[];
   method: boolean;
-  args: { name: string; type: string; hasDefault: boolean; default?: unknown }[];
+  args: OpArgument[];
   results: { name: string; type: string }[];
+}
+export interface OpArgument {
+  name: string;
+  /** As in the schema: "int[]?"; `kind` is that without the question mark, which `optional` stands for. */
+  type: string;
+  kind: string;
+  optional: boolean;
+  hasDefault: boolean;
+  default?: unknown;
 }
 
 type TensorData = Nested<number> | Nested<bigint> | Nested<boolean> | TypedArray | Tensor;
@@ -272,7 +298,8 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
     options?: GradOptions & { signal?: Signal }): Promise<(Tensor | null)[]>;
   Function: FunctionClass;
 
-  ops: Records;
+  /** The records with all of their results, and apart those that only other ops and gradient rules call. */
+  ops: Records & { readonly internal: Internal };
   async: AsyncFunctions;
   describeOps(): OpDescription[];
   nn: Nn;

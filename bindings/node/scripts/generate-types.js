@@ -5,8 +5,8 @@
 const fs = require('node:fs');
 const path = require('node:path');
 const strata = require('../lib/index.js');
-const first = require('../lib/first_results.json');
 
+// What the description's kinds are in TypeScript.
 const TYPES = {
   Tensor: 'TensorLike', 'Tensor[]': 'readonly (Tensor | null)[]', Scalar: 'ScalarLike', int: 'Int', float: 'number | bigint', bool: 'boolean',
   str: 'string', 'int[]': 'Ints', DType: 'DType', Device: 'Device', RngKey: 'RngKey',
@@ -14,17 +14,16 @@ const TYPES = {
 const RESULTS = { Tensor: 'Tensor', 'Tensor[]': 'Tensor[]' };
 
 const typeOf = (arg) => {
-  const optional = arg.type.endsWith('?');
-  const type = TYPES[optional ? arg.type.slice(0, -1) : arg.type];
-  if (!type) throw new Error(`no TypeScript type for ${arg.type}`);
-  return optional ? `${type} | null` : type;
+  const type = TYPES[arg.kind];
+  if (!type) throw new Error(`no TypeScript type for ${arg.kind}`);
+  return arg.optional ? `${type} | null` : type;
 };
-const mayMiss = (arg) => arg.hasDefault || arg.type.endsWith('?') || arg.type === 'RngKey';
+const mayMiss = (arg) => arg.hasDefault || arg.optional || arg.kind === 'RngKey';
 
 function resultOf(record, whole) {
-  if (!whole && first[record.name]) return 'Tensor';
-  if (record.results.length === 1) return RESULTS[record.results[0].type];
-  return `{ ${record.results.map((r) => `${r.name}: ${RESULTS[r.type]}`).join('; ')} }`;
+  const results = whole ? record.results : record.results.slice(0, record.shown);
+  if (results.length === 1) return RESULTS[results[0].kind];
+  return `{ ${results.map((r) => `${r.name}: ${RESULTS[r.kind]}`).join('; ')} }`;
 }
 
 // Words that JavaScript keeps for itself are no names of parameters; as keys of options they are.
@@ -71,21 +70,31 @@ function members(record, { args, result, name = record.name, withSignal = false,
 const OWN = new Set(['to', 'unflatten', 'narrow', 'squeeze']);
 
 function generate() {
-  const records = strata.describeOps();
+  const all = strata.describeOps();
+  const records = all.filter((r) => !r.internal);
+  const hiding = records.filter((r) => r.shown < r.results.length);
+  const aliases = (r, of) => r.aliases.map((name) => `  /** ${r.name}() */\n  ${name}: ${of}['${r.name}'];\n`).join('');
   let text = '// Generated from the op records by scripts/generate-types.js. Not to be edited.\n\n' +
     "import type { Tensor, TensorLike, ScalarLike, Int, Ints, DType, Device, RngKey, Signal } from './types';\n\n" +
     '/** Every record as a function. */\nexport interface Functions {\n';
-  for (const r of records) text += members(r, { args: r.args, result: resultOf(r, false) });
+  for (const r of records) text += members(r, { args: r.args, result: resultOf(r, false) }) + aliases(r, 'Functions');
   text += '}\n\n/** The same with all results of those that return only their first above. */\nexport interface Records extends Omit<Functions, ' +
-    `${Object.keys(first).map((n) => `'${n}'`).join(' | ')}> {\n`;
-  for (const r of records) if (first[r.name]) text += members(r, { args: r.args, result: resultOf(r, true), doc: false });
+    `${hiding.map((r) => `'${r.name}'`).join(' | ')}> {\n`;
+  for (const r of hiding) text += members(r, { args: r.args, result: resultOf(r, true), doc: false });
+  text += '}\n\n/** Records that only other ops and gradient rules call. */\nexport interface Internal {\n';
+  for (const r of all.filter((each) => each.internal)) text += members(r, { args: r.args, result: resultOf(r, true) });
   text += '}\n\n/** Every record off the event loop. */\nexport interface AsyncFunctions {\n';
-  for (const r of records) text += members(r, { args: r.args, result: `Promise<${resultOf(r, false)}>`, withSignal: true, doc: false });
+  for (const r of records) {
+    text += members(r, { args: r.args, result: `Promise<${resultOf(r, false)}>`, withSignal: true, doc: false }) + aliases(r, 'AsyncFunctions');
+  }
   text += '}\n\n/** Records whose first argument is a tensor, as methods; with _, writing over it. */\nexport interface Methods {\n';
   for (const r of records) {
     if (!r.method || OWN.has(r.name)) continue;
-    text += members(r, { args: r.args.slice(1), result: resultOf(r, false), shortest: 0 });
-    if (r.inplace) text += members(r, { args: r.args.slice(1), result: 'this', name: `${r.name}_`, doc: false, shortest: 0 });
+    text += members(r, { args: r.args.slice(1), result: resultOf(r, false), shortest: 0 }) + aliases(r, 'Methods');
+    if (!r.inplace) continue;
+    for (const name of [r.name, ...r.aliases]) {
+      text += members(r, { args: r.args.slice(1), result: 'this', name: `${name}_`, doc: false, shortest: 0 });
+    }
   }
   return `${text}}\n`;
 }

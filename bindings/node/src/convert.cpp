@@ -9,36 +9,14 @@
 namespace strata::node {
 namespace {
 
-struct KindName {
-  std::string_view type;
-  ArgKind kind;
-};
-constexpr KindName kKinds[] = {{"Tensor", ArgKind::tensor}, {"Tensor[]", ArgKind::tensors}, {"Scalar", ArgKind::scalar},
-                               {"int", ArgKind::integer},   {"float", ArgKind::real},       {"bool", ArgKind::boolean},
-                               {"str", ArgKind::text},      {"int[]", ArgKind::ints},       {"DType", ArgKind::dtype},
-                               {"Device", ArgKind::device}, {"RngKey", ArgKind::key}};
-
 std::unique_ptr<OpInfo> make_info(const OpBase& op) {
   auto info = std::make_unique<OpInfo>();
   info->op = &op;
   info->name = op.name();
   info->inplace_name = info->name + "_";
-  const Schema& schema = op.schema();
-  for (const SchemaArg& a : schema.args) {
-    std::string_view type = a.type;
-    const bool optional = type.ends_with('?');
-    if (optional) type.remove_suffix(1);
-    const auto* found =
-        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& k) { return k.type == type; });
-    check<Error>(found != std::end(kKinds), op.name(), "the schema has an argument of type '", a.type,
-                 "', which JavaScript has no counterpart for");
-    info->args.push_back({a.name, found->kind, optional});
-  }
-  for (size_t i = 0; i < schema.results.size(); ++i) {
-    const SchemaArg& r = schema.results[i];
-    info->results.push_back(r.name.empty() ? cat("result", static_cast<int>(i)) : r.name);
-    if (r.type == "Tensor[]") info->result_is_list = true;
-  }
+  const std::vector<SchemaArg>& results = op.schema().results;
+  for (size_t i = 0; i < results.size(); ++i)
+    info->results.push_back(results[i].name.empty() ? cat("result", static_cast<int>(i)) : results[i].name);
   return info;
 }
 
@@ -71,14 +49,14 @@ uint64_t unsigned_of(Env& env, napi_value v, std::string_view op, std::string_vi
   return static_cast<uint64_t>(i);
 }
 
-Value to_value(Env& env, const OpInfo& op, const ArgSpec& arg, napi_value v) {
+Value to_value(Env& env, const OpInfo& op, const SchemaArg& arg, napi_value v) {
   const std::string_view name = op.name;
   if (env.missing(v)) {
-    check(arg.optional, name, arg.name, " must not be ", env.kind(v));
+    check(arg.type.optional, name, arg.name, " must not be ", env.kind(v));
     return std::monostate();
   }
-  switch (arg.kind) {
-    case ArgKind::tensor: {
+  switch (arg.type.kind) {
+    case SchemaType::tensor: {
       if (TensorBox* box = box_of(env, v)) {
         check(!box->disposed, name, arg.name, " was disposed");
         return box->tensor;
@@ -88,25 +66,25 @@ Value to_value(Env& env, const OpInfo& op, const ArgSpec& arg, napi_value v) {
         return wrap_number(scalar_of(env, v, name, arg.name), Device::cpu());
       throw ValueError(name, cat(arg.name, " must be a Tensor or a number, got ", env.kind(v)));
     }
-    case ArgKind::tensors:
+    case SchemaType::tensors:
       return tensors_of(env, v, name, arg.name, true);
-    case ArgKind::scalar:
+    case SchemaType::scalar:
       return scalar_of(env, v, name, arg.name);
-    case ArgKind::integer:
+    case SchemaType::integer:
       return env.whole(v, name, arg.name);
-    case ArgKind::real:
+    case SchemaType::number:
       return env.real(v, name, arg.name);
-    case ArgKind::boolean:
+    case SchemaType::boolean:
       return env.truth(v, name, arg.name);
-    case ArgKind::text:
+    case SchemaType::string:
       return env.text(v, name, arg.name);
-    case ArgKind::ints:
+    case SchemaType::integers:
       return env.list(v, name, arg.name);
-    case ArgKind::dtype:
+    case SchemaType::dtype:
       return parse_dtype(env.text(v, name, arg.name));
-    case ArgKind::device:
+    case SchemaType::device:
       return parse_device(env.text(v, name, arg.name));
-    case ArgKind::key: {
+    case SchemaType::key: {
       check(is_plain_object(env, v) && has(env, v, "seed"), name, arg.name, " must be {seed, offset}, got ",
             env.kind(v));
       RngKey key;
@@ -117,39 +95,6 @@ Value to_value(Env& env, const OpInfo& op, const ArgSpec& arg, napi_value v) {
     }
   }
   return std::monostate();
-}
-
-// How far a random op moves the default generator: as its C++ function does, or at least as far as it draws.
-uint64_t blocks_for(const OpInfo& op, std::span<const Value> args) {
-  int64_t elements = 0;
-  bool f64 = false;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (const Tensor* t = std::get_if<Tensor>(&args[i]); t && t->defined()) elements += t->numel();
-    if (const Dims* d = std::get_if<Dims>(&args[i])) elements += std::max<int64_t>(d->product(), 0);
-    if (const DType* t = std::get_if<DType>(&args[i])) f64 = f64 || *t == DType::f64 || *t == DType::i64;
-    if (const int64_t* n = std::get_if<int64_t>(&args[i]); n && op.name == "randperm")
-      elements += std::max<int64_t>(*n, 0);
-  }
-  const uint64_t n = static_cast<uint64_t>(elements);
-  if (op.name == "uniform" || op.name == "normal") return f64 ? (n + 1) / 2 : (n + 3) / 4;
-  for (const char* name : {"bernoulli", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "rrelu",
-                           "gumbel_softmax", "standard_gamma", "poisson", "dirichlet"})
-    if (op.name == name) return (n + 3) / 4;
-  if (op.name == "trunc_normal" || op.name == "randint" || op.name == "randperm") return (n + 1) / 2;
-  if (op.name == "multinomial") {
-    const Tensor& w = std::get<Tensor>(args[0]);
-    const int64_t* samples = std::get_if<int64_t>(&args[1]);
-    const bool* replacement = std::get_if<bool>(&args[2]);
-    if (w.defined() && samples && replacement && *replacement)
-      return static_cast<uint64_t>((w.dim() == 2 ? w.shape()[0] : 1) * std::max<int64_t>(*samples, 0));
-    return n;
-  }
-  if (op.name == "scaled_dot_product_attention" && args.size() > 1) {
-    const Tensor &q = std::get<Tensor>(args[0]), &k = std::get<Tensor>(args[1]);
-    if (q.defined() && k.defined() && q.dim() >= 2 && k.dim() >= 2 && q.size(-1) > 0)
-      return static_cast<uint64_t>(q.numel() / q.size(-1) * k.size(-2) + 3) / 4;
-  }
-  return n + 1;
 }
 
 }  // namespace
@@ -196,35 +141,36 @@ Scalar scalar_of(Env& env, napi_value v, std::string_view op, std::string_view w
 }
 
 std::vector<Value> to_values(Env& env, const OpInfo& op, std::span<napi_value> args) {
+  const std::vector<SchemaArg>& wanted = op.args();
   napi_value named = nullptr;
   size_t given = args.size();
   if (given > 0 && is_plain_object(env, args[given - 1])) {
     const size_t at = given - 1;
     const bool positional =
-        at < op.args.size() &&
-        ((op.args[at].kind == ArgKind::key && has(env, args[at], "seed")) ||
-         (op.args[at].kind == ArgKind::scalar && has(env, args[at], "value") && has(env, args[at], "kind")));
+        at < wanted.size() &&
+        ((wanted[at].type.kind == SchemaType::key && has(env, args[at], "seed")) ||
+         (wanted[at].type.kind == SchemaType::scalar && has(env, args[at], "value") && has(env, args[at], "kind")));
     if (!positional) {
       named = args[at];
       --given;
     }
   }
-  check(given <= op.args.size(), op.name, "takes at most ", static_cast<int>(op.args.size()), " arguments, got ",
+  check(given <= wanted.size(), op.name, "takes at most ", static_cast<int>(wanted.size()), " arguments, got ",
         static_cast<int>(given));
-  std::vector<bool> set(op.args.size(), false);
-  std::vector<Value> values(op.args.size());
+  std::vector<bool> set(wanted.size(), false);
+  std::vector<Value> values(wanted.size());
   for (size_t i = 0; i < given; ++i) {
     // undefined stands for the default, as in JavaScript's own functions.
     if (env.type(args[i]) == napi_undefined) continue;
-    values[i] = to_value(env, op, op.args[i], args[i]);
+    values[i] = to_value(env, op, wanted[i], args[i]);
     set[i] = true;
   }
   if (named) {
     env.for_each(env.made(napi_get_property_names, named), [&](napi_value key, uint32_t) {
       const std::string name = env.text(key, op.name, "a name");
-      const auto found = std::find_if(op.args.begin(), op.args.end(), [&](const ArgSpec& a) { return a.name == name; });
-      check(found != op.args.end(), op.name, "has no argument '", name, "'; its schema is ", op.op->schema_text());
-      const size_t i = static_cast<size_t>(found - op.args.begin());
+      const auto found = std::find_if(wanted.begin(), wanted.end(), [&](const SchemaArg& a) { return a.name == name; });
+      check(found != wanted.end(), op.name, "has no argument '", name, "'; its schema is ", op.op->schema_text());
+      const size_t i = static_cast<size_t>(found - wanted.begin());
       check(!set[i], op.name, name, " was given twice");
       napi_value value = env.made(napi_get_property, named, key);
       if (env.type(value) == napi_undefined) return;
@@ -232,21 +178,19 @@ std::vector<Value> to_values(Env& env, const OpInfo& op, std::span<napi_value> a
       set[i] = true;
     });
   }
-  const std::vector<SchemaArg>& schema = op.op->schema().args;
-  for (size_t i = 0; i < op.args.size(); ++i) {
+  bool draws = false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
     if (set[i]) continue;
-    if (schema[i].default_value) {
-      values[i] = *schema[i].default_value;
-    } else if (op.args[i].kind == ArgKind::key) {
-      continue;  // below, when the sizes are known
-    } else if (!op.args[i].optional) {
-      throw ValueError(op.name,
-                       cat("needs ", op.args[i].name, " (", schema[i].type, "); its schema is ", op.op->schema_text()));
+    const SchemaArg& a = wanted[i];
+    if (a.default_value) {
+      values[i] = *a.default_value;
+    } else if (a.type == SchemaType{SchemaType::key}) {
+      draws = true;
+    } else if (!a.type.optional) {
+      throw ValueError(op.name, cat("needs ", a.name, " (", a.type.text(), "); its schema is ", op.op->schema_text()));
     }
   }
-  for (size_t i = 0; i < op.args.size(); ++i)
-    if (!set[i] && op.args[i].kind == ArgKind::key && !schema[i].default_value)
-      values[i] = default_generator().next(blocks_for(op, values));
+  if (draws) draw_missing_keys(*op.op, values);
   // Numbers that stand for tensors go where the tensors are.
   Device device = Device::cpu();
   bool numbers = false;

@@ -30,21 +30,13 @@ TensorList tensors_of(Env& env, napi_value value, std::string_view op, std::stri
 /// Makes the Tensor class with its methods.
 napi_value define_tensor_class(Env& env);
 
-/// What an argument of a schema may be.
-enum class ArgKind : uint8_t { tensor, tensors, scalar, integer, real, boolean, text, ints, dtype, device, key };
-struct ArgSpec {
-  std::string name;
-  ArgKind kind;
-  bool optional;  // may be null
-};
-/// An op as the bindings see it: its schema's types read once.
+/// An op as the bindings see it.
 struct OpInfo {
   const OpBase* op = nullptr;
   std::string name, inplace_name;  // "relu", "relu_"
-  std::vector<ArgSpec> args;
   std::vector<std::string> results;
-  bool result_is_list = false;
-  bool method() const { return !args.empty() && args[0].kind == ArgKind::tensor; }
+  const std::vector<SchemaArg>& args() const { return op->schema().args; }
+  bool method() const { return !args().empty() && args()[0].type.kind == SchemaType::tensor; }
 };
 /// All of them, those of plugins too; each lives as long as the program.
 std::vector<const OpInfo*> op_infos();

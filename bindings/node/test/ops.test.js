@@ -137,10 +137,42 @@ test('the names of records, and results that only a gradient rule reads', () => 
   assert.ok(st.layer_norm(x, [4]) instanceof st.Tensor);
   assert.deepEqual(Object.keys(st.ops.layer_norm(x, [4])), ['y', 'mean', 'rstd']);
   assert.equal(st.cross_entropy(st.zeros([2, 4]), st.tensor([1n, 3n])).item(), Math.fround(Math.log(4)));
-  assert.ok(st.describeOps().length >= 284);
-  for (const { name } of st.describeOps()) {
-    assert.equal(typeof st[name], 'function', name);
-    assert.equal(typeof st.async[name], 'function', name);
+  assert.ok(st.varlen_attention && st.ops.add_rms_norm);
+  assert.deepEqual(Object.keys(st.add_rms_norm(x, x, st.ones([4]))), ['y', 'sum']);
+  assert.ok(x.layer_norm([4]) instanceof st.Tensor);
+});
+
+test('records are offered as they say', async () => {
+  const records = st.describeOps();
+  assert.ok(records.length >= 284);
+  for (const { name, aliases, internal, inplace, method } of records) {
+    if (internal) {
+      assert.equal(typeof st.ops.internal[name], 'function', name);
+      assert.ok(!(name in st) && !(name in st.async) && !(name in st.ops) && !(name in st.Tensor.prototype), name);
+      continue;
+    }
+    assert.equal(typeof st.ops[name], 'function', name);
+    for (const each of [name, ...aliases]) {
+      assert.equal(typeof st[each], 'function', each);
+      assert.equal(typeof st.async[each], 'function', each);
+      if (method) assert.equal(typeof st.Tensor.prototype[each], 'function', each);
+      if (method && inplace) assert.equal(typeof st.Tensor.prototype[`${each}_`], 'function', `${each}_`);
+    }
+  }
+  assert.ok(records.filter(({ name, internal }) => internal && name.endsWith('_backward')).length >= 37);
+  assert.deepEqual(st.greater(st.tensor([1, -1]), 0).toArray(), [true, false]);
+  assert.deepEqual((await st.async.absolute(st.tensor([1, -1]))).toArray(), [1, 1]);
+  assert.deepEqual(st.tensor([1, -1]).greater_(0).toArray(), [1, 0]);
+});
+
+test('random ops draw what their records say', () => {
+  const x = st.full([2, 9], 0.5);
+  const draws = [['dropout', [x, 0.5], 5n], ['multinomial', [x, 3, true], 6n], ['multinomial', [x, 3], 18n], ['poisson', [x], 5n],
+    ['uniform', [[3, 7], 0, 1], 6n], ['randint', [0, 5, [9]], 5n], ['rrelu', [x, 0.1, 0.3], 5n]];
+  for (const [name, args, blocks] of draws) {
+    st.manualSeed(3);
+    st.ops[name](...args);
+    assert.deepEqual(st.randomState(), { seed: 3n, offset: blocks }, name);
   }
 });
 

@@ -15,7 +15,6 @@
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
-#include "strata/ops/loss/loss.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
@@ -167,9 +166,6 @@ void bind_functions(nb::module_& m) {
         },
         nb::arg("mean"), nb::arg("std"), nb::arg("size"), nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none());
-  m.def("bernoulli", [](const Tensor& p) { return bernoulli(p); }, nb::arg("input"));
-  m.def("multinomial", [](const Tensor& w, int64_t n, bool replacement) { return multinomial(w, n, replacement); },
-        nb::arg("input"), nb::arg("num_samples"), nb::arg("replacement") = false);
   m.def("dropout", [](const Tensor& x, double p, bool training) { return dropout(x, p, training); }, nb::arg("input"),
         nb::arg("p") = 0.5, nb::arg("training") = true, nb::call_guard<Released>());
 
@@ -197,7 +193,6 @@ void bind_functions(nb::module_& m) {
     set_item(x, key.ptr(), value.ptr(), accumulate);
   });
   m.def("one_hot", [](const Tensor& x, int64_t n) { return one_hot(x, n); }, nb::arg("input"), nb::arg("num_classes") = -1);
-  m.def("elu", [](const Tensor& x, double alpha) { return elu(x, alpha); }, nb::arg("input"), nb::arg("alpha") = 1.0);
   m.def("allclose", [](const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
           return allclose(a, b, rtol, atol, equal_nan);
         },
@@ -209,20 +204,6 @@ void bind_functions(nb::module_& m) {
 
   // ---- layers' functions
   const auto release = nb::call_guard<Released>();
-  m.def("layer_norm", [](const Tensor& x, const Dims& shape, OptTensor w, OptTensor b, double eps) {
-          return layer_norm(x, shape, w.value_or(Tensor()), b.value_or(Tensor()), eps);
-        },
-        nb::arg("input"), nb::arg("normalized_shape"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(),
-        nb::arg("eps") = 1e-5, release);
-  m.def("rms_norm", [](const Tensor& x, const Dims& shape, OptTensor w, std::optional<double> eps) {
-          return rms_norm(x, shape, w.value_or(Tensor()), eps.value_or(1e-6));
-        },
-        nb::arg("input"), nb::arg("normalized_shape"), nb::arg("weight") = nb::none(), nb::arg("eps") = nb::none(), release);
-  m.def("group_norm", [](const Tensor& x, int64_t groups, OptTensor w, OptTensor b, double eps) {
-          return group_norm(x, groups, w.value_or(Tensor()), b.value_or(Tensor()), eps);
-        },
-        nb::arg("input"), nb::arg("num_groups"), nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(),
-        nb::arg("eps") = 1e-5, release);
   m.def("batch_norm", [](const Tensor& x, OptTensor mean, OptTensor var, OptTensor w, OptTensor b, bool training,
                          double momentum, double eps) {
           return batch_norm(x, mean.value_or(Tensor()), var.value_or(Tensor()), w.value_or(Tensor()), b.value_or(Tensor()),
@@ -248,12 +229,6 @@ void bind_functions(nb::module_& m) {
           return rotary_tables(time, dim, base, offset, dtype);
         },
         nb::arg("time"), nb::arg("dim"), nb::arg("base") = 10000.0, nb::arg("offset") = 0, nb::arg("dtype") = DType::f32);
-  m.def("linear_cross_entropy", [](const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
-                                   const std::string& reduction, double label_smoothing) {
-          return linear_cross_entropy(x, weight, target, {ignore_index, reduction, label_smoothing});
-        },
-        nb::arg("input"), nb::arg("weight"), nb::arg("target"), nb::arg("ignore_index") = -100,
-        nb::arg("reduction") = "mean", nb::arg("label_smoothing") = 0.0, release);
 
   // ---- settings
   m.def("manual_seed", [](uint64_t seed) { manual_seed(seed); }, nb::arg("seed"));

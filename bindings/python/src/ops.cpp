@@ -1,341 +1,39 @@
-// One generic caller for every op record: arguments by position and name to Values by the schema, the boxed call, results
-// back. Where a record's C++ signature is one of the commonest, the call goes straight to it instead of through boxes.
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstring>
-#include <new>
-#include <string_view>
+// One generic caller for every op record: the boxed call, and its results as Python's. Where a record's C++ signature
+// is one of the commonest, the call goes straight to it instead of through boxes.
 
 #include "named.h"
+#include "op_info.h"
+
 #include <structmember.h>
+
+#include <algorithm>
+
+#include "strata/core/describe.h"
 #include "strata/core/error.h"
-#include "strata/core/op.h"
-#include "strata/core/rng.h"
 #include "strata/core/saves.h"
-#include "strata/ops/random/random_kernels.h"
 
 namespace strata::python {
 namespace {
 
-enum class Kind : uint8_t { tensor, tensors, scalar, integer, number, boolean, text, ints, dtype, device, key };
-
-constexpr size_t kMaxArgs = 16;
-
-struct Arg {
-  Kind kind;
-  bool nullable;
-  bool has_default;
-  PyObject* name;  // interned
-  std::vector<const char*> aliases;
-  std::string type;
-};
-
-using Unary = Op<Tensor(const Tensor&)>;
-using Binary = Op<Tensor(const Tensor&, const Tensor&)>;
-using BinaryScaled = Op<Tensor(const Tensor&, const Tensor&, Scalar)>;
-
-struct OpInfo {
-  const OpBase* op;
-  std::vector<Arg> args;
-  size_t required = 0;
-  PyObject* result_type = nullptr;  // a named tuple for several results
-  const Unary* unary = nullptr;
-  const Binary* binary = nullptr;
-  const BinaryScaled* scaled = nullptr;
-  std::string name, doc;
-};
-
 struct PyOp {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   OpInfo* info;
+  PyObject* name;  // the record's, or an alias; in place with _
   bool inplace;
+  bool whole;  // gives all results, not only those that callers see
 };
 
 PyTypeObject *g_op_type, *g_method_type;
 
-// What PyTorch, NumPy and the array API standard call the schema's arguments.
-struct Aliases {
-  const char* name;
-  const char* others[3];
-};
-constexpr Aliases kAliases[] = {
-    {"x", {"input", "self"}},
-    {"A", {"input", "self", "x"}},
-    {"a", {"input", "dim0", "self"}},
-    {"b", {"other", "dim1"}},
-    {"dims", {"dim", "axis", "axes"}},
-    {"dim", {"axis"}},
-    {"keepdim", {"keepdims"}},
-    {"kernel", {"kernel_size"}},
-    {"shape", {"size"}},
-    {"sorted", {"sorted_sequence"}},
-    {"values", {"input"}},
-    {"q", {"query"}},
-    {"k", {"key"}},
-    {"v", {"value"}},
-    {"indices", {"input"}},
-    {"index", {"indices"}},
-    {"pads", {"pad"}},
-    {"size", {"split_size"}},
-    {"sizes", {"split_size_or_sections"}},
-    {"tensors", {"arrays"}},
-};
-
-Kind kind_of(std::string_view type, const OpBase& op) {
-  if (type.ends_with('?')) type.remove_suffix(1);
-  constexpr std::pair<std::string_view, Kind> kinds[] = {
-      {"Tensor", Kind::tensor}, {"Tensor[]", Kind::tensors}, {"Scalar", Kind::scalar}, {"int", Kind::integer},
-      {"float", Kind::number},  {"bool", Kind::boolean},     {"str", Kind::text},      {"int[]", Kind::ints},
-      {"DType", Kind::dtype},   {"Device", Kind::device},    {"RngKey", Kind::key}};
-  for (const auto& [name, kind] : kinds)
-    if (name == type) return kind;
-  throw ValueError(op.name(), cat("an argument of type ", type, " is not known to Python"));
-}
-
-// Slots for the arguments of one call, made and ended by hand: most calls use two or three of them.
-class Values {
- public:
-  Values() = default;
-  Values(const Values&) = delete;
-  ~Values() {
-    for (size_t i = 0; i < size_; ++i) at(i).~Value();
-  }
-  void resize(size_t n) {
-    for (; size_ < n; ++size_) new (bytes_ + size_ * sizeof(Value)) Value();
-  }
-  Value& at(size_t i) { return *std::launder(reinterpret_cast<Value*>(bytes_ + i * sizeof(Value))); }
-  std::span<const Value> all() { return {&at(0), size_}; }
-
- private:
-  alignas(Value) std::byte bytes_[kMaxArgs * sizeof(Value)];
-  size_t size_ = 0;
-};
-
-[[noreturn]] void bad_argument(const OpInfo& info, size_t i, PyObject* given) {
-  if (PyErr_Occurred()) throw nb::python_error();
-  const Arg& a = info.args[i];
-  nb::object type = nb::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(given)), "__name__"));
-  PyErr_Format(PyExc_TypeError, "%s: argument '%U' is %U, %s is wanted: %s", info.name.c_str(), a.name, type.ptr(),
-               a.type.c_str(), std::string(info.op->schema_text()).c_str());
-  throw nb::python_error();
-}
-
-// A number where a tensor is wanted becomes one on the device of the tensors beside it, once these are known.
-struct Numbers {
-  uint32_t mask = 0;
-  Scalar values[kMaxArgs];
-};
-
-void convert(const OpInfo& info, size_t i, PyObject* o, Value& out, Numbers& numbers) {
-  const Arg& a = info.args[i];
-  if (o == Py_None && (a.nullable || a.has_default)) return;  // stays None: the default, where there is one
-  switch (a.kind) {
-    case Kind::tensor: {
-      if (is_tensor(o)) {
-        out.emplace<Tensor>(tensor_of(o));
-        return;
-      }
-      Scalar s;
-      if (!to_scalar(o, s)) bad_argument(info, i, o);
-      numbers.mask |= 1u << i;
-      numbers.values[i] = s;
-      return;
-    }
-    case Kind::tensors: {
-      if (!to_tensors(o, out.emplace<TensorList>())) bad_argument(info, i, o);
-      return;
-    }
-    case Kind::scalar: {
-      Scalar s;
-      if (!to_scalar(o, s)) bad_argument(info, i, o);
-      out.emplace<Scalar>(s);
-      return;
-    }
-    case Kind::integer: {
-      int64_t v;
-      if (PyBool_Check(o) || !to_int(o, v)) bad_argument(info, i, o);
-      out.emplace<int64_t>(v);
-      return;
-    }
-    case Kind::number: {
-      double v;
-      if (!to_double(o, v)) bad_argument(info, i, o);
-      out.emplace<double>(v);
-      return;
-    }
-    case Kind::boolean: {
-      Scalar s;
-      if (!to_scalar(o, s) || s.kind() != DType::boolean) bad_argument(info, i, o);
-      out.emplace<bool>(s.to_bool());
-      return;
-    }
-    case Kind::text: {
-      Py_ssize_t n;
-      const char* s = PyUnicode_Check(o) ? PyUnicode_AsUTF8AndSize(o, &n) : nullptr;
-      if (!s) bad_argument(info, i, o);
-      out.emplace<std::string>(s, static_cast<size_t>(n));
-      return;
-    }
-    case Kind::ints:
-      if (!to_dims(o, out.emplace<Dims>())) bad_argument(info, i, o);
-      return;
-    case Kind::dtype: {
-      DType t;
-      if (!to_dtype(o, t)) bad_argument(info, i, o);
-      out.emplace<DType>(t);
-      return;
-    }
-    case Kind::device: {
-      Device d;
-      if (!to_device(o, d)) bad_argument(info, i, o);
-      out.emplace<Device>(d);
-      return;
-    }
-    case Kind::key: {
-      RngKey k;
-      if (!to_key(o, k)) bad_argument(info, i, o);
-      out.emplace<RngKey>(k);
-      return;
-    }
-  }
-}
-
-bool is_plain_int(PyObject* o) {
-  return PyLong_Check(o) && !PyBool_Check(o);
-}
-
-// The place of an argument by its name, or size_t(-1): strata/_signatures.py may know the name.
-size_t find_keyword(const OpInfo& info, PyObject* name) {
-  const size_t n = info.args.size();
-  for (size_t i = 0; i < n; ++i)
-    if (info.args[i].name == name) return i;
-  for (size_t i = 0; i < n; ++i)
-    if (PyUnicode_Compare(info.args[i].name, name) == 0) return i;
-  for (size_t i = 0; i < n; ++i)
-    for (const char* alias : info.args[i].aliases)
-      if (PyUnicode_CompareWithASCIIString(name, alias) == 0) return i;
-  return static_cast<size_t>(-1);
-}
-
-// As many blocks as the numbers of the result can take: what the C++ functions draw.
-RngKey draw_key(std::span<const Value> values) {
-  int64_t n = 0;
-  DType dtype = DType::f32;
-  bool sized = false;
-  for (const Value& v : values) {
-    if (const Tensor* t = std::get_if<Tensor>(&v)) n = std::max(n, t->defined() ? t->numel() : 0), sized = true;
-    if (const Dims* d = std::get_if<Dims>(&v)) n = std::max(n, d->product()), sized = true;
-    if (const DType* t = std::get_if<DType>(&v)) dtype = *t;
-  }
-  for (const Value& v : values)
-    if (const int64_t* i = std::get_if<int64_t>(&v)) n = sized ? n : std::max(n, *i);
-  return default_generator().next(random_blocks(std::max<int64_t>(n, 0), dtype));
-}
-
-// Arguments in the schema's order; those that are not given stay None. False where a name is none of the schema's.
-bool parse(const OpInfo& info, PyObject* const* given, size_t count, PyObject* names, Values& values, bool& heavy) {
-  const size_t n = info.args.size();
-  Numbers numbers;
-  std::array<bool, kMaxArgs> set{};
-  size_t last = 0, at = 0;
-  for (size_t i = 0; at < count; ++i) {
-    if (i >= n) {
-      PyErr_Format(PyExc_TypeError, "%s: takes %zu arguments, %zu were given: %s", info.name.c_str(), n, count,
-                   std::string(info.op->schema_text()).c_str());
-      throw nb::python_error();
-    }
-    values.resize(i + 1);
-    set[i] = true;
-    last = i + 1;
-    PyObject* o = given[at];
-    const Kind kind = info.args[i].kind;
-    // permute(x, 2, 0, 1) and einsum("ij,jk", a, b): a list's elements as arguments of their own.
-    if (kind == Kind::ints && is_plain_int(o) && (i + 1 == n || count > n)) {
-      Dims d;
-      int64_t v;
-      for (; at < count && is_plain_int(given[at]); ++at) {
-        if (!to_int(given[at], v)) throw nb::python_error();
-        d.push_back(v);
-      }
-      values.at(i).emplace<Dims>(d);
-      continue;
-    }
-    if (kind == Kind::tensors && is_tensor(o)) {
-      TensorList list;
-      for (; at < count && is_tensor(given[at]); ++at) list.push_back(tensor_of(given[at]));
-      values.at(i).emplace<TensorList>(std::move(list));
-      continue;
-    }
-    convert(info, i, o, values.at(i), numbers);
-    ++at;
-  }
-  if (names) {
-    const Py_ssize_t keywords = PyTuple_Size(names);
-    for (Py_ssize_t k = 0; k < keywords; ++k) {
-      PyObject* name = PyTuple_GetItem(names, k);
-      const size_t i = find_keyword(info, name);
-      if (i == static_cast<size_t>(-1)) return false;
-      if (set[i]) {
-        PyErr_Format(PyExc_TypeError, "%s: argument '%U' was given twice", info.name.c_str(), info.args[i].name);
-        throw nb::python_error();
-      }
-      values.resize(i + 1);
-      last = std::max(last, i + 1);
-      set[i] = true;
-      convert(info, i, given[count + static_cast<size_t>(k)], values.at(i), numbers);
-    }
-  }
-  const size_t wanted = std::max(last, info.required);
-  size_t draws = kMaxArgs;  // a random op's key, drawn from the default generator where none is given
-  for (size_t i = 0; i < wanted; ++i) {
-    if (i < last && set[i] && !(std::holds_alternative<std::monostate>(values.at(i)) && !(numbers.mask >> i & 1))) continue;
-    const Arg& a = info.args[i];
-    if (!set[i] && a.kind == Kind::key && !a.nullable) {
-      draws = i;
-      values.resize(i + 1);
-      continue;
-    }
-    if (!set[i] && !a.has_default) {
-      PyErr_Format(PyExc_TypeError, "%s: argument '%U' is missing: %s", info.name.c_str(), a.name,
-                   std::string(info.op->schema_text()).c_str());
-      throw nb::python_error();
-    }
-    if (a.has_default) {
-      values.resize(i + 1);
-      values.at(i) = *info.op->schema().args[i].default_value;
-    }
-  }
-  Device device = Device::cpu();
-  bool found = false;
-  for (size_t i = 0; i < last; ++i) {
-    const Tensor* t = std::get_if<Tensor>(&values.at(i));
-    if (!t) {
-      if (const TensorList* l = std::get_if<TensorList>(&values.at(i)))
-        for (const Tensor& e : *l) heavy = heavy || is_heavy(e);
-      continue;
-    }
-    if (!t->defined()) continue;
-    heavy = heavy || is_heavy(*t);
-    if (!found) device = t->device();
-    found = true;
-  }
-  if (draws < kMaxArgs) values.at(draws).emplace<RngKey>(draw_key(values.all()));
-  if (numbers.mask)
-    for (size_t i = 0; i < last; ++i)
-      if (numbers.mask >> i & 1) values.at(i).emplace<Tensor>(wrap_number(numbers.values[i], device));
-  return true;
-}
-
-PyObject* results_of(const OpInfo& info, const std::vector<Value>& results) {
+PyObject* results_of(const OpInfo& info, std::span<const Value> results, bool whole) {
+  if (!whole) results = results.first(std::min(results.size(), info.op->shown()));
   if (results.size() == 1) return from_value(results[0]);
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(results.size()));
   for (size_t i = 0; tuple && i < results.size(); ++i)
     PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), from_value(results[i]));
-  if (!tuple || !info.result_type) return tuple;
-  PyObject* named = PyObject_Call(info.result_type, tuple, nullptr);
+  PyObject* type = whole ? info.result_type : info.shown_type;
+  if (!tuple || !type) return tuple;
+  PyObject* named = PyObject_Call(type, tuple, nullptr);
   Py_DECREF(tuple);
   return named;
 }
@@ -414,7 +112,7 @@ PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObjec
           MaybeRelease release(heavy);
           results = info.op->call_boxed(values.all());
         }
-        return results_of(info, results);
+        return results_of(info, results, op->whole);
       },
       static_cast<PyObject*>(nullptr));
 }
@@ -423,6 +121,7 @@ PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObjec
 
 void op_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);  // the record's info lives as long as the program
+  Py_XDECREF(reinterpret_cast<PyOp*>(self)->name);
   PyObject_Free(self);
   Py_DECREF(type);
 }
@@ -437,7 +136,9 @@ OpInfo& info_of(PyObject* self) {
   return *reinterpret_cast<PyOp*>(self)->info;
 }
 PyObject* op_name(PyObject* self, void*) {
-  return PyUnicode_FromString((info_of(self).name + (reinterpret_cast<PyOp*>(self)->inplace ? "_" : "")).c_str());
+  PyObject* name = reinterpret_cast<PyOp*>(self)->name;
+  Py_INCREF(name);
+  return name;
 }
 PyObject* op_doc(PyObject* self, void*) {
   return PyUnicode_FromString(info_of(self).doc.c_str());
@@ -491,7 +192,7 @@ PyObject* op_reference(PyObject* self, PyObject* args) {
         Values values;
         bool heavy = false;
         parse(info_of(self), given.data(), given.size(), nullptr, values, heavy);
-        return results_of(info_of(self), info_of(self).op->reference_boxed(values.all()));
+        return results_of(info_of(self), info_of(self).op->reference_boxed(values.all()), true);
       },
       static_cast<PyObject*>(nullptr));
 }
@@ -513,10 +214,12 @@ PyMethodDef g_op_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject* make_type(const char* name, bool method) {
-  std::vector<PyType_Slot> slots = {
-      {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)}, {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-      {Py_tp_repr, reinterpret_cast<void*>(op_repr)},       {Py_tp_getset, g_op_getset},
-      {Py_tp_members, g_op_members},                        {Py_tp_methods, g_op_methods}};
+  std::vector<PyType_Slot> slots = {{Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
+                                    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                    {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
+                                    {Py_tp_getset, g_op_getset},
+                                    {Py_tp_members, g_op_members},
+                                    {Py_tp_methods, g_op_methods}};
   if (method) slots.push_back({Py_tp_descr_get, reinterpret_cast<void*>(op_bind)});
   slots.push_back({0, nullptr});
   unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
@@ -527,80 +230,110 @@ PyTypeObject* make_type(const char* name, bool method) {
   return reinterpret_cast<PyTypeObject*>(type);
 }
 
+// A named tuple for the first `count` results, where there are several and they have names.
+PyObject* tuple_type(const OpBase& op, const std::string& name, size_t count) {
+  const std::vector<SchemaArg>& results = op.schema().results;
+  if (count < 2 || results[0].name.empty()) return nullptr;
+  nb::list fields;
+  for (size_t i = 0; i < count; ++i) fields.append(nb::str(results[i].name.c_str()));
+  nb::object type = nb::module_::import_("strata._results").attr("make")(nb::str(name.c_str()), fields);
+  return type.release().ptr();
+}
+
 OpInfo* describe_op(const OpBase& op) {
-  const Schema& schema = op.schema();
-  if (schema.args.size() > kMaxArgs) throw ValueError(op.name(), "too many arguments for Python");
-  auto* info = new OpInfo{&op, {}, 0, nullptr, nullptr, nullptr, nullptr, std::string(op.name()), {}};
+  auto* info = new OpInfo;
+  info->op = &op;
+  info->name = op.name();
   info->doc = cat(op.schema_text(), "\n\n", op.doc());
-  for (const SchemaArg& a : schema.args) {
-    Arg arg{kind_of(a.type, op), a.type.ends_with('?'), a.default_value.has_value(),
-            PyUnicode_InternFromString(a.name.c_str()), {}, a.type};
-    for (const Aliases& aliases : kAliases)
-      if (a.name == aliases.name)
-        for (const char* other : aliases.others)
-          if (other) arg.aliases.push_back(other);
-    info->args.push_back(std::move(arg));
-    if (!a.default_value) info->required = info->args.size();
-  }
+  info->args = read_arguments(op);
+  for (size_t i = 0; i < info->args.size(); ++i)
+    if (!info->args[i].has_default) info->required = i + 1;
   info->unary = dynamic_cast<const Unary*>(&op);
   info->binary = dynamic_cast<const Binary*>(&op);
   const auto* scaled = dynamic_cast<const BinaryScaled*>(&op);
-  if (scaled && schema.args[2].default_value) {
-    const Value& v = *schema.args[2].default_value;
+  if (scaled && info->args[2].has_default) {
+    const Value& v = *op.schema().args[2].default_value;
     const Scalar* one = std::get_if<Scalar>(&v);
     const int64_t* integer = std::get_if<int64_t>(&v);
     if ((integer && *integer == 1) || (one && one->kind() == DType::i64 && one->to_int() == 1)) info->scaled = scaled;
   }
-  if (schema.results.size() > 1 && !schema.results[0].name.empty()) {
-    nb::list fields;
-    for (const SchemaArg& r : schema.results) fields.append(nb::str(r.name.c_str()));
-    nb::object type = nb::module_::import_("strata._results").attr("make")(nb::str(info->name.c_str()), fields);
-    info->result_type = type.release().ptr();
-  }
+  const size_t results = op.schema().results.size(), shown = op.shown();
+  info->shown_type = tuple_type(op, info->name, shown);
+  info->result_type = shown == results ? info->shown_type : tuple_type(op, info->name + "_all", results);
   return info;
 }
 
-nb::object make_op(OpInfo* info, PyTypeObject* type, bool inplace) {
+nb::object make_op(OpInfo* info, PyTypeObject* type, const std::string& name, bool inplace, bool whole = false) {
   PyObject* o = PyType_GenericAlloc(type, 0);
   if (!o) throw nb::python_error();
   auto* op = reinterpret_cast<PyOp*>(o);
   op->vectorcall = op_call;
   op->info = info;
+  op->name = PyUnicode_InternFromString((inplace ? name + "_" : name).c_str());
   op->inplace = inplace;
+  op->whole = whole;
   return nb::steal(o);
 }
 
-}  // namespace
+// The dictionaries that the module shows.
+struct Functions {
+  nb::dict ops;       // every record by its name, with all of its results, and in place
+  nb::dict shown;     // what callers see, by aliases too; no internal ones
+  nb::list internal;  // names of those
+};
 
-/// Makes the functions and methods of `op`; later plugins' records come through here too.
-static void add_op(nb::dict functions, const OpBase& op) {
+// Makes the functions and methods of `op`; later plugins' records come through here too.
+void add_op(const Functions& to, const OpBase& op) {
   OpInfo* info = describe_op(op);
-  const std::string name(op.name());
-  functions[nb::str(name.c_str())] = make_op(info, g_op_type, false);
-  nb::handle type(reinterpret_cast<PyObject*>(g_tensor_type));
-  if (op.can_inplace()) functions[nb::str((name + "_").c_str())] = make_op(info, g_op_type, true);
-  if (info->args.empty() || info->args[0].kind != Kind::tensor || info->args[0].nullable) return;
-  nb::setattr(type, name.c_str(), make_op(info, g_method_type, false));
-  if (op.can_inplace()) nb::setattr(type, (name + "_").c_str(), make_op(info, g_method_type, true));
+  const bool hides = op.shown() < op.schema().results.size();
+  const bool method = !info->args.empty() && info->args[0].type == SchemaType{SchemaType::tensor};
+  const nb::handle tensor(reinterpret_cast<PyObject*>(g_tensor_type));
+  nb::list internal = to.internal;
+  const auto add = [&](const std::string& name, bool inplace, bool alias) {
+    const nb::str key((inplace ? name + "_" : name).c_str());
+    const nb::object whole = make_op(info, g_op_type, name, inplace, true);
+    if (!alias) to.ops[key] = whole;
+    if (op.internal()) {
+      internal.append(key);
+      return;
+    }
+    to.shown[key] = hides ? make_op(info, g_op_type, name, inplace) : whole;
+    if (method) nb::setattr(tensor, key, make_op(info, g_method_type, name, inplace));
+  };
+  const auto add_both = [&](const std::string& name, bool alias) {
+    add(name, false, alias);
+    if (op.has_inplace()) add(name, true, alias);
+  };
+  add_both(info->name, false);
+  for (const std::string_view alias : op.aliases()) add_both(std::string(alias), true);
 }
+
+}  // namespace
 
 void bind_ops(nb::module_& m) {
   g_op_type = make_type("strata.Op", false);
   g_method_type = make_type("strata.OpMethod", true);
   m.attr("Op") = nb::handle(reinterpret_cast<PyObject*>(g_op_type));
-  nb::dict functions;
+  const Functions functions;
   for (const OpBase* op : OpBase::all()) add_op(functions, *op);
-  m.attr("ops") = functions;
-  m.def("_add_new_ops", [functions] {
-    nb::list added;
-    for (const OpBase* op : OpBase::all()) {
-      const nb::str name(std::string(op->name()).c_str());
-      if (functions.contains(name)) continue;
-      add_op(functions, *op);
-      added.append(name);
-    }
-    return added;
-  }, "Makes functions for records registered since, those of a plugin; returns their names.");
+  m.attr("ops") = functions.ops;
+  m.attr("shown_ops") = functions.shown;
+  m.attr("internal_ops") = functions.internal;
+  m.def(
+      "describe_ops", [] { return describe(OpBase::all()); }, "The records as JSON: docs/design/bindings.md.");
+  m.def(
+      "_add_new_ops",
+      [functions] {
+        nb::list added;
+        for (const OpBase* op : OpBase::all()) {
+          const nb::str name(std::string(op->name()).c_str());
+          if (functions.ops.contains(name)) continue;
+          add_op(functions, *op);
+          added.append(name);
+        }
+        return added;
+      },
+      "Makes functions for records registered since, those of a plugin; returns their names.");
 }
 
 }  // namespace strata::python

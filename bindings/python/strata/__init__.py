@@ -10,7 +10,7 @@ except ImportError as error:
 from . import _grad_mode
 from ._core import Tensor, device, dtype
 from ._core import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, uint8  # noqa: A004
-from ._ops import *  # noqa: F403
+from ._records import *  # noqa: F403
 from ._functions import *  # noqa: F403
 from ._array_api import *  # noqa: F403
 from ._array_api import __array_api_version__, __array_namespace_info__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import _core
+from . import _core, _ops
 from .random import Generator, _draw_methods, _drawing, _normal, _rand as rand, default_generator, poisson, seed
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "randint_like", "randn", "randn_like", "randperm", "seed",
 ]
 
-bernoulli = _drawing(_core.bernoulli)
-multinomial = _drawing(_core.multinomial)
+bernoulli = _drawing(_ops.bernoulli)
+multinomial = _drawing(_ops.multinomial)
 normal = _drawing(_normal)
 rand_like = _drawing(_core.rand_like)
 randint = _drawing(_core.randint)

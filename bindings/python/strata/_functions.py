@@ -13,11 +13,9 @@ from ._core import (  # noqa: F401
     arange,
     allclose,
     batch_norm,
-    bernoulli,
     broadcast_shapes as _broadcast_two,
     clamp,
     dropout,
-    elu,
     empty,
     empty_like,
     eye,
@@ -26,12 +24,8 @@ from ._core import (  # noqa: F401
     frombuffer,
     full,
     full_like,
-    group_norm,
-    layer_norm,
-    linear_cross_entropy,
     linspace,
     logspace,
-    multinomial,
     normal,
     one_hot,
     ones,
@@ -45,7 +39,6 @@ from ._core import (  # noqa: F401
     randn,
     randn_like,
     randperm,
-    rms_norm,
     rotary_tables,
     scaled_dot_product_attention,
     swiglu,
@@ -415,17 +408,6 @@ def split(input: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> 
     return tuple(parts)
 
 
-def swapaxes(input: Tensor, axis0: builtins.int, axis1: builtins.int) -> Tensor:
-    return _ops.transpose(input, axis0, axis1)
-
-
-swapdims = swapaxes
-
-
-def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
-    return _ops.movedim(input, source, destination)
-
-
 def broadcast_shapes(*shapes: Sequence[builtins.int]) -> Size:
     shape = Size()
     for s in shapes:
@@ -497,17 +479,6 @@ def _of_index(src: Tensor, index: Tensor) -> Tensor:
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
     """input plus the elements of ``src`` at the places that index names along ``dim``."""
     return _ops.scatter_add(input, dim, index, _of_index(src, index))
-
-
-# ---- other names
-
-absolute = _ops.abs
-arccos, arccosh, arcsin, arcsinh = _ops.acos, _ops.acosh, _ops.asin, _ops.asinh
-arctan, arctan2, arctanh = _ops.atan, _ops.atan2, _ops.atanh
-multiply, subtract, negative = _ops.mul, _ops.sub, _ops.neg
-greater, greater_equal, less, less_equal, not_equal = _ops.gt, _ops.ge, _ops.lt, _ops.le, _ops.ne
-bitwise_invert = _ops.bitwise_not
-fix = _ops.trunc
 
 
 # ---- settings

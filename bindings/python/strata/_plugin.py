@@ -25,5 +25,5 @@ def load_plugin(path: Union[str, "os.PathLike[str]"]) -> Plugin:
     for op in _core._add_new_ops():
         setattr(_ops, op, _core.ops[op])
         if not hasattr(package, op):
-            setattr(package, op, _core.ops[op])
+            setattr(package, op, _core.shown_ops[op])
     return Plugin(name, version, file, tuple(ops))

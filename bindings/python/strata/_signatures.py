@@ -31,9 +31,9 @@ _table: Dict[str, List[List[str]]] = {}
 def table() -> Dict[str, List[List[str]]]:
     """The names of each function's arguments in PyTorch, a list for each way to call it."""
     if not _table:
-        from ._torch_signatures import SIGNATURES
+        from ._torch_signatures import LINES
 
-        for line in SIGNATURES.strip().splitlines():
+        for line in LINES:
             name, _, rest = line.partition(" ")
             _table[name] = [way.split() for way in rest.split("|")]
     return _table

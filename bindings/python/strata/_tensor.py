@@ -20,10 +20,11 @@ def _method(function: Any, name: Optional[str] = None) -> Any:
     return function
 
 
-for _name in ("max", "min", "cumsum", "cumprod", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min", "clamp_max",
-              "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split", "swapaxes", "swapdims",
-              "moveaxis", "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "bernoulli", "multinomial",
-              "allclose", "equal", "rsub"):
+# Functions that choose between records: as methods they do the same.
+for _name in ("max", "min", "cumsum", "cumprod", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min",
+              "clamp_max", "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split",
+              "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "allclose", "equal",
+              "rsub"):
     _function = getattr(F, _name)
 
     def _bound(function: Any) -> Any:
@@ -40,22 +41,13 @@ for _name in _composed.METHODS:
     setattr(Tensor, _name, getattr(_composed, _name))
 for _name in ("positive", "conj", "take", "sort", "argsort"):
     setattr(Tensor, _name, getattr(_array_api, _name))
-for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "negative": "neg", "greater": "gt",
-                      "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "arccos": "acos",
-                      "arcsin": "asin", "arctan": "atan", "arccosh": "acosh", "arcsinh": "asinh",
-                      "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
-    setattr(Tensor, _alias, Tensor.__dict__[_name])
-
-
 @_method
 def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return _ops.where(condition, self, other)
 
 
 def _in_place(name: str, function: Any) -> None:
-    """A method that computes and copies, for ops without a kernel that writes over its argument."""
-    if name in Tensor.__dict__:
-        return
+    """A method that computes and copies, for functions that are no records."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         # A gradient may read what is written over: it gets a copy of its own.
@@ -65,16 +57,6 @@ def _in_place(name: str, function: Any) -> None:
     method.__name__ = name
     method.__doc__ = f"{name[:-1]}(), written over the tensor."
     setattr(Tensor, name, method)
-
-
-for _name in ("add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "abs", "neg", "exp", "exp2", "expm1", "log",
-              "log2", "log10", "log1p", "sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan",
-              "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "round", "trunc", "frac", "sign",
-              "sigmoid", "tanh", "relu", "masked_fill", "masked_scatter", "index_add", "scatter_add", "lerp", "addcmul",
-              "addcdiv", "tril", "triu", "nan_to_num", "logical_not", "logical_and", "logical_or", "logical_xor",
-              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "eq", "ne", "lt", "le", "gt", "ge", "deg2rad", "rad2deg",
-              "float_power", "mvlgamma", "nextafter", "sgn", "igamma", "igammac"):
-    _in_place(_name + "_", _core.ops[_name])
 
 
 def _rounded_div(divisions: Any) -> Any:
@@ -90,7 +72,7 @@ def _rounded_div(divisions: Any) -> Any:
 
 Tensor.div_ = _rounded_div({None: Tensor.__dict__["div_"], "floor": Tensor.__dict__["floor_divide_"],  # type: ignore[method-assign]
                             "trunc": Tensor.__dict__["trunc_divide_"]})
-_in_place("clamp_", _core.clamp)
+Tensor.divide_ = Tensor.true_divide_ = Tensor.div_  # type: ignore[attr-defined, method-assign, unused-ignore]
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
@@ -98,13 +80,6 @@ _in_place("renorm_", _composed.renorm)
 _in_place("clip_", _core.clamp)
 _in_place("clamp_min_", F.clamp_min)
 _in_place("clamp_max_", F.clamp_max)
-for _alias, _name in {"absolute": "abs", "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div",
-                      "negative": "neg", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
-                      "not_equal": "ne", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "arccosh": "acosh",
-                      "arcsinh": "asinh", "arctanh": "atanh", "arctan2": "atan2", "fix": "trunc"}.items():
-    setattr(Tensor, _alias + "_", Tensor.__dict__[_name + "_"])
-for _name in ("addbmm", "addmm", "addmv", "addr", "baddbmm", "index_copy", "index_fill", "index_reduce"):
-    _in_place(_name + "_", getattr(_ops, _name))
 for _name in ("cumprod", "cumsum"):
     _in_place(_name + "_", getattr(F, _name))
 

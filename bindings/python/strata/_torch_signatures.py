@@ -1,5 +1,5 @@
-"""What PyTorch calls the arguments of each function: its name, then the names in order, for each way to call it. Written by
-tests/torch_signatures.py; do not edit."""
+"""What PyTorch calls the arguments of each function: its name, then the names in order, for each way to call it. A line
+that begins with a blank goes on with the one before. Written by tests/torch_signatures.py; do not edit."""
 
 SIGNATURES = """
 Generator device seed
@@ -158,7 +158,8 @@ embedding weight indices padding_idx scale_grad_by_freq sparse out
 embedding_backward grad indices num_weights padding_idx scale_grad_by_freq sparse
 embedding_bag weight indices offsets scale_grad_by_freq mode sparse per_sample_weights include_last_offset padding_idx
 empty size memory_format out | size out dtype layout device requires_grad pin_memory memory_format
-empty_like input dtype layout device pin_memory memory_format | input memory_format out | input dtype layout device requires_grad memory_format
+empty_like input dtype layout device pin_memory memory_format | input memory_format out | input dtype layout device
+ requires_grad memory_format
 eq input other out | a b
 equal input other
 erf input out
@@ -189,8 +190,10 @@ frexp input out
 from_dlpack ext_tensor device copy
 from_numpy ndarray
 frombuffer buffer dtype count offset requires_grad
-full shape fill_value dtype device requires_grad | size fill_value dtype layout device pin_memory | size fill_value out dtype layout device requires_grad
-full_like input fill_value dtype layout device pin_memory memory_format | input fill_value memory_format out | input fill_value dtype layout device requires_grad memory_format
+full shape fill_value dtype device requires_grad | size fill_value dtype layout device pin_memory | size fill_value out
+ dtype layout device requires_grad
+full_like input fill_value dtype layout device pin_memory memory_format | input fill_value memory_format out | input
+ fill_value dtype layout device requires_grad memory_format
 gather input dim index sparse_grad out
 gcd input other out
 ge input other out
@@ -316,7 +319,8 @@ logical_not input out
 logical_or input other out
 logical_xor input other out
 logit input eps out
-logspace start end steps base dtype layout device pin_memory | start end steps base out dtype layout device requires_grad
+logspace start end steps base dtype layout device pin_memory | start end steps base out dtype layout device
+ requires_grad
 logsumexp input dim keepdim out
 long input memory_format
 lt input other out
@@ -363,11 +367,15 @@ ne input other out | a b
 neg input out | a
 negative input out
 nelement input
-new_empty input size dtype layout device pin_memory | input size out | input size dtype device requires_grad layout pin_memory
-new_full input size fill_value dtype layout device pin_memory | input size fill_value out | input size fill_value dtype device requires_grad layout pin_memory
-new_ones input size dtype layout device pin_memory | input size out | input size dtype device requires_grad layout pin_memory
+new_empty input size dtype layout device pin_memory | input size out | input size dtype device requires_grad layout
+ pin_memory
+new_full input size fill_value dtype layout device pin_memory | input size fill_value out | input size fill_value dtype
+ device requires_grad layout pin_memory
+new_ones input size dtype layout device pin_memory | input size out | input size dtype device requires_grad layout
+ pin_memory
 new_tensor input data dtype device requires_grad layout pin_memory
-new_zeros input size dtype layout device pin_memory | input size out | input size dtype device requires_grad layout pin_memory
+new_zeros input size dtype layout device pin_memory | input size out | input size dtype device requires_grad layout
+ pin_memory
 nextafter input other out
 nll_loss input target weight reduction ignore_index out
 nonzero input out as_tuple
@@ -378,7 +386,8 @@ numel input
 numpy input force
 one_hot input num_classes
 ones size dtype layout device pin_memory | size out dtype layout device requires_grad
-ones_like input dtype layout device pin_memory memory_format | input memory_format out | input dtype layout device requires_grad memory_format
+ones_like input dtype layout device pin_memory memory_format | input memory_format out | input dtype layout device
+ requires_grad memory_format
 outer input vec2 out
 pad input pad mode value
 permute input dims
@@ -395,11 +404,15 @@ put input index source accumulate out
 quantile input q dim keepdim interpolation out
 rad2deg input out
 rand size generator out dtype layout device requires_grad pin_memory
-rand_like input generator dtype layout device pin_memory memory_format | input generator memory_format out | input generator dtype layout device requires_grad memory_format
-randint low high size generator dtype layout device pin_memory | low high size generator out dtype layout device requires_grad
-randint_like input low high generator dtype layout device pin_memory memory_format | input low high generator memory_format out | input low high generator dtype layout device requires_grad memory_format
+rand_like input generator dtype layout device pin_memory memory_format | input generator memory_format out | input
+ generator dtype layout device requires_grad memory_format
+randint low high size generator dtype layout device pin_memory | low high size generator out dtype layout device
+ requires_grad
+randint_like input low high generator dtype layout device pin_memory memory_format | input low high generator
+ memory_format out | input low high generator dtype layout device requires_grad memory_format
 randn size generator out dtype layout device requires_grad pin_memory
-randn_like input generator dtype layout device pin_memory memory_format | input generator memory_format out | input generator dtype layout device requires_grad memory_format
+randn_like input generator dtype layout device pin_memory memory_format | input generator memory_format out | input
+ generator dtype layout device requires_grad memory_format
 random input from to generator out
 randperm n generator out dtype layout device requires_grad pin_memory
 ravel input
@@ -434,7 +447,8 @@ scaled_dot_product_attention query key value attn_mask dropout_p is_causal scale
 scatter input dim index src reduce out | input dim index value reduce out
 scatter_add input dim index src out
 scatter_reduce input dim index src reduce include_self out
-searchsorted sorted_sequence input out_int32 right side sorter out | sorted_sequence values out_int32 right side out sorter
+searchsorted sorted_sequence input out_int32 right side sorter out | sorted_sequence values out_int32 right side out
+ sorter
 seed input
 select input dim index | list idx
 select_backward grad_output input_sizes dim index out
@@ -528,7 +542,8 @@ tan input out | a
 tanh input out | a
 tanh_backward grad_output output out
 tensor t dtype device requires_grad | data dtype device requires_grad pin_memory
-tensor_split input sections dim | input indices dim | input tensor_indices_or_sections dim | input indices_or_sections dim
+tensor_split input sections dim | input indices dim | input tensor_indices_or_sections dim | input indices_or_sections
+ dim
 tensordot input other dims_self dims_other out | a b dims out
 tile input dims
 to input device dtype non_blocking copy memory_format
@@ -571,6 +586,8 @@ where condition input other out
 xlogy input other out
 zero input out
 zeros size dtype layout device pin_memory | size out dtype layout device requires_grad
-zeros_like input dtype layout device pin_memory memory_format | input memory_format out | input dtype layout device requires_grad memory_format
+zeros_like input dtype layout device pin_memory memory_format | input memory_format out | input dtype layout device
+ requires_grad memory_format
 """
-NAMES = frozenset(line.split(" ", 1)[0] for line in SIGNATURES.split("\n"))
+LINES = SIGNATURES.replace("\n ", " ").strip().split("\n")
+NAMES = frozenset(line.split(" ", 1)[0] for line in LINES)

@@ -4,10 +4,14 @@ strata/_torch_signatures.py, in an environment with PyTorch and strata: python b
 import inspect
 import pathlib
 import re
+import textwrap
 
+TAIL = '''LINES = SIGNATURES.replace("\\n ", " ").strip().split("\\n")
+NAMES = frozenset(line.split(" ", 1)[0] for line in LINES)
+'''
 TARGET = pathlib.Path(__file__).resolve().parents[1] / "strata" / "_torch_signatures.py"
-HEAD = '''"""What PyTorch calls the arguments of each function: its name, then the names in order, for each way to call it. Written by
-tests/torch_signatures.py; do not edit."""
+HEAD = '''"""What PyTorch calls the arguments of each function: its name, then the names in order, for each way to call it. A line
+that begins with a blank goes on with the one before. Written by tests/torch_signatures.py; do not edit."""
 
 '''
 # Python functions without a schema, whose documentation gives another signature than the one they have.
@@ -100,8 +104,8 @@ def wanted():
 
 def text(table):
     lines = [name + " " + " | ".join(" ".join(way) for way in ways) for name, ways in table.items()]
-    body = "\n".join(lines)
-    return (HEAD + 'SIGNATURES = """\n' + body + '\n"""\nNAMES = frozenset(line.split(" ", 1)[0] for line in SIGNATURES.split("\\n"))\n')
+    wrapped = [textwrap.fill(line, 120, subsequent_indent=" ", break_on_hyphens=False) for line in lines]
+    return HEAD + 'SIGNATURES = """\n' + "\n".join(wrapped) + '\n"""\n' + TAIL
 
 
 if __name__ == "__main__":

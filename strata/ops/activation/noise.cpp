@@ -25,9 +25,6 @@ constexpr double kLeast = 1e-20;
 double drawn(RngKey key, size_t i) {
   return uniform_f32(philox(key, i / 4)[i % 4]);
 }
-RngKey next_key(const Tensor& x) {
-  return default_generator().next((static_cast<uint64_t>(x.numel()) + 3) / 4);
-}
 void check_floating(const Tensor& x, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
 }
@@ -46,6 +43,7 @@ const Op<Tensor(const Tensor&, double, double, RngKey)> rrelu_op{{
           const Tensor u = detail::uniform_of(x.shape(), 0, 1, key, DType::f32, x.device()).to(wide);
           return where(x > 0, x, (x.to(wide) * (u * (upper - lower) + lower)).to(x.dtype()));
         },
+    .draws = [](const Tensor& x, double, double, RngKey) { return random_blocks(x.numel()); },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 0.125, 0.5, kSampleKey);
@@ -81,6 +79,7 @@ const Op<Tensor(const Tensor&, double, bool, int64_t, RngKey)> gumbel_softmax_op
           const Tensor fixed = soft.detach(), top = argmax(fixed, at, true);
           return (scatter(zeros_like(fixed), at, top, Scalar(1.0)) - fixed + soft).to(logits.dtype());
         },
+    .draws = [](const Tensor& x, double, bool, int64_t, RngKey) { return random_blocks(x.numel()); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), 1.0, false, -1, kSampleKey);
@@ -115,11 +114,11 @@ const Op<Tensor(const Tensor&, double, bool, int64_t, RngKey)> gumbel_softmax_op
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
   check(lower <= upper, "rrelu", "lower ", lower, " is above upper ", upper);
-  return training ? rrelu_op(x, lower, upper, next_key(x)) : leaky_relu(x, (lower + upper) / 2);
+  return training ? rrelu_op.drawn(default_generator(), x, lower, upper, {}) : leaky_relu(x, (lower + upper) / 2);
 }
 
 Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim) {
-  return gumbel_softmax_op(logits, tau, hard, dim, next_key(logits));
+  return gumbel_softmax_op.drawn(default_generator(), logits, tau, hard, dim, {});
 }
 
 }  // namespace strata

@@ -54,6 +54,7 @@ Pair composed_backward(const Tensor& gy, const Tensor& a, const Tensor& b) {
 
 const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
     .schema = "swiglu_backward(Tensor gy, Tensor a, Tensor b) -> (Tensor ga, Tensor gb)",
+    .internal = true,
     .doc = "The gradients of swiglu for a and b from the gradient gy of its result, in one pass.",
     .infer =
         [](const Tensor& gy, const Tensor& a, const Tensor& b) {
@@ -147,6 +148,7 @@ TensorMeta infer_halves(const Tensor& x, std::string_view op) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
     .schema = "swiglu_packed_backward(Tensor gy, Tensor x) -> Tensor",
+    .internal = true,
     .doc = "The gradient of swiglu_packed for x from the gradient gy of its result, in one pass.",
     .infer =
         [](const Tensor& gy, const Tensor& x) {

@@ -270,6 +270,7 @@ const Op<BackwardSignature> attention_backward_op{{
               "Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float dropout_p, "
               "RngKey? key) "
               "-> (Tensor gq, Tensor gk, Tensor gv)",
+    .internal = true,
     .doc =
         "The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse "
         "of its "
@@ -332,6 +333,7 @@ const Op<ForwardSignature> attention_op{{
         "scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, bool is_causal=false, "
         "float? scale=None, int window=0, int query_offset=0, float dropout_p=0.0, RngKey? key=None) "
         "-> (Tensor out, Tensor lse)",
+    .shown = 1,
     .doc =
         "softmax(q k^T * scale + mask) v for q [B, H, Tq, D], k [B, Hkv, Tk, D] and v [B, Hkv, Tk, Dv]; Hkv divides H, "
         "and "
@@ -381,6 +383,11 @@ const Op<ForwardSignature> attention_op{{
             b.set(
                 3,
                 sum_to(score_gradient(gout, glse, q, k, v, mask, b.y(0), b.y(1), a).ds, mask.shape()).to(mask.dtype()));
+        },
+    .draws =
+        [](const Tensor& q, const Tensor& k, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
+           int64_t, double dropout_p, std::optional<RngKey>) {
+          return dropout_p > 0 ? random_blocks(q.size(0) * q.size(1) * q.size(2) * k.size(2)) : 0;
         },
     .autocast = Autocast::low,
     .cost =
@@ -463,8 +470,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const AttentionOptions& o) {
   RngKey key;
   if (o.dropout_p > 0) {
-    const uint64_t weights = static_cast<uint64_t>(q.size(0) * q.size(1) * q.size(2) * k.size(2));
-    key = default_generator().next((weights + 3) / 4);
+    const auto draws = attention_op.record().draws;
+    key = default_generator().next(
+        draws(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
   }
   return std::get<0>(attention_op(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
 }

@@ -3,7 +3,6 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy_kernels.h"
-#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -180,7 +179,7 @@ Tensor& Tensor::copy_(const Tensor& src) {
     return *this;
   }
   const Tensor here = src.device() == device() || is_meta() ? src : strata::to(src, device());
-  return copy_op.inplace(*this, here.shape() == shape() ? here : strata::expand(here, shape()));
+  return copy_op.inplace(*this, here.shape() == shape() ? here : here.expand(shape()));
 }
 
 Tensor& Tensor::fill_(Scalar value) {

@@ -20,6 +20,11 @@ using sampler::Kind;
 
 constexpr RngKey kSampleKey{42, 7};
 
+// Every element draws from a stretch of a stream that the key names; the generator moves on as for uniform numbers.
+uint64_t one_each(const Tensor& x, RngKey) {
+  return random_blocks(x.numel());
+}
+
 void check_floating(const Tensor& x, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
 }
@@ -44,11 +49,6 @@ void slope(Tensor& y, const Tensor& a, const Tensor& x) {
 template <Sampler sample>
 void successes(Tensor& y, const Tensor& count, const Tensor& prob, RngKey key) {
   run(sample, Kind::binomial, key, y, count, prob);
-}
-
-// Every element draws from a stretch of a stream that the key names; the generator moves on as for uniform numbers.
-RngKey next_key(Generator& g, int64_t elements) {
-  return g.next((static_cast<uint64_t>(elements) + 3) / 4);
 }
 
 // P(a, x), the share of gamma numbers below x, by Simpson's rule over t = x s^4, which is smooth at 0.
@@ -118,6 +118,7 @@ const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
     .kernels = {.cpu = of_one<Kind::gamma, sample_cpu>, .cuda = STRATA_CUDA_KERNEL(of_one<Kind::gamma, sample_cuda>)},
     .saves = "concentration result",
     .backward = [](Backward& b, const Tensor& a, RngKey) { b.set(0, b.gy() * standard_gamma_grad(a, b.y())); },
+    .draws = one_each,
     .cost =
         [](const Tensor& a, RngKey) {
           return Cost{300.0 * a.numel(), 2.0 * a.nbytes()};
@@ -145,6 +146,7 @@ const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
         },
     .kernels = {.cpu = of_one<Kind::poisson, sample_cpu>,
                 .cuda = STRATA_CUDA_KERNEL(of_one<Kind::poisson, sample_cuda>)},
+    .draws = one_each,
     .cost =
         [](const Tensor& rate, RngKey) {
           return Cost{300.0 * rate.numel(), 2.0 * rate.nbytes()};
@@ -169,6 +171,8 @@ const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
           return like(count);
         },
     .kernels = {.cpu = successes<sample_cpu>, .cuda = STRATA_CUDA_KERNEL(successes<sample_cuda>)},
+    .draws = [](const Tensor& count, const Tensor& prob,
+                RngKey) { return random_blocks(std::max(count.numel(), prob.numel())); },
     .adapt = Adapt::promote,
     .cost =
         [](const Tensor& count, const Tensor&, RngKey) {
@@ -195,6 +199,7 @@ const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
           const Tensor g = clamp_min(standard_gamma_op(wide, key), 1e-37);
           return (g / sum(g, {-1}, true)).to(a.dtype());
         },
+    .draws = one_each,
     .samples =
         [](Samples& s) {
           s.add(s.uniform({3, 5}, 0.5, 4), kSampleKey).not_differentiable();
@@ -205,19 +210,19 @@ const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
 }  // namespace
 
 Tensor standard_gamma(const Tensor& concentration, Generator& g) {
-  return standard_gamma_op(concentration, next_key(g, concentration.numel()));
+  return standard_gamma_op.drawn(g, concentration, {});
 }
 Tensor standard_gamma_grad(const Tensor& concentration, const Tensor& sample) {
   return standard_gamma_grad_op(concentration, sample);
 }
 Tensor poisson(const Tensor& rate, Generator& g) {
-  return poisson_op(rate, next_key(g, rate.numel()));
+  return poisson_op.drawn(g, rate, {});
 }
 Tensor binomial(const Tensor& count, const Tensor& prob, Generator& g) {
-  return binomial_op(count, prob, next_key(g, std::max(count.numel(), prob.numel())));
+  return binomial_op.drawn(g, count, prob, {});
 }
 Tensor dirichlet(const Tensor& concentration, Generator& g) {
-  return dirichlet_op(concentration, next_key(g, concentration.numel()));
+  return dirichlet_op.drawn(g, concentration, {});
 }
 
 }  // namespace strata

@@ -35,6 +35,7 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
         dropout_cpu(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
     }),
     .backward = [](Backward& b, const Tensor&, double p, RngKey key) { b.set(0, dropout(b.gy(), p, key)); },
+    .draws = [](const Tensor& x, double, RngKey) { return random_blocks(x.numel()); },
     .cost =
         [](const Tensor& x, double, RngKey) {
           return Cost{1.0 * x.numel(), 2.0 * x.nbytes()};
@@ -68,7 +69,7 @@ Tensor dropout(const Tensor& x, double p, RngKey key) {
 Tensor dropout(const Tensor& x, double p, bool training) {
   check(p >= 0 && p <= 1, "dropout", "p must be in [0, 1], got ", p);
   if (!training || p == 0) return x;
-  return dropout_op(x, p, default_generator().next((static_cast<uint64_t>(x.numel()) + 3) / 4));
+  return dropout_op.drawn(default_generator(), x, p, {});
 }
 
 }  // namespace strata

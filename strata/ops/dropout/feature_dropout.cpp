@@ -58,6 +58,10 @@ Tensor alpha_by_hand(const Tensor& x, double p, RngKey key, size_t inner) {
   const double a = p < 1 ? 1 / std::sqrt((kFloor * kFloor * p + 1) * (1 - p)) : 0, b = -a * kFloor * p;
   return by_hand(x, p, key, inner, [&](double v, bool keep) { return a * (keep ? v : kFloor) + b; });
 }
+// A number for each element, of which whole channels use the first.
+uint64_t one_each(const Tensor& x, double, RngKey) {
+  return random_blocks(x.numel());
+}
 size_t inner_of(const Tensor& x) {
   size_t n = 1;
   for (int64_t d = 2; d < x.dim(); ++d) n *= static_cast<size_t>(x.size(d));
@@ -85,6 +89,7 @@ const Dropout feature_dropout_op{{
           const Tensor factors = kept(channels_of(x), p, key, x) * (p < 1 ? 1 / (1 - p) : 0);
           return (x.to(factors.dtype()) * factors).to(x.dtype());
         },
+    .draws = one_each,
     .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },
     .reference =
         [](const Tensor& x, double p, RngKey key) {
@@ -104,6 +109,7 @@ const Dropout alpha_dropout_op{{
           check_dropout(x, p, 0, "alpha_dropout");
           return alpha_composed(x, p, key, x.shape());
         },
+    .draws = one_each,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), 0.3, kSampleKey);
@@ -124,26 +130,27 @@ const Dropout feature_alpha_dropout_op{{
           check_dropout(x, p, 2, "feature_alpha_dropout");
           return alpha_composed(x, p, key, channels_of(x));
         },
+    .draws = one_each,
     .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },
     .reference = [](const Tensor& x, double p, RngKey key) { return alpha_by_hand(x, p, key, inner_of(x)); },
 }};
 
-Tensor drawn_for(const Dropout& op, const Tensor& x, double p, bool training, int64_t numbers) {
+Tensor drawn_for(const Dropout& op, const Tensor& x, double p, bool training) {
   check(p >= 0 && p <= 1, op.name(), "p must be in [0, 1], got ", p);
   if (!training || p == 0) return x;
-  return op(x, p, default_generator().next((static_cast<uint64_t>(numbers) + 3) / 4));
+  return op.drawn(default_generator(), x, p, {});
 }
 
 }  // namespace
 
 Tensor feature_dropout(const Tensor& x, double p, bool training) {
-  return drawn_for(feature_dropout_op, x, p, training, x.numel());
+  return drawn_for(feature_dropout_op, x, p, training);
 }
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  return drawn_for(alpha_dropout_op, x, p, training, x.numel());
+  return drawn_for(alpha_dropout_op, x, p, training);
 }
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
-  return drawn_for(feature_alpha_dropout_op, x, p, training, x.numel());
+  return drawn_for(feature_alpha_dropout_op, x, p, training);
 }
 
 }  // namespace strata

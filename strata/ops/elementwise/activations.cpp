@@ -43,6 +43,7 @@ const UnaryOp sigmoid_op{unary<Map::sigmoid>({
 
 const BinaryOp sigmoid_backward_op{binary<Map::sigmoid_backward>({
     .schema = "sigmoid_backward(Tensor g, Tensor y) -> Tensor",
+    .internal = true,
     .doc = "g * y * (1 - y): the gradient of y = sigmoid(x).",
     .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "sigmoid_backward"); },
     .saves = "g:y y",
@@ -66,6 +67,7 @@ const UnaryOp tanh_op{unary<Map::tanh>({
 
 const BinaryOp tanh_backward_op{binary<Map::tanh_backward>({
     .schema = "tanh_backward(Tensor g, Tensor y) -> Tensor",
+    .internal = true,
     .doc = "g * (1 - y^2): the gradient of y = tanh(x).",
     .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "tanh_backward"); },
     .saves = "g:y y",
@@ -105,6 +107,7 @@ const UnaryOp relu_op{
 
 const BinaryOp relu_backward_op{binary<Map::relu_backward>({
     .schema = "relu_backward(Tensor g, Tensor y) -> Tensor",
+    .internal = true,
     .doc = "g where y > 0, else 0: the gradient of relu from its result or its argument.",
     .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "relu_backward"); },
     .saves = "y",
@@ -138,6 +141,7 @@ const OneNumber leaky_relu_op{{
 
 const PairOneNumber leaky_relu_backward_op{{
     .schema = "leaky_relu_backward(Tensor g, Tensor x, float negative_slope) -> Tensor",
+    .internal = true,
     .doc = "g where x > 0, else negative_slope * g: the gradient of leaky_relu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "leaky_relu_backward"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double slope) {
@@ -189,6 +193,7 @@ const TwoNumbers elu_op{{
 
 const PairOneNumber elu_backward_op{{
     .schema = "elu_backward(Tensor g, Tensor x, float alpha) -> Tensor",
+    .internal = true,
     .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
     .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "elu_backward"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
@@ -252,6 +257,7 @@ const TwoNumbers hardtanh_op{{
 
 const PairTwoNumbers hardtanh_backward_op{{
     .schema = "hardtanh_backward(Tensor g, Tensor x, float min, float max) -> Tensor",
+    .internal = true,
     .doc = "g where min < x < max, else 0: the gradient of hardtanh.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "hardtanh_backward"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
@@ -292,6 +298,7 @@ const UnaryOp hardswish_op{unary<Map::hardswish>({
 
 const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
     .schema = "hardswish_backward(Tensor g, Tensor x) -> Tensor",
+    .internal = true,
     .doc = "g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2.",
     .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "hardswish_backward"); },
     .saves = "g:x x",
@@ -335,6 +342,7 @@ const TwoNumbers softplus_op{{
 
 const PairTwoNumbers softplus_backward_op{{
     .schema = "softplus_backward(Tensor g, Tensor x, float beta, float threshold) -> Tensor",
+    .internal = true,
     .doc = "g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus.",
     .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "softplus_backward"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
@@ -374,6 +382,7 @@ const UnaryOp mish_op{unary<Map::mish>({
 
 const BinaryOp mish_backward_op{binary<Map::mish_backward>({
     .schema = "mish_backward(Tensor g, Tensor x) -> Tensor",
+    .internal = true,
     .doc = "g times the derivative of mish at x: with t = tanh(softplus(x)), t + x * sigmoid(x) * (1 - t^2).",
     .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "mish_backward"); },
     .saves = "g:x x",
@@ -403,6 +412,7 @@ const UnaryOp silu_op{unary<Map::silu>({
 
 const BinaryOp silu_backward_op{binary<Map::silu_backward>({
     .schema = "silu_backward(Tensor g, Tensor x) -> Tensor",
+    .internal = true,
     .doc = "g times the derivative of silu at x: with s = sigmoid(x), s * (1 + x * (1 - s)).",
     .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "silu_backward"); },
     .saves = "g:x x",

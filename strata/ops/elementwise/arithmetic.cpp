@@ -40,6 +40,7 @@ const ScaledOp add_op{{
 
 const ScaledOp sub_op{{
     .schema = "sub(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
+    .aliases = "subtract",
     .doc = "a - alpha * b. Integers wrap around; DTypeError for two bool tensors (use logical_xor).",
     .infer = [](const Tensor& a, const Tensor&, Scalar) { return like_if(a, kNumbers, "sub"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
@@ -65,6 +66,7 @@ const ScaledOp sub_op{{
 
 const BinaryOp mul_op{binary<Map::mul>({
     .schema = "mul(Tensor a, Tensor b) -> Tensor",
+    .aliases = "multiply",
     .doc = "a * b. Integers wrap around; bool multiplies as \"and\".",
     .saves = "a:b b:a",
     .backward =
@@ -226,6 +228,9 @@ std::optional<Scalar> as_number(const Tensor& a, Scalar b, Scalar alpha = 1) {
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
   return add_op(a, b, alpha);
 }
+Tensor Tensor::add(const Tensor& other, Scalar alpha) const {
+  return strata::add(*this, other, alpha);
+}
 Tensor add(const Tensor& a, Scalar b, Scalar alpha) {
   const auto v = as_number(a, b, alpha);
   return v ? add_scalar_op(a, *v) : add_op(a, number(b, a), alpha);
@@ -316,9 +321,6 @@ Tensor& div_(Tensor& x, const Tensor& other, std::string_view rounding_mode) {
   check(rounding_mode == "floor" || rounding_mode == "trunc", "div_", "rounding_mode is \"", rounding_mode,
         "\", it can be \"floor\", \"trunc\" or empty");
   return rounding_mode == "floor" ? floor_divide_op.inplace(x, other) : trunc_divide_op.inplace(x, other);
-}
-Tensor detail::add_tensors(const Tensor& a, const Tensor& b) {
-  return add(a, b);
 }
 
 }  // namespace strata

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "strata/ops/elementwise/records.h"
-#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -16,26 +15,31 @@ const BinaryOp eq_op{comparison<Map::eq>({
 })};
 const BinaryOp ne_op{comparison<Map::ne>({
     .schema = "ne(Tensor a, Tensor b) -> Tensor",
+    .aliases = "not_equal",
     .doc = "Whether a differs from b; bool.",
     .reference = pointwise<([](double a, double b) { return a != b; })>,
 })};
 const BinaryOp lt_op{comparison<Map::lt>({
     .schema = "lt(Tensor a, Tensor b) -> Tensor",
+    .aliases = "less",
     .doc = "Whether a < b; bool.",
     .reference = pointwise<([](double a, double b) { return a < b; })>,
 })};
 const BinaryOp le_op{comparison<Map::le>({
     .schema = "le(Tensor a, Tensor b) -> Tensor",
+    .aliases = "less_equal",
     .doc = "Whether a <= b; bool.",
     .reference = pointwise<([](double a, double b) { return a <= b; })>,
 })};
 const BinaryOp gt_op{comparison<Map::gt>({
     .schema = "gt(Tensor a, Tensor b) -> Tensor",
+    .aliases = "greater",
     .doc = "Whether a > b; bool.",
     .reference = pointwise<([](double a, double b) { return a > b; })>,
 })};
 const BinaryOp ge_op{comparison<Map::ge>({
     .schema = "ge(Tensor a, Tensor b) -> Tensor",
+    .aliases = "greater_equal",
     .doc = "Whether a >= b; bool.",
     .reference = pointwise<([](double a, double b) { return a >= b; })>,
 })};
@@ -86,6 +90,7 @@ constexpr auto test_floating = on_each_device([](auto on, Tensor& y, const Tenso
 
 const UnaryOp logical_not_op{test<Map::logical_not>({
     .schema = "logical_not(Tensor x) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "Whether x is 0; bool.",
     .reference = pointwise<([](double x) { return x == 0; })>,
 })};
@@ -182,6 +187,7 @@ const BinaryOp bitwise_xor_op{binary<Map::bitwise_xor>({
 const UnaryOp bitwise_not_op{unary<Map::bitwise_not>(
     {
         .schema = "bitwise_not(Tensor x) -> Tensor",
+        .aliases = "bitwise_invert",
         .doc = "Every bit of x flipped; logical_not for bool. DTypeError for floating tensors.",
         .infer = [](const Tensor& x) { return like_if(x, kBits, "bitwise_not"); },
         .dtypes = kBits,
@@ -304,6 +310,9 @@ Tensor logical_not(const Tensor& x) {
 Tensor isnan(const Tensor& x) {
   return isnan_op(x);
 }
+Tensor Tensor::isnan() const {
+  return strata::isnan(*this);
+}
 Tensor isinf(const Tensor& x) {
   return isinf_op(x);
 }
@@ -314,10 +323,10 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
   return isclose_op(a, b, rtol, atol, equal_nan);
 }
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+  return isclose(a, b, rtol, atol, equal_nan).all().item<bool>();
 }
 bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+  return a.shape() == b.shape() && eq(a, b).all().item<bool>();
 }
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
   return bitwise_and_op(a, b);

@@ -11,6 +11,7 @@ constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402, 
 
 const UnaryOp neg_op{unary<Map::neg>({
                                          .schema = "neg(Tensor x) -> Tensor",
+                                         .aliases = "negative",
                                          .doc = "-x. Integers wrap around; DTypeError for bool (use logical_not).",
                                          .infer = [](const Tensor& x) { return like_if(x, kFloats | kInts, "neg"); },
                                          .backward = [](Backward& b, const Tensor&) { b.set(0, -b.gy()); },
@@ -26,6 +27,7 @@ const UnaryOp neg_op{unary<Map::neg>({
 
 const UnaryOp abs_op{unary<Map::abs>({
                                          .schema = "abs(Tensor x) -> Tensor",
+                                         .aliases = "absolute",
                                          .doc = "The absolute value of x. The gradient at 0 is 0. DTypeError for bool.",
                                          .infer = [](const Tensor& x) { return like_if(x, kFloats | kInts, "abs"); },
                                          .saves = "x",
@@ -186,6 +188,7 @@ const UnaryOp tan_op{unary<Map::tan>({
 
 const UnaryOp asin_op{unary<Map::asin>({
     .schema = "asin(Tensor x) -> Tensor",
+    .aliases = "arcsin",
     .doc = "The inverse sine, in [-pi/2, pi/2]; NaN outside [-1, 1].",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * rsqrt(1 - square(x))); },
@@ -195,6 +198,7 @@ const UnaryOp asin_op{unary<Map::asin>({
 
 const UnaryOp acos_op{unary<Map::acos>({
     .schema = "acos(Tensor x) -> Tensor",
+    .aliases = "arccos",
     .doc = "The inverse cosine, in [0, pi]; NaN outside [-1, 1].",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, -(b.gy() * rsqrt(1 - square(x)))); },
@@ -205,6 +209,7 @@ const UnaryOp acos_op{unary<Map::acos>({
 
 const UnaryOp atan_op{unary<Map::atan>({
     .schema = "atan(Tensor x) -> Tensor",
+    .aliases = "arctan",
     .doc = "The inverse tangent, in [-pi/2, pi/2].",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (square(x) + 1)); },
@@ -231,6 +236,7 @@ const UnaryOp cosh_op{unary<Map::cosh>({
 
 const UnaryOp asinh_op{unary<Map::asinh>({
     .schema = "asinh(Tensor x) -> Tensor",
+    .aliases = "arcsinh",
     .doc = "The inverse hyperbolic sine.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * rsqrt(square(x) + 1)); },
@@ -239,6 +245,7 @@ const UnaryOp asinh_op{unary<Map::asinh>({
 
 const UnaryOp acosh_op{unary<Map::acosh>({
     .schema = "acosh(Tensor x) -> Tensor",
+    .aliases = "arccosh",
     .doc = "The inverse hyperbolic cosine; NaN below 1.",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * rsqrt(square(x) - 1)); },
@@ -248,6 +255,7 @@ const UnaryOp acosh_op{unary<Map::acosh>({
 
 const UnaryOp atanh_op{unary<Map::atanh>({
     .schema = "atanh(Tensor x) -> Tensor",
+    .aliases = "arctanh",
     .doc = "The inverse hyperbolic tangent; NaN outside [-1, 1].",
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() / (1 - square(x))); },
@@ -380,6 +388,9 @@ Tensor& sin_(Tensor& x) {
 }
 Tensor& cos_(Tensor& x) {
   return cos_op.inplace(x);
+}
+Tensor Tensor::neg() const {
+  return strata::neg(*this);
 }
 Tensor Tensor::exp() const {
   return strata::exp(*this);

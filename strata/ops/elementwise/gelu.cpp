@@ -58,6 +58,7 @@ const GeluOp gelu_op{{
 
 const GeluBackwardOp gelu_backward_op{{
     .schema = "gelu_backward(Tensor g, Tensor x, str approximate=\"none\") -> Tensor",
+    .internal = true,
     .doc =
         "g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form.",
     .infer =

@@ -16,6 +16,7 @@ constexpr double kLn2 = 0.69314718055994530942, kPi = 3.14159265358979323846;
 
 const UnaryOp sgn_op{{
     .schema = "sgn(Tensor x) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "sign(x): there are no complex numbers, for which the two differ.",
     .example = "assert(sgn(full({1}, -3.0)).item() == -1);",
     .composed = [](const Tensor& x) { return sign(x); },
@@ -201,6 +202,7 @@ const BinaryOp ldexp_op{binary<Map::ldexp>(
 
 const BinaryOp nextafter_op{{
     .schema = "nextafter(Tensor a, Tensor b) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "The neighbour of a in the direction of b. DTypeError unless both are f32 or f64. It has no gradient: "
            "AutogradError where one is asked for.",
     .example = "assert(nextafter(ones({1}), full({1}, 2.0)).item() > 1);",
@@ -286,6 +288,7 @@ const BinaryOp logaddexp2_op{binary<Map::logaddexp2>(
 
 const BinaryOp float_power_op{{
     .schema = "float_power(Tensor a, Tensor exponent) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "a to the power exponent, both as f64.",
     .example = "assert(float_power(full({1}, 2), full({1}, -1)).item() == 0.5);",
     .composed = [](const Tensor& a, const Tensor& b) { return pow(a.to(DType::f64), b.to(DType::f64)); },
@@ -304,6 +307,7 @@ const BinaryOp float_power_op{{
 
 const UnaryOp deg2rad_op{{
     .schema = "deg2rad(Tensor x) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "Degrees as radians: x * pi / 180; integers become default_dtype().",
     .example = "assert(std::abs(deg2rad(full({1}, 180)).item() - 3.14159265) < 1e-6);",
     .composed = [](const Tensor& x) { return x * (kPi / 180); },
@@ -313,6 +317,7 @@ const UnaryOp deg2rad_op{{
 }};
 const UnaryOp rad2deg_op{{
     .schema = "rad2deg(Tensor x) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "Radians as degrees: x * 180 / pi; integers become default_dtype().",
     .example = "assert(std::abs(rad2deg(full({1}, 3.14159265)).item() - 180) < 1e-4);",
     .composed = [](const Tensor& x) { return x * (180 / kPi); },

@@ -186,6 +186,7 @@ const BinaryOp fmin_op{binary<Map::fmin>({
 const BinaryOp atan2_op{binary<Map::atan2>(
     {
         .schema = "atan2(Tensor a, Tensor b) -> Tensor",
+        .aliases = "arctan2",
         .doc = "The angle of the point (b, a) in (-pi, pi].",
         .saves = "a b",
         .backward =

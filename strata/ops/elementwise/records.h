@@ -131,6 +131,7 @@ template <Map F>
 BinaryOp::Record comparison(BinaryOp::Record r) {
   r.infer = [](const Tensor& a, const Tensor&) { return like(a).with_dtype(DType::boolean); };
   r.kernels = map_binary<F>;
+  r.inplace_by_copy = true;
   r.adapt = Adapt::promote;
   r.dtypes = kAllTypes;
   r.cost = [](const Tensor& a, const Tensor& b) {

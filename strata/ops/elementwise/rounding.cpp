@@ -37,6 +37,7 @@ const UnaryOp ceil_op{rounding<Map::ceil>({
 
 const UnaryOp trunc_op{rounding<Map::trunc>({
     .schema = "trunc(Tensor x) -> Tensor",
+    .aliases = "fix",
     .doc = "x without its fraction, in x's dtype; integers stay.",
     .reference = pointwise<([](double x) { return std::trunc(x); })>,
 })};
@@ -162,6 +163,7 @@ const ClampOp clamp_op{{
 
 const ClampBackwardOp clamp_backward_op{{
     .schema = "clamp_backward(Tensor g, Tensor x, Scalar? min=None, Scalar? max=None) -> Tensor",
+    .internal = true,
     .doc = "g where min <= x <= max, else 0: the gradient of clamp.",
     .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>,
                 std::optional<Scalar>) { return like_if(g, kNumbers, "clamp_backward"); },

@@ -45,6 +45,7 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> embedding_backward_op{{
     .schema = "embedding_backward(Tensor gy, Tensor indices, int rows, int? padding_idx=None) -> Tensor",
+    .internal = true,
     .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the "
            "positions that "
            "hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the same "

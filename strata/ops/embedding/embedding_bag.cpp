@@ -156,6 +156,7 @@ void for_positions(const Tensor& indices, const Tensor& offsets, const Tensor& w
 const Op<BackwardSignature> embedding_bag_backward_op{{
     .schema = "embedding_bag_backward(Tensor g, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int rows, "
               "bool mean=false, int? padding_idx=None) -> Tensor",
+    .internal = true,
     .doc = "The gradient of embedding_bag_sum for its table of `rows` rows: row v is the sum of the rows of g of the "
            "bags that hold index v, each times what the index counts there, added in f32 in the order of the positions "
            "(on CUDA in parts, each in that order; the same bits in every call and for any number of threads).",

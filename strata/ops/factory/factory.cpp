@@ -52,6 +52,9 @@ Tensor empty(const Shape& shape, std::optional<DType> dtype) {
 Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype) {
   return full_op(x.shape(), value, dtype.value_or(x.dtype()), x.device());
 }
+Tensor Tensor::new_full(const Shape& shape, Scalar value, std::optional<DType> dtype) const {
+  return full_op(shape, value, dtype.value_or(this->dtype()), device());
+}
 Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) {
   return full_like(x, 0, dtype);
 }

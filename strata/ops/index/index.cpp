@@ -8,7 +8,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index_kernels.h"
 #include "strata/ops/naive_inl.h"
-#include "strata/ops/shape/shape.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {

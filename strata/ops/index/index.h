@@ -8,7 +8,6 @@
 
 #include "strata/core/tensor.h"
 #include "strata/ops/index/indexing.h"
-#include "strata/ops/index/places.h"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/index_kernels.h"
 #include "strata/ops/naive_inl.h"
-#include "strata/ops/shape/shape.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -109,6 +109,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{{
     .schema = "masked_scatter(Tensor x, Tensor mask, Tensor source) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "x with the elements where the bool mask (of x's shape) is true replaced by those of source, in row-major "
            "order. "
            "ShapeError when source has too few.",

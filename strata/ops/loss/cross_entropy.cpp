@@ -60,6 +60,7 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
     .schema =
         "cross_entropy_backward(Tensor gloss, Tensor x, Tensor target, Tensor lse, int ignore_index, str reduction, "
         "float label_smoothing) -> Tensor",
+    .internal = true,
     .doc = "The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the "
            "gradient "
            "gloss of the loss, 0 in ignored rows.",

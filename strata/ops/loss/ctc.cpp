@@ -139,6 +139,7 @@ void invalid_samples(Samples& s) {
 const Op<BackwardSignature> ctc_backward_op{{
     .schema = "ctc_backward(Tensor gloss, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor "
               "target_lengths, Tensor alpha, int blank=0, bool zero_infinity=false) -> Tensor",
+    .internal = true,
     .doc = "The gradient of ctc_forward for log_probs: -gloss times the probability that a step has a class, given "
            "that the labels come out. NaN for a sequence whose labels have no path, 0 with zero_infinity; 0 past a "
            "sequence's steps.",

@@ -287,6 +287,7 @@ constexpr const char* kWhyWide =
 const Op<BackwardSignature> linear_cross_entropy_backward_op{{
     .schema = "linear_cross_entropy_backward(Tensor gloss, Tensor x, Tensor weight, Tensor target, Tensor lse, int "
               "ignore_index, str reduction, float label_smoothing) -> (Tensor gx, Tensor gweight)",
+    .internal = true,
     .doc = "The gradients of linear_cross_entropy for x [N, D] and weight [C, D] from the gradient gloss of its loss "
            "and the lse [N] that it kept. The logits are computed again, by chunks of rows.",
     .infer =
@@ -340,6 +341,7 @@ using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, int64
 const Op<ForwardSignature> linear_cross_entropy_op{{
     .schema = "linear_cross_entropy(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
               "reduction=\"mean\", float label_smoothing=0.0) -> (Tensor loss, Tensor lse)",
+    .shown = 1,
     .doc = "cross_entropy(linear(x, weight), target) for x [N, D], weight [C, D] and i64 targets [N], with the logits "
            "of some rows at a time in memory, never of all. lse [N] is log(sum(exp)) of each row's logits. weight has "
            "x's dtype, or f32 where x is bf16 or f16. The gradient computes the logits again. ShapeError, DTypeError, "
@@ -423,6 +425,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
         "linear_cross_entropy_gradients(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
         "reduction=\"mean\", float label_smoothing=0.0, bool of_sum=false) -> (Tensor loss, Tensor lse, Tensor share, "
         "Tensor gx, Tensor gweight)",
+    .internal = true,
     .doc = "linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The "
            "gradient of loss is gx and gweight times share [] times its own gradient; they have no gradients "
            "themselves. With of_sum gx and gweight are those of the rows' sum and share is what the loss is of that "

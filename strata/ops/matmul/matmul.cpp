@@ -358,6 +358,7 @@ Tensor scaled(const Tensor& t, Scalar by) {
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> addmm_op{{
     .schema = "addmm(Tensor input, Tensor a, Tensor b, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .inplace_by_copy = true,
     .doc =
         "beta * input + alpha * a b for a [m, k] and b [k, n]; input broadcasts to [m, n]. With beta = 0 input is not "
         "read, so that its NaNs do not spread.",

@@ -40,6 +40,7 @@ Tensor vector_product(const Tensor& input, const Tensor& mat, const Tensor& vec,
 
 const ScaledOp addmv_op{{
     .schema = "addmv(Tensor input, Tensor mat, Tensor vec, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .inplace_by_copy = true,
     .doc =
         "beta * input + alpha * mat vec for mat [m, k] and vec [k]; input broadcasts to [m] and, with beta 0, is not "
         "read. Integers take integer factors.",
@@ -70,6 +71,7 @@ const ScaledOp addmv_op{{
 
 const ScaledOp addr_op{{
     .schema = "addr(Tensor input, Tensor vec1, Tensor vec2, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .inplace_by_copy = true,
     .doc =
         "beta * input + alpha * vec1 vec2^T for vec1 [m] and vec2 [n]; input broadcasts to [m, n] and, with beta 0, is "
         "not read. Integers take integer factors.",
@@ -140,6 +142,7 @@ void add_batches(Samples& s, bool summed) {
 
 const ScaledOp addbmm_op{{
     .schema = "addbmm(Tensor input, Tensor batch1, Tensor batch2, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "beta * input + alpha * the sum of batch1[i] batch2[i] for batch1 [b, m, k] and batch2 [b, k, n]: one "
            "product of "
            "[m, b k] and [b k, n]. input broadcasts to [m, n] and, with beta 0, is not read. Integers take integer "
@@ -168,6 +171,7 @@ const ScaledOp addbmm_op{{
 
 const ScaledOp baddbmm_op{{
     .schema = "baddbmm(Tensor input, Tensor batch1, Tensor batch2, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "beta * input + alpha * batch1 batch2, matrix by matrix, for batch1 [b, m, k] and batch2 [b, k, n]; input "
            "broadcasts to [b, m, n] and, with beta 0, is not read. Integers take integer factors.",
     .example = "assert(baddbmm(ones({3, 2, 2}), ones({3, 2, 4}), ones({3, 4, 2}))[0][0][0].item() == 5);",

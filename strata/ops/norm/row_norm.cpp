@@ -169,6 +169,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
         .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, "
                   "Tensor rstd, "
                   "Tensor? gsum=None) -> (Tensor gx, Tensor gweight, Tensor gbias)",
+        .internal = true,
         .doc = "The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean "
                "and rstd "
                "that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows "
@@ -247,6 +248,7 @@ Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, in
 const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, double)> layer_norm_op{{
     .schema = "layer_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
               "-> (Tensor y, Tensor mean, Tensor rstd)",
+    .shown = 1,
     .doc =
         "(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be normalized_shape; the "
         "variance has divisor n (Ba et al., arXiv:1607.06450). mean and rstd = 1 / sqrt(var + eps) are kept for the "
@@ -305,6 +307,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
     rms_norm_backward_op{{
         .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd, "
                   "Tensor? gsum=None) -> (Tensor gx, Tensor gweight)",
+        .internal = true,
         .doc = "The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it "
                "saved. The "
                "weight's gradient is summed over the rows in f32 in a fixed order.",
@@ -358,6 +361,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
 const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
     .schema =
         "rms_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, float eps=1e-06) -> (Tensor y, Tensor rstd)",
+    .shown = 1,
     .doc =
         "x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must be normalized_shape (Zhang and "
         "Sennrich, "
@@ -419,6 +423,7 @@ using Quadruple = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, double)> add_layer_norm_op{{
     .schema = "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps=1e-05) "
               "-> (Tensor y, Tensor sum, Tensor mean, Tensor rstd)",
+    .shown = 2,
     .doc = "sum = x + residual and y = layer_norm(sum) over the last dimension, in one pass over memory: a transformer "
            "block's "
            "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError "
@@ -477,6 +482,7 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_norm_op{{
     .schema = "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor y, Tensor sum, "
               "Tensor rstd)",
+    .shown = 2,
     .doc = "sum = x + residual and y = rms_norm(sum) over the last dimension, in one pass over memory: a transformer "
            "block's "
            "residual connection and the norm behind it. What is normalised is the sum before it is rounded. ShapeError "

@@ -92,6 +92,7 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
     .schema =
         "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, "
         "bool count_include_pad=true) -> Tensor",
+    .internal = true,
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "avg_pool.",
     .infer = avg_pool_backward_infer,
@@ -164,6 +165,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
     .schema = "adaptive_avg_pool_backward(Tensor g, int[] size) -> Tensor",
+    .internal = true,
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "adaptive_avg_pool.",
     .infer = [](const Tensor& g, const Dims& size) { return to_size("adaptive_avg_pool_backward", g, size); },

@@ -207,6 +207,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
     max_pool_backward_op{{
         .schema = "max_pool_backward(Tensor g, Tensor positions, int[] size, int[] kernel, int[] stride, int[] "
                   "padding, int[] dilation) -> Tensor",
+        .internal = true,
         .doc = "Adds each element of g to the input that won its window, by the positions that max_pool gave for an "
                "input of spatial size `size`: the gradient of max_pool. Positions outside their window, which "
                "max_pool does not give, may be left out.",

@@ -88,6 +88,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> r
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, double)> resize_backward_op{{
     .schema = "resize_backward(Tensor g, int[] size, str mode=\"nearest\", bool align_corners=false, float scale=0.0) "
               "-> Tensor",
+    .internal = true,
     .doc = "The gradient of resize: each element of g added to the inputs it came from, by their weights. `size` is "
            "the input's.",
     .infer =

@@ -9,6 +9,14 @@ namespace {
 
 constexpr RngKey kSampleKey{42, 7};
 
+// For `n` numbers; a shape that is none yet is left to infer().
+uint64_t blocks(int64_t n, DType dtype) {
+  return random_blocks(std::max<int64_t>(n, 0), dtype);
+}
+// Two 32-bit numbers for each element, whatever the dtype.
+uint64_t wide_blocks(int64_t n) {
+  return blocks(n, DType::i64);
+}
 void check_floating(DType dtype, std::string_view op) {
   check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
 }
@@ -30,6 +38,8 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> uniform_op
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
     .kernels = {.cpu = uniform_cpu, .cuda = STRATA_CUDA_KERNEL(uniform_cuda)},
+    .draws = [](const Shape& shape, double, double, RngKey, DType dtype,
+                Device) { return blocks(shape.product(), dtype); },
     .cost = [](const Shape& shape, double, double, RngKey, DType dtype, Device) { return draw_cost(shape, dtype, 25); },
     .samples =
         [](Samples& s) {
@@ -56,6 +66,8 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> normal_op{
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
     .kernels = {.cpu = normal_cpu, .cuda = STRATA_CUDA_KERNEL(normal_cuda)},
+    .draws = [](const Shape& shape, double, double, RngKey, DType dtype,
+                Device) { return blocks(shape.product(), dtype); },
     .cost = [](const Shape& shape, double, double, RngKey, DType dtype, Device) { return draw_cost(shape, dtype, 60); },
     .samples =
         [](Samples& s) {
@@ -81,6 +93,8 @@ const Op<Tensor(const Shape&, double, double, double, double, RngKey, DType, Dev
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
     .kernels = {.cpu = trunc_normal_cpu, .cuda = STRATA_CUDA_KERNEL(trunc_normal_cuda)},
+    .draws = [](const Shape& shape, double, double, double, double, RngKey, DType,
+                Device) { return wide_blocks(shape.product()); },
     .cost = [](const Shape& shape, double, double, double, double, RngKey, DType dtype,
                Device) { return draw_cost(shape, dtype, 150); },
     .samples =
@@ -101,6 +115,7 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
     .kernels = {.cpu = randint_cpu, .cuda = STRATA_CUDA_KERNEL(randint_cuda)},
+    .draws = [](int64_t, int64_t, const Shape& shape, RngKey, DType, Device) { return wide_blocks(shape.product()); },
     .dtypes = kAllTypes,
     .cost = [](int64_t, int64_t, const Shape& shape, RngKey, DType dtype,
                Device) { return draw_cost(shape, dtype, 50); },
@@ -123,6 +138,7 @@ const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
           return like(p);
         },
     .kernels = {.cpu = bernoulli_cpu, .cuda = STRATA_CUDA_KERNEL(bernoulli_cuda)},
+    .draws = [](const Tensor& p, RngKey) { return blocks(p.numel(), DType::f32); },
     .cost =
         [](const Tensor& p, RngKey) {
           return Cost{25.0 * static_cast<double>(p.numel()), 2.0 * static_cast<double>(p.nbytes())};
@@ -137,7 +153,7 @@ const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
 }};
 
 const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
-    .schema = "multinomial(Tensor weights, int num_samples, bool replacement, RngKey key) -> Tensor",
+    .schema = "multinomial(Tensor weights, int num_samples, bool replacement=false, RngKey key) -> Tensor",
     .doc = "Indices drawn with probabilities proportional to weights ([n] or [rows, n]): [num_samples] or [rows, "
            "num_samples] i64. ValueError for negative, infinite or all-zero weights, and when without replacement more "
            "are "
@@ -158,6 +174,11 @@ const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
           return TensorMeta{shape, DType::i64, weights.device(), std::nullopt};
         },
     .kernels = {.cpu = multinomial_cpu, .cuda = STRATA_CUDA_KERNEL(multinomial_cuda)},
+    .draws =
+        [](const Tensor& weights, int64_t num_samples, bool replacement, RngKey) {
+          const int64_t rows = weights.dim() == 2 ? weights.shape()[0] : 1;
+          return static_cast<uint64_t>(replacement ? rows * std::max<int64_t>(num_samples, 0) : weights.numel());
+        },
     .cost =
         [](const Tensor& weights, int64_t, bool, RngKey) {
           return Cost{30.0 * static_cast<double>(weights.numel()), static_cast<double>(weights.nbytes())};
@@ -181,6 +202,7 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
           return TensorMeta{{n}, DType::i64, device, std::nullopt};
         },
     .kernels = {.cpu = randperm_cpu, .cuda = STRATA_CUDA_KERNEL(randperm_cuda)},
+    .draws = [](int64_t n, RngKey, Device) { return wide_blocks(n); },
     .dtypes = dtype_bit(DType::i64),
     .cost =
         [](int64_t n, RngKey, Device) {
@@ -194,15 +216,6 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
         },
 }};
 
-RngKey next_key(Generator& g, const Shape& shape, DType dtype) {
-  const int64_t n = shape.product();
-  return g.next(random_blocks(std::max<int64_t>(n, 0), dtype));
-}
-// Two 32-bit numbers for each element, whatever the dtype.
-RngKey next_wide_key(Generator& g, int64_t n) {
-  return g.next(random_blocks(std::max<int64_t>(n, 0), DType::i64));
-}
-
 }  // namespace
 
 Tensor detail::uniform_of(const Shape& shape, double low, double high, RngKey key, DType dtype, Device device) {
@@ -210,59 +223,57 @@ Tensor detail::uniform_of(const Shape& shape, double low, double high, RngKey ke
 }
 Tensor uniform(const Shape& shape, double low, double high, std::optional<DType> dtype, Generator& g) {
   const DType t = dtype.value_or(default_dtype());
-  return uniform_op(shape, low, high, next_key(g, shape, t), t, default_device());
+  return uniform_op.drawn(g, shape, low, high, {}, t, default_device());
 }
 Tensor rand(const Shape& shape, std::optional<DType> dtype, Generator& g) {
   return uniform(shape, 0, 1, dtype, g);
 }
 Tensor normal(const Shape& shape, double mean, double std, std::optional<DType> dtype, Generator& g) {
   const DType t = dtype.value_or(default_dtype());
-  return normal_op(shape, mean, std, next_key(g, shape, t), t, default_device());
+  return normal_op.drawn(g, shape, mean, std, {}, t, default_device());
 }
 Tensor randn(const Shape& shape, std::optional<DType> dtype, Generator& g) {
   return normal(shape, 0, 1, dtype, g);
 }
 Tensor randint(int64_t low, int64_t high, const Shape& shape, DType dtype, Generator& g) {
-  return randint_op(low, high, shape, next_wide_key(g, shape.product()), dtype, default_device());
+  return randint_op.drawn(g, low, high, shape, {}, dtype, default_device());
 }
 Tensor bernoulli(const Tensor& p, Generator& g) {
-  return bernoulli_op(p, next_key(g, p.shape(), DType::f32));
+  return bernoulli_op.drawn(g, p, {});
 }
 Tensor multinomial(const Tensor& weights, int64_t num_samples, bool replacement, Generator& g) {
-  const int64_t rows = weights.dim() == 2 ? weights.shape()[0] : 1;
-  const int64_t draws = replacement ? rows * std::max<int64_t>(num_samples, 0) : weights.numel();
-  return multinomial_op(weights, num_samples, replacement, g.next(static_cast<uint64_t>(draws)));
+  return multinomial_op.drawn(g, weights, num_samples, replacement, {});
 }
 Tensor randperm(int64_t n, Generator& g) {
-  return randperm_op(n, next_wide_key(g, n), default_device());
+  return randperm_op.drawn(g, n, {}, default_device());
 }
 
 Tensor rand_like(const Tensor& x, std::optional<DType> dtype, Generator& g) {
   const DType t = dtype.value_or(x.dtype());
-  return uniform_op(x.shape(), 0, 1, next_key(g, x.shape(), t), t, x.device());
+  return uniform_op.drawn(g, x.shape(), 0, 1, {}, t, x.device());
 }
 Tensor randn_like(const Tensor& x, std::optional<DType> dtype, Generator& g) {
   const DType t = dtype.value_or(x.dtype());
-  return normal_op(x.shape(), 0, 1, next_key(g, x.shape(), t), t, x.device());
+  return normal_op.drawn(g, x.shape(), 0, 1, {}, t, x.device());
 }
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high, std::optional<DType> dtype, Generator& g) {
-  return randint_op(low, high, x.shape(), next_wide_key(g, x.numel()), dtype.value_or(x.dtype()), x.device());
+  return randint_op.drawn(g, low, high, x.shape(), {}, dtype.value_or(x.dtype()), x.device());
 }
 
 void uniform_(const Tensor& x, double low, double high, Generator& g) {
   NoGrad guard;
   Tensor y = x;
-  uniform_op.out(y, x.shape(), low, high, next_key(g, x.shape(), x.dtype()), x.dtype(), x.device());
+  uniform_op.out(y, x.shape(), low, high, g.next(blocks(x.numel(), x.dtype())), x.dtype(), x.device());
 }
 void normal_(const Tensor& x, double mean, double std, Generator& g) {
   NoGrad guard;
   Tensor y = x;
-  normal_op.out(y, x.shape(), mean, std, next_key(g, x.shape(), x.dtype()), x.dtype(), x.device());
+  normal_op.out(y, x.shape(), mean, std, g.next(blocks(x.numel(), x.dtype())), x.dtype(), x.device());
 }
 void trunc_normal_(const Tensor& x, double mean, double std, double low, double high, Generator& g) {
   NoGrad guard;
   Tensor y = x;
-  trunc_normal_op.out(y, x.shape(), mean, std, low, high, next_wide_key(g, x.numel()), x.dtype(), x.device());
+  trunc_normal_op.out(y, x.shape(), mean, std, low, high, g.next(wide_blocks(x.numel())), x.dtype(), x.device());
 }
 void bernoulli_(const Tensor& x, double p, Generator& g) {
   NoGrad guard;

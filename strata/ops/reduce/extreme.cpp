@@ -286,6 +286,7 @@ void samples_scan(Samples& s) {
 extern const ScanOp cumsum_op;
 const ScanOp cumsum_op{{
     .schema = "cumsum(Tensor x, int dim, bool reverse=false) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64.",
     .example = "assert(cumsum(ones({3}), 0).to_vector<float>() == std::vector<float>({1, 2, 3}));",
     .infer = [](const Tensor& x, int64_t dim, bool) { return infer_scan(x, dim, "cumsum"); },
@@ -322,6 +323,7 @@ Tensor product_of_shifts(const Tensor& x, int64_t dim) {
 using CumprodOp = Op<Tensor(const Tensor&, int64_t)>;
 const CumprodOp cumprod_op{{
     .schema = "cumprod(Tensor x, int dim) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "Products of the elements up to each along dim. Integers and bool in i64.",
     .infer = [](const Tensor& x, int64_t dim) { return infer_scan(x, dim, "cumprod"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim) {

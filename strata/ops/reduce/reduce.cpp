@@ -420,6 +420,12 @@ Tensor count_nonzero(const Tensor& x, const Dims& dims) {
   return count_nonzero_op(x, dims);
 }
 
+Tensor Tensor::any() const {
+  return strata::any(*this);
+}
+Tensor Tensor::all() const {
+  return strata::all(*this);
+}
 Tensor Tensor::sum() const {
   return strata::sum(*this);
 }

@@ -388,6 +388,7 @@ const Op<Tensor(const Tensor&, const Dims&)> flip_op{{
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&)> movedim_op{{
     .schema = "movedim(Tensor x, int[] source, int[] destination) -> Tensor",
+    .aliases = "moveaxis",
     .doc = "Dimension source[i] moved to place destination[i], the others in their order, as a view.",
     .composed =
         [](const Tensor& x, const Dims& source, const Dims& destination) {
@@ -438,6 +439,7 @@ void triangle_samples(Samples& s) {
 
 const Op<Tensor(const Tensor&, int64_t)> tril_op{{
     .schema = "tril(Tensor x, int diagonal=0) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "The matrices of the last two dimensions with zeros above the diagonal-th diagonal.",
     .example = "assert(tril(ones({2, 2})).to_vector<float>() == std::vector<float>({1, 0, 1, 1}));",
     .infer = [](const Tensor& x, int64_t) { return triangle_meta(x, "tril"); },
@@ -449,6 +451,7 @@ const Op<Tensor(const Tensor&, int64_t)> tril_op{{
 }};
 const Op<Tensor(const Tensor&, int64_t)> triu_op{{
     .schema = "triu(Tensor x, int diagonal=0) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "The matrices of the last two dimensions with zeros below the diagonal-th diagonal.",
     .infer = [](const Tensor& x, int64_t) { return triangle_meta(x, "triu"); },
     .kernels = {.cpu = triu_cpu, .cuda = STRATA_CUDA_KERNEL(triu_cuda)},

@@ -127,6 +127,7 @@ Tensor reference_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
     .schema = "softmax_backward(Tensor gy, Tensor y, int dim) -> Tensor",
+    .internal = true,
     .doc = "The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum "
            "along "
            "dim. ShapeError unless gy and y have one shape.",
@@ -148,6 +149,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{{
     .schema = "log_softmax_backward(Tensor gy, Tensor y, int dim) -> Tensor",
+    .internal = true,
     .doc =
         "The gradient of log_softmax from its result y and that result's gradient gy: gy - exp(y) * sum(gy), the sum "
         "along dim. ShapeError unless gy and y have one shape.",

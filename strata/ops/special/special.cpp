@@ -144,6 +144,7 @@ const PolygammaOp polygamma_op{{
 using MvlgammaOp = Op<Tensor(const Tensor&, int64_t)>;
 const MvlgammaOp mvlgamma_op{{
     .schema = "mvlgamma(Tensor x, int p) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "The logarithm of the gamma function of p dimensions: p (p - 1) / 4 log(pi) plus the sum of "
            "lgamma(x - j / 2) for j from 0 to p - 1; DLMF 35.3.4. ValueError unless 1 <= p <= 1024.",
     .example = "Tensor x = full({1}, 3.0); assert(std::abs(mvlgamma(x, 1).item() - lgamma(x).item()) < 1e-6);",
@@ -227,6 +228,7 @@ BinaryOp::Record incomplete_gamma(BinaryOp::Record r) {
 }
 const BinaryOp igamma_op{incomplete_gamma<false>({
     .schema = "igamma(Tensor a, Tensor b) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "The regularised lower incomplete gamma function P(a, b), DLMF 8.2.4. NaN for negative arguments. The "
            "gradient is that in b; AutogradError where a wants one.",
     .example =
@@ -235,6 +237,7 @@ const BinaryOp igamma_op{incomplete_gamma<false>({
 })};
 const BinaryOp igammac_op{incomplete_gamma<true>({
     .schema = "igammac(Tensor a, Tensor b) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "The regularised upper incomplete gamma function Q(a, b) = 1 - P(a, b), DLMF 8.2.4. NaN for negative "
            "arguments. The gradient is that in b; AutogradError where a wants one.",
     .example = "assert(std::abs(igammac(ones({1}), full({1}, 2.0)).item() - std::exp(-2.0)) < 1e-6);",

@@ -190,6 +190,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)> slice_backward_op{{
     .schema = "slice_backward(Tensor g, int[] shape, int dim, int start, int end, int step=1) -> Tensor",
+    .internal = true,
     .doc = "Zeros of the given shape with g in the place that slice took: the gradient of slice.",
     .infer =
         [](const Tensor& g, const Shape& shape, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -242,6 +243,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_op{{
     .schema = "select_backward(Tensor g, int[] shape, int dim, int index) -> Tensor",
+    .internal = true,
     .doc = "Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select.",
     .infer =
         [](const Tensor& g, const Shape& shape, int64_t dim, int64_t index) {
@@ -286,6 +288,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagonal_backward_op{{
     .schema = "diagonal_backward(Tensor g, int[] shape, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    .internal = true,
     .doc = "Zeros of the given shape with g on a diagonal: the gradient of diagonal.",
     .infer =
         [](const Tensor& g, const Shape& shape, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -329,6 +332,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_backward_op{{
     .schema = "unfold_backward(Tensor g, int[] shape, int dim, int size, int step) -> Tensor",
+    .internal = true,
     .doc = "Adds windows back into a tensor of the given shape: the gradient of unfold.",
     .infer =
         [](const Tensor& g, const Shape& shape, int64_t dim, int64_t size, int64_t step) {
@@ -393,6 +397,7 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
         .schema =
             "as_strided_backward(Tensor g, int[] base_shape, int[] base_strides, int base_offset, int[] shape, int[] "
             "strides, int offset) -> Tensor",
+        .internal = true,
         .doc =
             "Adds g into a tensor of base_shape where as_strided read it: the gradient of as_strided for a base whose "
             "elements do not overlap.",

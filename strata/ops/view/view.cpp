@@ -5,7 +5,6 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
@@ -94,6 +93,7 @@ const Op<Tensor(const Tensor&, const Shape&)> view_op{{
 
 const Op<Tensor(const Tensor&, int64_t, int64_t)> transpose_op{{
     .schema = "transpose(Tensor x, int a, int b) -> Tensor",
+    .aliases = "swapaxes swapdims",
     .doc = "Exchanges dimensions a and b, as a view.",
     .view =
         [](const Tensor& x, int64_t a, int64_t b) {
@@ -280,7 +280,7 @@ Tensor sum_to(const Tensor& g, const Shape& shape) {
   Dims dims;
   for (int i = 0; i < g.dim(); ++i)
     if (i < lead || (shape[i - lead] == 1 && g.shape()[i] != 1)) dims.push_back(i);
-  return reshape(sum(g, dims, true), shape);
+  return reshape(g.sum(dims, true), shape);
 }
 
 Tensor Tensor::view(const Shape& shape) const {

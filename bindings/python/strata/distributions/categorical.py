@@ -42,7 +42,7 @@ class _Classes(Distribution):
             count = 1
             for size in shape_of(sample_shape):
                 count *= size
-            drawn = _core.multinomial(rows, count, True).t()
+            drawn = _ops.multinomial(rows, count, True).t()
             return drawn.reshape(list(shape_of(sample_shape)) + list(self.batch_shape))
 
     def entropy(self) -> Tensor:

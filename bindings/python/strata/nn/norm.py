@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple
 
-from .. import _core as C
+from .. import _records as records
 from .._core import Tensor, dtype as DType, int64, ones, zeros
 from .._grad_mode import no_grad
 from . import functional as F
@@ -57,7 +57,7 @@ class LayerNorm(_AffineNorm):
         self._make_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        return C.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return records.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

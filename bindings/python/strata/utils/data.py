@@ -312,7 +312,7 @@ class WeightedRandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         with self.generator._drawn():
-            drawn: List[int] = C.multinomial(self.weights, self.num_samples, self.replacement).tolist()
+            drawn: List[int] = ops.multinomial(self.weights, self.num_samples, self.replacement).tolist()
         return iter(drawn)
 
     def __len__(self) -> int:

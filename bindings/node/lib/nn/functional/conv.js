@@ -60,10 +60,10 @@ const fold = define('fold', ['x', 'outputSize*', 'kernelSize*'], windows, (x, ou
   const n = x.shape[0];
   const c = x.shape[1] / (kh * kw);
   // The steps of unfold() backwards.
-  let y = ops.slice_backward(x.reshape([n, c, kh, kw, oh, ow]), [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2]);
-  y = ops.unfold_backward(y, [n, c, h, ow, kw], 2, eh, sh);
-  y = ops.slice_backward(y, [n, c, h, ow, ew], 4, 0, ew, dw);
-  y = ops.unfold_backward(y, [n, c, h, w], 3, ew, sw);
+  let y = ops.internal.slice_backward(x.reshape([n, c, kh, kw, oh, ow]), [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2]);
+  y = ops.internal.unfold_backward(y, [n, c, h, ow, kw], 2, eh, sh);
+  y = ops.internal.slice_backward(y, [n, c, h, ow, ew], 4, 0, ew, dw);
+  y = ops.internal.unfold_backward(y, [n, c, h, w], 3, ew, sw);
   return ph || pw ? y.narrow(2, ph, size[0]).narrow(3, pw, size[1]).contiguous() : y;
 });
 

@@ -107,8 +107,8 @@ def fold(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1
     if c * kh * kw != input.shape[1] or input.shape[2] != oh * ow:
         raise ValueError(f"fold: {list(input.shape)} does not hold {oh} x {ow} windows of {kh} x {kw}")
     x = input.reshape([n, c, kh, kw, oh, ow])
-    rows = ops.slice_backward(x, [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2])
-    rows = ops.unfold_backward(rows, [n, c, h, ow, kw], 2, eh, sh)
-    rows = ops.slice_backward(rows, [n, c, h, ow, ew], 4, 0, ew, dw)
-    y = ops.unfold_backward(rows, [n, c, h, w], 3, ew, sw)
+    rows = ops.internal.slice_backward(x, [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2])
+    rows = ops.internal.unfold_backward(rows, [n, c, h, ow, kw], 2, eh, sh)
+    rows = ops.internal.slice_backward(rows, [n, c, h, ow, ew], 4, 0, ew, dw)
+    y = ops.internal.unfold_backward(rows, [n, c, h, w], 3, ew, sw)
     return y[:, :, ph : h - ph, pw : w - pw].contiguous() if ph or pw else y

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from ... import _core as C
-from ... import _ops as ops
+from ... import _ops as ops, _records as records
 from ..._core import Tensor
 from ..._grad_mode import no_grad
 from ...autograd import Function
@@ -104,7 +104,7 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
     ignored = -100 if ignore_index is None else ignore_index
     if linear_bias is None and weight is None and linear_weight.dim() == 2 and not target.is_floating_point():
         rows, classes = input.reshape([-1, input.shape[-1]]), target.reshape([-1])
-        loss = C.linear_cross_entropy(rows, linear_weight, classes, ignored, reduction, label_smoothing)
+        loss = records.linear_cross_entropy(rows, linear_weight, classes, ignored, reduction, label_smoothing)
         return loss.reshape(list(target.shape)) if reduction == "none" else loss
     bias = None if linear_bias is None else linear_bias.reshape([-1])
     logits = ops.linear(input, linear_weight.reshape([-1, linear_weight.shape[-1]]), bias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 from ... import _core as C
-from ... import _functions, _ops as ops
+from ... import _functions, _ops as ops, _records as records
 from ..._core import Tensor
 from ..._grad_mode import no_grad
 from .._parts import check_p, replace
@@ -19,20 +19,20 @@ __all__ = [
 def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None,
                bias: Optional[Tensor] = None, eps: float = 1e-5) -> Tensor:
     """The last dimensions to mean 0 and variance 1, times weight plus bias."""
-    return C.layer_norm(input, normalized_shape, weight, bias, eps)
+    return records.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None,
              eps: Optional[float] = None) -> Tensor:
     """The last dimensions over their root mean square, times weight. ``eps`` None is the dtype's machine
     epsilon."""
-    return C.rms_norm(input, normalized_shape, weight, _functions.finfo(input.dtype).eps if eps is None else eps)
+    return records.rms_norm(input, normalized_shape, weight, _functions.finfo(input.dtype).eps if eps is None else eps)
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                eps: float = 1e-5) -> Tensor:
     """Groups of channels of each item of [N, C, ..] to mean 0 and variance 1."""
-    return C.group_norm(input, num_groups, weight, bias, eps)
+    return records.group_norm(input, num_groups, weight, bias, eps)
 
 
 def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor],

@@ -13,6 +13,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/places/places.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/sort/sort.h"

@@ -1,6 +1,6 @@
 // Slices and elements by place: index_fill, index_copy, index_reduce, put, take, isin.
 
-#include "strata/ops/index/places.h"
+#include "strata/ops/places/places.h"
 
 #include <algorithm>
 #include <string>
@@ -87,6 +87,7 @@ Tensor in_shape_of(const Tensor& x, const Array& y) {
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fill_op{{
     .schema = "index_fill(Tensor x, int dim, Tensor index, Tensor value) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "x with its slices index[i] along dim filled with value, which has one element and is converted to x's "
            "dtype. Negative indices count from the end.",
     .example = "Tensor y = index_fill(zeros({3}), 0, full({1}, -1), full({}, 7.0)); "
@@ -123,6 +124,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_copy_op{{
     .schema = "index_copy(Tensor x, int dim, Tensor index, Tensor source) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "x with its slices index[i] along dim replaced by slice i of source. Where an index comes twice the later "
            "slice wins, and the gradient supposes that none does.",
     .example = "Tensor y = index_copy(zeros({3}), 0, full({1}, 1), ones({1})); "
@@ -155,6 +157,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std::string&, bool)> index_reduce_op{{
     .schema = "index_reduce(Tensor x, int dim, Tensor index, Tensor source, str reduce, bool include_self=true) -> "
               "Tensor",
+    .inplace_by_copy = true,
     .doc = "x with slice i of source joined to its slice index[i] along dim by prod, mean, amax or amin; without "
            "include_self what was there does not count where something is sent. Gradients as scatter_reduce has them.",
     .example = "Tensor y = index_reduce(ones({2}), 0, zeros({2}, DType::i64), full({2}, 3.0), \"prod\"); "
@@ -211,6 +214,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
     .schema = "put(Tensor x, Tensor index, Tensor source, bool accumulate=false) -> Tensor",
+    .inplace_by_copy = true,
     .doc = "x with the elements at places index of the flattened x replaced by (or increased by) those of source, "
            "which has as many elements as index. Negative places count from the end.",
     .example = "Tensor y = put(zeros({2, 2}), full({1}, 3), ones({1})); "

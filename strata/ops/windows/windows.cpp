@@ -1,4 +1,4 @@
-#include "strata/ops/factory/windows.h"
+#include "strata/ops/windows/windows.h"
 
 #include <cmath>
 #include <numbers>

@@ -5,7 +5,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/shape/shape.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {

@@ -4,7 +4,6 @@
 
 #include "strata/core/node.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -37,9 +36,10 @@ class CopySlices final : public Node {
     if (edges[0].node) {
       const Strides dense = contiguous_strides(base_shape_);
       Tensor rest =
-          g + neg(as_strided_backward(part, base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in()));
+          g.add(as_strided_backward(part, base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in()).neg());
       if (view_wanted_ && out[0].defined())
-        rest = rest + as_strided_backward(out[0], base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in());
+        rest =
+            rest.add(as_strided_backward(out[0], base_shape_, dense, 0, shape_, view_strides_in(g), view_offset_in()));
       gx[0] = rest;
     }
     for (size_t i = 1; i < out.size(); ++i) gx[i] = out[i];
