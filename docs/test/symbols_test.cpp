@@ -34,9 +34,11 @@ const std::set<std::string> kVocabulary = {"size",      "begin",    "end",   "em
                                            "release",   "contains", "get",   "forward"};
 
 // The engine's own machinery, which other public headers need to see but programs do not write: the tape's inside,
-// reference counts, and names that are written through others (None, checks, registering hooks, records' braces).
+// reference counts, choosing by device, and names that are written through others (None, checks, registering hooks,
+// records' braces).
 bool is_machinery(const std::string& header, const Symbol& s) {
-  static const std::set<std::string> headers = {"strata/core/node.h", "strata/core/ref.h", "strata/cuda/launch.h"};
+  static const std::set<std::string> headers = {"strata/core/by_device.h", "strata/core/launch.h", "strata/core/node.h",
+                                                "strata/core/ref.h", "strata/cuda/launch.h"};
   static const std::set<std::string> names = {"TensorImpl",   "ref_dispose",     "throw_too_many_dims",  // core
                                               "RngBaseScope",                                            // CUDA graphs
                                               "FunctionNode", "check_gradients", "BackwardOf",           // autograd

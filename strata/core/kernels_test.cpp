@@ -58,10 +58,10 @@ TEST(Kernels, AnOpHasAKernelOrIsWrittenWithOthersOrIsAView) {
             std::vector<std::string>());
 }
 
-using Test = void (*)(int&);
+using Function = void (*)(int&);
 
 TEST(Kernels, OneBodyIsCompiledForEachDevice) {
-  const ByDevice<Test> all = on_each_device([](auto on, int& ran) { ran = on.cuda ? 2 : 1; });
+  const ByDevice<Function> all = on_each_device([](auto on, int& ran) { ran = on.cuda ? 2 : 1; });
   int ran = 0;
   all.on(DeviceType::cpu)(ran);
   EXPECT_EQ(ran, 1);
@@ -73,11 +73,11 @@ TEST(Kernels, OneBodyIsCompiledForEachDevice) {
 }
 
 TEST(Kernels, WhatCallsOtherOpsIsForTheDevicesOfTheBuild) {
-  const ByDevice<Test> all{.everywhere = [](int&) {}};
+  const ByDevice<Function> all{.everywhere = [](int&) {}};
   EXPECT_TRUE(all.has(DeviceType::cpu));
   EXPECT_EQ(all.has(DeviceType::cuda), built_with_cuda());
   EXPECT_FALSE(all.has(DeviceType::meta));
-  EXPECT_FALSE(static_cast<bool>(ByDevice<Test>()));
+  EXPECT_FALSE(static_cast<bool>(ByDevice<Function>()));
 }
 
 }  // namespace

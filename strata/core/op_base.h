@@ -6,67 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "strata/core/launch.h"
+#include "strata/core/by_device.h"
 #include "strata/core/node.h"
 #include "strata/core/tensor.h"
 #include "strata/core/value.h"
-
-/// `.cuda = STRATA_CUDA_KERNEL(softmax_cuda)`: the kernel in a build with CUDA, none in one without.
-#ifdef STRATA_WITH_CUDA
-#define STRATA_CUDA_KERNEL(...) __VA_ARGS__
-#else
-#define STRATA_CUDA_KERNEL(...) nullptr
-#endif
 
 namespace strata {
 
 class OpBase;
 class Samples;
-
-/// Functions of one type F, one for each device.
-template <class F>
-struct ByDevice {
-  F cpu = nullptr;
-  F cuda = nullptr;
-  F everywhere = nullptr;  ///< where there is none for the device: one that asks nothing of it, but calls other ops
-  F on(DeviceType d) const {
-    const F own = d == DeviceType::cpu ? cpu : d == DeviceType::cuda ? cuda : nullptr;
-    return own ? own : everywhere;
-  }
-  /// Whether there is one for the device, and this build has such devices.
-  bool has(DeviceType d) const {
-    if (d == DeviceType::cpu) return cpu || everywhere;
-    return d == DeviceType::cuda && (cuda || (everywhere && launch_room(d)));
-  }
-  explicit operator bool() const { return cpu || cuda || everywhere; }
-};
-
-/// The device that a body is compiled for, as a type. `if constexpr (on.cuda)` leaves out what other builds lack.
-template <DeviceType D>
-struct On {
-  static constexpr bool cuda = D == DeviceType::cuda;
-};
-
-/// `.kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) { map(on, Map::exp, y, {&x}); })`: one body,
-/// compiled for the CPU and, in a build with CUDA, for a card. The record chooses, not the body.
-template <class Body>
-class OnEachDevice {
- public:
-  template <class F>
-  constexpr operator ByDevice<F>() const {
-    return {.cpu = compiled<On<DeviceType::cpu>>(F()), .cuda = STRATA_CUDA_KERNEL(compiled<On<DeviceType::cuda>>(F()))};
-  }
-
- private:
-  template <class D, class R, class... A>
-  static constexpr auto compiled(R (*)(A...)) -> R (*)(A...) {
-    return [](A... a) -> R { return Body{}(D{}, std::forward<A>(a)...); };
-  }
-};
-template <class Body>
-constexpr OnEachDevice<Body> on_each_device(Body) {
-  return {};
-}
 
 /// Which precision an op runs in under autocast.
 enum class Autocast : uint8_t {
