@@ -21,7 +21,7 @@ namespace {
 
 enum class Kind : uint8_t { tensor, tensors, scalar, integer, number, boolean, text, ints, dtype, device, key };
 
-constexpr size_t kMaxArgs = 16;
+constexpr size_t kMaxArgs = 32;
 
 struct Arg {
   Kind kind;
