@@ -64,7 +64,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::attend(const Tensor& query, const 
                                                      const AttentionMasks& masks, bool need_weights,
                                                      bool average) const {
   for (const Tensor* t : {&query, &key, &value})
-    check<ShapeError>(t->dim() == 3, "MultiheadAttention", "wants three dimensions, the last of ", dim_, ", got ", *t);
+    check<ShapeError>(t->dim() == 3 && (t != &query || t->size(2) == dim_), "MultiheadAttention",
+                      "wants three dimensions, the last of ", dim_, ", got ", *t);
   const auto time_first = [&](const Tensor& t) { return options_.batch_first ? t.transpose(0, 1) : t; };
   // One tensor stays one: its three projections are then one product.
   const Tensor q = time_first(query), k = key.same_as(query) ? q : time_first(key),

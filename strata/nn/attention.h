@@ -50,12 +50,10 @@ class MultiheadAttention : public Module {
   }
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
                     bool is_causal = false) const {
-    const ModuleCall in(*this);
-    return forward(query, key, value, attn_mask, is_causal);
+    return called(*this, query, [&](const Tensor& t) { return forward(t, key, value, attn_mask, is_causal); });
   }
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& masks) const {
-    const ModuleCall in(*this);
-    return forward(query, key, value, masks);
+    return called(*this, query, [&](const Tensor& t) { return forward(t, key, value, masks); });
   }
 
   Tensor in_proj_weight, in_proj_bias;
@@ -97,8 +95,7 @@ class SelfAttention : public Module {
   /// Throws ValueError where the cache has no room.
   Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
   Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
-    const ModuleCall in(*this);
-    return forward(x, cache);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, cache); });
   }
 
   Linear qkv, out;

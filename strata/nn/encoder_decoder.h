@@ -32,8 +32,7 @@ class TransformerEncoderLayer : public Module {
   /// x [T, B, E] -> the same shape.
   Tensor forward(const Tensor& x, const AttentionMasks& masks = {}) const;
   Tensor operator()(const Tensor& x, const AttentionMasks& masks = {}) const {
-    const ModuleCall in(*this);
-    return forward(x, masks);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, masks); });
   }
 
   MultiheadAttention self_attn;
@@ -54,8 +53,7 @@ class TransformerDecoderLayer : public Module {
                  const AttentionMasks& memory_masks = {}) const;
   Tensor operator()(const Tensor& x, const Tensor& memory, const AttentionMasks& masks = {},
                     const AttentionMasks& memory_masks = {}) const {
-    const ModuleCall in(*this);
-    return forward(x, memory, masks, memory_masks);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, memory, masks, memory_masks); });
   }
 
   MultiheadAttention self_attn, multihead_attn;
@@ -73,8 +71,7 @@ class TransformerEncoder : public Module {
   explicit TransformerEncoder(const TransformerOptions& options, bool norm = true);
   Tensor forward(const Tensor& x, const AttentionMasks& masks = {}) const;
   Tensor operator()(const Tensor& x, const AttentionMasks& masks = {}) const {
-    const ModuleCall in(*this);
-    return forward(x, masks);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, masks); });
   }
 
   ModuleList<TransformerEncoderLayer> layers;
@@ -89,8 +86,7 @@ class TransformerDecoder : public Module {
                  const AttentionMasks& memory_masks = {}) const;
   Tensor operator()(const Tensor& x, const Tensor& memory, const AttentionMasks& masks = {},
                     const AttentionMasks& memory_masks = {}) const {
-    const ModuleCall in(*this);
-    return forward(x, memory, masks, memory_masks);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, memory, masks, memory_masks); });
   }
 
   ModuleList<TransformerDecoderLayer> layers;
@@ -108,8 +104,7 @@ class Transformer : public Module {
                  const AttentionMasks& tgt_masks = {}, const AttentionMasks& memory_masks = {}) const;
   Tensor operator()(const Tensor& src, const Tensor& tgt, const AttentionMasks& src_masks = {},
                     const AttentionMasks& tgt_masks = {}, const AttentionMasks& memory_masks = {}) const {
-    const ModuleCall in(*this);
-    return forward(src, tgt, src_masks, tgt_masks, memory_masks);
+    return called(*this, src, [&](const Tensor& t) { return forward(t, tgt, src_masks, tgt_masks, memory_masks); });
   }
 
   TransformerEncoder encoder;

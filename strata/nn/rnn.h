@@ -138,8 +138,7 @@ class RNNCell : public CellBase {
     return rnn_tanh_cell(x, hidden, weight_ih, weight_hh, bias_ih, bias_hh);
   }
   Tensor operator()(const Tensor& x, const Tensor& hidden = {}) const {
-    const ModuleCall in(*this);
-    return forward(x, hidden);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, hidden); });
   }
 };
 
@@ -152,8 +151,7 @@ class GRUCell : public CellBase {
     return gru_cell(x, hidden, weight_ih, weight_hh, bias_ih, bias_hh);
   }
   Tensor operator()(const Tensor& x, const Tensor& hidden = {}) const {
-    const ModuleCall in(*this);
-    return forward(x, hidden);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, hidden); });
   }
 };
 

@@ -26,7 +26,7 @@ function weightsOf(module, suffix) {
 }
 /** The states that were given, as the record of `kind` takes them. */
 function statesOf(name, kind, given) {
-  const states = (given ?? []).filter((s) => s !== undefined && s !== null);
+  const states = [given?.[0], given?.[1]].filter((s) => s !== undefined && s !== null);
   for (const s of states) wantTensor(s, name, 'a state');
   if (kind === 'lstm') return states;
   return states.length > 0 ? states[0] : null;

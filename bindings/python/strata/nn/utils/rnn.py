@@ -81,6 +81,9 @@ def pack_padded_sequence(input: Tensor, lengths: Union[Tensor, Sequence[int]], b
         sizes, places = ops.sort(sizes, 0, True)
         order = places.to(input.device)
         input = ops.index_select(input, 0 if batch_first else 1, order)
+    elif sizes.tolist() != sorted(sizes.tolist(), reverse=True):
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+                           "`enforce_sorted=False` to pack_padded_sequence to sidestep this requirement.")
     data, batch_sizes = ops.pack_padded_sequence(input, sizes, batch_first)
     return PackedSequence(data, batch_sizes, order)
 
