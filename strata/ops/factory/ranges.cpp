@@ -8,6 +8,7 @@
 #include "strata/core/parallel.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/factory_reference_inl.h"
 #include "strata/ops/factory/ranges_kernels.h"
 
 namespace strata {
@@ -107,6 +108,7 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
           s.invalid<ValueError>("must not be 0", Scalar(0), Scalar(1), Scalar(0), s.dtype(), Device::cpu());
           s.invalid<ValueError>("leads away", Scalar(0), Scalar(3), Scalar(-1), s.dtype(), Device::cpu());
         },
+    .reference = by_loops::counted,
 }};
 
 // Counting from both ends keeps the last value exact.
@@ -150,6 +152,7 @@ const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
           s.add(Scalar(3), Scalar(8), 0, s.dtype(), Device::cpu());
           s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::evenly_spaced,
 }};
 
 const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
@@ -178,6 +181,7 @@ const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
           s.add(Scalar(1), Scalar(-3), 3, 2.0, s.dtype(), Device::cpu());
           s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, 10.0, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::powers_evenly_spaced,
 }};
 
 const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
@@ -204,6 +208,7 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
           s.add(4, 0, s.dtype(), Device::cpu());
           s.invalid<ShapeError>("negative", -1, 2, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::identity,
 }};
 
 const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
@@ -249,6 +254,7 @@ const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
           s.add(false, 0, 3, 0, Device::cpu());
           s.invalid<ShapeError>("negative", true, -1, 2, 0, Device::cpu());
         },
+    .reference = by_loops::places_of_triangle,
 }};
 
 }  // namespace
