@@ -6,7 +6,6 @@
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/checkpoint.h"
 #include "strata/autograd/function.h"
-#include "strata/autograd/functional.h"
 #include "strata/autograd/gradcheck.h"
 #include "strata/autograd/hooks.h"
 #include "strata/core/autocast.h"
