@@ -24,6 +24,7 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/ledger.h"
 #include "strata/nn/nn.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/attention/attention.h"

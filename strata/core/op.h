@@ -290,6 +290,11 @@ class Op<R(A...)> final : public OpBase {
     if (r_.view) return r_.view(args...);
     if (r_.dynamic) {
       NoGrad guard;
+      // It makes its results itself and reads their elements: in memory that does not move.
+      const memory::detail::KernelScope plain(memory::current_tag());
+      detail::Pins pins;
+      if (memory::detail::any_movable()) [[unlikely]]
+        (detail::visit_tensors(args, [&](const Tensor& t) { pins.hold(t, Access::read); }), ...);
       return r_.dynamic(args...);
     }
     if (!r_.infer) [[unlikely]]
@@ -321,7 +326,10 @@ class Op<R(A...)> final : public OpBase {
   void run(Device device, Results&... all) const {
     if (device.is_meta()) return;
     // What a kernel takes for itself is not for the caller.
-    const memory::TagScope tag(memory::Tag::workspace);
+    const memory::detail::KernelScope own;
+    detail::Pins pins;
+    if (memory::detail::any_movable()) [[unlikely]]
+      pin_all(pins, all...);
     // Inside a kernel nothing is recorded, cast or observed.
     const detail::ThreadModeScope plain({false, 0});
     if (const Kernel k = kernel_for(device.type)) [[likely]] {
@@ -330,6 +338,18 @@ class Op<R(A...)> final : public OpBase {
     } else {
       run_composed(device, all...);
     }
+  }
+
+  // Results, then arguments.
+  template <class... All>
+  static void pin_all(detail::Pins& pins, const All&... all) {
+    size_t i = 0;
+    (
+        [&](const auto& each) {
+          const Access access = i++ < sizeof...(All) - sizeof...(A) ? Access::write : Access::read;
+          detail::visit_tensors(each, [&](const Tensor& t) { pins.hold(t, access); });
+        }(all),
+        ...);
   }
 
   template <class... All>
