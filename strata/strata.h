@@ -25,6 +25,7 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/ledger.h"
 #include "strata/nn/nn.h"
 #include "strata/ops/ops.h"
 #include "strata/optim/optim.h"
