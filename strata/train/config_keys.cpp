@@ -54,7 +54,7 @@ std::string rules_with(F&& which) {
 constexpr struct {
   std::string_view key;
   std::variant<bool, int64_t, double> value;
-} kTrainingDefaults[] = {{"beta2", 0.95}, {"momentum", 0.9}, {"decoupled_weight_decay", true}};
+} kTrainingDefaults[] = {{"beta2", 0.95}, {"eps", 1e-8}, {"momentum", 0.9}, {"decoupled_weight_decay", true}};
 
 std::string key_of(const ::strata::optim::OptimizerOption& o) {
   return std::string(o.key.empty() ? o.name : o.key);

@@ -137,6 +137,12 @@ export interface AsgdOptions extends LowPrecisionOptions {
   t0?: number;
   weightDecay?: number;
 }
+export interface SparseAdamOptions extends LowPrecisionOptions {
+  lr?: number;
+  beta1?: number;
+  beta2?: number;
+  eps?: number;
+}
 export interface LbfgsOptions {
   lr?: number;
   maxIter?: number;
@@ -221,6 +227,7 @@ export interface Optim {
   RAdam: OptimizerClass<RAdamOptions>;
   Rprop: OptimizerClass<RpropOptions>;
   ASGD: OptimizerClass<AsgdOptions>;
+  SparseAdam: OptimizerClass<SparseAdamOptions>;
   LBFGS: { new (params: Params<LbfgsOptions>, options?: LbfgsOptions): Lbfgs };
   RuleOptimizer: RuleOptimizerClass;
   LossScaler: { new (options?: { device?: Device; init?: number; growth?: number; backoff?: number; growthInterval?: number }): LossScaler };

@@ -1,6 +1,5 @@
 // The engine's optimizers, its clipping and its loss scaler. strata/optim/optimizer.py builds torch's surface on these.
 
-#include <map>
 #include <memory>
 
 #include "py.h"
@@ -110,9 +109,9 @@ void bind_optim(nb::module_& m) {
       .def(
           "derived_state",
           [](PyOptimizer& o, size_t group, int64_t updates) {
-            std::map<std::string, double> values;
+            nb::dict values;
             for (const optim::DerivedState& d : o->record()->derived)
-              values.emplace(d.name, d.value(o->raw_options(group), o->lr(group), updates));
+              values[nb::cast(std::string(d.name))] = d.value(o->raw_options(group), o->lr(group), updates);
             return values;
           },
           "Numbers that PyTorch keeps as state and that follow from the count of a parameter's updates.")

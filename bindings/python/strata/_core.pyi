@@ -1146,6 +1146,9 @@ def set_num_threads(count: _int) -> None: ...
 def parse_dtype(text: str) -> _dtype: ...
 def _add_new_ops() -> List[str]: ...
 
+def _optimizer_records() -> str: ...
+def _schedule_records() -> str: ...
+
 # ---- what nanobind made
 
 
@@ -1272,6 +1275,24 @@ class DeviceTimes:
 
     def close(self) -> None: ...
 
+class LBFGS:
+    """L-BFGS over named parameters."""
+
+    def __init__(self, params: Sequence[tuple[str, Tensor]]) -> None: ...
+
+    def set_options(self, lr: _float, max_iter: _int, max_eval: _int, tolerance_grad: _float, tolerance_change: _float, history_size: _int, strong_wolfe: _bool) -> None: ...
+
+    def step(self, closure: Callable) -> _float:
+        """
+        Iterations, each of calls of a function that gives the loss; that of the first call.
+        """
+
+    def state_dict(self) -> dict[Any, Any]:
+        """The history, as tensors by name."""
+
+    def load_state_dict(self, arg: Sequence[tuple[str, Tensor]], /) -> None:
+        """Copies a state_dict(), as (name, tensor)."""
+
 class LanguageModel:
     """A decoder-only language model of the engine's."""
 
@@ -1329,6 +1350,20 @@ class LossScaler:
     def load_state(self, arg: Tensor, /) -> None:
         """Goes on from a state()."""
 
+class LrSchedule:
+    """One of PyTorch's learning-rate schedules, as a function of a step."""
+
+    def __init__(self, name: str, options: dict[Any, Any]) -> None: ...
+
+    def __call__(self, step: _int, base: _float) -> _float:
+        """The rate of a step."""
+
+    def next(self, step: _int, now: _float, base: _float) -> _float:
+        """The rate of a step after that of the one before."""
+
+    def momentum(self, step: _int) -> _float:
+        """The momentum of a step."""
+
 class MetricsWriter:
     """Appends steps to a metrics.jsonl."""
 
@@ -1383,6 +1418,11 @@ class Optimizer:
         A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).
         """
 
+    def derived_state(self, arg0: _int, arg1: _int, /) -> dict[Any, Any]:
+        """
+        Numbers that PyTorch keeps as state and that follow from the count of a parameter's updates.
+        """
+
     def reset_guard(self) -> None:
         """Lets step_guarded() update again."""
 
@@ -1403,6 +1443,26 @@ class Optimizer:
 
     def state_bytes(self) -> _int:
         """Bytes of the state, once all of it exists."""
+
+class Plateau:
+    """Says when a quantity has not become better for a while."""
+
+    def __init__(self, largest: _bool, factor: _float, patience: _int, threshold: _float, relative: _bool, cooldown: _int, eps: _float, best: _float, bad: _int, cooling: _int) -> None: ...
+
+    def step(self, value: _float) -> _bool:
+        """Takes the newest value; whether rates go down now."""
+
+    def lowered(self, lr: _float, least: _float) -> _float:
+        """A rate lowered."""
+
+    @property
+    def best(self) -> _float: ...
+
+    @property
+    def bad(self) -> _int: ...
+
+    @property
+    def cooling(self) -> _int: ...
 
 class Progress:
     """The line that shows how a run is going."""

@@ -11,6 +11,7 @@ struct AdadeltaOptions {
   double weight_decay = 0;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -15,6 +15,7 @@ struct AdafactorOptions {
   double weight_decay = 0;    ///< decoupled
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -12,6 +12,7 @@ struct AdagradOptions {
   double initial_accumulator_value = 0;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -13,6 +13,7 @@ struct AdamOptions {
   bool amsgrad = false;     ///< divides by the largest second moment so far (Reddi et al., 2018)
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

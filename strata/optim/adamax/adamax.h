@@ -12,6 +12,7 @@ struct AdamaxOptions {
   double weight_decay = 0;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

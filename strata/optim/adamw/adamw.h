@@ -13,6 +13,7 @@ struct AdamWOptions {
   bool amsgrad = false;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -12,6 +12,7 @@ struct ASGDOptions {
   double weight_decay = 0;  ///< added to the gradient (L2)
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -11,6 +11,7 @@ struct LionOptions {
   double weight_decay = 0;  ///< decoupled; 3 to 10 times more than AdamW's
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

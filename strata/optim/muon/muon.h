@@ -25,6 +25,7 @@ struct MuonOptions {
   double adamw_eps = 1e-8;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

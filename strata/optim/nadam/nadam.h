@@ -14,6 +14,7 @@ struct NAdamOptions {
   bool decoupled_weight_decay = false;  ///< p -= lr weight_decay p in place of L2
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

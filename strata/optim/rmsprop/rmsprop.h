@@ -13,6 +13,7 @@ struct RMSpropOptions {
   bool centered = false;  ///< divides by the gradients' deviation from their average
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -12,6 +12,7 @@ struct RpropOptions {
   double step_size_max = 50;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -12,6 +12,7 @@ struct SGDOptions {
   bool nesterov = false;    ///< needs momentum and no dampening
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

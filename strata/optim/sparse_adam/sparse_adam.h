@@ -11,6 +11,7 @@ struct SparseAdamOptions {
   double eps = 1e-8;
   LowPrecision low = {};
   void validate() const;  ///< throws ValueError
+  /// What is known of the optimizer.
   static const OptimizerRecord& record();
 };
 

@@ -42,7 +42,7 @@ class LBFGS(Optimizer):
 
     def _build(self) -> None:
         self._params: List[Tensor] = self.param_groups[0]["params"]
-        self._rule = C.LBFGS([(str(i), p) for i, p in enumerate(self._params)])
+        self._lbfgs = C.LBFGS([(str(i), p) for i, p in enumerate(self._params)])
 
     # ---- steps
 
@@ -52,7 +52,8 @@ class LBFGS(Optimizer):
             raise TypeError("LBFGS.step() wants a closure that computes the loss")
         for hook in list(self._step_pre_hooks.values()):
             hook(self, (closure,), {})
-        compute, losses = closure, []
+        compute = closure
+        losses: List[Any] = []
 
         def evaluate() -> float:
             with enable_grad():
@@ -62,10 +63,10 @@ class LBFGS(Optimizer):
             return float(loss)
 
         group = self.param_groups[0]
-        self._rule.set_options(
+        self._lbfgs.set_options(
             float(group["lr"]), group["max_iter"], -1 if group["max_eval"] is None else group["max_eval"],
             group["tolerance_grad"], group["tolerance_change"], group["history_size"], group["line_search_fn"] is not None)
-        self._rule.step(evaluate)
+        self._lbfgs.step(evaluate)
         for hook in list(self._step_post_hooks.values()):
             hook(self, (closure,), {})
         return losses[0]
@@ -81,7 +82,7 @@ class LBFGS(Optimizer):
     def _history(self) -> Dict[str, Any]:
         """The engine's state with its lists as lists and its numbers as numbers."""
         history: Dict[str, Any] = {}
-        state = self._rule.state_dict()
+        state = self._lbfgs.state_dict()
         for key in sorted(state, key=lambda k: (k.partition(".")[0], int(k.partition(".")[2] or 0))):
             name, numbered, _ = key.partition(".")
             if numbered:
@@ -131,7 +132,7 @@ class LBFGS(Optimizer):
                     flat.append((ours, tensor(float(value), dtype=float64)))
                 else:
                     flat.append((ours, value))
-        self._rule.load_state_dict(flat)
+        self._lbfgs.load_state_dict(flat)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
