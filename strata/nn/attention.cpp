@@ -7,6 +7,8 @@
 #include "strata/core/node.h"
 #include "strata/nn/init.h"
 #include "strata/ops/attention/attention.h"
+#include "strata/ops/attention/multi_head_attention.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 
@@ -30,41 +32,69 @@ Tensor join_heads(const Tensor& x) {
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& options)
     : Module("MultiheadAttention", cat("heads=", num_heads)),
-      in_proj_weight(new_parameter("in_proj_weight", {3 * embed_dim, embed_dim})),
-      in_proj_bias(options.bias ? new_parameter("in_proj_bias", {3 * embed_dim}) : Tensor()),
-      out_proj(register_module("out_proj", Linear(embed_dim, embed_dim, options.bias))),
+      out_proj(embed_dim, embed_dim, options.bias),
       dim_(embed_dim),
       heads_(num_heads),
       options_(options) {
   checked_head_size("MultiheadAttention", embed_dim, num_heads);
-  init::xavier_uniform_(in_proj_weight);
+  const int64_t kdim = options.kdim > 0 ? options.kdim : embed_dim, vdim = options.vdim > 0 ? options.vdim : embed_dim;
+  if (kdim == embed_dim && vdim == embed_dim) {
+    in_proj_weight = new_parameter("in_proj_weight", {3 * embed_dim, embed_dim});
+    init::xavier_uniform_(in_proj_weight);
+  } else {
+    q_proj_weight = new_parameter("q_proj_weight", {embed_dim, embed_dim});
+    k_proj_weight = new_parameter("k_proj_weight", {embed_dim, kdim});
+    v_proj_weight = new_parameter("v_proj_weight", {embed_dim, vdim});
+    for (const Tensor& w : {q_proj_weight, k_proj_weight, v_proj_weight}) init::xavier_uniform_(w);
+  }
+  if (options.bias) in_proj_bias = new_parameter("in_proj_bias", {3 * embed_dim});
+  register_module("out_proj", out_proj);
+  if (options.add_bias_kv) {
+    bias_k = new_parameter("bias_k", {1, 1, embed_dim});
+    bias_v = new_parameter("bias_v", {1, 1, embed_dim});
+    init::xavier_normal_(bias_k);
+    init::xavier_normal_(bias_v);
+  }
   if (!options.bias) return;
   init::zeros_(in_proj_bias);
   init::zeros_(out_proj.bias);
 }
 
-Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
-                                   bool is_causal) const {
+std::pair<Tensor, Tensor> MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                                                     const AttentionMasks& masks, bool need_weights,
+                                                     bool average) const {
   for (const Tensor* t : {&query, &key, &value})
-    check<ShapeError>(t->dim() == 3 && t->size(2) == dim_, "MultiheadAttention", "wants three dimensions, the last of ",
-                      dim_, ", got ", *t);
-  const AttentionOptions options{.is_causal = is_causal, .dropout_p = is_training() ? options_.dropout : 0.0};
-  const auto batch_first = [&](const Tensor& t) { return options_.batch_first ? t : t.transpose(0, 1); };
-  const auto project = [&](const Tensor& x, int64_t part, int64_t parts) {
-    return linear(x, in_proj_weight.narrow(0, part * dim_, parts * dim_),
-                  in_proj_bias.defined() ? in_proj_bias.narrow(0, part * dim_, parts * dim_) : Tensor());
-  };
-  Tensor y;
-  if (query.same_as(key) && key.same_as(value) && !attn_mask.defined()) {
-    y = packed_attention(project(batch_first(query), 0, 3), heads_, heads_, options);
-  } else {
-    const Tensor q = split_heads(project(batch_first(query), 0, 1), heads_);
-    const Tensor k = split_heads(project(batch_first(key), 1, 1), heads_);
-    const Tensor v = split_heads(project(batch_first(value), 2, 1), heads_);
-    y = join_heads(scaled_dot_product_attention(q, k, v, attn_mask, options));
+    check<ShapeError>(t->dim() == 3 && (t != &query || t->size(2) == dim_), "MultiheadAttention",
+                      "wants three dimensions, the last of ", dim_, ", got ", *t);
+  const auto time_first = [&](const Tensor& t) { return options_.batch_first ? t.transpose(0, 1) : t; };
+  // One tensor stays one: its three projections are then one product.
+  const Tensor q = time_first(query), k = key.same_as(query) ? q : time_first(key),
+               v = value.same_as(key) ? k : time_first(value);
+  Tensor mask = masks.attn_mask;
+  if (mask.defined()) {
+    if (mask.dtype() == DType::boolean) mask = logical_not(mask);  // the record's true hides
+    while (mask.dim() < 4) mask = mask.unsqueeze(0);
   }
-  y = out_proj(y);
-  return options_.batch_first ? y : y.transpose(0, 1);
+  auto [y, weights] = multi_head_attention_forward(q, k, v,
+                                                   {.num_heads = heads_,
+                                                    .in_proj_weight = in_proj_weight,
+                                                    .in_proj_bias = in_proj_bias,
+                                                    .q_proj_weight = q_proj_weight,
+                                                    .k_proj_weight = k_proj_weight,
+                                                    .v_proj_weight = v_proj_weight,
+                                                    .out_proj_weight = out_proj.weight,
+                                                    .out_proj_bias = out_proj.bias,
+                                                    .bias_k = bias_k,
+                                                    .bias_v = bias_v,
+                                                    .add_zero_attn = options_.add_zero_attn,
+                                                    .dropout_p = options_.dropout,
+                                                    .training = is_training(),
+                                                    .key_padding_mask = masks.key_padding_mask,
+                                                    .attn_mask = mask,
+                                                    .is_causal = masks.is_causal,
+                                                    .need_weights = need_weights,
+                                                    .average_attn_weights = average});
+  return {time_first(y), weights};
 }
 
 KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, DType dtype) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "strata/nn/layers.h"
 
@@ -12,29 +13,56 @@ namespace strata::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;  ///< on the attention weights
   bool bias = true;
-  bool batch_first = false;  ///< [B, T, E] instead of PyTorch's default [T, B, E]
+  bool batch_first = false;    ///< [B, T, E] instead of PyTorch's default [T, B, E]
+  bool add_bias_kv = false;    ///< one more key and value, learned: bias_k and bias_v [1, 1, E]
+  bool add_zero_attn = false;  ///< one more key and value of zeros
+  int64_t kdim = 0, vdim = 0;  ///< columns of key and value; 0 for embed_dim
 };
 
-/// Attention of `num_heads` heads of size embed_dim / num_heads. Parameters as in PyTorch: in_proj_weight [3 E, E],
-/// in_proj_bias [3 E], out_proj.weight [E, E], out_proj.bias [E].
+/// What hides keys from queries, in a call of MultiheadAttention.
+struct AttentionMasks {
+  /// Broadcasts to [B, H, Tq, Tk]: boolean (true: seen, which is the opposite of PyTorch's layer and equal to its
+  /// function) or added to the scores.
+  Tensor attn_mask = {};
+  Tensor key_padding_mask = {};  ///< [B, Tk]: boolean (true: padding, as in PyTorch) or added to the scores
+  bool is_causal = false;
+};
+
+/// Attention of `num_heads` heads of size embed_dim / num_heads. Parameters as in PyTorch: in_proj_weight [3 E, E]
+/// (q_proj_weight, k_proj_weight and v_proj_weight where kdim or vdim differ), in_proj_bias [3 E], out_proj.weight
+/// [E, E], out_proj.bias [E].
 class MultiheadAttention : public Module {
  public:
   /// Throws ValueError unless num_heads divides embed_dim.
   MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& options = {});
-  /// query [Tq, B, E], key and value [Tk, B, E]; the result has query's shape. attn_mask broadcasts to [B, H, Tq, Tk]:
-  /// boolean (true: seen, which is the opposite of PyTorch's layer and equal to its function) or added to the scores.
+  /// query [Tq, B, E], key and value [Tk, B, E]; the result has query's shape. The mask is AttentionMasks'.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
-                 bool is_causal = false) const;
+                 bool is_causal = false) const {
+    return forward(query, key, value, {attn_mask, {}, is_causal});
+  }
+  Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& masks) const {
+    return attend(query, key, value, masks, false, false).first;
+  }
+  /// Also the weights: their mean over the heads [B, Tq, Tk], or with `average` false each head's [B, H, Tq, Tk].
+  std::pair<Tensor, Tensor> forward_with_weights(const Tensor& query, const Tensor& key, const Tensor& value,
+                                                 const AttentionMasks& masks = {}, bool average = true) const {
+    return attend(query, key, value, masks, true, average);
+  }
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask = {},
                     bool is_causal = false) const {
-    const ModuleCall in(*this);
-    return forward(query, key, value, attn_mask, is_causal);
+    return called(*this, query, [&](const Tensor& t) { return forward(t, key, value, attn_mask, is_causal); });
+  }
+  Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& masks) const {
+    return called(*this, query, [&](const Tensor& t) { return forward(t, key, value, masks); });
   }
 
   Tensor in_proj_weight, in_proj_bias;
+  Tensor q_proj_weight, k_proj_weight, v_proj_weight, bias_k, bias_v;
   Linear out_proj;
 
  private:
+  std::pair<Tensor, Tensor> attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const AttentionMasks& masks, bool need_weights, bool average) const;
   int64_t dim_, heads_;
   MultiheadAttentionOptions options_;
 };
@@ -67,8 +95,7 @@ class SelfAttention : public Module {
   /// Throws ValueError where the cache has no room.
   Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
   Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
-    const ModuleCall in(*this);
-    return forward(x, cache);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, cache); });
   }
 
   Linear qkv, out;

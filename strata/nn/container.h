@@ -30,10 +30,7 @@ class Sequential : public Module {
     for (const auto& step : steps_) y = step->forward(y);
     return y;
   }
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   struct Step {
@@ -44,8 +41,7 @@ class Sequential : public Module {
   struct StepOf final : Step {
     explicit StepOf(M m) : module(std::move(m)) {}
     Tensor forward(const Tensor& x) override {
-      const ModuleCall in(module);
-      return module.forward(x);
+      return called(module, x, [this](const Tensor& t) { return module.forward(t); });
     }
     M module;
   };

@@ -22,10 +22,7 @@ class Conv : public Module {
  public:
   /// Draws the parameters again.
   void reset_parameters();
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
   Tensor forward(const Tensor& x) const;
 
   Tensor weight, bias;
@@ -91,10 +88,7 @@ class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -104,10 +98,7 @@ class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -117,10 +108,7 @@ class AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(const Dims& output_size);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   Dims size_;
@@ -130,10 +118,7 @@ class MaxPool3d : public Module {
  public:
   explicit MaxPool3d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -143,10 +128,7 @@ class AvgPool3d : public Module {
  public:
   explicit AvgPool3d(int64_t kernel_size, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   int64_t kernel_, stride_, padding_;
@@ -156,10 +138,7 @@ class AdaptiveAvgPool3d : public Module {
  public:
   explicit AdaptiveAvgPool3d(const Dims& output_size);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   Dims size_;

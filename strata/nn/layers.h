@@ -16,10 +16,7 @@ class Linear : public Module {
   /// Draws the parameters again, uniform in +- 1 / sqrt(in).
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
   Tensor weight, bias;
 };
@@ -32,10 +29,7 @@ class Embedding : public Module {
   void reset_parameters();
   /// Throws IndexError for an index out of range.
   Tensor forward(const Tensor& indices) const;
-  Tensor operator()(const Tensor& indices) const {
-    const ModuleCall in(*this);
-    return forward(indices);
-  }
+  Tensor operator()(const Tensor& indices) const { return called(*this, indices); }
 
   Tensor weight;
 
@@ -55,8 +49,7 @@ class EmbeddingBag : public Module {
   /// With `offsets` (i64) indices are [n], and a bag begins at each. Throws as embedding_bag.
   Tensor forward(const Tensor& indices, const Tensor& offsets = {}) const;
   Tensor operator()(const Tensor& indices, const Tensor& offsets = {}) const {
-    const ModuleCall in(*this);
-    return forward(indices, offsets);
+    return called(*this, indices, [&](const Tensor& t) { return forward(t, offsets); });
   }
 
   Tensor weight;
@@ -71,10 +64,7 @@ class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   double p_;
@@ -85,10 +75,7 @@ class Flatten : public Module {
  public:
   explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1);
   Tensor forward(const Tensor& x) const { return x.flatten(start_, end_); }
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   int64_t start_, end_;
@@ -109,20 +96,14 @@ class ReLU : public Module {
  public:
   ReLU() : Module("ReLU") {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 };
 /// `approximate` is "none" (exact) or "tanh".
 class GELU : public Module {
  public:
   explicit GELU(std::string approximate = "none");
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   std::string approximate_;
@@ -132,40 +113,28 @@ class SiLU : public Module {
  public:
   SiLU() : Module("SiLU") {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 };
 /// tanh(x).
 class Tanh : public Module {
  public:
   Tanh() : Module("Tanh") {}
   Tensor forward(const Tensor& x) const { return x.tanh(); }
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 };
 /// 1 / (1 + exp(-x)).
 class Sigmoid : public Module {
  public:
   Sigmoid() : Module("Sigmoid") {}
   Tensor forward(const Tensor& x) const { return x.sigmoid(); }
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 };
 /// exp(x) over its sum along `dim`.
 class Softmax : public Module {
  public:
   explicit Softmax(int64_t dim);
   Tensor forward(const Tensor& x) const { return x.softmax(dim_); }
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
  private:
   int64_t dim_;

@@ -5,6 +5,7 @@
 
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/factory/factory.h"
 
 namespace strata::nn {
@@ -21,6 +22,7 @@ struct Module::State {
   std::weak_ptr<State> parent;  // that registered it first, as `name`
   std::string name;
   bool training = true;
+  std::unique_ptr<detail::ModuleHooks> hooks;
 
   std::string path() const {
     const std::shared_ptr<State> above = parent.lock();
@@ -351,6 +353,12 @@ Module Module::child(std::string_view name) const {
   for (const auto& [n, c] : state_->children)
     if (n == name) return Module(c);
   throw ValueError(state_->kind, cat("no child '", name, "'; ", names_of(state_->children)));
+}
+
+detail::ModuleHooks* detail::ModuleHooks::of_module(const Module& module, bool make) {
+  std::unique_ptr<ModuleHooks>& hooks = module.state_->hooks;
+  if (make && !hooks) hooks = std::make_unique<ModuleHooks>();
+  return hooks.get();
 }
 
 std::string Module::to_string() const {

@@ -15,6 +15,7 @@
 // Weights are drawn from default_generator(): manual_seed(1) before building a network fixes them. Within
 // `DeviceScope dry(Device::meta());` a network of any size is built without memory.
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -38,6 +39,12 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the module, not in the dictionary
   std::vector<std::string> unexpected;  ///< in the dictionary, not in the module
 };
+
+namespace detail {
+struct ModuleHooks;
+/// How many modules of the process have hooks (strata/nn/hooks.h).
+inline std::atomic<int64_t> modules_with_hooks{0};
+}  // namespace detail
 
 /// Base of every layer and network; see the top of this file.
 class Module {
@@ -127,6 +134,7 @@ class Module {
   void adopt(std::string name, const Module& child);
 
   friend class ModuleCall;
+  friend struct detail::ModuleHooks;
   std::shared_ptr<State> state_;
 };
 
@@ -171,5 +179,30 @@ class ModuleCall {
   const Module* module_ = nullptr;
   const std::string* previous_ = nullptr;
 };
+
+namespace detail {
+/// A forward that lives as long as the call it is passed to.
+struct ForwardRef {
+  const void* fn;
+  Tensor (*call)(const void* fn, const Tensor& x);
+};
+/// forward(x) between the module's hooks.
+Tensor hooked_forward(const Module& module, const Tensor& x, ForwardRef forward);
+}  // namespace detail
+
+/// forward(x) as a call of `module`: policies see it, and its hooks (strata/nn/hooks.h) run around it.
+template <class F>
+Tensor called(const Module& module, const Tensor& x, const F& forward) {
+  const ModuleCall in(module);
+  if (detail::modules_with_hooks.load(std::memory_order_relaxed) == 0) [[likely]]
+    return forward(x);
+  return detail::hooked_forward(
+      module, x, {&forward, [](const void* f, const Tensor& t) { return (*static_cast<const F*>(f))(t); }});
+}
+/// The same of module.forward(x).
+template <class M>
+Tensor called(const M& module, const Tensor& x) {
+  return called(module, x, [&module](const Tensor& t) { return module.forward(t); });
+}
 
 }  // namespace strata::nn

@@ -12,10 +12,7 @@ class LayerNorm : public Module {
                      bool bias = true);
   explicit LayerNorm(int64_t dim, double eps = 1e-5) : LayerNorm(Shape{dim}, eps) {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
   double eps() const { return eps_; }
 
   Tensor weight, bias;
@@ -31,10 +28,7 @@ class RMSNorm : public Module {
   explicit RMSNorm(const Shape& normalized_shape, double eps = 1e-6, bool elementwise_affine = true);
   explicit RMSNorm(int64_t dim, double eps = 1e-6) : RMSNorm(Shape{dim}, eps) {}
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
   double eps() const { return eps_; }
 
   Tensor weight;
@@ -50,10 +44,7 @@ class GroupNorm : public Module {
   /// Throws ValueError unless num_groups divides num_channels.
   GroupNorm(int64_t num_groups, int64_t num_channels, double eps = 1e-5, bool affine = true);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
 
   Tensor weight, bias;
 
@@ -74,10 +65,7 @@ struct BatchNormOptions {
 /// running_mean [C], running_var [C], num_batches_tracked [] (i64).
 class BatchNorm : public Module {
  public:
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
   /// Throws ShapeError for a rank that the layer does not take.
   Tensor forward(const Tensor& x) const;
 
@@ -102,6 +90,12 @@ class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm2d", 4, 4, num_features, options) {}
+};
+/// [N, C, D, H, W].
+class BatchNorm3d : public BatchNorm {
+ public:
+  explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm3d", 5, 5, num_features, options) {}
 };
 
 }  // namespace strata::nn

@@ -3,105 +3,103 @@
 #include <cmath>
 
 #include "strata/nn/init.h"
-#include "strata/ops/dropout/dropout.h"
-#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/matmul/matmul.h"
-#include "strata/ops/shape/shape.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/sort/sort.h"
 
 namespace strata::nn {
+namespace {
+
+void reset_uniform(const Module& module, int64_t hidden) {
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  for (const Tensor& p : module.parameters()) init::uniform_(p, -bound, bound);
+}
+
+}  // namespace
+
+PackedSequence PackedSequence::pack(const Tensor& padded, const Tensor& lengths, bool batch_first) {
+  const Tensor on_host = lengths.to(Device::cpu());
+  const auto [sorted, order] = sort(on_host, 0, true);
+  const Tensor places = order.to(padded.device());
+  auto [data, sizes] = pack_padded_sequence(index_select(padded, batch_first ? 0 : 1, places), sorted, batch_first);
+  return {std::move(data), std::move(sizes), places};
+}
+
+std::tuple<Tensor, Tensor> PackedSequence::pad(bool batch_first, double padding_value) const {
+  auto [padded, lengths] = pad_packed_sequence(data, batch_sizes, batch_first, padding_value);
+  if (!sorted_indices.defined()) return {std::move(padded), std::move(lengths)};
+  const Tensor back = argsort(sorted_indices, 0);
+  return {index_select(padded, batch_first ? 0 : 1, back), index_select(lengths, 0, back.to(Device::cpu()))};
+}
 
 RecurrentBase::RecurrentBase(std::string_view kind, Cell cell, int64_t input_size, int64_t hidden_size,
                              const RnnOptions& options)
     : Module(kind, cat(input_size, ", ", hidden_size, ", num_layers=", options.num_layers,
                        options.bidirectional ? ", bidirectional=true" : "")),
       cell_(cell),
-      input_(input_size),
       hidden_(hidden_size),
       options_(options) {
   check(input_size > 0 && hidden_size > 0 && options.num_layers > 0, kind, "sizes and layers are at least 1, got ",
         input_size, ", ", hidden_size, " and ", options.num_layers);
   check(options.nonlinearity == "tanh" || options.nonlinearity == "relu", kind,
         "nonlinearity is 'tanh' or 'relu', got '", options.nonlinearity, "'");
-  const int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::lstm ? 4 : 3;
+  check(options.proj_size >= 0 && options.proj_size < hidden_size && (options.proj_size == 0 || cell == Cell::lstm),
+        kind, "proj_size is for an LSTM, from 0 to below hidden_size, got ", options.proj_size);
+  const int64_t rows = (cell == Cell::rnn ? 1 : cell == Cell::lstm ? 4 : 3) * hidden_size;
   const int64_t directions = options.bidirectional ? 2 : 1;
+  const int64_t real = options.proj_size > 0 ? options.proj_size : hidden_size;
   for (int64_t layer = 0; layer < options.num_layers; ++layer) {
-    const int64_t width = layer == 0 ? input_size : hidden_size * directions;
+    const int64_t width = layer == 0 ? input_size : real * directions;
     for (int64_t d = 0; d < directions; ++d) {
       const std::string suffix = cat("_l", layer, d ? "_reverse" : "");
-      Weights w;
-      w.ih = new_parameter("weight_ih" + suffix, {gates * hidden_size, width});
-      w.hh = new_parameter("weight_hh" + suffix, {gates * hidden_size, hidden_size});
-      if (options.bias) {
-        w.bias_ih = new_parameter("bias_ih" + suffix, {gates * hidden_size});
-        w.bias_hh = new_parameter("bias_hh" + suffix, {gates * hidden_size});
-      }
-      weights_.push_back(w);
+      const auto add = [&](const char* name, const Shape& shape) {
+        weights_.push_back(new_parameter(name + suffix, shape));
+      };
+      add("weight_ih", {rows, width});
+      add("weight_hh", {rows, real});
+      if (options.bias) add("bias_ih", {rows});
+      if (options.bias) add("bias_hh", {rows});
+      if (options.proj_size > 0) add("weight_hr", {real, hidden_size});
     }
   }
   reset_parameters();
 }
 
 void RecurrentBase::reset_parameters() {
-  const double bound = 1 / std::sqrt(static_cast<double>(hidden_));
-  for (const Tensor& p : parameters()) init::uniform_(p, -bound, bound);
+  reset_uniform(*this, hidden_);
 }
 
-// x [T, B, in] -> [T, B, hidden]; h and c [B, hidden] become the last states.
-Tensor RecurrentBase::run_direction(const Weights& w, const Tensor& x, Tensor& h, Tensor& c, bool reverse) const {
-  const int64_t time = x.size(0), n = hidden_;
-  const Tensor projected = linear(x, w.ih, w.bias_ih);  // all steps in one product
-  TensorList outputs(static_cast<size_t>(time));
-  for (int64_t i = 0; i < time; ++i) {
-    const int64_t t = reverse ? time - 1 - i : i;
-    const Tensor from_x = projected.select(0, t), from_h = linear(h, w.hh, w.bias_hh);
-    const auto gate = [n](const Tensor& all, int64_t index) { return all.narrow(1, index * n, n); };
-    if (cell_ == Cell::rnn) {
-      const Tensor sum = from_x + from_h;
-      h = options_.nonlinearity == "relu" ? relu(sum) : tanh(sum);
-    } else if (cell_ == Cell::lstm) {
-      const Tensor sum = from_x + from_h;
-      c = sigmoid(gate(sum, 1)) * c + sigmoid(gate(sum, 0)) * tanh(gate(sum, 2));
-      h = sigmoid(gate(sum, 3)) * tanh(c);
-    } else {
-      const Tensor r = sigmoid(gate(from_x, 0) + gate(from_h, 0));
-      const Tensor z = sigmoid(gate(from_x, 1) + gate(from_h, 1));
-      const Tensor candidate = tanh(gate(from_x, 2) + r * gate(from_h, 2));
-      h = candidate + z * (h - candidate);
-    }
-    outputs[static_cast<size_t>(t)] = h;
+LstmOutput RecurrentBase::call(const Tensor& x, const Tensor& hidden, const Tensor& cell,
+                               const Tensor& batch_sizes) const {
+  const RecurrentArguments arguments{.has_biases = options_.bias,
+                                     .num_layers = options_.num_layers,
+                                     .dropout = options_.dropout,
+                                     .train = is_training(),
+                                     .bidirectional = options_.bidirectional,
+                                     .batch_first = options_.batch_first,
+                                     .batch_sizes = batch_sizes};
+  if (cell_ == Cell::lstm) {
+    auto [y, h, c] = lstm(x, {hidden, cell}, weights_, arguments);
+    return {std::move(y), std::move(h), std::move(c)};
   }
-  return stack(outputs, 0);
+  auto [y, h] = cell_ == Cell::gru                ? gru(x, hidden, weights_, arguments)
+                : options_.nonlinearity == "relu" ? rnn_relu(x, hidden, weights_, arguments)
+                                                  : rnn_tanh(x, hidden, weights_, arguments);
+  return {std::move(y), std::move(h), {}};
 }
 
-LstmOutput RecurrentBase::run(const Tensor& input, const Tensor& hidden, const Tensor& cell) const {
-  check<ShapeError>(input.dim() == 3 && input.size(2) == input_, kind(), "wants three dimensions, the last of ", input_,
-                    ", got ", input);
-  Tensor x = options_.batch_first ? input.transpose(0, 1) : input;
-  check<ShapeError>(x.size(0) > 0, kind(), "wants at least one step, got ", input);
-  const int64_t batch = x.size(1), directions = options_.bidirectional ? 2 : 1;
-  const Shape state{options_.num_layers * directions, batch, hidden_};
-  for (const Tensor* s : {&hidden, &cell})
-    check<ShapeError>(!s->defined() || s->shape() == state, kind(), "a state is ", state, ", got ",
-                      s->defined() ? s->shape() : state);
-  const auto initial = [&](const Tensor& given, int64_t i) {
-    return given.defined() ? given.select(0, i) : zeros_like(x.select(0, 0).narrow(1, 0, 1)).expand({batch, hidden_});
+LstmOutput RecurrentBase::run(const Tensor& x, const Tensor& hidden, const Tensor& cell) const {
+  return call(x, hidden, cell, {});
+}
+
+PackedOutput RecurrentBase::run(const PackedSequence& x, const Tensor& hidden, const Tensor& cell) const {
+  const auto in_order = [](const Tensor& state, const Tensor& order) {
+    return state.defined() && order.defined() ? index_select(state, 1, order) : state;
   };
-  TensorList last_h, last_c;
-  for (int64_t layer = 0; layer < options_.num_layers; ++layer) {
-    TensorList outputs;
-    for (int64_t d = 0; d < directions; ++d) {
-      const int64_t i = layer * directions + d;
-      Tensor h = initial(hidden, i), c = initial(cell, i);
-      outputs.push_back(run_direction(weights_[static_cast<size_t>(i)], x, h, c, d == 1));
-      last_h.push_back(h);
-      last_c.push_back(c);
-    }
-    x = directions == 1 ? outputs[0] : cat(outputs, 2);
-    if (options_.dropout > 0 && is_training() && layer + 1 < options_.num_layers) x = dropout(x, options_.dropout);
-  }
-  return {options_.batch_first ? x.transpose(0, 1) : x, stack(last_h, 0),
-          cell_ == Cell::lstm ? stack(last_c, 0) : Tensor()};
+  const Tensor& order = x.sorted_indices;
+  const Tensor back = order.defined() ? argsort(order, 0) : Tensor();
+  LstmOutput r = call(x.data, in_order(hidden, order), in_order(cell, order), x.batch_sizes);
+  return {{r.output, x.batch_sizes, order}, in_order(r.hidden, back), in_order(r.cell, back)};
 }
 
 RnnOutput RNN::forward(const Tensor& x, const Tensor& hidden) const {
@@ -112,6 +110,18 @@ RnnOutput RNN::forward(const Tensor& x, const Tensor& hidden) const {
 RnnOutput GRU::forward(const Tensor& x, const Tensor& hidden) const {
   LstmOutput r = run(x, hidden, {});
   return {r.output, r.hidden};
+}
+
+CellBase::CellBase(std::string_view kind, int64_t gates, int64_t input_size, int64_t hidden_size, bool bias)
+    : Module(kind, cat(input_size, ", ", hidden_size)) {
+  check(input_size > 0 && hidden_size > 0, kind, "sizes are at least 1, got ", input_size, " and ", hidden_size);
+  weight_ih = new_parameter("weight_ih", {gates * hidden_size, input_size});
+  weight_hh = new_parameter("weight_hh", {gates * hidden_size, hidden_size});
+  if (bias) {
+    bias_ih = new_parameter("bias_ih", {gates * hidden_size});
+    bias_hh = new_parameter("bias_hh", {gates * hidden_size});
+  }
+  reset_uniform(*this, hidden_size);
 }
 
 }  // namespace strata::nn

@@ -32,10 +32,7 @@ class GptMlp : public Module {
  public:
   GptMlp(int64_t dim, int64_t ffn_dim);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
   Linear up, down;
 };
 
@@ -44,10 +41,7 @@ class LlamaMlp : public Module {
  public:
   LlamaMlp(int64_t dim, int64_t ffn_dim);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return forward(x);
-  }
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
   Linear gate_up, down;
 };
 
@@ -57,8 +51,7 @@ class DecoderBlock : public Module {
  public:
   Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
   Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
-    const ModuleCall in(*this);
-    return forward(x, cache);
+    return called(*this, x, [&](const Tensor& t) { return forward(t, cache); });
   }
   /// The same without the last addition, for a stack of blocks.
   Residual step(const Residual& r, KvCache* cache = nullptr) const;

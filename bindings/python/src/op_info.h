@@ -11,7 +11,7 @@
 
 namespace strata::python {
 
-inline constexpr size_t kMaxArgs = 16;
+inline constexpr size_t kMaxArgs = 32;
 
 struct Arg {
   SchemaType type;

@@ -1,7 +1,7 @@
 'use strict';
 // Attention and transformers, of [B, T, dim]. Parameters have PyTorch's names and shapes; batches come first here.
 
-const { functions: F } = require('../ops.js');
+const { functions: F, ops } = require('../ops.js');
 const T = require('../tensor.js');
 const { Module, parameter, detailOf } = require('./module.js');
 const { Linear } = require('./layers.js');
@@ -13,12 +13,6 @@ const { MADE, wantCounts } = require('./parts.js');
 const { wantShare } = require('./functional/norm.js');
 const { optionsOf, wantCount, wantTensor } = require('../arguments.js');
 const { ShapeError, ValueError } = require('../errors.js');
-
-/** What is added to the scores: a mask as it is, or -inf where a boolean one is true, as PyTorch's layer has it. */
-function biasOf(mask, like) {
-  if (mask.dtype !== 'bool') return mask.to(like.dtype);
-  return F.masked_fill(T.zeros(mask.shape, { dtype: like.dtype, device: like.device }), mask, -Infinity);
-}
 
 /** Scaled dot-product attention of several heads: forward(query, key = query, value = key, {attnMask, keyPaddingMask, causal}). */
 class MultiheadAttention extends Module {
@@ -43,14 +37,6 @@ class MultiheadAttention extends Module {
     this.out_proj = new Linear(dim, dim, { bias, ...options });
     if (bias) init.zeros_(this.out_proj.bias);
   }
-  #project(query, key, value) {
-    const { dim } = this;
-    if (this.in_proj_weight && key === query && value === query) return F.chunk(F.linear(query, this.in_proj_weight, this.in_proj_bias), 3, -1);
-    const part = (t, i) => t?.narrow(0, i * dim, dim) ?? null;
-    const weights = this.in_proj_weight ? [0, 1, 2].map((i) => part(this.in_proj_weight, i))
-      : [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight];
-    return [query, key, value].map((x, i) => F.linear(x, weights[i], part(this.in_proj_bias, i)));
-  }
   /** With {needWeights} [result, weights]: the mean over the heads, [B, Tq, Tk], or with {averageWeights: false} of each, [B, heads, Tq, Tk]. */
   forward(query, key = query, value = key, given = undefined) {
     const name = 'MultiheadAttention';
@@ -60,31 +46,15 @@ class MultiheadAttention extends Module {
       if (wantTensor(x, name, what).ndim !== 3) throw new ShapeError(`${name}: ${what} must be [B, T, dim], got [${x.shape.join(', ')}]`, name);
     }
     for (const [what, m] of Object.entries({ attnMask, keyPaddingMask })) if (m) wantTensor(m, name, what);
-    const [b, t, dim] = query.shape;
-    const split = (x) => x.reshape([b, x.shape[1], this.heads, dim / this.heads]).transpose(1, 2);
-    const [q, k, v] = this.#project(query, key, value).map(split);
-    let mask = attnMask ? biasOf(attnMask, query) : null;
-    if (mask?.ndim === 3) mask = mask.reshape([b, this.heads, ...mask.shape.slice(1)]);
-    if (keyPaddingMask) {
-      const padding = biasOf(keyPaddingMask, query).reshape([b, 1, 1, -1]);
-      mask = mask ? mask.add(padding) : padding;
-    }
-    let isCausal = causal;
-    if (causal && mask) {
-      mask = mask.add(causalMask(t, query));
-      isCausal = false;
-    }
-    if (needWeights) {
-      let scores = F.matmul(q, k.transpose(2, 3)).mul(1 / Math.sqrt(dim / this.heads));
-      if (mask) scores = scores.add(mask);
-      if (isCausal) scores = scores.add(causalMask(t, query));
-      const weights = F.softmax(scores, -1);
-      const dropped = this.training && this.dropout > 0 ? F.dropout(weights, this.dropout) : weights;
-      const result = this.out_proj.forward(F.matmul(dropped, v).transpose(1, 2).reshape([b, t, dim]));
-      return [result, averageWeights ? weights.mean([1]) : weights];
-    }
-    const y = F.scaled_dot_product_attention(q, k, v, { attn_mask: mask, is_causal: isCausal, dropout_p: this.training ? this.dropout : 0 });
-    return this.out_proj.forward(y.transpose(1, 2).reshape([b, t, dim]));
+    const q = query.transpose(0, 1);
+    const k = key === query ? q : key.transpose(0, 1);
+    const v = value === key ? k : value.transpose(0, 1);
+    const { output, weights } = ops.multi_head_attention_forward(q, k, v, this.dim, this.heads, this.in_proj_weight ?? null, this.in_proj_bias, null, null, false, this.dropout, this.out_proj.weight, this.out_proj.bias, {
+        training: this.training, key_padding_mask: keyPaddingMask, need_weights: needWeights, attn_mask: attnMask, use_separate_proj_weight: !this.in_proj_weight,
+        q_proj_weight: this.q_proj_weight ?? null, k_proj_weight: this.k_proj_weight ?? null, v_proj_weight: this.v_proj_weight ?? null,
+        average_attn_weights: averageWeights, is_causal: causal });
+    const y = output.transpose(0, 1);
+    return needWeights ? [y, weights] : y;
   }
   detail() {
     return detailOf([this.dim, this.heads], { causal: this.causal || undefined });

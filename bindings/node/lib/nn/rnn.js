@@ -1,30 +1,14 @@
 'use strict';
 // Recurrent layers. Parameter names, gate order, shapes and first values are PyTorch's.
 
-const { functions: F } = require('../ops.js');
-const T = require('../tensor.js');
+const { functions: F, ops } = require('../ops.js');
 const { Module, parameter, detailOf } = require('./module.js');
 const { MADE, wantCounts } = require('./parts.js');
 const { wantShare } = require('./functional/norm.js');
 const { optionsOf, wantOneOf, wantTensor } = require('../arguments.js');
 const { ShapeError } = require('../errors.js');
 
-// One step from the two projections and the states [h] or [h, c] before: the states after.
-const steps = {
-  tanh: (x, h) => [F.tanh(x.add(h))],
-  relu: (x, h) => [F.relu(x.add(h))],
-  lstm(x, h, [, c]) {
-    const [i, f, g, o] = F.chunk(x.add(h), 4, 1);
-    const next = F.sigmoid(f).mul(c).add(F.sigmoid(i).mul(F.tanh(g)));
-    return [F.sigmoid(o).mul(F.tanh(next)), next];
-  },
-  gru(x, h, [before]) {
-    const [xr, xz, xn] = F.chunk(x, 3, 1);
-    const [hr, hz, hn] = F.chunk(h, 3, 1);
-    const n = F.tanh(xn.add(F.sigmoid(xr.add(hr)).mul(hn)));
-    return [n.add(F.sigmoid(xz.add(hz)).mul(before.sub(n)))];
-  },
-};
+const records = { tanh: 'rnn_tanh', relu: 'rnn_relu', lstm: 'lstm', gru: 'gru' };
 const gates = { tanh: 1, relu: 1, lstm: 4, gru: 3 };
 
 function addParameters(module, suffix, rows, width, hidden, bias, { dtype = 'f32', device }) {
@@ -34,6 +18,18 @@ function addParameters(module, suffix, rows, width, hidden, bias, { dtype = 'f32
   module[`weight_hh${suffix}`] = draw([rows, hidden]);
   module[`bias_ih${suffix}`] = bias ? draw([rows]) : null;
   module[`bias_hh${suffix}`] = bias ? draw([rows]) : null;
+}
+
+/** One direction's parameters as the records take them. */
+function weightsOf(module, suffix) {
+  return ['weight_ih', 'weight_hh', 'bias_ih', 'bias_hh'].map((name) => module[name + suffix]).filter((p) => p !== null);
+}
+/** The states that were given, as the record of `kind` takes them. */
+function statesOf(name, kind, given) {
+  const states = [given?.[0], given?.[1]].filter((s) => s !== undefined && s !== null);
+  for (const s of states) wantTensor(s, name, 'a state');
+  if (kind === 'lstm') return states;
+  return states.length > 0 ? states[0] : null;
 }
 
 /** Layers over [T, B, in] ([B, T, in] with {batchFirst}), or [T, in] for one sequence. */
@@ -53,19 +49,6 @@ class Recurrent extends Module {
   #suffixes(layer) {
     return this.bidirectional ? [`_l${layer}`, `_l${layer}_reverse`] : [`_l${layer}`];
   }
-  #direction(suffix, x, states) {
-    // All steps' inputs in one product.
-    const projected = F.linear(x, this[`weight_ih${suffix}`], this[`bias_ih${suffix}`]).unbind(0);
-    const reverse = suffix.endsWith('_reverse');
-    if (reverse) projected.reverse();
-    const outputs = [];
-    for (const from of projected) {
-      states = steps[this.kind](from, F.linear(states[0], this[`weight_hh${suffix}`], this[`bias_hh${suffix}`]), states);
-      outputs.push(states[0]);
-    }
-    if (reverse) outputs.reverse();
-    return [F.stack(outputs, 0), states];
-  }
   /** The output of the last layer, and the last states of all: one or two [layers * directions, B, hidden]. */
   run(input, given) {
     const name = this.constructor.name;
@@ -73,35 +56,13 @@ class Recurrent extends Module {
     if ((input.ndim !== 2 && input.ndim !== 3) || input.shape[input.ndim - 1] !== this.inputSize) {
       throw new ShapeError(`${name}: the input must be [T, B, ${this.inputSize}] or [T, ${this.inputSize}], got [${input.shape.join(', ')}]`, name);
     }
-    const single = input.ndim === 2;
-    let x = single ? input.unsqueeze(1) : this.batchFirst ? input.transpose(0, 1) : input;
-    if (x.shape[0] < 1) throw new ShapeError(`${name}: a sequence has at least one element`, name);
-    const directions = this.bidirectional ? 2 : 1;
-    const shape = [this.layers * directions, x.shape[1], this.hiddenSize];
-    const count = this.kind === 'lstm' ? 2 : 1;
-    const first = Array.from({ length: count }, (_, i) => {
-      const state = given?.[i];
-      if (state === undefined || state === null) return T.zeros(shape, { dtype: x.dtype, device: x.device });
-      wantTensor(state, name, 'a state');
-      const s = single && state.ndim === 2 ? state.unsqueeze(1) : state;
-      if (s.shape.join() !== shape.join()) {
-        throw new ShapeError(`${name}: a state must be [${shape.join(', ')}], got [${state.shape.join(', ')}]`, name);
-      }
-      return s;
-    });
-    const last = first.map(() => []);
+    const weights = [];
     for (let layer = 0; layer < this.layers; ++layer) {
-      const outputs = this.#suffixes(layer).map((suffix) => {
-        const [y, states] = this.#direction(suffix, x, first.map((s) => s.select(0, last[0].length)));
-        states.forEach((s, i) => last[i].push(s));
-        return y;
-      });
-      x = directions === 1 ? outputs[0] : F.cat(outputs, 2);
-      if (this.dropout && this.training && layer + 1 < this.layers) x = F.dropout(x, this.dropout);
+      for (const suffix of this.#suffixes(layer)) weights.push(...weightsOf(this, suffix));
     }
-    const states = last.map((list) => F.stack(list, 0));
-    if (single) return [x.squeeze(1), states.map((s) => s.squeeze(1))];
-    return [this.batchFirst ? x.transpose(0, 1) : x, states];
+    const result = ops[records[this.kind]](input, statesOf(name, this.kind, given), weights, { has_biases: this.bias_ih_l0 !== null, num_layers: this.layers,
+      dropout: this.dropout, train: this.training, bidirectional: this.bidirectional, batch_first: this.batchFirst });
+    return [result.output, this.kind === 'lstm' ? [result.h, result.c] : [result.h]];
   }
   detail() {
     return detailOf([this.inputSize, this.hiddenSize], { layers: this.layers === 1 ? undefined : this.layers,
@@ -153,18 +114,8 @@ class Cell extends Module {
     const name = this.constructor.name;
     const single = wantTensor(input, name, 'the input').ndim === 1;
     if (!single && input.ndim !== 2) throw new ShapeError(`${name}: the input must be [B, ${this.inputSize}] or [${this.inputSize}], got [${input.shape.join(', ')}]`, name);
-    const x = single ? input.unsqueeze(0) : input;
-    const states = Array.from({ length: this.kind === 'lstm' ? 2 : 1 }, (_, i) => {
-      const state = given?.[i];
-      if (state === undefined || state === null) return T.zeros([x.shape[0], this.hiddenSize], { dtype: x.dtype, device: x.device });
-      const s = single && wantTensor(state, name, 'a state').ndim === 1 ? state.unsqueeze(0) : wantTensor(state, name, 'a state');
-      if (s.shape.join() !== [x.shape[0], this.hiddenSize].join()) {
-        throw new ShapeError(`${name}: a state must be [${x.shape[0]}, ${this.hiddenSize}], got [${state.shape.join(', ')}]`, name);
-      }
-      return s;
-    });
-    const next = steps[this.kind](F.linear(x, this.weight_ih, this.bias_ih), F.linear(states[0], this.weight_hh, this.bias_hh), states);
-    return single ? next.map((s) => s.squeeze(0)) : next;
+    const result = ops[`${records[this.kind]}_cell`](input, statesOf(name, this.kind, given), this.weight_ih, this.weight_hh, this.bias_ih, this.bias_hh);
+    return this.kind === 'lstm' ? [result.h, result.c] : [result];
   }
   detail() {
     return detailOf([this.inputSize, this.hiddenSize]);

@@ -12,7 +12,6 @@ from .._core import Tensor, dtype as DType, full
 from .._once import once
 from . import functional as F
 from . import init
-from .functional._attention import attend
 from .container import ModuleList
 from ._parts import new_parameter
 from .dropout import Dropout
@@ -99,24 +98,17 @@ class MultiheadAttention(Module):
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """The result and, with ``need_weights`` (which is slower), the attention weights. attn_mask [Tq, Tk] or
         [B heads, Tq, Tk] and key_padding_mask [B, Tk]: boolean (true: hidden) or added to the scores."""
-        unbatched = query.dim() == 2
-        same = query is key and key is value
-        if unbatched:
-            query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
-        elif not self.batch_first:
+        if self.batch_first and query.dim() == 3:
+            same = query is key and key is value
             query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
-        if same:
-            key = value = query
-        y, weights = attend(
-            query, key, value, self.num_heads, self.in_proj_weight,
-            (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight), self.in_proj_bias, self.bias_k, self.bias_v,
-            self.add_zero_attn, self.dropout if self.training else 0.0, key_padding_mask, need_weights, attn_mask, is_causal)
-        y = self.out_proj(y)
-        if weights is not None and average_attn_weights:
-            weights = weights.mean([1])
-        if unbatched:
-            return y.squeeze(0), None if weights is None else weights.squeeze(0)
-        return (y if self.batch_first else y.transpose(0, 1)), weights
+            if same:
+                key = value = query
+        y, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
+            self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, self.training, key_padding_mask,
+            need_weights, attn_mask, self.in_proj_weight is None, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight,
+            None, None, average_attn_weights, is_causal)
+        return (y.transpose(0, 1) if self.batch_first and y.dim() == 3 else y), weights
 
 
 class SDPBackend(Enum):

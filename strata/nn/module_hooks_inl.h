@@ -1,0 +1,21 @@
+#pragma once
+// Where a module keeps its hooks.
+
+#include <array>
+
+#include "strata/nn/hooks.h"
+
+namespace strata::nn::detail {
+
+/// The hooks of one module, by kind; counted while they live.
+struct ModuleHooks {
+  ModuleHooks();
+  ~ModuleHooks();
+  ModuleHooks(const ModuleHooks&) = delete;
+  /// Those of a module, nullptr where there are none; with `make` there is a place for them from now on.
+  static ModuleHooks* of_module(const Module& module, bool make);
+  std::vector<std::shared_ptr<ModuleHook>>& of(HookKind kind) { return all[static_cast<size_t>(kind)]; }
+  std::array<std::vector<std::shared_ptr<ModuleHook>>, 3> all;
+};
+
+}  // namespace strata::nn::detail

@@ -1,0 +1,43 @@
+#pragma once
+// What the records of this family share: one step, written with ops and by hand.
+
+#include <string_view>
+#include <vector>
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/rnn/rnn.h"
+
+namespace strata::recurrent {
+
+enum class Cell : uint8_t { tanh, relu, lstm, gru };
+
+constexpr int64_t gates(Cell cell) {
+  return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1;
+}
+
+/// c is undefined but for the LSTM.
+struct State {
+  Tensor h, c;
+};
+/// A state of zeros, with the dtype and device of `like`.
+Tensor no_state(const Tensor& like, const Shape& shape);
+/// The states [B, hidden] after one step: from_x and from_h [B, gates hidden] are what the input and h give the gates.
+State advance(Cell cell, const Tensor& from_x, const Tensor& from_h, const State& before);
+
+/// @name By hand, in double precision: for references
+/// @{
+using Numbers = std::vector<double>;
+struct NaiveState {
+  Numbers h, c;
+};
+/// The parameters of a direction: W_ih, W_hh, then (where there are any) b_ih and b_hh.
+struct NaiveWeights {
+  Numbers ih, hh, bias_ih, bias_hh, hr;
+};
+/// W x + b for W [rows, x.size()]; an empty b is 0.
+Numbers naive_product(const Numbers& w, const Numbers& b, const Numbers& x, int64_t rows);
+NaiveState naive_step(Cell cell, const NaiveWeights& w, const Numbers& x, const NaiveState& before, int64_t hidden);
+/// @}
+
+}  // namespace strata::recurrent
