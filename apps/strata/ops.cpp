@@ -10,6 +10,8 @@
 #include "strata/core/describe.h"
 #include "strata/io/files.h"
 #include "strata/lab/reference.h"
+#include "strata/optim/lr_schedule.h"
+#include "strata/optim/record.h"
 
 namespace strata::cli {
 
@@ -36,6 +38,8 @@ void add_ops(CLI::App& app, Body& body) {
         io::make_directories(o->markdown);
         const auto files = lab::reference(found);
         for (const auto& [name, text] : files) io::write_file(o->markdown + "/" + name, text);
+        io::write_file(o->markdown + "/optimizers.md", optim::optimizers_markdown());
+        io::write_file(o->markdown + "/schedules.md", optim::schedules_markdown());
         std::fputs(fmt::format("{} ops, {} files in {}\n", found.size(), files.size(), o->markdown).c_str(), stdout);
         return kOk;
       }

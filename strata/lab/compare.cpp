@@ -80,6 +80,13 @@ std::string bytes(const Tensor& t) {
   return r;
 }
 
+std::vector<std::string> bytes(const std::vector<Tensor>& tensors) {
+  std::vector<std::string> r;
+  r.reserve(tensors.size());
+  for (const Tensor& t : tensors) r.push_back(t.defined() ? bytes(t) : std::string());
+  return r;
+}
+
 double epsilon(DType t) {
   switch (t) {
     case DType::f64:
@@ -287,6 +294,23 @@ double result_bytes(const OpBase& op, std::span<const Value> args) {
   } catch (const Error&) {
     return std::numeric_limits<double>::infinity();
   }
+}
+
+std::vector<Value> enlarged_within(const OpBase& op, std::span<const Value> args, double elements,
+                                   const CallLimit& limit) {
+  const auto fits = [&](std::span<const Value> large) {
+    try {
+      const Cost cost = op.cost_boxed(large);
+      if (cost.flops > limit.flops || cost.bytes > limit.bytes) return false;
+    } catch (const Error&) {
+      // A cost that needs other arguments tells nothing.
+    }
+    const double results = result_bytes(op, large);
+    return std::isinf(results) || results <= limit.result_bytes;
+  };
+  std::vector<Value> large = enlarged(args, elements);
+  while (elements > 2 && !fits(large)) large = enlarged(args, elements /= 2);
+  return large;
 }
 
 }  // namespace strata::lab

@@ -14,6 +14,8 @@ namespace strata::lab {
 std::vector<double> values(const Tensor& t);
 /// The elements' bytes in row-major order.
 std::string bytes(const Tensor& t);
+/// The same of several; nothing for an undefined one.
+std::vector<std::string> bytes(const std::vector<Tensor>& tensors);
 /// The distance from 1 to the next number: 2^-23 for f32. 0 for integers and bool.
 double epsilon(DType t);
 /// The largest finite number of a floating dtype.
@@ -87,5 +89,13 @@ Tensor tiled(const Tensor& t, const Shape& shape, Device device = Device::cpu())
 std::vector<Value> enlarged(std::span<const Value> args, double elements, Device device = Device::cpu());
 /// What the op's results take in memory, from a dry run: 0 where that cannot tell, infinite where it refuses.
 double result_bytes(const OpBase& op, std::span<const Value> args);
+/// What a call may take at most, by its record's cost and a dry run.
+struct CallLimit {
+  double flops, bytes, result_bytes;
+};
+/// enlarged(), with half as many elements again and again until the call keeps within `limit`: results and work may
+/// grow as powers of the arguments. Arguments that the dry run refuses come back as they are.
+std::vector<Value> enlarged_within(const OpBase& op, std::span<const Value> args, double elements,
+                                   const CallLimit& limit);
 
 }  // namespace strata::lab

@@ -1,6 +1,6 @@
 #pragma once
-// Inside the verification: one object per verified record. verify.cpp drives it, verify_gradient.cpp and
-// verify_refusals.cpp hold the larger groups of checks.
+// Inside the verification: one object per verified record. verify.cpp drives it; the checks stand by what they are
+// about in verify_*.cpp.
 
 #include <exception>
 #include <limits>
@@ -60,11 +60,16 @@ class Verifier {
   void round(DType dtype);
   void valid_sample(const Sample& sample, DType dtype);
   void large_sample(const Sample& sample, DType dtype);
+
+  // verify_reference.cpp
+  bool has_reference() const;
   Reference reference(const Args& args, DType dtype) const;
   Args reference_args(const Args& args, DType dtype, bool integers_too) const;
   Tolerance tolerance(const Tensor& result, const Args& args) const;
   void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const Args& args,
                     double widen = 1);
+
+  // verify_results.cpp
   void forward(const Args& args, const Reference& want);
   void memory(const Args& args);
   void strided(const Args& args, const Reference& want);
@@ -74,6 +79,8 @@ class Verifier {
   void boxed(const Args& args) const;
   void view(const Args& args) const;
   void inplace(const Args& args) const;
+
+  // verify_repeated.cpp
   void threads();
   void repeated(DType dtype);
   std::vector<Sample> with_one_enlarged(const std::vector<Sample>& samples, bool gradient) const;

@@ -41,8 +41,8 @@ struct Failure {
 /// All that was found out about one record.
 struct OpReport {
   std::string op, family;
-  std::string reference;  ///< what the forward results were compared with: "record", "composed", "own f64" or "own";
-                          ///< for floating dtypes, where it has any
+  std::string reference;  ///< what the forward results were compared with: "record", "composed", or "none", which is a
+                          ///< failure
   std::array<int, kNumChecks> passed{}, failed{};
   int samples = 0;   ///< summed over the dtypes
   double worst = 0;  ///< largest forward error in units of its bound

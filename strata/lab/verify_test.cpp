@@ -138,12 +138,23 @@ const Unary other_error_op(wrong("test_wrong_error(Tensor x) -> Tensor", [](Unar
     s.invalid<ShapeError>("two dimensions", s.tensor({3}));
   };
 }));
+const Unary no_reference_op(wrong("test_no_reference(Tensor x) -> Tensor",
+                                  [](Unary::Record& r) { r.reference = nullptr; }));
+// Composed of other ops alone: its own formula is no reference.
+const Unary only_composed_op(wrong("test_only_composed(Tensor x) -> Tensor", [](Unary::Record& r) {
+  r.infer = nullptr;
+  r.kernels.cpu = nullptr;
+  r.backward = nullptr;
+  r.composed = twice;
+  r.reference = nullptr;
+}));
 const Unary no_samples_op(wrong("test_no_samples(Tensor x) -> Tensor", [](Unary::Record& r) { r.samples = nullptr; }));
 const Unary view_copies_op([] {
   Unary::Record r;
   r.schema = "test_view_copies(Tensor x) -> Tensor";
   r.doc = "Says that it is a view, and copies.";
   r.view = [](const Tensor& x) { return clone(x); };
+  r.reference = [](const Tensor& x) { return x; };
   r.samples = one_sample;
   return Unary(r);
 }());
@@ -185,6 +196,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)> alone_op{{
         [](Samples& s) {
           s.add(s.tensor({2, 3}), s.tensor({2, 3}));
         },
+    .reference = [](const Tensor& a, const Tensor& b) { return std::tuple(a * b, b); },
 }};
 
 bool is_test_op(const OpBase& op) {
@@ -271,6 +283,15 @@ TEST(VerifyCatches, WrongClassOfError) {
 }
 TEST(VerifyCatches, MissingSamples) {
   expect_only("test_no_samples", Check::samples);
+}
+TEST(VerifyCatches, MissingReference) {
+  for (const char* name : {"test_no_reference", "test_only_composed"}) {
+    expect_only(name, Check::forward);
+    const OpReport r = report(name);
+    EXPECT_EQ(r.failed[static_cast<size_t>(Check::forward)], 1) << table({r});
+    EXPECT_NE(r.failures[0].message.find("no reference"), std::string::npos) << r.failures[0].message;
+    EXPECT_EQ(r.reference, "none");
+  }
 }
 TEST(VerifyCatches, ViewThatCopies) {
   expect_only("test_view_copies", Check::view);

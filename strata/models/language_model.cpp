@@ -5,6 +5,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/convert.h"
 #include "strata/nn/dry_run.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -54,6 +55,13 @@ void LanguageModel::initialise() {
     else if (name.ends_with("bias"))
       nn::init::zeros_(p);
   }
+}
+
+std::set<std::string> LanguageModel::table_names() const {
+  std::set<std::string> names = nn::table_names(*this);
+  for (const auto& [name, p] : named_parameters())
+    if (p.same_as(head_)) names.insert(name);
+  return names;
 }
 
 void LanguageModel::make_head() {

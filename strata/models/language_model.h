@@ -2,6 +2,8 @@
 // Decoder-only language models, built from a run's settings.
 
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "strata/nn/attention.h"
@@ -43,6 +45,9 @@ class LanguageModel : public nn::Module {
   /// Logits [B, vocab] after the last of `tokens`, which continue what is in the cache and are added to it. Nothing is
   /// recorded. Throws ValueError where the cache has no room.
   Tensor next_logits(const Tensor& tokens, ModelCache& cache) const;
+
+  /// The names of its embeddings and of its output layer: what optimizers for linear maps leave to others.
+  std::set<std::string> table_names() const;
 
   nn::Embedding token_embedding;  ///< [vocab, dim]
 

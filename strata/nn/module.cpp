@@ -274,6 +274,14 @@ void Module::to(DType dtype) {
     if (is_floating(t.dtype()) && t.dtype() != dtype) replace_data(t, t.detach().to(dtype));
 }
 
+std::set<std::string> table_names(const Module& module) {
+  std::set<std::string> names;
+  for (const auto& [name, part] : module.named_modules())
+    if (part.kind() == "Embedding" || part.kind() == "EmbeddingBag")
+      names.insert(name.empty() ? "weight" : name + ".weight");
+  return names;
+}
+
 void convert_parameters(const Module& module, DType dtype, int64_t least_dim) {
   check<DTypeError>(is_floating(dtype), "convert_parameters", "parameters are floating, got ", dtype);
   NoGrad guard;

@@ -50,6 +50,14 @@ void each(const Shape& shape, F f) {
   }
 }
 
+/// The array of f(place) at every place of a shape.
+template <class F>
+Array made(const Shape& shape, F f) {
+  Array y(shape);
+  each(shape, [&](const Dims& place) { y[place] = f(place); });
+  return y;
+}
+
 /// The same place with another number along `dim`; of a 0-dim tensor's place there is no other.
 inline Dims moved(Dims place, int64_t dim, int64_t to) {
   if (!place.empty()) place[dim] = to;

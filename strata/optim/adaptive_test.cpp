@@ -1,12 +1,12 @@
 // RMSprop and its relatives against plain double-precision versions of their formulas, for 20 steps.
-#include "strata/optim/adaptive.h"
+#include "strata/optim/optim.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "strata/core/error.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/optim/adam.h"
+#include "strata/optim/adam/adam.h"
 #include "strata/optim/optim_test_util.h"
 
 namespace strata::optim {

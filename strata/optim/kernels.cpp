@@ -26,7 +26,7 @@ void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor) {
   for_devices(slabs, [&](Device device, std::span<const Slab> part) {
     if (!device.is_cuda()) return run_rule_cpu(rule, part);
     const Tensor constants = empty_constants(part.size(), device);
-    write_constants(constants, part);
+    write_constants(rule, constants, part);
     run_rule_cuda(rule, part, constants, factor);
   });
 }

@@ -12,7 +12,6 @@
 #include "strata/optim/count_inl.h"
 #include "strata/optim/kernels.h"
 #include "strata/optim/rounding_inl.h"
-#include "strata/optim/rules.cuh"
 #include "strata/optim/verdict_inl.h"
 
 namespace strata::optim {
@@ -21,6 +20,66 @@ using cuda::load_vec;
 using cuda::narrow;
 using cuda::store_vec;
 using cuda::widen;
+
+// The vocabulary of the rules, for one number.
+template <class T>
+__device__ __forceinline__ T muladd(T a, T b, T c) {
+  return fma(a, b, c);
+}
+template <class T>
+__device__ __forceinline__ T negmuladd(T a, T b, T c) {
+  return fma(-a, b, c);
+}
+template <class T>
+__device__ __forceinline__ T add(T a, T b) {
+  return a + b;
+}
+template <class T>
+__device__ __forceinline__ T sub(T a, T b) {
+  return a - b;
+}
+template <class T>
+__device__ __forceinline__ T mul(T a, T b) {
+  return a * b;
+}
+template <class T>
+__device__ __forceinline__ T quotient(T a, T b) {
+  return a / b;
+}
+template <class T>
+__device__ __forceinline__ T root(T a) {
+  return sqrt(a);
+}
+template <class T>
+__device__ __forceinline__ T absolute(T a) {
+  return abs(a);
+}
+template <class T>
+__device__ __forceinline__ T negated(T a) {
+  return -a;
+}
+template <class T>
+__device__ __forceinline__ T if_greater(T a, T b, T x, T y) {
+  return a > b ? x : y;
+}
+template <class T>
+__device__ __forceinline__ T if_zero(T a, T x, T y) {
+  return a == 0 ? x : y;
+}
+template <class T>
+__device__ __forceinline__ T with_sign(T x, T s) {
+  return copysign(x, s);
+}
+template <class T>
+struct Numbers {
+  T v[kConstants];
+  __device__ __forceinline__ T operator[](int i) const { return v[i]; }
+  __device__ __forceinline__ bool on(int i) const { return v[i] != 0; }
+};
+
+#define STRATA_RULE_FN __device__ __forceinline__ static
+#include "strata/optim/all_rules.inc"
+#undef STRATA_RULE_FN
 
 constexpr int kThreads = 256;
 constexpr int64_t kChunk = 4096;
@@ -68,11 +127,6 @@ struct Table {
     return entries[low];
   }
 };
-
-// Whether what the rule reads as a gradient is one, which a factor scales.
-template <class R>
-inline constexpr bool reads_gradient = !std::is_same_v<R, MuonApplyRule> && !std::is_same_v<R, AdafactorBlendRule> &&
-                                       !std::is_same_v<R, AdafactorApplyRule>;
 
 // ---- elements of an array, stored in any format, as T: arrays of V in registers ----
 
@@ -174,16 +228,16 @@ __global__ void __launch_bounds__(kThreads)
     rule_kernel(const __grid_constant__ Table<Entry> table, const double* constants, const double* factor) {
   constexpr int V = kLanes<T>;
   const Entry& e = table.of(blockIdx.x);
-  T k[kConstants];
+  Numbers<T> k;
   constants += kRow * e.index;
 #pragma unroll
-  for (int i = 0; i < kConstants; ++i) k[i] = reinterpret_cast<const T*>(constants)[i];
+  for (int i = 0; i < kConstants; ++i) k.v[i] = reinterpret_cast<const T*>(constants)[i];
   if (factor) {
     const double f = *factor;
     if (f != f) return;
-    if constexpr (reads_gradient<R>) k[0] *= static_cast<T>(f);
+    if constexpr (reads_gradient<R>) k.v[0] *= static_cast<T>(f);
   }
-  const bool stochastic = !R::writes_grad && std::is_same_v<T, float> && e.stochastic;
+  const bool stochastic = !writes_grad<R> && std::is_same_v<T, float> && e.stochastic;
   const uint64_t key = stochastic ? static_cast<uint64_t>(__double_as_longlong(constants[kConstants])) : 0;
   if (e.step && blockIdx.x == e.first_chunk && threadIdx.x == 0) ++*e.step;
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
@@ -193,7 +247,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool vectors = all % 16 == 0;
   // Calls f(rounding of the parameter, of the first state, the second, the third) for elements from i on.
   const auto rounded = [&](int64_t i, auto&& f) {
-    if constexpr (!R::writes_grad && std::is_same_v<T, float>) {
+    if constexpr (!writes_grad<R> && std::is_same_v<T, float>) {
       if (stochastic) {
         const Stochastic<0> r = random_at(key, i);
         const Stochastic<16> upper{r.x, r.y, r.z, r.w};
@@ -211,12 +265,12 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
     if (vectors && i + V <= end) {
       T p[V] = {}, g[V], a[V] = {}, b[V] = {}, c[V] = {};
-      if constexpr (!R::writes_grad) fetch(p, e.param, i, e.format);
+      if constexpr (!writes_grad<R>) fetch(p, e.param, i, e.format);
       fetch(g, e.grad, i, e.grad_format);
       if constexpr (R::states > 0) fetch(a, e.state[0], i, e.state_format);
       if constexpr (R::states > 1) fetch(b, e.state[1], i, e.state_format);
       if constexpr (R::states > 2) fetch(c, e.state[2], i, e.state_format);
-      if constexpr (!R::writes_grad) unpack(p, e.format);
+      if constexpr (!writes_grad<R>) unpack(p, e.format);
       unpack(g, e.grad_format);
       if constexpr (R::states > 0) unpack(a, e.state_format);
       if constexpr (R::states > 1) unpack(b, e.state_format);
@@ -226,7 +280,7 @@ __global__ void __launch_bounds__(kThreads)
         g[j] *= k[0];
         R::apply(k, p[j], g[j], a[j], b[j], c[j]);
       }
-      if constexpr (R::writes_grad) {
+      if constexpr (writes_grad<R>) {
         put(e.grad, i, e.grad_format, g, Nearest{});
       } else {
         rounded(i, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
@@ -240,13 +294,13 @@ __global__ void __launch_bounds__(kThreads)
     } else {
       for (int64_t j = i; j < i + V && j < end; ++j) {
         T p = 0, a = 0, b = 0, c = 0;
-        if constexpr (!R::writes_grad) p = get_one<T>(e.param, j, e.format);
+        if constexpr (!writes_grad<R>) p = get_one<T>(e.param, j, e.format);
         T g = get_one<T>(e.grad, j, e.grad_format) * k[0];
         if constexpr (R::states > 0) a = get_one<T>(e.state[0], j, e.state_format);
         if constexpr (R::states > 1) b = get_one<T>(e.state[1], j, e.state_format);
         if constexpr (R::states > 2) c = get_one<T>(e.state[2], j, e.state_format);
         R::apply(k, p, g, a, b, c);
-        if constexpr (R::writes_grad) {
+        if constexpr (writes_grad<R>) {
           put_one(e.grad, j, e.grad_format, g, Nearest{});
         } else {
           rounded(j, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
@@ -295,7 +349,7 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
 template <class R, class T>
 void queue(std::span<const Slab> slabs, const double* constants, const double* factor) {
   constexpr bool wide = std::is_same_v<T, double>;
-  const auto takes = [](const Slab& s) { return ((R::writes_grad ? s.grad_dtype : s.dtype) == DType::f64) == wide; };
+  const auto takes = [](const Slab& s) { return ((writes_grad<R> ? s.grad_dtype : s.dtype) == DType::f64) == wide; };
   for_tables(slabs, takes, [&](const Table<Entry>& table, uint32_t chunks) {
     rule_kernel<R, T><<<chunks, kThreads, 0, cuda::stream()>>>(table, constants, factor);
   });
@@ -310,7 +364,6 @@ struct Constants {
   double k[kConstants];
   const int64_t* count;
   uint64_t seed;
-  FromCount from_count;
   bool wide;  // of f64
 };
 struct ConstantsTable {
@@ -318,14 +371,15 @@ struct ConstantsTable {
   int n = 0;
   Constants entries[kMost];
 };
-__global__ void __launch_bounds__(kThreads) constants_kernel(const __grid_constant__ ConstantsTable table, double* to) {
+__global__ void __launch_bounds__(kThreads)
+    constants_kernel(const __grid_constant__ ConstantsTable table, Rule rule, double* to) {
   for (int i = static_cast<int>(threadIdx.x); i < table.n; i += kThreads) {
     const Constants& c = table.entries[i];
     double k[kConstants];
 #pragma unroll
     for (int j = 0; j < kConstants; ++j) k[j] = c.k[j];
     const int64_t t = c.count ? *c.count + 1 : 1;
-    complete(c.from_count, k, static_cast<double>(t));
+    complete(rule, k, static_cast<double>(t));
     double* out = to + kRow * i;
     out[kConstants] = __longlong_as_double(static_cast<int64_t>(rounding_key(c.seed, static_cast<uint64_t>(t))));
 #pragma unroll
@@ -388,7 +442,7 @@ Tensor empty_constants(size_t n, Device device) {
   return empty({{static_cast<int64_t>(n), kRow}, DType::f64, device, std::nullopt});
 }
 
-void write_constants(const Tensor& constants, std::span<const Slab> slabs) {
+void write_constants(Rule rule, const Tensor& constants, std::span<const Slab> slabs) {
   const cuda::DeviceScope scope(constants.device().index);
   auto* to = static_cast<double*>(constants.raw_data());
   for (size_t begin = 0; begin < slabs.size(); begin += ConstantsTable::kMost) {
@@ -400,10 +454,9 @@ void write_constants(const Tensor& constants, std::span<const Slab> slabs) {
       std::copy(std::begin(s.k), std::end(s.k), c.k);
       c.count = s.count;
       c.seed = s.seed;
-      c.from_count = s.from_count;
       c.wide = s.dtype == DType::f64 || s.grad_dtype == DType::f64;
     }
-    constants_kernel<<<1, kThreads, 0, cuda::stream()>>>(table, to + kRow * begin);
+    constants_kernel<<<1, kThreads, 0, cuda::stream()>>>(table, rule, to + kRow * begin);
   }
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the constants");
 }
@@ -422,66 +475,12 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
   const cuda::DeviceScope scope(constants.device().index);
   const auto* k = static_cast<const double*>(constants.raw_data());
   switch (rule) {
-    case Rule::adam:
-      queue_all<AdamRule>(slabs, k, factor);
-      break;
-    case Rule::amsgrad:
-      queue_all<AmsgradRule>(slabs, k, factor);
-      break;
-    case Rule::nadam:
-      queue_all<NAdamRule>(slabs, k, factor);
-      break;
-    case Rule::radam:
-      queue_all<RAdamRule>(slabs, k, factor);
-      break;
-    case Rule::adamax:
-      queue_all<AdamaxRule>(slabs, k, factor);
-      break;
-    case Rule::adagrad:
-      queue_all<AdagradRule>(slabs, k, factor);
-      break;
-    case Rule::adadelta:
-      queue_all<AdadeltaRule>(slabs, k, factor);
-      break;
-    case Rule::rmsprop:
-      queue_all<RmspropRule>(slabs, k, factor);
-      break;
-    case Rule::rmsprop_momentum:
-      queue_all<RmspropMomentumRule>(slabs, k, factor);
-      break;
-    case Rule::rmsprop_centered:
-      queue_all<RmspropCenteredRule>(slabs, k, factor);
-      break;
-    case Rule::lion:
-      queue_all<LionRule>(slabs, k, factor);
-      break;
-    case Rule::sgd:
-      queue_all<SgdRule>(slabs, k, factor);
-      break;
-    case Rule::sgd_momentum:
-      queue_all<SgdMomentumRule>(slabs, k, factor);
-      break;
-    case Rule::scale_grad:
-      queue_all<ScaleGradRule>(slabs, k, factor);
-      break;
-    case Rule::clamp_grad:
-      queue_all<ClampGradRule>(slabs, k, factor);
-      break;
-    case Rule::muon_momentum:
-      queue_all<MuonMomentumRule>(slabs, k, factor);
-      break;
-    case Rule::muon_apply:
-      queue_all<MuonApplyRule>(slabs, k, factor);
-      break;
-    case Rule::adafactor_take:
-      queue_all<AdafactorTakeRule>(slabs, k, factor);
-      break;
-    case Rule::adafactor_blend:
-      queue_all<AdafactorBlendRule>(slabs, k, factor);
-      break;
-    case Rule::adafactor_apply:
-      queue_all<AdafactorApplyRule>(slabs, k, factor);
-      break;
+#define STRATA_ONE_RULE(name, type)    \
+  case Rule::name:                     \
+    queue_all<type>(slabs, k, factor); \
+    break;
+    STRATA_RULES
+#undef STRATA_ONE_RULE
   }
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the update");
 }

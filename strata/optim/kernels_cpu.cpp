@@ -40,246 +40,89 @@ HWY_INLINE Vec<float> load_grad(hn::ScalableTag<float> d, const Half* p) {
   return hn::LoadU(d, wide);
 }
 
-// Each rule changes param and states of one vector of elements.
+// The vocabulary of the rules, for vectors.
+template <class V>
+HWY_INLINE V muladd(V a, V b, V c) {
+  return hn::MulAdd(a, b, c);
+}
+template <class V>
+HWY_INLINE V negmuladd(V a, V b, V c) {
+  return hn::NegMulAdd(a, b, c);
+}
+template <class V>
+HWY_INLINE V add(V a, V b) {
+  return hn::Add(a, b);
+}
+template <class V>
+HWY_INLINE V sub(V a, V b) {
+  return hn::Sub(a, b);
+}
+template <class V>
+HWY_INLINE V mul(V a, V b) {
+  return hn::Mul(a, b);
+}
+template <class V>
+HWY_INLINE V quotient(V a, V b) {
+  return hn::Div(a, b);
+}
+template <class V>
+HWY_INLINE V root(V a) {
+  return hn::Sqrt(a);
+}
+template <class V>
+HWY_INLINE V absolute(V a) {
+  return hn::Abs(a);
+}
+template <class V>
+HWY_INLINE V negated(V a) {
+  return hn::Neg(a);
+}
+template <class V>
+HWY_INLINE V if_greater(V a, V b, V x, V y) {
+  return hn::IfThenElse(hn::Gt(a, b), x, y);
+}
+template <class V>
+HWY_INLINE V if_zero(V a, V x, V y) {
+  return hn::IfThenElse(hn::Eq(a, hn::Zero(hn::DFromV<V>())), x, y);
+}
+template <class V>
+HWY_INLINE V with_sign(V x, V s) {
+  return hn::CopySign(x, s);
+}
+// A tensor's constants, each in a vector.
 template <class T>
-struct AdamRule {
-  static constexpr int states = 2;
-  using V = Vec<T>;
-  V beta1, rest1, beta2, rest2, step_size, correction, eps, decay, l2;
-  template <class D>
-  AdamRule(D d, const double* k) {
-    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
-    beta1 = c(1), rest1 = c(2), beta2 = c(3), rest2 = c(4), step_size = c(5);
-    correction = c(6), eps = c(7), decay = c(8), l2 = c(9);
+struct Constants {
+  Vec<T> v[kConstants];
+  bool not_zero[kConstants];
+  explicit Constants(const double* k) {
+    const hn::ScalableTag<T> d;
+    for (int i = 0; i < kConstants; ++i) {
+      v[i] = hn::Set(d, static_cast<T>(k[i]));
+      not_zero[i] = k[i] != 0;
+    }
   }
-  HWY_INLINE void moments(V& p, V& g, V& m, V& v) const {
-    g = hn::MulAdd(l2, p, g);
-    m = hn::MulAdd(beta1, m, hn::Mul(rest1, g));
-    v = hn::MulAdd(beta2, v, hn::Mul(rest2, hn::Mul(g, g)));
-  }
-  HWY_INLINE void operator()(V& p, V g, V& m, V& v, V&) const {
-    moments(p, g, m, v);
-    const V denominator = hn::MulAdd(hn::Sqrt(v), correction, eps);
-    p = hn::NegMulAdd(step_size, hn::Div(m, denominator), hn::Mul(p, decay));
-  }
+  HWY_INLINE const Vec<T>& operator[](int i) const { return v[i]; }
+  HWY_INLINE bool on(int i) const { return not_zero[i]; }
 };
 
-template <class T>
-struct AmsgradRule : AdamRule<T> {
-  static constexpr int states = 3;
-  using V = Vec<T>;
-  using AdamRule<T>::AdamRule;
-  HWY_INLINE void operator()(V& p, V g, V& m, V& v, V& most) const {
-    this->moments(p, g, m, v);
-    most = hn::IfThenElse(hn::Gt(most, v), most, v);  // a NaN in v stays
-    const V denominator = hn::MulAdd(hn::Sqrt(most), this->correction, this->eps);
-    p = hn::NegMulAdd(this->step_size, hn::Div(m, denominator), hn::Mul(p, this->decay));
-  }
-};
-
-template <class T>
-struct NAdamRule : AdamRule<T> {
-  using V = Vec<T>;
-  V moment_size;
-  template <class D>
-  NAdamRule(D d, const double* k) : AdamRule<T>(d, k), moment_size(hn::Set(d, static_cast<T>(k[10]))) {}
-  HWY_INLINE void operator()(V& p, V g, V& m, V& v, V&) const {
-    this->moments(p, g, m, v);
-    const V denominator = hn::MulAdd(hn::Sqrt(v), this->correction, this->eps);
-    const V step = hn::MulAdd(this->step_size, g, hn::Mul(moment_size, m));
-    p = hn::Sub(hn::Mul(p, this->decay), hn::Div(step, denominator));
-  }
-};
-
-template <class T>
-struct RAdamRule : AdamRule<T> {
-  using V = Vec<T>;
-  bool adaptive;
-  template <class D>
-  RAdamRule(D d, const double* k) : AdamRule<T>(d, k), adaptive(k[6] != 0) {}
-  HWY_INLINE void operator()(V& p, V g, V& m, V& v, V&) const {
-    this->moments(p, g, m, v);
-    const V step = adaptive ? hn::Div(m, hn::Add(hn::Sqrt(v), this->eps)) : m;
-    p = hn::NegMulAdd(this->step_size, step, hn::Mul(p, this->decay));
-  }
-};
-
-template <class T>
-struct AdamaxRule : AdamRule<T> {
-  using V = Vec<T>;
-  using AdamRule<T>::AdamRule;
-  HWY_INLINE void operator()(V& p, V g, V& m, V& most, V&) const {
-    g = hn::MulAdd(this->l2, p, g);
-    m = hn::MulAdd(this->beta1, m, hn::Mul(this->rest1, g));
-    const V old = hn::Mul(this->beta2, most), now = hn::Add(hn::Abs(g), this->eps);
-    most = hn::IfThenElse(hn::Gt(old, now), old, now);
-    p = hn::NegMulAdd(this->step_size, hn::Div(m, most), p);
-  }
-};
-
-// What rules without Adam's moments read: k[1] to k[6].
-template <class T>
-struct Numbers {
-  using V = Vec<T>;
-  V n1, n2, n3, n4, n5, n6;
-  template <class D>
-  Numbers(D d, const double* k) {
-    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
-    n1 = c(1), n2 = c(2), n3 = c(3), n4 = c(4), n5 = c(5), n6 = c(6);
-  }
-};
-
-template <class T>
-struct AdagradRule : Numbers<T> {
-  static constexpr int states = 1;
-  using V = Vec<T>;
-  using Numbers<T>::Numbers;
-  HWY_INLINE void operator()(V& p, V g, V& sum, V&, V&) const {
-    g = hn::MulAdd(this->n3, p, g);
-    sum = hn::MulAdd(g, g, sum);
-    p = hn::NegMulAdd(this->n1, hn::Div(g, hn::Add(hn::Sqrt(sum), this->n2)), p);
-  }
-};
-
-template <class T>
-struct AdadeltaRule : Numbers<T> {
-  static constexpr int states = 2;
-  using V = Vec<T>;
-  using Numbers<T>::Numbers;
-  HWY_INLINE void operator()(V& p, V g, V& v, V& u, V&) const {
-    g = hn::MulAdd(this->n5, p, g);
-    v = hn::MulAdd(this->n2, v, hn::Mul(this->n3, hn::Mul(g, g)));
-    const V delta = hn::Mul(hn::Div(hn::Sqrt(hn::Add(u, this->n4)), hn::Sqrt(hn::Add(v, this->n4))), g);
-    u = hn::MulAdd(this->n2, u, hn::Mul(this->n3, hn::Mul(delta, delta)));
-    p = hn::NegMulAdd(this->n1, delta, p);
-  }
-};
-
-template <class T>
-struct RmspropRule : Numbers<T> {
-  static constexpr int states = 1;
-  using V = Vec<T>;
-  using Numbers<T>::Numbers;
-  HWY_INLINE void operator()(V& p, V g, V& v, V&, V&) const {
-    g = hn::MulAdd(this->n5, p, g);
-    v = hn::MulAdd(this->n2, v, hn::Mul(this->n3, hn::Mul(g, g)));
-    p = hn::NegMulAdd(this->n1, hn::Div(g, hn::Add(hn::Sqrt(v), this->n4)), p);
-  }
-};
-
-template <class T>
-struct RmspropMomentumRule : Numbers<T> {
-  static constexpr int states = 2;
-  using V = Vec<T>;
-  using Numbers<T>::Numbers;
-  HWY_INLINE void operator()(V& p, V g, V& v, V& b, V&) const {
-    g = hn::MulAdd(this->n5, p, g);
-    v = hn::MulAdd(this->n2, v, hn::Mul(this->n3, hn::Mul(g, g)));
-    b = hn::MulAdd(this->n6, b, hn::Div(g, hn::Add(hn::Sqrt(v), this->n4)));
-    p = hn::NegMulAdd(this->n1, b, p);
-  }
-};
-
-template <class T>
-struct RmspropCenteredRule : Numbers<T> {
-  static constexpr int states = 3;
-  using V = Vec<T>;
-  using Numbers<T>::Numbers;
-  HWY_INLINE void operator()(V& p, V g, V& v, V& b, V& mean) const {
-    g = hn::MulAdd(this->n5, p, g);
-    v = hn::MulAdd(this->n2, v, hn::Mul(this->n3, hn::Mul(g, g)));
-    mean = hn::MulAdd(this->n2, mean, hn::Mul(this->n3, g));
-    const V variance = hn::NegMulAdd(mean, mean, v);
-    b = hn::MulAdd(this->n6, b, hn::Div(g, hn::Add(hn::Sqrt(variance), this->n4)));
-    p = hn::NegMulAdd(this->n1, b, p);
-  }
-};
-
-template <class T>
-struct LionRule {
-  static constexpr int states = 1;
-  using V = Vec<T>;
-  V beta1, rest1, beta2, rest2, lr, decay;
-  template <class D>
-  LionRule(D d, const double* k) {
-    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
-    beta1 = c(1), rest1 = c(2), beta2 = c(3), rest2 = c(4), lr = c(5), decay = c(6);
-  }
-  HWY_INLINE void operator()(V& p, V g, V& m, V&, V&) const {
-    const V c = hn::MulAdd(beta1, m, hn::Mul(rest1, g));
-    const V sign = hn::IfThenElse(hn::Eq(c, hn::Zero(hn::ScalableTag<T>())), c, hn::CopySign(lr, c));
-    p = hn::Sub(hn::Mul(p, decay), sign);
-    m = hn::MulAdd(beta2, m, hn::Mul(rest2, g));
-  }
-};
-
-template <class T>
-struct SgdRule {
-  static constexpr int states = 0;
-  using V = Vec<T>;
-  V lr, l2;
-  template <class D>
-  SgdRule(D d, const double* k) : lr(hn::Set(d, static_cast<T>(k[1]))), l2(hn::Set(d, static_cast<T>(k[2]))) {}
-  HWY_INLINE void operator()(V& p, V g, V&, V&, V&) const { p = hn::NegMulAdd(lr, hn::MulAdd(l2, p, g), p); }
-};
-
-template <class T>
-struct SgdMomentumRule {
-  static constexpr int states = 1;
-  using V = Vec<T>;
-  V lr, l2, momentum, keep;
-  bool nesterov;
-  template <class D>
-  SgdMomentumRule(D d, const double* k) : nesterov(k[5] != 0) {
-    const auto c = [&](int i) { return hn::Set(d, static_cast<T>(k[i])); };
-    lr = c(1), l2 = c(2), momentum = c(3), keep = c(4);
-  }
-  HWY_INLINE void operator()(V& p, V g, V& b, V&, V&) const {
-    g = hn::MulAdd(l2, p, g);
-    b = hn::MulAdd(momentum, b, hn::Mul(keep, g));
-    p = hn::NegMulAdd(lr, nesterov ? hn::MulAdd(momentum, b, g) : b, p);
-  }
-};
-
-template <class T>
-struct MuonMomentumRule {
-  static constexpr int states = 1;
-  using V = Vec<T>;
-  V momentum;
-  bool nesterov;
-  template <class D>
-  MuonMomentumRule(D d, const double* k) : momentum(hn::Set(d, static_cast<T>(k[1]))), nesterov(k[2] != 0) {}
-  HWY_INLINE void operator()(V& direction, V g, V& b, V&, V&) const {
-    b = hn::MulAdd(momentum, b, g);
-    direction = nesterov ? hn::MulAdd(momentum, b, g) : b;
-  }
-};
-
-template <class T>
-struct MuonApplyRule {
-  static constexpr int states = 0;
-  using V = Vec<T>;
-  V decay, rate;
-  template <class D>
-  MuonApplyRule(D d, const double* k)
-      : decay(hn::Set(d, static_cast<T>(k[1]))), rate(hn::Set(d, static_cast<T>(k[2]))) {}
-  HWY_INLINE void operator()(V& p, V g, V&, V&, V&) const { p = hn::NegMulAdd(rate, g, hn::Mul(p, decay)); }
-};
+#define STRATA_RULE_FN HWY_INLINE static
+#include "strata/optim/all_rules.inc"
+#undef STRATA_RULE_FN
 
 // n elements of a tensor whose constants are k.
 template <class R, class T>
 void update(const double* k, T* param, const T* grad, T* const (&state)[kMostStates], int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const R rule(d, k);
-  const Vec<T> scale = hn::Set(d, static_cast<T>(k[0]));
+  const Constants<T> constants(k);
   const auto one = [&](T* HWY_RESTRICT p, const T* HWY_RESTRICT g, T* HWY_RESTRICT a, T* HWY_RESTRICT b,
                        T* HWY_RESTRICT c) HWY_ATTR {
     Vec<T> vp = hn::LoadU(d, p), va = hn::Zero(d), vb = hn::Zero(d), vc = hn::Zero(d);
     if constexpr (R::states > 0) va = hn::LoadU(d, a);
     if constexpr (R::states > 1) vb = hn::LoadU(d, b);
     if constexpr (R::states > 2) vc = hn::LoadU(d, c);
-    rule(vp, hn::Mul(hn::LoadU(d, g), scale), va, vb, vc);
+    Vec<T> vg = hn::Mul(hn::LoadU(d, g), constants[0]);
+    R::apply(constants, vp, vg, va, vb, vc);
     hn::StoreU(vp, d, p);
     if constexpr (R::states > 0) hn::StoreU(va, d, a);
     if constexpr (R::states > 1) hn::StoreU(vb, d, b);
@@ -300,12 +143,12 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
   for (int s = 0; s < R::states; ++s) std::copy_n(ts[s], rest, state[s] + i);
 }
 
-template <template <class> class R>
+template <class R>
 void update_any(const Slab& s, int64_t begin, int64_t end) {
-  constexpr int states = R<float>::states;
+  constexpr int states = R::states;
   if (s.dtype == DType::f64) {
     const auto from = [&](void* array) { return array ? static_cast<double*>(array) + begin : nullptr; };
-    return update<R<double>>(s.k, from(s.param), from(s.grad), {from(s.state[0]), from(s.state[1]), from(s.state[2])},
+    return update<R, double>(s.k, from(s.param), from(s.grad), {from(s.state[0]), from(s.state[1]), from(s.state[2])},
                              end - begin);
   }
   const uint64_t key = rounding_key(s.seed, static_cast<uint64_t>(s.t));
@@ -324,85 +167,60 @@ void update_any(const Slab& s, int64_t begin, int64_t end) {
     const float* g = widened(s.grad, s.grad_dtype, at, n, wide_grad);
     float* state[kMostStates] = {};
     for (int k = 0; k < states; ++k) state[k] = open(s.state[k], s.state_dtype, wide_state[k]);
-    update<R<float>>(s.k, p, g, state, n);
+    update<R, float>(s.k, p, g, state, n);
     narrow(p, s.param, s.dtype, at, n, of_param);
     if (s.low) narrow(p, s.low, s.low_dtype, at, n, {});
     for (int k = 0; k < states; ++k) narrow(state[k], s.state[k], s.state_dtype, at, n, of_state[k]);
   }
 }
 
-template <class T>
-void change_grad(Rule rule, const Slab& s, T* g, int64_t end) {
+// Of a rule that writes gradients: the gradient stands where a parameter does.
+template <class R, class T>
+void change(const double* k, T* grad, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const T factor = static_cast<T>(s.k[0]), limit = static_cast<T>(s.k[1]);
+  const Constants<T> constants(k);
+  const auto one = [&](T* g) HWY_ATTR {
+    Vec<T> unused = hn::Zero(d), vg = hn::Mul(hn::LoadU(d, g), constants[0]);
+    R::apply(constants, unused, vg, unused, unused, unused);
+    hn::StoreU(vg, d, g);
+  };
   int64_t i = 0;
-  if (rule == Rule::scale_grad) {
-    for (; i + lanes <= end; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, g + i), hn::Set(d, factor)), d, g + i);
-    for (; i < end; ++i) g[i] *= factor;
-  } else {
-    // Comparisons rather than Min and Max: a NaN stays one.
-    const auto high = hn::Set(d, limit), low = hn::Set(d, -limit);
-    for (; i + lanes <= end; i += lanes) {
-      auto v = hn::LoadU(d, g + i);
-      v = hn::IfThenElse(hn::Gt(v, high), high, v);
-      hn::StoreU(hn::IfThenElse(hn::Lt(v, low), low, v), d, g + i);
-    }
-    for (; i < end; ++i) g[i] = g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];
-  }
+  for (; i + lanes <= n; i += lanes) one(grad + i);
+  if (i == n) return;
+  T rest[HWY_MAX_BYTES / sizeof(T)] = {};
+  std::copy_n(grad + i, n - i, rest);
+  one(rest);
+  std::copy_n(rest, n - i, grad + i);
 }
-
-void change_any_grad(Rule rule, const Slab& s, int64_t begin, int64_t end) {
-  if (s.grad_dtype == DType::f64) return change_grad(rule, s, static_cast<double*>(s.grad) + begin, end - begin);
+template <class R>
+void change_any(const Slab& s, int64_t begin, int64_t end) {
+  if (s.grad_dtype == DType::f64) return change<R>(s.k, static_cast<double*>(s.grad) + begin, end - begin);
   float buffer[kRun];
   for (int64_t at = begin; at < end; at += kRun) {
     const int64_t n = std::min(kRun, end - at);
     widened(s.grad, s.grad_dtype, at, n, buffer);
     float* g = writable(s.grad, s.grad_dtype, at, buffer);
-    change_grad(rule, s, g, n);
+    change<R>(s.k, g, n);
     narrow(g, s.grad, s.grad_dtype, at, n, {});
   }
 }
 
+template <class R>
+void run_one(const Slab& s, int64_t begin, int64_t end) {
+  if constexpr (writes_grad<R>) {
+    change_any<R>(s, begin, end);
+  } else {
+    update_any<R>(s, begin, end);
+  }
+}
 void run(Rule rule, const Slab& s, int64_t begin, int64_t end) {
   switch (rule) {
-    case Rule::adam:
-      return update_any<AdamRule>(s, begin, end);
-    case Rule::amsgrad:
-      return update_any<AmsgradRule>(s, begin, end);
-    case Rule::nadam:
-      return update_any<NAdamRule>(s, begin, end);
-    case Rule::radam:
-      return update_any<RAdamRule>(s, begin, end);
-    case Rule::adamax:
-      return update_any<AdamaxRule>(s, begin, end);
-    case Rule::adagrad:
-      return update_any<AdagradRule>(s, begin, end);
-    case Rule::adadelta:
-      return update_any<AdadeltaRule>(s, begin, end);
-    case Rule::rmsprop:
-      return update_any<RmspropRule>(s, begin, end);
-    case Rule::rmsprop_momentum:
-      return update_any<RmspropMomentumRule>(s, begin, end);
-    case Rule::rmsprop_centered:
-      return update_any<RmspropCenteredRule>(s, begin, end);
-    case Rule::lion:
-      return update_any<LionRule>(s, begin, end);
-    case Rule::sgd:
-      return update_any<SgdRule>(s, begin, end);
-    case Rule::sgd_momentum:
-      return update_any<SgdMomentumRule>(s, begin, end);
-    case Rule::scale_grad:
-    case Rule::clamp_grad:
-      return change_any_grad(rule, s, begin, end);
-    case Rule::muon_momentum:
-      return update_any<MuonMomentumRule>(s, begin, end);
-    case Rule::muon_apply:
-      return update_any<MuonApplyRule>(s, begin, end);
-    case Rule::adafactor_take:
-    case Rule::adafactor_blend:
-    case Rule::adafactor_apply:
-      return;  // no caller: other ops stand between them, and the CPU has loops of its own for the whole
+#define STRATA_ONE_RULE(name, type) \
+  case Rule::name:                  \
+    return run_one<type>(s, begin, end);
+    STRATA_RULES
+#undef STRATA_ONE_RULE
   }
 }
 
@@ -479,7 +297,7 @@ std::vector<Chunk> chunks_of(std::span<const Slab> slabs) {
 
 void run_rule_cpu(Rule rule, std::span<const Slab> given) {
   std::vector<Slab> slabs(given.begin(), given.end());
-  for (Slab& s : slabs) complete(s.from_count, s.k, static_cast<double>(s.t));
+  for (Slab& s : slabs) complete(rule, s.k, static_cast<double>(s.t));
   const std::vector<Chunk> chunks = chunks_of(slabs);
   parallel_for(0, static_cast<int64_t>(chunks.size()), 2, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -11,7 +11,7 @@ void run_rule_cuda(Rule, std::span<const Slab>, const Tensor&, const double*) {
 Tensor empty_constants(size_t, Device) {
   throw DeviceError("optimizer", "this build has no CUDA");
 }
-void write_constants(const Tensor&, std::span<const Slab>) {
+void write_constants(Rule, const Tensor&, std::span<const Slab>) {
   throw DeviceError("optimizer", "this build has no CUDA");
 }
 void judge_cuda(const Tensor&, const Tensor&, const Tensor&, double, ScaleRule) {

@@ -405,7 +405,7 @@ void Optimizer::refresh(const std::shared_ptr<Captured>& captured) {
 
 // A captured loop reads constants that only refresh() writes.
 void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
-  if (refreshing_ > 0) return write_constants(captured_->constants.at(refreshing_++ - 1), slabs);
+  if (refreshing_ > 0) return write_constants(rule, captured_->constants.at(refreshing_++ - 1), slabs);
   ObservedUpdate shown(rule, slabs, verdict_);
   observed_runs_ += shown.seen();
   run_loops(rule, slabs);

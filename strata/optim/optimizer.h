@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "strata/core/tensor.h"
@@ -18,6 +19,7 @@ namespace strata::optim {
 
 struct Slab;
 struct ScaleRule;
+struct OptimizerRecord;
 enum class Rule : uint8_t;
 class LossScaler;
 
@@ -64,7 +66,7 @@ struct StepReport {
   static StepReport of(const double* numbers);
 };
 
-/// What every optimizer does; make one of its kinds (SGD, Adam, AdamW, Lion, Adafactor, Muon).
+/// What every optimizer does; make one of its kinds, or one by its name with make_optimizer() (record.h).
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -87,7 +89,7 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can but Rprop and ASGD. A replay takes the learning rates, decays and scales as they are then
+  /// library's can but SparseAdam. A replay takes the learning rates, decays and scales as they are then
   /// (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were captured); the step's count
   /// is kept on the device. A step must have run before the capture, so that the state exists, and the optimizer must
   /// live while the graph is replayed.
@@ -112,6 +114,10 @@ class Optimizer {
   virtual size_t num_groups() const = 0;
   /// "adamw", for error texts and reports.
   std::string_view name() const { return name_; }
+  /// What is known of its kind; nullptr for a class of a program's own.
+  const OptimizerRecord* record() const { return record_; }
+  /// A group's options: a struct of the record's type.
+  virtual const void* raw_options(size_t group) const = 0;
   /// All parameters, group after group.
   NamedTensors params() const;
 
@@ -136,26 +142,30 @@ class Optimizer {
   };
 
   explicit Optimizer(std::string_view name) : name_(name) {}
+  explicit Optimizer(const OptimizerRecord& record);
+  friend void set_options(Optimizer& optimizer, size_t group,
+                          const std::map<std::string, std::variant<bool, int64_t, double>, std::less<>>& values);
   /// Throws unless the tensors are distinct row-major floating leaves with distinct names.
   void add_params(const NamedTensors& params, size_t group, const LowPrecision& low);
   /// The tensors that the rule keeps for `p`. A state named "step" of shape [] is an i64 count of the updates: where it
   /// is on the host step() advances it.
-  virtual std::vector<StateSpec> state_spec(const Param& p) const = 0;
-  /// Updates `active`, whose gradients are defined and whose state exists.
-  virtual void update(const std::vector<Param*>& active, double grad_scale) = 0;
+  virtual std::vector<StateSpec> state_spec(const Param& p) const;
+  /// Updates `active`, whose gradients are defined and whose state exists. Here: by the record's fused rule.
+  virtual void update(const std::vector<Param*>& active, double grad_scale);
   /// What a rule computes with: f64 for a parameter of f64, else f32.
   static DType arithmetic_dtype(const Param& p);
   /// What running moments of every element are kept in.
   static DType moment_dtype(const Param& p);
-  /// step, exp_avg, exp_avg_sq, and max_exp_avg_sq where wanted.
-  static std::vector<StateSpec> adam_spec(const Param& p, bool amsgrad = false);
+  /// The states that a record names, for a parameter with these options.
+  static std::vector<StateSpec> states_of(const OptimizerRecord& record, const void* options, double lr,
+                                          const Param& p);
   /// What a rule updates: the parameter, or its weights in f32 where the state has them.
   static Tensor weights_of(const Param& p);
   /// `p` for the fused loops, its states from `first_state` on.
   static Slab slab_of(const Param& p, size_t first_state = 0);
   /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
   /// leave the clipping to the device.
-  virtual bool fused() const { return false; }
+  virtual bool fused() const;
   /// A rule over tensors of update(), with the factor that a device found.
   void run(Rule rule, const std::vector<Slab>& slabs);
   /// Whether update() runs before a replay: run() only writes constants, and nothing else may be queued.
@@ -192,16 +202,23 @@ class Optimizer {
   size_t refreshing_ = 0;               // during refresh(): 1 + the calls of run() so far
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // for graphs that hold a step
   std::string_view name_;
+  const OptimizerRecord* record_ = nullptr;
   std::vector<Param> params_;
 };
 
 /// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and
-/// validate().
+/// validate(), and for the constructors that take no name the record of its kind, record().
 template <class Options>
 class OptimizerOf : public Optimizer {
  public:
   /// Parameters with their own options.
   using Group = ParamGroup<Options>;
+
+  explicit OptimizerOf(const std::vector<Group>& groups) : Optimizer(Options::record()) { add(groups); }
+  explicit OptimizerOf(const NamedTensors& params, const Options& options = {})
+      : OptimizerOf(std::vector<Group>{{params, options}}) {}
+  explicit OptimizerOf(const TensorList& params, const Options& options = {})
+      : OptimizerOf(number_params(params), options) {}
 
   void set_lr(double lr) override {
     for (Settings& g : groups_) g.options.lr = lr;
@@ -211,15 +228,10 @@ class OptimizerOf : public Optimizer {
   /// The options of a group; they may be changed between steps.
   Options& options(size_t group = 0) { return groups_.at(group).options; }
   const Options& options(size_t group = 0) const { return groups_.at(group).options; }
+  const void* raw_options(size_t group) const override { return &groups_.at(group).options; }
 
  protected:
-  OptimizerOf(std::string_view name, const std::vector<Group>& groups) : Optimizer(name) {
-    for (const Group& g : groups) {
-      g.options.validate();
-      groups_.push_back({g.options, g.lr_scale});
-      add_params(g.params, groups_.size() - 1, g.options.low);
-    }
-  }
+  OptimizerOf(std::string_view name, const std::vector<Group>& groups) : Optimizer(name) { add(groups); }
   const Options& options_of(const Param& p) const { return groups_[p.group].options; }
 
  private:
@@ -227,6 +239,13 @@ class OptimizerOf : public Optimizer {
     Options options;
     double lr_scale;
   };
+  void add(const std::vector<Group>& groups) {
+    for (const Group& g : groups) {
+      g.options.validate();
+      groups_.push_back({g.options, g.lr_scale});
+      add_params(g.params, groups_.size() - 1, g.options.low);
+    }
+  }
   std::vector<Settings> groups_;
 };
 

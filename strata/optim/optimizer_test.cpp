@@ -12,9 +12,9 @@
 #include "strata/core/parallel.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/optim/adam.h"
+#include "strata/optim/optim.h"
 #include "strata/optim/optim_test_util.h"
-#include "strata/optim/sgd.h"
+#include "strata/optim/sgd/sgd.h"
 
 namespace strata::optim {
 namespace {

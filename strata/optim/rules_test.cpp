@@ -245,7 +245,7 @@ TEST(Muon, NewtonSchulzBringsSingularValuesNearOne) {
 TEST(Muon, WhatIsNoMatrixGoesToAdamW) {
   Tensor hidden = start({4, 6}), norm = start({37}), embedding = start({37, 1});
   const auto groups = muon_groups({{"blocks.0.weight", hidden}, {"norm.bias", norm}, {"tok_emb.weight", embedding}},
-                                  {.lr = 0.05, .weight_decay = 0.2});
+                                  {.lr = 0.05, .weight_decay = 0.2}, {"tok_emb.weight"});
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[0].params.size(), 1u);
   Muon opt(groups);

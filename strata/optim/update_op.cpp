@@ -11,33 +11,17 @@
 namespace strata::optim {
 namespace {
 
-constexpr std::string_view kRules[] = {"adam",
-                                       "amsgrad",
-                                       "nadam",
-                                       "radam",
-                                       "adamax",
-                                       "adagrad",
-                                       "adadelta",
-                                       "rmsprop",
-                                       "rmsprop_momentum",
-                                       "rmsprop_centered",
-                                       "lion",
-                                       "sgd",
-                                       "sgd_momentum",
-                                       "scale_grad",
-                                       "clamp_grad",
-                                       "muon_momentum",
-                                       "muon_apply",
-                                       "adafactor_take",
-                                       "adafactor_blend",
-                                       "adafactor_apply"};
-static_assert(std::size(kRules) == static_cast<size_t>(Rule::adafactor_apply) + 1);
+constexpr std::string_view kRules[] = {
+#define STRATA_ONE_RULE(name, type) #name,
+    STRATA_RULES
+#undef STRATA_ONE_RULE
+};
 
 bool writes_grads(Rule rule) {
   return rule == Rule::scale_grad || rule == Rule::clamp_grad;
 }
 
-constexpr int64_t kSettings = 5;
+constexpr int64_t kSettings = 4;
 
 // What it writes, in order.
 TensorList targets_of(bool on_grads, const TensorList& params, const TensorList& grads, const TensorList& states,
@@ -165,13 +149,12 @@ class UpdateOp final : public OpBase {
     const double* k = constants.data<double>() + i * kConstants;
     std::copy(k, k + kConstants, s.k);
     const int64_t* set = settings.data<int64_t>() + i * kSettings;
-    s.from_count = static_cast<FromCount>(set[0]);
-    s.t = set[1];
-    s.stochastic = set[2] != 0;
-    s.seed = static_cast<uint64_t>(set[3]);
+    s.t = set[0];
+    s.stochastic = set[1] != 0;
+    s.seed = static_cast<uint64_t>(set[2]);
     if (count.defined()) {
       s.count = static_cast<int64_t*>(count.raw_data());
-      if (set[4] != 0) s.step = static_cast<int64_t*>(count.raw_data());
+      if (set[3] != 0) s.step = static_cast<int64_t*>(count.raw_data());
     }
   }
 };
@@ -197,8 +180,7 @@ ObservedUpdate::ObservedUpdate(Rule rule, std::span<const Slab> slabs, const Ten
     low_.push_back(s.low ? t.low : Tensor());
     counts_.push_back(s.count ? t.count : Tensor());
     k = std::copy(s.k, s.k + kConstants, k);
-    for (const int64_t v : {static_cast<int64_t>(s.from_count), s.t, int64_t{s.stochastic},
-                            static_cast<int64_t>(s.seed), int64_t{s.step != nullptr}})
+    for (const int64_t v : {s.t, int64_t{s.stochastic}, static_cast<int64_t>(s.seed), int64_t{s.step != nullptr}})
       *set++ = v;
   }
   verdict_ = verdict;

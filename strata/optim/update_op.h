@@ -16,8 +16,8 @@ namespace strata::optim {
 ///     optimizer_update(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, Tensor[] low, Tensor[] counts,
 ///                      Tensor? constants, Tensor? settings, Tensor? verdict) -> Tensor[]
 /// which writes params, states and low in place (rules on gradients: grads), kMostStates states and one of each other
-/// for every parameter, undefined where there is none. `constants` is f64 [n, kConstants], `settings` i64 [n, 5]:
-/// from_count, t, stochastic, seed, whether the count on the device is advanced. From these it can be run again.
+/// for every parameter, undefined where there is none. `constants` is f64 [n, kConstants], `settings` i64 [n, 4]:
+/// t, stochastic, seed, whether the count on the device is advanced. From these it can be run again.
 class ObservedUpdate {
  public:
   /// Nothing where nobody watches, or where a slab does not know its tensors.

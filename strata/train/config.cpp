@@ -315,11 +315,12 @@ void check_together(const TrainConfig& c, const Origins& origins) {
                      m.vocab));
   if (c.data.tokenizer == "ids" && m.vocab < 1)
     fail(blame({"data.tokenizer", "model.vocab"}), "data.tokenizer = ids wants model.vocab: how many ids there are");
-  if (c.optim.step_size_min > c.optim.step_size_max)
+  OptimConfig o = c.optim;
+  const double least = o.number("step_size_min"), most = o.number("step_size_max");
+  if (least > most)
     fail(blame({"train.step_size_min", "train.step_size_max"}),
-         fmt::format("train.step_size_min = {} is above train.step_size_max = {}", c.optim.step_size_min,
-                     c.optim.step_size_max));
-  if (c.optim.nesterov && c.optim.momentum == 0)
+         fmt::format("train.step_size_min = {} is above train.step_size_max = {}", least, most));
+  if (o.flag("nesterov") && o.number("momentum") == 0)
     fail(blame({"train.nesterov", "train.momentum"}), "train.nesterov wants train.momentum above 0");
 }
 

@@ -2,9 +2,11 @@
 // What a training run is made of: typed settings, one table that names them all, TOML in and out.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "strata/models/model_config.h"
@@ -22,6 +24,11 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+/// The options of the update rules, by key: those that their records (strata/optim/record.h) give one.
+using RuleOptions = std::map<std::string, std::variant<bool, int64_t, double>, std::less<>>;
+/// Every such key: the rules' own defaults, but for those that training has.
+const RuleOptions& rule_defaults();
+
 /// The part of section [train] that the optimizer and its schedule read.
 struct OptimConfig {
   std::string optimizer = "adamw";
@@ -31,30 +38,16 @@ struct OptimConfig {
   double min_lr = 0.1;
   double decay_fraction = 0.2;
   double weight_decay = 0.1;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double momentum = 0.9;
-  bool nesterov = false;
-  bool amsgrad = false;
-  double alpha = 0.99;
-  bool centered = false;
-  double rho = 0.9;
-  double lr_decay = 0.0;
-  double initial_accumulator_value = 0.0;
-  double momentum_decay = 4e-3;
-  bool decoupled_weight_decay = true;
-  double etaminus = 0.5;
-  double etaplus = 1.2;
-  double step_size_min = 1e-6;
-  double step_size_max = 50.0;
-  double lambd = 1e-4;
-  double asgd_alpha = 0.75;
-  double t0 = 1e6;
+  RuleOptions rule = rule_defaults();
   double grad_clip = 1.0;
   std::string param_update = "stochastic";
   bool low_state = false;
 
+  /// @name One of `rule`, to read and to write. Throws ValueError for a key that is none, or of another type.
+  /// @{
+  double& number(std::string_view key);
+  bool& flag(std::string_view key);
+  /// @}
   bool operator==(const OptimConfig&) const = default;
 };
 
@@ -94,16 +87,24 @@ struct TrainConfig {
 /// The kinds of value that a key takes.
 enum class ConfigType { integer, number, boolean, text };
 
+/// Where a key's value stands.
+struct ConfigField {
+  void* (*member)(TrainConfig&) = nullptr;
+  std::string_view rule = {};  ///< or its key in OptimConfig::rule
+  /// The int64_t, double, bool or std::string.
+  void* operator()(TrainConfig& config) const;
+};
+
 /// One key: the parser, the help, the reference page and the writer read the same row.
 struct ConfigKey {
-  std::string_view name;  ///< "model.layers", as in a TOML file's section and key
+  std::string name;  ///< "model.layers", as in a TOML file's section and key
   ConfigType type;
-  std::string_view doc;          ///< one sentence
-  std::string_view choices;      ///< for text: the words allowed, separated by spaces; empty for any text
-  double min = 0, max = 0;       ///< for integer and number: the range allowed, both ends included
-  void* (*field)(TrainConfig&);  ///< the int64_t, double, bool or std::string that it sets
+  std::string doc;          ///< one sentence
+  std::string choices;      ///< for text: the words allowed, separated by spaces; empty for any text
+  double min = 0, max = 0;  ///< for integer and number: the range allowed, both ends included
+  ConfigField field;        ///< what it sets
   /// Of a key that some update rules read: their names in train.optimizer, separated by spaces; empty for the others.
-  std::string_view optimizers = {};
+  std::string optimizers = {};
 };
 
 /// Every key, by section.

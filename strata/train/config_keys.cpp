@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <cmath>
+
+#include "strata/core/error.h"
+#include "strata/optim/record.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -6,20 +11,22 @@ namespace {
 constexpr double kCount = 1e9;  // far past any sensible count, and safe to multiply by a few sizes
 
 template <auto Section, auto Field>
-void* in(TrainConfig& c) {
+void* member_of(TrainConfig& c) {
   return &((c.*Section).*Field);
 }
 template <auto Field>
-void* top(TrainConfig& c) {
+void* at_top(TrainConfig& c) {
   return &(c.*Field);
 }
+template <auto Field>
+constexpr ConfigField top{&at_top<Field>};
 
 template <auto Field>
-constexpr auto model = &in<&TrainConfig::model, Field>;
+constexpr ConfigField model{&member_of<&TrainConfig::model, Field>};
 template <auto Field>
-constexpr auto data = &in<&TrainConfig::data, Field>;
+constexpr ConfigField data{&member_of<&TrainConfig::data, Field>};
 template <auto Field>
-constexpr auto optim = &in<&TrainConfig::optim, Field>;
+constexpr ConfigField optim_of{&member_of<&TrainConfig::optim, Field>};
 
 constexpr auto kInteger = ConfigType::integer;
 constexpr auto kNumber = ConfigType::number;
@@ -31,143 +38,200 @@ using D = DataConfig;
 using O = OptimConfig;
 using T = TrainConfig;
 
-// Muon's are those of the AdamW that moves what is no hidden matrix.
-constexpr std::string_view kWithBetas = "adam adamw lion muon adamax nadam radam";
+// The names of the rules that `which` holds for, separated by spaces.
+template <class F>
+std::string rules_with(F&& which) {
+  std::string names;
+  for (const ::strata::optim::OptimizerRecord* r : ::strata::optim::optimizer_records()) {
+    if (!r->in_training || !which(*r)) continue;
+    if (!names.empty()) names += ' ';
+    names += r->name;
+  }
+  return names;
+}
 
-constexpr ConfigKey kKeys[] = {
-    {"model.family", kText, "GPT-2 (LayerNorm, GELU, learned positions) or Llama (RMSNorm, SwiGLU, rotary positions).",
-     "gpt llama", 0, 0, model<&M::family>},
-    {"model.layers", kInteger, "Transformer blocks.", "", 1, 1024, model<&M::layers>},
-    {"model.dim", kInteger, "Width of the residual stream; a multiple of heads.", "", 1, 65536, model<&M::dim>},
-    {"model.heads", kInteger, "Attention heads.", "", 1, 1024, model<&M::heads>},
-    {"model.kv_heads", kInteger, "Key and value heads, a divisor of heads; 0 takes heads.", "", 0, 1024,
-     model<&M::kv_heads>},
-    {"model.context", kInteger, "Tokens that the model sees at once.", "", 1, 1 << 20, model<&M::context>},
-    {"model.vocab", kInteger, "Tokens in the vocabulary; 0 takes the tokenizer's size.", "", 0, 1 << 24,
-     model<&M::vocab>},
-    {"model.ffn_dim", kInteger,
-     "Width inside the feed-forward layer; 0 takes 4 dim (gpt) or 8/3 dim rounded up to a multiple of 64 (llama).", "",
-     0, 1 << 20, model<&M::ffn_dim>},
-    {"model.dropout", kNumber, "Probability of dropping an activation during training.", "", 0, 0.99,
-     model<&M::dropout>},
-    {"model.tied_embeddings", kBoolean, "Output layer and token embedding share one weight.", "", 0, 0,
-     model<&M::tied_embeddings>},
-    {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
-    {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+// What training takes where a rule has other defaults.
+constexpr struct {
+  std::string_view key;
+  std::variant<bool, int64_t, double> value;
+} kTrainingDefaults[] = {{"beta2", 0.95}, {"momentum", 0.9}, {"decoupled_weight_decay", true}};
 
-    {"data.path", kText, "Text file, or folder of text files, to train on (--data).", "", 0, 0, data<&D::path>},
-    {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
-     data<&D::valid_path>},
-    {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,
-     data<&D::valid_fraction>},
-    {"data.tokenizer", kText,
-     "Bytes, byte pairs learned from the training text, or a text of numbers that are ids already (the latter two need "
-     "model.vocab).",
-     "byte bpe ids", 0, 0, data<&D::tokenizer>},
-    {"data.shuffle", kBoolean,
-     "Windows of the text in random order, cut differently in each epoch; false takes them as they stand.", "", 0, 0,
-     data<&D::shuffle>},
+std::string key_of(const ::strata::optim::OptimizerOption& o) {
+  return std::string(o.key.empty() ? o.name : o.key);
+}
 
-    {"train.steps", kInteger, "Optimizer steps (--steps).", "", 1, kCount, top<&T::steps>},
-    {"train.max_seconds", kNumber,
-     "Saves and stops this long after training began or went on, the schedule unfinished; 0 for no limit.", "", 0,
-     kCount, top<&T::max_seconds>},
-    {"train.fit_seconds", kNumber,
-     "Ends the schedule this long after training began or went on: where the steps take longer, as measured while it "
-     "runs, their number is lowered to those that fit in; 0 for no limit.",
-     "", 0, kCount, top<&T::fit_seconds>},
-    {"train.batch", kInteger, "Sequences per forward pass.", "", 1, 1 << 20, top<&T::batch>},
-    {"train.accumulate", kInteger, "Forward passes per optimizer step.", "", 1, 1 << 20, top<&T::accumulate>},
-    {"train.optimizer", kText, "Update rule.",
-     "sgd adam adamw lion adafactor muon rmsprop adagrad adadelta adamax nadam radam rprop asgd", 0, 0,
-     optim<&O::optimizer>},
-    {"train.lr", kNumber, "Peak learning rate; lion takes about a tenth of adamw's, adadelta about 1.", "", 0, 1000,
-     optim<&O::lr>},
-    {"train.schedule", kText, "Learning rate after the warm-up.", "constant linear cosine wsd one_cycle", 0, 0,
-     optim<&O::schedule>},
-    {"train.warmup", kInteger, "Steps of linear warm-up.", "", 0, kCount, optim<&O::warmup>},
-    {"train.min_lr", kNumber, "Learning rate at the end, as a fraction of lr.", "", 0, 1, optim<&O::min_lr>},
-    {"train.decay_fraction", kNumber, "Part of the steps over which wsd decays.", "", 0, 1, optim<&O::decay_fraction>},
-    {"train.weight_decay", kNumber,
-     "Decay of matrices (norms and biases have none): decoupled under adamw, lion, adafactor, muon, nadam and radam; "
-     "the "
-     "others add it to the gradient, where 0 to 0.001 is usual.",
-     "", 0, 100, optim<&O::weight_decay>,
-     "sgd adam adamw lion adafactor muon rmsprop adagrad adadelta adamax nadam radam asgd"},
-    {"train.decoupled_weight_decay", kBoolean, "Decay apart from the gradient; false adds it to the gradient.", "", 0,
-     0, optim<&O::decoupled_weight_decay>, "nadam radam"},
-    {"train.beta1", kNumber, "Decay of the first moment.", "", 0, 0.9999999, optim<&O::beta1>, kWithBetas},
-    {"train.beta2", kNumber, "Decay of the second moment.", "", 0, 0.9999999, optim<&O::beta2>, kWithBetas},
-    {"train.eps", kNumber, "Added to the denominator.", "", 0, 1, optim<&O::eps>,
-     "adam adamw muon rmsprop adagrad adadelta adamax nadam radam"},
-    {"train.amsgrad", kBoolean, "Divides by the largest second moment so far.", "", 0, 0, optim<&O::amsgrad>,
-     "adam adamw"},
-    {"train.momentum", kNumber, "Momentum.", "", 0, 0.9999999, optim<&O::momentum>, "sgd muon rmsprop"},
-    {"train.nesterov", kBoolean, "Nesterov's form of the momentum.", "", 0, 0, optim<&O::nesterov>, "sgd"},
-    {"train.alpha", kNumber, "Decay of the mean of squares.", "", 0, 0.9999999, optim<&O::alpha>, "rmsprop"},
-    {"train.centered", kBoolean, "Divides by the gradients' deviation from their mean.", "", 0, 0, optim<&O::centered>,
-     "rmsprop"},
-    {"train.rho", kNumber, "Decay of the means of squares.", "", 0, 0.9999999, optim<&O::rho>, "adadelta"},
-    {"train.lr_decay", kNumber, "Update t takes lr / (1 + (t - 1) lr_decay), beside the schedule.", "", 0, kCount,
-     optim<&O::lr_decay>, "adagrad"},
-    {"train.initial_accumulator_value", kNumber, "What the sum of squares begins with.", "", 0, kCount,
-     optim<&O::initial_accumulator_value>, "adagrad"},
-    {"train.momentum_decay", kNumber, "How the momentum grows towards beta1.", "", 0, 1000, optim<&O::momentum_decay>,
-     "nadam"},
-    {"train.etaminus", kNumber, "Factor of an element's step whose gradient has turned.", "", 1e-6, 0.999999,
-     optim<&O::etaminus>, "rprop"},
-    {"train.etaplus", kNumber, "Factor of an element's step whose gradient has not turned.", "", 1.000001, 1000,
-     optim<&O::etaplus>, "rprop"},
-    {"train.step_size_min", kNumber, "Least step of an element; the first one is lr, which counts no more then.", "", 0,
-     1000, optim<&O::step_size_min>, "rprop"},
-    {"train.step_size_max", kNumber, "Largest step of an element.", "", 0, 1000, optim<&O::step_size_max>, "rprop"},
-    {"train.lambd", kNumber, "Decay of the weights and of the learning rate.", "", 0, 1000, optim<&O::lambd>, "asgd"},
-    {"train.asgd_alpha", kNumber, "Update t takes lr / (1 + lambd lr (t - 1))^asgd_alpha, beside the schedule.", "", 0,
-     1000, optim<&O::asgd_alpha>, "asgd"},
-    {"train.t0", kNumber, "Update after which the mean of the weights begins, which the checkpoint keeps.", "", 0,
-     kCount, optim<&O::t0>, "asgd"},
-    {"train.grad_clip", kNumber, "Largest norm of the gradient; 0 for no limit.", "", 0, 1e30, optim<&O::grad_clip>},
-    {"train.dtype", kText, "f32, or autocast to bf16 or (with a loss scale) f16, weights in f32 (--dtype).",
-     "f32 bf16 f16", 0, 0, top<&T::dtype>},
-    {"train.grad_dtype", kText,
-     "Gradients of weights under bf16: kept in f32, or as products round them (accumulate 1), which saves memory and "
-     "time.",
-     "f32 bf16", 0, 0, top<&T::grad_dtype>},
-    {"train.param_dtype", kText,
-     "Weights of two or more dimensions: f32, or bf16 (with train.dtype bf16), which halves their memory and that of "
-     "their "
-     "gradients.",
-     "f32 bf16", 0, 0, top<&T::param_dtype>},
-    {"train.param_update", kText,
-     "How bf16 weights take an update that is smaller than their last bit: rounded up or down at random, exact on "
-     "average; through weights in f32 that the optimizer keeps (4 bytes each); or rounded to nearest, which loses it.",
-     "stochastic master nearest", 0, 0, optim<&O::param_update>},
-    {"train.low_state", kBoolean, "The optimizer's moments of bf16 weights in bf16 too (not with master).", "", 0, 0,
-     optim<&O::low_state>},
-    {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "", 0,
-     0, top<&T::device>},
-    {"train.graph", kText,
-     "On a CUDA device, a step as one CUDA graph: where possible, always (an error where not), or never (--graph).",
-     "auto on off", 0, 0, top<&T::graph>},
-    {"train.seed", kInteger, "Seed of the weights, the order of the data and dropout (--seed).", "", 0,
-     9007199254740992.0, top<&T::seed>},
-    {"train.threads", kInteger, "Threads; 0 takes every core. The result does not depend on it.", "", 0, 4096,
-     top<&T::threads>},
-    {"train.eval_every", kInteger, "Steps between validations; 0 for none.", "", 0, kCount, top<&T::eval_every>},
-    {"train.eval_batches", kInteger, "Batches per validation.", "", 1, kCount, top<&T::eval_batches>},
-    {"train.save_every", kInteger, "Steps between checkpoints; 0 saves at the end only, -1 never.", "", -1, kCount,
-     top<&T::save_every>},
-    {"train.save_first", kBoolean, "Saves the initial weights too, as step 0.", "", 0, 0, top<&T::save_first>},
-    {"train.keep_last", kInteger, "Checkpoints kept.", "", 1, kCount, top<&T::keep_last>},
-    {"train.sample_prompt", kText, "Start of the text that the model continues for the report.", "", 0, 0,
-     top<&T::sample_prompt>},
-    {"train.sample_tokens", kInteger, "Length of that text; 0 for none.", "", 0, 1 << 20, top<&T::sample_tokens>},
-};
+// A row for each key that a record gives an option; the first rule's words where several have it.
+std::vector<ConfigKey> keys_of_rules() {
+  using Kind = ::strata::optim::OptimizerOption::Kind;
+  std::vector<ConfigKey> rows;
+  for (const ::strata::optim::OptimizerRecord* r : ::strata::optim::optimizer_records()) {
+    for (const ::strata::optim::OptimizerOption& o : r->options) {
+      const std::string key = key_of(o);
+      if (key == "-" || !r->in_training) continue;
+      const std::string name = "train." + key;
+      const auto row = std::ranges::find(rows, name, &ConfigKey::name);
+      if (row != rows.end()) {
+        row->optimizers += ' ' + std::string(r->name);
+        continue;
+      }
+      const ::strata::optim::OptionRange range = o.range;
+      // Both ends of a key's range are in it.
+      const double least = std::max(range.min, -kCount), most = std::min(range.max, kCount);
+      rows.push_back({name,
+                      o.kind == Kind::boolean  ? kBoolean
+                      : o.kind == Kind::number ? kNumber
+                                               : kInteger,
+                      std::string(o.doc), "", range.above ? least + 1e-6 : least, range.below ? most - 1e-7 : most,
+                      ConfigField{nullptr, rule_defaults().find(key)->first}, std::string(r->name)});
+    }
+  }
+  return rows;
+}
+
+std::vector<ConfigKey> make_keys() {
+  std::vector<ConfigKey> keys{
+      {"model.family", kText,
+       "GPT-2 (LayerNorm, GELU, learned positions) or Llama (RMSNorm, SwiGLU, rotary positions).", "gpt llama", 0, 0,
+       model<&M::family>},
+      {"model.layers", kInteger, "Transformer blocks.", "", 1, 1024, model<&M::layers>},
+      {"model.dim", kInteger, "Width of the residual stream; a multiple of heads.", "", 1, 65536, model<&M::dim>},
+      {"model.heads", kInteger, "Attention heads.", "", 1, 1024, model<&M::heads>},
+      {"model.kv_heads", kInteger, "Key and value heads, a divisor of heads; 0 takes heads.", "", 0, 1024,
+       model<&M::kv_heads>},
+      {"model.context", kInteger, "Tokens that the model sees at once.", "", 1, 1 << 20, model<&M::context>},
+      {"model.vocab", kInteger, "Tokens in the vocabulary; 0 takes the tokenizer's size.", "", 0, 1 << 24,
+       model<&M::vocab>},
+      {"model.ffn_dim", kInteger,
+       "Width inside the feed-forward layer; 0 takes 4 dim (gpt) or 8/3 dim rounded up to a multiple of 64 (llama).",
+       "", 0, 1 << 20, model<&M::ffn_dim>},
+      {"model.dropout", kNumber, "Probability of dropping an activation during training.", "", 0, 0.99,
+       model<&M::dropout>},
+      {"model.tied_embeddings", kBoolean, "Output layer and token embedding share one weight.", "", 0, 0,
+       model<&M::tied_embeddings>},
+      {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
+      {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+
+      {"data.path", kText, "Text file, or folder of text files, to train on (--data).", "", 0, 0, data<&D::path>},
+      {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
+       data<&D::valid_path>},
+      {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,
+       data<&D::valid_fraction>},
+      {"data.tokenizer", kText,
+       "Bytes, byte pairs learned from the training text, or a text of numbers that are ids already (the latter two "
+       "need "
+       "model.vocab).",
+       "byte bpe ids", 0, 0, data<&D::tokenizer>},
+      {"data.shuffle", kBoolean,
+       "Windows of the text in random order, cut differently in each epoch; false takes them as they stand.", "", 0, 0,
+       data<&D::shuffle>},
+
+      {"train.steps", kInteger, "Optimizer steps (--steps).", "", 1, kCount, top<&T::steps>},
+      {"train.max_seconds", kNumber,
+       "Saves and stops this long after training began or went on, the schedule unfinished; 0 for no limit.", "", 0,
+       kCount, top<&T::max_seconds>},
+      {"train.fit_seconds", kNumber,
+       "Ends the schedule this long after training began or went on: where the steps take longer, as measured while it "
+       "runs, their number is lowered to those that fit in; 0 for no limit.",
+       "", 0, kCount, top<&T::fit_seconds>},
+      {"train.batch", kInteger, "Sequences per forward pass.", "", 1, 1 << 20, top<&T::batch>},
+      {"train.accumulate", kInteger, "Forward passes per optimizer step.", "", 1, 1 << 20, top<&T::accumulate>},
+      {"train.optimizer", kText, "Update rule.", rules_with([](const auto&) { return true; }), 0, 0,
+       optim_of<&O::optimizer>},
+      {"train.lr", kNumber, "Peak learning rate; lion takes about a tenth of adamw's, adadelta about 1.", "", 0, 1000,
+       optim_of<&O::lr>},
+      {"train.schedule", kText, "Learning rate after the warm-up.", "constant linear cosine wsd one_cycle", 0, 0,
+       optim_of<&O::schedule>},
+      {"train.warmup", kInteger, "Steps of linear warm-up.", "", 0, kCount, optim_of<&O::warmup>},
+      {"train.min_lr", kNumber, "Learning rate at the end, as a fraction of lr.", "", 0, 1, optim_of<&O::min_lr>},
+      {"train.decay_fraction", kNumber, "Part of the steps over which wsd decays.", "", 0, 1,
+       optim_of<&O::decay_fraction>},
+      {"train.weight_decay", kNumber,
+       "Decay of matrices (norms and biases have none): decoupled under " + rules_with([](const auto& r) {
+         return r.decoupled != nullptr;
+       }) + "; the others add it to the gradient, where 0 to 0.001 is usual.",
+       "", 0, 100, optim_of<&O::weight_decay>,
+       rules_with([](const auto& r) { return r.option("weight_decay") != nullptr; })},
+      {"train.grad_clip", kNumber, "Largest norm of the gradient; 0 for no limit.", "", 0, 1e30,
+       optim_of<&O::grad_clip>},
+      {"train.dtype", kText, "f32, or autocast to bf16 or (with a loss scale) f16, weights in f32 (--dtype).",
+       "f32 bf16 f16", 0, 0, top<&T::dtype>},
+      {"train.grad_dtype", kText,
+       "Gradients of weights under bf16: kept in f32, or as products round them (accumulate 1), which saves memory and "
+       "time.",
+       "f32 bf16", 0, 0, top<&T::grad_dtype>},
+      {"train.param_dtype", kText,
+       "Weights of two or more dimensions: f32, or bf16 (with train.dtype bf16), which halves their memory and that of "
+       "their "
+       "gradients.",
+       "f32 bf16", 0, 0, top<&T::param_dtype>},
+      {"train.param_update", kText,
+       "How bf16 weights take an update that is smaller than their last bit: rounded up or down at random, exact on "
+       "average; through weights in f32 that the optimizer keeps (4 bytes each); or rounded to nearest, which loses "
+       "it.",
+       "stochastic master nearest", 0, 0, optim_of<&O::param_update>},
+      {"train.low_state", kBoolean, "The optimizer's moments of bf16 weights in bf16 too (not with master).", "", 0, 0,
+       optim_of<&O::low_state>},
+      {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "",
+       0, 0, top<&T::device>},
+      {"train.graph", kText,
+       "On a CUDA device, a step as one CUDA graph: where possible, always (an error where not), or never (--graph).",
+       "auto on off", 0, 0, top<&T::graph>},
+      {"train.seed", kInteger, "Seed of the weights, the order of the data and dropout (--seed).", "", 0,
+       9007199254740992.0, top<&T::seed>},
+      {"train.threads", kInteger, "Threads; 0 takes every core. The result does not depend on it.", "", 0, 4096,
+       top<&T::threads>},
+      {"train.eval_every", kInteger, "Steps between validations; 0 for none.", "", 0, kCount, top<&T::eval_every>},
+      {"train.eval_batches", kInteger, "Batches per validation.", "", 1, kCount, top<&T::eval_batches>},
+      {"train.save_every", kInteger, "Steps between checkpoints; 0 saves at the end only, -1 never.", "", -1, kCount,
+       top<&T::save_every>},
+      {"train.save_first", kBoolean, "Saves the initial weights too, as step 0.", "", 0, 0, top<&T::save_first>},
+      {"train.keep_last", kInteger, "Checkpoints kept.", "", 1, kCount, top<&T::keep_last>},
+      {"train.sample_prompt", kText, "Start of the text that the model continues for the report.", "", 0, 0,
+       top<&T::sample_prompt>},
+      {"train.sample_tokens", kInteger, "Length of that text; 0 for none.", "", 0, 1 << 20, top<&T::sample_tokens>},
+  };
+  const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
+  const std::vector<ConfigKey> rules = keys_of_rules();
+  keys.insert(after, rules.begin(), rules.end());
+  return keys;
+}
 
 }  // namespace
 
+const RuleOptions& rule_defaults() {
+  static const RuleOptions all = [] {
+    RuleOptions values;
+    for (const ::strata::optim::OptimizerRecord* r : ::strata::optim::optimizer_records())
+      for (const ::strata::optim::OptimizerOption& o : r->options)
+        if (const std::string key = key_of(o); key != "-" && r->in_training) values.emplace(key, o.get(r->defaults));
+    for (const auto& [key, value] : kTrainingDefaults) values[std::string(key)] = value;
+    return values;
+  }();
+  return all;
+}
+
+void* ConfigField::operator()(TrainConfig& config) const {
+  if (member) return member(config);
+  return std::visit([](auto& v) -> void* { return &v; }, config.optim.rule.find(rule)->second);
+}
+
+template <class T>
+static T& rule_value(RuleOptions& rule, std::string_view key) {
+  const auto it = rule.find(key);
+  T* value = it == rule.end() ? nullptr : std::get_if<T>(&it->second);
+  check(value != nullptr, "OptimConfig", "there is no such option '", key, "'");
+  return *value;
+}
+double& OptimConfig::number(std::string_view key) {
+  return rule_value<double>(rule, key);
+}
+bool& OptimConfig::flag(std::string_view key) {
+  return rule_value<bool>(rule, key);
+}
+
 std::span<const ConfigKey> config_keys() {
-  return kKeys;
+  static const std::vector<ConfigKey> keys = make_keys();
+  return keys;
 }
 
 }  // namespace strata

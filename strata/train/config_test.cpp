@@ -99,8 +99,8 @@ TEST(Config, MessagesSayWhereAndWhat) {
   EXPECT_EQ(of("[model]\ndim = 0"), "gpt.toml:2: model.dim = 0 is out of range, allowed is 1 to 65536");
   EXPECT_EQ(of("[train]\nlr = nan"), "gpt.toml:2: train.lr = nan is out of range, allowed is 0 to 1000");
   EXPECT_EQ(of("[train]\noptimizer = \"adma\""),
-            "gpt.toml:2: train.optimizer = 'adma' is not one of: sgd adam adamw lion adafactor muon rmsprop adagrad "
-            "adadelta adamax nadam radam rprop asgd");
+            "gpt.toml:2: train.optimizer = 'adma' is not one of: adadelta adafactor adagrad adam adamax adamw asgd lion muon nadam "
+            "radam rmsprop rprop sgd");
   EXPECT_EQ(of("[model]\ndim = 100\nheads = 8"), "gpt.toml:3: model.heads = 8 does not divide model.dim = 100");
   EXPECT_EQ(of("[model]\nkv_heads = 3"), "gpt.toml:2: model.kv_heads = 3 does not divide model.heads = 8");
   EXPECT_EQ(of("[model]\nfamily = \"llama\"\ndim = 24"),
@@ -154,7 +154,7 @@ TEST(Config, WrittenTextReadsBackTheSame) {
   c.model = {.family = "llama", .layers = 3, .dim = 96, .heads = 6, .kv_heads = 3, .dropout = 0.1};
   c.data.path = "quote \" backslash \\ newline \n tab \t bell \a é";
   c.optim.lr = 0.1 + 0.2;
-  c.optim.eps = 1e-30;
+  c.optim.number("eps") = 1e-30;
   c.seed = 9007199254740991;
   EXPECT_EQ(parse_config(to_toml(c)), c);
 }
@@ -216,7 +216,7 @@ TEST(Config, MutatedTextsParseOrAreRefused) {
   std::mt19937 rng(20240607);
   TrainConfig other;
   other.optim.optimizer = "asgd";
-  other.optim.t0 = 100;
+  other.optim.number("t0") = 100;
   const std::string wholes[] = {to_toml(TrainConfig()), to_toml(other)};
   int parsed = 0, refused = 0;
   for (int i = 0; i < 1000; ++i) {

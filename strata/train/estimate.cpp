@@ -36,7 +36,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   const auto model = make_model(config);
   model->train();
   memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
-  const auto optimizer = make_optimizer(config.optim, model->named_parameters());
+  const auto optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
   const Shape shape{config.batch, config.model.context};
   const auto make_batch = [&] {
     memory::TagScope tag(Tag::data);

@@ -54,7 +54,7 @@ TEST(Optimizers, EveryNameMakesItsRule) {
     c.optimizer = name;
     const auto o = make_optimizer(c, {{"w", ones({2, 3})}, {"b", ones({3})}});
     EXPECT_EQ(o->name(), name);
-    EXPECT_EQ(o->capturable(), name != "rprop" && name != "asgd") << name;
+    EXPECT_TRUE(o->capturable()) << name;
   }
   OptimConfig c;
   c.optimizer = "adm";
@@ -64,7 +64,7 @@ TEST(Optimizers, EveryNameMakesItsRule) {
 // The weights and the state after a few updates by gradients that turn and shrink: a hidden matrix, a table and a bias.
 std::vector<float> trained(const OptimConfig& c) {
   const Tensor w = ones({4, 3}), e = ones({4, 3}), b = ones({3});
-  const auto o = make_optimizer(c, {{"w", w}, {"embedding.weight", e}, {"b", b}});
+  const auto o = make_optimizer(c, {{"w", w}, {"table", e}, {"b", b}}, 0, {"table"});
   for (int step = 0; step < 12; ++step) {
     for (Tensor t : {w, e, b}) {
       Tensor g = empty(t.shape());
@@ -94,7 +94,7 @@ TEST(Optimizers, EveryKeyChangesTheUpdatesOfThoseThatReadItAndIsRefusedByTheOthe
     for (const std::string& name : optimizers()) {
       TrainConfig c;
       c.optim.optimizer = name;
-      if (name == "asgd") c.optim.lambd = 0.5, c.optim.t0 = 2;  // where a few updates show them
+      if (name == "asgd") c.optim.number("lambd") = 0.5, c.optim.number("t0") = 2;  // where a few updates show them
       EXPECT_NO_THROW(validate(c)) << name;
       const std::vector<float> plain = trained(c.optim);
       change(c, key);
@@ -124,8 +124,8 @@ TEST(Optimizers, DecayIsAddedToTheGradientOrApartFromIt) {
     for (const bool decoupled : {true, false}) {
       OptimConfig c;
       c.optimizer = name;
-      c.momentum = c.lambd = 0;
-      c.decoupled_weight_decay = decoupled;
+      c.number("momentum") = c.number("lambd") = 0;
+      c.flag("decoupled_weight_decay") = decoupled;
       Tensor w = ones({2, 3});
       const auto o = make_optimizer(c, {{"w", w}});
       for (int step = 0; step < 10; ++step) {
@@ -159,14 +159,14 @@ TEST(Optimizers, KeysThatAreNotReadAreToldWhereTheyStand) {
   // Nor does nothing.
   EXPECT_EQ(message("", {"train.optimizer=rprop", "train.weight_decay=0"}), "");
   EXPECT_EQ(message("", {"train.optimizer=rprop", "train.weight_decay=0.2"}).substr(0, 33),
-            "--set: train.weight_decay is of s");
+            "--set: train.weight_decay is of a");
   // Another optimizer for a file that has settings of its own.
   const TrainConfig c = parse_config("[train]\nbeta2 = 0.99\nnesterov = false", "a.toml", {"train.optimizer=sgd"});
-  EXPECT_EQ(c.optim.beta2, OptimConfig().beta2);
+  EXPECT_EQ(c.optim.rule, OptimConfig().rule);
   // What was accepted once.
   const char* old = "[train]\noptimizer = \"sgd\"\nbeta2 = 0.99\nlow_state = true\n";
   const TrainConfig kept = parse_config(old, "old", {}, Unread::dropped);
-  EXPECT_EQ(kept.optim.beta2, OptimConfig().beta2);
+  EXPECT_EQ(std::get<double>(kept.optim.rule.at("beta2")), std::get<double>(OptimConfig().rule.at("beta2")));
   EXPECT_TRUE(kept.optim.low_state);
 }
 
@@ -194,7 +194,7 @@ TEST_P(OptimizerOfRun, TakesTheMemoryOfTheEstimate) {
     TrainConfig sized = c_;
     sized.model = m;
     const auto model = make_model(sized);
-    const auto optimizer = make_optimizer(c_.optim, model->named_parameters());
+    const auto optimizer = make_optimizer(c_.optim, model->named_parameters(), 0, model->table_names());
     for (auto [name, t] : model->named_parameters()) t.set_grad(zeros_like(t));
     optimizer->step();
     int64_t bytes = 0;
@@ -219,8 +219,8 @@ TEST_P(OptimizerOfRun, ResumesToTheSameBits) {
   if (GetParam() != "rprop") c_.optim.weight_decay = 0.001;
   c_.optim.lr = learning_rate(GetParam());
   // Every state that there is.
-  c_.optim.centered = GetParam() == "rmsprop";
-  c_.optim.amsgrad = GetParam() == "adamw";
+  c_.optim.flag("centered") = GetParam() == "rmsprop";
+  c_.optim.flag("amsgrad") = GetParam() == "adamw";
   const auto in = [&](const char* name, bool resume) {
     return train(c_, {.out = dir_ / name, .resume = resume, .stop_requested = nullptr, .log = nullptr});
   };

@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <type_traits>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "strata/io/checkpoint.h"
 #include "strata/nn/convert.h"
-#include "strata/optim/adafactor.h"
-#include "strata/optim/adam.h"
-#include "strata/optim/adaptive.h"
-#include "strata/optim/composed.h"
-#include "strata/optim/lion.h"
-#include "strata/optim/muon.h"
-#include "strata/optim/sgd.h"
+#include "strata/optim/record.h"
 
 namespace strata {
 namespace {
@@ -39,92 +32,19 @@ T number(const std::string& text, const std::string& path, const char* key) {
   return value;
 }
 
-// Every setting of the rule that the configuration has a key of the same name for.
-template <class Options>
-Options options_of(const OptimConfig& c, const optim::LowPrecision& low) {
-  Options o;
-  o.low = low;
-  o.lr = c.lr;
-#define STRATA_TAKE(name) \
-  if constexpr (requires { o.name; }) o.name = c.name
-  STRATA_TAKE(weight_decay);
-  STRATA_TAKE(beta1);
-  STRATA_TAKE(beta2);
-  STRATA_TAKE(eps);
-  STRATA_TAKE(amsgrad);
-  STRATA_TAKE(momentum);
-  STRATA_TAKE(nesterov);
-  STRATA_TAKE(alpha);
-  STRATA_TAKE(centered);
-  STRATA_TAKE(rho);
-  STRATA_TAKE(lr_decay);
-  STRATA_TAKE(initial_accumulator_value);
-  STRATA_TAKE(momentum_decay);
-  STRATA_TAKE(decoupled_weight_decay);
-  STRATA_TAKE(etaminus);
-  STRATA_TAKE(etaplus);
-  STRATA_TAKE(step_size_min);
-  STRATA_TAKE(step_size_max);
-  STRATA_TAKE(lambd);
-  STRATA_TAKE(t0);
-#undef STRATA_TAKE
-  if constexpr (std::is_same_v<Options, optim::ASGDOptions>) o.alpha = c.asgd_alpha;  // RMSprop's is another thing
-  return o;
-}
-
-// Matrices with their options, and vectors with the same but for weight decay.
-template <class O, class Options>
-std::unique_ptr<optim::Optimizer> two_groups(const OptimConfig& c, const optim::NamedTensors& parameters,
-                                             const optim::LowPrecision& low) {
-  const auto options = options_of<Options>(c, low);
-  auto [matrices, vectors] = optim::split_by_rank(parameters);
-  Options undecayed = options;
-  if constexpr (requires { undecayed.weight_decay; }) undecayed.weight_decay = 0;
-  return std::make_unique<O>(std::vector<optim::ParamGroup<Options>>{{matrices, options}, {vectors, undecayed}});
-}
-
-std::unique_ptr<optim::Optimizer> make_muon(const OptimConfig& c, const optim::NamedTensors& parameters,
-                                            const optim::LowPrecision& low) {
-  auto o = options_of<optim::MuonOptions>(c, low);
-  const optim::MuonOptions defaults;
-  o.nesterov = defaults.nesterov;
-  o.match_rms_adamw = true;  // one learning rate for what is AdamW's too
-  o.eps = defaults.eps;  // of the iteration; train.eps is AdamW's
-  o.adamw_eps = c.eps;
-  optim::MuonOptions undecayed = o;
-  undecayed.weight_decay = 0;
-  // Tables of vectors are no linear maps: AdamW moves them.
-  optim::MuonOptions table = o;
-  table.use_adamw = true;
-  optim::NamedTensors maps, tables, vectors;
-  for (const auto& p : parameters) {
-    const bool is_table = p.first.find("embedding") != std::string::npos || p.first == "head.weight";
-    (p.second.dim() < 2 ? vectors : is_table ? tables : maps).push_back(p);
+// The rule's options that the configuration has a key for.
+optim::OptionValues options_of(const OptimConfig& c, const optim::OptimizerRecord& record) {
+  optim::OptionValues options{{"lr", c.lr}};
+  if (record.option("weight_decay")) options["weight_decay"] = c.weight_decay;
+  for (const optim::OptimizerOption& o : record.options) {
+    const std::string key(o.key.empty() ? o.name : o.key);
+    if (key != "-") options.emplace(o.name, c.rule.at(key));
   }
-  return std::make_unique<optim::Muon>(
-      std::vector<optim::ParamGroup<optim::MuonOptions>>{{maps, o}, {tables, table}, {vectors, undecayed}});
+  options["master_weights"] = c.param_update == "master";
+  options["stochastic_rounding"] = c.param_update == "stochastic";
+  options["low_state"] = c.low_state;
+  return options;
 }
-
-// By the name in train.optimizer.
-constexpr struct {
-  std::string_view name;
-  std::unique_ptr<optim::Optimizer> (*make)(const OptimConfig&, const optim::NamedTensors&, const optim::LowPrecision&);
-} kOptimizers[] = {
-    {"sgd", two_groups<optim::SGD, optim::SGDOptions>},
-    {"adam", two_groups<optim::Adam, optim::AdamOptions>},
-    {"adamw", two_groups<optim::AdamW, optim::AdamWOptions>},
-    {"lion", two_groups<optim::Lion, optim::LionOptions>},
-    {"adafactor", two_groups<optim::Adafactor, optim::AdafactorOptions>},
-    {"muon", make_muon},
-    {"rmsprop", two_groups<optim::RMSprop, optim::RMSpropOptions>},
-    {"adagrad", two_groups<optim::Adagrad, optim::AdagradOptions>},
-    {"adadelta", two_groups<optim::Adadelta, optim::AdadeltaOptions>},
-    {"adamax", two_groups<optim::Adamax, optim::AdamaxOptions>},
-    {"nadam", two_groups<optim::NAdam, optim::NAdamOptions>},
-    {"radam", two_groups<optim::RAdam, optim::RAdamOptions>},
-    {"rprop", two_groups<optim::Rprop, optim::RpropOptions>},
-    {"asgd", two_groups<optim::ASGD, optim::ASGDOptions>},
-};
 
 bool is_checkpoint(const std::string& path) {
   struct stat s {};
@@ -140,21 +60,19 @@ std::shared_ptr<LanguageModel> make_model(const TrainConfig& config) {
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters,
-                                                 uint64_t seed) {
-  const optim::LowPrecision low{.master_weights = c.param_update == "master",
-                                .stochastic_rounding = c.param_update == "stochastic",
-                                .low_state = c.low_state,
-                                .seed = seed};
-  for (const auto& [name, make] : kOptimizers)
-    if (c.optimizer == name) return make(c, parameters, low);
-  throw ValueError("make_optimizer", "unknown optimizer '" + c.optimizer + "'");
+                                                 uint64_t seed, const std::set<std::string>& tables) {
+  const optim::OptimizerRecord& record = optim::optimizer_record(c.optimizer);
+  optim::OptionValues options = options_of(c, record);
+  options["rounding_seed"] = static_cast<int64_t>(seed);
+  return record.make(record, optim::training_groups(record, parameters, options, tables));
 }
 
 bool decays_gradient(const OptimConfig& c) {
-  if (c.optimizer == "nadam" || c.optimizer == "radam") return !c.decoupled_weight_decay;
-  for (const std::string_view apart : {"adamw", "lion", "adafactor", "muon", "rprop"})
-    if (c.optimizer == apart) return false;
-  return true;
+  const optim::OptimizerRecord& record = optim::optimizer_record(c.optimizer);
+  if (!record.option("weight_decay")) return false;
+  if (!record.decoupled) return true;
+  const auto optimizer = record.make(record, {{{}, options_of(c, record)}});  // which has a struct of these options
+  return !record.decoupled(optimizer->raw_options(0));
 }
 
 optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {

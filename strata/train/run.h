@@ -7,6 +7,7 @@
 //   OUT/data/            the tokenised text
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,9 @@ namespace strata {
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
 
 /// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not. `seed` is that of stochastic
-/// rounding.
+/// rounding; `tables` names what is no linear map (LanguageModel::table_names()). Throws ValueError for an unknown name.
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, const optim::NamedTensors& parameters,
-                                                 uint64_t seed = 0);
+                                                 uint64_t seed = 0, const std::set<std::string>& tables = {});
 
 /// Whether the optimizer that the settings name adds weight decay to the gradient (L2), where less of it is wanted than
 /// apart from it.

@@ -55,7 +55,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
   if (low_ == DType::f16) scaler_.emplace(device);
   check(!must_capture_ || device.is_cuda(), "train", "train.graph is on, but train.device is ", device,
         ": only CUDA devices have graphs");
-  // All that make_optimizer() makes can, their numbers reach the device before each replay, but rprop and asgd.
+  // All that make_optimizer() makes can, their numbers reach the device before each replay.
   check(!must_capture_ || optimizer.capturable(), "train", "train.graph is on, but the optimizer ", optimizer.name(),
         " computes on the host with each step's numbers, which no graph holds");
   if (!device.is_cuda()) return;

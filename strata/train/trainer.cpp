@@ -135,7 +135,8 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = make_model(config_);
   model_->to(device_);  // after initialisation: the same weights on every device
-  optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed));
+  optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
+                              model_->table_names());
   schedule_ = make_schedule(config_.optim, config_.steps);
   loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
                                                        .shuffle = config_.data.shuffle,

@@ -179,7 +179,7 @@ TEST_F(OnCard, DivergenceNamesTheStepAndTheOp) {
   c_.steps = 60;
   c_.save_every = 0;
   c_.optim.optimizer = "sgd";
-  c_.optim.momentum = 0;
+  c_.optim.number("momentum") = 0;
   c_.optim.lr = 1000;
   c_.optim.warmup = 0;
   c_.optim.grad_clip = 0;

@@ -2,6 +2,7 @@
 
 #include "strata/optim/optim.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "bindings/node/src/addon.h"
@@ -36,6 +37,7 @@ class Reader {
   void operator()(const char* key, uint64_t& field) {
     if (take(key)) field = static_cast<uint64_t>(env_.whole(env_.get(object_, key), op_, key));
   }
+  bool has(const char* key) const { return std::ranges::find(left_, key) != left_.end(); }
   void done() const {
     check(left_.empty(), op_, "there is no option '", left_.empty() ? std::string() : left_[0], "'");
   }
@@ -47,214 +49,57 @@ class Reader {
   std::string_view op_;
   std::vector<std::string> left_;
 };
-// Makes an object of options.
-struct Writer {
-  Env& env;
-  napi_value object;
-  void operator()(const char* key, double field) { env.set(object, key, env.number(field)); }
-  void operator()(const char* key, bool field) { env.set(object, key, env.boolean(field)); }
-  void operator()(const char* key, int field) { env.set(object, key, env.integer(field)); }
-  void operator()(const char* key, uint64_t field) { env.set(object, key, env.number(static_cast<double>(field))); }
-};
-
-// The names that options have in JavaScript.
-template <class V>
-void visit(V& v, optim::SGDOptions& o) {
-  v("lr", o.lr);
-  v("momentum", o.momentum);
-  v("dampening", o.dampening);
-  v("weightDecay", o.weight_decay);
-  v("nesterov", o.nesterov);
-}
-template <class V, class Options>
-void visit_betas(V& v, Options& o) {
-  v("lr", o.lr);
-  v("beta1", o.beta1);
-  v("beta2", o.beta2);
-  v("weightDecay", o.weight_decay);
-}
-template <class V>
-void visit(V& v, optim::AdamOptions& o) {
-  visit_betas(v, o);
-  v("eps", o.eps);
-  v("amsgrad", o.amsgrad);
-}
-template <class V>
-void visit(V& v, optim::AdamWOptions& o) {
-  visit_betas(v, o);
-  v("eps", o.eps);
-  v("amsgrad", o.amsgrad);
-}
-template <class V>
-void visit(V& v, optim::LionOptions& o) {
-  visit_betas(v, o);
-}
-template <class V>
-void visit(V& v, optim::AdafactorOptions& o) {
-  v("lr", o.lr);
-  v("beta2Decay", o.beta2_decay);
-  v("eps1", o.eps1);
-  v("eps2", o.eps2);
-  v("clipThreshold", o.clip_threshold);
-  v("weightDecay", o.weight_decay);
-}
-template <class V>
-void visit(V& v, optim::MuonOptions& o) {
-  visit_betas(v, o);
-  v("momentum", o.momentum);
-  v("nesterov", o.nesterov);
-  v("nsSteps", o.ns_steps);
-  v("eps", o.eps);
-  v("matchRmsAdamw", o.match_rms_adamw);
-  v("useAdamw", o.use_adamw);
-  v("adamwEps", o.adamw_eps);
-}
-
-template <class V>
-void visit(V& v, optim::RMSpropOptions& o) {
-  v("lr", o.lr);
-  v("alpha", o.alpha);
-  v("eps", o.eps);
-  v("weightDecay", o.weight_decay);
-  v("momentum", o.momentum);
-  v("centered", o.centered);
-}
-template <class V>
-void visit(V& v, optim::AdagradOptions& o) {
-  v("lr", o.lr);
-  v("lrDecay", o.lr_decay);
-  v("eps", o.eps);
-  v("weightDecay", o.weight_decay);
-  v("initialAccumulatorValue", o.initial_accumulator_value);
-}
-template <class V>
-void visit(V& v, optim::AdadeltaOptions& o) {
-  v("lr", o.lr);
-  v("rho", o.rho);
-  v("eps", o.eps);
-  v("weightDecay", o.weight_decay);
-}
-template <class V>
-void visit(V& v, optim::AdamaxOptions& o) {
-  visit_betas(v, o);
-  v("eps", o.eps);
-}
-template <class V>
-void visit(V& v, optim::NAdamOptions& o) {
-  visit_betas(v, o);
-  v("eps", o.eps);
-  v("momentumDecay", o.momentum_decay);
-  v("decoupledWeightDecay", o.decoupled_weight_decay);
-}
-template <class V>
-void visit(V& v, optim::RAdamOptions& o) {
-  visit_betas(v, o);
-  v("eps", o.eps);
-  v("decoupledWeightDecay", o.decoupled_weight_decay);
-}
-template <class V>
-void visit(V& v, optim::RpropOptions& o) {
-  v("lr", o.lr);
-  v("etaMinus", o.etaminus);
-  v("etaPlus", o.etaplus);
-  v("stepSizeMin", o.step_size_min);
-  v("stepSizeMax", o.step_size_max);
-}
-template <class V>
-void visit(V& v, optim::ASGDOptions& o) {
-  v("lr", o.lr);
-  v("lambd", o.lambd);
-  v("alpha", o.alpha);
-  v("t0", o.t0);
-  v("weightDecay", o.weight_decay);
-}
-// And those that all of them have.
-template <class V, class Options>
-void visit_all(V& v, Options& o) {
-  visit(v, o);
-  v("masterWeights", o.low.master_weights);
-  v("stochasticRounding", o.low.stochastic_rounding);
-  v("lowState", o.low.low_state);
-  v("roundingSeed", o.low.seed);
-}
-
-// An optimizer of any kind, with its options by name.
-struct AnyOptimizer {
-  virtual ~AnyOptimizer() = default;
-  virtual Optimizer& get() = 0;
-  virtual void set_options(Env& env, size_t group, napi_value object) = 0;
-  virtual napi_value options(Env& env, size_t group) = 0;
-  void check_group(size_t group) {
-    check<IndexError>(group < get().num_groups(), get().name(), "there is no group ", group, " of ",
-                      get().num_groups());
+// "weight_decay" is weightDecay in JavaScript.
+std::string camel(std::string_view name) {
+  std::string made;
+  bool upper = false;
+  for (const char c : name) {
+    if (c != '_') made += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    upper = c == '_';
   }
-};
-using OptimizerRef = std::shared_ptr<AnyOptimizer>;
-
-template <class Rule, class Options>
-struct OptimizerOf final : AnyOptimizer {
-  OptimizerOf(Env& env, std::string_view kind, napi_value groups) : rule(of(env, kind, groups)) {}
-  // [{names, tensors, options}, ...]
-  static std::vector<optim::ParamGroup<Options>> of(Env& env, std::string_view kind, napi_value groups) {
-    std::vector<optim::ParamGroup<Options>> made;
-    env.for_each(groups, [&](napi_value group, uint32_t) {
-      optim::ParamGroup<Options> g;
-      const std::vector<std::string> names = env.texts(env.get(group, "names"), kind, "a parameter's name");
-      const TensorList tensors = tensors_of(env, env.get(group, "tensors"), kind, "the parameters");
-      for (size_t i = 0; i < tensors.size() && i < names.size(); ++i) g.params.emplace_back(names[i], tensors[i]);
-      Reader reader(env, env.get(group, "options"), kind);
-      visit_all(reader, g.options);
-      reader.done();
-      made.push_back(std::move(g));
-    });
-    return made;
-  }
-  Optimizer& get() override { return rule; }
-  void set_options(Env& env, size_t group, napi_value object) override {
-    check_group(group);
-    Options o = rule.options(group);
-    Reader reader(env, object, rule.name());
-    visit_all(reader, o);
-    reader.done();
-    o.validate();
-    rule.options(group) = o;
-  }
-  napi_value options(Env& env, size_t group) override {
-    check_group(group);
-    Writer writer{env, env.object()};
-    visit_all(writer, rule.options(group));
-    return writer.object;
-  }
-  Rule rule;
-};
-
-template <class Rule, class Options>
-OptimizerRef make(Env& env, std::string_view kind, napi_value groups) {
-  return std::make_shared<OptimizerOf<Rule, Options>>(env, kind, groups);
+  return made;
 }
-struct Kind {
-  std::string_view name;
-  OptimizerRef (*make)(Env&, std::string_view, napi_value);
-};
-constexpr Kind kKinds[] = {{"SGD", make<optim::SGD, optim::SGDOptions>},
-                           {"Adam", make<optim::Adam, optim::AdamOptions>},
-                           {"AdamW", make<optim::AdamW, optim::AdamWOptions>},
-                           {"Lion", make<optim::Lion, optim::LionOptions>},
-                           {"Adafactor", make<optim::Adafactor, optim::AdafactorOptions>},
-                           {"Muon", make<optim::Muon, optim::MuonOptions>},
-                           {"RMSprop", make<optim::RMSprop, optim::RMSpropOptions>},
-                           {"Adagrad", make<optim::Adagrad, optim::AdagradOptions>},
-                           {"Adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
-                           {"Adamax", make<optim::Adamax, optim::AdamaxOptions>},
-                           {"NAdam", make<optim::NAdam, optim::NAdamOptions>},
-                           {"RAdam", make<optim::RAdam, optim::RAdamOptions>},
-                           {"Rprop", make<optim::Rprop, optim::RpropOptions>},
-                           {"ASGD", make<optim::ASGD, optim::ASGDOptions>}};
 
+using OptimizerRef = std::shared_ptr<Optimizer>;
+
+optim::OptionValues read_options(Env& env, const optim::OptimizerRecord& record, napi_value object) {
+  using Kind = optim::OptimizerOption::Kind;
+  Reader read(env, object, record.title);
+  optim::OptionValues values;
+  for (const optim::OptimizerOption& o : record.options) {
+    const std::string key = camel(o.name);
+    if (!read.has(key.c_str())) continue;
+    double number = 0;
+    bool truth = false;
+    int64_t whole = 0;
+    if (o.kind == Kind::boolean) {
+      read(key.c_str(), truth);
+      values.emplace(o.name, truth);
+    } else if (o.kind == Kind::number) {
+      read(key.c_str(), number);
+      values.emplace(o.name, number);
+    } else {
+      read(key.c_str(), whole);
+      values.emplace(o.name, whole);
+    }
+  }
+  read.done();
+  return values;
+}
+
+// groups: [{names, tensors, options}, ...]
 OptimizerRef make(Env& env, std::string_view name, napi_value groups) {
-  for (const Kind& k : kKinds)
-    if (k.name == name) return k.make(env, name, groups);
-  throw ValueError("optim", cat("there is no optimizer '", name, "'"));
+  const optim::OptimizerRecord& record = optim::optimizer_record(name);
+  std::vector<optim::AnyGroup> made;
+  env.for_each(groups, [&](napi_value group, uint32_t) {
+    optim::AnyGroup g;
+    const std::vector<std::string> names = env.texts(env.get(group, "names"), name, "a parameter's name");
+    const TensorList tensors = tensors_of(env, env.get(group, "tensors"), name, "the parameters");
+    for (size_t i = 0; i < tensors.size() && i < names.size(); ++i) g.params.emplace_back(names[i], tensors[i]);
+    g.options = read_options(env, record, env.get(group, "options"));
+    made.push_back(std::move(g));
+  });
+  return record.make(record, made);
 }
 
 // newOptimizer(kind, groups)
@@ -266,30 +111,40 @@ napi_value new_optimizer(Call& c) {
     auto* ref = static_cast<OptimizerRef*>(p);
     TensorList params;
     if (ref->use_count() == 1)
-      for (auto& [name, t] : (*ref)->get().params()) params.push_back(t);
+      for (auto& [name, t] : (*ref)->params()) params.push_back(t);
     delete ref;
     for (Tensor& t : params) bury(std::move(t));
   });
   (void)made.release();
   return handle;
 }
-OptimizerRef& any(Call& c, size_t i = 0) {
+OptimizerRef optimizer(Call& c, size_t i = 0) {
   return *c.env.handle<OptimizerRef>(c[i]);
-}
-// Shares the ownership of the whole.
-std::shared_ptr<Optimizer> optimizer(Call& c, size_t i = 0) {
-  const OptimizerRef& ref = any(c, i);
-  return {ref, &ref->get()};
 }
 size_t group_of(Call& c) {
   return static_cast<size_t>(c.env.whole(c[1], "optim", "the group"));
 }
 napi_value get_options(Call& c) {
-  return any(c)->options(c.env, group_of(c));
+  const OptimizerRef o = optimizer(c);
+  const size_t group = group_of(c);
+  check<IndexError>(group < o->num_groups(), o->name(), "there is no group ", group, " of ", o->num_groups());
+  napi_value object = c.env.object();
+  for (const auto& [name, value] : o->record()->values(o->raw_options(group))) {
+    const bool* truth = std::get_if<bool>(&value);
+    const int64_t* whole = std::get_if<int64_t>(&value);
+    c.env.set(
+        object, camel(name).c_str(),
+        truth ? c.env.boolean(*truth) : c.env.number(whole ? static_cast<double>(*whole) : std::get<double>(value)));
+  }
+  return object;
 }
 napi_value set_options(Call& c) {
-  any(c)->set_options(c.env, group_of(c), c[2]);
+  const OptimizerRef o = optimizer(c);
+  optim::set_options(*o, group_of(c), read_options(c.env, *o->record(), c[2]));
   return c.env.undefined();
+}
+napi_value optimizer_records(Call& c) {
+  return c.env.string(optim::optimizers_json());
 }
 
 // How one step is done, and the norm before clipping.
@@ -485,6 +340,128 @@ napi_value schedule_at(Call& c) {
   return c.env.number((*c.env.handle<optim::Schedule>(c[0]))(step));
 }
 
+// ---- L-BFGS ----
+
+using LbfgsRef = std::shared_ptr<optim::LBFGS>;
+// newLbfgs(names, tensors)
+napi_value new_lbfgs(Call& c) {
+  const std::vector<std::string> names = c.env.texts(c[0], "LBFGS", "a parameter's name");
+  const TensorList tensors = tensors_of(c.env, c[1], "LBFGS", "the parameters");
+  NamedTensors params;
+  for (size_t i = 0; i < tensors.size() && i < names.size(); ++i) params.emplace_back(names[i], tensors[i]);
+  return c.env.boxed(std::make_shared<optim::LBFGS>(params));
+}
+const LbfgsRef& lbfgs_of(Call& c) {
+  return *c.env.handle<LbfgsRef>(c[0]);
+}
+// lbfgsOptions(rule, options): checks them and takes them
+napi_value lbfgs_options(Call& c) {
+  optim::LBFGSOptions o;
+  Reader read(c.env, c[1], "LBFGS");
+  read("lr", o.lr);
+  read("maxIter", o.max_iter);
+  read("maxEval", o.max_eval);
+  read("toleranceGrad", o.tolerance_grad);
+  read("toleranceChange", o.tolerance_change);
+  read("historySize", o.history_size);
+  read("strongWolfe", o.strong_wolfe);
+  read.done();
+  o.validate();
+  lbfgs_of(c)->options() = o;
+  return c.env.undefined();
+}
+// lbfgsStep(rule, closure that returns a number)
+napi_value lbfgs_step(Call& c) {
+  const LbfgsRef rule = lbfgs_of(c);
+  napi_value closure = c[1];
+  Env& env = c.env;
+  const double first = rule->step([&] {
+    napi_value result = nullptr;
+    env.check(napi_call_function(env.env, env.undefined(), closure, 0, nullptr, &result));
+    return env.real(result, "LBFGS", "the loss");
+  });
+  return env.number(first);
+}
+napi_value lbfgs_state(Call& c) {
+  napi_value object = c.env.object();
+  for (auto& [name, t] : lbfgs_of(c)->state_dict()) c.env.set(object, name.c_str(), wrap(c.env, t));
+  return object;
+}
+napi_value lbfgs_load(Call& c) {
+  const std::vector<std::string> names = c.env.texts(c[1], "loadStateDict", "a name");
+  const TensorList tensors = tensors_of(c.env, c[2], "loadStateDict", "the state");
+  optim::StateDict state;
+  for (size_t i = 0; i < tensors.size(); ++i) state.emplace(names[i], tensors[i]);
+  lbfgs_of(c)->load_state_dict(state);
+  return c.env.undefined();
+}
+napi_value lbfgs_bytes(Call& c) {
+  return c.env.integer(lbfgs_of(c)->state_bytes());
+}
+
+// newLrSchedule(name, {option: number, text or list of numbers}) under the record's names
+napi_value new_lr_schedule(Call& c) {
+  const std::string name = c.env.text(c[0], "schedule", "the name");
+  std::vector<std::pair<std::string, optim::ScheduleValue>> options;
+  for (const std::string& key : c.env.texts(c.env.made(napi_get_property_names, c[1]), name, "a name")) {
+    napi_value value = c.env.get(c[1], key.c_str());
+    const auto kind = c.env.type(value);
+    if (kind == napi_number) {
+      options.emplace_back(key, c.env.real(value, name, key));
+    } else if (kind == napi_string) {
+      options.emplace_back(key, c.env.text(value, name, key));
+    } else {
+      std::vector<double> list;
+      c.env.for_each(value, [&](napi_value v, uint32_t) { list.push_back(c.env.real(v, name, key)); });
+      options.emplace_back(key, std::move(list));
+    }
+  }
+  return c.env.boxed(optim::LrSchedule(name, options));
+}
+const optim::LrSchedule& lr_schedule_of(Call& c) {
+  return *c.env.handle<optim::LrSchedule>(c[0]);
+}
+napi_value lr_schedule_at(Call& c) {
+  return c.env.number(lr_schedule_of(c)(c.env.whole(c[1], "schedule", "the step"), c.env.real(c[2], "schedule", "base")));
+}
+napi_value lr_schedule_momentum(Call& c) {
+  return c.env.number(lr_schedule_of(c).momentum(c.env.whole(c[1], "schedule", "the step")));
+}
+napi_value schedule_records(Call& c) {
+  return c.env.string(optim::schedules_json());
+}
+// plateauStep({largest, factor, ..., best, bad, cooling}, value): [whether rates go down, best, bad, cooling]
+napi_value plateau_step(Call& c) {
+  optim::Plateau p;
+  Reader read(c.env, c[0], "ReduceLROnPlateau");
+  read("largest", p.largest);
+  read("factor", p.factor);
+  read("patience", p.patience);
+  read("threshold", p.threshold);
+  read("relative", p.relative);
+  read("cooldown", p.cooldown);
+  read("best", p.best);
+  read("bad", p.bad);
+  read("cooling", p.cooling);
+  read.done();
+  p.validate();
+  const bool down = p.step(c.env.real(c[1], "ReduceLROnPlateau", "the quantity"));
+  napi_value made = c.env.object();
+  c.env.set(made, "down", c.env.boolean(down));
+  if (!std::isnan(p.best)) c.env.set(made, "best", c.env.number(p.best));
+  c.env.set(made, "bad", c.env.integer(p.bad));
+  c.env.set(made, "cooling", c.env.integer(p.cooling));
+  return made;
+}
+// plateauLowered(lr, least, factor, eps)
+napi_value plateau_lowered(Call& c) {
+  optim::Plateau p;
+  constexpr std::string_view op = "ReduceLROnPlateau";
+  p.factor = c.env.real(c[2], op, "factor");
+  p.eps = c.env.real(c[3], op, "eps");
+  return c.env.number(p.lowered(c.env.real(c[0], op, "lr"), c.env.real(c[1], op, "minLr")));
+}
+
 }  // namespace
 
 void add_optim(Env& env, napi_value exports) {
@@ -499,6 +476,7 @@ void add_optim(Env& env, napi_value exports) {
                     {"clipGradNorm", entry<clip_norm>},
                     {"clipGradValue", entry<clip_value>},
                     {"gradNorm", entry<norm_of>},
+                    {"optimizerRecords", entry<optimizer_records>},
                     {"optimizerOptions", entry<get_options>},
                     {"optimizerSetOptions", entry<set_options>},
                     {"optimizerResetGuard", entry<reset_guard>},
@@ -509,6 +487,18 @@ void add_optim(Env& env, napi_value exports) {
                     {"scaleValue", entry<scale_value>},
                     {"scalerState", entry<scaler_state>},
                     {"scalerLoad", entry<scaler_load>},
+                    {"newLbfgs", entry<new_lbfgs>},
+                    {"lbfgsOptions", entry<lbfgs_options>},
+                    {"lbfgsStep", entry<lbfgs_step>},
+                    {"lbfgsState", entry<lbfgs_state>},
+                    {"lbfgsLoad", entry<lbfgs_load>},
+                    {"lbfgsBytes", entry<lbfgs_bytes>},
+                    {"newLrSchedule", entry<new_lr_schedule>},
+                    {"lrScheduleAt", entry<lr_schedule_at>},
+                    {"lrScheduleMomentum", entry<lr_schedule_momentum>},
+                    {"scheduleRecords", entry<schedule_records>},
+                    {"plateauStep", entry<plateau_step>},
+                    {"plateauLowered", entry<plateau_lowered>},
                     {"newSchedule", entry<new_schedule>},
                     {"scheduleAt", entry<schedule_at>}});
 }

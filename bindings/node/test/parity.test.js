@@ -29,7 +29,7 @@ const LEFT_OUT = {
   // The older name of clip_grad_norm_.
   utils: ['clip_grad_norm'],
   // Gradients are dense.
-  optim: ['SparseAdam'],
+  optim: [],
   // st.optim has them, too: emaAverage(), swaAverage(), updateBn().
   swa: ['get_ema_avg_fn', 'get_ema_multi_avg_fn', 'get_swa_avg_fn', 'get_swa_multi_avg_fn'],
 };
@@ -39,7 +39,7 @@ for (const [part, names, here] of [
   ['functional', namesOf('nn/functional'), st.nn.functional],
   ['init', namesOf('nn/init.py'), st.nn.init],
   ['utils', namesOf('nn/utils/clip.py'), st.nn.utils],
-  ['optim', [...namesOf('optim/optimizer.py'), ...namesOf('optim/composed.py'), ...namesOf('optim/lbfgs.py'), ...namesOf('optim/lr_scheduler.py')], st.optim],
+  ['optim', [...namesOf('optim/optimizer.py'), ...namesOf('optim/_rules.py'), ...namesOf('optim/muon.py'), ...namesOf('optim/lbfgs.py'), ...namesOf('optim/lr_scheduler.py')], st.optim],
   ['swa', namesOf('optim/swa_utils.py'), st.optim],
 ]) {
   test(`Python's ${part}`, (t) => {

@@ -1,130 +1,54 @@
 // The engine's optimizers, its clipping and its loss scaler. strata/optim/optimizer.py builds torch's surface on these.
 
+#include <map>
 #include <memory>
 
 #include "py.h"
-#include "strata/optim/adafactor.h"
-#include "strata/optim/adam.h"
-#include "strata/optim/adaptive.h"
-#include "strata/optim/lion.h"
+#include "strata/optim/lbfgs.h"
 #include "strata/optim/loss_scaler.h"
-#include "strata/optim/muon.h"
-#include "strata/optim/sgd.h"
+#include "strata/optim/lr_schedule.h"
+#include "strata/optim/record.h"
 
 namespace strata::python {
 namespace {
 
 using optim::NamedTensors;
 
-// Reads what a group's dictionary says of one option; what it does not name stays as it is.
-template <class T>
-void take(const nb::dict& d, const char* key, T& field) {
-  if (!d.contains(key)) return;
-  if (!nb::try_cast(d[key], field))
-    throw nb::type_error((std::string("option '") + key + "' of an optimizer has a value of the wrong type").c_str());
-}
-
-// An option has the name of its field, whichever optimizer it belongs to.
-template <class Options>
-void read(const nb::dict& d, Options& o) {
-  take(d, "lr", o.lr);
-  take(d, "weight_decay", o.weight_decay);
-  if constexpr (requires { o.beta1; }) take(d, "beta1", o.beta1);
-  if constexpr (requires { o.beta2; }) take(d, "beta2", o.beta2);
-  if constexpr (requires { o.eps; }) take(d, "eps", o.eps);
-  if constexpr (requires { o.momentum; }) take(d, "momentum", o.momentum);
-  if constexpr (requires { o.dampening; }) take(d, "dampening", o.dampening);
-  if constexpr (requires { o.nesterov; }) take(d, "nesterov", o.nesterov);
-  if constexpr (requires { o.beta2_decay; }) take(d, "beta2_decay", o.beta2_decay);
-  if constexpr (requires { o.eps1; }) take(d, "eps1", o.eps1);
-  if constexpr (requires { o.eps2; }) take(d, "eps2", o.eps2);
-  if constexpr (requires { o.clip_threshold; }) take(d, "clip_threshold", o.clip_threshold);
-  if constexpr (requires { o.ns_steps; }) take(d, "ns_steps", o.ns_steps);
-  if constexpr (requires { o.match_rms_adamw; }) take(d, "match_rms_adamw", o.match_rms_adamw);
-  if constexpr (requires { o.use_adamw; }) take(d, "use_adamw", o.use_adamw);
-  if constexpr (requires { o.adamw_eps; }) take(d, "adamw_eps", o.adamw_eps);
-  if constexpr (requires { o.amsgrad; }) take(d, "amsgrad", o.amsgrad);
-  if constexpr (requires { o.alpha; }) take(d, "alpha", o.alpha);
-  if constexpr (requires { o.centered; }) take(d, "centered", o.centered);
-  if constexpr (requires { o.lr_decay; }) take(d, "lr_decay", o.lr_decay);
-  if constexpr (requires { o.initial_accumulator_value; })
-    take(d, "initial_accumulator_value", o.initial_accumulator_value);
-  if constexpr (requires { o.rho; }) take(d, "rho", o.rho);
-  if constexpr (requires { o.momentum_decay; }) take(d, "momentum_decay", o.momentum_decay);
-  if constexpr (requires { o.decoupled_weight_decay; }) take(d, "decoupled_weight_decay", o.decoupled_weight_decay);
-  take(d, "master_weights", o.low.master_weights);
-  take(d, "stochastic_rounding", o.low.stochastic_rounding);
-  take(d, "low_state", o.low.low_state);
-  take(d, "rounding_seed", o.low.seed);
-}
-
 using Groups = std::vector<std::pair<std::vector<std::pair<std::string, Tensor>>, nb::dict>>;
 
-// An optimizer of any kind, with its options by name.
-struct AnyOptimizer {
-  virtual ~AnyOptimizer() = default;
-  virtual optim::Optimizer& get() = 0;
-  virtual void set_options(size_t group, const nb::dict& options) = 0;
-};
-
-template <class Rule, class Options>
-struct OptimizerFor final : AnyOptimizer {
-  explicit OptimizerFor(const Groups& groups) : rule(of(groups)) {}
-  static std::vector<optim::ParamGroup<Options>> of(const Groups& groups) {
-    std::vector<optim::ParamGroup<Options>> made;
-    for (const auto& [params, dict] : groups) {
-      optim::ParamGroup<Options> g;
-      g.params = params;
-      read(dict, g.options);
-      made.push_back(std::move(g));
+// Options by name; numbers of Python of any kind where the record wants numbers.
+optim::OptionValues options_of(const optim::OptimizerRecord& record, const nb::dict& d) {
+  using Kind = optim::OptimizerOption::Kind;
+  optim::OptionValues values;
+  for (const auto& [key, value] : d) {
+    const auto name = nb::cast<std::string>(key);
+    const optim::OptimizerOption* option = record.option(name);
+    double number = 0;
+    int64_t whole = 0;
+    bool truth = false;
+    if (option && option->kind == Kind::boolean ? nb::try_cast(value, truth) : false) {
+      values[name] = truth;
+    } else if (option && option->kind != Kind::number && option->kind != Kind::boolean ? nb::try_cast(value, whole)
+                                                                                       : false) {
+      values[name] = whole;
+    } else if ((!option || option->kind == Kind::number) && nb::try_cast(value, number)) {
+      values[name] = number;
+    } else {
+      throw nb::type_error(("option '" + name + "' of an optimizer has a value of the wrong type").c_str());
     }
-    return made;
   }
-  optim::Optimizer& get() override { return rule; }
-  void set_options(size_t group, const nb::dict& dict) override {
-    check<IndexError>(group < rule.num_groups(), rule.name(), "group ", group, " of ", rule.num_groups());
-    Options o = rule.options(group);
-    read(dict, o);
-    o.validate();
-    rule.options(group) = o;
-  }
-  Rule rule;
-};
-
-template <class Rule, class Options>
-std::unique_ptr<AnyOptimizer> make(const Groups& groups) {
-  return std::make_unique<OptimizerFor<Rule, Options>>(groups);
-}
-struct Kind {
-  std::string_view name;
-  std::unique_ptr<AnyOptimizer> (*make)(const Groups&);
-};
-constexpr Kind kKinds[] = {{"sgd", make<optim::SGD, optim::SGDOptions>},
-                           {"adam", make<optim::Adam, optim::AdamOptions>},
-                           {"adamw", make<optim::AdamW, optim::AdamWOptions>},
-                           {"lion", make<optim::Lion, optim::LionOptions>},
-                           {"adafactor", make<optim::Adafactor, optim::AdafactorOptions>},
-                           {"muon", make<optim::Muon, optim::MuonOptions>},
-                           {"rmsprop", make<optim::RMSprop, optim::RMSpropOptions>},
-                           {"adagrad", make<optim::Adagrad, optim::AdagradOptions>},
-                           {"adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
-                           {"adamax", make<optim::Adamax, optim::AdamaxOptions>},
-                           {"nadam", make<optim::NAdam, optim::NAdamOptions>},
-                           {"radam", make<optim::RAdam, optim::RAdamOptions>}};
-
-std::unique_ptr<AnyOptimizer> make(std::string_view name, const Groups& groups) {
-  std::string names;
-  for (const Kind& k : kKinds) {
-    if (k.name == name) return k.make(groups);
-    names += cat(' ', k.name);
-  }
-  throw ValueError("Optimizer", cat("'", name, "' is none of:", names));
+  return values;
 }
 
 struct PyOptimizer {
-  PyOptimizer(const std::string& kind, const Groups& groups) : any(make(kind, groups)) {}
-  optim::Optimizer* operator->() const { return &any->get(); }
-  std::unique_ptr<AnyOptimizer> any;
+  PyOptimizer(const std::string& kind, const Groups& groups) {
+    const optim::OptimizerRecord& record = optim::optimizer_record(kind);
+    std::vector<optim::AnyGroup> made;
+    for (const auto& [params, options] : groups) made.push_back({params, options_of(record, options)});
+    optimizer = record.make(record, made);
+  }
+  optim::Optimizer* operator->() const { return optimizer.get(); }
+  std::unique_ptr<optim::Optimizer> optimizer;
 };
 
 nb::dict to_dict(const optim::StateDict& state) {
@@ -160,11 +84,14 @@ void bind_optim(nb::module_& m) {
   nb::class_<PyOptimizer>(m, "Optimizer", "One of the engine's optimizers over groups of named parameters.")
       .def(nb::init<const std::string&, const Groups&>(), nb::arg("kind"), nb::arg("groups"))
       .def(
-          "set_options", [](PyOptimizer& o, size_t group, const nb::dict& options) { o.any->set_options(group, options); },
+          "set_options",
+          [](PyOptimizer& o, size_t group, const nb::dict& options) {
+            optim::set_options(*o.optimizer, group, options_of(*o->record(), options));
+          },
           "Changes the options of a group that the dictionary names.")
       .def(
-          "step", [](PyOptimizer& o, double grad_scale) { o->step(grad_scale); }, nb::arg("grad_scale") = 1.0, Release(),
-          "Updates every parameter that has a gradient.")
+          "step", [](PyOptimizer& o, double grad_scale) { o->step(grad_scale); }, nb::arg("grad_scale") = 1.0,
+          Release(), "Updates every parameter that has a gradient.")
       .def(
           "step_clipped", [](PyOptimizer& o, double max_norm) { return o->step_clipped(max_norm); }, Release(),
           "Clips the gradients' joint norm and steps, in one pass; the norm before.")
@@ -180,20 +107,109 @@ void bind_optim(nb::module_& m) {
           },
           nb::arg("max_norm") = __builtin_inf(), nb::arg("loss") = nb::none(), nb::arg("scaler") = nb::none(),
           "A step that is left out where the loss or a gradient is not finite: (loss, norm, scale, outcome).")
-      .def("reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
-      .def("capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
-      .def("zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
-           nb::arg("set_to_none") = true)
-      .def("state_dict", [](PyOptimizer& o) { return to_dict(o->state_dict()); },
-           "State by \"<parameter>.<state>\"; tensors that share the optimizer's storage.")
+      .def(
+          "derived_state",
+          [](PyOptimizer& o, size_t group, int64_t updates) {
+            std::map<std::string, double> values;
+            for (const optim::DerivedState& d : o->record()->derived)
+              values.emplace(d.name, d.value(o->raw_options(group), o->lr(group), updates));
+            return values;
+          },
+          "Numbers that PyTorch keeps as state and that follow from the count of a parameter's updates.")
+      .def(
+          "reset_guard", [](PyOptimizer& o) { o->reset_guard(); }, "Lets step_guarded() update again.")
+      .def(
+          "capturable", [](PyOptimizer& o) { return o->capturable(); }, "Whether a CUDA graph can capture a step.")
+      .def(
+          "zero_grad", [](PyOptimizer& o, bool set_to_none) { o->zero_grad(set_to_none); },
+          nb::arg("set_to_none") = true)
+      .def(
+          "state_dict", [](PyOptimizer& o) { return to_dict(o->state_dict()); },
+          "State by \"<parameter>.<state>\"; tensors that share the optimizer's storage.")
       .def(
           "load_state_dict",
           [](PyOptimizer& o, const std::vector<std::pair<std::string, Tensor>>& state) {
             o->load_state_dict(optim::StateDict(state.begin(), state.end()));
           },
           "Copies the state of an optimizer of the same kind over parameters of the same names, as (name, tensor).")
-      .def("state_bytes", [](PyOptimizer& o) { return o->state_bytes(); }, "Bytes of the state, once all of it exists.");
+      .def(
+          "state_bytes", [](PyOptimizer& o) { return o->state_bytes(); }, "Bytes of the state, once all of it exists.");
 
+  using optim::LBFGS;
+  nb::class_<LBFGS>(m, "LBFGS", "L-BFGS over named parameters.")
+      .def(
+          "__init__",
+          [](LBFGS* self, const std::vector<std::pair<std::string, Tensor>>& params) { new (self) LBFGS(params); },
+          nb::arg("params"))
+      .def(
+          "set_options",
+          [](LBFGS& o, double lr, int max_iter, int max_eval, double tolerance_grad, double tolerance_change,
+             int history_size, bool strong_wolfe) {
+            const optim::LBFGSOptions options{lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size,
+                                              strong_wolfe};
+            options.validate();
+            o.options() = options;
+          },
+          nb::arg("lr"), nb::arg("max_iter"), nb::arg("max_eval"), nb::arg("tolerance_grad"), nb::arg("tolerance_change"),
+          nb::arg("history_size"), nb::arg("strong_wolfe"))
+      .def(
+          "step",
+          [](LBFGS& o, const nb::callable& closure) {
+            return o.step([&] { return nb::cast<double>(closure()); });
+          },
+          nb::arg("closure"), "Iterations, each of calls of a function that gives the loss; that of the first call.")
+      .def("state_dict", [](LBFGS& o) { return to_dict(o.state_dict()); }, "The history, as tensors by name.")
+      .def(
+          "load_state_dict",
+          [](LBFGS& o, const std::vector<std::pair<std::string, Tensor>>& state) {
+            o.load_state_dict(optim::StateDict(state.begin(), state.end()));
+          },
+          "Copies a state_dict(), as (name, tensor).");
+  using optim::LrSchedule;
+  using optim::Plateau;
+  nb::class_<LrSchedule>(m, "LrSchedule", "One of PyTorch's learning-rate schedules, as a function of a step.")
+      .def(
+          "__init__",
+          [](LrSchedule* self, const std::string& name, const nb::dict& options) {
+            std::vector<std::pair<std::string, optim::ScheduleValue>> values;
+            for (const auto& [key, value] : options) {
+              double number = 0;
+              std::string text;
+              std::vector<double> list;
+              if (nb::isinstance<nb::str>(value)) {
+                values.emplace_back(nb::cast<std::string>(key), nb::cast<std::string>(value));
+              } else if (nb::try_cast(value, number)) {
+                values.emplace_back(nb::cast<std::string>(key), number);
+              } else if (nb::try_cast(value, list)) {
+                values.emplace_back(nb::cast<std::string>(key), list);
+              } else {
+                throw nb::type_error((name + ": " + nb::cast<std::string>(key) + " has a value of the wrong type").c_str());
+              }
+            }
+            new (self) LrSchedule(name, values);
+          },
+          nb::arg("name"), nb::arg("options"))
+      .def("__call__", &LrSchedule::operator(), nb::arg("step"), nb::arg("base"), "The rate of a step.")
+      .def("next", &LrSchedule::next, nb::arg("step"), nb::arg("now"), nb::arg("base"),
+           "The rate of a step after that of the one before.")
+      .def("momentum", &LrSchedule::momentum, nb::arg("step"), "The momentum of a step.");
+  nb::class_<Plateau>(m, "Plateau", "Says when a quantity has not become better for a while.")
+      .def(
+          "__init__",
+          [](Plateau* self, bool largest, double factor, int64_t patience, double threshold, bool relative, int64_t cooldown,
+             double eps, double best, int64_t bad, int64_t cooling) {
+            new (self) Plateau{largest, factor, patience, threshold, relative, cooldown, eps, best, bad, cooling};
+            self->validate();
+          },
+          nb::arg("largest"), nb::arg("factor"), nb::arg("patience"), nb::arg("threshold"), nb::arg("relative"),
+          nb::arg("cooldown"), nb::arg("eps"), nb::arg("best"), nb::arg("bad"), nb::arg("cooling"))
+      .def("step", &Plateau::step, nb::arg("value"), "Takes the newest value; whether rates go down now.")
+      .def("lowered", &Plateau::lowered, nb::arg("lr"), nb::arg("least"), "A rate lowered.")
+      .def_ro("best", &Plateau::best)
+      .def_ro("bad", &Plateau::bad)
+      .def_ro("cooling", &Plateau::cooling);
+  m.def("_schedule_records", &optim::schedules_json, "The schedules' records, as JSON.");
+  m.def("_optimizer_records", &optim::optimizers_json, "The optimizers' records, as JSON.");
   m.def("grad_norm", &optim::grad_norm, Release(), nb::arg("params"), "The 2-norm of all gradients together.");
   m.def("clip_grad_norm", &optim::clip_grad_norm, Release(), nb::arg("params"), nb::arg("max_norm"),
         "Scales the gradients in place so that their joint 2-norm is at most max_norm; the norm before.");

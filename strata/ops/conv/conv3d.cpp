@@ -4,6 +4,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_geometry.h"
+#include "strata/ops/conv/conv_reference_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
@@ -127,6 +128,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               if (s.benchmarking())
                 s.bench(s.tensor({4, 64, 16, 28, 28}), s.tensor({64, 64, 3, 3, 3}), s.tensor({64}), Dims{1}, Dims{1});
             },
+        .reference = by_loops::convolved<3>,
     }};
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t,
@@ -157,6 +159,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               if (s.benchmarking())
                 s.bench(s.tensor({4, 128, 8, 14, 14}), s.tensor({128, 64, 2, 2, 2}), s.tensor({64}), Dims{2});
             },
+        .reference = by_loops::convolved_transposed<3>,
     }};
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_geometry.h"
+#include "strata/ops/conv/conv_reference_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -78,6 +79,7 @@ const Op<ConvSignature> conv1d_op{{
           s.invalid<ShapeError>("dimensions", s.tensor({2, 3, 8, 8}), s.tensor({4, 3, 3}));
           s.invalid<ValueError>("padding", s.tensor({2, 3, 8}), s.tensor({4, 3, 3}), std::nullopt, Dims{1}, Dims{-1});
         },
+    .reference = by_loops::convolved<1>,
 }};
 
 const Op<ConvSignature> conv2d_op{{
@@ -103,6 +105,7 @@ const Op<ConvSignature> conv2d_op{{
           s.invalid<ShapeError>("dimensions", s.tensor({5, 6}), s.tensor({4, 3, 3, 2}));
           s.invalid<ValueError>("entries", s.tensor({2, 3, 5, 6}), s.tensor({4, 3, 3, 2}), std::nullopt, Dims{1, 1, 1});
         },
+    .reference = by_loops::convolved<2>,
 }};
 
 const Op<TransposeSignature> conv_transpose1d_op{{
@@ -128,6 +131,7 @@ const Op<TransposeSignature> conv_transpose1d_op{{
           s.invalid<ValueError>("smaller than the stride", s.tensor({2, 4, 5}), s.tensor({4, 3, 3}), std::nullopt,
                                 Dims{2}, Dims{0}, Dims{2});
         },
+    .reference = by_loops::convolved_transposed<1>,
 }};
 
 const Op<TransposeSignature> conv_transpose2d_op{{
@@ -155,6 +159,7 @@ const Op<TransposeSignature> conv_transpose2d_op{{
           s.invalid<ShapeError>("spatial size", s.tensor({1, 1, 1, 1}), s.tensor({1, 1, 1, 1}), std::nullopt, Dims{1},
                                 Dims{1});
         },
+    .reference = by_loops::convolved_transposed<2>,
 }};
 
 }  // namespace

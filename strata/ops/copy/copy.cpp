@@ -3,9 +3,12 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/naive_inl.h"
 
 namespace strata {
 namespace {
+
+using naive::Array;
 
 Cost move_cost(const Tensor& x) {
   return {0, 2.0 * static_cast<double>(x.nbytes())};
@@ -43,6 +46,15 @@ const Op<Tensor(const Tensor&, DType)> to_op{{
           s.add(s.tensor({0, 3}), DType::f32);
           if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), DType::bf16);
         },
+    .reference =
+        [](const Tensor& x, DType dtype) {
+          Array y(x);
+          for (int64_t i = 0; i < y.size(); ++i) {
+            if (dtype == DType::boolean) y.flat(i) = y.flat(i) != 0;
+            if (!is_floating(dtype)) y.flat(i) = std::trunc(y.flat(i));
+          }
+          return Tensor(y);
+        },
 }};
 
 const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
@@ -69,6 +81,7 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
           s.add(s.tensor({3, 5}), Device::cpu(), Device::cpu());
           s.add(s.tensor({0, 2}), Device::cpu(), Device::cpu());
         },
+    .reference = [](const Tensor& x, Device, Device) { return Tensor(Array(x)); },
 }};
 
 const Op<Tensor(const Tensor&)> clone_op{{
@@ -86,6 +99,7 @@ const Op<Tensor(const Tensor&)> clone_op{{
           s.add(s.tensor({0, 2}));
           if (s.benchmarking()) s.bench(s.tensor({4096, 4096}));
         },
+    .reference = [](const Tensor& x) { return Tensor(Array(x)); },
 }};
 
 // In place only: overwrites dst with src (same shape), converting. dst's old history ends here.
@@ -113,6 +127,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> copy_op{{
           s.add(s.tensor({3, 5}), s.tensor({3, 5}));
           s.invalid<ShapeError>("cannot copy", s.tensor({3}), s.tensor({4}));
         },
+    .reference = [](const Tensor&, const Tensor& src) { return Tensor(Array(src)); },
 }};
 
 const Op<Tensor(const Tensor&, Scalar)> fill_op{{
@@ -132,6 +147,7 @@ const Op<Tensor(const Tensor&, Scalar)> fill_op{{
           s.add(s.tensor({3, 5}), Scalar(1));
           s.add(s.tensor({0}), Scalar(2.5));
         },
+    .reference = [](const Tensor& x, Scalar value) { return Tensor(Array(x.shape(), value.to_double())); },
 }};
 
 }  // namespace

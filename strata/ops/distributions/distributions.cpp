@@ -10,7 +10,9 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/distributions/distributions_kernel.h"
+#include "strata/ops/distributions/distributions_reference_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
 
 namespace strata {
@@ -92,7 +94,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
           std::vector<double> r;
           for (size_t i = 0; i < p.size(); ++i) {
             const auto central = [&](double h) {
-              return (share_below(p[i] + h, v[i]) - share_below(p[i] - h, v[i])) / (2 * h);
+              return (by_distribution::gamma_below(p[i] + h, v[i]) - by_distribution::gamma_below(p[i] - h, v[i])) /
+                     (2 * h);
             };
             const double slope = (4 * central(5e-4) - central(1e-3)) / 3;  // Richardson's extrapolation
             r.push_back(-slope / std::exp((p[i] - 1) * std::log(v[i]) - v[i] - std::lgamma(p[i])));
@@ -103,6 +106,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
     .tolerance_reason = "the reference differentiates an integral numerically",
 }};
 
+extern const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op;
 const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
     .schema = "standard_gamma(Tensor concentration, RngKey key) -> Tensor",
     .doc =
@@ -130,8 +134,16 @@ const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
           s.add(s.uniform({0}, 0, 1), kSampleKey).not_differentiable();
           s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), kSampleKey);
         },
+    .reference =
+        [](const Tensor& a, RngKey key) {
+          const std::vector<double> shape = a.to_vector<double>();
+          return by_distribution::tested(
+              a, "standard_gamma", [&](const Shape& s) { return standard_gamma_op(expand(a, s), key); },
+              [&](double x, size_t i, double) { return by_distribution::gamma_below(shape[i], x); });
+        },
 }};
 
+extern const Op<Tensor(const Tensor&, RngKey)> poisson_op;
 const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
     .schema = "poisson(Tensor rate, RngKey key) -> Tensor",
     .doc =
@@ -156,8 +168,19 @@ const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
           s.add(s.uniform({3, 5}, 0, 30), kSampleKey).not_differentiable();
           s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), kSampleKey);
         },
+    .reference =
+        [](const Tensor& rate, RngKey key) {
+          const std::vector<double> rates = rate.to_vector<double>();
+          return by_distribution::tested(
+              rate, "poisson", [&](const Shape& s) { return poisson_op(expand(rate, s), key); },
+              [&](double k, size_t i, double part) {
+                return by_distribution::whole_below(k, part,
+                                                    [&](double j) { return by_distribution::poisson_of(rates[i], j); });
+              });
+        },
 }};
 
+extern const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op;
 const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
     .schema = "binomial(Tensor count, Tensor prob, RngKey key) -> Tensor",
     .doc = "Successes of `count` trials of probability `prob`, which broadcast and promote: by waiting times where few "
@@ -183,6 +206,16 @@ const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
           s.add(s.integers({3, 5}, 0, 40, s.dtype()), s.uniform({3, 5}, 0, 1), kSampleKey).not_differentiable();
           s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), s.tensor({3}, DType::i64), kSampleKey);
         },
+    .reference =
+        [](const Tensor& count, const Tensor& prob, RngKey key) {
+          const std::vector<double> n = count.to_vector<double>(), p = prob.to_vector<double>();
+          return by_distribution::tested(
+              count, "binomial", [&](const Shape& s) { return binomial_op(expand(count, s), expand(prob, s), key); },
+              [&](double k, size_t i, double part) {
+                return by_distribution::whole_below(
+                    k, part, [&](double j) { return by_distribution::binomial_of(n[i], p[i], j); });
+              });
+        },
 }};
 
 const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
@@ -204,6 +237,17 @@ const Op<Tensor(const Tensor&, RngKey)> dirichlet_op{{
         [](Samples& s) {
           s.add(s.uniform({3, 5}, 0.5, 4), kSampleKey).not_differentiable();
           s.invalid<ShapeError>("needs a dimension", s.uniform({}, 1, 2), kSampleKey);
+        },
+    .reference =
+        [](const Tensor& a, RngKey key) {
+          naive::Array y(standard_gamma_op(a, key));
+          naive::rows(naive::Array(y), -1, [&](const std::vector<double>& row, const Dims& place) {
+            double total = 0;
+            for (const double v : row) total += v;
+            for (size_t i = 0; i < row.size(); ++i)
+              y[naive::moved(place, a.dim() - 1, static_cast<int64_t>(i))] = row[i] / total;
+          });
+          return Tensor(y);
         },
 }};
 

@@ -4,6 +4,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/factory/factory_reference_inl.h"
 
 namespace strata {
 namespace {
@@ -29,6 +30,7 @@ const Op<Tensor(const Shape&, Scalar, DType, Device)> full_op{{
           s.add(Shape{0}, Scalar(1.5), s.dtype(), Device::cpu());
           s.invalid<ShapeError>("negative", Shape{-2}, Scalar(1), s.dtype(), Device::cpu());
         },
+    .reference = by_loops::filled,
 }};
 
 DType kind_of(Scalar v) {

@@ -9,6 +9,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/factory/factory_reference_inl.h"
 #include "strata/ops/factory/ranges_kernels.h"
 
 namespace strata {
@@ -113,6 +114,7 @@ const Op<Tensor(Scalar, Scalar, Scalar, DType, Device)> arange_op{{
           s.invalid<ValueError>("must not be 0", Scalar(0), Scalar(1), Scalar(0), s.dtype(), Device::cpu());
           s.invalid<ValueError>("leads away", Scalar(0), Scalar(3), Scalar(-1), s.dtype(), Device::cpu());
         },
+    .reference = by_loops::counted,
 }};
 
 // Counting from both ends keeps the last value exact.
@@ -157,6 +159,7 @@ const Op<Tensor(Scalar, Scalar, int64_t, DType, Device)> linspace_op{{
           s.add(Scalar(3), Scalar(8), 0, s.dtype(), Device::cpu());
           s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::evenly_spaced,
 }};
 
 const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
@@ -185,6 +188,7 @@ const Op<Tensor(Scalar, Scalar, int64_t, double, DType, Device)> logspace_op{{
           s.add(Scalar(1), Scalar(-3), 3, 2.0, s.dtype(), Device::cpu());
           s.invalid<ValueError>("steps", Scalar(0), Scalar(1), -1, 10.0, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::powers_evenly_spaced,
 }};
 
 const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
@@ -210,6 +214,7 @@ const Op<Tensor(int64_t, int64_t, DType, Device)> eye_op{{
           s.add(4, 0, s.dtype(), Device::cpu());
           s.invalid<ShapeError>("negative", -1, 2, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::identity,
 }};
 
 const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
@@ -254,6 +259,7 @@ const Op<Tensor(bool, int64_t, int64_t, int64_t, Device)> triangle_indices_op{{
           s.add(false, 0, 3, 0, Device::cpu());
           s.invalid<ShapeError>("negative", true, -1, 2, 0, Device::cpu());
         },
+    .reference = by_loops::places_of_triangle,
 }};
 
 }  // namespace

@@ -246,6 +246,23 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_alon
           s.add(s.tensor({2, 3}), s.integers({4}, 0, 6));
           s.invalid<ShapeError>("same number", s.tensor({2, 3}), s.integers({2}, 0, 1), 0);
         },
+    .reference =
+        [](const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
+          const naive::Array v(x), at(index);
+          if (!dim)
+            return Tensor(naive::made({at.size()}, [&](const Dims& p) { return v.flat(static_cast<int64_t>(at[p])); }));
+          const int64_t d = naive::from_front(*dim, x.dim());
+          Shape shape = index.shape();
+          for (int64_t i = 0; i < x.dim(); ++i)
+            if (i != d) shape[i] = std::max(shape[i], x.shape()[i]);
+          const auto within = [](Dims p, const Shape& s) {
+            for (int i = 0; i < p.size(); ++i) p[i] = s[i] == 1 ? 0 : p[i];
+            return p;
+          };
+          return Tensor(naive::made(shape, [&](const Dims& p) {
+            return v[naive::moved(within(p, x.shape()), d, static_cast<int64_t>(at[within(p, index.shape())]))];
+          }));
+        },
 }};
 
 // ---- an index for each slice ----

@@ -8,6 +8,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/index_kernels.h"
+#include "strata/ops/index/index_reference_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -88,6 +89,7 @@ const Op<Tensor(const Tensor&, const TensorList&)> index_op{{
                                 TensorList{s.integers({2}, 0, 1), s.integers({3}, 0, 1)});
           if (s.benchmarking()) s.bench(s.tensor({50000, 256}), TensorList{s.integers({8192}, 0, 50000)});
         },
+    .reference = by_loops::indexed,
 }};
 
 const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> index_put_op{{
@@ -136,6 +138,7 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> index_pu
           if (s.benchmarking())
             s.bench(s.tensor({50000, 256}), TensorList{s.integers({8192}, 0, 50000)}, s.tensor({8192, 256}), true);
         },
+    .reference = by_loops::index_written,
 }};
 
 Tensor without_leading_ones(const Tensor& value, int rank) {

@@ -6,6 +6,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/join/join_reference_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -142,6 +143,7 @@ const Op<Tensor(const TensorList&, int64_t)> stack_op{{
           s.invalid<ShapeError>("at least one", TensorList{});
           s.invalid<ShapeError>("one shape", TensorList{s.tensor({2}), s.tensor({3})});
         },
+    .reference = by_loops::stacked,
 }};
 
 // Slices at `positions` (the first 0, the last the size of dim).
@@ -216,6 +218,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
           s.invalid<ShapeError>("0-dim", s.tensor({}), 1);
           s.invalid<ValueError>("2^20", expand(s.tensor({1}), {(1 << 21) + 2}), 2);
         },
+    .reference = by_loops::split_by,
 }};
 
 const Op<TensorList(const Tensor&, const Dims&, int64_t)> split_with_sizes_op{{
@@ -254,6 +257,7 @@ const Op<TensorList(const Tensor&, const Dims&, int64_t)> split_with_sizes_op{{
           s.invalid<ShapeError>("add up", s.tensor({3}), Dims{1, 1});
           s.invalid<ShapeError>("negative", s.tensor({3}), Dims{4, -1});
         },
+    .reference = by_loops::split_to,
 }};
 
 const Op<TensorList(const Tensor&, int64_t, int64_t)> chunk_op{{
@@ -272,6 +276,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> chunk_op{{
           s.add(s.tensor({2, 7}), 3, -1);
           s.invalid<ValueError>("at least 1", s.tensor({3}), 0);
         },
+    .reference = by_loops::chunked,
 }};
 
 const Op<TensorList(const Tensor&, int64_t)> unbind_op{{
@@ -312,6 +317,7 @@ const Op<TensorList(const Tensor&, int64_t)> unbind_op{{
           s.invalid<ShapeError>("0-dim", s.tensor({}));
           s.invalid<ValueError>("2^20", expand(s.tensor({1}), {(1 << 20) + 1}));
         },
+    .reference = by_loops::unbound,
 }};
 
 }  // namespace

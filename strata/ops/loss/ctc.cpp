@@ -136,6 +136,57 @@ void invalid_samples(Samples& s) {
   s.invalid<ValueError>("blank", e.log_probs, e.targets, e.input_lengths, e.target_lengths, 4);
 }
 
+// -log of the summed probability of every path of classes that spells out the labels: repetitions fall together, then
+// blanks are left out.
+double loss_over_paths(const std::vector<std::vector<double>>& log_probs, const std::vector<int64_t>& labels,
+                       int64_t blank, int64_t classes) {
+  double paths = 1;
+  for (size_t t = 0; t < log_probs.size(); ++t) paths *= static_cast<double>(classes);
+  check(paths < 1e5, "ctc_loss", "too many paths for the reference: ", paths);
+  double total = 0;
+  for (int64_t n = 0; n < static_cast<int64_t>(paths); ++n) {
+    std::vector<int64_t> spelled;
+    double log_probability = 0;
+    int64_t rest = n, before = blank;
+    for (const std::vector<double>& step : log_probs) {
+      const int64_t c = rest % classes;
+      rest /= classes;
+      log_probability += step[static_cast<size_t>(c)];
+      if (c != before && c != blank) spelled.push_back(c);
+      before = c;
+    }
+    if (spelled == labels) total += std::exp(log_probability);
+  }
+  return -std::log(total);
+}
+
+Tensor reference_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                      const Tensor& target_lengths, int64_t blank, const std::string& reduction, bool zero_infinity) {
+  const std::vector<double> all = log_probs.to_vector<double>();
+  const std::vector<int64_t> classes_of = targets.to_vector<int64_t>(), steps = input_lengths.to_vector<int64_t>(),
+                             lengths = target_lengths.to_vector<int64_t>();
+  const auto batch = static_cast<int64_t>(lengths.size()), classes = log_probs.shape().back();
+  std::vector<double> losses;
+  double sum = 0, mean = 0;
+  for (int64_t n = 0, first = 0; n < batch; ++n) {
+    const int64_t length = lengths[static_cast<size_t>(n)];
+    if (targets.dim() == 2) first = n * targets.shape()[1];
+    const std::vector<int64_t> labels(classes_of.begin() + first, classes_of.begin() + first + length);
+    first += length;
+    std::vector<std::vector<double>> rows;
+    for (int64_t t = 0; t < steps[static_cast<size_t>(n)]; ++t) {
+      const auto row = all.begin() + (t * batch + n) * classes;
+      rows.emplace_back(row, row + classes);
+    }
+    const double loss = loss_over_paths(rows, labels, blank, classes);
+    losses.push_back(zero_infinity && std::isinf(loss) ? 0 : loss);
+    sum += losses.back();
+    mean += losses.back() / static_cast<double>(std::max<int64_t>(length, 1) * batch);
+  }
+  if (reduction != "none") return from_span<double>(std::vector<double>{reduction == "sum" ? sum : mean}, {});
+  return from_span<double>(losses, log_probs.dim() == 2 ? Shape{} : Shape{batch});
+}
+
 const Op<BackwardSignature> ctc_backward_op{{
     .schema = "ctc_backward(Tensor gloss, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor "
               "target_lengths, Tensor alpha, int blank=0, bool zero_infinity=false) -> Tensor",
@@ -406,6 +457,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int6
                         full({batch}, steps, DType::i64), full({batch}, labels, DType::i64));
               }
             },
+        .reference = reference_loss,
     }};
 
 }  // namespace

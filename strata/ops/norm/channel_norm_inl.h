@@ -15,7 +15,9 @@ STRATA_INLINE void sum_and_squares(const T* x, int64_t n, Real<T> shift, Real<T>
       b[c] = fma(d, d, b[c]);
     }
   for (; i < n; i += W) {
-    const V<T> d = load_upto(x + i, std::min<int64_t>(W, n - i), shift) - sv;
+    // Zeros past the end: the shift itself, as a T, would be rounded.
+    const int64_t k = std::min<int64_t>(W, n - i);
+    const V<T> d = keep_first<T>(load_upto(x + i, k, 0) - sv, k, 0);
     a[0] += d;
     b[0] = fma(d, d, b[0]);
   }

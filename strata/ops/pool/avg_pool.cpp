@@ -131,6 +131,12 @@ Axes adaptive_axes(const Dims& in, const Dims& out) {
   return axes_of(in.size(), [&](int64_t d) { return adaptive_axis(in[d], out[d]); });
 }
 
+Tensor adaptive_reference(const Tensor& x, const Dims& out) {
+  const Dims in = spatial_of("adaptive_avg_pool", x, out.size());
+  return reference(x, with_spatial(x.shape(), out), in, out, false,
+                   [&](int64_t d, int64_t i, int64_t j) { return adaptive_weight(i, j, in[d], out[d]); });
+}
+
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
     .schema = "adaptive_avg_pool(Tensor x, int[] output_size) -> Tensor",
     .doc = "Means of windows that cover the last one to three dimensions so that the result has output_size; output i "
@@ -155,12 +161,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
           s.invalid<ValueError>("size", s.tensor({2, 3, 5}), Dims{0});
           s.invalid<ShapeError>("dimensions", s.tensor({5}), Dims{2});
         },
-    .reference =
-        [](const Tensor& x, const Dims& out) {
-          const Dims in = spatial_of("adaptive_avg_pool", x, out.size());
-          return reference(x, with_spatial(x.shape(), out), in, out, false,
-                           [&](int64_t d, int64_t i, int64_t j) { return adaptive_weight(i, j, in[d], out[d]); });
-        },
+    .reference = adaptive_reference,
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
@@ -347,6 +348,7 @@ const Op<SizeSignature> adaptive_avg_pool1d_op{{
           s.add(s.tensor({2, 3, 7}), Dims{3});
           s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{3});
         },
+    .reference = [](const Tensor& x, const Dims& out) { return adaptive_reference(x, spread(out, 1)); },
 }};
 
 const Op<SizeSignature> adaptive_avg_pool2d_op{{
@@ -361,6 +363,7 @@ const Op<SizeSignature> adaptive_avg_pool2d_op{{
           s.add(s.tensor({2, 3, 7, 5}), Dims{3, 2});
           s.invalid<ValueError>("entries", s.tensor({2, 3, 7, 5}), Dims{3, 2, 1});
         },
+    .reference = [](const Tensor& x, const Dims& out) { return adaptive_reference(x, spread(out, 2)); },
 }};
 
 const Op<SizeSignature> adaptive_avg_pool3d_op{{
@@ -376,6 +379,7 @@ const Op<SizeSignature> adaptive_avg_pool3d_op{{
           s.add(s.tensor({2, 4, 5, 3}), Dims{1}).named("global, no batch");
           s.invalid<ValueError>("entries", s.tensor({2, 3, 4, 5, 6}), Dims{3, 2});
         },
+    .reference = [](const Tensor& x, const Dims& out) { return adaptive_reference(x, spread(out, 3)); },
 }};
 
 }  // namespace

@@ -72,6 +72,22 @@ Pair max_reference(const Tensor& x, const std::array<TensorMeta, 2>& metas, int6
   return {values, positions};
 }
 
+Pair windows_reference(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                       const Dims& dilation, bool ceil_mode) {
+  return max_reference(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode), kernel.size(),
+                       [&](int64_t d, int64_t o, int64_t i) {
+                         const int64_t from_start = i - (o * stride[d] - padding[d]);
+                         return from_start >= 0 && from_start % dilation[d] == 0 &&
+                                from_start / dilation[d] < kernel[d];
+                       });
+}
+Pair adaptive_reference(const Tensor& x, const Dims& output_size) {
+  const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
+  return max_reference(x, adaptive_max_infer(x, output_size), output_size.size(), [&](int64_t d, int64_t o, int64_t i) {
+    return adaptive_weight(o, i, in[d], output_size[d]) > 0;
+  });
+}
+
 const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool)> max_pool_op{{
     .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=false) -> "
               "(Tensor values, Tensor indices)",
@@ -120,16 +136,7 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
           if (s.benchmarking())
             s.bench(s.tensor({8, 64, 16, 56, 56}), Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1}, Dims{1, 1, 1});
         },
-    .reference =
-        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-           bool ceil_mode) {
-          return max_reference(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode), kernel.size(),
-                               [&](int64_t d, int64_t o, int64_t i) {
-                                 const int64_t from_start = i - (o * stride[d] - padding[d]);
-                                 return from_start >= 0 && from_start % dilation[d] == 0 &&
-                                        from_start / dilation[d] < kernel[d];
-                               });
-        },
+    .reference = windows_reference,
 }};
 
 const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
@@ -157,13 +164,7 @@ const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
           s.add(s.distinct({2, 4, 3, 5}), Dims{2, 3, 1}).named("three dimensions");
           s.invalid<ValueError>("output_size", s.tensor({2, 3, 5}), Dims{0});
         },
-    .reference =
-        [](const Tensor& x, const Dims& output_size) {
-          const Dims in = spatial_of("adaptive_max_pool", x, output_size.size());
-          return max_reference(
-              x, adaptive_max_infer(x, output_size), output_size.size(),
-              [&](int64_t d, int64_t o, int64_t i) { return adaptive_weight(o, i, in[d], output_size[d]) > 0; });
-        },
+    .reference = adaptive_reference,
 }};
 
 TensorMeta max_backward_infer(const Tensor& g, const Tensor& positions, const Dims& size, const Dims& kernel,
@@ -395,6 +396,16 @@ Tensor max_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
   if (!is_floating(x.dtype())) return max_pool_integers(op, x, k, s, p, spread(dilation, spatial), ceil_mode);
   return std::get<0>(max_pool(x, k, s, p, spread(dilation, spatial), ceil_mode));
 }
+template <int Spatial>
+Tensor max_by_hand(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                   bool ceil_mode) {
+  return std::get<0>(windows_reference(x, spread(kernel, Spatial), spread(stride.empty() ? kernel : stride, Spatial),
+                                       spread(padding, Spatial), spread(dilation, Spatial), ceil_mode));
+}
+template <int Spatial>
+Tensor adaptive_by_hand(const Tensor& x, const Dims& output_size) {
+  return std::get<0>(adaptive_reference(x, spread(output_size, Spatial)));
+}
 using MaxSignature = Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool);
 using SizeSignature = Tensor(const Tensor&, const Dims&);
 
@@ -413,6 +424,7 @@ const Op<MaxSignature> max_pool1d_op{{
           s.add(s.distinct({3, 7}), Dims{3}, Dims{1}, Dims{1}, Dims{2}, true);
           s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{2});
         },
+    .reference = max_by_hand<1>,
 }};
 
 const Op<MaxSignature> max_pool2d_op{{
@@ -433,6 +445,7 @@ const Op<MaxSignature> max_pool2d_op{{
           s.invalid<ShapeError>("dimensions", s.tensor({7, 7}), Dims{2});
           s.invalid<ValueError>("entries", s.tensor({1, 1, 7, 7}), Dims{2, 2, 2});
         },
+    .reference = max_by_hand<2>,
 }};
 
 const Op<MaxSignature> max_pool3d_op{{
@@ -452,6 +465,7 @@ const Op<MaxSignature> max_pool3d_op{{
           s.invalid<ShapeError>("dimensions", s.tensor({4, 4, 4}), Dims{2});
           s.invalid<ValueError>("entries", s.tensor({1, 1, 4, 4, 4}), Dims{2, 2});
         },
+    .reference = max_by_hand<3>,
 }};
 
 const Op<SizeSignature> adaptive_max_pool1d_op{{
@@ -467,6 +481,7 @@ const Op<SizeSignature> adaptive_max_pool1d_op{{
           s.add(s.distinct({2, 3, 7}), Dims{3});
           s.invalid<ShapeError>("dimensions", s.tensor({7}), Dims{3});
         },
+    .reference = adaptive_by_hand<1>,
 }};
 
 const Op<SizeSignature> adaptive_max_pool2d_op{{
@@ -482,6 +497,7 @@ const Op<SizeSignature> adaptive_max_pool2d_op{{
           s.add(s.distinct({2, 3, 7, 5}), Dims{3, 2});
           s.invalid<ShapeError>("dimensions", s.tensor({7, 5}), Dims{3});
         },
+    .reference = adaptive_by_hand<2>,
 }};
 
 const Op<SizeSignature> adaptive_max_pool3d_op{{
@@ -497,6 +513,7 @@ const Op<SizeSignature> adaptive_max_pool3d_op{{
           s.add(s.distinct({2, 2, 3, 5, 4}), Dims{2, 3, 2});
           s.invalid<ShapeError>("dimensions", s.tensor({7, 5, 3}), Dims{3});
         },
+    .reference = adaptive_by_hand<3>,
 }};
 
 }  // namespace

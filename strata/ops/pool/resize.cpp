@@ -167,6 +167,20 @@ const Op<Tensor(const Tensor&, const std::optional<Dims>&, std::optional<double>
               s.invalid<ShapeError>("dimensions", s.tensor({4, 5}), Dims{8});
               s.invalid<ValueError>("scale_factor", s.tensor({2, 3, 4, 5}), std::nullopt, -1.0);
             },
+        .reference =
+            [](const Tensor& x, const std::optional<Dims>& size, std::optional<double> scale_factor,
+               const std::string& mode, bool align) {
+              Dims in, out;
+              for (int64_t d = 2; d < x.dim(); ++d) {
+                in.push_back(x.shape()[d]);
+                const auto scaled =
+                    static_cast<int64_t>(std::floor(static_cast<double>(in.back()) * scale_factor.value_or(1)));
+                out.push_back(size ? (*size)[size->size() == 1 ? 0 : d - 2] : scaled);
+              }
+              return reference(x, with_spatial(x.shape(), out), in, out, false, [&](int64_t d, int64_t i, int64_t j) {
+                return resize_weight(i, j, in[d], out[d], mode == "nearest", align, size ? 0 : 1 / *scale_factor);
+              });
+            },
     }};
 
 }  // namespace

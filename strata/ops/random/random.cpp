@@ -3,6 +3,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/random/random_kernels.h"
+#include "strata/ops/random/random_reference_inl.h"
 
 namespace strata {
 namespace {
@@ -50,6 +51,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> uniform_op
           s.invalid<DTypeError>("floating", Shape{3}, 0.0, 1.0, kSampleKey, DType::i32, Device::cpu());
           if (s.benchmarking()) s.bench(Shape{4096, 1024}, 0.0, 1.0, kSampleKey, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::uniform_numbers,
 }};
 
 const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> normal_op{{
@@ -78,6 +80,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> normal_op{
           s.invalid<DTypeError>("floating", Shape{3}, 0.0, 1.0, kSampleKey, DType::u8, Device::cpu());
           if (s.benchmarking()) s.bench(Shape{4096, 1024}, 0.0, 1.0, kSampleKey, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::normal_numbers,
 }};
 
 const Op<Tensor(const Shape&, double, double, double, double, RngKey, DType, Device)> trunc_normal_op{{
@@ -100,9 +103,10 @@ const Op<Tensor(const Shape&, double, double, double, double, RngKey, DType, Dev
     .samples =
         [](Samples& s) {
           s.add(Shape{3, 5}, 0.0, 1.0, -2.0, 2.0, kSampleKey, s.dtype(), Device::cpu());
-          s.add(Shape{100}, 1.0, 0.5, 3.0, 4.0, kSampleKey, s.dtype(), Device::cpu());
+          s.add(Shape{100}, 1.0, 0.5, 2.0, 2.75, kSampleKey, s.dtype(), Device::cpu());
           s.invalid<ValueError>("below high", Shape{3}, 0.0, 1.0, 2.0, 2.0, kSampleKey, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::truncated_normal_numbers,
 }};
 
 const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_op{{
@@ -125,6 +129,7 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
           s.add(1, 100, Shape{2049}, kSampleKey, s.dtype(), Device::cpu());
           s.invalid<ValueError>("below high", 2, 2, Shape{3}, kSampleKey, s.dtype(), Device::cpu());
         },
+    .reference = by_loops::integers,
 }};
 
 const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
@@ -150,6 +155,7 @@ const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
           s.invalid<ValueError>("lie in [0, 1]", s.uniform({3}, 2, 3), kSampleKey);
           s.invalid<DTypeError>("floating", s.boolean({3}), kSampleKey);
         },
+    .reference = by_loops::trials,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
@@ -191,6 +197,7 @@ const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
           s.invalid<ValueError>("not negative", s.uniform({3}, -2, -1), 1, true, kSampleKey);
           s.invalid<ShapeError>("[rows, n]", s.uniform({2, 2, 3}, 0, 1), 1, true, kSampleKey);
         },
+    .reference = by_loops::categories,
 }};
 
 const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
@@ -214,6 +221,7 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
           s.add(0, kSampleKey, Device::cpu());
           s.invalid<ValueError>("negative", -1, kSampleKey, Device::cpu());
         },
+    .reference = by_loops::order,
 }};
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/reduce/reduce_reference_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -71,6 +72,7 @@ ExtremeOp::Record extreme(std::string_view schema, std::string_view doc) {
             s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
             if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
           },
+      .reference = by_loops::reduced<Largest ? by_loops::largest_of : by_loops::smallest_of>,
   };
 }
 const ExtremeOp amax_op{
@@ -146,6 +148,7 @@ const AlongOp pick_along_op{{
           s.invalid<ShapeError>("do not fit", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
           s.invalid<IndexError>("out of range", s.tensor({3, 5}), s.integers({3, 1}, 5, 6), Shape{3, 5}, 1);
         },
+    .reference = by_loops::picked,
 }};
 
 const AlongOp put_along_op{{
@@ -186,6 +189,7 @@ const AlongOp put_along_op{{
           s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), Shape{3, 5}, 0);
           s.invalid<DTypeError>("floating", s.tensor({3, 1}, DType::i64), s.integers({3, 1}, 0, 5), Shape{3, 5}, 1);
         },
+    .reference = by_loops::put,
 }};
 
 // ---- max, min with positions ----
@@ -222,6 +226,7 @@ PairOp::Record extreme_at(std::string_view schema, std::string_view doc) {
             s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
             s.invalid<IndexError>("out of range", s.tensor({3}), 1);
           },
+      .reference = by_loops::extreme_at<Largest>,
   };
 }
 const PairOp max_op{
@@ -257,6 +262,7 @@ ArgOp::Record position(std::string_view schema, std::string_view doc) {
             s.add(s.integers({40}, 0, 2, s.dtype())).named("ties: the first wins").not_differentiable();
             s.invalid<ShapeError>("no elements", s.tensor({0}));
           },
+      .reference = by_loops::position<Largest>,
   };
 }
 const ArgOp argmax_op{
@@ -306,6 +312,7 @@ const ScanOp cumsum_op{{
           samples_scan(s);
           s.add(s.tensor({3, 5}), 1, true);
         },
+    .reference = by_loops::running_sum,
 }};
 
 // Every element times the one 1, 2, 4, ... places before it: log2(n) rounds, with gradients that are right also at 0.
@@ -337,6 +344,7 @@ const CumprodOp cumprod_op{{
           return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
         },
     .samples = samples_scan,
+    .reference = by_loops::running_product,
 }};
 
 template <bool Largest>
@@ -368,6 +376,7 @@ ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
             s.add(s.distinct({2, 7, 3}), -2);
             s.invalid<IndexError>("out of range", s.tensor({3}), 1);
           },
+      .reference = by_loops::running_extreme<Largest>,
   };
 }
 const ScanPairOp cummax_op{

@@ -10,6 +10,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/kernels.h"
+#include "strata/ops/reduce/reduce_reference_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -87,6 +88,7 @@ const ReduceOp sum_op{{
     .dtypes = kAllTypes,
     .cost = plain_cost,
     .samples = samples_sum,
+    .reference = by_loops::reduced<by_loops::sum_of>,
 }};
 
 const ReduceOp mean_op{{
@@ -105,6 +107,7 @@ const ReduceOp mean_op{{
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
           bench_reduce(s);
         },
+    .reference = by_loops::reduced<by_loops::mean_of>,
 }};
 
 // ---- prod ----
@@ -160,6 +163,7 @@ const ReduceOp prod_op{{
           x.select(1, 1).fill_(0);
           s.add(x, Dims{1}).named("one zero");
         },
+    .reference = by_loops::reduced<by_loops::product_of>,
 }};
 
 // ---- variance ----
@@ -213,6 +217,7 @@ const VarOp var_op{{
         },
     .cost = var_cost,
     .samples = samples_var,
+    .reference = by_loops::variance,
 }};
 
 const VarOp std_op{{
@@ -230,6 +235,7 @@ const VarOp std_op{{
         },
     .cost = var_cost,
     .samples = samples_var,
+    .reference = by_loops::deviation,
 }};
 
 // ---- norm ----
@@ -288,6 +294,7 @@ const NormOp norm_op{{
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
           if (s.benchmarking()) s.bench(s.tensor({4096, 4096}));
         },
+    .reference = by_loops::norm,
 }};
 
 // ---- logsumexp ----
@@ -320,6 +327,7 @@ const ReduceOp logsumexp_op{{
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
           if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
         },
+    .reference = by_loops::reduced<by_loops::log_sum_exp_of>,
 }};
 
 // ---- logic ----
@@ -352,6 +360,7 @@ const ReduceOp any_op{{
           samples_logic(s);
           s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{1}, true).not_differentiable();
         },
+    .reference = by_loops::reduced<by_loops::any_of>,
 }};
 
 const ReduceOp all_op{{
@@ -368,6 +377,7 @@ const ReduceOp all_op{{
           samples_logic(s);
           s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{1}, true).not_differentiable();
         },
+    .reference = by_loops::reduced<by_loops::all_of>,
 }};
 
 using CountOp = Op<Tensor(const Tensor&, const Dims&)>;
@@ -382,6 +392,7 @@ const CountOp count_nonzero_op{{
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return reduce_cost(x); },
     .samples = samples_logic,
+    .reference = [](const Tensor& x, const Dims& dims) { return by_loops::reduced<by_loops::count_of_nonzero>(x, dims, false); },
 }};
 
 }  // namespace

@@ -387,8 +387,8 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x, int64_t r, bool) {  // no more than all lists of r places
-          return Cost{std::pow(static_cast<double>(x.numel()), static_cast<double>(r)),
-                      static_cast<double>(x.nbytes())};
+          const double lists = std::pow(static_cast<double>(x.numel()), static_cast<double>(r));
+          return Cost{lists, lists * static_cast<double>(r * size_of(x.dtype()))};
         },
     .samples =
         [](Samples& s) {

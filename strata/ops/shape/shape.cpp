@@ -8,6 +8,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/shape/shape_kernels.h"
+#include "strata/ops/shape/shape_reference_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -67,6 +68,7 @@ const Op<Tensor(const Tensor&, const Dims&)> repeat_op{{
           s.invalid<ShapeError>("fewer", s.tensor({2, 3}), Dims{2});
           s.invalid<ShapeError>("negative", s.tensor({3}), Dims{-1});
         },
+    .reference = by_loops::repeated,
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> tile_op{{
@@ -85,6 +87,7 @@ const Op<Tensor(const Tensor&, const Dims&)> tile_op{{
           s.add(s.tensor({3}), Dims{2, 2});
           s.invalid<ShapeError>("negative", s.tensor({3}), Dims{-1});
         },
+    .reference = by_loops::repeated,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, std::optional<int64_t>)> repeat_interleave_op{{
@@ -119,6 +122,7 @@ const Op<Tensor(const Tensor&, int64_t, std::optional<int64_t>)> repeat_interlea
           s.invalid<ValueError>("negative", s.tensor({3}), -1);
           s.invalid<IndexError>("out of range", s.tensor({3}), 2, 1);
         },
+    .reference = by_loops::repeated_in_a_row,
 }};
 
 const Op<Tensor(const Tensor&)> repeat_index_op{{
@@ -151,6 +155,7 @@ const Op<Tensor(const Tensor&)> repeat_index_op{{
           s.invalid<ValueError>("negative", s.integers({2}, -3, -1));
           s.invalid<ValueError>("64 bits", from_span<int64_t>(std::vector<int64_t>{3, INT64_MAX}, {2}));
         },
+    .reference = by_loops::numbers_repeated,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&)> broadcast_to_op{{
@@ -163,6 +168,7 @@ const Op<Tensor(const Tensor&, const Shape&)> broadcast_to_op{{
           s.add(s.tensor({3, 1}), Shape{2, 3, 4});
           s.invalid<ShapeError>("does not expand", s.tensor({2, 3}), Shape{4, 3});
         },
+    .reference = by_loops::expanded,
 }};
 
 const Op<TensorList(const TensorList&, const std::string&)> meshgrid_op{{
@@ -199,6 +205,7 @@ const Op<TensorList(const TensorList&, const std::string&)> meshgrid_op{{
           s.invalid<ValueError>("indexing", TensorList{s.tensor({2})}, "ji");
           s.invalid<ShapeError>("1-D", TensorList{s.tensor({2, 2})});
         },
+    .reference = by_loops::grids,
 }};
 
 // ---- padding ----
@@ -243,6 +250,7 @@ const Op<Tensor(const Tensor&, const Dims&, Scalar)> constant_pad_op{{
           s.invalid<ShapeError>("pair", s.tensor({3}), Dims{1});
           s.invalid<ShapeError>("crop", s.tensor({3}), Dims{-2, -2});
         },
+    .reference = by_loops::padded_with,
 }};
 
 // Which element each place of a padded dimension shows.
@@ -311,6 +319,7 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{
           s.invalid<ShapeError>("reflect", s.tensor({3}), Dims{3, 0}, "reflect");
           s.invalid<ShapeError>("elements to repeat", s.tensor({0}), Dims{1, 0}, "replicate");
         },
+    .reference = by_loops::padded,
 }};
 
 // ---- order ----
@@ -346,6 +355,7 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
           s.invalid<ValueError>("differ in length", s.tensor({3}), Dims{1, 2}, Dims{0});
           s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1}, Dims{1});
         },
+    .reference = by_loops::rolled,
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> flip_op{{
@@ -420,6 +430,7 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&)> movedim_op{{
           s.invalid<ValueError>("differ in length", s.tensor({2, 3}), Dims{0}, Dims{0, 1});
           s.invalid<ValueError>("twice", s.tensor({2, 3}), Dims{0, 0}, Dims{0, 1});
         },
+    .reference = by_loops::dims_moved,
 }};
 
 // ---- triangles and diagonals ----
@@ -448,6 +459,7 @@ const Op<Tensor(const Tensor&, int64_t)> tril_op{{
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t) { return move_cost(x); },
     .samples = triangle_samples,
+    .reference = by_loops::triangle<true>,
 }};
 const Op<Tensor(const Tensor&, int64_t)> triu_op{{
     .schema = "triu(Tensor x, int diagonal=0) -> Tensor",
@@ -459,6 +471,7 @@ const Op<Tensor(const Tensor&, int64_t)> triu_op{{
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t) { return move_cost(x); },
     .samples = triangle_samples,
+    .reference = by_loops::triangle<false>,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diag_embed_op{{
@@ -487,6 +500,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diag_embed_op{{
           s.invalid<ShapeError>("one dimension", s.tensor({}));
           s.invalid<ValueError>("both", s.tensor({3}), 0, 1, 1);
         },
+    .reference = by_loops::embedded,
 }};
 
 const Op<Tensor(const Tensor&, int64_t)> diag_op{{
@@ -504,6 +518,7 @@ const Op<Tensor(const Tensor&, int64_t)> diag_op{{
           s.add(s.tensor({3, 4}), -1);
           s.invalid<ShapeError>("one or two", s.tensor({2, 2, 2}));
         },
+    .reference = by_loops::diagonal_or_matrix,
 }};
 
 }  // namespace

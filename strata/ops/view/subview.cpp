@@ -8,6 +8,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/view/view_reference_inl.h"
 
 namespace strata {
 namespace {
@@ -186,6 +187,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
           s.invalid<ValueError>("step", s.tensor({5}), 0, 0, 5, 0);
           s.invalid<IndexError>("out of range", s.tensor({5}), 1, 0, 5);
         },
+    .reference = by_loops::sliced,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)> slice_backward_op{{
@@ -215,14 +217,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)
           s.invalid<ShapeError>("the part of", s.tensor({1, 3}), Shape{5, 3}, 0, 1, 4, 2);
           s.invalid<ShapeError>("negative", s.tensor({0, 3}), Shape{-5, 3}, 0, 1, 4, 2);
         },
-    .reference =
-        [](const Tensor& g, const Shape& shape, int64_t dim, int64_t start, int64_t end, int64_t step) {
-          Tensor y = empty(like(g).with_shape(shape));
-          zero(y);
-          Tensor part = slice_view(y, dim, start, end, step);
-          for (int64_t i = 0; i < g.shape()[dim]; ++i) select_view(part, dim, i).copy_(select_view(g, dim, i));
-          return y;
-        },
+    .reference = by_loops::sliced_back,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
@@ -239,6 +234,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
           s.invalid<IndexError>("out of range", s.tensor({4, 3}), 0, 4);
           s.invalid<IndexError>("0-dim", s.tensor({}), 0, 0);
         },
+    .reference = by_loops::selected,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_op{{
@@ -267,6 +263,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_
           s.invalid<ShapeError>("the part of", s.tensor({3}), Shape{2, 4, 3}, 1, -1);
           s.invalid<IndexError>("out of range", s.tensor({2, 3}), Shape{2, 4, 3}, 1, 4);
         },
+    .reference = by_loops::selected_back,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
@@ -284,6 +281,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
           s.invalid<ShapeError>("two dimensions", s.tensor({3}));
           s.invalid<ValueError>("both", s.tensor({3, 3}), 0, 1, 1);
         },
+    .reference = by_loops::on_diagonal,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagonal_backward_op{{
@@ -312,6 +310,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagona
           s.invalid<ShapeError>("the part of", s.tensor({}), Shape{3, 4}, 1);
           s.invalid<ShapeError>("the part of", s.tensor({1}), Shape{3, 4}, 1);
         },
+    .reference = by_loops::diagonal_back,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
@@ -328,6 +327,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
           s.add(s.tensor({2, 5}), 1, 2, 1);
           s.invalid<ValueError>("does not fit", s.tensor({3}), 0, 4, 1);
         },
+    .reference = by_loops::unfolded,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_backward_op{{
@@ -363,6 +363,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
           s.invalid<ShapeError>("the part of", s.tensor({3, 2}), Shape{7}, 0, 3, 2);
           s.invalid<ValueError>("does not fit", s.tensor({3, 3}), Shape{2}, 0, 3, 2);
         },
+    .reference = by_loops::unfolded_back,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t)> as_strided_op{{
@@ -390,6 +391,7 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t)> as_stride
           s.add(s.tensor({2, 4}), Shape{3, 2}, Strides{2, 1}, 1);
           s.invalid<ShapeError>("reach", s.tensor({4}), Shape{5}, Strides{1}, 0);
         },
+    .reference = by_loops::strided,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shape&, const Strides&, int64_t)>
@@ -437,6 +439,7 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
             [](Samples& s) {
               s.add(s.tensor({3, 2}), Shape{2, 4}, Strides{4, 1}, 0, Shape{3, 2}, Strides{2, 1}, 1);
             },
+        .reference = by_loops::strided_back,
     }};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/view/view_reference_inl.h"
 
 namespace strata {
 namespace {
@@ -89,6 +90,7 @@ const Op<Tensor(const Tensor&, const Shape&)> view_op{{
           s.invalid<ShapeError>("-1", s.tensor({2, 3}), Shape{-1, -1});
           s.invalid<ShapeError>("64 bits", s.tensor({0}), Shape{int64_t{1} << 32, int64_t{1} << 32});
         },
+    .reference = by_loops::viewed,
 }};
 
 const Op<Tensor(const Tensor&, int64_t, int64_t)> transpose_op{{
@@ -116,6 +118,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> transpose_op{{
           s.add(s.tensor({0, 3}), 0, 1);
           s.invalid<IndexError>("out of range", s.tensor({2, 3}), 0, 2);
         },
+    .reference = by_loops::transposed,
 }};
 
 const Op<Tensor(const Tensor&, const Dims&)> permute_op{{
@@ -152,6 +155,7 @@ const Op<Tensor(const Tensor&, const Dims&)> permute_op{{
           s.invalid<ValueError>("twice", s.tensor({2, 3}), Dims{0, 0});
           s.invalid<ValueError>("must list", s.tensor({2, 3}), Dims{0});
         },
+    .reference = by_loops::permuted,
 }};
 
 const Op<Tensor(const Tensor&, const Shape&)> expand_op{{
@@ -186,6 +190,7 @@ const Op<Tensor(const Tensor&, const Shape&)> expand_op{{
           s.add(s.tensor({1, 3}), Shape{0, 3});
           s.invalid<ShapeError>("does not expand", s.tensor({2, 3}), Shape{4, 3});
         },
+    .reference = by_loops::expanded,
 }};
 
 }  // namespace

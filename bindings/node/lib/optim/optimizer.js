@@ -250,8 +250,7 @@ class Optimizer {
     return this.#rule.stateBytes;
   }
 }
-const kinds = Object.fromEntries(['SGD', 'Adam', 'AdamW', 'Lion', 'Adafactor', 'Muon', 'RMSprop', 'Adagrad', 'Adadelta',
-  'Adamax', 'NAdam', 'RAdam', 'Rprop', 'ASGD'].map((kind) => [kind,
+const kinds = Object.fromEntries(JSON.parse(native.optimizerRecords()).map(({ title }) => title).map((kind) => [kind,
   named(kind, class extends Optimizer {
     constructor(params, options) {
       super(kind, params, options);

@@ -94,9 +94,21 @@ function scheduler(name, defaults, f) {
     }
   } }[name];
 }
-const half = (part) => (1 + Math.cos(Math.PI * part)) / 2;
 /** Of a list, the entry of a group. */
 const of = (f, group) => (Array.isArray(f) ? f[group] : f);
+/** The engine's schedules: name -> {option here: option there}. */
+const camel = (name) => name.toLowerCase().replace(/_([a-z0-9])/g, (all, c) => c.toUpperCase());
+const records = new Map(JSON.parse(native.scheduleRecords()).map((r) => [r.name, r]));
+const optionNames = (name) => records.get(name).options.map((o) => [camel(o.name), o.name]);
+/** One of the engine's with the options that `from` has; what a list says of a group but for milestones. */
+function engineSchedule(name, from, group, more = {}) {
+  const options = Object.fromEntries(optionNames(name).map(([here, there]) => [there, more[here] ?? from[here]])
+    .filter(([, v]) => v !== undefined && v !== null).map(([there, v]) => [there, there === 'milestones' ? v : of(v, group)]));
+  return native.newLrSchedule(name, options);
+}
+/** A class whose rates are the engine's. */
+const recorded = (name) => scheduler(name, Object.fromEntries(records.get(name).options.map((o) => [camel(o.name), o.required ? undefined : o.default])),
+  (step, base, o, group) => native.lrScheduleAt(engineSchedule(name, o, group), step, base));
 
 /** The first rate times lambda(step); an array has one function for each group. */
 const LambdaLR = scheduler('LambdaLR', { lambda: undefined }, (step, base, o, group) => base * of(o.lambda, group)(step));
@@ -106,29 +118,8 @@ const MultiplicativeLR = scheduler('MultiplicativeLR', { lambda: undefined }, (s
   for (let i = 1; i <= step; ++i) lr *= of(o.lambda, group)(i);
   return lr;
 });
-/** Times gamma every stepSize steps. */
-const StepLR = scheduler('StepLR', { stepSize: undefined, gamma: 0.1 }, (step, base, o) => base * o.gamma ** Math.floor(step / o.stepSize));
-/** Times gamma at each of the milestones. */
-const MultiStepLR = scheduler('MultiStepLR', { milestones: undefined, gamma: 0.1 },
-  (step, base, o) => base * o.gamma ** o.milestones.filter((m) => m <= step).length);
-/** Times factor for the first totalIters steps. */
-const ConstantLR = scheduler('ConstantLR', { factor: 1 / 3, totalIters: 5 }, (step, base, o) => (step < o.totalIters ? base * o.factor : base));
-/** From startFactor to endFactor of the rate in a straight line over totalIters steps. */
-const LinearLR = scheduler('LinearLR', { startFactor: 1 / 3, endFactor: 1, totalIters: 5 },
-  (step, base, o) => base * (o.startFactor + (o.endFactor - o.startFactor) * Math.min(1, step / o.totalIters)));
-/** The rate times (1 - step / totalIters)^power. */
-const PolynomialLR = scheduler('PolynomialLR', { totalIters: 5, power: 1 }, (step, base, o) => base * (1 - Math.min(1, step / o.totalIters)) ** o.power);
-/** Times gamma every step. */
-const ExponentialLR = scheduler('ExponentialLR', { gamma: undefined }, (step, base, o) => base * o.gamma ** step);
-/** Half a cosine from the rate to etaMin over tMax steps, and back (Loshchilov and Hutter, SGDR, 2017). */
-const CosineAnnealingLR = scheduler('CosineAnnealingLR', { tMax: undefined, etaMin: 0 }, (step, base, o) => o.etaMin + (base - o.etaMin) * half(step / o.tMax));
-/** Half cosines one after the other, the first of t0 steps, each tMult times as long as the one before. */
-const CosineAnnealingWarmRestarts = scheduler('CosineAnnealingWarmRestarts', { t0: undefined, tMult: 1, etaMin: 0 }, (step, base, o) => {
-  let length = o.t0;
-  let left = step;
-  for (; left >= length; length *= o.tMult) left -= length;
-  return o.etaMin + (base - o.etaMin) * half(left / length);
-});
+const [StepLR, MultiStepLR, ConstantLR, LinearLR, PolynomialLR, ExponentialLR, CosineAnnealingLR, CosineAnnealingWarmRestarts] =
+  ['StepLR', 'MultiStepLR', 'ConstantLR', 'LinearLR', 'PolynomialLR', 'ExponentialLR', 'CosineAnnealingLR', 'CosineAnnealingWarmRestarts'].map(recorded);
 /** One number for each group. */
 function perGroup(value, count, name, key) {
   const list = Array.isArray(value) ? value : new Array(count).fill(value);
@@ -140,15 +131,13 @@ function wantMomentum(optimizer, name) {
     throw new ValueError(`${name}: ${optimizer.constructor.name} has neither momentum nor beta1; say {cycleMomentum: false}`, name);
   }
 }
-const between = (a, b, part, strategy) => (strategy === 'linear' ? a + (b - a) * part : b + (a - b) * half(part));
 /**
  * Up from maxLr / divFactor to maxLr over pctStart of the steps, then down to that start over finalDivFactor (Smith and
  * Topin 2018), as half cosines or, with annealStrategy 'linear', straight lines; with {threePhase} first down to the start as
  * it went up. With cycleMomentum the momentum (or beta1) goes the other way, from maxMomentum to baseMomentum and back.
  */
 class OneCycleLR extends LRScheduler {
-  #phases;
-  #momenta;
+  #cycles;
   constructor(optimizer, options) {
     super(optimizer);
     const name = 'OneCycleLR';
@@ -163,31 +152,15 @@ class OneCycleLR extends LRScheduler {
     if (o.cycleMomentum) wantMomentum(optimizer, name);
     Object.assign(this, { annealStrategy: o.annealStrategy, totalSteps: total, maxLr: perGroup(o.maxLr, this.baseLrs.length, name, 'maxLr'), pctStart: o.pctStart,
       divFactor: o.divFactor, finalDivFactor: o.finalDivFactor });
-    const top = o.pctStart * total - 1;
-    // [end, from, to] of each phase, as shares of the peak's rate.
-    const [low, least] = [1 / o.divFactor, 1 / o.divFactor / o.finalDivFactor];
-    this.#phases = o.threePhase ? [[top, low, 1], [2 * o.pctStart * total - 2, 1, low], [total - 1, low, least]] : [[top, low, 1], [total - 1, 1, least]];
-    this.#momenta = o.cycleMomentum ? [[o.maxMomentum, o.baseMomentum], [o.baseMomentum, o.maxMomentum], [o.maxMomentum, o.maxMomentum]] : null;
+    Object.assign(this, { baseMomentum: o.baseMomentum, maxMomentum: o.maxMomentum, threePhase: Number(o.threePhase) });
+    this.#cycles = Boolean(o.cycleMomentum);
     this.apply();
   }
-  #at(step) {
-    if (step > this.totalSteps) throw new ValueError(`OneCycleLR: step ${step} is past the ${this.totalSteps} that it has`, 'OneCycleLR');
-    let begin = 0;
-    for (const [i, [end]] of this.#phases.entries()) {
-      if (step <= end || i === this.#phases.length - 1) return [i, end > begin ? (step - begin) / (end - begin) : 1];
-      begin = end;
-    }
-    return [0, 0];
-  }
   rate(step, base, group) {
-    const [i, part] = this.#at(step);
-    const [, from, to] = this.#phases[i];
-    return this.maxLr[group] * between(from, to, part, this.annealStrategy);
+    return native.lrScheduleAt(engineSchedule('OneCycleLR', this, group), step, base);
   }
   momentum(step) {
-    if (!this.#momenta) return undefined;
-    const [i, part] = this.#at(step);
-    return between(...this.#momenta[i], part, this.annealStrategy);
+    return this.#cycles ? native.lrScheduleMomentum(engineSchedule('OneCycleLR', this, 0), step) : undefined;
   }
 }
 /**
@@ -210,24 +183,24 @@ class CyclicLR extends LRScheduler {
     if (typeof up !== 'number' || typeof down !== 'number' || !(up > 0 && down > 0)) throw new ValueError(`${name}: stepSizeUp and stepSizeDown must be positive`, name);
     for (const key of ['gamma', 'baseMomentum', 'maxMomentum']) wantNumber(o[key], name, key);
     if (o.cycleMomentum) wantMomentum(optimizer, name);
-    this.#scaleFn = o.scaleFn ?? { triangular: () => 1, triangular2: (x) => 2 ** (1 - x), exp_range: (x) => o.gamma ** x }[o.mode];
+    this.#scaleFn = o.scaleFn;
+    Object.assign(this, { mode: o.scaleFn === null ? o.mode : 'triangular', gamma: o.gamma });
     Object.assign(this, { stepSizeUp: up, stepSizeDown: down, maxLr: perGroup(o.maxLr, this.baseLrs.length, name, 'maxLr'),
       scaleMode: o.scaleFn === null && o.mode === 'exp_range' ? 'iterations' : o.scaleMode, cycleMomentum: Boolean(o.cycleMomentum), baseMomentum: o.baseMomentum,
       maxMomentum: o.maxMomentum });
     this.baseLrs = [...perGroup(o.baseLr, this.baseLrs.length, name, 'baseLr')];
     this.apply();
   }
-  #height(step) {
-    const length = this.stepSizeUp + this.stepSizeDown;
-    const at = step % length;
-    const part = at <= this.stepSizeUp ? at / this.stepSizeUp : (length - at) / this.stepSizeDown;
-    return part * this.#scaleFn(this.scaleMode === 'cycle' ? Math.floor(step / length) + 1 : step);
+  #schedule(step, base, group) {
+    const cycle = Math.floor(step / (this.stepSizeUp + this.stepSizeDown)) + 1;
+    const scale = this.#scaleFn ? { scale: this.#scaleFn(this.scaleMode === 'cycle' ? cycle : step) } : {};
+    return engineSchedule('CyclicLR', this, group, { baseLr: base, ...scale });
   }
   rate(step, base, group) {
-    return base + (this.maxLr[group] - base) * this.#height(step);
+    return native.lrScheduleAt(this.#schedule(step, base, group), step, base);
   }
   momentum(step) {
-    return this.cycleMomentum ? this.maxMomentum - (this.maxMomentum - this.baseMomentum) * this.#height(step) : undefined;
+    return this.cycleMomentum ? native.lrScheduleMomentum(this.#schedule(step, this.baseLrs[0], 0), step) : undefined;
   }
 }
 /** From the rate there is to swaLr in annealEpochs steps, by a cosine ('cos') or a line ('linear'). */
@@ -242,8 +215,7 @@ class SWALR extends LRScheduler {
     this.apply();
   }
   rate(step, base, group) {
-    const part = this.annealEpochs === 0 ? 1 : Math.min(1, step / this.annealEpochs);
-    return between(base, this.swaLr[group], part, this.annealStrategy);
+    return native.lrScheduleAt(engineSchedule('SWALR', this, group), step, base);
   }
 }
 
@@ -321,30 +293,16 @@ class ReduceLROnPlateau extends LRScheduler {
     const current = typeof value === 'object' && value !== null ? Number(value.item()) : value;
     if (typeof current !== 'number') throw new ValueError('ReduceLROnPlateau: step() wants the quantity that is watched', 'ReduceLROnPlateau');
     ++this.lastStep;
-    if (this.better(current)) {
-      this.best = current;
-      this.bad = 0;
-    } else {
-      ++this.bad;
-    }
-    if (this.cooling > 0) {
-      --this.cooling;
-      this.bad = 0;
-    }
-    if (this.bad <= this.patience) return;
+    const { factor, patience, threshold, cooldown, bad, cooling } = this;
+    const known = { largest: this.mode === 'max', relative: this.thresholdMode === 'rel', factor, patience, threshold, cooldown, bad, cooling };
+    const now = native.plateauStep(this.best === null ? known : { ...known, best: this.best }, current);
+    Object.assign(this, { best: now.best ?? null, bad: now.bad, cooling: now.cooling });
+    if (!now.down) return;
     this.optimizer.paramGroups.forEach((group, i) => {
       const { lr } = group;
-      const next = Math.max(lr * this.factor, this.minLr[i]);
-      if (lr - next > this.eps) group.lr = next;
+      const next = native.plateauLowered(lr, this.minLr[i], factor, this.eps);
+      if (next !== lr) group.lr = next;
     });
-    this.cooling = this.cooldown;
-    this.bad = 0;
-  }
-  better(value) {
-    if (this.best === null) return !Number.isNaN(value);
-    const sign = this.mode === 'min' ? 1 : -1;
-    const wanted = this.thresholdMode === 'rel' ? this.best * (1 - sign * this.threshold) : this.best - sign * this.threshold;
-    return sign * value < sign * wanted;
   }
   stateDict() {
     return { ...super.stateDict(), best: this.best, lrs: this.lastLr };

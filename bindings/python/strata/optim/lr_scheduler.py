@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
-from collections import Counter
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
+from .. import _core as C
 from .optimizer import Optimizer
 
 __all__ = [
@@ -98,24 +99,52 @@ class MultiplicativeLR(LambdaLR):
         return [lr * f(self.last_epoch) for lr, f in zip(self._now(), self._lambdas)]
 
 
-class StepLR(LRScheduler):
+_OPTIONS: Dict[str, List[str]] = {
+    record["name"]: [option["name"] for option in record["options"]] for record in json.loads(C._schedule_records())}
+
+
+class _Recorded(LRScheduler):
+    """A scheduler whose rates are the engine's: the options of its record are attributes, lists of numbers one for each group.
+    Each step starts from what the rate is, so that several schedulers work on one rate, as in ChainedScheduler."""
+
+    _record = ""
+
+    def _schedule(self, group: int = 0) -> C.LrSchedule:
+        options = {name: getattr(self, name) for name in _OPTIONS[self._record] if hasattr(self, name)}
+        options.update(self._of_group(group))
+        return C.LrSchedule(self._record, options)
+
+    def _of_group(self, group: int) -> Dict[str, Any]:
+        """Options that attributes of the same names do not say."""
+        return {}
+
+    def get_lr(self) -> List[float]:
+        return [self._schedule(i).next(self.last_epoch, lr, base)
+                for i, (lr, base) in enumerate(zip(self._now(), self.base_lrs))]
+
+    def _rates_at(self, epoch: int) -> List[float]:
+        return [self._schedule(i)(epoch, base) for i, base in enumerate(self.base_lrs)]
+
+    def _cycle(self, wanted: bool) -> None:
+        if wanted:
+            for i, group in enumerate(self.optimizer.param_groups):
+                _set_momentum(group, self._schedule(i).momentum(self.last_epoch))
+
+
+class StepLR(_Recorded):
     """Times ``gamma`` every ``step_size`` steps."""
+
+    _record = "StepLR"
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> List[float]:
-        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
-            return self._now()
-        return [lr * self.gamma for lr in self._now()]
 
-    def _rates_at(self, epoch: int) -> List[float]:
-        return [base * self.gamma ** (epoch // self.step_size) for base in self.base_lrs]
-
-
-class MultiStepLR(LRScheduler):
+class MultiStepLR(_Recorded):
     """Times ``gamma`` at each of the milestones."""
+
+    _record = "MultiStepLR"
 
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
@@ -123,133 +152,72 @@ class MultiStepLR(LRScheduler):
         self.milestones, self.gamma = sorted(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> List[float]:
-        times = Counter(self.milestones)[self.last_epoch]
-        return [lr * self.gamma**times for lr in self._now()]
 
-    def _rates_at(self, epoch: int) -> List[float]:
-        return [base * self.gamma ** bisect_right(self.milestones, epoch) for base in self.base_lrs]
-
-
-class _FactorLR(LRScheduler):
-    """The initial rate times a factor of the step. Each step multiplies what the rate is by the factor's change, so that
-    several schedulers work on one rate, as in ChainedScheduler."""
-
-    def _factor(self, epoch: int) -> float:
-        raise NotImplementedError
-
-    def get_lr(self) -> List[float]:
-        before = self._factor(self.last_epoch - 1) if self.last_epoch > 0 else 1.0
-        now = self._factor(self.last_epoch)
-        return [lr if now == before else lr * (now / before) if before else base * now
-                for lr, base in zip(self._now(), self.base_lrs)]
-
-    def _rates_at(self, epoch: int) -> List[float]:
-        return [base * self._factor(epoch) for base in self.base_lrs]
-
-
-class ConstantLR(_FactorLR):
+class ConstantLR(_Recorded):
     """Times ``factor`` for the first ``total_iters`` steps."""
+
+    _record = "ConstantLR"
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
-        if not 0 <= factor <= 1:
-            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, epoch: int) -> float:
-        return self.factor if epoch < self.total_iters else 1.0
 
-
-class LinearLR(_FactorLR):
+class LinearLR(_Recorded):
     """From start_factor to end_factor of the rate in a straight line over ``total_iters`` steps."""
+
+    _record = "LinearLR"
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:
-        if not 0 < start_factor <= 1:
-            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
-        if not 0 <= end_factor <= 1:
-            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, epoch: int) -> float:
-        part = min(epoch, self.total_iters) / self.total_iters
-        return self.start_factor + (self.end_factor - self.start_factor) * part
 
-
-class PolynomialLR(_FactorLR):
+class PolynomialLR(_Recorded):
     """The rate times (1 - step / total_iters)^power."""
+
+    _record = "PolynomialLR"
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, epoch: int) -> float:
-        left: float = (1.0 - min(epoch, self.total_iters) / self.total_iters) ** self.power
-        return left
 
-
-class ExponentialLR(LRScheduler):
+class ExponentialLR(_Recorded):
     """Times ``gamma`` every step."""
+
+    _record = "ExponentialLR"
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> List[float]:
-        return self._now() if self.last_epoch == 0 else [lr * self.gamma for lr in self._now()]
 
-    def _rates_at(self, epoch: int) -> List[float]:
-        return [base * self.gamma**epoch for base in self.base_lrs]
-
-
-class CosineAnnealingLR(LRScheduler):
+class CosineAnnealingLR(_Recorded):
     """Half a cosine from the rate to ``eta_min`` over ``T_max`` steps (Loshchilov and Hutter, SGDR, 2017), and back."""
+
+    _record = "CosineAnnealingLR"
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
-    def _part(self, epoch: int) -> float:
-        return (1 + math.cos(math.pi * epoch / self.T_max)) / 2
 
-    def get_lr(self) -> List[float]:
-        if self.last_epoch == 0:
-            return self._now()
-        if (self.last_epoch - 1) % (2 * self.T_max) == self.T_max:  # up again from nothing
-            rise = self._part(self.T_max + 1)
-            return [lr + (base - self.eta_min) * rise for lr, base in zip(self._now(), self.base_lrs)]
-        change = self._part(self.last_epoch) / self._part(self.last_epoch - 1)
-        return [self.eta_min + (lr - self.eta_min) * change for lr in self._now()]
-
-    def _rates_at(self, epoch: int) -> List[float]:
-        return [self.eta_min + (base - self.eta_min) * self._part(epoch) for base in self.base_lrs]
-
-
-class CosineAnnealingWarmRestarts(LRScheduler):
+class CosineAnnealingWarmRestarts(_Recorded):
     """Half cosines one after the other, the first of ``T_0`` steps, each ``T_mult`` times as long as the one before."""
+
+    _record = "CosineAnnealingWarmRestarts"
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        if T_0 <= 0 or T_mult < 1:
-            raise ValueError(f"Expected positive integer T_0 and T_mult >= 1, but got {T_0} and {T_mult}")
-        self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = T_0, T_0, T_mult, eta_min, 0
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
         super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> List[float]:
-        at, period = self.last_epoch, self.T_0
-        while at >= period:
-            at -= period
-            period *= self.T_mult
-        self.T_cur, self.T_i = at, period
-        part = (1 + math.cos(math.pi * at / period)) / 2
-        return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
 
 
 def _check_momentum(optimizer: Optimizer, wanted: bool) -> None:
@@ -264,11 +232,13 @@ def _set_momentum(group: Dict[str, Any], momentum: float) -> None:
         group["momentum"] = momentum
 
 
-class CyclicLR(LRScheduler):
+class CyclicLR(_Recorded):
     """Up from base_lr to max_lr over ``step_size_up`` steps and down again over ``step_size_down``, for ever (Smith 2017).
     ``mode``: "triangular"; "triangular2", each cycle half as high as the one before; "exp_range", times gamma^step. Or a
     ``scale_fn`` of the cycle's number (from 1) or, with ``scale_mode`` "iterations", of the step. Momentum goes the other
     way, with ``cycle_momentum``."""
+
+    _record = "CyclicLR"
 
     def __init__(
         self, optimizer: Optimizer, base_lr: Union[float, List[float]], max_lr: Union[float, List[float]],
@@ -287,33 +257,28 @@ class CyclicLR(LRScheduler):
                 group["lr"] = group["initial_lr"] = lr
         self.step_size_up = step_size_up
         self.step_size_down = step_size_up if step_size_down is None else step_size_down
-        self.mode, self.gamma, self._scale_fn = mode, gamma, scale_fn
-        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        self.mode, self.gamma, self._scale_fn, self.scale_mode = mode, gamma, scale_fn, scale_mode
         self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
         super().__init__(optimizer, last_epoch)
 
-    def _scale(self, x: float) -> float:
+    def _of_group(self, group: int) -> Dict[str, Any]:
+        options: Dict[str, Any] = {"base_lr": self.base_lrs[group], "max_lr": self.max_lrs[group]}
         if self._scale_fn is not None:
-            return self._scale_fn(x)
-        if self.mode == "triangular":
-            return 1.0
-        return float(2.0 ** (1 - x) if self.mode == "triangular2" else self.gamma**x)
+            cycle = self.last_epoch // (self.step_size_up + self.step_size_down) + 1
+            options.update(mode="triangular", scale=self._scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch))
+        return options
 
     def get_lr(self) -> List[float]:
-        length = self.step_size_up + self.step_size_down
-        cycle, at = self.last_epoch // length + 1, self.last_epoch % length
-        part = at / self.step_size_up if at <= self.step_size_up else (length - at) / self.step_size_down
-        height = part * self._scale(cycle if self.scale_mode == "cycle" else self.last_epoch)
-        if self.cycle_momentum:
-            for group in self.optimizer.param_groups:
-                _set_momentum(group, self.max_momentum - (self.max_momentum - self.base_momentum) * height)
-        return [base + (most - base) * height for base, most in zip(self.base_lrs, self.max_lrs)]
+        self._cycle(self.cycle_momentum)
+        return super().get_lr()
 
 
-class OneCycleLR(LRScheduler):
+class OneCycleLR(_Recorded):
     """Up from max_lr / div_factor to max_lr over pct_start of the steps, then down to that start over final_div_factor
     (Smith and Topin 2018). With ``cycle_momentum`` the momentum (or beta1) goes the other way, from max_momentum to
     base_momentum and back."""
+
+    _record = "OneCycleLR"
 
     def __init__(
         self, optimizer: Optimizer, max_lr: Union[float, List[float]], total_steps: Optional[int] = None,
@@ -332,46 +297,21 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         _check_momentum(optimizer, cycle_momentum)
         self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
+        self.pct_start, self.three_phase, self.base_momentum, self.max_momentum = pct_start, three_phase, base_momentum, max_momentum
+        self.div_factor, self.final_div_factor = div_factor, final_div_factor
         count = len(optimizer.param_groups)
-        peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
-        if three_phase:
-            ends = [pct_start * total_steps - 1, 2 * pct_start * total_steps - 2, total_steps - 1.0]
-            points = [("initial", "peak"), ("peak", "initial"), ("initial", "least")]
-            momenta = [(max_momentum, base_momentum), (base_momentum, max_momentum), (max_momentum, max_momentum)]
-        else:
-            ends = [pct_start * total_steps - 1, total_steps - 1.0]
-            points = [("initial", "peak"), ("peak", "least")]
-            momenta = [(max_momentum, base_momentum), (base_momentum, max_momentum)]
-        self._ends, self._points, self._momenta = ends, points, momenta
-        self._rates = [
-            {"initial": peak / div_factor, "peak": peak, "least": peak / div_factor / final_div_factor} for peak in peaks
-        ]
-        for group, rates in zip(optimizer.param_groups, self._rates):
+        self._peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * count
+        for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group["initial_lr"] = rates["initial"]
+                group["initial_lr"] = self._peaks[i] / div_factor
         super().__init__(optimizer, last_epoch)
 
-    def _between(self, start: float, end: float, part: float) -> float:
-        if self.anneal_strategy == "linear":
-            return start + (end - start) * part
-        return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
+    def _of_group(self, group: int) -> Dict[str, Any]:
+        return {"max_lr": self._peaks[group], "three_phase": float(self.three_phase)}
 
     def get_lr(self) -> List[float]:
-        step = self.last_epoch
-        if step > self.total_steps:
-            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
-        begin = 0.0
-        for i, end in enumerate(self._ends):
-            if step <= end or i == len(self._ends) - 1:
-                part = (step - begin) / (end - begin) if end > begin else 1.0
-                if self.cycle_momentum:
-                    momentum = self._between(*self._momenta[i], part)
-                    for group in self.optimizer.param_groups:
-                        _set_momentum(group, momentum)
-                a, b = self._points[i]
-                return [self._between(rates[a], rates[b], part) for rates in self._rates]
-            begin = end
-        raise AssertionError("there is a last phase")
+        self._cycle(self.cycle_momentum)
+        return super().get_lr()
 
 
 class SequentialLR(LRScheduler):
@@ -474,29 +414,16 @@ class ReduceLROnPlateau(LRScheduler):
             raise TypeError("ReduceLROnPlateau.step() wants the quantity that is watched")
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self._better(current):
-            self.best, self.num_bad_epochs = current, 0
-        else:
-            self.num_bad_epochs += 1
-        if self.cooldown_counter > 0:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
-        if self.num_bad_epochs > self.patience:
+        seen = self.best if math.isfinite(self.best) else math.nan
+        rule = C.Plateau(self.mode == "max", self.factor, self.patience, self.threshold, self.threshold_mode == "rel", self.cooldown,
+                         self.eps, seen, self.num_bad_epochs, self.cooldown_counter)
+        if rule.step(current):
             for group, least in zip(self.optimizer.param_groups, self.min_lrs):
-                old = float(group["lr"])
-                new = max(old * self.factor, least)
-                if old - new > self.eps:
-                    group["lr"] = new
-            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+                group["lr"] = rule.lowered(float(group["lr"]), least)
+        self.num_bad_epochs, self.cooldown_counter = rule.bad, rule.cooling
+        if not math.isnan(rule.best):
+            self.best = rule.best
         self._last_lr = self._now()
-
-    def _better(self, value: float) -> bool:
-        if self.threshold_mode == "rel":
-            margin = self.threshold if self.mode == "min" else -self.threshold
-            wanted = self.best * (1.0 - margin) if math.isfinite(self.best) else self.best
-        else:
-            wanted = self.best - self.threshold if self.mode == "min" else self.best + self.threshold
-        return value < wanted if self.mode == "min" else value > wanted
 
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING  # noqa: E402

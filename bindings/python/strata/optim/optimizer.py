@@ -21,13 +21,14 @@ from .._grad_mode import enable_grad, no_grad
 from ..nn.hooks import RemovableHandle
 from . import _layout
 
-__all__ = [
-    "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "Muon", "NAdam", "Optimizer", "RAdam",
-    "RMSprop", "SGD",
-]
+__all__ = ["Optimizer"]
 
 ParamGroup = Dict[str, Any]
 Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tensor]]]
+
+
+# Of every one of the engine's: what becomes of small updates of parameters of 16 bits.
+_LOW = ("master_weights", "stochastic_rounding", "low_state", "rounding_seed")
 
 
 class Optimizer:
@@ -36,6 +37,7 @@ class Optimizer:
     from it and writes step(), keeping what it needs in ``self.state[parameter]``."""
 
     _kind: str = ""  # the engine's name of it; "" where Python does the work
+    _takes: Dict[str, Any] = {}  # arguments here, and the options of the engine that they are
     # What PyTorch's groups have beside the options: how it computes, which is one way here.
     _beside: Dict[str, Any] = {"foreach": None, "differentiable": False}
 
@@ -93,16 +95,24 @@ class Optimizer:
         self._restore(state)
 
     def _options(self, group: ParamGroup) -> Dict[str, Any]:
+        """A group's options under the names of the optimizer's record."""
         options: Dict[str, Any] = {}
-        for name in self.defaults:
-            if name == "betas":
-                options["beta1"], options["beta2"] = (float(b) for b in group["betas"])
-            elif name not in ("maximize", "initial_lr"):
-                value = group[name]
-                options[name] = float(value.item()) if isinstance(value, Tensor) else value
-        whole = ("ns_steps", "rounding_seed")
-        return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) and k not in whole else v
-                for k, v in options.items()}
+        for name, to in (*self._takes.items(), *((name, name) for name in _LOW)):
+            value = group[name]
+            for one, key in zip(value, to) if isinstance(to, tuple) else ((value, to),):
+                if key.startswith("-"):
+                    options[key[1:]] = -float(one)
+                elif one is not None:
+                    options[key] = float(one.item()) if isinstance(one, Tensor) else one
+        return options
+
+    def _switch(self, differentiable: bool = False, decoupled_weight_decay: bool = False) -> None:
+        """PyTorch's arguments that are refused, or choose another of the engine's optimizers."""
+        if differentiable:
+            raise ValueError(f"{type(self).__name__}: differentiable is not supported")
+        if decoupled_weight_decay and self._kind == "adam":
+            self._kind = "adamw"
+            self._beside = {**self._beside, "decoupled_weight_decay": True}
 
     def _build(self) -> None:
         if not self._kind:
@@ -234,10 +244,12 @@ class Optimizer:
             groups.append(packed)
         state = self._state_by_index()
         index = 0
-        for group in self.param_groups:
+        if self._engine is not None:
+            self._sync()
+        for number, group in enumerate(self.param_groups):
             for p in group["params"]:
                 if index in state and self._is_pytorchs():
-                    state[index] = _layout.of_state(self._kind, state[index], self._taken, group, p)
+                    state[index] = _layout.of_state(self._engine, number, state[index], self._taken, p)
                 index += 1
         return {"state": state, "param_groups": groups}
 
@@ -290,245 +302,3 @@ class Optimizer:
             text += f"\nParameter Group {i}\n"
             text += "".join(f"    {k}: {group[k]}\n" for k in sorted(group) if k not in ("params", "param_names"))
         return text + ")"
-
-
-def _low(master_weights: bool, stochastic_rounding: bool, low_state: bool, rounding_seed: int) -> Dict[str, Any]:
-    """What is said of parameters of 16 bits, as options of a group."""
-    return dict(master_weights=master_weights, stochastic_rounding=stochastic_rounding, low_state=low_state,
-                rounding_seed=rounding_seed)
-
-
-def _unsupported(name: str, **flags: Any) -> None:
-    for flag, value in flags.items():
-        if value:
-            raise ValueError(f"{name}: {flag} is not supported")
-
-
-class SGD(Optimizer):
-    """Gradient descent with momentum."""
-
-    _kind = "sgd"
-    _beside = {"foreach": None, "differentiable": False, "fused": None}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
-        nesterov: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
-        differentiable: bool = False, fused: Optional[bool] = None,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("SGD", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
-                                      nesterov=nesterov, maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015); weight decay is added to the gradient. ``amsgrad`` divides by the largest second moment so
-    far."""
-
-    _kind = "adam"
-    _beside = {"foreach": None, "capturable": False, "differentiable": False, "fused": None, "decoupled_weight_decay": False}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
-        capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
-        decoupled_weight_decay: bool = False,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported(type(self).__name__, differentiable=differentiable)
-        if decoupled_weight_decay and type(self) is Adam:
-            self._kind, self._beside = "adamw", AdamW._beside
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-                                      maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
-
-    _kind = "adamw"
-    _beside = {**Adam._beside, "decoupled_weight_decay": True}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None,
-        capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable,
-                         **_low(master_weights, stochastic_rounding, low_state, rounding_seed))
-
-
-class RMSprop(Optimizer):
-    """RMSprop (Tieleman and Hinton 2012)."""
-
-    _kind = "rmsprop"
-    _beside = {"foreach": None, "capturable": False, "differentiable": False}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0.0,
-        momentum: float = 0.0, centered: bool = False, capturable: bool = False, foreach: Optional[bool] = None,
-        maximize: bool = False, differentiable: bool = False, *,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("RMSprop", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
-                                      centered=centered, maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class Adagrad(Optimizer):
-    """Adagrad (Duchi et al. 2011)."""
-
-    _kind = "adagrad"
-    _beside = {"foreach": None, "differentiable": False, "fused": None}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
-        initial_accumulator_value: float = 0.0, eps: float = 1e-10, foreach: Optional[bool] = None, *,
-        maximize: bool = False, differentiable: bool = False, fused: Optional[bool] = None,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("Adagrad", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
-                                      initial_accumulator_value=initial_accumulator_value, maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class Adadelta(Optimizer):
-    """Adadelta (Zeiler 2012)."""
-
-    _kind = "adadelta"
-    _beside = {"foreach": None, "capturable": False, "differentiable": False}
-
-    def __init__(
-        self, params: Params, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0,
-        foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("Adadelta", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class Adamax(Optimizer):
-    """Adamax (Kingma and Ba 2015): Adam with the infinity norm."""
-
-    _kind = "adamax"
-    _beside = {"foreach": None, "capturable": False, "differentiable": False}
-
-    def __init__(
-        self, params: Params, lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
-        capturable: bool = False,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("Adamax", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class NAdam(Optimizer):
-    """Adam with Nesterov's momentum (Dozat 2016)."""
-
-    _kind = "nadam"
-    _beside = {"foreach": None, "capturable": False, "differentiable": False}
-
-    def __init__(
-        self, params: Params, lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
-        foreach: Optional[bool] = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("NAdam", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-                                      momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
-                                      maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class RAdam(Optimizer):
-    """Rectified Adam (Liu et al. 2020)."""
-
-    _kind = "radam"
-    _beside = {"foreach": None, "capturable": False, "differentiable": False}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, decoupled_weight_decay: bool = False, *, foreach: Optional[bool] = None,
-        maximize: bool = False, capturable: bool = False, differentiable: bool = False,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        _unsupported("RAdam", differentiable=differentiable)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-                                      decoupled_weight_decay=decoupled_weight_decay, maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class Lion(Optimizer):
-    """Lion (Chen et al. 2023): a learning rate 3 to 10 times less than AdamW's."""
-
-    _kind = "lion"
-
-    def __init__(
-        self, params: Params, lr: float = 1e-4, betas: Tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, *,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-
-class Adafactor(Optimizer):
-    """Adafactor (Shazeer and Stern 2018) with the relative step, torch.optim's defaults."""
-
-    _kind = "adafactor"
-    _beside = {"foreach": None}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-2, beta2_decay: float = -0.8, eps: Tuple[Optional[float], float] = (None, 1e-3),
-        d: float = 1.0, weight_decay: float = 0.0, *, foreach: Optional[bool] = None, maximize: bool = False,
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
-                                      maximize=maximize,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-    def _options(self, group: ParamGroup) -> Dict[str, Any]:
-        eps1, eps2 = group["eps"]
-        return {
-            "lr": float(group["lr"]), "beta2_decay": -float(group["beta2_decay"]),
-            "eps1": 1e-30 if eps1 is None else float(eps1), "eps2": float(eps2), "clip_threshold": float(group["d"]),
-            "weight_decay": float(group["weight_decay"]),
-            **{key: group[key] for key in ("master_weights", "stochastic_rounding", "low_state", "rounding_seed")},
-        }
-
-
-class Muon(Optimizer):
-    """Muon (Jordan et al. 2024): momentum, orthogonalised. What is not a matrix, and groups with ``use_adamw``, are updated
-    by AdamW with ``betas`` and ``adamw_eps``. ``adjust_lr_fn`` "original" (as without one) or "match_rms_adamw" chooses the step's scale."""
-
-    _kind = "muon"
-    _beside = {"ns_coefficients": (3.4445, -4.775, 2.0315)}
-
-    def __init__(
-        self, params: Params, lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
-        eps: float = 1e-7, ns_steps: int = 5, adjust_lr_fn: Optional[str] = None, use_adamw: bool = False,
-        betas: Tuple[float, float] = (0.9, 0.95), adamw_eps: float = 1e-8, *,
-        ns_coefficients: Tuple[float, float, float] = (3.4445, -4.775, 2.0315),
-        master_weights: bool = False, stochastic_rounding: bool = False, low_state: bool = False, rounding_seed: int = 0,
-    ) -> None:
-        if tuple(ns_coefficients) != self._beside["ns_coefficients"]:
-            raise ValueError(f"Muon: the iteration's coefficients are {self._beside['ns_coefficients']}, got {ns_coefficients}")
-        super().__init__(params, dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps,
-                                      ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, use_adamw=use_adamw, betas=betas,
-                                      adamw_eps=adamw_eps,
-                                      **_low(master_weights, stochastic_rounding, low_state, rounding_seed)))
-
-    def _options(self, group: ParamGroup) -> Dict[str, Any]:
-        options = super()._options(group)
-        scale = options.pop("adjust_lr_fn")
-        if scale not in (None, "original", "match_rms_adamw"):
-            raise ValueError(f"Adjust learning rate function {scale} is not supported")
-        options["match_rms_adamw"] = scale == "match_rms_adamw"
-        return options

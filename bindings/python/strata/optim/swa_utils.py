@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import math
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from .. import _core
 from .._core import Tensor
 from .._grad_mode import no_grad
 from ..nn.module import Module
 from ..nn.norm import _RunningNorm
-from .lr_scheduler import LRScheduler
+from .lr_scheduler import _Recorded
 from .optimizer import Optimizer
 
 __all__ = ["AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
@@ -120,8 +119,10 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     model.train(training)
 
 
-class SWALR(LRScheduler):
+class SWALR(_Recorded):
     """From the rate there is to ``swa_lr`` in ``anneal_epochs`` steps, by a cosine ("cos") or a line ("linear")."""
+
+    _record = "SWALR"
 
     def __init__(self, optimizer: Optimizer, swa_lr: Union[float, Sequence[float]], anneal_epochs: int = 10,
                  anneal_strategy: str = "cos", last_epoch: int = -1) -> None:
@@ -136,19 +137,5 @@ class SWALR(LRScheduler):
             group["swa_lr"] = rate
         super().__init__(optimizer, last_epoch)
 
-    def _share(self, t: float) -> float:
-        t = max(0.0, min(1.0, t))
-        return (1 - math.cos(math.pi * t)) / 2 if self.anneal_strategy == "cos" else t
-
-    def get_lr(self) -> List[float]:
-        step = self.last_epoch
-        if self.anneal_epochs == 0:
-            step = max(1, step)
-        before = self._share(max(0, step - 1) / max(1, self.anneal_epochs))
-        now = self._share(step / max(1, self.anneal_epochs))
-        rates = []
-        for group in self.optimizer.param_groups:
-            lr, wanted = float(group["lr"]), group["swa_lr"]
-            start = lr if before == 1 else (lr - before * wanted) / (1 - before)
-            rates.append(wanted * now + start * (1 - now))
-        return rates
+    def _of_group(self, group: int) -> Dict[str, Any]:
+        return {"swa_lr": self.optimizer.param_groups[group]["swa_lr"]}

@@ -1,0 +1,32 @@
+#pragma once
+// Around the files <optimizer>_rule.inc, each of which defines rules as structs: the arithmetic of one element,
+// apply(), and what the number t of the update, counted from 1, makes of the constants, complete(). A device's loops
+// include them into a namespace of their own (all_rules.inc) with these functions of its numbers:
+//   muladd(a, b, c) a b + c, negmuladd(a, b, c) c - a b, each rounded once; add sub mul quotient root absolute negated;
+//   if_greater(a, b, x, y) x where a > b, else y; if_zero(a, x, y) x where a is 0, else y; with_sign(x, s) |x| as s has
+//   it.
+// and `k`, whose k[i] is constant i and k.on(i) whether it is not 0. So the same lines are compiled for every device.
+
+#include <cmath>
+#include <concepts>
+
+#define STRATA_RULE(name, type)
+/// Of a rule whose constants do not depend on the count.
+#define STRATA_RULE_NO_COUNT        \
+  template <std::same_as<double> D> \
+  static constexpr void complete(D*, D) {}
+
+namespace strata::optim {
+
+/// Whether the rule changes gradients and nothing else.
+template <class R>
+inline constexpr bool writes_grad = requires {
+  R::writes_grad;
+};
+/// Whether what the rule reads as a gradient is one, which a factor scales.
+template <class R>
+inline constexpr bool reads_gradient = !requires {
+  R::reads_gradient;
+};
+
+}  // namespace strata::optim

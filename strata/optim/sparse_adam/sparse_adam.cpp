@@ -1,0 +1,76 @@
+#include "strata/optim/sparse_adam/sparse_adam.h"
+
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
+#include "strata/optim/kernels.h"
+#include "strata/optim/record_inl.h"
+
+namespace strata::optim {
+
+const OptimizerRecord& SparseAdamOptions::record() {
+  using O = SparseAdamOptions;
+  using Kind = OptimizerState::Kind;
+  static const OptimizerRecord r = finished<SparseAdam, O>({
+      .name = "sparse_adam",
+      .title = "SparseAdam",
+      .doc = "Adam that leaves rows without a gradient as they are, moments too: for tables of which a step uses a few "
+             "rows.",
+      .options =
+          {
+              option<&O::lr>("lr", "Learning rate.", kPositive, "-"),
+              option<&O::beta1>("beta1", "Decay of the first moment.", kDecay),
+              option<&O::beta2>("beta2", "Decay of the second moment.", kDecay),
+              option<&O::eps>("eps", "Added to the denominator.", kPositive),
+          },
+      .states =
+          {
+              {"step", "Updates.", Kind::count},
+              {"exp_avg", "Mean of the gradients."},
+              {"exp_avg_sq", "Mean of their squares."},
+          },
+      .python = "lr, betas=(beta1, beta2), eps, maximize, *",
+      .in_training = false,
+      .rule = of<O, [](const O&) { return Rule::sparse_adam; }>,
+      .constants = constants_of<O,
+                                [](double* k, const O& o, double lr, bool) {
+                                  k[1] = o.beta1;
+                                  k[2] = 1 - o.beta1;
+                                  k[3] = o.beta2;
+                                  k[4] = 1 - o.beta2;
+                                  k[5] = lr;
+                                  k[7] = o.eps;
+                                }>,
+  });
+  return r;
+}
+void SparseAdamOptions::validate() const {
+  record().validate(this);
+}
+// The rule looks at one element; which rows are used stands beside it as a third state, 0 or 1 for each element.
+void SparseAdam::update(const std::vector<Param*>& active, double grad_scale) {
+  memory::TagScope tag(memory::Tag::workspace);
+  TensorList used;
+  std::vector<Slab> slabs;
+  for (Param* p : active) {
+    if (p->tensor.numel() == 0) continue;
+    slabs.push_back(slab_of(*p, 1));
+    Slab& s = slabs.back();
+    s.k[0] = grad_scale;
+    record()->constants(s.k, &options_of(*p), lr(p->group), p->first);
+    if (refreshing()) continue;
+    const Tensor rows = p->grad.dim() > 1 ? p->grad.reshape({p->grad.size(0), -1}) : p->grad.reshape({-1, 1});
+    used.push_back(contiguous(to(any(rows != 0.0, {1}, true), s.state_dtype).expand(rows.shape())));
+    s.state[2] = used.back().raw_data();
+    if (s.tensors) s.tensors->state[2] = used.back();
+  }
+  run(Rule::sparse_adam, slabs);
+}
+
+const OptimizerRecord& records::sparse_adam() {
+  return SparseAdamOptions::record();
+}
+
+}  // namespace strata::optim
