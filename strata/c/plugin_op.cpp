@@ -311,7 +311,10 @@ void PluginOp::run(Device device, std::vector<Tensor>& results, std::span<const 
   if (device.is_meta()) return;
   if (!has_kernel(device.type)) detail::throw_no_kernel(name_, device);
   // As in Op: what a kernel takes for itself is workspace; within it nothing is recorded, cast or observed.
-  const memory::TagScope tag(memory::Tag::workspace);
+  const memory::detail::KernelScope own;
+  detail::Pins pins;
+  for (const Tensor& t : results) pins.hold(t, Access::write);
+  visit(args, [&](const Tensor& t) { pins.hold(t, Access::read); });
   const detail::ThreadModeScope plain({false, 0});
   if (memory::guards_wanted() && device.is_cpu()) return run_guarded(results, args, fresh);
   run_kernel(device, results, args);

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "strata/core/op.h"
-#include "strata/memory/retag.h"
 
 namespace strata {
 namespace {
@@ -91,11 +90,7 @@ class Accumulator final : public Node {
     // Take the buffer over when nobody else can see it; a view of something larger would keep all of it alive.
     const bool sole =
         g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
-    if (sole && !grad_enabled()) {
-      Storage& storage = *g.storage();
-      memory::retag(storage.device, storage.owner, storage.nbytes, storage.tag, memory::Tag::gradient);
-      storage.tag = memory::Tag::gradient;
-    }
+    if (sole && !grad_enabled()) g.storage()->retag(memory::Tag::gradient);
     grad = grad_enabled() ? g : sole ? g.detach() : g.detach().clone();
   }
 

@@ -277,6 +277,18 @@ Tensor* Backward::gathered(int i) const {
 
 namespace detail {
 
+struct Pins::Held {
+  std::vector<Pin> pins;
+};
+void Pins::hold(const Tensor& t, Access access) {
+  if (!t.defined() || !memory::detail::any_movable()) return;
+  if (!held_) held_ = new Held;
+  held_->pins.emplace_back(t, access);
+}
+void Pins::drop() {
+  delete held_;
+}
+
 void rethrow_named(const OpBase& op, std::span<const Value> args) {
   const auto given = [&] {
     std::string text;

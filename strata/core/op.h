@@ -315,6 +315,11 @@ class Op<R(A...)> final : public OpBase {
       const auto dynamic = r_.dynamic.on(device_of(args...));
       if (!dynamic) detail::throw_no_kernel(name_, {device_of(args...), 0});
       NoGrad guard;
+      // It makes its results itself and reads their elements: in memory that does not move.
+      const memory::detail::KernelScope plain(memory::current_tag());
+      detail::Pins pins;
+      if (memory::detail::any_movable()) [[unlikely]]
+        (detail::visit_tensors(args, [&](const Tensor& t) { pins.hold(t, Access::read); }), ...);
       return dynamic(args...);
     }
     if (!r_.infer) [[unlikely]]
@@ -346,7 +351,10 @@ class Op<R(A...)> final : public OpBase {
   void run(Device device, Results&... all) const {
     if (device.is_meta()) return;
     // What a kernel takes for itself is not for the caller.
-    const memory::TagScope tag(memory::Tag::workspace);
+    const memory::detail::KernelScope own;
+    detail::Pins pins;
+    if (memory::detail::any_movable()) [[unlikely]]
+      pin_all(pins, all...);
     // Inside a kernel nothing is recorded, cast or observed.
     const detail::ThreadModeScope plain({false, 0});
     if (const Kernel k = r_.kernels.on(device.type)) [[likely]] {
@@ -355,6 +363,18 @@ class Op<R(A...)> final : public OpBase {
     } else {
       run_composed(device, all...);
     }
+  }
+
+  // Results, then arguments.
+  template <class... All>
+  static void pin_all(detail::Pins& pins, const All&... all) {
+    size_t i = 0;
+    (
+        [&](const auto& each) {
+          const Access access = i++ < sizeof...(All) - sizeof...(A) ? Access::write : Access::read;
+          detail::visit_tensors(each, [&](const Tensor& t) { pins.hold(t, access); });
+        }(all),
+        ...);
   }
 
   template <class... All>

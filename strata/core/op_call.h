@@ -99,6 +99,24 @@ struct SavePlan {
 SavePlan parse_saves(std::string_view schema, std::string_view saves);
 /// Casts a floating tensor for autocast; parameters' casts are cached for the scope.
 Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest);
+/// Holds the storages of a call while its kernel runs. Empty, and no more than a null pointer, while no storage moves.
+class Pins {
+ public:
+  Pins() = default;
+  Pins(const Pins&) = delete;
+  ~Pins() {
+    if (held_) [[unlikely]]
+      drop();
+  }
+  /// Does nothing for an undefined tensor, or one whose bytes do not move.
+  void hold(const Tensor& t, Access access);
+
+ private:
+  struct Held;
+  void drop();
+  Held* held_ = nullptr;
+};
+
 /// Tells the thread's observers of one call: that it begins, and how it ends.
 class ObservedCall {
  public:

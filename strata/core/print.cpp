@@ -25,7 +25,7 @@ class Reader {
  public:
   // An empty tensor may have no bytes; it has no position to read either.
   explicit Reader(const Tensor& t)
-      : p_(t.numel() ? t.raw_data() : static_cast<const void*>(&dtype_)), dtype_(t.dtype()) {}
+      : pin_(t, Access::read), p_(t.numel() ? t.raw_data() : static_cast<const void*>(&dtype_)), dtype_(t.dtype()) {}
   double number(int64_t at) const {
     return dispatch_all(dtype_, "to_string", [&]<class T>() {
       return static_cast<double>(static_cast<compute_t<T>>(static_cast<const T*>(p_)[at]));
@@ -38,6 +38,7 @@ class Reader {
   }
 
  private:
+  const Pin pin_;
   const void* p_;
   DType dtype_;
 };
@@ -196,6 +197,7 @@ std::vector<T> Tensor::to_vector() const {
   const Tensor t = to(Device::cpu()).contiguous();
   std::vector<T> values(static_cast<size_t>(numel()));
   if (values.empty()) return values;
+  const Pin pin(t, Access::read);
   dispatch_all(dtype(), "to_vector", [&]<class S>() {
     const S* p = static_cast<const S*>(t.raw_data());
     for (size_t i = 0; i < values.size(); ++i) {

@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "strata/core/backend.h"
 #include "strata/core/node.h"
 #include "strata/core/op_base.h"
-#include "strata/memory/allocator.h"
 
 namespace strata {
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "strata/core/node.h"
-#include "strata/cuda/memory.h"
 
 namespace strata {
 namespace {
@@ -52,6 +51,11 @@ void Tensor::throw_undefined() {
   throw ValueError("Tensor", "an undefined tensor was used (an optional argument that was not given?)");
 }
 void Tensor::throw_no_data() const {
+  const Storage& s = *get().storage;
+  if (numel() != 0 && !s.data && !is_meta()) {
+    throw DeviceError("data", cat("a tensor ", *this, " in memory of tier '", s.tier(),
+                                  "' is not resident: hold a Pin while its elements are read or written"));
+  }
   throw DeviceError("data", cat("a tensor on ", device(), " has no bytes on the host: ", *this));
 }
 void Tensor::throw_dtype(DType wanted) const {
@@ -66,7 +70,9 @@ std::string describe(const Tensor& t) {
   return s;
 }
 
-Tensor empty(const TensorMeta& meta) {
+namespace {
+// A tensor of that geometry without a storage.
+Ref<TensorImpl> shaped(const TensorMeta& meta) {
   const int64_t n = checked_numel(meta.shape, meta.dtype);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->shape = meta.shape;
@@ -79,7 +85,21 @@ Tensor empty(const TensorMeta& meta) {
   } else {
     t->strides = contiguous_strides(meta.shape);
   }
-  t->storage = Storage::create(meta.device, static_cast<size_t>(n * size_of(meta.dtype)));
+  return t;
+}
+size_t bytes_of(const TensorImpl& t) {
+  return static_cast<size_t>(t.numel * size_of(t.dtype));
+}
+}  // namespace
+
+Tensor empty(const TensorMeta& meta) {
+  Ref<TensorImpl> t = shaped(meta);
+  t->storage = Storage::create(meta.device, bytes_of(*t));
+  return Tensor(std::move(t));
+}
+Tensor empty(const TensorMeta& meta, Tier tier) {
+  Ref<TensorImpl> t = shaped(meta);
+  t->storage = Storage::create(meta.device, bytes_of(*t), tier);
   return Tensor(std::move(t));
 }
 
@@ -114,6 +134,7 @@ Tensor from_span(std::span<const T> values, const Shape& shape) {
   check<ShapeError>(static_cast<int64_t>(values.size()) == shape.product(), "from_span", values.size(),
                     " values do not fill a tensor of shape ", shape);
   Tensor t = empty({shape, dtype_of<T>, Device::cpu(), std::nullopt});
+  const Pin pin(t);
   if (!values.empty()) std::memcpy(t.raw_data(), values.data(), values.size_bytes());
   return t;
 }
@@ -129,14 +150,14 @@ template Tensor from_span(std::span<const double>, const Shape&);
 template Tensor from_span(std::span<const bool>, const Shape&);
 
 Tensor wrap_number(Scalar value, Device device) {
-  Tensor t = empty({{}, value.kind(), device, std::nullopt});
+  Tensor t = empty({{}, value.kind(), device, std::nullopt}, Tier());
   t.impl().wrapped_number = true;
   if (device.is_meta()) return t;
   const auto put = [&](const auto& v) {
     if (device.is_cpu())
       std::memcpy(t.raw_data(), &v, sizeof v);
     else
-      cuda::put_bytes(t.raw_data(), device, &v, sizeof v);
+      t.storage()->backend().copy_in(device, t.raw_data(), &v, sizeof v);
   };
   switch (value.kind()) {
     case DType::f64:
@@ -217,6 +238,7 @@ Scalar load_scalar(const void* p) {
 Scalar Tensor::item_scalar() const {
   check<ShapeError>(numel() == 1, "item", "needs a tensor with one element, got ", *this);
   if (device().is_cuda()) return to(Device::cpu()).item_scalar();
+  const Pin pin(*this, Access::read);
   const void* p = raw_data();
   switch (dtype()) {
     case DType::u8:

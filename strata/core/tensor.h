@@ -79,6 +79,8 @@ class Tensor {
   DType dtype() const { return get().dtype; }
   Device device() const { return get().device; }
   bool is_meta() const { return get().device.is_meta(); }
+  /// Where the bytes live.
+  Tier tier() const { return get().storage->tier(); }
   bool is_contiguous() const { return get().contiguous; }
   int64_t storage_offset() const { return get().offset; }
   const Ref<Storage>& storage() const { return get().storage; }
@@ -98,7 +100,8 @@ class Tensor {
       throw_no_data();
     return static_cast<T*>(raw_data());
   }
-  /// First element, untyped: an address of the tensor's device. Throws DeviceError for a meta tensor.
+  /// First element, untyped: an address of the tensor's device. Throws DeviceError for a meta tensor, and for one whose
+  /// bytes are not resident: in a tier that lets them move they have an address only while a Pin holds them.
   void* raw_data() const {
     const TensorImpl& t = get();
     if (!t.storage->data && t.numel != 0) [[unlikely]]
@@ -170,6 +173,9 @@ class Tensor {
   Tensor new_full(const Shape& shape, Scalar value, std::optional<DType> dtype = {}) const;
   Tensor to(DType dtype) const;    ///< itself when already of that type
   Tensor to(Device device) const;  ///< itself when already there
+  /// With its bytes in memory of that tier, row-major; itself when they are there already, or there are none. Throws
+  /// DeviceError where the tensor's device has no such memory.
+  Tensor to(Tier tier) const;
   /// @}
 
   /// @name In place
@@ -229,6 +235,26 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+/// Holds a tensor's bytes where its device reads them while it lives: raw_data() and data() then give an address that
+/// stays. The call path pins what an op reads and writes; whoever reads elements on his own does it with this. Does
+/// nothing where bytes do not move.
+class Pin {
+ public:
+  explicit Pin(const Tensor& t, Access access = Access::write) {
+    if (!memory::detail::any_movable()) return;
+    storage_ = t.storage();
+    storage_->pin(access);
+  }
+  ~Pin() {
+    if (storage_) storage_->unpin();
+  }
+  Pin(Pin&&) noexcept = default;
+  Pin& operator=(Pin&&) = delete;
+
+ private:
+  Ref<Storage> storage_;
+};
+
 /// Several tensors: an argument or result of some ops.
 using TensorList = std::vector<Tensor>;
 
@@ -245,6 +271,8 @@ inline TensorMeta like(const Tensor& x) {
 
 /// An uninitialised tensor with its own storage.
 Tensor empty(const TensorMeta& meta);
+/// The same in memory of a tier. Throws DeviceError where the device has no such memory.
+Tensor empty(const TensorMeta& meta, Tier tier);
 /// A view of `t`'s storage with another geometry; no checks, no autograd. `dtype` may reinterpret the bytes.
 Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset);
 /// A tensor over memory that the caller keeps alive; `release(owner)`, if given, runs when the last view goes.

@@ -7,6 +7,7 @@
 #include "strata/cuda/check.cuh"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/range.cuh"
+#include "strata/memory/allocator.h"
 
 namespace strata::cuda {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,11 +15,16 @@
 #include "strata/cuda/check.cuh"
 #include "strata/cuda/graph.h"
 #include "strata/memory/heap.h"
+#include "strata/memory/ledger.h"
+#include "strata/memory/poison.h"
 #include "strata/memory/report.h"
-#include "strata/ops/copy/copy.h"
+#include "strata/memory/timeline.h"
+#include "strata/memory/timeline_hooks.h"
 
 namespace strata::cuda {
 namespace {
+using memory::BlockInfo;
+using memory::Bound;
 using memory::Heap;
 using memory::Stats;
 using memory::Tag;
@@ -68,7 +74,7 @@ struct DeviceMemory {
   std::vector<std::unique_ptr<StreamHeap>> heaps;
   std::unordered_map<void*, std::vector<Stream>> used_elsewhere;
   std::vector<Pending> pending;
-  Stats s;
+  memory::Accounts accounts;
   int64_t mapped = 0, total = 0;
   int pools = 0;  // made so far
   double fraction = 0.97;
@@ -165,7 +171,7 @@ struct DeviceMemory {
       driver().mem_address_free(h->base, static_cast<size_t>(h->range));
       return true;
     });
-    s.reserved = mapped;
+    accounts.s.reserved = mapped;
   }
 
   // Takes back blocks whose other streams have passed; with `wait`, all of them.
@@ -215,17 +221,19 @@ struct DeviceMemory {
     }
   }
 
-  void count(int64_t bytes, Tag tag) {
-    s.live[static_cast<int>(tag)] += bytes;
-    s.live_total += bytes;
-    ++s.blocks;
-    ++s.allocations;
-    s.reserved = mapped;
-    s.peak_reserved = std::max(s.peak_reserved, mapped);
-    if (s.live_total > s.peak_total) {
-      s.peak_total = s.live_total;
-      std::copy(std::begin(s.live), std::end(s.live), std::begin(s.peak));
+  std::vector<BlockInfo> list() const {
+    std::vector<BlockInfo> all;
+    for (const auto& h : heaps) {
+      std::unordered_set<int64_t> kept;  // small ones that nobody has
+      for (const auto& offsets : h->quick) kept.insert(offsets.begin(), offsets.end());
+      const size_t first = all.size();
+      h->heap.list(static_cast<uintptr_t>(h->base), all);
+      std::erase_if(all, [&, i = size_t{0}](const BlockInfo& b) mutable {
+        return i++ >= first && kept.contains(static_cast<int64_t>(b.address - static_cast<uintptr_t>(h->base)));
+      });
     }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+    return all;
   }
 };
 
@@ -258,103 +266,205 @@ DeviceMemory& memory_of(int device) {
                                       device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
   return (*all)[static_cast<size_t>(device)];
 }
+
+constexpr size_t kMostPut = 4000;  // every card's launches take 4 KiB of parameters
+
+// Memory of the cards.
+class CardMemory final : public memory::Backend {
+ public:
+  CardMemory() : Backend("cuda", DeviceType::cuda, Tier::device, memory::Bytes::fixed) {}
+
+  void* allocate(Device device, size_t nbytes, Tag tag) override {
+    const std::string* who = memory::holder();
+    void* block = take(device, nbytes, tag, who);
+    if (memory::is_recording()) [[unlikely]]
+      memory::record_taken(device, tier, block, nbytes, tag, who);
+    const int pattern = memory::poison_pattern();
+    if (pattern >= 0) [[unlikely]]
+      fill_bytes(device, block, static_cast<uint8_t>(pattern), nbytes);
+    return block;
+  }
+
+  void deallocate(Device device, void* data, size_t nbytes, Tag tag) override {
+    if (memory::is_recording()) [[unlikely]]
+      memory::record_given(device, tier, data);
+    DeviceMemory& m = memory_of(device.index);
+    const int64_t bytes = rounded(nbytes);
+    std::lock_guard lock(m.mutex);
+    m.accounts.give(bytes, tag);
+    if (const auto it = m.used_elsewhere.find(data); it != m.used_elsewhere.end()) {
+      Pending p{data, bytes, {}};
+      // In a capture the events would be nodes; the graph's own order keeps the block's users apart, and nobody gets it
+      // before the capture ends.
+      if (capturing()) it->second.clear();
+      for (const Stream& s : it->second) {
+        p.passed.push_back(std::make_unique<Event>(false, device.index));
+        p.passed.back()->record(s);
+      }
+      m.used_elsewhere.erase(it);
+      m.pending.push_back(std::move(p));
+      return;
+    }
+    m.give(data, bytes);
+  }
+
+  void retag(Device device, void* data, size_t nbytes, Tag from, Tag to) override {
+    if (memory::is_recording()) [[unlikely]]
+      memory::record_retagged(device, tier, data, to);
+    DeviceMemory& m = memory_of(device.index);
+    std::lock_guard lock(m.mutex);
+    m.accounts.retag(rounded(nbytes), from, to);
+    StreamHeap& h = m.heap_with(data);
+    h.heap.retag(static_cast<int64_t>(reinterpret_cast<CUdeviceptr>(data) - h.base), to);
+  }
+
+  void copy_in(Device device, void* to, const void* from, size_t nbytes) override {
+    if (nbytes <= kMostPut) return put_bytes(to, device, from, nbytes);
+    copy_bytes(to, device, from, Device::cpu(), nbytes);
+  }
+  void copy_out(Device device, void* to, const void* from, size_t nbytes) override {
+    copy_bytes(to, Device::cpu(), from, device, nbytes);
+  }
+
+  Bound bound(Device device) override {
+    const DeviceProperties& card = properties(device.index);  // throws where there is no such card
+    const DeviceScope scope(device.index);
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "bound", "cudaMemGetInfo");
+    return {cat(device, " (", card.name, ")"), static_cast<int64_t>(total), static_cast<int64_t>(total - free)};
+  }
+
+  Stats stats(Device device) override {
+    DeviceMemory& m = memory_of(device.index);
+    std::lock_guard lock(m.mutex);
+    return m.accounts.s;
+  }
+  std::vector<BlockInfo> blocks(Device device) override {
+    DeviceMemory& m = memory_of(device.index);
+    std::lock_guard lock(m.mutex);
+    return m.list();
+  }
+  void reset_peak(Device device) override {
+    DeviceMemory& m = memory_of(device.index);
+    std::lock_guard lock(m.mutex);
+    m.accounts.reset_peak();
+  }
+  // Unmaps every physical chunk that holds no block.
+  void release_cached() override {
+    refuse_in_capture("release_cached", "the host waits for the device");
+    for (int d = 0; d < device_count(); ++d) {
+      DeviceMemory& m = memory_of(d);
+      std::lock_guard lock(m.mutex);
+      m.take_back(true);
+      m.unmap_holes();
+    }
+  }
+
+ private:
+  static void* take(Device device, size_t nbytes, Tag tag, const std::string* module) {
+    DeviceMemory& m = memory_of(device.index);
+    const Stream stream = current_stream(device.index);
+    const int64_t bytes = rounded(nbytes);
+    const bool captures = capturing();
+    const RelaxedScope relaxed(captures);
+    std::lock_guard lock(m.mutex);
+    if (!m.pending.empty() && !captures) m.take_back(false);
+    StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
+    void* data = m.try_take(h, bytes, tag, module);
+    if (data == nullptr) ++m.accounts.s.retries;
+    if (data == nullptr && !captures) {
+      m.take_back(true);
+      m.unmap_holes();
+      data = m.try_take(h, bytes, tag, module);
+    }
+    if (data == nullptr) memory::refuse(m.accounts.s, m.list(), bytes, m.limit(), tag, to_string(device));
+    m.accounts.take(bytes, tag);
+    m.accounts.reserve(m.mapped);
+    return data;
+  }
+};
+
+// Page-locked memory of the host, which the cards copy from and to on their own. Blocks are kept by size: making one
+// costs milliseconds.
+class PinnedMemory final : public memory::Backend {
+ public:
+  PinnedMemory() : Backend("page-locked host", DeviceType::cpu, Tier::pinned, memory::Bytes::fixed) {}
+
+  void* allocate(Device device, size_t nbytes, Tag tag) override {
+    const auto bytes = rounded_up(nbytes);
+    ledger_.check_room(static_cast<int64_t>(bytes), tag);
+    void* data = reuse(bytes);
+    if (data == nullptr) data = make(bytes, tag);
+    const int pattern = memory::poison_pattern();
+    if (pattern >= 0) [[unlikely]]
+      std::memset(data, pattern, bytes);
+    ledger_.take(device, data, static_cast<int64_t>(bytes), tag);
+    return data;
+  }
+  void deallocate(Device device, void* data, size_t nbytes, Tag) override {
+    ledger_.give(device, data);
+    const std::lock_guard lock(mutex_);
+    free_.emplace(rounded_up(nbytes), data);
+  }
+  void retag(Device device, void* data, size_t, Tag, Tag to) override { ledger_.retag(device, data, to); }
+
+  Bound bound(Device) override { return memory::backend(Device::cpu()).bound(Device::cpu()); }
+  int64_t set_limit(Device, int64_t bytes) override { return ledger_.set_limit(bytes); }
+  Stats stats(Device) override { return ledger_.stats(); }
+  void reset_peak(Device) override { ledger_.reset_peak(); }
+  std::vector<BlockInfo> blocks(Device) override { return ledger_.blocks(); }
+  // Copies from what was given back may be under way: freeing waits for them, which must not be while a graph is
+  // captured.
+  void release_cached() override {
+    if (captures_in_progress() > 0) return;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [bytes, data] : free_) {
+      check_cuda(cudaFreeHost(data), "release_cached", "cudaFreeHost");
+      held_ -= static_cast<int64_t>(bytes);
+    }
+    free_.clear();
+    ledger_.reserve(held_);
+  }
+
+ private:
+  static size_t rounded_up(size_t nbytes) { return (nbytes + 4095) / 4096 * 4096; }
+  void* reuse(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto it = free_.find(bytes);
+    if (it == free_.end()) return nullptr;
+    void* data = it->second;
+    free_.erase(it);
+    return data;
+  }
+  void* make(size_t bytes, Tag tag) {
+    memory_of(0);  // throws where there is no card, with the reason
+    void* data = nullptr;
+    const RelaxedScope relaxed(capturing());
+    const cudaError_t e = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
+    if (e == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      ledger_.check_room(static_cast<int64_t>(bytes), tag, /*refused=*/true);
+    }
+    check_cuda(e, "allocate", "cudaHostAlloc");
+    const std::lock_guard lock(mutex_);
+    held_ += static_cast<int64_t>(bytes);
+    ledger_.reserve(held_);
+    return data;
+  }
+
+  memory::Ledger ledger_{*this};
+  std::mutex mutex_;
+  std::multimap<size_t, void*> free_;
+  int64_t held_ = 0;  // in use or free
+};
+
+[[maybe_unused]] const bool g_registered = [] {
+  memory::register_backend(*new CardMemory);  // they outlive static tensors
+  memory::register_backend(*new PinnedMemory);
+  return true;
+}();
 }  // namespace
 
-void* allocate(Device device, size_t nbytes, Tag tag, const std::string* module) {
-  DeviceMemory& m = memory_of(device.index);
-  const Stream stream = current_stream(device.index);
-  const int64_t bytes = rounded(nbytes);
-  const bool captures = capturing();
-  const RelaxedScope relaxed(captures);
-  std::lock_guard lock(m.mutex);
-  if (!m.pending.empty() && !captures) m.take_back(false);
-  StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
-  void* data = m.try_take(h, bytes, tag, module);
-  if (data == nullptr) ++m.s.retries;
-  if (data == nullptr && !captures) {
-    m.take_back(true);
-    m.unmap_holes();
-    data = m.try_take(h, bytes, tag, module);
-  }
-  if (data == nullptr) {
-    std::vector<const Heap*> heaps;
-    for (const auto& each : m.heaps) heaps.push_back(&each->heap);
-    memory::refuse(m.s, heaps, bytes, m.limit(), tag, to_string(device));
-  }
-  m.count(bytes, tag);
-  return data;
-}
-
-void deallocate(Device device, void* data, size_t nbytes, Tag tag) {
-  DeviceMemory& m = memory_of(device.index);
-  const int64_t bytes = rounded(nbytes);
-  std::lock_guard lock(m.mutex);
-  m.s.live[static_cast<int>(tag)] -= bytes;
-  m.s.live_total -= bytes;
-  --m.s.blocks;
-  if (const auto it = m.used_elsewhere.find(data); it != m.used_elsewhere.end()) {
-    Pending p{data, bytes, {}};
-    // In a capture the events would be nodes; the graph's own order keeps the block's users apart, and nobody gets it
-    // before the capture ends.
-    if (capturing()) it->second.clear();
-    for (const Stream& s : it->second) {
-      p.passed.push_back(std::make_unique<Event>(false, device.index));
-      p.passed.back()->record(s);
-    }
-    m.used_elsewhere.erase(it);
-    m.pending.push_back(std::move(p));
-    return;
-  }
-  m.give(data, bytes);
-}
-
-void retag(Device device, void* data, size_t nbytes, Tag from, Tag to) {
-  DeviceMemory& m = memory_of(device.index);
-  std::lock_guard lock(m.mutex);
-  const int64_t bytes = rounded(nbytes);
-  m.s.live[static_cast<int>(from)] -= bytes;
-  m.s.live[static_cast<int>(to)] += bytes;
-  StreamHeap& h = m.heap_with(data);
-  h.heap.retag(static_cast<int64_t>(reinterpret_cast<CUdeviceptr>(data) - h.base), to);
-}
-
-Stats stats(int device) {
-  DeviceMemory& m = memory_of(device);
-  std::lock_guard lock(m.mutex);
-  return m.s;
-}
-std::vector<memory::BlockInfo> blocks(int device) {
-  DeviceMemory& m = memory_of(device);
-  std::lock_guard lock(m.mutex);
-  std::vector<memory::BlockInfo> all;
-  for (const auto& h : m.heaps) {
-    std::unordered_set<int64_t> kept;  // small ones that nobody has
-    for (const auto& list : h->quick) kept.insert(list.begin(), list.end());
-    for (const auto& [offset, b] : h->heap.used()) {
-      if (kept.contains(offset)) continue;
-      all.push_back({static_cast<uintptr_t>(h->base) + static_cast<uintptr_t>(offset), b.bytes, b.tag,
-                     b.module ? *b.module : std::string()});
-    }
-  }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
-  return all;
-}
-void reset_peak(int device) {
-  DeviceMemory& m = memory_of(device);
-  std::lock_guard lock(m.mutex);
-  m.s.peak_total = m.s.live_total;
-  std::copy(std::begin(m.s.live), std::end(m.s.live), std::begin(m.s.peak));
-  m.s.peak_reserved = m.s.reserved;
-}
-void release_cached() {
-  refuse_in_capture("release_cached", "the host waits for the device");
-  for (int d = 0; d < device_count(); ++d) {
-    DeviceMemory& m = memory_of(d);
-    std::lock_guard lock(m.mutex);
-    m.take_back(true);
-    m.unmap_holes();
-  }
-}
 double set_memory_fraction(double fraction, int device) {
   check(fraction > 0 && fraction <= 1, "set_memory_fraction", "needs a share in (0, 1], got ", fraction);
   DeviceMemory& m = memory_of(device);
@@ -396,61 +506,6 @@ void record_stream(const Tensor& t, const Stream& stream) {
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
-namespace {
-// Pinned blocks by size; making one costs milliseconds.
-struct Pinned {
-  std::mutex mutex;
-  std::multimap<size_t, void*> free;
-};
-Pinned& pinned() {
-  static auto* p = new Pinned;
-  return *p;
-}
-size_t pinned_size(size_t nbytes) {
-  return (nbytes + 4095) / 4096 * 4096;
-}
-}  // namespace
-
-void* allocate_pinned(size_t nbytes) {
-  const size_t bytes = pinned_size(nbytes);
-  Pinned& p = pinned();
-  {
-    std::lock_guard lock(p.mutex);
-    if (const auto it = p.free.find(bytes); it != p.free.end()) {
-      void* data = it->second;
-      p.free.erase(it);
-      return data;
-    }
-  }
-  void* data = nullptr;
-  const RelaxedScope relaxed(capturing());
-  check_cuda(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "allocate_pinned", "cudaHostAlloc");
-  return data;
-}
-void deallocate_pinned(void* data, size_t nbytes) {
-  Pinned& p = pinned();
-  std::lock_guard lock(p.mutex);
-  p.free.emplace(pinned_size(nbytes), data);
-}
-
-Tensor pin_memory(const Tensor& t) {
-  check<DeviceError>(t.device().is_cpu(), "pin_memory", "needs a tensor on the host, got ", t);
-  struct Block {
-    void* data;
-    size_t nbytes;
-  };
-  const auto nbytes = static_cast<size_t>(t.nbytes());
-  auto block = std::make_unique<Block>(Block{allocate_pinned(nbytes), nbytes});
-  const auto give_back = [](void* p) {
-    const std::unique_ptr<Block> b(static_cast<Block*>(p));
-    deallocate_pinned(b->data, b->nbytes);
-  };
-  void* data = block->data;
-  const Tensor copy = from_blob(data, t.shape(), t.dtype(), give_back, block.release());
-  copy_elements(copy, t);
-  return copy;
-}
-
 void copy_to_pinned(const Tensor& pinned, const Tensor& t) {
   check<ShapeError>(pinned.shape() == t.shape() && t.is_contiguous(), "copy_to_pinned", "cannot copy ", t, " to ",
                     pinned);
@@ -465,7 +520,6 @@ void copy_to_pinned(const Tensor& pinned, const Tensor& t) {
 }
 
 namespace {
-constexpr size_t kMostPut = 4000;  // every card's launches take 4 KiB of parameters
 template <size_t N>
 struct Bytes {
   uint8_t v[N];
@@ -497,14 +551,6 @@ void put_bytes(void* to, Device device, const void* from, size_t nbytes) {
   const auto* bytes = static_cast<const uint8_t*>(from);
   nbytes <= 32 ? put<32>(to, bytes, nbytes, stream()) : put<kMostPut>(to, bytes, nbytes, stream());
   check_cuda(cudaGetLastError(), "put_bytes", "the launch");
-}
-
-CardMemory card_memory(int device) {
-  properties(device);  // throws where there is no such card
-  const DeviceScope scope(device);
-  size_t free = 0, total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "card_memory", "cudaMemGetInfo");
-  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {

@@ -1,5 +1,6 @@
 #pragma once
-// Memory of CUDA devices, below strata/memory/allocator.h, which ordinary code uses.
+// Memory of CUDA devices and page-locked memory of the host: backends that register themselves, below
+// strata/memory/allocator.h, which ordinary code uses; and what only this room does with them.
 //
 // Each stream of a device has a heap in an address range of its own, reserved once and filled with physical memory as
 // it grows (CUDA's virtual-memory API): blocks split and merge over the whole range, so that fragmentation costs holes,
@@ -7,33 +8,13 @@
 // later work of that stream at once, without waiting for the device. A block that other streams used must be named to
 // record_stream(); it becomes free when they have passed the point at which it was given back.
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "strata/core/device.h"
 #include "strata/cuda/runtime.h"
-#include "strata/memory/allocator.h"
-#include "strata/memory/timeline.h"
 
 namespace strata::cuda {
-
-void* allocate(Device device, size_t nbytes, memory::Tag tag, const std::string* module);
-void deallocate(Device device, void* data, size_t nbytes, memory::Tag tag);
-void retag(Device device, void* data, size_t nbytes, memory::Tag from, memory::Tag to);
-memory::Stats stats(int device);
-std::vector<memory::BlockInfo> blocks(int device);
-void reset_peak(int device);
-/// Unmaps every physical chunk that holds no block.
-void release_cached();
-/// A card's memory now: what other processes hold, and what this one has mapped, is not free.
-struct CardMemory {
-  int64_t free = 0, total = 0;
-};
-CardMemory card_memory(int device);
-/// Pinned host memory (page-locked, which the card copies from and to on its own), kept for reuse.
-void* allocate_pinned(size_t nbytes);
-void deallocate_pinned(void* data, size_t nbytes);
 
 /// Pools for the graphs of a device: while a PoolScope lives, a thread's blocks come from heaps of that pool, one for
 /// each stream, whose memory stays mapped, and is given to nobody else, until release_pool().

@@ -119,6 +119,25 @@ bool launch_blocking() {
 }
 void set_nvtx(bool) {}
 
+namespace {
+// Memory of a card: a reason why there is none.
+class NoMemory final : public memory::Backend {
+ public:
+  NoMemory() : Backend("cuda", DeviceType::cuda, Tier::device, memory::Bytes::fixed) {}
+  void* allocate(Device, size_t, memory::Tag) override { refuse("allocate"); }
+  void deallocate(Device, void*, size_t, memory::Tag) override {}
+  void retag(Device, void*, size_t, memory::Tag, memory::Tag) override {}
+  memory::Bound bound(Device) override { refuse("bound"); }
+  memory::Stats stats(Device) override { return {}; }
+  void reset_peak(Device) override {}
+  std::vector<memory::BlockInfo> blocks(Device) override { return {}; }
+};
+[[maybe_unused]] const bool g_registered = [] {
+  memory::register_backend(*new NoMemory);
+  return true;
+}();
+}  // namespace
+
 LaunchScope::LaunchScope(std::string_view op, Device) {
   refuse(op);
 }
@@ -127,40 +146,17 @@ const char* LaunchScope::failure() const {
   return nullptr;
 }
 
-void* allocate(Device, size_t, memory::Tag, const std::string*) {
-  refuse("allocate");
-}
-void deallocate(Device, void*, size_t, memory::Tag) {}
-void retag(Device, void*, size_t, memory::Tag, memory::Tag) {}
-std::vector<memory::BlockInfo> blocks(int) {
-  return {};
-}
-memory::Stats stats(int) {
-  return {};
-}
-void reset_peak(int) {}
-void release_cached() {}
 double set_memory_fraction(double, int) {
   refuse("set_memory_fraction");
 }
 void record_stream(const Tensor&, const Stream&) {
   refuse("record_stream");
 }
-Tensor pin_memory(const Tensor&) {
-  refuse("pin_memory");
-}
 void copy_to_pinned(const Tensor&, const Tensor&) {
   refuse("copy_to_pinned");
 }
-void* allocate_pinned(size_t) {
-  refuse("allocate_pinned");
-}
-void deallocate_pinned(void*, size_t) {}
 void put_bytes(void*, Device, const void*, size_t) {
   refuse("copy");
-}
-CardMemory card_memory(int) {
-  refuse("card_memory");
 }
 void copy_bytes(void*, Device, const void*, Device, size_t) {
   refuse("copy");

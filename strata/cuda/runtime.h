@@ -114,10 +114,7 @@ void synchronize(int device = 0);
 /// not reused before that work is done.
 void record_stream(const Tensor& t, const Stream& stream);
 
-/// A row-major copy of a host tensor in page-locked memory: `.to(device)` and `copy_()` of it queue the copy and
-/// return, so it must stay as it is, and alive, until the stream has passed. Any thread may call it.
-Tensor pin_memory(const Tensor& t);
-/// Queues on the current stream a copy of `t`'s elements to `pinned`, a tensor that pin_memory() made, of the same
+/// Queues on the current stream a copy of `t`'s elements to `pinned`, a tensor in page-locked memory (Tier::pinned), of the same
 /// shape and dtype: they are there when the stream has passed, for which an Event can be asked. Throws ShapeError,
 /// DTypeError or DeviceError.
 void copy_to_pinned(const Tensor& pinned, const Tensor& t);

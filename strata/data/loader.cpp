@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "strata/core/error.h"
-#include "strata/cuda/runtime.h"
-#include "strata/memory/allocator.h"
+#include "strata/core/tensor.h"
 
 namespace strata::data {
 namespace {
@@ -47,10 +46,12 @@ struct DataLoader::Impl {
     for (int64_t i = 0; i < count; ++i) samples.push_back(sampler.next());
     item.after = sampler.state();
     const memory::TagScope tag(memory::Tag::data);
+    // What the data set makes is where it is wanted at once; what it only hands on is copied.
+    const memory::TierScope tier(options.pin_memory ? Tier::pinned : Tier());
     try {
       item.batch = dataset->get_batch(samples);
       if (options.pin_memory)
-        for (Tensor& t : *item.batch) t = cuda::pin_memory(t);
+        for (Tensor& t : *item.batch) t = t.to(Tier::pinned).contiguous();
     } catch (...) {
       item.error = std::current_exception();
     }

@@ -22,8 +22,8 @@ struct DataLoaderOptions {
   bool repeat = false;
   /// Batches held ready, at most; 0 makes each when it is asked for, without a thread.
   int64_t prefetch = 2;
-  /// Batches are in page-locked memory, from which a CUDA device copies on its own (cuda::pin_memory). Throws
-  /// DeviceError from next() where there is no device.
+  /// Batches are in page-locked memory, from which a CUDA device copies on its own: new tensors that the data set makes
+  /// are made there (memory::TierScope), others are copied. Throws DeviceError from next() where there is no device.
   bool pin_memory = false;
 };
 

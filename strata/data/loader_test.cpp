@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
 #include "strata/core/error.h"
 #include "strata/core/thread_limit_test_util.h"
+#include "strata/memory/allocator.h"
+#include "strata/memory/bounds.h"
+#include "strata/memory/ledger.h"
 
 namespace strata::data {
 namespace {
@@ -202,6 +206,86 @@ TEST(DataLoader, MakesBatchesItselfWhereNoThreadCanStart) {
   EXPECT_EQ(want.size(), 20u);
   const NoMoreThreads none;
   EXPECT_EQ(batches(alone), want);
+}
+
+// Stands for page-locked memory where no card's driver gives it.
+class PinnedStandIn final : public memory::Backend {
+ public:
+  PinnedStandIn() : Backend("page-locked stand-in", DeviceType::cpu, Tier::pinned, memory::Bytes::fixed) {}
+  void* allocate(Device device, size_t nbytes, memory::Tag tag) override {
+    void* block = std::aligned_alloc(64, (nbytes + 63) / 64 * 64);
+    ledger_.take(device, block, static_cast<int64_t>(nbytes), tag);
+    return block;
+  }
+  void deallocate(Device device, void* block, size_t, memory::Tag) override {
+    ledger_.give(device, block);
+    std::free(block);
+  }
+  void retag(Device device, void* block, size_t, memory::Tag, memory::Tag to) override {
+    ledger_.retag(device, block, to);
+  }
+  memory::Bound bound(Device device) override { return memory::backend(device).bound(device); }
+  memory::Stats stats(Device) override { return ledger_.stats(); }
+  void reset_peak(Device) override { ledger_.reset_peak(); }
+  std::vector<memory::BlockInfo> blocks(Device) override { return ledger_.blocks(); }
+
+ private:
+  memory::Ledger ledger_{*this};
+};
+
+// Hands on the same tensor each time: it did not make it for the batch.
+class OneTensor final : public Dataset {
+ public:
+  int64_t size() const override { return 4; }
+  Batch get_batch(std::span<const Sample>) const override { return {there}; }
+  Tensor there = from_span<float>(std::vector<float>{1, 2, 3}, {3});
+};
+
+TEST(DataLoader, BatchesAreMadeInPageLockedMemory) {
+  if (!memory::find_backend(DeviceType::cpu, Tier::pinned)) {
+    DataLoader refused(std::make_shared<Numbers>(4), {.batch_size = 2, .pin_memory = true});
+    EXPECT_THROW(refused.next(), DeviceError);
+    memory::register_backend(*new PinnedStandIn);
+  }
+  try {
+    empty({{1}, DType::f32, Device::cpu(), std::nullopt}, Tier::pinned);
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const auto rows = std::make_shared<TensorDataset>(std::vector<Tensor>{
+      from_span<float>(std::vector<float>(8 << 12, 0.5f), {8, 1 << 12}),
+      from_span<int64_t>(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}, {8}),
+  });
+  const int64_t host = memory::stats(Device::cpu()).allocations;
+  const int64_t pinned = memory::stats(Device::cpu(), Tier::pinned).allocations;
+  const auto data = static_cast<size_t>(memory::Tag::data);
+  const int64_t live = memory::stats(Device::cpu(), Tier::pinned).live[data];
+  {
+    DataLoader loader(rows, {.batch_size = 4, .prefetch = 0, .pin_memory = true});
+    const std::optional<Batch> batch = loader.next();
+    for (const Tensor& t : *batch) EXPECT_EQ(t.tier(), Tier::pinned);
+    EXPECT_EQ((*batch)[0].data<float>()[(4 << 12) - 1], 0.5f);
+    EXPECT_EQ((*batch)[1].data<int64_t>()[3], 3);
+    // Written there at once: no batch in ordinary memory before it.
+    EXPECT_EQ(memory::stats(Device::cpu()).allocations, host);
+    EXPECT_EQ(memory::stats(Device::cpu(), Tier::pinned).allocations, pinned + 2);
+    EXPECT_GE(memory::stats(Device::cpu(), Tier::pinned).live[data], live + (4 << 14));
+  }
+  EXPECT_EQ(memory::stats(Device::cpu(), Tier::pinned).live[data], live);
+
+  DataLoader ahead(rows, {.batch_size = 4, .prefetch = 2, .pin_memory = true});
+  for (int i = 0; i < 2; ++i) {
+    const Batch made = *ahead.next();
+    for (const Tensor& t : made) EXPECT_EQ(t.tier(), Tier::pinned);
+  }
+  EXPECT_EQ(empty({{1}, DType::f32, Device::cpu(), std::nullopt}).tier(), Tier::host);
+
+  const auto one = std::make_shared<OneTensor>();
+  DataLoader copies(one, {.batch_size = 1, .prefetch = 0, .pin_memory = true});
+  const Batch batch = *copies.next();
+  EXPECT_EQ(batch[0].tier(), Tier::pinned);
+  EXPECT_EQ(batch[0].data<float>()[2], 3);
+  EXPECT_EQ(one->there.tier(), Tier::host);
 }
 
 }  // namespace

@@ -12,8 +12,6 @@
 #include <unistd.h>
 
 #include "strata/core/error.h"
-#include "strata/cuda/memory.h"
-#include "strata/memory/allocator.h"
 
 namespace strata::memory {
 namespace {
@@ -136,17 +134,9 @@ std::vector<Bound> host_bounds(const std::string& root) {
 }
 
 Bound tightest_bound(Device device) {
-  if (device.is_meta()) return {"nothing", std::numeric_limits<int64_t>::max(), 0};
-  Bound bound;
-  if (device.is_cuda()) {
-    const cuda::CardMemory card = cuda::card_memory(device.index);
-    bound = {cat(device, " (", cuda::properties(device.index).name, ")"), card.total, card.total - card.free};
-  } else {
-    const std::vector<Bound> all = host_bounds();
-    bound =
-        *std::min_element(all.begin(), all.end(), [](const Bound& a, const Bound& b) { return a.free() < b.free(); });
-  }
-  const Stats s = stats(device);
+  Backend& kind = backend(device);
+  Bound bound = kind.bound(device);
+  const Stats s = kind.stats(device);
   bound.used = std::max<int64_t>(bound.used - (s.reserved - s.live_total), 0);
   return bound;
 }

@@ -6,18 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "strata/core/backend.h"
 #include "strata/core/device.h"
 
 namespace strata::memory {
-
-/// One of the things that bound it.
-struct Bound {
-  std::string name;   ///< "this machine", "the control group /job/7", "ulimit -v", "cuda:0 (NVIDIA H200)"
-  int64_t limit = 0;  ///< bytes
-  int64_t used = 0;   ///< of them, by whomever; without caches that the system gives up when memory is wanted
-  /// What is left.
-  int64_t free() const { return limit > used ? limit - used : 0; }
-};
 
 /// Every bound on the host's memory that is known here, the machine first: MemTotal and MemAvailable of /proc/meminfo;
 /// memory.max, memory.high and memory.current (control groups, version 2) or memory.limit_in_bytes and

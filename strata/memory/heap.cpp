@@ -55,6 +55,11 @@ int64_t Heap::remove(int64_t offset) {
   return bytes;
 }
 
+void Heap::list(uintptr_t base, std::vector<BlockInfo>& into) const {
+  for (const auto& [offset, b] : used_)
+    into.push_back({base + static_cast<uintptr_t>(offset), b.bytes, b.tag, b.module ? *b.module : std::string()});
+}
+
 void Heap::trim() {
   if (holes_.empty()) return;
   const auto last = std::prev(holes_.end());

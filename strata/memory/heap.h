@@ -7,8 +7,9 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "strata/memory/allocator.h"
+#include "strata/core/backend.h"
 
 namespace strata::memory {
 
@@ -39,6 +40,8 @@ class Heap {
   int64_t top() const { return top_; }
   const std::map<int64_t, Block>& used() const { return used_; }
   const std::map<int64_t, int64_t>& holes() const { return holes_; }
+  /// Appends the blocks in use, by address; the range begins at `base`.
+  void list(uintptr_t base, std::vector<BlockInfo>& into) const;
   /// Where place() would end for `bytes`: what a request would make of the range.
   int64_t top_after(int64_t bytes) const;
 

@@ -8,6 +8,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
+#include "strata/memory/allocator.h"
 #include "strata/ops/factory/factory.h"
 
 namespace strata::memory {

@@ -33,7 +33,7 @@ std::string without_numbers(std::string_view name) {
 
 }  // namespace
 
-void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
+void refuse(const Stats& s, std::span<const BlockInfo> blocks, int64_t asked, int64_t limit, Tag tag,
             std::string_view where) {
   std::string text = cat("cannot get ", megabytes(asked), " for ", name_of(tag), " memory on ", where, ": ",
                          megabytes(s.live_total), " are in use and the limit is ", megabytes(limit));
@@ -50,15 +50,13 @@ void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, i
     Tag tag = Tag::activation;
   };
   std::map<std::pair<std::string, Tag>, Held> holders;
-  for (const Heap* heap : heaps) {
-    for (const auto& [offset, block] : heap->used()) {
-      if (!block.module) continue;
-      const std::string pattern = without_numbers(*block.module);
-      Held& h = holders[{pattern, block.tag}];
-      if (h.blocks == 0) h.name = *block.module;
-      if (h.name != *block.module) h.name = pattern;
-      h.bytes += block.bytes, ++h.blocks, h.tag = block.tag;
-    }
+  for (const BlockInfo& block : blocks) {
+    if (block.holder.empty()) continue;
+    const std::string pattern = without_numbers(block.holder);
+    Held& h = holders[{pattern, block.tag}];
+    if (h.blocks == 0) h.name = block.holder;
+    if (h.name != block.holder) h.name = pattern;
+    h.bytes += block.bytes, ++h.blocks, h.tag = block.tag;
   }
   std::vector<Held> top;
   for (const auto& [key, held] : holders) top.push_back(held);

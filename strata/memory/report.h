@@ -5,14 +5,13 @@
 #include <span>
 #include <string_view>
 
-#include "strata/memory/allocator.h"
-#include "strata/memory/heap.h"
+#include "strata/core/backend.h"
 
 namespace strata::memory {
 
 /// Throws the MemoryError of a request for `asked` bytes on `where` ("host", "cuda:0"): the limit, who holds what by
 /// tag, which ops in which modules hold the most, and the cheapest fix.
-[[noreturn]] void refuse(const Stats& s, std::span<const Heap* const> heaps, int64_t asked, int64_t limit, Tag tag,
+[[noreturn]] void refuse(const Stats& s, std::span<const BlockInfo> blocks, int64_t asked, int64_t limit, Tag tag,
                          std::string_view where);
 
 }  // namespace strata::memory

@@ -73,6 +73,7 @@ struct Timeline::Record {
   };
 
   Device device;
+  Tier tier;
   Clock::time_point begin = Clock::now();
   size_t max_events = 0;
   bool whole = true;
@@ -101,8 +102,8 @@ struct Timeline::Record {
 struct TimelineAccess {
   static inline Timeline::Record* active = nullptr;
 
-  static Timeline::Record* of(Device device) {
-    if (!active || !(device == active->device)) return nullptr;
+  static Timeline::Record* of(Device device, Tier tier) {
+    if (!active || !(device == active->device) || tier != active->tier) return nullptr;
     if (active->events.size() < active->max_events) return active;
     active->whole = false;
     active = nullptr;
@@ -111,14 +112,14 @@ struct TimelineAccess {
   }
 };
 
-void record_taken(Device device, const void* block, size_t bytes, Tag tag, const std::string* holder) {
+void record_taken(Device device, Tier tier, const void* block, size_t bytes, Tag tag, const std::string* holder) {
   std::lock_guard lock(g_mutex);
-  if (auto* r = TimelineAccess::of(device)) r->take(block, static_cast<int64_t>(bytes), tag, r->id_of(holder));
+  if (auto* r = TimelineAccess::of(device, tier)) r->take(block, static_cast<int64_t>(bytes), tag, r->id_of(holder));
 }
 
-void record_given(Device device, const void* block) {
+void record_given(Device device, Tier tier, const void* block) {
   std::lock_guard lock(g_mutex);
-  auto* r = TimelineAccess::of(device);
+  auto* r = TimelineAccess::of(device, tier);
   if (!r) return;
   const auto at = r->held.find(block);
   if (at == r->held.end()) return;
@@ -126,9 +127,9 @@ void record_given(Device device, const void* block) {
   r->held.erase(at);
 }
 
-void record_retagged(Device device, const void* block, Tag tag) {
+void record_retagged(Device device, Tier tier, const void* block, Tag tag) {
   std::lock_guard lock(g_mutex);
-  auto* r = TimelineAccess::of(device);
+  auto* r = TimelineAccess::of(device, tier);
   if (!r) return;
   const auto at = r->held.find(block);
   if (at != r->held.end()) r->events.push_back({at->second.bytes, r->now(), at->second.id, at->second.holder, tag});
@@ -144,11 +145,13 @@ void mark(std::string_view text) {
   if (auto* r = TimelineAccess::active) r->marks.push_back({r->now(), std::string(text)});
 }
 
-Timeline::Timeline(Device device, int64_t max_events) : record_(std::make_unique<Record>()) {
+Timeline::Timeline(Device device, int64_t max_events, Tier tier) : record_(std::make_unique<Record>()) {
   check(max_events > 0, "Timeline", "max_events is ", max_events, ", wanted at least 1");
-  const std::vector<BlockInfo> before = blocks(device);
+  Backend& kind = backend(device, tier);
+  const std::vector<BlockInfo> before = kind.blocks(device);
   Record& r = *record_;
   r.device = device;
+  r.tier = kind.tier;
   r.max_events = static_cast<size_t>(max_events) + before.size();
   std::unordered_map<std::string, uint32_t> named;
   for (const BlockInfo& b : before) {
@@ -183,6 +186,8 @@ std::string Timeline::to_json() const {
   const Record& r = *record_;
   std::string s = "{\"device\":";
   append_text(s, to_string(r.device));
+  s += ",\"tier\":";
+  append_text(s, r.tier.name());
   s += ",\"tags\":[";
   for (int i = 0; i < kNumTags; ++i) {
     if (i > 0) s += ',';
@@ -217,10 +222,13 @@ std::string Timeline::to_html(std::string_view title) const {
   return page;
 }
 
-std::string snapshot_json(Device device) {
-  const Stats now = stats(device);
+std::string snapshot_json(Device device, Tier tier) {
+  Backend& kind = backend(device, tier);
+  const Stats now = kind.stats(device);
   std::string s = "{\"device\":";
   append_text(s, to_string(device));
+  s += ",\"tier\":";
+  append_text(s, kind.tier.name());
   s += ",\"stats\":{\"live\":{";
   for (int i = 0; i < kNumTags; ++i) s += cat(i > 0 ? "," : "", "\"", name_of(static_cast<Tag>(i)), "\":", now.live[i]);
   s += "},\"peak\":{";
@@ -229,7 +237,7 @@ std::string snapshot_json(Device device) {
            ",\"peak_reserved\":", now.peak_reserved, ",\"allocations\":", now.allocations, ",\"retries\":", now.retries,
            "},\"blocks\":[");
   bool first = true;
-  for (const BlockInfo& b : blocks(device)) {
+  for (const BlockInfo& b : kind.blocks(device)) {
     s += cat(first ? "" : ",", "{\"address\":", b.address, ",\"bytes\":", b.bytes, ",\"tag\":\"", name_of(b.tag),
              "\",\"holder\":");
     append_text(s, b.holder);

@@ -12,31 +12,24 @@
 
 namespace strata::memory {
 
-/// One block in use.
-struct BlockInfo {
-  uintptr_t address = 0;
-  int64_t bytes = 0;
-  Tag tag = Tag::activation;
-  std::string holder;  ///< "linear in blocks.3": the op and the module it was made by; empty where neither is known
-};
+/// Every block in use of a device's memory of a tier, by address; of the host's own, those past 4 KiB.
+std::vector<BlockInfo> blocks(Device device, Tier tier = {});
 
-/// Every block in use on a device, by address; of the host, those past 4 KiB.
-std::vector<BlockInfo> blocks(Device device);
-
-/// stats() and blocks() of a device as JSON:
-/// {"device": "cuda:0", "stats": {"live": {"parameter": bytes, ...}, "live_total": ..., ...},
+/// stats() and blocks() as JSON. Throws DeviceError where there is no such memory.
+/// {"device": "cuda:0", "tier": "device", "stats": {"live": {"parameter": bytes, ...}, "live_total": ..., ...},
 ///  "blocks": [{"address": ..., "bytes": ..., "tag": "parameter", "holder": "..."}, ...]}.
-std::string snapshot_json(Device device);
+std::string snapshot_json(Device device, Tier tier = {});
 
-/// Records what is taken and given back on one device while it lives, starting from what is in use.
+/// Records what is taken and given back of a device's memory of one tier while it lives, starting from what is in use.
 ///
 ///     memory::Timeline timeline(Device::cuda());
 ///     ...train a few steps...
 ///     io::write_file("memory.html", timeline.to_html("three steps"));
 class Timeline {
  public:
-  /// Records `max_events` events at most (24 bytes each) and then no more. Throws ValueError where another one records.
-  explicit Timeline(Device device, int64_t max_events = 200'000);
+  /// Records `max_events` events at most (24 bytes each) and then no more. Throws ValueError where another one records,
+  /// DeviceError where there is no such memory.
+  explicit Timeline(Device device, int64_t max_events = 200'000, Tier tier = {});
   /// Stops.
   ~Timeline();
   Timeline(const Timeline&) = delete;
@@ -46,10 +39,10 @@ class Timeline {
   void stop();
   /// Events so far.
   int64_t size() const;
-  /// {"device": ..., "tags": [names], "holders": [names], "events": [[microseconds, block, bytes, tag, holder], ...],
-  /// "marks": [[microseconds, text], ...], "whole": true unless max_events were too few}. Blocks are numbered from 0;
-  /// an event with bytes takes the block (or, where it is held, counts it under another tag), one of 0 bytes gives it
-  /// back.
+  /// {"device": ..., "tier": ..., "tags": [names], "holders": [names], "events": [[microseconds, block, bytes, tag,
+  /// holder], ...], "marks": [[microseconds, text], ...], "whole": true unless max_events were too few}. Blocks are
+  /// numbered from 0; an event with bytes takes the block (or, where it is held, counts it under another tag), one of 0
+  /// bytes gives it back.
   std::string to_json() const;
   /// The same as a page that needs nothing but a browser: memory by tag over time, and who held it at any moment.
   std::string to_html(std::string_view title) const;

@@ -6,6 +6,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/op_call.h"
 #include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -32,8 +33,9 @@ Tensor readable_grad(const Tensor& grad, const Tensor& param, std::string_view o
   return contiguous(as_is ? grad.detach() : to(grad.detach(), wide ? DType::f64 : DType::f32));
 }
 
-// The gradients of `params` as slabs; `keep` holds what they point into.
-std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::string_view op, TensorList& keep) {
+// The gradients of `params` as slabs; `keep` and `pins` hold what they point into.
+std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::string_view op, TensorList& keep,
+                             strata::detail::Pins& pins) {
   std::vector<Slab> slabs;
   for (const Tensor& p : params) {
     Tensor g = p.grad();
@@ -43,6 +45,7 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
                       g.strides());
     check<DTypeError>(is_floating(g.dtype()), op, "takes floating gradients, got ", g);
     keep.push_back(g);
+    pins.hold(g, writable ? Access::write : Access::read);
     slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
     if (t_mode.unusual & kObserved) slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
   }
@@ -247,12 +250,18 @@ void Optimizer::step(double grad_scale) {
   const bool captured = cuda::capturing();
   check(!captured || fused(), name_,
         "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
+  // Rules read and write by address. What they take for themselves is in memory that has one.
+  const memory::TierScope own{Tier()};
+  strata::detail::Pins pins;
   std::vector<Param*> active;
   bool dry = false;
   for (Param& p : params_) {
     const Tensor g = p.tensor.grad();
     if (!g.defined()) continue;
     p.grad = readable_grad(g, p.tensor, name_);
+    pins.hold(p.grad, Access::read);
+    pins.hold(p.tensor, Access::write);
+    for (const Tensor& state : p.state) pins.hold(state, Access::write);
     // A copy that holds what the parameter holds still does so where the device decides against the step.
     const LowCopy& low = autograd_meta(p.tensor).low;
     p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
@@ -293,7 +302,8 @@ double Optimizer::step_clipped(double max_norm) {
   for (const Param& p : params_) tensors.push_back(p.tensor);
   NoGrad guard;
   TensorList keep;
-  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep);
+  strata::detail::Pins pins;
+  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep, pins);
   if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
   const double norm = std::sqrt(sum_of_squares(grads));
   if (std::isfinite(norm)) step(clip_scale(norm, max_norm));
@@ -330,8 +340,9 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
   }
   NoGrad no_grad;
   TensorList tensors, keep;
+  strata::detail::Pins pins;
   for (const Param& p : params_) tensors.push_back(p.tensor);
-  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep);
+  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep, pins);
   const std::optional<Device> card = fused() ? only_device(grads) : std::nullopt;
   const Device where = card.value_or(Device::cpu());
   for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor()})
@@ -509,14 +520,16 @@ NamedTensors Optimizer::params() const {
 double grad_norm(const TensorList& params) {
   NoGrad guard;
   TensorList keep;
-  return std::sqrt(sum_of_squares(grad_slabs(params, false, "grad_norm", keep)));
+  strata::detail::Pins pins;
+  return std::sqrt(sum_of_squares(grad_slabs(params, false, "grad_norm", keep, pins)));
 }
 
 double clip_grad_norm(const TensorList& params, double max_norm) {
   check(max_norm > 0, "clip_grad_norm", "max_norm must be positive, got ", max_norm);
   NoGrad guard;
   TensorList keep;
-  std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_norm", keep);
+  strata::detail::Pins pins;
+  std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_norm", keep, pins);
   if (const auto device = only_device(slabs)) {
     const Tensor sum = sum_of_squares_cuda(slabs, *device), verdict = judge_once(sum, max_norm);
     change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm", verdict);
@@ -532,7 +545,8 @@ void clip_grad_value(const TensorList& params, double max) {
   check(max >= 0, "clip_grad_value", "the largest value must not be negative, got ", max);
   NoGrad guard;
   TensorList keep;
-  std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_value", keep);
+  strata::detail::Pins pins;
+  std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_value", keep, pins);
   change_grads(Rule::clamp_grad, slabs, keep, 1, max, "clip_grad_value");
 }
 

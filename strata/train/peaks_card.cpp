@@ -61,14 +61,12 @@ double matmul_rate(Device card, DType dtype, bool tf32, int64_t n, double second
 // Pinned host memory for a scope.
 class Pinned {
  public:
-  explicit Pinned(size_t bytes) : bytes_(bytes), data_(cuda::allocate_pinned(bytes)) {}
-  ~Pinned() { cuda::deallocate_pinned(data_, bytes_); }
-  Pinned(const Pinned&) = delete;
-  void* data() const { return data_; }
+  explicit Pinned(size_t bytes)
+      : bytes_(empty({{static_cast<int64_t>(bytes)}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned)) {}
+  void* data() const { return bytes_.raw_data(); }
 
  private:
-  size_t bytes_;
-  void* data_;
+  Tensor bytes_;
 };
 
 // A file that is gone when it is closed.

@@ -129,7 +129,7 @@ void bind_cuda(nb::module_& m) {
   m.def("memory_snapshot_json", [](Device device) { return memory::snapshot_json(device); }, nb::arg("device"));
   m.def("memory_reset_peak", [](Device device) { memory::reset_peak(device); }, nb::arg("device"));
   m.def("memory_release_cached", &memory::release_cached, Release());
-  m.def("memory_set_limit", &memory::set_limit, nb::arg("bytes"), "At most so many bytes of host memory for tensors; 0: no limit.");
+  m.def("memory_set_limit", [](int64_t bytes) { return memory::set_limit(bytes); }, nb::arg("bytes"), "At most so many bytes of host memory for tensors; 0: no limit.");
 }
 
 }  // namespace strata::python

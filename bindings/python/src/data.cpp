@@ -1,11 +1,13 @@
 // Files of data and the order of samples: what strata/utils/data.py draws from.
 
+#include <memory>
+
 #include "py.h"
 #include "strata/core/node.h"
-#include "strata/cuda/runtime.h"
 #include "strata/data/idx.h"
 #include "strata/data/sampler.h"
 #include "strata/data/token_file.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "text.h"
 
@@ -31,6 +33,21 @@ Tensor read_tokens(const data::TokenFile& file, int64_t begin, int64_t count) {
   return t;
 }
 
+// memory::TierScope between __enter__ and __exit__.
+class PyTierScope {
+ public:
+  explicit PyTierScope(const std::string& tier) {
+    check(tier == "own" || tier == "pinned", "TierScope", "takes own or pinned, got ", tier);
+    if (tier == "pinned") tier_ = Tier::pinned;
+  }
+  void enter() { scope_ = std::make_unique<memory::TierScope>(tier_); }
+  void exit(nb::handle, nb::handle, nb::handle) { scope_.reset(); }
+
+ private:
+  Tier tier_;
+  std::unique_ptr<memory::TierScope> scope_;
+};
+
 }  // namespace
 
 void bind_data(nb::module_& m) {
@@ -39,8 +56,13 @@ void bind_data(nb::module_& m) {
         "Reads an IDX file (the format of MNIST), plain or gzip-compressed.");
   m.def("sample_order", &sample_order, nb::arg("size"), nb::arg("seed"), nb::arg("epoch") = 0, Release(),
         "The order of 0..size-1 that seed and epoch decide, as the engine's own loader draws it: i64 [size].");
-  m.def("pin_memory", &cuda::pin_memory, nb::arg("t"), Release(),
-        "A copy of a host tensor in page-locked memory, from which a CUDA device copies on its own.");
+  m.def("pin_memory", &strata::pin_memory, nb::arg("t"), Release(),
+        "A host tensor in page-locked memory, from which a CUDA device copies on its own: a copy, unless it is there.");
+  nb::class_<PyTierScope>(m, "TierScope", "New tensors of this thread are made in memory of a tier: \"own\", \"pinned\".")
+      .def(nb::init<const std::string&>(), nb::arg("tier"))
+      .def("__enter__", &PyTierScope::enter)
+      .def("__exit__", &PyTierScope::exit, nb::arg("type") = nb::none(), nb::arg("value") = nb::none(),
+           nb::arg("traceback") = nb::none());
 
   nb::class_<data::TokenFile>(m, "TokenFile", "Token ids in a file, mapped into memory.")
       .def(nb::init<const std::string&>(), nb::arg("path"))

@@ -365,7 +365,8 @@ void bind_tensor_methods(nb::module_& m) {
     return same(self);
   }, nb::arg("p") = 0.5);
 
-  def_method("pin_memory", [](const Tensor& x) { return cuda::pin_memory(x); });
+  def_method("is_pinned", [](const Tensor& x) { return x.tier() == Tier::pinned; });
+  def_method("pin_memory", [](const Tensor& x) { return strata::pin_memory(x); });
   def_method("record_stream_", [](const Tensor& x) { cuda::record_stream(x, cuda::current_stream(x.device().index)); });
   def_method("_written", [](const Tensor& x) { bump_version(x, "numpy"); },
              "Says that the elements were written from outside: saved tensors of the tape then notice.");

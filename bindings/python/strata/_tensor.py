@@ -256,12 +256,6 @@ def resize_as_(self: Tensor, other: Tensor) -> Tensor:
 
 
 @_method
-def is_pinned(self: Tensor) -> bool:
-    """False: pinned memory looks like any other here."""
-    return False
-
-
-@_method
 def is_nonzero(self: Tensor) -> bool:
     """Whether the only element is not 0."""
     return bool(self)

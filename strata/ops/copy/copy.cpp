@@ -175,11 +175,22 @@ Tensor clone(const Tensor& x) {
   return clone_op(x);
 }
 
+Tensor pin_memory(const Tensor& x) {
+  check<DeviceError>(x.device().is_cpu(), "pin_memory", "needs a tensor on the host, got ", x);
+  return x.to(Tier::pinned);
+}
+
 Tensor Tensor::to(DType dtype) const {
   return strata::to(*this, dtype);
 }
 Tensor Tensor::to(Device device) const {
   return strata::to(*this, device);
+}
+Tensor Tensor::to(Tier tier) const {
+  if (is_meta() || storage()->tier() == (tier == Tier() ? memory::backend(device()).tier : tier)) return *this;
+  Tensor there = strata::empty(meta(), tier);
+  there.copy_(*this);
+  return there;
 }
 Tensor Tensor::contiguous() const {
   return strata::contiguous(*this);
@@ -190,6 +201,7 @@ Tensor Tensor::clone() const {
 
 Tensor& Tensor::copy_(const Tensor& src) {
   if (!t_mode.grad_enabled && !(t_mode.unusual & kObserved) && shape() == src.shape() && !is_meta() && !src.is_meta()) {
+    const Pin to(*this), from(src, Access::read);
     copy_elements(*this, src);  // inside kernels and updates: no record to make
     bump_version(*this, "copy_");
     return *this;

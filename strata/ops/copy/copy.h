@@ -13,6 +13,12 @@ Tensor to(const Tensor& x, Device device);
 Tensor contiguous(const Tensor& x);
 /// A row-major copy with its own storage.
 Tensor clone(const Tensor& x);
+/// A host tensor with its elements in page-locked memory, row-major: `x` itself when they are there already, else a
+/// copy.
+/// `.to(device)` and `copy_()` of it queue the copy and return, so it must stay as it is, and alive, until the stream
+/// has passed. Any thread may call it. Throws DeviceError for a tensor that is not on the host, and where there is no
+/// CUDA device.
+Tensor pin_memory(const Tensor& x);
 
 /// Copies between tensors of one shape on any devices, converting; the kernel behind all of the above. No checks, no
 /// autograd.

@@ -494,17 +494,26 @@ class DataLoader(Generic[T]):
         return self._finish(self._fetch(indices))
 
     def _collated(self, samples: List[Any]) -> Any:
-        return self._finish(self.collate_fn(samples))
+        return self._finish(self._collate(samples))
+
+    # The batch's tensors are made where they are wanted.
+    def _collate(self, samples: Any) -> Any:
+        with self._tier():
+            return self.collate_fn(samples)
+
+    def _tier(self) -> Any:
+        return C.TierScope("pinned" if self.pin_memory and cuda.is_available() else "own")
 
     def _fetch(self, indices: List[int]) -> Any:
         # A data set that overrides __getitem__ alone must not be passed by.
         if self._default and isinstance(self.dataset, TensorDataset) and (
             type(self.dataset).__getitem__ is TensorDataset.__getitem__
         ):
-            return self.dataset.get_batch(indices)
+            with self._tier():
+                return self.dataset.get_batch(indices)
         if hasattr(self.dataset, "__getitems__"):
-            return self.collate_fn(self.dataset.__getitems__(indices))
-        return self.collate_fn([self.dataset[i] for i in indices])
+            return self._collate(self.dataset.__getitems__(indices))
+        return self._collate([self.dataset[i] for i in indices])
 
     def _iterable_jobs(self) -> Iterator[Callable[[], Any]]:
         samples = iter(self.dataset)

@@ -1,4 +1,4 @@
-#include "strata/autograd/functional.h"
+#include "strata/ops/derivatives/derivatives.h"
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/error.h"

@@ -1,6 +1,6 @@
 // Jacobians, Hessians and their products against derivatives by hand.
 
-#include "strata/autograd/functional.h"
+#include "strata/ops/derivatives/derivatives.h"
 
 #include <gtest/gtest.h>
 
