@@ -16,6 +16,7 @@
 #include "strata/core/op_base.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/ops/activation/activation.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"

@@ -17,10 +17,16 @@ bool built_with_cuda() {
   return cuda::versions().runtime != 0;
 }
 
+// The library's records, not those that tests beside this one make.
 std::vector<std::string> names_of(auto&& wanted) {
   std::vector<std::string> names;
-  for (const OpBase* op : OpBase::all())
+  int all = 0;
+  for (const OpBase* op : OpBase::all()) {
+    if (op->file().find("strata/ops/") == std::string_view::npos) continue;
+    ++all;
     if (wanted(*op)) names.emplace_back(op->name());
+  }
+  EXPECT_GT(all, 300);
   return names;
 }
 
@@ -52,10 +58,9 @@ TEST(Kernels, NoRecordIsForACardAlone) {
 }
 
 TEST(Kernels, AnOpHasAKernelOrIsWrittenWithOthersOrIsAView) {
-  EXPECT_EQ(names_of([](const OpBase& op) {
-              return !op.has_kernel(DeviceType::cpu) && !op.is_composed() && !op.is_view() && !op.is_dynamic();
-            }),
-            std::vector<std::string>());
+  EXPECT_EQ(
+      names_of([](const OpBase& op) { return !op.has_kernel(DeviceType::cpu) && !op.has_composed() && !op.is_view(); }),
+      std::vector<std::string>());
 }
 
 using Function = void (*)(int&);

@@ -170,7 +170,8 @@ struct Operands {
   Tensor a, b;
   cuda::ScaledGemm g;
 };
-Operands operands(const Tensor& a, const Tensor& b) {
+template <class On>  // a card's only
+Operands operands(On, const Tensor& a, const Tensor& b) {
   const auto dense = [](const Tensor& t) { return t.strides()[1] == 1 && t.strides()[0] >= t.size(1); };
   Operands o{dense(a) ? a : contiguous(a), dense(b.t()) ? b : contiguous(b.t()).t(), {}};
   o.g.m = a.size(0), o.g.k = a.size(1), o.g.n = b.size(1);
@@ -184,7 +185,7 @@ template <class On>
 void integer_product(On on, Tensor& y, const Tensor& a, const Tensor& b) {
   if constexpr (on.cuda) {
     if (y.strides()[1] == 1 && y.numel() > 0 && a.size(1) > 0) {
-      Operands o = operands(a, b);
+      Operands o = operands(on, a, b);
       o.g.a_type = o.g.b_type = cuda::EightBit::i8;
       o.g.out = DType::i32;
       o.g.c = y.raw_data();
@@ -283,7 +284,7 @@ void scaled_kernel(On on, Tensor& y, const Tensor& a, const Tensor& b, const Ten
         const auto type = [](const std::string& f) {
           return f == "e4m3" ? cuda::EightBit::e4m3 : cuda::EightBit::e5m2;
         };
-        Operands o = operands(a, b);
+        Operands o = operands(on, a, b);
         o.g.a_type = type(a_format), o.g.b_type = type(b_format);
         o.g.out = y.dtype();
         o.g.c = y.raw_data();

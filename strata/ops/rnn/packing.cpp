@@ -149,7 +149,7 @@ const Op<Pair(const Tensor&, const Tensor&, bool)> pack_padded_sequence_op{{
                "from_span<int64_t>(std::vector<int64_t>{3, 1}, {2})); "
                "assert(data.shape() == Shape({4, 4}) && counts.to_vector<int64_t>() == "
                "std::vector<int64_t>({2, 1, 1}));",
-    .dynamic = pack_composed,
+    .dynamic = {.everywhere = pack_composed},
     .composed = pack_composed,
     .dtypes = kAllTypes,
     .cost =
@@ -236,7 +236,7 @@ const Op<Pair(const Tensor&, const Tensor&, bool, double, std::optional<int64_t>
     .example = "auto [x, lengths] = pad_packed_sequence(ones({4}), "
                "from_span<int64_t>(std::vector<int64_t>{2, 1, 1}, {3}), true); "
                "assert(x.to_vector<float>() == std::vector<float>({1, 1, 1, 1, 0, 0}));",
-    .dynamic = pad_packed_composed,
+    .dynamic = {.everywhere = pad_packed_composed},
     .composed = pad_packed_composed,
     .dtypes = kAllTypes,
     .cost =
