@@ -122,7 +122,7 @@ def write(tensor: Any, records: list[dict[str, Any]], template: str, rest: str) 
         functions += [function(op["name"] + form, op, True) for form in forms]
         if op["shown"] < len(op["results"]):
             shown.append(function(op["name"], op, False))
-        shown += [f"from ._ops import {op['name']}{form} as {alias}{form}\n" for alias in op["aliases"] for form in forms]
+        shown += [f"{alias}{form} = _ops.{op['name']}{form}\n" for alias in op["aliases"] for form in forms]
         for name in (name + form for name in [op["name"], *op["aliases"]] for form in forms):
             known.add(name)
             if op["args"] and op["args"][0]["type"] == "Tensor" and name not in by_hand:
@@ -133,7 +133,7 @@ def write(tensor: Any, records: list[dict[str, Any]], template: str, rest: str) 
             "from ._core import DeviceLike, DTypeLike, Ints, Number, Tensor, TensorLike, _bool, _float, _int\n\n")
     return {
         "_ops.pyi": head + "\n".join(functions) + "\nclass internal:\n" + "\n".join(internal),
-        "_records.pyi": head + "\n".join(shown),
+        "_records.pyi": head.replace("from ._core", "from . import _ops\nfrom ._core") + "\n".join(shown),
         "_core.pyi": HEADER + template.replace("    #: methods\n", "".join(methods)) + "\n# ---- what nanobind made\n" + rest,
     }
 

@@ -1,6 +1,7 @@
 // What records say to languages: the description, the schema's types, and what lists beside the records said before.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -115,7 +116,9 @@ TEST(Describe, ResultsThatOnlyGradientRulesRead) {
 TEST(Describe, GradientRulesAreInternal) {
   int internal = 0;
   for (const OpBase* op : OpBase::all()) {
-    if (op->name().ends_with("_backward")) EXPECT_TRUE(op->internal()) << op->name();
+    if (op->name().ends_with("_backward")) {
+      EXPECT_TRUE(op->internal()) << op->name();
+    }
     internal += op->internal();
   }
   EXPECT_GE(internal, 37);
@@ -229,6 +232,11 @@ TEST(Describe, InPlaceByCopying) {
   OpBase::find("float_power")->inplace_boxed(std::vector<Value>{self, a});
   self.sum().backward();
   EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>(4, 24)));  // d (2x)^3
+  // And where only what stands beside it wants one.
+  Tensor base = full({2}, 2.0), exponent = full({2}, 3.0).set_requires_grad();
+  OpBase::find("float_power")->inplace_boxed(std::vector<Value>{base, exponent});
+  base.sum().backward();
+  EXPECT_NEAR(exponent.grad().to_vector<float>()[1], 8 * std::log(2), 1e-5);
   EXPECT_THROW(ge.inplace_boxed(std::vector<Value>{leaf, b}), AutogradError);
   EXPECT_THROW(OpBase::find("softmax")->inplace_boxed(std::vector<Value>{x, int64_t{0}}), ValueError);
 }
@@ -368,7 +376,9 @@ TEST(Describe, WhatRandomOpsDraw) {
   EXPECT_EQ(moved([&] { scaled_dot_product_attention(q, q, q, {}, options); }), 5u);  // 2 * 3 * 3 weights
   EXPECT_EQ(moved([&] { scaled_dot_product_attention(q, q, q); }), 0u);
   for (const OpBase* op : OpBase::all())
-    if (op->schema().is_random() && !op->internal()) EXPECT_TRUE(seen.contains(op->name())) << op->name();
+    if (op->schema().is_random() && !op->internal()) {
+      EXPECT_TRUE(seen.contains(op->name())) << op->name();
+    }
 }
 
 TEST(Describe, AKeyThatIsThereStays) {

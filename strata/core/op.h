@@ -140,7 +140,8 @@ class Op<R(A...)> final : public OpBase {
                 if (r_.inplace) {
                   inplace(self, rest...);
                 } else {
-                  self.copy_((*this)(detail::kept_apart(self), rest...));
+                  // A gradient may read what is written over: it gets a copy.
+                  self.copy_((*this)(wants_grad(self, rest...) ? self.clone() : self, rest...));
                 }
                 return std::vector<Value>{self};
               },

@@ -78,8 +78,6 @@ inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, Tenso
 [[noreturn]] void throw_no_backward(std::string_view op);
 [[noreturn]] void throw_no_results(std::string_view op);
 void check_inplace_target(std::string_view op, const Tensor& self);
-/// What an in-place form by copying computes from: `self`, or a copy where a gradient may read what is written over.
-Tensor kept_apart(const Tensor& self);
 void check_boxed_count(const OpBase& op, size_t given);
 Value boxed_default(const OpBase& op, size_t index);
 [[noreturn]] void throw_boxed_type(const OpBase& op, size_t index, std::string_view wanted);
