@@ -362,6 +362,8 @@ from ._functions import greater as greater
 from ._functions import greater_equal as greater_equal
 from ._core import group_norm as group_norm
 from ._ops import group_norm_backward as group_norm_backward
+from ._ops import gru as gru
+from ._ops import gru_cell as gru_cell
 from ._ops import gt as gt
 from ._ops import gumbel_softmax as gumbel_softmax
 from ._functions import half as half
@@ -540,6 +542,8 @@ from ._ops import logsigmoid_ as logsigmoid_
 from ._core import logspace as logspace
 from ._ops import logsumexp as logsumexp
 from ._functions import long as long
+from ._ops import lstm as lstm
+from ._ops import lstm_cell as lstm_cell
 from ._ops import lt as lt
 from ._ops import lu_permutation as lu_permutation
 from ._composed import lu_solve as lu_solve
@@ -596,6 +600,7 @@ from ._ops import mul as mul
 from ._ops import mul_ as mul_
 from ._ops import mul_scalar as mul_scalar
 from ._ops import mul_scalar_ as mul_scalar_
+from ._ops import multi_head_attention_forward as multi_head_attention_forward
 from ._ops import multi_margin_loss as multi_margin_loss
 from ._ops import multilabel_margin_loss as multilabel_margin_loss
 from ._ops import multilabel_soft_margin_loss as multilabel_soft_margin_loss
@@ -640,10 +645,13 @@ from . import optim as optim
 from ._composed import orgqr as orgqr
 from ._ops import orthogonal_polynomial as orthogonal_polynomial
 from ._ops import outer as outer
+from ._ops import pack_padded_sequence as pack_padded_sequence
 from ._ops import packed_attention as packed_attention
 from ._ops import packed_attention_backward as packed_attention_backward
 from ._ops import packed_rotary as packed_rotary
 from ._ops import pad as pad
+from ._ops import pad_packed_sequence as pad_packed_sequence
+from ._ops import pad_sequence as pad_sequence
 from ._ops import pairwise_distance as pairwise_distance
 from ._ops import pdist as pdist
 from ._ops import permute as permute
@@ -706,6 +714,10 @@ from ._functions import result_type as result_type
 from ._functions import return_types as return_types
 from ._core import rms_norm as rms_norm
 from ._ops import rms_norm_backward as rms_norm_backward
+from ._ops import rnn_relu as rnn_relu
+from ._ops import rnn_relu_cell as rnn_relu_cell
+from ._ops import rnn_tanh as rnn_tanh
+from ._ops import rnn_tanh_cell as rnn_tanh_cell
 from ._array_api import roll as roll
 from ._ops import rot90 as rot90
 from ._ops import rotary as rotary

@@ -1134,6 +1134,24 @@ def group_norm_backward(gy: Tensor, x: TensorLike, num_groups: _int, weight: Opt
     """The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its statistics."""
     ...
 
+def gru(input: Tensor, hx: Optional[Tensor], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor]:
+    """Layers of gated recurrent units over a sequence, gates r, z, n: n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h'
+    = (1 - z) n + z h (Cho et al., arXiv:1406.1078): the last layer's output [T, B, directions hidden] and the last
+    states. The input is [T, B, in] ([B, T, in] with batch_first), [T, in], or with batch_sizes (i64 [T], how many
+    of the sequences have each step, never rising) packed: [total of the lengths, in], the first step of all
+    sequences, then the second of those that have one, and so on. States are [layers directions, B, hidden]; without
+    hx they start at zero. params holds, for each layer and direction, W_ih [gates hidden, in], W_hh [gates hidden,
+    hidden] and, with has_biases, b_ih and b_hh. With train, what each layer but the last gives is dropped with
+    probability dropout: element i of layer l by number i of the key's stream from block l ceil(elements / 4) on;
+    the key comes from the default generator where there is none. ShapeError, ValueError."""
+    ...
+
+def gru_cell(input: Tensor, hx: Optional[Tensor], w_ih: TensorLike, w_hh: TensorLike, b_ih: Optional[Tensor] = ..., b_hh: Optional[Tensor] = ...) -> Tensor:
+    """One step of gru, gates r, z, n: n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = (1 - z) n + z h (Cho et al.,
+    arXiv:1406.1078), for input [B, in] or [in], w_ih [3 hidden, in], w_hh [3 hidden, hidden] and hx [B, hidden] or
+    [hidden], zeros where not given. ShapeError."""
+    ...
+
 def gt(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a > b; bool."""
     ...
@@ -1823,6 +1841,26 @@ def logsumexp(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     elements."""
     ...
 
+def lstm(input: Tensor, hx: Sequence[Optional[Tensor]], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor, Tensor]:
+    """Layers of long short-term memory over a sequence, gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' =
+    sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997): the last layer's output [T, B, directions hidden] and the
+    last states h and c. The input is [T, B, in] ([B, T, in] with batch_first), [T, in], or with batch_sizes (i64
+    [T], how many of the sequences have each step, never rising) packed: [total of the lengths, in], the first step
+    of all sequences, then the second of those that have one, and so on. States are [layers directions, B, hidden];
+    without hx they start at zero. params holds, for each layer and direction, W_ih [gates hidden, in], W_hh [gates
+    hidden, hidden] and, with has_biases, b_ih and b_hh. With train, what each layer but the last gives is dropped
+    with probability dropout: element i of layer l by number i of the key's stream from block l ceil(elements / 4)
+    on; the key comes from the default generator where there is none. hx is {h, c} or empty. With one more matrix
+    W_hr [projection, hidden] at the end of each direction's parameters h is W_hr h' (Sak et al., arXiv:1402.1128).
+    ShapeError, ValueError."""
+    ...
+
+def lstm_cell(input: Tensor, hx: Sequence[Optional[Tensor]], w_ih: TensorLike, w_hh: TensorLike, b_ih: Optional[Tensor] = ..., b_hh: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor]:
+    """One step of lstm, gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c') (Hochreiter
+    and Schmidhuber 1997), for input [B, in] or [in], w_ih [4 hidden, in], w_hh [4 hidden, hidden] and hx = {h, c},
+    [B, hidden] or [hidden] each; zeros where the list is empty. ShapeError."""
+    ...
+
 def lt(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a < b; bool."""
     ...
@@ -2027,6 +2065,18 @@ def mul_scalar_(input: Tensor, value: Number) -> Tensor:
     """mul_scalar(), written over the first argument."""
     ...
 
+def multi_head_attention_forward(query: Tensor, key: TensorLike, value: TensorLike, embed_dim_to_check: _int, num_heads: _int, in_proj_weight: Optional[Tensor], in_proj_bias: Optional[Tensor], bias_k: Optional[Tensor], bias_v: Optional[Tensor], add_zero_attn: _bool, dropout_p: _float, out_proj_weight: TensorLike, out_proj_bias: Optional[Tensor], training: _bool = ..., key_padding_mask: Optional[Tensor] = ..., need_weights: _bool = ..., attn_mask: Optional[Tensor] = ..., use_separate_proj_weight: _bool = ..., q_proj_weight: Optional[Tensor] = ..., k_proj_weight: Optional[Tensor] = ..., v_proj_weight: Optional[Tensor] = ..., static_k: Optional[Tensor] = ..., static_v: Optional[Tensor] = ..., average_attn_weights: _bool = ..., is_causal: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """softmax(q k^T / sqrt(E / num_heads) + masks) v of each head, between the projections of query [Tq, B, E], key
+    and value [Tk, B, ..] (or all without B) and that of the output, which has query's shape (Vaswani et al.,
+    arXiv:1706.03762). The input projections are one weight [3 E, E] or three; bias_k and bias_v are one more key
+    and value, add_zero_attn one more of zeros, static_k and static_v [B num_heads, Tk, E / num_heads] take the
+    place of what is projected. attn_mask ([Tq, Tk], [B num_heads, Tq, Tk] or broadcast to [B, num_heads, Tq, Tk])
+    and key_padding_mask [B, Tk] are boolean (true: hidden) or added to the scores; is_causal, besides them, hides
+    what is behind a query. With training, weights are dropped with probability dropout_p by numbers of the default
+    generator. weights is the mean over the heads [B, Tq, Tk] or each head's, and without need_weights empty, [0].
+    ShapeError, ValueError."""
+    ...
+
 def multi_margin_loss(input: Tensor, target: TensorLike, p: _int = ..., margin: _float = ..., weight: Optional[Tensor] = ..., reduction: str = ...) -> Tensor:
     """The sum over the other classes c of max(0, margin - input[target] + input[c])^p over the number of classes, for
     scores input [N, C] or [C], integer targets [N] or one, and p 1 or 2; weight [C] multiplies the loss of a target
@@ -2171,6 +2221,12 @@ def outer(input: Tensor, other: TensorLike) -> Tensor:
     """All products of the elements of two vectors: y[i, j] = a[i] * b[j]; dtypes are promoted."""
     ...
 
+def pack_padded_sequence(input: Tensor, lengths: TensorLike, batch_first: _bool = ...) -> Tuple[Tensor, Tensor]:
+    """Packs sequences [T, B, ..] ([B, T, ..] with batch_first) by their lengths, i64 [B], which must not rise: data
+    [total of the lengths, ..] has the first step of all, then the second of those that have one, and so on;
+    batch_sizes, on the CPU, says how many have each step. ShapeError, ValueError."""
+    ...
+
 def packed_attention(qkv: Tensor, heads: _int, kv_heads: _int, is_causal: _bool = ..., scale: Optional[_float] = ..., window: _int = ...) -> Tuple[Tensor, Tensor]:
     """Self-attention of heads that lie packed in one tensor: qkv is [B, T, (heads + 2 * kv_heads) * D], the queries of
     all heads first, then the keys, then the values; out is [B, T, heads * D]. Otherwise as
@@ -2193,6 +2249,17 @@ def pad(input: Tensor, pads: Ints, mode: str = ..., value: Number = ...) -> Tens
     """Pads or (with negative numbers) crops. pads holds (before, after) for the last dimension, then for the one
     before it, and so on. Modes: constant (with value), reflect (without the edge), replicate (the edge), circular
     (of what is left where a side crops)."""
+    ...
+
+def pad_packed_sequence(data: Tensor, batch_sizes: TensorLike, batch_first: _bool = ..., padding_value: _float = ..., total_length: Optional[_int] = ...) -> Tuple[Tensor, Tensor]:
+    """Undoes pack_padded_sequence: data [total of the lengths, ..] and batch_sizes, i64 [T], give [T, B, ..] ([B, T,
+    ..] with batch_first; total_length takes T's place) with padding_value behind the ends, and the lengths, i64 [B]
+    on the CPU. ShapeError, ValueError."""
+    ...
+
+def pad_sequence(sequences: Sequence[Optional[Tensor]], batch_first: _bool = ..., padding_value: _float = ..., padding_side: str = ...) -> Tensor:
+    """Sequences [T_i, ..] as one tensor [T, B, ..] ([B, T, ..] with batch_first), T being the longest: the ends of the
+    others (with padding_side "left" their beginnings) are padding_value. ShapeError, ValueError."""
     ...
 
 def pairwise_distance(x1: Tensor, x2: TensorLike, p: _float = ..., eps: _float = ..., keepdim: _bool = ...) -> Tensor:
@@ -2368,6 +2435,37 @@ def rms_norm(input: Tensor, normalized_shape: Ints, weight: Optional[Tensor] = .
 def rms_norm_backward(gy: Tensor, x: TensorLike, normalized_shape: Ints, weight: Optional[Tensor], rstd: TensorLike, gsum: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor]:
     """The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it saved. The
     weight's gradient is summed over the rows in f32 in a fixed order."""
+    ...
+
+def rnn_relu(input: Tensor, hx: Optional[Tensor], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor]:
+    """Layers of h' = relu(W_ih x + b_ih + W_hh h + b_hh) over a sequence: the last layer's output [T, B, directions
+    hidden] and the last states. The input is [T, B, in] ([B, T, in] with batch_first), [T, in], or with batch_sizes
+    (i64 [T], how many of the sequences have each step, never rising) packed: [total of the lengths, in], the first
+    step of all sequences, then the second of those that have one, and so on. States are [layers directions, B,
+    hidden]; without hx they start at zero. params holds, for each layer and direction, W_ih [gates hidden, in],
+    W_hh [gates hidden, hidden] and, with has_biases, b_ih and b_hh. With train, what each layer but the last gives
+    is dropped with probability dropout: element i of layer l by number i of the key's stream from block l
+    ceil(elements / 4) on; the key comes from the default generator where there is none. ShapeError, ValueError."""
+    ...
+
+def rnn_relu_cell(input: Tensor, hx: Optional[Tensor], w_ih: TensorLike, w_hh: TensorLike, b_ih: Optional[Tensor] = ..., b_hh: Optional[Tensor] = ...) -> Tensor:
+    """One step of rnn_relu: rnn_tanh_cell with relu in tanh's place. ShapeError."""
+    ...
+
+def rnn_tanh(input: Tensor, hx: Optional[Tensor], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor]:
+    """Layers of h' = tanh(W_ih x + b_ih + W_hh h + b_hh) over a sequence: the last layer's output [T, B, directions
+    hidden] and the last states. The input is [T, B, in] ([B, T, in] with batch_first), [T, in], or with batch_sizes
+    (i64 [T], how many of the sequences have each step, never rising) packed: [total of the lengths, in], the first
+    step of all sequences, then the second of those that have one, and so on. States are [layers directions, B,
+    hidden]; without hx they start at zero. params holds, for each layer and direction, W_ih [gates hidden, in],
+    W_hh [gates hidden, hidden] and, with has_biases, b_ih and b_hh. With train, what each layer but the last gives
+    is dropped with probability dropout: element i of layer l by number i of the key's stream from block l
+    ceil(elements / 4) on; the key comes from the default generator where there is none. ShapeError, ValueError."""
+    ...
+
+def rnn_tanh_cell(input: Tensor, hx: Optional[Tensor], w_ih: TensorLike, w_hh: TensorLike, b_ih: Optional[Tensor] = ..., b_hh: Optional[Tensor] = ...) -> Tensor:
+    """One step of rnn_tanh: tanh(w_ih x + b_ih + w_hh h + b_hh) for input [B, in] or [in], w_ih [hidden, in], w_hh
+    [hidden, hidden] and hx [B, hidden] or [hidden], zeros where not given. ShapeError."""
     ...
 
 def roll(input: Tensor, shifts: Ints, dim: Ints = ...) -> Tensor:
