@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "strata/io/checkpoint.h"
+#include "strata/io/files.h"
 #include "strata/nn/convert.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adam.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr const char* kModelFile = "model";
 constexpr const char* kOptimizerFile = "optimizer";
+constexpr const char* kRecordedStep = "/step.recording";
 
 const std::string& entry(const io::Checkpoint& c, const std::string& path, const std::string& key) {
   const auto it = c.state.find(key);
@@ -89,7 +91,7 @@ std::unique_ptr<optim::Optimizer> make_muon(const OptimConfig& c, const optim::N
   const optim::MuonOptions defaults;
   o.nesterov = defaults.nesterov;
   o.match_rms_adamw = true;  // one learning rate for what is AdamW's too
-  o.eps = defaults.eps;  // of the iteration; train.eps is AdamW's
+  o.eps = defaults.eps;      // of the iteration; train.eps is AdamW's
   o.adamw_eps = c.eps;
   optim::MuonOptions undecayed = o;
   undecayed.weight_decay = 0;
@@ -238,6 +240,16 @@ void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optim
   };
   model.load_state_dict(tensors(kModelFile));
   if (optimizer) optimizer->load_state_dict(tensors(kOptimizerFile));
+}
+
+void write_recorded_step(const std::string& out, const Recording& step) {
+  io::write_file(out + kRecordedStep, step.to_text());
+}
+
+std::optional<Recording> read_recorded_step(const std::string& out) {
+  struct stat s {};
+  if (::stat((out + kRecordedStep).c_str(), &s) != 0) return std::nullopt;
+  return Recording::from_text(io::read_file(out + kRecordedStep));
 }
 
 TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings) {
