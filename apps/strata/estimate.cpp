@@ -9,7 +9,10 @@
 #include "apps/strata/command.h"
 #include "strata/core/error.h"
 #include "strata/cuda/runtime.h"
+#include "strata/io/files.h"
+#include "strata/lab/peaks.h"
 #include "strata/memory/bounds.h"
+#include "strata/train/estimate.h"
 #include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
 
@@ -17,9 +20,46 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, dtype, device;
+  std::string config, dtype, device, by, memory_timeline;
+  bool no_limits = false;
   std::vector<std::string> set;
 };
+
+std::string duration(double s) {
+  return s < 1 ? fmt::format("{:.3g} ms", 1e3 * s) : fmt::format("{:.3g} s", s);
+}
+
+// What a step computes and moves, and how long that takes at least.
+void tell_of_step(const Arguments& a, const TrainConfig& config, bool known) {
+  const Device device = parse_device(config.device);
+  lab::Limits limits;
+  if (known && !a.no_limits) {
+    try {
+      limits = lab::measure_limits(device, /*seconds=*/0.1);
+    } catch (const Error&) {  // no room for it
+    }
+  }
+  const DryStep step = record_dry_step(config);
+  const lab::StepCosts costs = step.costs(limits);
+  const lab::CostRow all = costs.all();
+  std::fputs(fmt::format("\nA step of {} tokens: {:.4g} GFLOP, at least {} moved\n", step.tokens, 1e-9 * all.flops,
+                         format_bytes(static_cast<int64_t>(all.bytes)))
+                 .c_str(),
+             stdout);
+  if (all.limit > 0)
+    std::fputs(fmt::format("It takes {} at least {}: {} tokens/s at most\n", duration(all.limit),
+                           device.is_cpu() ? std::string("on this machine")
+                                           : fmt::format("on this {}", cuda::properties(device.index).name),
+                           format_count(static_cast<double>(step.tokens) / all.limit))
+                   .c_str(),
+               stdout);
+  for (size_t i = 0; i < std::size(lab::kCostBy); ++i)
+    if (a.by == lab::kCostBy[i]) std::fputs(('\n' + costs.table(static_cast<lab::CostBy>(i))).c_str(), stdout);
+  if (a.memory_timeline.empty()) return;
+  io::write_file(a.memory_timeline,
+                 step.timeline_html(a.config.empty() ? "a training step" : a.config, config.device, limits));
+  std::fputs(fmt::format("\nmemory {}\n", a.memory_timeline).c_str(), stdout);
+}
 
 int run(const Arguments& a) {
   std::vector<std::string> overrides;
@@ -50,6 +90,7 @@ int run(const Arguments& a) {
                stdout);
   if (!known)
     std::fputs(fmt::format("Whether it fits is not known: there is no {} here.\n", config.device).c_str(), stdout);
+  tell_of_step(a, config, known);
   return kOk;
 }
 
@@ -57,7 +98,8 @@ int run(const Arguments& a) {
 
 void add_estimate(CLI::App& app, Body& body) {
   CLI::App* estimate = app.add_subcommand(
-      "estimate", "The memory that training will take, from a dry run, and whether there is as much");
+      "estimate",
+      "The memory that training will take, from a dry run, and whether there is as much; the least time of a step");
   auto a = std::make_shared<Arguments>();
   estimate->add_option("config", a->config, "Settings (TOML), as for strata train");
   estimate->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
@@ -69,9 +111,20 @@ void add_estimate(CLI::App& app, Body& body) {
   estimate->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64")
       ->type_name("KEY=VALUE")
       ->expected(1, -1);
+  estimate->add_option("--by", a->by, "What the step computes and moves, row by row: op, module or phase")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"op", "module", "phase"}));
+  estimate
+      ->add_option("--memory-timeline", a->memory_timeline,
+                   "Write a forecast of who holds memory during a step, as a page")
+      ->type_name("FILE.html")
+      ->check(writable_file());
+  estimate->add_flag("--no-limits", a->no_limits,
+                     "Do not measure what this machine can do, so the least time of a step is not told");
   estimate->footer(
       "Runs one step with shapes only: nothing is allocated and nothing computed, so that a model of any size is "
-      "answered at once. Activations are gone when all gradients are there: the peak is less than the sum of the "
+      "answered at once (what this machine can do is measured, which takes a second). Activations are gone when all "
+      "gradients are there: the peak is less than the sum of the "
       "lines. What is free is the least that the machine, its control groups and ulimit -v leave, or the card.");
   estimate->callback([&body, a] { body = [a] { return run(*a); }; });
 }

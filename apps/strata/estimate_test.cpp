@@ -139,6 +139,22 @@ TEST(Estimate, Command) {
   EXPECT_NE(card.output.find("not known: there is no cuda:63 here"), std::string::npos) << card.output;
 }
 
+TEST(Estimate, TellsOfAStep) {
+  const io::TempDir dir;
+  const std::string page = dir / "memory.html";
+  const Result r = strata("estimate --by module --memory-timeline " + page + " --set model.layers=2 model.dim=64");
+  EXPECT_EQ(r.status, 0) << r.output;
+  for (const char* text : {"A step of ", " GFLOP, at least ", " moved\n", "on this machine: ", " tokens/s at most\n",
+                           "blocks.*.", "least ms", "memory "})
+    EXPECT_NE(r.output.find(text), std::string::npos) << text << "\n" << r.output;
+  EXPECT_NE(io::read_file(page).find("\"forecast\":true"), std::string::npos);
+  const Result unmeasured = strata("estimate --no-limits --by phase --set model.layers=1 model.dim=16 model.heads=2");
+  EXPECT_EQ(unmeasured.status, 0);
+  EXPECT_NE(unmeasured.output.find("backward"), std::string::npos) << unmeasured.output;
+  EXPECT_EQ(unmeasured.output.find("tokens/s"), std::string::npos) << unmeasured.output;
+  EXPECT_EQ(strata("estimate --by layer").status, 2);
+}
+
 // A model that no machine has room for is refused before anything is made; where a smaller batch helps, that is told.
 TEST(Estimate, TrainRefusesWhatDoesNotFit) {
   const io::TempDir dir;

@@ -7,6 +7,7 @@
 #include "apps/strata/command.h"
 #include "strata/core/error.h"
 #include "strata/cuda/runtime.h"
+#include "strata/lab/peaks.h"
 #include "strata/train/machine.h"
 
 namespace strata::cli {
@@ -19,7 +20,7 @@ void add_info(CLI::App& app, Body& body) {
     body = [fast] {
       auto rows = machine_rows(machine_info());
       if (!*fast) {
-        const Peaks p = measure_peaks();
+        const lab::Peaks p = lab::measure_peaks();
         rows.emplace_back("", "");
         rows.emplace_back("Memory, read", fmt::format("{:.1f} GB/s", p.read_gb_s));
         rows.emplace_back("Memory, triad", fmt::format("{:.1f} GB/s", p.triad_gb_s));
@@ -27,7 +28,7 @@ void add_info(CLI::App& app, Body& body) {
         rows.emplace_back("f32 matmul", fmt::format("{:.0f} GFLOP/s", p.matmul_f32_gflops));
         rows.emplace_back("bf16 matmul", fmt::format("{:.0f} GFLOP/s", p.matmul_bf16_gflops));
         for (int d = 0; d < cuda::device_count(); ++d) {
-          const CardPeaks c = measure_card(Device::cuda(d));
+          const lab::CardPeaks c = lab::measure_card(Device::cuda(d));
           const std::string name = cuda::device_count() > 1 ? fmt::format("cuda:{}", d) : "Card";
           rows.emplace_back(name + ", copy", fmt::format("{:.0f} GB/s", c.copy_gb_s));
           rows.emplace_back(name + ", bf16 matmul", fmt::format("{:.0f} TFLOP/s", 1e-3 * c.matmul_bf16_gflops));
@@ -37,7 +38,7 @@ void add_info(CLI::App& app, Body& body) {
                                                          c.from_card_gb_s));
         }
         try {
-          const DiskRates disk = measure_disk(".");
+          const lab::DiskRates disk = lab::measure_disk(".");
           rows.emplace_back("Disk, here",
                             fmt::format("{:.2f} GB/s written, {:.2f} GB/s read", disk.write_gb_s, disk.read_gb_s));
         } catch (const IoError& e) {

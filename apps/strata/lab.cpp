@@ -17,8 +17,8 @@
 #include "strata/cuda/runtime.h"
 #include "strata/io/files.h"
 #include "strata/lab/bench.h"
+#include "strata/lab/peaks.h"
 #include "strata/lab/verify.h"
-#include "strata/train/machine.h"
 
 namespace strata::cli {
 namespace {
@@ -85,23 +85,16 @@ int run_verify(const Options& o) {
 }
 
 lab::Limits measured_limits(Device device) {
-  if (device.is_cpu()) {
-    const Peaks p = measure_peaks(0.3);
-    std::fputs(fmt::format("Limits, {} threads: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in "
-                           "f32, {:.0f} in bf16\n\n",
-                           num_threads(), std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops,
-                           p.matmul_bf16_gflops)
-                   .c_str(),
-               stdout);
-    return {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
-  }
-  const CardPeaks p = measure_card(device);
-  std::fputs(fmt::format("Limits, {}: copy {:.0f} GB/s, matmul {:.1f} TFLOP/s in f32, {:.0f} in bf16\n\n",
-                         cuda::properties(device.index).name, p.copy_gb_s, 1e-3 * p.matmul_f32_gflops,
-                         1e-3 * p.matmul_bf16_gflops)
-                 .c_str(),
-             stdout);
-  return {p.copy_gb_s, p.matmul_f32_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
+  const lab::Limits l = lab::measure_limits(device);
+  const std::string who =
+      device.is_cpu() ? fmt::format("{} threads", num_threads()) : std::string(cuda::properties(device.index).name);
+  std::fputs(
+      fmt::format("Limits, {}: {:.1f} GB/s, {:.0f} GFLOP/s of f32 multiply-adds, matmul {:.0f} in f32, {:.0f} in "
+                  "bf16\n\n",
+                  who, l.gb_s, l.gflops, l.matmul_f32, l.matmul_bf16)
+          .c_str(),
+      stdout);
+  return l;
 }
 
 int run_bench(const Options& o) {

@@ -16,14 +16,14 @@ namespace {
 struct Arguments {
   std::vector<std::string> runs;
   std::string out;
-  bool no_sample = false;
+  bool no_sample = false, no_limits = false;
 };
 
 int run(const Arguments& a) {
   std::string out = a.out;
   if (a.runs.size() == 1) {
     if (out.empty()) out = a.runs[0] + "/report.html";
-    write_report(out, read_run(a.runs[0], !a.no_sample));
+    write_report(out, read_run(a.runs[0], !a.no_sample, !a.no_limits));
   } else {
     if (out.empty()) out = "report.html";
     std::vector<ReportInput> runs;
@@ -47,6 +47,9 @@ void add_report(CLI::App& app, Body& body) {
       ->type_name("FILE.html")
       ->check(writable_file());
   report->add_flag("--no-sample", a->no_sample, "The model of a single run writes no text for the page");
+  report->add_flag(
+      "--no-limits", a->no_limits,
+      "Do not measure what this machine can do, which a single run's table of its step's time is compared with");
   report->footer(
       "  strata report runs/a runs/b --out compare.html\n\n"
       "A run may still be training. The settings are those of its newest checkpoint.");

@@ -12,6 +12,7 @@
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
 #include "strata/io/files.h"
+#include "strata/lab/peaks.h"
 #include "strata/lab/profile.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/timeline.h"
@@ -63,6 +64,14 @@ bool after_step() {
   return StopOnSignal::stop_requested();
 }
 
+lab::Limits measured_limits(Device device) {
+  try {
+    return lab::measure_limits(device, /*seconds=*/0.1);
+  } catch (const MemoryError&) {  // the tables do without
+    return {};
+  }
+}
+
 // Before anything is made or read: a run that is too large would be ended by the system, without a word.
 void require_memory(const TrainConfig& config) {
   const MemoryPlan plan = plan_memory(config, memory::tightest_bound(parse_device(config.device)));
@@ -97,7 +106,10 @@ int run(const Arguments& a) {
 
   const StopOnSignal signals("this step", /*or_pipe=*/true);
   std::optional<lab::OpProfile> profile;
-  if (a.profile) g_profile = &profile.emplace(parse_device(config.device));
+  if (a.profile) {
+    const Device device = parse_device(config.device);
+    g_profile = &profile.emplace(device, measured_limits(device));
+  }
   std::optional<memory::Timeline> timeline;
   if (!a.memory_timeline.empty()) timeline.emplace(parse_device(config.device));
   // Also of a run that fails: who held the memory is asked most where there was too little.
@@ -134,7 +146,11 @@ int run(const Arguments& a) {
   std::fflush(stdout);
   write_timeline();  // where it fails, the run has been told of
   if (timeline) std::fputs(fmt::format("memory {}\n", a.memory_timeline).c_str(), stdout);
-  if (profile) std::fputs(profile->table().c_str(), stdout);
+  if (profile)
+    std::fputs((profile->table(lab::CostBy::op) + '\n' + profile->table(lab::CostBy::module, 30) + '\n' +
+                profile->table(lab::CostBy::phase))
+                   .c_str(),
+               stdout);
   if (!r.finished) std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
   return kOk;
 }
@@ -172,8 +188,10 @@ void add_train(CLI::App& app, Body& body) {
   train->add_flag("--no-memory-check", a->no_memory_check,
                   "Train although strata estimate says that the run does not fit into memory");
   train->add_flag("--quiet", a->quiet, "No progress line");
-  train->add_flag("--profile", a->profile,
-                  "At the end, the time spent in each op after the first three steps (on a card: of its stream)");
+  train->add_flag(
+      "--profile", a->profile,
+      "At the end, the time spent in each op, module and phase after the first three steps (on a card: of its "
+      "stream), bytes and operations, and how near that is to what the machine can do");
   train
       ->add_option("--memory-timeline", a->memory_timeline,
                    "Write who holds the device's memory over time, of the first 200,000 events: a page, or JSON where "

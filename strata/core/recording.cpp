@@ -12,7 +12,31 @@
 namespace strata {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Time on the host.
+class HostClock final : public RecordClock {
+ public:
+  void mark(int32_t call) override {
+    const Clock::time_point now = Clock::now();
+    spent() += std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+    call_ = call;
+    if (call >= 0 && static_cast<size_t>(call) >= calls_.size()) calls_.resize(static_cast<size_t>(call) + 1);
+  }
+  double read(std::span<double> seconds) override {
+    mark(-1);
+    for (size_t i = 0; i < calls_.size(); ++i) seconds[i] += calls_[i];
+    calls_.clear();
+    return std::exchange(none_, 0);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& spent() { return call_ < 0 ? none_ : calls_[static_cast<size_t>(call_)]; }
+  Clock::time_point since_ = Clock::now();
+  int32_t call_ = -1;
+  std::vector<double> calls_;
+  double none_ = 0;
+};
 
 // Numbers of storages that recorders have seen: one for each, for ever.
 std::atomic<uint64_t> g_last_watched{0};
@@ -50,11 +74,6 @@ struct Recorder::State {
     uint32_t version = 0;
     bool updated = false;  // by an optimizer, which counts its write later
   };
-  struct Open {
-    int32_t call;
-    Clock::time_point begin;
-    double inner = 0;
-  };
   struct Ended {
     uint64_t watched;
     int32_t calls;
@@ -67,13 +86,43 @@ struct Recorder::State {
   std::unordered_map<uint64_t, int32_t> older;  // and of those that an earlier recorder numbered
   std::vector<Written> written;                 // by place
   std::vector<int32_t> last_value;              // by place of the storage
-  std::vector<Open> open;
+  HostClock host;
+  RecordClock* clock = &host;
+  std::vector<int32_t> open;
   std::vector<Value> scratch;
   std::atomic<int32_t> begun{0};
   std::mutex ended_lock;
   std::vector<Ended> ended;
   std::optional<ObserverScope> observing;
   std::optional<detail::ModulesWatched> modules;
+
+  // What was recorded, whole; the state is as at the beginning.
+  Recording take() {
+    std::vector<double> seconds(recording.calls.size());
+    recording.outside = clock->read(seconds);
+    for (size_t i = 0; i < seconds.size(); ++i) recording.calls[i].seconds = seconds[i];
+    const std::lock_guard guard(ended_lock);
+    for (RecordedStorage& s : recording.storages) s.freed = static_cast<int32_t>(recording.calls.size());
+    for (const Ended& e : ended)
+      if (const int32_t place = find(e.watched); place >= 0)
+        recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    ended.clear();
+    begun.store(0, std::memory_order_relaxed);
+    first = g_last_watched.load();
+    index.clear();
+    older.clear();
+    written.clear();
+    last_value.clear();
+    return std::exchange(recording, {});
+  }
+  // A call ended: time is its caller's again.
+  void close() {
+    open.pop_back();
+    clock->mark(open.empty() ? -1 : open.back());
+  }
+  void hand_over() {
+    if (options.sink && open.empty() && std::ssize(recording.calls) >= options.part_calls) options.sink->take(take());
+  }
 
   // -1 where it has none yet.
   int32_t find(uint64_t watched) const {
@@ -93,7 +142,10 @@ struct Recorder::State {
       watched = s.watched.compare_exchange_strong(watched, fresh) ? fresh : watched;
     }
     int32_t place = find(watched);
-    if (place >= 0) return place;
+    if (place >= 0) {
+      recording.storages[static_cast<size_t>(place)].tag = s.tag;  // a result of backward became a gradient
+      return place;
+    }
     place = static_cast<int32_t>(recording.storages.size());
     recording.storages.push_back({static_cast<int64_t>(s.nbytes), s.device, s.tag, born, 0, {}});
     written.push_back({s.version.load(std::memory_order_relaxed)});
@@ -144,6 +196,7 @@ struct Recorder::State {
     return {last};
   }
 
+  void results(const Call& call, std::span<const Tensor> results, int32_t at);
   RecordedArg argument(const Value& v, int32_t call) {
     return std::visit(
         [&](const auto& a) -> RecordedArg {
@@ -192,6 +245,7 @@ void detail::storage_ends(const Storage& s) {
 
 Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State>()) {
   state_->options = options;
+  if (options.clock) state_->clock = options.clock;
   state_->first = g_last_watched.load();
   state_->modules.emplace();
   state_->observing.emplace(*this);
@@ -215,11 +269,12 @@ Recording Recorder::finish() {
     std::erase(r.all, this);
     r.count.fetch_sub(1);
   }
-  for (RecordedStorage& storage : s.recording.storages) storage.freed = static_cast<int32_t>(s.recording.calls.size());
-  for (const State::Ended& e : s.ended)
-    if (const int32_t place = s.find(e.watched); place >= 0)
-      s.recording.storages[static_cast<size_t>(place)].freed = e.calls;
-  return std::move(s.recording);
+  return s.take();
+}
+
+Recording Recorder::cut() {
+  check(state_->open.empty(), "Recorder", "cut() within a call");
+  return state_->take();
 }
 
 void Recorder::before(const Call& call) {
@@ -233,7 +288,7 @@ void Recorder::before(const Call& call) {
   c.phase = current_phase();
   c.autocast = autocast_enabled();
   if (c.autocast) c.autocast_dtype = autocast_dtype();
-  c.parent = s.open.empty() ? -1 : s.open.back().call;
+  c.parent = s.open.empty() ? -1 : s.open.back();
   c.module = memory::detail::t_caller.module;
   s.scratch.clear();
   call.args(s.scratch);
@@ -244,18 +299,21 @@ void Recorder::before(const Call& call) {
     c.targets.push_back(s.read(t, at));
     if (t.defined()) c.stream = stream_of(t.device(), c.stream);
   }
-  s.open.push_back({at, Clock::now()});
+  s.open.push_back(at);
+  s.clock->mark(at);
 }
 
 void Recorder::after(const Call& call, std::span<const Tensor> results) {
   State& s = *state_;
-  const Clock::time_point now = Clock::now();
-  const State::Open open = s.open.back();
-  s.open.pop_back();
-  RecordedCall& c = s.recording.calls[static_cast<size_t>(open.call)];
-  const double seconds = std::chrono::duration<double>(now - open.begin).count();
-  c.seconds = seconds - open.inner;
-  if (!s.open.empty()) s.open.back().inner += seconds;
+  if (s.open.empty()) return;  // it began before this did
+  const int32_t at = s.open.back();
+  s.close();
+  s.results(call, results, at);
+  s.hand_over();
+}
+
+void Recorder::State::results(const Call& call, std::span<const Tensor> results, int32_t at) {
+  RecordedCall& c = recording.calls[static_cast<size_t>(at)];
   double bytes = 0;
   c.results.reserve(results.size());
   for (const Tensor& t : results) {
@@ -263,10 +321,10 @@ void Recorder::after(const Call& call, std::span<const Tensor> results) {
       c.results.emplace_back();
       continue;
     }
-    const int32_t place = s.place_of(t, open.call);
-    c.results.push_back(s.value_of(t, place));
+    const int32_t place = place_of(t, at);
+    c.results.push_back(value_of(t, place));
     bytes += static_cast<double>(t.nbytes());
-    if (call.form != Form::fresh) s.written[static_cast<size_t>(place)] = {t.version(), c.phase == Phase::update};
+    if (call.form != Form::fresh) written[static_cast<size_t>(place)] = {t.version(), c.phase == Phase::update};
     c.stream = stream_of(t.device(), c.stream);
   }
   if (c.composed || call.op.is_view()) return;
@@ -274,7 +332,7 @@ void Recorder::after(const Call& call, std::span<const Tensor> results) {
   if (c.cost.flops != 0 || c.cost.bytes != 0) return;
   const auto add = [&](ValueIndex v) {
     if (v.at < 0) return;
-    const RecordedValue& value = s.recording.values[static_cast<size_t>(v.at)];
+    const RecordedValue& value = recording.values[static_cast<size_t>(v.at)];
     bytes += static_cast<double>(value.shape.product() * size_of(value.dtype));
   };
   for (const RecordedArg& a : c.args) {
@@ -287,9 +345,10 @@ void Recorder::after(const Call& call, std::span<const Tensor> results) {
 // What a call that threw had called before stands.
 void Recorder::failed(const Call&) {
   State& s = *state_;
-  const int32_t at = s.open.back().call;
-  s.open.pop_back();
-  s.recording.calls[static_cast<size_t>(at)].composed = true;
+  if (s.open.empty()) return;
+  s.recording.calls[static_cast<size_t>(s.open.back())].composed = true;
+  s.close();
+  s.hand_over();
 }
 
 bool Recording::is_work(size_t i) const {

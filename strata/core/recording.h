@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -64,7 +65,7 @@ struct RecordedCall {
   std::vector<ValueIndex> targets;  ///< what it wrote over, unless form is fresh
   std::vector<ValueIndex> results;
   Cost cost;           ///< the record's; where that has none, the bytes of arguments and results. Nothing for views
-  double seconds = 0;  ///< on the host, without the calls that it made
+  double seconds = 0;  ///< by the recorder's clock, without the calls that it made
 };
 
 /// A write to a storage that no call made (a binding's, a program's own loop), seen before `call` because the version
@@ -81,6 +82,7 @@ struct Recording {
   std::vector<RecordedValue> values;
   std::vector<RecordedCall> calls;
   std::vector<RecordedWrite> writes;
+  double outside = 0;  ///< seconds that belong to no call: the program's own, autograd's, the recorder's
 
   /// Whether call `i` ran a kernel or made a view, for a caller that looks at the work: composed calls do none of their
   /// own, and what an op with a kernel calls inside is its own affair.
@@ -99,11 +101,34 @@ struct Recording {
   static Recording from_text(std::string_view text);
 };
 
+/// Says how long calls take. The host's clock is one; of a device's queue, lab/device_clock.h.
+class RecordClock {
+ public:
+  virtual ~RecordClock() = default;
+  /// From now on time belongs to `call`; to none where it is -1.
+  virtual void mark(int32_t call) = 0;
+  /// Adds to seconds[call] what belonged to each call since the last read(), returns what belonged to none, and begins
+  /// again with none. Every call that was marked has a place.
+  virtual double read(std::span<double> seconds) = 0;
+};
+
+/// Takes a long recording in parts.
+class RecordSink {
+ public:
+  virtual ~RecordSink() = default;
+  /// The calls since the last part: a Recording of its own, in which what older calls made counts as given. Called
+  /// between two calls, on the recording thread; it must not call ops.
+  virtual void take(Recording&& part) = 0;
+};
+
 /// What a Recorder keeps.
 struct RecordOptions {
   /// The bytes of what calls read and no call made (parameters, data): a Replay then needs nothing else. They take as
   /// much memory again. Those of up to 64 bytes on the host are always kept.
   bool values = false;
+  RecordClock* clock = nullptr;  ///< the host's where none is given; must outlive the recorder
+  RecordSink* sink = nullptr;    ///< gets parts of `part_calls` calls or a little more, so that memory stays bounded
+  int32_t part_calls = 4096;
 };
 
 /// Records the calls of its thread while it lives: forward, backward, updates. It holds no tensor, so that nothing
@@ -113,9 +138,11 @@ class Recorder final : public CallObserver {
  public:
   explicit Recorder(const RecordOptions& options = {});
   ~Recorder() override;
-  /// Ends the recording, if it has not ended, and gives it. On the thread that began it, and before any scope that is
-  /// older ends.
+  /// Ends the recording, if it has not ended, and gives it (with a sink: what it has not got). On the thread that began
+  /// it, and before any scope that is older ends.
   Recording finish();
+  /// Gives what was recorded so far, as a sink gets it, and goes on. Throws ValueError within a call.
+  Recording cut();
 
   void before(const Call& call) override;
   void after(const Call& call, std::span<const Tensor> results) override;

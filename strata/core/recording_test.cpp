@@ -1,6 +1,7 @@
 // Recordings: what they hold, as text, and run again.
 #include "strata/core/recording.h"
 
+#include <chrono>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -328,6 +329,82 @@ TEST(Recording, RecordersNestAndOtherThreadsAreNotSeen) {
   EXPECT_EQ(work(inner), std::vector<std::string>{"sin"});
   EXPECT_EQ(work(outer), (std::vector<std::string>{"exp", "sin"}));
   EXPECT_EQ(std::get<ValueIndex>(outer.calls[0].args[0]), std::get<ValueIndex>(outer.calls[1].args[0]));
+}
+
+// A second for each mark.
+struct Ticks final : RecordClock {
+  void mark(int32_t call) override { marks.push_back(call); }
+  double read(std::span<double> seconds) override {
+    double none = 0;
+    for (const int32_t call : marks) (call < 0 ? none : seconds[static_cast<size_t>(call)]) += 1;
+    marks.clear();
+    return none;
+  }
+  std::vector<int32_t> marks;
+};
+
+TEST(Recording, TimesCallsByAnotherClock) {
+  const Tensor x = ones({2});
+  Ticks ticks;
+  Recorder recorder({.clock = &ticks});
+  exp(x);
+  composed_op(x);
+  EXPECT_EQ(ticks.marks, (std::vector<int32_t>{0, -1, 1, 2, 1, 3, 1, -1}));
+  const Recording r = recorder.finish();
+  ASSERT_EQ(r.calls.size(), 4u);
+  EXPECT_EQ(r.calls[0].seconds, 1);
+  EXPECT_EQ(r.calls[1].seconds, 3);  // before, between and after what it calls
+  EXPECT_EQ(r.calls[2].seconds, 1);
+  EXPECT_EQ(r.outside, 2);
+  const Recording read = Recording::from_text(r.to_text());
+  EXPECT_EQ(read.outside, 2);
+  EXPECT_EQ(read.calls[1].seconds, 3);
+}
+
+TEST(Recording, TheHostsClockTimesEverything) {
+  const Tensor x = ones({256, 256});
+  const auto begin = std::chrono::steady_clock::now();
+  const Recording r = record([&] {
+    for (int i = 0; i < 3; ++i) composed_op(matmul(x, x));
+  });
+  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  double sum = r.outside;
+  for (const RecordedCall& c : r.calls) {
+    EXPECT_GT(c.seconds, 0) << c.op->name();
+    sum += c.seconds;
+  }
+  EXPECT_GT(r.outside, 0);
+  EXPECT_LE(sum, whole);
+}
+
+// Takes parts.
+struct Parts final : RecordSink {
+  void take(Recording&& part) override { all.push_back(std::move(part)); }
+  std::vector<Recording> all;
+};
+
+TEST(Recording, GoesOnInParts) {
+  Parts parts;
+  const Tensor x = ones({32}), wide = ones({2, 3});
+  Tensor y = x;
+  Recorder recorder({.sink = &parts, .part_calls = 2});
+  for (int i = 0; i < 3; ++i) y = exp(y);  // the first is freed when the third is there
+  composed_op(x);                          // three calls, which stay together
+  EXPECT_THROW(matmul(wide, wide), ShapeError);
+  const Recording rest = recorder.cut();
+  const Recording none = recorder.finish();
+  ASSERT_EQ(parts.all.size(), 2u);
+  EXPECT_EQ(work(parts.all[0]), (std::vector<std::string>{"exp", "exp"}));
+  EXPECT_EQ(work(parts.all[1]), (std::vector<std::string>{"exp", "exp", "add"}));
+  EXPECT_EQ(parts.all[1].calls.size(), 4u);
+  EXPECT_TRUE(work(rest).empty());
+  EXPECT_FALSE(rest.calls.empty());
+  EXPECT_TRUE(none.calls.empty());
+  // What an older part made counts as given, and goes with the call that takes its place.
+  const RecordedStorage& given = storage_of(parts.all[1], std::get<ValueIndex>(parts.all[1].calls[0].args[0]));
+  EXPECT_EQ(given.born, -1);
+  EXPECT_EQ(given.freed, 1);
+  for (const Recording& part : parts.all) EXPECT_EQ(Recording::from_text(part.to_text()).to_text(), part.to_text());
 }
 
 TEST(Recording, PrintsALineACall) {

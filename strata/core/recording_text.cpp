@@ -440,7 +440,9 @@ std::string Recording::to_text() const {
     put_bytes(s, w.given);
     s += '\n';
   }
-  return s + "end\n";
+  s += "outside ";
+  put(s, outside);
+  return s + "\nend\n";
 }
 
 Recording Recording::from_text(std::string_view text) {
@@ -539,6 +541,10 @@ Recording Recording::from_text(std::string_view text) {
     w.given = in.bytes(s.nbytes, s.device);
     in.end_line();
   }
+  in.field("the seconds outside calls");
+  in.literal("outside ");
+  r.outside = in.number<double>();
+  in.end_line();
   in.field("the last line");
   in.literal("end\n");
   in.check(in.at_end(), "something follows the last line");

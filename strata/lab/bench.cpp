@@ -172,25 +172,11 @@ std::vector<Args> arguments(const OpBase& op, DType dtype, Device device) {
   return r;
 }
 
-// Whether it multiplies matrices: nothing else has so many operations for a byte.
-bool is_product(const OpBase& op, Cost cost) {
-  return op.autocast() == Autocast::low || cost.flops > 32 * cost.bytes;
-}
-
-double peak_flops(const OpBase& op, DType dtype, Cost cost, const Limits& limits) {
-  if (!is_product(op, cost)) return 1e9 * limits.gflops;
-  return 1e9 * (is_reduced_floating(dtype) && limits.matmul_bf16 > 0 ? limits.matmul_bf16 : limits.matmul_f32);
-}
-
-double seconds_to_move(Cost cost, const Limits& limits) {
-  return limits.gb_s > 0 ? cost.bytes / (1e9 * limits.gb_s) : 0;
-}
-
 void rate(BenchResult& r, const OpBase& op, Cost cost, const Limits& limits) {
   r.gflops = 1e-9 * cost.flops / r.seconds;
   r.gb_s = 1e-9 * cost.bytes / r.seconds;
   const double least = least_seconds(op, r.dtype, cost, limits);
-  r.memory_bound = least == seconds_to_move(cost, limits);
+  r.memory_bound = least == least_seconds(op, r.dtype, {0, cost.bytes}, limits);
   r.fraction = least / r.seconds;
 }
 
@@ -315,11 +301,6 @@ void bench_arguments(const OpBase& op, const Args& args, const BenchOptions& o, 
 }
 
 }  // namespace
-
-double least_seconds(const OpBase& op, DType dtype, Cost cost, const Limits& limits) {
-  const double peak = peak_flops(op, dtype, cost, limits);
-  return std::max(peak > 0 ? cost.flops / peak : 0, seconds_to_move(cost, limits));
-}
 
 std::vector<BenchResult> bench(const OpBase& op, const BenchOptions& options) {
   std::vector<BenchResult> results;

@@ -46,6 +46,28 @@ TEST(OpProfile, OnADeviceTimesTheStream) {
   EXPECT_LE(seconds, profile.elapsed());
 }
 
+TEST(OpProfile, IsTheSameInParts) {
+  const Tensor x = rand({4});
+  OpProfile profile;
+  for (int i = 0; i < 10000; ++i) exp(x);  // more than a part of a recording
+  EXPECT_EQ(calls(profile, "exp"), 10000);
+  EXPECT_EQ(profile.costs().parts().size(), 1u);
+  EXPECT_EQ(profile.costs().all().bytes, 10000.0 * 2 * 16);
+}
+
+TEST(OpProfile, ByModuleAndPhaseBesideTheLimits) {
+  nn::Sequential net(nn::Linear(32, 32), nn::ReLU());
+  const Tensor x = rand({16, 32});
+  OpProfile profile(Device::cpu(), {.gb_s = 1e-3, .gflops = 1e-3, .matmul_f32 = 1e-3});
+  sum(net(x)).backward();
+  const std::string modules = profile.table(CostBy::module), phases = profile.table(CostBy::phase);
+  EXPECT_NE(modules.find("\n0 "), std::string::npos) << modules;
+  EXPECT_NE(modules.find("of limit"), std::string::npos) << modules;
+  EXPECT_NE(profile.table(CostBy::module, 1).find(" more)"), std::string::npos);
+  EXPECT_NE(phases.find("backward"), std::string::npos) << phases;
+  EXPECT_EQ(OpProfile().table().find("of limit"), std::string::npos);
+}
+
 TEST(OpProfile, ACallThatThrowsLeavesNothingOpen) {
   OpProfile profile;
   EXPECT_THROW(matmul(rand({2, 3}), rand({2, 3})), ShapeError);

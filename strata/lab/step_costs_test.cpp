@@ -1,7 +1,10 @@
 #include "strata/lab/step_costs.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 
+#include "strata/core/op.h"
 #include "strata/strata.h"
 
 namespace strata::lab {
@@ -63,6 +66,70 @@ TEST(StepCosts, LimitsDecideTheOrder) {
   EXPECT_NE(table.find("least ms"), std::string::npos) << table;
   EXPECT_NE(table.find(" more)"), std::string::npos) << table;
   EXPECT_EQ(step_cost_table(r, CostBy::op).find("least ms"), std::string::npos);
+}
+
+Recording of_modules(const std::vector<const char*>& paths) {
+  const Tensor x = ones({4});
+  return record([&] {
+    for (const char* path : paths) {
+      const memory::ModuleScope in(path);
+      exp(x);
+    }
+  });
+}
+
+TEST(StepCosts, ModulesThatDifferInANumberAreOne) {
+  StepCosts costs;
+  costs.add(
+      of_modules({"blocks.0.norm", "blocks.1.norm", "blocks.1", "layers.0", "layers.1", "0.conv", "1.conv", "2"}));
+  std::map<std::string, int64_t> calls;
+  for (const CostRow& r : costs.rows(CostBy::module)) calls[r.name] = r.calls;
+  const std::map<std::string, int64_t> wanted{{"blocks.*.norm", 2}, {"blocks.*", 1}, {"layers.0", 1},
+                                              {"layers.1", 1},      {"*.conv", 2},   {"2", 1}};
+  EXPECT_EQ(calls, wanted);
+  EXPECT_EQ(costs.parts().size(), 8u);
+}
+
+TEST(StepCosts, AddRecordings) {
+  const Recording r = step();
+  StepCosts once, thrice, twice_more;
+  once.add(r);
+  thrice.add(r, 3);
+  twice_more.add(r);
+  twice_more.add(r, 2);
+  EXPECT_EQ(thrice.all().calls, 3 * once.all().calls);
+  EXPECT_EQ(thrice.all().flops, 3 * once.all().flops);
+  EXPECT_NEAR(thrice.outside, 3 * once.outside, 1e-12);
+  EXPECT_EQ(twice_more.all().bytes, thrice.all().bytes);
+  EXPECT_EQ(twice_more.parts().size(), once.parts().size());
+  // Every second of the recording is somebody's.
+  double seconds = r.outside;
+  for (const RecordedCall& c : r.calls) seconds += c.seconds;
+  EXPECT_NEAR(once.all().seconds + once.outside, seconds, 1e-9);
+}
+
+const Op<Tensor(const Tensor&)> inner_op{{
+    .schema = "step_costs_test_dynamic(Tensor x) -> Tensor",
+    .doc = "exp(exp(x)).",
+    .dynamic = [](const Tensor& x) { return exp(exp(x)); },
+}};
+
+TEST(StepCosts, WhatAKernelCallsCountsForIt) {
+  const Tensor x = ones({4});
+  StepCosts costs;
+  const Recording r = record([&] { inner_op(x); });
+  costs.add(r);
+  ASSERT_EQ(costs.parts().size(), 1u);
+  double seconds = 0;
+  for (const RecordedCall& c : r.calls) seconds += c.seconds;
+  EXPECT_NEAR(costs.all().seconds, seconds, 1e-12);
+}
+
+TEST(StepCosts, TimesStandInTheTableOfARealRun) {
+  const Recording r = step();
+  EXPECT_NE(step_cost_table(r, CostBy::phase).find(" ms "), std::string::npos);
+  const DeviceScope dry(Device::meta());
+  EXPECT_EQ(step_cost_table(step(), CostBy::phase).find(" ms "), std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "strata/core/error.h"
+#include "strata/memory/timeline_data.h"
 #include "strata/memory/timeline_hooks.h"
 #include "strata/memory/timeline_page.h"
 
@@ -15,17 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Event {
-  int64_t bytes;
-  uint32_t microseconds;
-  uint32_t block;
-  uint32_t holder;
-  Tag tag;
-};
-struct Mark {
-  uint32_t microseconds;
-  std::string text;
-};
+using Event = TimelineData::Event;
 
 std::mutex g_mutex;  // guards every record, so that one can be stopped while other threads allocate
 std::atomic<bool> g_recording{false};
@@ -76,25 +67,22 @@ struct Timeline::Record {
   Tier tier;
   Clock::time_point begin = Clock::now();
   size_t max_events = 0;
-  bool whole = true;
-  std::vector<Event> events;
-  std::vector<Mark> marks;
+  TimelineData data;
   std::unordered_map<const void*, Held> held;
   std::unordered_map<const std::string*, uint32_t> holder_ids;
-  std::vector<std::string> holders;
   uint32_t blocks = 0;
 
   uint32_t now() const {
     return static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count());
   }
   uint32_t id_of(const std::string* holder) {
-    const auto [it, fresh] = holder_ids.emplace(holder, static_cast<uint32_t>(holders.size()));
-    if (fresh) holders.push_back(holder ? *holder : std::string());
+    const auto [it, fresh] = holder_ids.emplace(holder, static_cast<uint32_t>(data.holders.size()));
+    if (fresh) data.holders.push_back(holder ? *holder : std::string());
     return it->second;
   }
   void take(const void* block, int64_t bytes, Tag tag, uint32_t holder) {
     held[block] = {blocks, bytes, holder};
-    events.push_back({bytes, now(), blocks++, holder, tag});
+    data.events.push_back({bytes, now(), blocks++, holder, tag});
   }
 };
 
@@ -104,8 +92,8 @@ struct TimelineAccess {
 
   static Timeline::Record* of(Device device, Tier tier) {
     if (!active || !(device == active->device) || tier != active->tier) return nullptr;
-    if (active->events.size() < active->max_events) return active;
-    active->whole = false;
+    if (active->data.events.size() < active->max_events) return active;
+    active->data.whole = false;
     active = nullptr;
     g_recording = false;
     return nullptr;
@@ -123,7 +111,7 @@ void record_given(Device device, Tier tier, const void* block) {
   if (!r) return;
   const auto at = r->held.find(block);
   if (at == r->held.end()) return;
-  r->events.push_back({0, r->now(), at->second.id, at->second.holder, Tag::workspace});
+  r->data.events.push_back({0, r->now(), at->second.id, at->second.holder, Tag::workspace});
   r->held.erase(at);
 }
 
@@ -132,7 +120,8 @@ void record_retagged(Device device, Tier tier, const void* block, Tag tag) {
   auto* r = TimelineAccess::of(device, tier);
   if (!r) return;
   const auto at = r->held.find(block);
-  if (at != r->held.end()) r->events.push_back({at->second.bytes, r->now(), at->second.id, at->second.holder, tag});
+  if (at != r->held.end())
+    r->data.events.push_back({at->second.bytes, r->now(), at->second.id, at->second.holder, tag});
 }
 
 bool is_recording() {
@@ -142,7 +131,7 @@ bool is_recording() {
 void mark(std::string_view text) {
   if (!is_recording()) return;
   std::lock_guard lock(g_mutex);
-  if (auto* r = TimelineAccess::active) r->marks.push_back({r->now(), std::string(text)});
+  if (auto* r = TimelineAccess::active) r->data.marks.push_back({r->now(), std::string(text)});
 }
 
 Timeline::Timeline(Device device, int64_t max_events, Tier tier) : record_(std::make_unique<Record>()) {
@@ -152,11 +141,13 @@ Timeline::Timeline(Device device, int64_t max_events, Tier tier) : record_(std::
   Record& r = *record_;
   r.device = device;
   r.tier = kind.tier;
+  r.data.device = to_string(device);
+  r.data.tier = kind.tier.name();
   r.max_events = static_cast<size_t>(max_events) + before.size();
   std::unordered_map<std::string, uint32_t> named;
   for (const BlockInfo& b : before) {
-    const auto [it, fresh] = named.emplace(b.holder, static_cast<uint32_t>(r.holders.size()));
-    if (fresh) r.holders.push_back(b.holder);
+    const auto [it, fresh] = named.emplace(b.holder, static_cast<uint32_t>(r.data.holders.size()));
+    if (fresh) r.data.holders.push_back(b.holder);
     r.take(reinterpret_cast<const void*>(b.address), b.bytes, b.tag, it->second);
   }
   std::lock_guard lock(g_mutex);
@@ -178,48 +169,58 @@ void Timeline::stop() {
 
 int64_t Timeline::size() const {
   std::lock_guard lock(g_mutex);
-  return static_cast<int64_t>(record_->events.size());
+  return static_cast<int64_t>(record_->data.events.size());
 }
 
-std::string Timeline::to_json() const {
-  std::lock_guard lock(g_mutex);
-  const Record& r = *record_;
+std::string to_json(const TimelineData& data) {
   std::string s = "{\"device\":";
-  append_text(s, to_string(r.device));
+  append_text(s, data.device);
   s += ",\"tier\":";
-  append_text(s, r.tier.name());
-  s += ",\"tags\":[";
+  append_text(s, data.tier);
+  char text[96];
+  std::snprintf(text, sizeof text, ",\"tick\":%g,\"tags\":[", data.tick);
+  s += text;
   for (int i = 0; i < kNumTags; ++i) {
     if (i > 0) s += ',';
     append_text(s, name_of(static_cast<Tag>(i)));
   }
   s += "],\"holders\":[";
-  for (size_t i = 0; i < r.holders.size(); ++i) {
+  for (size_t i = 0; i < data.holders.size(); ++i) {
     if (i > 0) s += ',';
-    append_text(s, r.holders[i]);
+    append_text(s, data.holders[i]);
   }
   s += "],\"events\":[";
-  for (size_t i = 0; i < r.events.size(); ++i) {
-    const Event& e = r.events[i];
-    char text[96];
-    std::snprintf(text, sizeof text, "%s[%u,%u,%lld,%d,%u]", i > 0 ? "," : "", e.microseconds, e.block,
+  for (size_t i = 0; i < data.events.size(); ++i) {
+    const Event& e = data.events[i];
+    std::snprintf(text, sizeof text, "%s[%u,%u,%lld,%d,%u]", i > 0 ? "," : "", e.time, e.block,
                   static_cast<long long>(e.bytes), static_cast<int>(e.tag), e.holder);
     s += text;
   }
   s += "],\"marks\":[";
-  for (size_t i = 0; i < r.marks.size(); ++i) {
-    s += cat(i > 0 ? "," : "", "[", r.marks[i].microseconds, ",");
-    append_text(s, r.marks[i].text);
+  for (size_t i = 0; i < data.marks.size(); ++i) {
+    s += cat(i > 0 ? "," : "", "[", data.marks[i].time, ",");
+    append_text(s, data.marks[i].text);
     s += ']';
   }
-  return s + cat("],\"whole\":", r.whole ? "true" : "false", "}");
+  return s +
+         cat("],\"whole\":", data.whole ? "true" : "false", ",\"forecast\":", data.forecast ? "true" : "false", "}");
+}
+
+std::string to_html(const TimelineData& data, std::string_view title) {
+  std::string page = kTimelinePage;
+  replace(page, "{{title}}", escaped(title));
+  replace(page, "{{data}}", to_json(data));  // its texts hold no '<'
+  return page;
+}
+
+std::string Timeline::to_json() const {
+  std::lock_guard lock(g_mutex);
+  return memory::to_json(record_->data);
 }
 
 std::string Timeline::to_html(std::string_view title) const {
-  std::string page = kTimelinePage;
-  replace(page, "{{title}}", escaped(title));
-  replace(page, "{{data}}", to_json());  // its texts hold no '<'
-  return page;
+  std::lock_guard lock(g_mutex);
+  return memory::to_html(record_->data, title);
 }
 
 std::string snapshot_json(Device device, Tier tier) {

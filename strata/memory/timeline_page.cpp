@@ -79,7 +79,7 @@ footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top
   steps replay what was captured, in the memory that the capture took: they do not show.</span></p>
 </section>
 <section class="panel"><h2><span id="held"></span><button id="group" type="button"></button></h2><div id="table"></div></section>
-<footer>Strata. Tensors only: what the driver, the libraries and the program itself need is not in it.</footer>
+<footer id="foot">Strata. Tensors only: what the driver, the libraries and the program itself need is not in it.</footer>
 </main>
 <noscript><p style="text-align:center">The page needs JavaScript.</p></noscript>
 <script id="data" type="application/json">{{data}}</script>
@@ -108,7 +108,7 @@ let peak = 0;
     if (bytes > 0) { now[tag] += bytes; sum += bytes; held.set(block, [bytes, tag]); }
     now.forEach((v, t) => level[t][i] = v);
     total[i] = sum;
-    time[i] = us / 1e6;
+    time[i] = us * data.tick;
     if (sum > total[peak]) peak = i;
   });
 }
@@ -136,7 +136,7 @@ function element(name, parent, text, classes) {
   return e;
 }
 
-let byTime = true, byModule = true, view = null, at = peak, over = -1, geometry = null;
+let byTime = n > 0 && time[n - 1] > 0, byModule = true, view = null, at = peak, over = -1, geometry = null;
 const X = i => byTime ? time[i] : i;
 const end = () => byTime ? Math.max(time[n - 1], 1e-6) : Math.max(n - 1, 1);
 // The last event that is not after x.
@@ -146,7 +146,7 @@ function eventAt(x) {
   while (hi > lo) { const mid = (lo + hi + 1) >> 1; if (X(mid) <= x) lo = mid; else hi = mid - 1; }
   return lo;
 }
-const markX = us => byTime ? us / 1e6 : eventIndexAtTime(us / 1e6);
+const markX = ticks => byTime ? ticks * data.tick : eventIndexAtTime(ticks * data.tick);
 function eventIndexAtTime(t) {
   let lo = 0, hi = n;
   while (hi > lo) { const mid = (lo + hi) >> 1; if (time[mid] < t) lo = mid + 1; else hi = mid; }
@@ -211,7 +211,9 @@ function draw() {
     node("line", {class: "mark", x1: x, x2: x, y1: top, y2: height - bottom}, svg);
     if (x < free) continue;
     const written = node("text", {x: x + 4, y: 11}, svg, text);
-    free = x + 12 + written.getComputedTextLength();
+    const length = written.getComputedTextLength();
+    if (x + 4 + length > width) { written.setAttribute("x", x - 4); written.setAttribute("text-anchor", "end"); }
+    free = x + 12 + length;
   }
   if (total[peak] <= top_bytes)
     node("line", {class: "peak", x1: left, x2: width - right, y1: py(total[peak]), y2: py(total[peak])}, svg);
@@ -233,7 +235,7 @@ function place() {
   show(geometry.over, over);
   const i = over >= 0 ? over : at;
   let where = "";
-  for (const [us, text] of data.marks) if (us / 1e6 <= time[i]) where = text;
+  for (const [us, text] of data.marks) if (us * data.tick <= time[i]) where = text;
   $("when").textContent = `${seconds(time[i])} after the start${where ? ", " + where : ""}, event ${(i + 1).toLocaleString("en")} of ` +
     `${n.toLocaleString("en")}${i === peak ? ": the peak" : ""}`;
   const keys = $("keys");
@@ -305,7 +307,9 @@ function position(event) {
 const toX = p => geometry.x0 + (p - geometry.left) / geometry.inner * (geometry.x1 - geometry.x0);
 
 $("graph").hidden = !data.marks.some(([, text]) => text === "CUDA graph");
-$("subtitle").textContent = `Memory of ${data.device}: at most ${size(total[peak] || 0)}` +
+if (data.forecast) $("foot").textContent = "Strata. A forecast from a dry run: each call takes the least time that memory and " +
+  "arithmetic allow. Tensors that the step's calls see only: no workspace, no data made ready, no holes between blocks.";
+$("subtitle").textContent = `${data.forecast ? "A step's memory, forecast for" : "Memory of"} ${data.device}: at most ${size(total[peak] || 0)}` +
   (data.whole ? "" : ". The record was full before the end; what came after it is not shown");
 if (n === 0) {
   $("when").textContent = "Nothing was recorded.";

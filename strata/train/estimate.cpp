@@ -1,12 +1,14 @@
 #include "strata/train/estimate.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
 #include "strata/data/dataset.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/timeline_data.h"
 #include "strata/nn/dry_run.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/reduction.h"
@@ -22,27 +24,56 @@ Tensor reserve(int64_t bytes, Tag tag) {
   return empty({{bytes}, DType::u8, Device::meta(), std::nullopt});
 }
 
+TrainConfig checked(TrainConfig config) {
+  if (config.model.vocab == 0) config.model.vocab = 256;
+  validate(config);
+  return config;
+}
+
+// The settings' model and optimizer on the meta device, and parts of a step.
+class DryRun {
+ public:
+  explicit DryRun(const TrainConfig& config) : config_(config), model(make_model(config)) {
+    model->train();
+    memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
+    optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
+  }
+  data::Batch make_batch() const {
+    memory::TagScope tag(Tag::data);
+    const TensorMeta meta{{config_.batch, config_.model.context}, DType::i64, Device::meta(), std::nullopt};
+    return {empty(meta), empty(meta)};
+  }
+  Tensor loss(const data::Batch& batch) const {
+    std::optional<AutocastScope> autocast;
+    if (config_.dtype != "f32") autocast.emplace(parse_dtype(config_.dtype), true, config_.grad_dtype == "bf16");
+    return model->loss(batch[0], batch[1]);
+  }
+  void backward(const Tensor& loss) const {
+    (config_.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config_.accumulate))).backward();
+  }
+
+ private:
+  const TrainConfig& config_;
+  DeviceScope dry_{Device::meta()};
+  nn::DryRunOfCuda way_{config_.device.starts_with("cuda")};
+
+ public:
+  std::shared_ptr<LanguageModel> model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+std::string holder_of(const RecordedCall& c) {
+  return c.module && !c.module->empty() ? cat(c.op->name(), " in ", *c.module) : std::string(c.op->name());
+}
+
 }  // namespace
 
 MemoryEstimate estimate_memory(const TrainConfig& given) {
-  TrainConfig config = given;
-  if (config.model.vocab == 0) config.model.vocab = 256;
-  validate(config);
+  const TrainConfig config = checked(given);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
-  DeviceScope dry(Device::meta());
-  const bool on_card = config.device.starts_with("cuda");
-  const nn::DryRunOfCuda way(on_card);
-  const auto model = make_model(config);
-  model->train();
-  memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
-  const auto optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
-  const Shape shape{config.batch, config.model.context};
-  const auto make_batch = [&] {
-    memory::TagScope tag(Tag::data);
-    const TensorMeta meta{shape, DType::i64, Device::meta(), std::nullopt};
-    return data::Batch{empty(meta), empty(meta)};
-  };
+  const DryRun run(config);
+  const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   Tensor optimizer_state;
@@ -51,39 +82,125 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   const int64_t passes = std::min<int64_t>(config.accumulate, 3);
   // The first step makes the optimizer's state, the second is like all that follow.
   for (int step = 0; step < 2; ++step) {
-    optimizer->zero_grad();
+    run.optimizer->zero_grad();
     std::vector<data::Batch> batches;
     for (int64_t i = 0; i < passes; ++i) batches.push_back(make_batch());
     const Tensor others = reserve(
         2 * (config.accumulate - passes) * config.batch * config.model.context * static_cast<int64_t>(sizeof(int64_t)),
         Tag::data);
     for (const data::Batch& batch : batches) {
-      Tensor loss;
-      {
-        std::optional<AutocastScope> autocast;
-        if (config.dtype != "f32") autocast.emplace(parse_dtype(config.dtype), true, config.grad_dtype == "bf16");
-        loss = model->loss(batch[0], batch[1]);
-      }
-      if (on_card) {  // kernels do not run here, and this one's workspace is large
+      const Tensor loss = run.loss(batch);
+      if (config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
         const DType dtype = config.dtype == "f32" ? DType::f32 : parse_dtype(config.dtype);
         reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
                                                        config.model.vocab, dtype),
                 Tag::workspace);
       }
-      (config.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config.accumulate))).backward();
+      run.backward(loss);
     }
     gradients = memory::stats(DeviceType::meta).live[static_cast<int>(Tag::gradient)];
-    if (step == 0) optimizer_state = reserve(optimizer->state_bytes(), Tag::optimizer);
+    if (step == 0) optimizer_state = reserve(run.optimizer->state_bytes(), Tag::optimizer);
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
-  return {.parameter_count = model->num_parameters(),
+  return {.parameter_count = run.model->num_parameters(),
           .parameters = at_peak(Tag::parameter),
           .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
           .optimizer = at_peak(Tag::optimizer),
           .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
           .data = at_peak(Tag::data),
           .peak = after.peak_reserved - before.reserved};
+}
+
+DryStep record_dry_step(const TrainConfig& given) {
+  const TrainConfig config = checked(given);
+  DryStep dry;
+  const int64_t before = memory::stats(DeviceType::meta).live_total;
+  const DryRun run(config);
+  const int64_t passes = std::min<int64_t>(config.accumulate, 2);
+  std::vector<data::Batch> batches;
+  for (int64_t i = 0; i < passes; ++i) batches.push_back(run.make_batch());
+  const auto step = [&] {
+    run.optimizer->zero_grad();
+    for (const data::Batch& batch : batches) run.backward(run.loss(batch));
+    run.optimizer->step();
+  };
+  step();  // makes the optimizer's state
+  memory::reset_peak(DeviceType::meta);
+  dry.step = record(step);
+  dry.peak = memory::stats(DeviceType::meta).peak_total - before;
+  dry.further = config.accumulate - passes;
+  if (dry.further > 0) dry.pass = record([&] { run.backward(run.loss(batches.back())); });
+  dry.tokens = config.batch * config.accumulate * config.model.context;
+  dry.parameters = run.model->num_parameters();
+  return dry;
+}
+
+lab::StepCosts DryStep::costs(const lab::Limits& limits) const {
+  lab::StepCosts costs(limits);
+  costs.add(step);
+  if (further > 0) costs.add(pass, further);
+  return costs;
+}
+
+std::string DryStep::timeline_html(std::string_view title, std::string_view where, const lab::Limits& limits) const {
+  // When each call begins.
+  std::vector<double> begins{0};
+  for (size_t i = 0; i < step.calls.size(); ++i)
+    begins.push_back(begins.back() + (step.is_work(i) ? lab::least_seconds(step, i, limits) : 0));
+  // The times of one event fit into 32 bits.
+  memory::TimelineData data{
+      .device = std::string(where), .tick = std::max(begins.back() / 4e9, 1e-9), .forecast = true};
+  const auto ticks = [&](int32_t call) { return static_cast<uint32_t>(begins[static_cast<size_t>(call)] / data.tick); };
+  std::map<std::string, uint32_t> holders;
+  const auto holder = [&](const std::string& name) {
+    const auto [at, fresh] = holders.try_emplace(name, static_cast<uint32_t>(data.holders.size()));
+    if (fresh) data.holders.push_back(name);
+    return at->second;
+  };
+  // Storages in the order in which they come and go; what goes before a call goes before what it makes comes.
+  struct Change {
+    int32_t call;
+    bool comes;
+    uint32_t storage;
+  };
+  std::vector<Change> changes;
+  for (uint32_t i = 0; i < step.storages.size(); ++i) {
+    const RecordedStorage& s = step.storages[i];
+    if (s.nbytes == 0) continue;
+    changes.push_back({s.born, true, i});
+    if (s.freed < static_cast<int32_t>(step.calls.size())) changes.push_back({s.freed, false, i});
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return a.call != b.call ? a.call < b.call : a.comes < b.comes;
+  });
+  std::optional<Phase> phase;
+  int32_t marked = 0;
+  const auto mark_until = [&](int32_t call) {
+    for (; marked <= call && marked < static_cast<int32_t>(step.calls.size()); ++marked) {
+      const Phase p = step.calls[static_cast<size_t>(marked)].phase;
+      if (p != phase) data.marks.push_back({ticks(marked), std::string(name_of(p))});
+      phase = p;
+    }
+  };
+  const auto add = [&](uint32_t storage, int32_t call, bool held) {
+    const RecordedStorage& s = step.storages[storage];
+    const uint32_t by = holder(s.born < 0 ? std::string() : holder_of(step.calls[static_cast<size_t>(s.born)]));
+    data.events.push_back({held ? s.nbytes : 0, ticks(call), storage, by, s.tag});
+  };
+  for (const Change& c : changes) {
+    mark_until(c.call);
+    add(c.storage, std::max(c.call, 0), c.comes);
+  }
+  // The last call's end: what stays is told of once more.
+  const auto end = static_cast<int32_t>(step.calls.size());
+  mark_until(end);
+  for (uint32_t i = 0; i < step.storages.size(); ++i) {
+    if (step.storages[i].freed < end || step.storages[i].nbytes == 0) continue;
+    add(i, end, true);
+    break;
+  }
+  return memory::to_html(data, title);
 }
 
 }  // namespace strata

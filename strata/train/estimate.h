@@ -2,7 +2,11 @@
 // What a run will need, known before anything is allocated.
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include "strata/core/recording.h"
+#include "strata/lab/step_costs.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -22,5 +26,24 @@ struct MemoryEstimate {
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
 /// byte tokenizer's 256. Throws ValueError for settings that do not fit together.
 MemoryEstimate estimate_memory(const TrainConfig& config);
+
+/// A warmed-up training step of the settings as a dry run saw it: forward and backward passes and the update, without
+/// data, workspace within kernels and the norm of the gradients.
+struct DryStep {
+  Recording step;          ///< with the first two passes of train.accumulate
+  Recording pass;          ///< one like all further passes
+  int64_t further = 0;     ///< how many there are
+  int64_t tokens = 0;      ///< of a whole step
+  int64_t parameters = 0;  ///< elements
+  int64_t peak = 0;        ///< most bytes of tensors at once during it, by the allocator's count
+  /// The whole step beside what a machine can do.
+  lab::StepCosts costs(const lab::Limits& limits = {}) const;
+  /// Memory by tag over the time that the limits allow at least, from the lifetimes in `step`, as a page
+  /// (memory/timeline_data.h); without limits over the calls. `where` names the device.
+  std::string timeline_html(std::string_view title, std::string_view where, const lab::Limits& limits = {}) const;
+};
+
+/// Records it on the meta device. Throws as estimate_memory().
+DryStep record_dry_step(const TrainConfig& config);
 
 }  // namespace strata

@@ -206,10 +206,47 @@ std::string filled(std::string_view page, const std::vector<std::pair<std::strin
   }
 }
 
+// A report of one run or several around its body.
+std::string page(const std::string& title, const std::string& subtitle, const std::string& tools,
+                 const std::string& body, const std::string& footer, const std::string& data) {
+  return filled(kReportPage, {{"title", title},
+                              {"subtitle", subtitle},
+                              {"tools", tools},
+                              {"body", body},
+                              {"footer", footer},
+                              {"style", kReportStyle},
+                              {"script", kReportScript},
+                              {"data", data}});
+}
+
+// A text in JSON inside a script, where only '<' could end it.
+std::string quoted(std::string_view raw) {
+  std::string s = "\"";
+  for (const char c : text::valid_utf8(raw))
+    s += c == '"' || c == '\\' || c == '<' || static_cast<unsigned char>(c) < 0x20
+             ? fmt::format("\\u{:04x}", static_cast<unsigned char>(c))
+             : std::string(1, c);
+  return s + '"';
+}
+
+// The recorded step's parts, with a comma before them; nothing where there are none.
+std::string costs_json(const lab::StepCosts& costs, bool on_card) {
+  if (costs.parts().empty()) return "";
+  std::string rows;
+  const lab::StepCosts merged = costs.merged();
+  for (const auto& [op, module, phase, sum] : merged.parts())
+    rows +=
+        fmt::format("{}[{},{},{},{},{:.6g},{:.6g},{:.4g},{:.4g}]", rows.empty() ? "" : ",", quoted(op), quoted(module),
+                    quoted(name_of(phase)), sum.calls, sum.flops, sum.bytes, sum.seconds, sum.limit);
+  return fmt::format(",\"costs\":{{\"clock\":\"{}\",\"outside\":{:.4g},\"rows\":[{}]}}",
+                     on_card ? "by the card" : "by the host", costs.outside, rows);
+}
+
 }  // namespace
 
 std::string report_html(const ReportInput& in) {
-  const std::string data = '{' + curves_json(in.metrics) + '}';
+  const std::string data =
+      '{' + curves_json(in.metrics) + costs_json(in.costs, in.config.device.starts_with("cuda")) + '}';
   std::string sample;
   if (!in.sample.empty())
     sample = fmt::format("<section class=\"panel wide\"><h2>Sample</h2><pre><b>{}</b>{}</pre></section>",
@@ -223,20 +260,18 @@ std::string report_html(const ReportInput& in) {
           : fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
                         escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
                         in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype));
-  return filled(kReportPage,
-                {{"title", escaped(in.title)},
-                 {"subtitle", subtitle},
-                 {"cards", summary(in)},
-                 {"sample", sample},
-                 {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
-                 {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
-                 {"train", own ? table(in.settings) : config_table(in.config, "train")},
-                 {"run", table(run)},
-                 {"machine", table(machine_rows(in.machine))},
-                 {"version", escaped(in.machine.version)},
-                 {"style", kReportStyle},
-                 {"script", kReportScript},
-                 {"data", data}});
+  const std::string body =
+      filled(kRunBody,
+             {{"cards", summary(in)},
+              {"costs", in.costs.parts().empty() ? "" : "<section class=\"panel wide costs\" id=\"costs\"></section>"},
+              {"sample", sample},
+              {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
+              {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
+              {"train", own ? table(in.settings) : config_table(in.config, "train")},
+              {"run", table(run)},
+              {"machine", table(machine_rows(in.machine))}});
+  return page(escaped(in.title), subtitle, "", body,
+              "Settings in bold are not the default. Strata " + escaped(in.machine.version), data);
 }
 
 std::string comparison_html(const std::vector<ReportInput>& runs) {
@@ -261,12 +296,7 @@ std::string comparison_html(const std::vector<ReportInput>& runs) {
         fmt::format("<i style=\"background:var(--{})\"></i>{}", kColors[i % std::size(kColors)], escaped(in.title));
     header.push_back(swatch);
     names += (i ? ", " : "") + escaped(in.title);
-    std::string name;  // in JSON inside a script, where only '<' could end it
-    for (const char c : text::valid_utf8(in.title))
-      name += c == '"' || c == '\\' || c == '<' || static_cast<unsigned char>(c) < 0x20
-                  ? fmt::format("\\u{:04x}", static_cast<unsigned char>(c))
-                  : std::string(1, c);
-    data += fmt::format("{}{{\"name\":\"{}\",{}}}", i ? "," : "", name, curves_json(in.metrics, true));
+    data += fmt::format("{}{{\"name\":{},{}}}", i ? "," : "", quoted(in.title), curves_json(in.metrics, true));
     const StepMetrics last = in.metrics.empty() ? StepMetrics{} : in.metrics.back();
     const StepMetrics* best = best_step(in.metrics);
     std::string valid = number(best ? best->valid_loss : NAN);
@@ -297,15 +327,10 @@ std::string comparison_html(const std::vector<ReportInput>& runs) {
   } else {
     settings = "<table class=\"runs\"><thead>" + row("th", header) + "</thead><tbody>" + settings + "</tbody></table>";
   }
-  return filled(kComparePage, {{"title", fmt::format("{} runs", runs.size())},
-                               {"subtitle", names},
-                               {"results", results},
-                               {"settings", settings},
-                               {"written", utc_now()},
-                               {"version", escaped(machine_info().version)},
-                               {"style", kReportStyle},
-                               {"script", kReportScript},
-                               {"data", "{\"runs\":[" + data + "]}"}});
+  return page(fmt::format("{} runs", runs.size()), names, "<button id=\"axis\" type=\"button\">Over: steps</button>",
+              filled(kCompareBody, {{"results", results}, {"settings", settings}}),
+              fmt::format("Written {} by Strata {}", utc_now(), escaped(machine_info().version)),
+              "{\"runs\":[" + data + "]}");
 }
 
 void write_report(const std::string& path, const ReportInput& input) {

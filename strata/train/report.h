@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "strata/lab/step_costs.h"
 #include "strata/train/config.h"
 #include "strata/train/machine.h"
 #include "strata/train/metrics.h"
@@ -27,6 +28,7 @@ struct ReportInput {
   std::string network;
   std::vector<std::pair<std::string, std::string>> settings;
   std::string unit = "tokens";  ///< what is counted and timed
+  lab::StepCosts costs;         ///< of one step, for the table "where the time and bytes go"; empty for none
 };
 
 /// The page. A run of any length gives a page of bounded size: curves of more than 2,000 points are averaged down.
@@ -41,8 +43,9 @@ void write_report(const std::string& path, const ReportInput& input);
 std::string comparison_html(const std::vector<ReportInput>& runs);
 
 /// What a run's folder tells of it: metrics.jsonl, and the newest checkpoint's settings (without one the settings are
-/// not known, and `network` says so). With `with_sample` the model writes one, as at the end of training. Throws
-/// IoError for a folder that holds no run.
-ReportInput read_run(const std::string& folder, bool with_sample = false);
+/// not known, and `network` says so), and the step that it recorded. With `with_sample` the model writes one, as at the
+/// end of training. With `with_limits` this machine, or its card, is measured (about a second), to say how near the
+/// step's calls came to what it can do. Throws IoError for a folder that holds no run.
+ReportInput read_run(const std::string& folder, bool with_sample = false, bool with_limits = false);
 
 }  // namespace strata

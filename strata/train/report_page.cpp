@@ -21,17 +21,30 @@ const char* const kReportPage = R"html(<!doctype html>
   <div><h1>{{title}}</h1><p>{{subtitle}}</p></div>
   <div class="tools">
     <label>Smoothing <input id="smooth" type="range" min="0" max="100" value="45"></label>
+    {{tools}}
     <button id="scale" type="button">Log loss</button>
     <button id="theme" type="button">Dark</button>
   </div>
 </header>
-<div class="cards">
+{{body}}
+<footer>{{footer}}</footer>
+</main>
+<noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
+<script id="data" type="application/json">{{data}}</script>
+<script>
+{{script}}</script>
+</body>
+</html>
+)html";
+
+const char* const kRunBody = R"html(<div class="cards">
 {{cards}}</div>
 <div class="grid">
   <section class="panel plot wide" id="loss"></section>
   <section class="panel plot" id="lr"></section>
   <section class="panel plot" id="rate"></section>
   <section class="panel plot" id="grad"></section>
+  {{costs}}
   {{sample}}
   <div class="stack">
     <section class="panel"><h2>Model</h2>{{model}}</section>
@@ -42,58 +55,16 @@ const char* const kReportPage = R"html(<!doctype html>
     <section class="panel"><h2>Run</h2>{{run}}</section>
     <section class="panel"><h2>Machine</h2>{{machine}}</section>
   </div>
-</div>
-<footer>Settings in bold are not the default. Strata {{version}}</footer>
-</main>
-<noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
-<script id="data" type="application/json">{{data}}</script>
-<script>
-{{script}}</script>
-</body>
-</html>
-)html";
+</div>)html";
 
-const char* const kComparePage = R"html(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{title}} – Strata</title>
-<style>
-{{style}}</style>
-</head>
-<body>
-<main>
-<header>
-  <svg class="mark" viewBox="0 0 40 40" aria-hidden="true">
-    <g fill="var(--blue)"><path opacity=".35" d="M20 37 3 28.5l5-2.5 12 6 12-6 5 2.5z"/>
-    <path opacity=".65" d="M20 28.5 3 20l5-2.5 12 6 12-6 5 2.5z"/><path d="M20 20 3 11.5 20 3l17 8.5z"/></g>
-  </svg>
-  <div><h1>{{title}}</h1><p>{{subtitle}}</p></div>
-  <div class="tools">
-    <label>Smoothing <input id="smooth" type="range" min="0" max="100" value="45"></label>
-    <button id="axis" type="button">Over: steps</button>
-    <button id="scale" type="button">Log loss</button>
-    <button id="theme" type="button">Dark</button>
-  </div>
-</header>
-<div class="grid">
+const char* const kCompareBody = R"html(<div class="grid">
   <section class="panel wide scroll"><h2>Runs</h2>{{results}}</section>
   <section class="panel plot wide" id="loss"></section>
   <section class="panel plot" id="lr"></section>
   <section class="panel plot" id="rate"></section>
   <section class="panel plot" id="grad"></section>
   <section class="panel wide scroll"><h2>Settings that differ</h2>{{settings}}</section>
-</div>
-<footer>Written {{written}} by Strata {{version}}</footer>
-</main>
-<noscript><p style="text-align:center">The plots need JavaScript.</p></noscript>
-<script id="data" type="application/json">{{data}}</script>
-<script>
-{{script}}</script>
-</body>
-</html>
-)html";
+</div>)html";
 
 const char* const kReportStyle = R"html(:root {
   --page: #f5f6f8; --panel: #ffffff; --line: #e4e7ec; --grid: #eceff3; --text: #1a2230; --soft: #667085; --faint: #98a2b3;
@@ -149,6 +120,24 @@ table.runs thead th + th, table.runs td { text-align: right; padding-left: 18px;
 table.runs tbody th { color: var(--text); }
 table i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; vertical-align: middle; margin-right: 8px; }
 .scroll { overflow-x: auto; }
+.costs h2 { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 16px; }
+.costs .read { font-weight: 400; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; }
+.costs .by { margin-left: auto; display: flex; }
+.costs .by button { border-radius: 0; padding: 3px 12px; font-size: 13px; font-weight: 400; margin-left: -1px; color: var(--soft); }
+.costs .by button:first-child { border-radius: 8px 0 0 8px; }
+.costs .by button:last-child { border-radius: 0 8px 8px 0; }
+.costs .by button[aria-pressed=true] { color: var(--text); font-weight: 650; background: var(--grid); }
+.costs thead th { padding: 0 0 6px 18px; text-align: right; }
+.costs thead th:first-child { padding-left: 0; text-align: left; }
+.costs td { padding-left: 18px; white-space: nowrap; }
+.costs tbody th { color: var(--text); padding-right: 0; }
+.costs .bar { width: 22%; min-width: 90px; }
+.costs .bar i { display: block; width: 0; height: 10px; min-width: 1px; border-radius: 3px; margin: 0; background: var(--grid); position: relative; overflow: hidden; }
+.costs .bar i b { position: absolute; inset: 0 auto 0 0; background: var(--blue); }
+.costs tr.rest th, .costs tr.rest td, .costs tr.outside th, .costs tr.outside td { color: var(--soft); }
+.costs tr.all > * { border-top: 1px solid var(--faint); font-weight: 650; }
+.costs p { color: var(--faint); font-size: 12.5px; margin: 8px 0 0; }
+.costs .more { border: none; background: none; padding: 0; color: var(--blue); }
 .empty { color: var(--faint); padding: 40px 0; text-align: center; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 tr + tr > * { border-top: 1px solid var(--grid); }
@@ -349,6 +338,83 @@ function draw(plot) {
   });
 }
 const drawAll = () => plots.forEach(draw);
+
+// Where the time and bytes of one step go: rows of [op, module, phase, calls, FLOP, bytes, seconds, least seconds].
+function costs(c) {
+  const host = document.getElementById("costs"), BY = ["op", "module", "phase"], SHOWN = 12;
+  const limited = c.rows.some(r => r[7] > 0);
+  const clocked = c.rows.reduce((sum, r) => sum + r[6], c.outside);
+  const digits = v => v === 0 ? "–" : v >= 1000 ? Math.round(v).toLocaleString("en") : v >= 0.01 ? String(+v.toPrecision(3)) : "< 0.01";
+  const ms = s => digits(s * 1e3), percent = v => v >= 0.9995 || v === 0 ? Math.round(100 * v) + "%" : (100 * v).toPrecision(2) + "%";
+  let by = 0, whole = false;
+  const element = (name, parent, text, classes) => {
+    const e = document.createElement(name);
+    if (text !== undefined) e.textContent = text;
+    if (classes) e.className = classes;
+    parent.append(e);
+    return e;
+  };
+  const sum = rows => rows.reduce((a, r) => a.map((v, k) => v + r[k + 3]), [0, 0, 0, 0, 0]);
+  function table() {
+    host.textContent = "";
+    const head = element("h2", host, "Where the time and bytes go"), total = sum(c.rows);
+    element("span", head, `one step, ${ms(clocked)} ms, ${digits(total[1] / 1e9)} GFLOP, ${digits(total[2] / 1e6)} MB` +
+      (limited ? `, ${percent(total[4] / clocked)} of the limit` : ""), "read");
+    const choose = element("div", head, undefined, "by");
+    BY.forEach((name, i) => {
+      const button = element("button", choose, "By " + name);
+      button.type = "button";
+      button.setAttribute("aria-pressed", i === by);
+      button.onclick = () => { by = i; whole = false; table(); };
+    });
+    const groups = new Map();
+    for (const r of c.rows) groups.set(r[by], [...(groups.get(r[by]) || []), r]);
+    const rows = [...groups].map(([name, all]) => [name || "outside modules", ...sum(all)]).sort((a, b) => b[4] - a[4]);
+    const shown = whole || rows.length <= SHOWN + 1 ? rows : rows.slice(0, SHOWN), most = rows[0][4] || 1;
+    const t = element("table", element("div", host, undefined, "scroll")), titles = element("tr", element("thead", t));
+    const body = element("tbody", t);
+    const of = limited ? ["of limit"] : [], least = limited ? ["least ms"] : [];
+    for (const title of [BY[by], "", "ms", "share", ...of, "calls", "GFLOP", "MB", "GFLOP/s", "GB/s", ...least]) element("th", titles, title);
+    const line = (r, classes) => {
+      const [name, calls, flops, bytes, seconds, least] = r, row = element("tr", body, undefined, classes);
+      const cell = text => element("td", row, text);
+      const label = element("th", row, name);
+      const bar = element("td", row, undefined, "bar");
+      if (classes !== "all") {
+        const taken = element("i", bar), part = element("b", taken);
+        taken.style.width = Math.min(100 * seconds / most, 100) + "%";
+        taken.style.background = classes ? "var(--grid)" : "color-mix(in srgb, var(--blue) 35%, var(--panel))";
+        part.style.width = limited && !classes ? Math.min(100 * least / seconds, 100) + "%" : classes ? "0" : "100%";
+      }
+      cell(ms(seconds));
+      cell(percent(seconds / clocked));
+      const worked = classes !== "outside";
+      if (limited) cell(worked && seconds > 0 && least > 0 ? percent(least / seconds) : "");
+      cell(worked ? calls.toLocaleString("en") : "");
+      cell(worked ? digits(flops / 1e9) : "");
+      cell(worked ? digits(bytes / 1e6) : "");
+      cell(worked && seconds > 0 ? digits(flops / seconds / 1e9) : "");
+      cell(worked && seconds > 0 ? digits(bytes / seconds / 1e9) : "");
+      if (limited) cell(worked ? ms(least) : "");
+      return label;
+    };
+    for (const r of shown) line(r, "");
+    if (shown.length < rows.length || whole) {
+      const rest = whole ? ["", 0, 0, 0, 0, 0] : ["", ...rows.slice(SHOWN).reduce((a, r) => a.map((v, k) => v + r[k + 1]), [0, 0, 0, 0, 0])];
+      const label = whole ? element("th", element("tr", body, undefined, "rest")) : line(rest, "rest");
+      const button = element("button", label, whole ? "Show fewer" : `Show ${rows.length - SHOWN} more`, "more");
+      button.type = "button";
+      button.onclick = () => { whole = !whole; table(); };
+    }
+    line(["between calls", 0, 0, 0, c.outside, 0], "outside");
+    line(["all", total[0], total[1], total[2], clocked, total[4]], "all");
+    element("p", host, `One step that ran call by call after the first, timed ${c.clock}. Bytes are the least that must move. ` + (limited ?
+      "Least: what this machine's measured bandwidth and arithmetic allow, call by call; the solid part of a bar. Above 100%: a cache helped." :
+      "To see how near each is to what the machine can do: strata report RUN, which measures it."));
+  }
+  table();
+}
+if (data.costs) costs(data.costs);
 
 function theme(dark) {
   root.dataset.theme = dark ? "dark" : "light";

@@ -2,10 +2,11 @@
 
 namespace strata {
 
-/// HTML of the report of one run, and of several; "{{name}}" stands where report.cpp puts a value.
+/// HTML of a report; "{{name}}" stands where report.cpp puts a value.
 extern const char* const kReportPage;
-extern const char* const kComparePage;
-/// What both share.
+/// Its body for one run, and for several.
+extern const char* const kRunBody;
+extern const char* const kCompareBody;
 extern const char* const kReportStyle;
 extern const char* const kReportScript;
 

@@ -49,6 +49,32 @@ nlohmann::json data_of(const std::string& html) {
   return nlohmann::json::parse(html.substr(begin, html.find("</script>", begin) - begin));
 }
 
+// A step of two blocks; `part` is that of the limit in the time.
+lab::StepCosts costs_of_a_step() {
+  lab::StepCosts costs;
+  const auto add = [&](const char* op, const std::string& module, Phase phase, int64_t calls, double gflop, double mb,
+                       double ms, double part) {
+    costs.add({op, module, phase, {{}, calls, gflop * 1e9, mb * 1e6, ms * 1e-3, part * ms * 1e-3}});
+  };
+  for (int block = 0; block < 2; ++block) {
+    const std::string at = fmt::format("blocks.{}.", block);
+    add("linear", at + "attention.qkv", Phase::forward, 1, 0.8, 6.3, 9.5, 0.72);
+    add("attention", at + "attention", Phase::forward, 1, 0.27, 3.1, 8.1, 0.31);
+    add("gelu_mlp", at + "mlp", Phase::forward, 1, 2.1, 12.4, 24, 0.74);
+    add("layer_norm", at + "norm", Phase::forward, 2, 0.01, 6.3, 1.1, 0.55);
+    add("matmul", at + "mlp", Phase::backward, 4, 4.2, 24.6, 46, 0.78);
+    add("matmul", at + "attention.qkv", Phase::backward, 2, 1.6, 9, 18.2, 0.75);
+    add("attention_backward", at + "attention", Phase::backward, 1, 0.7, 7.4, 19, 0.36);
+    add("add", fmt::format("blocks.{}", block), Phase::forward, 2, 0.001, 4.7, 0.9, 0.61);
+  }
+  add("linear_cross_entropy", "", Phase::forward, 1, 1.1, 8.2, 17, 0.66);
+  add("embedding", "embedding", Phase::forward, 1, 0, 1.6, 0.2, 0.9);
+  add("optimizer_update", "", Phase::update, 1, 0.05, 66, 7.9, 0.86);
+  add("<op>", "", Phase::update, 1, 0, 0, 0.002, 0);
+  costs.outside = 0.0031;
+  return costs;
+}
+
 TEST(Report, ShowsANetworkOfOnesOwn) {
   ReportInput in = run_of(20);
   in.network = "Sequential(\n  (0): Linear<in>\n)";
@@ -76,6 +102,7 @@ TEST(Report, ShowsTheRun) {
   EXPECT_EQ(data["valid"]["x"].size(), 12u);
   EXPECT_NEAR(data["loss"]["y"][0].get<double>(), in.metrics[0].loss, 1e-4);
   // A page to look at: STRATA_REPORT_OUT=/tmp/report.html test_train --gtest_filter=Report.ShowsTheRun
+  in.costs = costs_of_a_step();
   if (const char* path = std::getenv("STRATA_REPORT_OUT")) write_report(path, in);
 }
 
@@ -86,6 +113,35 @@ TEST(Report, ShowsTheSettingsThatTheOptimizerReads) {
   in.config.optim.optimizer = "adadelta";
   EXPECT_EQ(report_html(in).find("<th>beta2</th>"), std::string::npos);
   EXPECT_NE(report_html(in).find("<th>rho</th>"), std::string::npos);
+}
+
+TEST(Report, ShowsWhereTheTimeGoes) {
+  ReportInput in = run_of(900);
+  EXPECT_EQ(report_html(in).find("id=\"costs\""), std::string::npos);
+  EXPECT_FALSE(data_of(report_html(in)).contains("costs"));
+  in.costs = costs_of_a_step();
+  const std::string html = report_html(in);
+  EXPECT_NE(html.find("id=\"costs\""), std::string::npos);
+  EXPECT_EQ(html.find("<op>"), std::string::npos);
+  const auto costs = data_of(html)["costs"];
+  EXPECT_NEAR(costs["outside"].get<double>(), 0.0031, 1e-9);
+  EXPECT_EQ(costs["clock"], "by the host");
+  // [op, module, phase, calls, FLOP, bytes, seconds, least]; both blocks are one.
+  double seconds = 0;
+  bool found = false;
+  for (const auto& r : costs["rows"]) {
+    ASSERT_EQ(r.size(), 8u);
+    seconds += r[6].get<double>();
+    if (r[0] != "gelu_mlp") continue;
+    found = true;
+    EXPECT_EQ(r[1], "blocks.*.mlp");
+    EXPECT_EQ(r[2], "forward");
+    EXPECT_EQ(r[3], 2);
+    EXPECT_NEAR(r[4].get<double>(), 4.2e9, 1);
+    EXPECT_NEAR(r[7].get<double>(), 0.74 * 0.048, 1e-6);
+  }
+  EXPECT_TRUE(found);
+  EXPECT_NEAR(seconds, in.costs.all().seconds, 1e-3 * seconds);
 }
 
 TEST(Report, NeedsNothingFromElsewhere) {

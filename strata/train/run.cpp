@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "strata/io/checkpoint.h"
+#include "strata/io/files.h"
 #include "strata/nn/convert.h"
 #include "strata/optim/record.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr const char* kModelFile = "model";
 constexpr const char* kOptimizerFile = "optimizer";
+constexpr const char* kRecordedStep = "/step.recording";
 
 const std::string& entry(const io::Checkpoint& c, const std::string& path, const std::string& key) {
   const auto it = c.state.find(key);
@@ -156,6 +158,16 @@ void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optim
   };
   model.load_state_dict(tensors(kModelFile));
   if (optimizer) optimizer->load_state_dict(tensors(kOptimizerFile));
+}
+
+void write_recorded_step(const std::string& out, const Recording& step) {
+  io::write_file(out + kRecordedStep, step.to_text());
+}
+
+std::optional<Recording> read_recorded_step(const std::string& out) {
+  struct stat s {};
+  if (::stat((out + kRecordedStep).c_str(), &s) != 0) return std::nullopt;
+  return Recording::from_text(io::read_file(out + kRecordedStep));
 }
 
 TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings) {

@@ -3,14 +3,17 @@
 //
 //   OUT/step-00001000/   model.safetensors, optimizer.safetensors, state.json (strata/io/checkpoint.h)
 //   OUT/metrics.jsonl    one line a step
+//   OUT/step.recording   the second step since the run was last started, as a Recording
 //   OUT/report.html      the run on one page
 //   OUT/data/            the tokenised text
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/data/sampler.h"
 #include "strata/io/checkpoint.h"
@@ -72,6 +75,12 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings = 
 bool has_run(const std::string& out);
 /// Fills the model, and the optimizer where given, from a checkpoint. Throws IoError, ValueError, ShapeError.
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer);
+
+/// Writes OUT/step.recording. Throws IoError.
+void write_recorded_step(const std::string& out, const Recording& step);
+/// Reads it; nothing where there is none. Throws IoError for a file that is damaged, or holds ops that this program
+/// does not have.
+std::optional<Recording> read_recorded_step(const std::string& out);
 
 /// A trained model, ready to write.
 struct TrainedModel {

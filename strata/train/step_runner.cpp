@@ -11,6 +11,7 @@
 #include "strata/core/node.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
+#include "strata/lab/device_clock.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
 #include "strata/ops/copy/copy.h"
@@ -95,6 +96,14 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
 }
 
+Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {
+  const std::unique_ptr<RecordClock> clock = lab::clock_of(device_);
+  Recorder recorder({.clock = clock.get()});
+  Tensor report = compute(batches);
+  recorded_ = recorder.finish();
+  return report;
+}
+
 void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
   if (cuda_) cuda_ = nullptr;  // the graph's memory is wanted
   optimizer_.zero_grad();
@@ -131,8 +140,9 @@ void StepRunner::begin() {
 void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
   check(unread() < 2, "StepRunner", "two steps are queued whose reports were not read");
   optimizer_.set_lr(lr);
+  const bool recorded = std::exchange(record_next_, false);
   if (!cuda_) {
-    const Tensor report = compute(batches);
+    const Tensor report = recorded ? compute_recorded(batches) : compute(batches);
     report_ = optim::StepReport::of(report.to(Device::cpu()).data<double>());
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
     ++queued_;
@@ -140,9 +150,11 @@ void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
   }
   Cuda& c = *cuda_;
   Cuda::Slot& s = c.slot(queued_);
-  if (c.wanted && queued_ > 0) try_capture(batches);
+  if (c.wanted && queued_ > 0 && !recorded) try_capture(batches);
   Tensor report;
-  if (c.graph.empty()) {
+  if (recorded) {
+    report = compute_recorded(batches);
+  } else if (c.graph.empty()) {
     report = compute(batches);
   } else {
     c.graph.replay();

@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "strata/core/recording.h"
 #include "strata/data/dataset.h"
 #include "strata/models/language_model.h"
 #include "strata/optim/loss_scaler.h"
@@ -28,6 +30,11 @@ class StepRunner {
   /// Queues a step with these batches (on the device, at the same addresses each time) and this learning rate. On the
   /// CPU the step is done when it returns.
   void launch(const std::vector<data::Batch>& batches, double lr);
+  /// The next launch() is recorded (and not captured): the same step, with an event between any two calls on a device,
+  /// which is then waited for.
+  void record_next() { record_next_ = true; }
+  /// What was recorded, once.
+  std::optional<Recording> take_recording() { return std::exchange(recorded_, std::nullopt); }
   /// Steps queued whose reports were not read: at most two.
   size_t unread() const { return queued_ - read_; }
   /// The oldest unread report; waits for its step.
@@ -50,6 +57,7 @@ class StepRunner {
  private:
   struct Cuda;
   Tensor compute(const std::vector<data::Batch>& batches);
+  Tensor compute_recorded(const std::vector<data::Batch>& batches);
   void try_capture(const std::vector<data::Batch>& batches);
 
   const LanguageModel& model_;
@@ -61,6 +69,8 @@ class StepRunner {
   bool must_capture_ = false;
   std::optional<optim::LossScaler> scaler_;
   std::string note_;
+  bool record_next_ = false;
+  std::optional<Recording> recorded_;
   size_t queued_ = 0, read_ = 0;
   std::chrono::steady_clock::time_point begun_;  // on the CPU
   double seconds_ = 0;

@@ -17,6 +17,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
+#include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
 #include "strata/models/sampling.h"
@@ -68,6 +69,8 @@ class Run {
   }
   void fit();
   void launch();
+  void keep_recording(const Recording& step);
+  void recall_step();
   StepMetrics settle();
   [[noreturn]] void diverged(const Launched& step, const optim::StepReport& report);
   double validate();
@@ -101,6 +104,8 @@ class Run {
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
+  int launches_ = 0;                          // of this start
+  std::optional<lab::StepCosts> step_costs_;  // of the step that was recorded
   std::string checkpoint_;
   StepMetrics last_;
   double valid_loss_ = NAN;
@@ -149,6 +154,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   mended = data_.notes;
   if (const std::string page = options_.out + "/report.html"; !found && std::filesystem::exists(page))
     mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
+  if (found) recall_step();
   metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
@@ -193,7 +199,7 @@ void Run::resume_from(const FoundRun& found) {
 // train.fit_seconds: thinks the number of steps over each time a twentieth of it has passed. What it decides is a
 // setting of the run like any other: it stands in the checkpoint, and the same number gives the same weights.
 void Run::fit() {
-  constexpr int64_t kWarm = 2, kMeasured = 3;  // the first steps load libraries and choose kernels
+  constexpr int64_t kWarm = 3, kMeasured = 3;  // the first steps load libraries, are recorded and captured
   constexpr double kPart = 0.05;
   const double seconds = training(), limit = config_.fit_seconds;
   const int64_t done = last_.step;  // on a card the step after it is under way
@@ -223,12 +229,33 @@ void Run::launch() {
   const std::vector<data::Batch>& batches = feeder_->next();
   l.batches = feeder_->host();
   const double lr = schedule_(step_);
+  // The second: libraries are loaded and kernels chosen, and no graph hides the calls yet.
+  if (++launches_ == 2) steps_->record_next();
   steps_->launch(batches, lr);
+  if (const std::optional<Recording> step = steps_->take_recording()) keep_recording(*step);
   tokens_ += config_.batch * config_.accumulate * config_.model.context;
   l.metrics = {.step = ++step_, .lr = lr, .tokens = tokens_};
   launched_.push_back(std::move(l));
   if (step_ < config_.steps) feeder_->prefetch();
   if (const std::string text = steps_->take_note(); !text.empty()) note(text);
+}
+
+void Run::keep_recording(const Recording& step) {
+  step_costs_.emplace();
+  step_costs_->add(step);
+  try {
+    write_recorded_step(options_.out, step);
+  } catch (const IoError& e) {  // the run can do without
+    note(e.what());
+  }
+}
+
+// What the run recorded before it was stopped, until this start has recorded a step.
+void Run::recall_step() {
+  try {
+    if (const std::optional<Recording> step = read_recorded_step(options_.out)) step_costs_.emplace().add(*step);
+  } catch (const IoError&) {  // it will be written again
+  }
 }
 
 // The oldest launched step's numbers, which its end is waited for.
@@ -328,6 +355,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.config = config_;
   r.machine = machine_info();
   r.parameters = model_->num_parameters();
+  if (step_costs_) r.costs = *step_costs_;
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
   r.notes.emplace_back("Peak memory of tensors", format_bytes(memory::stats(device_).peak_total));

@@ -11,6 +11,7 @@
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
 #include "strata/models/sampling.h"
+#include "strata/train/report.h"
 #include "strata/train/run.h"
 #include "strata/train/train_data.h"
 #include "strata/train/trainer_test_util.h"
@@ -44,6 +45,45 @@ TEST_F(Trainer, ResumesOnlyItsOwnModel) {
   } catch (const ValueError& e) {
     EXPECT_NE(std::string(e.what()).find("model.layers is 3, but the run in"), std::string::npos) << e.what();
   }
+}
+
+// The second step of each start is recorded; what it computes is not changed by it (Resume compares bits).
+TEST_F(Trainer, RecordsAStep) {
+  c_.steps = 1;
+  train_in("run");
+  EXPECT_FALSE(read_recorded_step(dir_ / "run"));
+  EXPECT_TRUE(read_run(dir_ / "run").costs.parts().empty());
+  c_.steps = 4;
+  train_in("run", /*resume=*/true);
+  const std::optional<Recording> step = read_recorded_step(dir_ / "run");
+  ASSERT_TRUE(step);
+  const auto count = [&](std::string_view op) {
+    return std::count_if(step->calls.begin(), step->calls.end(),
+                         [&](const RecordedCall& c) { return c.op->name() == op; });
+  };
+  EXPECT_EQ(count("optimizer_update"), 1);  // one step, not two
+  const lab::StepCosts costs = read_run(dir_ / "run").costs;
+  const lab::CostRow all = costs.all();
+  EXPECT_GT(all.flops, 0);
+  EXPECT_GT(all.seconds, 0);
+  EXPECT_EQ(all.limit, 0);
+  const std::vector<lab::CostRow> phases = costs.rows(lab::CostBy::phase), modules = costs.rows(lab::CostBy::module);
+  EXPECT_EQ(phases.size(), 3u);
+  const auto is_block = [](const lab::CostRow& r) { return r.name.starts_with("blocks.*."); };
+  EXPECT_TRUE(std::any_of(modules.begin(), modules.end(), is_block)) << costs.table(lab::CostBy::module);
+  EXPECT_NE(io::read_file(dir_ / "run/report.html").find("id=\"costs\""), std::string::npos);
+  const lab::StepCosts limited = read_run(dir_ / "run", false, /*with_limits=*/true).costs;
+  EXPECT_GT(limited.all().limit, 0);
+  // A start that ends before its second step keeps what there was; a damaged file is no reason to fail.
+  c_.steps = 5;
+  train_in("run", true);
+  EXPECT_EQ(read_recorded_step(dir_ / "run")->to_text(), step->to_text());
+  EXPECT_NE(io::read_file(dir_ / "run/report.html").find("id=\"costs\""), std::string::npos);
+  io::write_file(dir_ / "run/step.recording", step->to_text().substr(0, 1000));
+  EXPECT_TRUE(read_run(dir_ / "run").costs.parts().empty());
+  c_.steps = 7;
+  train_in("run", true);
+  EXPECT_EQ(read_recorded_step(dir_ / "run")->calls.size(), step->calls.size());
 }
 
 TEST_F(Trainer, LossFalls) {

@@ -32,6 +32,8 @@ declare namespace strata {
   export type GenerateOptions = types.GenerateOptions;
   export type TrainSettings = types.TrainSettings;
   export type TrainResult = types.TrainResult;
+  export type Recording = types.Recording;
+  export type RecordedCall = types.RecordedCall;
   export type StrataError = types.StrataError;
   export type MemoryStats = cudaTypes.MemoryStats;
   export type ModeScope = cudaTypes.ModeScope;

@@ -37,6 +37,7 @@ const strata = {
   ...require('./models.js'),
   ...require('./objects.js'),
   ...require('./trainer.js'),
+  ...require('./recording.js'),
   ops,
   async: asyncFunctions,
   describeOps: describe,

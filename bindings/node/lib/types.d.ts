@@ -227,6 +227,62 @@ export interface OpArgument {
 
 type TensorData = Nested<number> | Nested<bigint> | Nested<boolean> | TypedArray | Tensor;
 
+/** A tensor as a recorded call saw it: a part of a storage. */
+export interface RecordedValue {
+  value: number;
+  storage: number;
+  shape: number[];
+  dtype: DType;
+  stride: number[];
+  offset: number;
+}
+export interface RecordedCall {
+  op: string;
+  form: 'fresh' | 'inplace' | 'out';
+  phase: 'forward' | 'backward' | 'update';
+  module: string | null;
+  /** Other calls, whose `parent` this is, do all of it. */
+  composed: boolean;
+  /** Whether it ran a kernel or made a view. */
+  work: boolean;
+  parent: number | null;
+  autocast: DType | null;
+  stream: number;
+  /** By name; tensors as RecordedValue. */
+  args: { [name: string]: any };
+  targets: (RecordedValue | null)[];
+  results: (RecordedValue | null)[];
+  flops: number;
+  bytes: number;
+  seconds: number;
+}
+export interface RecordedStorage {
+  nbytes: number;
+  device: string;
+  tag: string;
+  /** The call that made it, -1 for what no call made. */
+  born: number;
+  /** The first call that began without it. */
+  freed: number;
+  /** Whether its bytes are in the recording. */
+  kept: boolean;
+}
+/** What record() gives: the calls of a function, in order. */
+export interface Recording extends Iterable<RecordedCall> {
+  readonly length: number;
+  call(i: number): RecordedCall;
+  storages(): RecordedStorage[];
+  peakBytes(): number;
+  /** Time and bytes by row, beside what the machine can do where that is given (GB/s, GFLOP/s). */
+  table(by?: 'op' | 'module' | 'phase', options?: {
+    rows?: number; gb_s?: number; gflops?: number; matmul_f32?: number; matmul_bf16?: number;
+  }): string;
+  /** A line a call. */
+  toString(): string;
+  /** For a file; Recording.fromText() reads it. */
+  toText(): string;
+}
+
 export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   Tensor: TensorClass;
   Scalar: ScalarClass;
@@ -326,6 +382,10 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   ModuleTrainer: ModuleTrainerClass;
   /** The steps in a run's metrics.jsonl. */
   readMetrics(file: string): StepMetrics[];
+
+  /** The calls that fn() makes; fn must not be an async function. With {values} also the bytes of what no call made. */
+  record(fn: () => void, options?: { values?: boolean }): Recording;
+  Recording: { readonly prototype: Recording; fromText(text: string): Recording; [Symbol.hasInstance](value: unknown): value is Recording };
 
   /** Loads a plugin; its ops then are st[name], st.ops[name], st.async[name] and methods. */
   loadPlugin(path: string): { name: string; version: string; path: string; ops: string[] };

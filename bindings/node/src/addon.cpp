@@ -85,6 +85,7 @@ NAPI_MODULE_INIT() {
     add_files(*e, exports);
     add_models(*e, exports);
     add_runs(*e, exports);
+    add_recordings(*e, exports);
     return exports;
   } catch (const std::exception& error) {
     bool pending = false;

@@ -13,5 +13,6 @@ void add_optim(Env& env, napi_value exports);
 void add_files(Env& env, napi_value exports);
 void add_models(Env& env, napi_value exports);
 void add_runs(Env& env, napi_value exports);
+void add_recordings(Env& env, napi_value exports);
 
 }  // namespace strata::node

@@ -1,9 +1,9 @@
-#include "strata/train/peaks_inl.h"
+#include "strata/lab/peaks_inl.h"
 
 #include <hwy/cache_control.h>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "strata/train/peaks_fma_cpu.cpp"
+#define HWY_TARGET_INCLUDE "strata/lab/peaks_fma_cpu.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

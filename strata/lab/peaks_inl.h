@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "strata/lab/limits.h"
+
 namespace strata::detail {
 
 /// a[i] = b[i] + 3 c[i], with stores that bypass the caches.
@@ -15,3 +17,8 @@ float fma_loop(int64_t rounds);
 int64_t fma_flops(int64_t rounds);
 
 }  // namespace strata::detail
+
+namespace strata::lab::detail {
+/// measure_limits() of a CUDA device.
+Limits card_limits(Device card, double seconds);
+}  // namespace strata::lab::detail

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <vector>
 
-#include <unistd.h>
-
+#include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/lab/peaks.h"
+#include "strata/lab/peaks_inl.h"
+#include "strata/memory/bounds.h"
 #include "strata/ops/matmul/gemm_cpu.h"
-#include "strata/train/machine.h"
-#include "strata/train/peaks_inl.h"
 
-namespace strata {
+namespace strata::lab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -32,7 +33,7 @@ double best_rate(double amount, double seconds, Run&& run) {
 }
 
 void measure_bandwidth(Peaks& peaks, double seconds) {
-  const int64_t free_bytes = static_cast<int64_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  const int64_t free_bytes = memory::tightest_bound(Device::cpu()).free();
   // Three arrays of up to 256 MiB, past any cache.
   const int64_t n = std::clamp<int64_t>(free_bytes / 8 / 3, 4 << 20, 256 << 20) / static_cast<int64_t>(sizeof(float));
   // Not a vector: the threads that use the pages should be the ones that touch them first.
@@ -50,13 +51,13 @@ void measure_bandwidth(Peaks& peaks, double seconds) {
   const auto bytes = static_cast<double>(n * static_cast<int64_t>(sizeof(float)));
   peaks.triad_gb_s = 1e-9 * best_rate(3 * bytes, seconds, [&] {
                        for_slices([&](int64_t, int64_t begin, int64_t end) {
-                         detail::triad(a.get() + begin, b.get() + begin, c.get() + begin, end - begin);
+                         strata::detail::triad(a.get() + begin, b.get() + begin, c.get() + begin, end - begin);
                        });
                      });
   std::vector<float> sums(static_cast<size_t>(threads) * 16);  // a cache line apart
   peaks.read_gb_s = 1e-9 * best_rate(bytes, seconds, [&] {
                       for_slices([&](int64_t t, int64_t begin, int64_t end) {
-                        sums[static_cast<size_t>(t) * 16] = detail::sum(b.get() + begin, end - begin);
+                        sums[static_cast<size_t>(t) * 16] = strata::detail::sum(b.get() + begin, end - begin);
                       });
                     });
 }
@@ -98,9 +99,10 @@ Peaks measure_peaks(double seconds) {
   constexpr int64_t kRounds = 1 << 18;
   const int threads = num_threads();
   std::vector<float> sink(static_cast<size_t>(threads));
-  peaks.fma_gflops = 1e-9 * best_rate(threads * static_cast<double>(detail::fma_flops(kRounds)), seconds, [&] {
+  peaks.fma_gflops = 1e-9 * best_rate(threads * static_cast<double>(strata::detail::fma_flops(kRounds)), seconds, [&] {
                        parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-                         for (int64_t i = begin; i < end; ++i) sink[static_cast<size_t>(i)] = detail::fma_loop(kRounds);
+                         for (int64_t i = begin; i < end; ++i)
+                           sink[static_cast<size_t>(i)] = strata::detail::fma_loop(kRounds);
                        });
                      });
   peaks.matmul_f32_gflops = measure_matmul(DType::f32, seconds);
@@ -108,4 +110,14 @@ Peaks measure_peaks(double seconds) {
   return peaks;
 }
 
-}  // namespace strata
+Limits measure_limits(Device device, double seconds) {
+  if (!device.is_cpu()) return detail::card_limits(device, seconds);
+  try {
+    const Peaks p = measure_peaks(seconds);
+    return {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
+  } catch (const std::bad_alloc&) {
+    throw MemoryError("measure_limits", "too little memory is free for arrays past the caches");
+  }
+}
+
+}  // namespace strata::lab

@@ -14,13 +14,15 @@
 #include "strata/core/node.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
+#include "strata/lab/peaks.h"
+#include "strata/lab/peaks_inl.h"
+#include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/random/random.h"
-#include "strata/train/machine.h"
 
-namespace strata {
+namespace strata::lab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -56,6 +58,18 @@ double matmul_rate(Device card, DType dtype, bool tf32, int64_t n, double second
   const double rate = 1e-9 * best_rate(card, 2.0 * static_cast<double>(n * n * n), seconds, [&] { matmul(a, b); });
   cuda::set_allow_tf32(before);
   return rate;
+}
+
+// Copies of half a GiB.
+double copy_rate(Device card, double seconds) {
+  const Tensor a = zeros({int64_t{1} << 29}, DType::u8);
+  Tensor b = zeros({int64_t{1} << 29}, DType::u8);
+  return 1e-9 * best_rate(card, 2.0 * static_cast<double>(a.nbytes()), seconds, [&] { b.copy_(a); });
+}
+
+void need_card(Device card, std::string_view who) {
+  check<DeviceError>(card.is_cuda(), who, "needs a CUDA device, got ", to_string(card));
+  cuda::properties(card.index);  // says why where there is none
 }
 
 // Pinned host memory for a scope.
@@ -107,26 +121,40 @@ class ScratchFile {
 }  // namespace
 
 CardPeaks measure_card(Device card, double seconds) {
-  check<DeviceError>(card.is_cuda(), "measure_card", "needs a CUDA device, got ", to_string(card));
-  cuda::properties(card.index);  // says why where there is none
+  need_card(card, "measure_card");
   DeviceScope scope(card);
   NoGrad guard;
   CardPeaks p;
+  p.copy_gb_s = copy_rate(card, seconds);
   {
-    const Tensor a = zeros({int64_t{1} << 29}, DType::u8);
-    Tensor b = zeros({int64_t{1} << 29}, DType::u8);
-    p.copy_gb_s = 1e-9 * best_rate(card, 2.0 * static_cast<double>(a.nbytes()), seconds, [&] { b.copy_(a); });
     const size_t bytes = size_t{1} << 28;
+    Tensor there = zeros({static_cast<int64_t>(bytes)}, DType::u8);
     const Pinned host(bytes);
     std::memset(host.data(), 1, bytes);
     const auto rate = [&](auto&& copy) { return 1e-9 * best_rate(card, static_cast<double>(bytes), seconds, copy); };
-    p.to_card_gb_s = rate([&] { cuda::copy_bytes(b.raw_data(), card, host.data(), Device::cpu(), bytes); });
-    p.from_card_gb_s = rate([&] { cuda::copy_bytes(host.data(), Device::cpu(), a.raw_data(), card, bytes); });
+    p.to_card_gb_s = rate([&] { cuda::copy_bytes(there.raw_data(), card, host.data(), Device::cpu(), bytes); });
+    p.from_card_gb_s = rate([&] { cuda::copy_bytes(host.data(), Device::cpu(), there.raw_data(), card, bytes); });
   }
   p.matmul_bf16_gflops = matmul_rate(card, DType::bf16, false, 8192, seconds);
   p.matmul_tf32_gflops = matmul_rate(card, DType::f32, true, 8192, seconds);
   p.matmul_f32_gflops = matmul_rate(card, DType::f32, false, 4096, seconds);
   return p;
+}
+
+Limits detail::card_limits(Device card, double seconds) {
+  need_card(card, "measure_limits");
+  Limits l;
+  {
+    DeviceScope scope(card);
+    NoGrad guard;
+    l.gb_s = copy_rate(card, seconds);
+    l.matmul_bf16 = matmul_rate(card, DType::bf16, false, 8192, seconds);
+    l.matmul_f32 = matmul_rate(card, DType::f32, cuda::allow_tf32(), 4096, seconds);
+    // Multiply-adds outside products: those units' peak is what products without TF32 come near.
+    l.gflops = cuda::allow_tf32() ? matmul_rate(card, DType::f32, false, 4096, seconds) : l.matmul_f32;
+  }
+  memory::release_cached();
+  return l;
 }
 
 DiskRates measure_disk(const std::string& folder, int64_t bytes) {
@@ -151,4 +179,4 @@ DiskRates measure_disk(const std::string& folder, int64_t bytes) {
   return r;
 }
 
-}  // namespace strata
+}  // namespace strata::lab

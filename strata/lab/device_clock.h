@@ -1,0 +1,43 @@
+#pragma once
+// A RecordClock of a device's own time.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "strata/core/device.h"
+#include "strata/core/recording.h"
+#include "strata/cuda/runtime.h"
+
+namespace strata::lab {
+
+/// Times calls by the current stream of a CUDA device, with an event between any two of them: the device runs as it
+/// would without. Where the stream waits for the host, the wait counts for what was queued last. read() waits for the
+/// device, and so does every 8,192nd mark.
+class DeviceClock final : public RecordClock {
+ public:
+  /// Throws DeviceError for a CUDA device that is not there.
+  explicit DeviceClock(Device device);
+  void mark(int32_t call) override;
+  double read(std::span<double> seconds) override;
+
+ private:
+  // A point in the stream; the time from it to the next one belongs to `call`.
+  struct Mark {
+    std::unique_ptr<cuda::Event> at;
+    int32_t call = -1;
+  };
+  void settle();
+
+  Device device_;
+  std::vector<Mark> marks_;
+  std::vector<std::unique_ptr<cuda::Event>> spare_;
+  std::vector<double> calls_;
+  double none_ = 0;
+};
+
+/// The clock that tells how long a device works: of a CUDA device a DeviceClock, of others none, which means the
+/// host's.
+std::unique_ptr<RecordClock> clock_of(Device device);
+
+}  // namespace strata::lab
