@@ -75,6 +75,8 @@ class Op:
     def reference(self, *args: Any) -> Any: ...
 
 ops: dict[str, Op]
+shown_ops: dict[str, Op]
+internal_ops: List[str]
 
 class Size(Tuple[_int, ...]):
     def __new__(cls, sizes: Iterable[SupportsIndex] = ...) -> "Size": ...

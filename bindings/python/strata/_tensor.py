@@ -72,7 +72,8 @@ def _rounded_div(divisions: Any) -> Any:
 
 Tensor.div_ = _rounded_div({None: Tensor.__dict__["div_"], "floor": Tensor.__dict__["floor_divide_"],  # type: ignore[method-assign]
                             "trunc": Tensor.__dict__["trunc_divide_"]})
-Tensor.divide_ = Tensor.true_divide_ = Tensor.div_  # type: ignore[attr-defined, method-assign, unused-ignore]
+for _name in ("divide_", "true_divide_"):
+    setattr(Tensor, _name, Tensor.div_)
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
