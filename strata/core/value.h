@@ -19,6 +19,7 @@ using Value = std::variant<std::monostate, Tensor, TensorList, Scalar, int64_t, 
 
 /// The type of an argument or result: the one list of what a schema may name. A language maps these kinds to its types.
 struct SchemaType {
+  /// What it is, but for being optional.
   enum Kind : uint8_t { tensor, tensors, scalar, integer, number, boolean, string, integers, dtype, device, key };
   Kind kind = tensor;
   bool optional = false;  ///< None is allowed: "Tensor?"
@@ -26,6 +27,7 @@ struct SchemaType {
   std::string_view text() const;
   bool operator==(const SchemaType&) const = default;
 };
+/// How many kinds there are.
 inline constexpr int kNumSchemaKinds = SchemaType::key + 1;
 
 /// What a schema says of one argument.

@@ -155,7 +155,7 @@ TEST_F(Cuda, AnIndexOutOfRangeIsToldByTheNextThatWaits) {
          return cross_entropy(two, card(ints({0, 3})));
        }},
       {"cross_entropy", [&] { return cross_entropy(two, negative, {.reduction = "none"}); }},
-      {"nll_loss",
+      {"nll_rows",
        [&] {
          return nll_loss(two, card(ints({0, 3})));
        }},

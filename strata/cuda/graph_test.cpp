@@ -165,7 +165,7 @@ TEST_F(CudaGraph, WhatCannotBeCapturedSaysSoAndLeavesNothingBehind) {
   has(refusal([&] { nonzero(x + 1); }), "nonzero");
   has(refusal([&] { x.exp(), Stream::main().synchronize(); }), "Stream::synchronize");
   has(refusal([&] { x.exp(), synchronize(); }), "waits for the device");
-  has(refusal([&] { release_cached(); }), "release_cached");
+  has(refusal([&] { memory::release_cached(); }), "release_cached");
   has(refusal([&] {
         Generator own(3);
         randn_like(x, std::nullopt, own);

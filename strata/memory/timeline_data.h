@@ -12,6 +12,7 @@ namespace strata::memory {
 
 /// What a timeline's page shows: the blocks of one device that were taken and given back, in order.
 struct TimelineData {
+  /// A block taken, counted under another tag, or given back.
   struct Event {
     int64_t bytes;    ///< what the block takes (again: it counts under another tag); 0 gives it back
     uint32_t time;    ///< in ticks
@@ -19,6 +20,7 @@ struct TimelineData {
     uint32_t holder;  ///< place in `holders`
     Tag tag;
   };
+  /// A moment with a name.
   struct Mark {
     uint32_t time;
     std::string text;

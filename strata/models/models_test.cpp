@@ -9,7 +9,7 @@
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/optim/adam.h"
+#include "strata/optim/optim.h"
 
 namespace strata {
 namespace {

@@ -52,6 +52,7 @@ class ModuleHookHandle {
  public:
   ModuleHookHandle() = default;
   explicit ModuleHookHandle(const std::shared_ptr<detail::ModuleHook>& hook) : hook_(hook) {}
+  /// The hook does not run again.
   void remove() {
     if (const std::shared_ptr<detail::ModuleHook> hook = hook_.lock()) hook->removed = true;
   }

@@ -220,7 +220,7 @@ std::string page(const std::string& title, const std::string& subtitle, const st
 }
 
 // A text in JSON inside a script, where only '<' could end it.
-std::string quoted(std::string_view raw) {
+std::string json_text(std::string_view raw) {
   std::string s = "\"";
   for (const char c : text::valid_utf8(raw))
     s += c == '"' || c == '\\' || c == '<' || static_cast<unsigned char>(c) < 0x20
@@ -236,8 +236,8 @@ std::string costs_json(const lab::StepCosts& costs, bool on_card) {
   const lab::StepCosts merged = costs.merged();
   for (const auto& [op, module, phase, sum] : merged.parts())
     rows +=
-        fmt::format("{}[{},{},{},{},{:.6g},{:.6g},{:.4g},{:.4g}]", rows.empty() ? "" : ",", quoted(op), quoted(module),
-                    quoted(name_of(phase)), sum.calls, sum.flops, sum.bytes, sum.seconds, sum.limit);
+        fmt::format("{}[{},{},{},{},{:.6g},{:.6g},{:.4g},{:.4g}]", rows.empty() ? "" : ",", json_text(op), json_text(module),
+                    json_text(name_of(phase)), sum.calls, sum.flops, sum.bytes, sum.seconds, sum.limit);
   return fmt::format(",\"costs\":{{\"clock\":\"{}\",\"outside\":{:.4g},\"rows\":[{}]}}",
                      on_card ? "by the card" : "by the host", costs.outside, rows);
 }
@@ -296,7 +296,7 @@ std::string comparison_html(const std::vector<ReportInput>& runs) {
         fmt::format("<i style=\"background:var(--{})\"></i>{}", kColors[i % std::size(kColors)], escaped(in.title));
     header.push_back(swatch);
     names += (i ? ", " : "") + escaped(in.title);
-    data += fmt::format("{}{{\"name\":{},{}}}", i ? "," : "", quoted(in.title), curves_json(in.metrics, true));
+    data += fmt::format("{}{{\"name\":{},{}}}", i ? "," : "", json_text(in.title), curves_json(in.metrics, true));
     const StepMetrics last = in.metrics.empty() ? StepMetrics{} : in.metrics.back();
     const StepMetrics* best = best_step(in.metrics);
     std::string valid = number(best ? best->valid_loss : NAN);
