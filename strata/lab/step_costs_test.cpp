@@ -2,6 +2,9 @@
 
 #include <map>
 
+#include <cmath>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "strata/core/op.h"
@@ -112,6 +115,12 @@ const Op<Tensor(const Tensor&)> inner_op{{
     .schema = "step_costs_test_dynamic(Tensor x) -> Tensor",
     .doc = "exp(exp(x)).",
     .dynamic = [](const Tensor& x) { return exp(exp(x)); },
+    .reference =
+        [](const Tensor& x) {
+          std::vector<double> v = x.to_vector<double>();
+          for (double& e : v) e = std::exp(std::exp(e));
+          return from_span<double>(v, x.shape());
+        },
 }};
 
 TEST(StepCosts, WhatAKernelCallsCountsForIt) {

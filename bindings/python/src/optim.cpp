@@ -156,7 +156,8 @@ void bind_optim(nb::module_& m) {
           [](LBFGS& o, const nb::callable& closure) {
             return o.step([&] { return nb::cast<double>(closure()); });
           },
-          nb::arg("closure"), "Iterations, each of calls of a function that gives the loss; that of the first call.")
+          nb::arg("closure"), nb::sig("def step(self, closure: typing.Callable[[], float]) -> float"),
+          "Iterations, each of calls of a function that gives the loss; that of the first call.")
       .def("state_dict", [](LBFGS& o) { return to_dict(o.state_dict()); }, "The history, as tensors by name.")
       .def(
           "load_state_dict",

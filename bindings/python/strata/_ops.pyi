@@ -48,11 +48,6 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
     output_size."""
     ...
 
-def adaptive_avg_pool_backward(g: Tensor, size: Ints) -> Tensor:
-    """Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of
-    adaptive_avg_pool."""
-    ...
-
 def adaptive_max_pool(input: Tensor, output_size: Ints) -> Tuple[Tensor, Tensor]:
     """The largest elements of windows that cover the last one to three dimensions so that the result has output_size,
     and their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1."""
@@ -106,6 +101,10 @@ def addbmm(input: Tensor, batch1: TensorLike, batch2: TensorLike, beta: Number =
     [m, b k] and [b k, n]. input broadcasts to [m, n] and, with beta 0, is not read. Integers take integer factors."""
     ...
 
+def addbmm_(input: Tensor, batch1: TensorLike, batch2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """addbmm(), written over the first argument."""
+    ...
+
 def addcdiv(input: Tensor, a: TensorLike, b: TensorLike, value: Number = ...) -> Tensor:
     """x + value * a / b. DTypeError for integers."""
     ...
@@ -127,14 +126,26 @@ def addmm(input: Tensor, a: TensorLike, b: TensorLike, beta: Number = ..., alpha
     read, so that its NaNs do not spread."""
     ...
 
+def addmm_(input: Tensor, a: TensorLike, b: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """addmm(), written over the first argument."""
+    ...
+
 def addmv(input: Tensor, mat: TensorLike, vec: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
     """beta * input + alpha * mat vec for mat [m, k] and vec [k]; input broadcasts to [m] and, with beta 0, is not
     read. Integers take integer factors."""
     ...
 
+def addmv_(input: Tensor, mat: TensorLike, vec: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """addmv(), written over the first argument."""
+    ...
+
 def addr(input: Tensor, vec1: TensorLike, vec2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
     """beta * input + alpha * vec1 vec2^T for vec1 [m] and vec2 [n]; input broadcasts to [m, n] and, with beta 0, is
     not read. Integers take integer factors."""
+    ...
+
+def addr_(input: Tensor, vec1: TensorLike, vec2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """addr(), written over the first argument."""
     ...
 
 def airy_ai(input: Tensor) -> Tensor:
@@ -207,11 +218,6 @@ def as_strided(input: Tensor, shape: Ints, strides: Ints, offset: _int) -> Tenso
     """Any geometry over x's storage; strides and offset in elements. ShapeError when it reaches outside."""
     ...
 
-def as_strided_backward(g: Tensor, base_shape: Ints, base_strides: Ints, base_offset: _int, shape: Ints, strides: Ints, offset: _int) -> Tensor:
-    """Adds g into a tensor of base_shape where as_strided read it: the gradient of as_strided for a base whose
-    elements do not overlap."""
-    ...
-
 def as_strided_scatter(input: Tensor, src: TensorLike, shape: Ints, strides: Ints, offset: _int = ...) -> Tensor:
     """A row-major copy of x with src in the place of as_strided(copy, shape, strides, offset). The gradient supposes
     that no element is shown twice."""
@@ -237,16 +243,16 @@ def atan(input: Tensor) -> Tensor:
     """The inverse tangent, in [-pi/2, pi/2]."""
     ...
 
+def atan_(input: Tensor) -> Tensor:
+    """atan(), written over the first argument."""
+    ...
+
 def atan2(input: Tensor, other: TensorLike) -> Tensor:
     """The angle of the point (b, a) in (-pi, pi]."""
     ...
 
 def atan2_(input: Tensor, other: TensorLike) -> Tensor:
     """atan2(), written over the first argument."""
-    ...
-
-def atan_(input: Tensor) -> Tensor:
-    """atan(), written over the first argument."""
     ...
 
 def atanh(input: Tensor) -> Tensor:
@@ -292,13 +298,13 @@ def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: In
     over it."""
     ...
 
-def avg_pool_backward(g: Tensor, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
-    """Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of avg_pool."""
-    ...
-
 def baddbmm(input: Tensor, batch1: TensorLike, batch2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
     """beta * input + alpha * batch1 batch2, matrix by matrix, for batch1 [b, m, k] and batch2 [b, k, n]; input
     broadcasts to [b, m, n] and, with beta 0, is not read. Integers take integer factors."""
+    ...
+
+def baddbmm_(input: Tensor, batch1: TensorLike, batch2: TensorLike, beta: Number = ..., alpha: Number = ...) -> Tensor:
+    """baddbmm(), written over the first argument."""
     ...
 
 def batch_norm(input: Tensor, weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
@@ -306,11 +312,6 @@ def batch_norm(input: Tensor, weight: Optional[Tensor] = ..., bias: Optional[Ten
     added to the variance), times weight [C] plus bias [C]: batch normalisation in training (Ioffe and Szegedy,
     arXiv:1502.03167). mean and rstd are [C], f32 (f64 for f64). The function batch_norm also keeps running
     statistics, uses them in evaluation, and returns y alone."""
-    ...
-
-def batch_norm_backward(gy: Tensor, x: TensorLike, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike) -> Tuple[Tensor, Tensor, Tensor]:
-    """The gradients of batch_norm in training for x, weight and bias, from the gradient gy of its result and its
-    statistics."""
     ...
 
 def bce_logits_pairs(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
@@ -538,10 +539,6 @@ def clamp_(input: Tensor, min: Optional[Number] = ..., max: Optional[Number] = .
     """clamp(), written over the first argument."""
     ...
 
-def clamp_backward(g: Tensor, x: TensorLike, min: Optional[Number] = ..., max: Optional[Number] = ...) -> Tensor:
-    """g where min <= x <= max, else 0: the gradient of clamp."""
-    ...
-
 def clone(input: Tensor) -> Tensor:
     """A row-major copy of x with its own storage."""
     ...
@@ -682,21 +679,11 @@ def cross_entropy(input: Tensor, target: TensorLike, weight: Optional[Tensor] = 
     target that is no class."""
     ...
 
-def cross_entropy_backward(gloss: Tensor, x: TensorLike, target: TensorLike, lse: TensorLike, ignore_index: _int, reduction: str, label_smoothing: _float) -> Tensor:
-    """The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the gradient
-    gloss of the loss, 0 in ignored rows."""
-    ...
-
 def cross_entropy_rows(input: Tensor, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ...) -> Tuple[Tensor, Tensor]:
     """lse - x[target] with lse = log(sum(exp(x))) over the classes of x [N, C], for i64 targets [N]; rows whose target
     is ignore_index count nothing. With label smoothing e the wanted distribution is (1 - e) at the target plus e /
     C at every class. reduction is mean (over the rows that count), sum or none. Only lse [N] is kept for the
     gradient. Loss and lse are f32 (f64 for f64). IndexError for a target that is no class."""
-    ...
-
-def ctc_backward(gloss: Tensor, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, alpha: TensorLike, blank: _int = ..., zero_infinity: _bool = ...) -> Tensor:
-    """The gradient of ctc_forward for log_probs: -gloss times the probability that a step has a class, given that the
-    labels come out. NaN for a sequence whose labels have no path, 0 with zero_infinity; 0 past a sequence's steps."""
     ...
 
 def ctc_forward(log_probs: Tensor, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, blank: _int = ..., zero_infinity: _bool = ...) -> Tuple[Tensor, Tensor]:
@@ -730,8 +717,16 @@ def cumprod(input: Tensor, dim: _int) -> Tensor:
     """Products of the elements up to each along dim. Integers and bool in i64."""
     ...
 
+def cumprod_(input: Tensor, dim: _int) -> Tensor:
+    """cumprod(), written over the first argument."""
+    ...
+
 def cumsum(input: Tensor, dim: _int, reverse: _bool = ...) -> Tensor:
     """Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64."""
+    ...
+
+def cumsum_(input: Tensor, dim: _int, reverse: _bool = ...) -> Tensor:
+    """cumsum(), written over the first argument."""
     ...
 
 def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = ..., dx: _float = ..., dim: _int = ...) -> Tensor:
@@ -740,6 +735,10 @@ def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = ..., dx: _float = ...,
 
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians: x * pi / 180; integers become default_dtype()."""
+    ...
+
+def deg2rad_(input: Tensor) -> Tensor:
+    """deg2rad(), written over the first argument."""
     ...
 
 def diag(input: Tensor, diagonal: _int = ...) -> Tensor:
@@ -756,10 +755,6 @@ def diagflat(input: Tensor, offset: _int = ...) -> Tensor:
 
 def diagonal(input: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
     """The diagonal of dimensions dim1 and dim2, as a view in which it is the last dimension."""
-    ...
-
-def diagonal_backward(g: Tensor, shape: Ints, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
-    """Zeros of the given shape with g on a diagonal: the gradient of diagonal."""
     ...
 
 def diagonal_scatter(input: Tensor, src: TensorLike, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
@@ -836,20 +831,10 @@ def elu_(input: Tensor, alpha: _float = ..., scale: _float = ...) -> Tensor:
     """elu(), written over the first argument."""
     ...
 
-def elu_backward(g: Tensor, x: TensorLike, alpha: _float) -> Tensor:
-    """g where x > 0, else g * alpha * exp(x): the gradient of elu."""
-    ...
-
 def embedding(indices: Tensor, weight: TensorLike, padding_idx: Optional[_int] = ...) -> Tensor:
     """Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. Row
     padding_idx, where given, gets no gradient; a negative one counts from the end. IndexError for an index outside
     the table."""
-    ...
-
-def embedding_backward(gy: Tensor, indices: TensorLike, rows: _int, padding_idx: Optional[_int] = ...) -> Tensor:
-    """The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the positions that
-    hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the same bits in
-    every call and for any number of threads); row padding_idx is 0. IndexError for an index outside the table."""
     ...
 
 def embedding_bag(indices: Tensor, weight: TensorLike, offsets: Optional[Tensor] = ..., mode: str = ..., per_sample_weights: Optional[Tensor] = ..., include_last_offset: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
@@ -858,12 +843,6 @@ def embedding_bag(indices: Tensor, weight: TensorLike, offsets: Optional[Tensor]
     where the last one ends. per_sample_weights, of indices' shape, multiply the rows of a sum. Positions with index
     padding_idx count nothing, and that row gets no gradient. An empty bag gives zeros. ValueError for offsets that
     do not rise from 0, IndexError for an index outside the table."""
-    ...
-
-def embedding_bag_backward(g: Tensor, indices: TensorLike, offsets: TensorLike, per_sample_weights: Optional[Tensor], rows: _int, mean: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
-    """The gradient of embedding_bag_sum for its table of `rows` rows: row v is the sum of the rows of g of the bags
-    that hold index v, each times what the index counts there, added in f32 in the order of the positions (on CUDA
-    in parts, each in that order; the same bits in every call and for any number of threads)."""
     ...
 
 def embedding_bag_max(indices: Tensor, weight: TensorLike, offsets: TensorLike, padding_idx: Optional[_int] = ...) -> Tuple[Tensor, Tensor]:
@@ -888,6 +867,10 @@ def entr_(input: Tensor) -> Tensor:
 
 def eq(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a equals b; bool."""
+    ...
+
+def eq_(input: Tensor, other: TensorLike) -> Tensor:
+    """eq(), written over the first argument."""
     ...
 
 def erf(input: Tensor) -> Tensor:
@@ -926,16 +909,16 @@ def exp(input: Tensor) -> Tensor:
     """e to the power x."""
     ...
 
+def exp_(input: Tensor) -> Tensor:
+    """exp(), written over the first argument."""
+    ...
+
 def exp2(input: Tensor) -> Tensor:
     """2 to the power x."""
     ...
 
 def exp2_(input: Tensor) -> Tensor:
     """exp2(), written over the first argument."""
-    ...
-
-def exp_(input: Tensor) -> Tensor:
-    """exp(), written over the first argument."""
     ...
 
 def expand(input: Tensor, shape: Ints) -> Tensor:
@@ -987,6 +970,10 @@ def flipud(input: Tensor) -> Tensor:
 
 def float_power(input: Tensor, exponent: TensorLike) -> Tensor:
     """a to the power exponent, both as f64."""
+    ...
+
+def float_power_(input: Tensor, exponent: TensorLike) -> Tensor:
+    """float_power(), written over the first argument."""
     ...
 
 def floor(input: Tensor) -> Tensor:
@@ -1082,6 +1069,10 @@ def ge(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a >= b; bool."""
     ...
 
+def ge_(input: Tensor, other: TensorLike) -> Tensor:
+    """ge(), written over the first argument."""
+    ...
+
 def gelu(input: Tensor, approximate: str = ...) -> Tensor:
     """x * Phi(x), Phi the standard normal distribution: x / 2 * (1 + erf(x / sqrt(2))), or with approximate "tanh" x /
     2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); arXiv:1606.08415. ValueError for another form."""
@@ -1089,10 +1080,6 @@ def gelu(input: Tensor, approximate: str = ...) -> Tensor:
 
 def gelu_(input: Tensor, approximate: str = ...) -> Tensor:
     """gelu(), written over the first argument."""
-    ...
-
-def gelu_backward(g: Tensor, x: TensorLike, approximate: str = ...) -> Tensor:
-    """g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form."""
     ...
 
 def gelu_mlp(input: Tensor, up_weight: TensorLike, up_bias: Optional[Tensor], down_weight: TensorLike, down_bias: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor, Tensor]:
@@ -1130,10 +1117,6 @@ def group_norm(input: Tensor, num_groups: _int, weight: Optional[Tensor] = ..., 
     make groups. The function group_norm returns y alone."""
     ...
 
-def group_norm_backward(gy: Tensor, x: TensorLike, num_groups: _int, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike) -> Tuple[Tensor, Tensor, Tensor]:
-    """The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its statistics."""
-    ...
-
 def gru(input: Tensor, hx: Optional[Tensor], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor]:
     """Layers of gated recurrent units over a sequence, gates r, z, n: n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h'
     = (1 - z) n + z h (Cho et al., arXiv:1406.1078): the last layer's output [T, B, directions hidden] and the last
@@ -1154,6 +1137,10 @@ def gru_cell(input: Tensor, hx: Optional[Tensor], w_ih: TensorLike, w_hh: Tensor
 
 def gt(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a > b; bool."""
+    ...
+
+def gt_(input: Tensor, other: TensorLike) -> Tensor:
+    """gt(), written over the first argument."""
     ...
 
 def gumbel_softmax(logits: Tensor, tau: _float, hard: _bool, dim: _int, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
@@ -1182,14 +1169,6 @@ def hardswish_(input: Tensor) -> Tensor:
     """hardswish(), written over the first argument."""
     ...
 
-def hardswish_backward(g: Tensor, x: TensorLike) -> Tensor:
-    """g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2."""
-    ...
-
-def hardswish_backward_(g: Tensor, x: TensorLike) -> Tensor:
-    """hardswish_backward(), written over the first argument."""
-    ...
-
 def hardtanh(input: Tensor, min: _float = ..., max: _float = ...) -> Tensor:
     """x limited to [min, max]; the gradient at the bounds is 0. Integers stay, the bounds rounded inwards. ValueError
     unless min <= max; DTypeError for bool."""
@@ -1197,10 +1176,6 @@ def hardtanh(input: Tensor, min: _float = ..., max: _float = ...) -> Tensor:
 
 def hardtanh_(input: Tensor, min: _float = ..., max: _float = ...) -> Tensor:
     """hardtanh(), written over the first argument."""
-    ...
-
-def hardtanh_backward(g: Tensor, x: TensorLike, min: _float, max: _float) -> Tensor:
-    """g where min < x < max, else 0: the gradient of hardtanh."""
     ...
 
 def heaviside(input: Tensor, values: TensorLike) -> Tensor:
@@ -1304,9 +1279,17 @@ def igamma(input: Tensor, other: TensorLike) -> Tensor:
     that in b; AutogradError where a wants one."""
     ...
 
+def igamma_(input: Tensor, other: TensorLike) -> Tensor:
+    """igamma(), written over the first argument."""
+    ...
+
 def igammac(input: Tensor, other: TensorLike) -> Tensor:
     """The regularised upper incomplete gamma function Q(a, b) = 1 - P(a, b), DLMF 8.2.4. NaN for negative arguments.
     The gradient is that in b; AutogradError where a wants one."""
+    ...
+
+def igammac_(input: Tensor, other: TensorLike) -> Tensor:
+    """igammac(), written over the first argument."""
     ...
 
 def index(input: Tensor, indices: Sequence[Optional[Tensor]]) -> Tensor:
@@ -1328,9 +1311,17 @@ def index_copy(input: Tensor, dim: _int, index: TensorLike, source: TensorLike) 
     wins, and the gradient supposes that none does."""
     ...
 
+def index_copy_(input: Tensor, dim: _int, index: TensorLike, source: TensorLike) -> Tensor:
+    """index_copy(), written over the first argument."""
+    ...
+
 def index_fill(input: Tensor, dim: _int, index: TensorLike, value: TensorLike) -> Tensor:
     """x with its slices index[i] along dim filled with value, which has one element and is converted to x's dtype.
     Negative indices count from the end."""
+    ...
+
+def index_fill_(input: Tensor, dim: _int, index: TensorLike, value: TensorLike) -> Tensor:
+    """index_fill(), written over the first argument."""
     ...
 
 def index_put(input: Tensor, indices: Sequence[Optional[Tensor]], value: TensorLike, accumulate: _bool = ...) -> Tensor:
@@ -1346,6 +1337,10 @@ def index_put_(input: Tensor, indices: Sequence[Optional[Tensor]], value: Tensor
 def index_reduce(input: Tensor, dim: _int, index: TensorLike, source: TensorLike, reduce: str, include_self: _bool = ...) -> Tensor:
     """x with slice i of source joined to its slice index[i] along dim by prod, mean, amax or amin; without
     include_self what was there does not count where something is sent. Gradients as scatter_reduce has them."""
+    ...
+
+def index_reduce_(input: Tensor, dim: _int, index: TensorLike, source: TensorLike, reduce: str, include_self: _bool = ...) -> Tensor:
+    """index_reduce(), written over the first argument."""
     ...
 
 def index_select(input: Tensor, dim: _int, index: TensorLike) -> Tensor:
@@ -1447,12 +1442,6 @@ def layer_norm(input: Tensor, normalized_shape: Ints, weight: Optional[Tensor] =
     where x is bf16 or f16. ShapeError when the shapes do not fit. The function layer_norm returns y alone."""
     ...
 
-def layer_norm_backward(gy: Tensor, x: TensorLike, normalized_shape: Ints, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike, gsum: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor, Tensor]:
-    """The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean and rstd
-    that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows in f32 in a
-    fixed order."""
-    ...
-
 def lcm(input: Tensor, other: TensorLike) -> Tensor:
     """The least common multiple, not negative; 0 where either is 0; it wraps around. DTypeError unless integers."""
     ...
@@ -1473,16 +1462,16 @@ def le(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a <= b; bool."""
     ...
 
+def le_(input: Tensor, other: TensorLike) -> Tensor:
+    """le(), written over the first argument."""
+    ...
+
 def leaky_relu(input: Tensor, negative_slope: _float = ...) -> Tensor:
     """x where positive, else negative_slope * x."""
     ...
 
 def leaky_relu_(input: Tensor, negative_slope: _float = ...) -> Tensor:
     """leaky_relu(), written over the first argument."""
-    ...
-
-def leaky_relu_backward(g: Tensor, x: TensorLike, negative_slope: _float) -> Tensor:
-    """g where x > 0, else negative_slope * g: the gradient of leaky_relu."""
     ...
 
 def legendre_polynomial_p(input: Tensor, n: TensorLike) -> Tensor:
@@ -1695,19 +1684,6 @@ def linear_cross_entropy(input: Tensor, weight: TensorLike, target: TensorLike, 
     IndexError for a target that is no class."""
     ...
 
-def linear_cross_entropy_backward(gloss: Tensor, x: TensorLike, weight: TensorLike, target: TensorLike, lse: TensorLike, ignore_index: _int, reduction: str, label_smoothing: _float) -> Tuple[Tensor, Tensor]:
-    """The gradients of linear_cross_entropy for x [N, D] and weight [C, D] from the gradient gloss of its loss and the
-    lse [N] that it kept. The logits are computed again, by chunks of rows."""
-    ...
-
-def linear_cross_entropy_gradients(input: Tensor, weight: TensorLike, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ..., of_sum: _bool = ...) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The gradient of
-    loss is gx and gweight times share [] times its own gradient; they have no gradients themselves. With of_sum gx
-    and gweight are those of the rows' sum and share is what the loss is of that sum (1 over the number of rows that
-    count, or 1): so nothing of f16 is lost before a loss scaler's factor comes. Else they are those of loss, and
-    share is 1."""
-    ...
-
 def linear_gelu(input: Tensor, weight: TensorLike, bias: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor]:
     """pre = linear(x, weight, bias) and y = gelu(pre, "tanh"), computed together: the activation happens while the
     product's results are at hand."""
@@ -1725,6 +1701,10 @@ def local_response_norm(input: Tensor, size: _int, alpha: _float = ..., beta: _f
 
 def log(input: Tensor) -> Tensor:
     """The natural logarithm: -inf at 0, NaN for negative x."""
+    ...
+
+def log_(input: Tensor) -> Tensor:
+    """log(), written over the first argument."""
     ...
 
 def log10(input: Tensor) -> Tensor:
@@ -1751,10 +1731,6 @@ def log2_(input: Tensor) -> Tensor:
     """log2(), written over the first argument."""
     ...
 
-def log_(input: Tensor) -> Tensor:
-    """log(), written over the first argument."""
-    ...
-
 def log_ndtr(input: Tensor) -> Tensor:
     """log ndtr(x), also where ndtr underflows or is all but 1."""
     ...
@@ -1768,13 +1744,12 @@ def log_softmax(input: Tensor, dim: _int) -> Tensor:
     tiny softmax would lose. IndexError when dim is out of range, DTypeError unless x is floating."""
     ...
 
-def log_softmax_backward(gy: Tensor, y: TensorLike, dim: _int) -> Tensor:
-    """The gradient of log_softmax from its result y and that result's gradient gy: gy - exp(y) * sum(gy), the sum
-    along dim. ShapeError unless gy and y have one shape."""
-    ...
-
 def logaddexp(input: Tensor, other: TensorLike) -> Tensor:
     """log(exp(a) + exp(b)), without overflow on the way."""
+    ...
+
+def logaddexp_(input: Tensor, other: TensorLike) -> Tensor:
+    """logaddexp(), written over the first argument."""
     ...
 
 def logaddexp2(input: Tensor, other: TensorLike) -> Tensor:
@@ -1783,10 +1758,6 @@ def logaddexp2(input: Tensor, other: TensorLike) -> Tensor:
 
 def logaddexp2_(input: Tensor, other: TensorLike) -> Tensor:
     """logaddexp2(), written over the first argument."""
-    ...
-
-def logaddexp_(input: Tensor, other: TensorLike) -> Tensor:
-    """logaddexp(), written over the first argument."""
     ...
 
 def logcumsumexp(input: Tensor, dim: _int) -> Tensor:
@@ -1802,16 +1773,32 @@ def logical_and(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a and b are both other than 0; bool."""
     ...
 
+def logical_and_(input: Tensor, other: TensorLike) -> Tensor:
+    """logical_and(), written over the first argument."""
+    ...
+
 def logical_not(input: Tensor) -> Tensor:
     """Whether x is 0; bool."""
+    ...
+
+def logical_not_(input: Tensor) -> Tensor:
+    """logical_not(), written over the first argument."""
     ...
 
 def logical_or(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a or b is other than 0; bool."""
     ...
 
+def logical_or_(input: Tensor, other: TensorLike) -> Tensor:
+    """logical_or(), written over the first argument."""
+    ...
+
 def logical_xor(input: Tensor, other: TensorLike) -> Tensor:
     """Whether exactly one of a and b is other than 0; bool."""
+    ...
+
+def logical_xor_(input: Tensor, other: TensorLike) -> Tensor:
+    """logical_xor(), written over the first argument."""
     ...
 
 def logit(input: Tensor, eps: Optional[_float] = ...) -> Tensor:
@@ -1865,6 +1852,10 @@ def lt(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a < b; bool."""
     ...
 
+def lt_(input: Tensor, other: TensorLike) -> Tensor:
+    """lt(), written over the first argument."""
+    ...
+
 def lu_permutation(pivots: Tensor, rows: _int) -> Tensor:
     """The order of rows (i64) after the exchanges `pivots` (i32, from 1) of linalg_lu_factor: A[order] = L U."""
     ...
@@ -1893,6 +1884,10 @@ def masked_scatter(input: Tensor, mask: TensorLike, source: TensorLike) -> Tenso
     ShapeError when source has too few."""
     ...
 
+def masked_scatter_(input: Tensor, mask: TensorLike, source: TensorLike) -> Tensor:
+    """masked_scatter(), written over the first argument."""
+    ...
+
 def masked_select(input: Tensor, mask: TensorLike) -> Tensor:
     """The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast."""
     ...
@@ -1906,11 +1901,6 @@ def matmul(input: Tensor, other: TensorLike) -> Tensor:
 
 def matmul_f32(input: Tensor, other: TensorLike) -> Tensor:
     """matmul whose result is f32 where the operands are bf16 or f16: the sums are not rounded to their dtype."""
-    ...
-
-def matmul_gelu_grad(g: Tensor, weight: TensorLike, pre: TensorLike) -> Tensor:
-    """gelu_backward(matmul(g, weight), pre, "tanh") in one step: the gradient of gelu's argument when gelu's result
-    goes through linear with that weight. g [.., n], weight [n, k], pre [.., k] -> [.., k]."""
     ...
 
 def max_dim(input: Tensor, dim: _int, keepdim: _bool = ...) -> Tuple[Tensor, Tensor]:
@@ -1939,12 +1929,6 @@ def max_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: In
     """The largest element of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride
     is the kernel's size unless given; padding, at most half the kernel, never wins. A list with one entry serves
     all three dimensions."""
-    ...
-
-def max_pool_backward(g: Tensor, positions: TensorLike, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
-    """Adds each element of g to the input that won its window, by the positions that max_pool gave for an input of
-    spatial size `size`: the gradient of max_pool. Positions outside their window, which max_pool does not give, may
-    be left out."""
     ...
 
 def maximum(input: Tensor, other: TensorLike) -> Tensor:
@@ -1993,14 +1977,6 @@ def mish(input: Tensor) -> Tensor:
 
 def mish_(input: Tensor) -> Tensor:
     """mish(), written over the first argument."""
-    ...
-
-def mish_backward(g: Tensor, x: TensorLike) -> Tensor:
-    """g times the derivative of mish at x: with t = tanh(softplus(x)), t + x * sigmoid(x) * (1 - t^2)."""
-    ...
-
-def mish_backward_(g: Tensor, x: TensorLike) -> Tensor:
-    """mish_backward(), written over the first argument."""
     ...
 
 def mm(input: Tensor, other: TensorLike) -> Tensor:
@@ -2097,7 +2073,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: TensorLike, weight: Optio
     arguments broadcast and promote. ShapeError."""
     ...
 
-def multinomial(weights: Tensor, num_samples: _int, replacement: _bool, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
+def multinomial(weights: Tensor, num_samples: _int, replacement: _bool = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
     """Indices drawn with probabilities proportional to weights ([n] or [rows, n]): [num_samples] or [rows,
     num_samples] i64. ValueError for negative, infinite or all-zero weights, and when without replacement more are
     asked for than have a positive weight; on a CUDA device the values of weights are not checked."""
@@ -2110,6 +2086,10 @@ def mv(input: Tensor, x: TensorLike) -> Tensor:
 def mvlgamma(input: Tensor, p: _int) -> Tensor:
     """The logarithm of the gamma function of p dimensions: p (p - 1) / 4 log(pi) plus the sum of lgamma(x - j / 2) for
     j from 0 to p - 1; DLMF 35.3.4. ValueError unless 1 <= p <= 1024."""
+    ...
+
+def mvlgamma_(input: Tensor, p: _int) -> Tensor:
+    """mvlgamma(), written over the first argument."""
     ...
 
 def nan_to_num(input: Tensor, nan: _float = ..., posinf: Optional[_float] = ..., neginf: Optional[_float] = ...) -> Tensor:
@@ -2162,6 +2142,10 @@ def ne(input: Tensor, other: TensorLike) -> Tensor:
     """Whether a differs from b; bool."""
     ...
 
+def ne_(input: Tensor, other: TensorLike) -> Tensor:
+    """ne(), written over the first argument."""
+    ...
+
 def neg(input: Tensor) -> Tensor:
     """-x. Integers wrap around; DTypeError for bool (use logical_not)."""
     ...
@@ -2173,6 +2157,10 @@ def neg_(input: Tensor) -> Tensor:
 def nextafter(input: Tensor, other: TensorLike) -> Tensor:
     """The neighbour of a in the direction of b. DTypeError unless both are f32 or f64. It has no gradient:
     AutogradError where one is asked for."""
+    ...
+
+def nextafter_(input: Tensor, other: TensorLike) -> Tensor:
+    """nextafter(), written over the first argument."""
     ...
 
 def nll_loss(input: Tensor, target: TensorLike, weight: Optional[Tensor] = ..., ignore_index: _int = ..., reduction: str = ...) -> Tensor:
@@ -2232,11 +2220,6 @@ def packed_attention(qkv: Tensor, heads: _int, kv_heads: _int, is_causal: _bool 
     all heads first, then the keys, then the values; out is [B, T, heads * D]. Otherwise as
     scaled_dot_product_attention. Neither direction copies the parts out: the gradient is written straight into one
     tensor of qkv's shape. ShapeError, DTypeError, ValueError when the sizes do not fit."""
-    ...
-
-def packed_attention_backward(gout: Tensor, glse: Optional[Tensor], qkv: TensorLike, out: TensorLike, lse: TensorLike, heads: _int, kv_heads: _int, is_causal: _bool, scale: Optional[_float], window: _int) -> Tensor:
-    """The gradient of packed_attention for qkv, from the gradients of its results out and (where given) lse. The same
-    bits for any number of threads."""
     ...
 
 def packed_rotary(qkv: Tensor, cos: TensorLike, sin: TensorLike, heads: _int, kv_heads: _int, inverse: _bool = ...) -> Tensor:
@@ -2345,6 +2328,10 @@ def put(input: Tensor, index: TensorLike, source: TensorLike, accumulate: _bool 
     as many elements as index. Negative places count from the end."""
     ...
 
+def put_(input: Tensor, index: TensorLike, source: TensorLike, accumulate: _bool = ...) -> Tensor:
+    """put(), written over the first argument."""
+    ...
+
 def put_along(g: Tensor, indices: TensorLike, shape: Ints, dim: _int) -> Tensor:
     """g added into zeros of the given shape at `indices` along dim: the gradient of pick_along."""
     ...
@@ -2357,6 +2344,10 @@ def quantile(input: Tensor, query: TensorLike, dim: Optional[_int] = ..., keepdi
 
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees: x * 180 / pi; integers become default_dtype()."""
+    ...
+
+def rad2deg_(input: Tensor) -> Tensor:
+    """rad2deg(), written over the first argument."""
     ...
 
 def randint(low: _int, high: _int, shape: Ints, key: Optional[Tuple[_int, _int]] = ..., dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
@@ -2379,20 +2370,12 @@ def relu(input: Tensor) -> Tensor:
     """max(x, 0). The gradient at 0 is 0. DTypeError for bool."""
     ...
 
-def relu6(input: Tensor) -> Tensor:
-    """input limited to [0, 6]; the gradient at the bounds is 0."""
-    ...
-
 def relu_(input: Tensor) -> Tensor:
     """relu(), written over the first argument."""
     ...
 
-def relu_backward(g: Tensor, y: TensorLike) -> Tensor:
-    """g where y > 0, else 0: the gradient of relu from its result or its argument."""
-    ...
-
-def relu_backward_(g: Tensor, y: TensorLike) -> Tensor:
-    """relu_backward(), written over the first argument."""
+def relu6(input: Tensor) -> Tensor:
+    """input limited to [0, 6]; the gradient at the bounds is 0."""
     ...
 
 def remainder(input: Tensor, other: TensorLike) -> Tensor:
@@ -2421,20 +2404,10 @@ def resize(input: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..
     input for one in the result; 0 takes it from the sizes. interpolate is the friendlier form."""
     ...
 
-def resize_backward(g: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ...) -> Tensor:
-    """The gradient of resize: each element of g added to the inputs it came from, by their weights. `size` is the
-    input's."""
-    ...
-
 def rms_norm(input: Tensor, normalized_shape: Ints, weight: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor]:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must be normalized_shape (Zhang and Sennrich,
     arXiv:1910.07467). rstd = 1 / sqrt(mean(x^2) + eps) is kept for the gradient, in f32 (f64 for f64). weight may
     be f32 where x is bf16 or f16. ShapeError when the shapes do not fit. The function rms_norm returns y alone."""
-    ...
-
-def rms_norm_backward(gy: Tensor, x: TensorLike, normalized_shape: Ints, weight: Optional[Tensor], rstd: TensorLike, gsum: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor]:
-    """The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it saved. The
-    weight's gradient is summed over the rows in f32 in a fixed order."""
     ...
 
 def rnn_relu(input: Tensor, hx: Optional[Tensor], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor]:
@@ -2534,11 +2507,6 @@ def scaled_dot_product_attention(query: Tensor, k: TensorLike, value: TensorLike
     ShapeError, DTypeError when q, k, v and the mask do not fit."""
     ...
 
-def scaled_dot_product_attention_backward(gout: Tensor, glse: Optional[Tensor], query: TensorLike, k: TensorLike, value: TensorLike, attn_mask: Optional[Tensor], out: TensorLike, lse: TensorLike, is_causal: _bool, scale: Optional[_float], window: _int, query_offset: _int, dropout_p: _float, key: Optional[Tuple[_int, _int]]) -> Tuple[Tensor, Tensor, Tensor]:
-    """The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse of
-    its results out and lse. The weights are computed again block by block. The same bits for any number of threads."""
-    ...
-
 def scaled_matmul(input: Tensor, other: TensorLike, scale_a: TensorLike, scale_b: TensorLike, bias: Optional[Tensor] = ..., a_format: str = ..., b_format: str = ..., dtype: DTypeLike = ...) -> Tensor:
     """(a b) * scale_a * scale_b + bias for eight-bit matrices a [m, k] and b [k, n]: fp8 codes (u8) of the given
     formats, or i8 (the formats count for nothing then). Scales (f32) have one element or the shapes [m, 1] and [1,
@@ -2600,10 +2568,6 @@ def select(input: Tensor, dim: _int, index: _int) -> Tensor:
     """The index-th sub-tensor along dim, which disappears, as a view. A negative index counts from the end."""
     ...
 
-def select_backward(g: Tensor, shape: Ints, dim: _int, index: _int) -> Tensor:
-    """Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select."""
-    ...
-
 def select_scatter(input: Tensor, src: TensorLike, dim: _int, index: _int) -> Tensor:
     """A copy of x with src in the place of select(x, dim, index)."""
     ...
@@ -2615,6 +2579,10 @@ def selu(input: Tensor) -> Tensor:
 
 def sgn(input: Tensor) -> Tensor:
     """sign(x): there are no complex numbers, for which the two differ."""
+    ...
+
+def sgn_(input: Tensor) -> Tensor:
+    """sgn(), written over the first argument."""
     ...
 
 def shifted_chebyshev_polynomial_t(input: Tensor, n: TensorLike) -> Tensor:
@@ -2639,14 +2607,6 @@ def sigmoid(input: Tensor) -> Tensor:
 
 def sigmoid_(input: Tensor) -> Tensor:
     """sigmoid(), written over the first argument."""
-    ...
-
-def sigmoid_backward(g: Tensor, y: TensorLike) -> Tensor:
-    """g * y * (1 - y): the gradient of y = sigmoid(x)."""
-    ...
-
-def sigmoid_backward_(g: Tensor, y: TensorLike) -> Tensor:
-    """sigmoid_backward(), written over the first argument."""
     ...
 
 def sign(input: Tensor) -> Tensor:
@@ -2675,14 +2635,6 @@ def silu(input: Tensor) -> Tensor:
 
 def silu_(input: Tensor) -> Tensor:
     """silu(), written over the first argument."""
-    ...
-
-def silu_backward(g: Tensor, x: TensorLike) -> Tensor:
-    """g times the derivative of silu at x: with s = sigmoid(x), s * (1 + x * (1 - s))."""
-    ...
-
-def silu_backward_(g: Tensor, x: TensorLike) -> Tensor:
-    """silu_backward(), written over the first argument."""
     ...
 
 def sin(input: Tensor) -> Tensor:
@@ -2714,10 +2666,6 @@ def slice(input: Tensor, dim: _int, start: _int, end: _int, step: _int = ...) ->
     positions outside are clamped."""
     ...
 
-def slice_backward(g: Tensor, shape: Ints, dim: _int, start: _int, end: _int, step: _int = ...) -> Tensor:
-    """Zeros of the given shape with g in the place that slice took: the gradient of slice."""
-    ...
-
 def slice_scatter(input: Tensor, src: TensorLike, dim: _int = ..., start: Optional[_int] = ..., end: Optional[_int] = ..., step: _int = ...) -> Tensor:
     """A copy of x with src in the place of slice(x, dim, start, end, step)."""
     ...
@@ -2743,11 +2691,6 @@ def softmax(input: Tensor, dim: _int) -> Tensor:
     result has x's shape and dtype. IndexError when dim is out of range, DTypeError unless x is floating."""
     ...
 
-def softmax_backward(gy: Tensor, y: TensorLike, dim: _int) -> Tensor:
-    """The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum along
-    dim. ShapeError unless gy and y have one shape."""
-    ...
-
 def softmin(input: Tensor, dim: _int) -> Tensor:
     """softmax(-input) along `dim`. IndexError, DTypeError."""
     ...
@@ -2758,10 +2701,6 @@ def softplus(input: Tensor, beta: _float = ..., threshold: _float = ...) -> Tens
 
 def softplus_(input: Tensor, beta: _float = ..., threshold: _float = ...) -> Tensor:
     """softplus(), written over the first argument."""
-    ...
-
-def softplus_backward(g: Tensor, x: TensorLike, beta: _float, threshold: _float) -> Tensor:
-    """g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus."""
     ...
 
 def softshrink(input: Tensor, lambd: _float = ...) -> Tensor:
@@ -2854,17 +2793,9 @@ def swiglu(input: Tensor, other: TensorLike) -> Tensor:
     forward blocks (Shazeer, arXiv:2002.05202). ShapeError, DTypeError when they differ."""
     ...
 
-def swiglu_backward(gy: Tensor, a: TensorLike, b: TensorLike) -> Tuple[Tensor, Tensor]:
-    """The gradients of swiglu for a and b from the gradient gy of its result, in one pass."""
-    ...
-
 def swiglu_packed(input: Tensor) -> Tensor:
     """swiglu of the two halves of x's last dimension: silu(x[..., :N]) * x[..., N:] for x [..., 2 N]. ShapeError when
     that dimension is odd. The C++ function is swiglu(x)."""
-    ...
-
-def swiglu_packed_backward(gy: Tensor, x: TensorLike) -> Tensor:
-    """The gradient of swiglu_packed for x from the gradient gy of its result, in one pass."""
     ...
 
 def take(input: Tensor, index: TensorLike) -> Tensor:
@@ -2889,14 +2820,6 @@ def tanh(input: Tensor) -> Tensor:
 
 def tanh_(input: Tensor) -> Tensor:
     """tanh(), written over the first argument."""
-    ...
-
-def tanh_backward(g: Tensor, y: TensorLike) -> Tensor:
-    """g * (1 - y^2): the gradient of y = tanh(x)."""
-    ...
-
-def tanh_backward_(g: Tensor, y: TensorLike) -> Tensor:
-    """tanh_backward(), written over the first argument."""
     ...
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -2957,6 +2880,10 @@ def tril(input: Tensor, diagonal: _int = ...) -> Tensor:
     """The matrices of the last two dimensions with zeros above the diagonal-th diagonal."""
     ...
 
+def tril_(input: Tensor, diagonal: _int = ...) -> Tensor:
+    """tril(), written over the first argument."""
+    ...
+
 def triplet_margin_loss(anchor: Tensor, positive: TensorLike, negative: TensorLike, margin: _float = ..., p: _float = ..., eps: _float = ..., swap: _bool = ..., reduction: str = ...) -> Tensor:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) with d pairwise_distance of p and eps; with swap the
     negative's distance is that from anchor or positive, whichever is smaller (Balntas et al., 2016). Averaged
@@ -2971,6 +2898,10 @@ def triplet_margin_of_distances(near: Tensor, far: TensorLike, between: Optional
 
 def triu(input: Tensor, diagonal: _int = ...) -> Tensor:
     """The matrices of the last two dimensions with zeros below the diagonal-th diagonal."""
+    ...
+
+def triu_(input: Tensor, diagonal: _int = ...) -> Tensor:
+    """triu(), written over the first argument."""
     ...
 
 def trunc(input: Tensor) -> Tensor:
@@ -3000,10 +2931,6 @@ def unbind(input: Tensor, dim: _int = ...) -> Tuple[Tensor, ...]:
 
 def unfold(input: Tensor, dim: _int, size: _int, step: _int) -> Tensor:
     """Windows of `size` elements, `step` apart, along dim, as a view; the window is the new last dimension."""
-    ...
-
-def unfold_backward(g: Tensor, shape: Ints, dim: _int, size: _int, step: _int) -> Tensor:
-    """Adds windows back into a tensor of the given shape: the gradient of unfold."""
     ...
 
 def uniform(shape: Ints, low: _float, high: _float, key: Optional[Tuple[_int, _int]] = ..., dtype: DTypeLike = ..., device: DeviceLike = ...) -> Tensor:
@@ -3052,11 +2979,6 @@ def varlen_attention(query: Tensor, key: TensorLike, value: TensorLike, cu_seqle
     which the host does not read the lengths: wrong ones give wrong results there, a ShapeError on the CPU."""
     ...
 
-def varlen_attention_backward(gout: Tensor, glse: Optional[Tensor], query: TensorLike, key: TensorLike, value: TensorLike, cu_seqlens_q: TensorLike, cu_seqlens_k: TensorLike, out: TensorLike, lse: TensorLike, is_causal: _bool, scale: Optional[_float], window: _int, query_offset: _int) -> Tuple[Tensor, Tensor, Tensor]:
-    """The gradients of varlen_attention for q, k and v, from the gradients gout and (where given) glse of its results
-    out and lse; zeros behind the last sequence. The same bits for any number of threads."""
-    ...
-
 def vdot(input: Tensor, other: TensorLike) -> Tensor:
     """dot: there are no complex numbers."""
     ...
@@ -3096,3 +3018,259 @@ def zeta(input: Tensor, other: TensorLike) -> Tensor:
     Infinite at a = 1 and where b is 0 or a negative integer; NaN for a < 1, and for other negative b unless a is
     whole. The gradient is that in b; AutogradError where a wants one."""
     ...
+
+class internal:
+    @staticmethod
+    def adaptive_avg_pool_backward(g: Tensor, size: Ints) -> Tensor:
+        """Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of
+        adaptive_avg_pool."""
+        ...
+
+    @staticmethod
+    def as_strided_backward(g: Tensor, base_shape: Ints, base_strides: Ints, base_offset: _int, shape: Ints, strides: Ints, offset: _int) -> Tensor:
+        """Adds g into a tensor of base_shape where as_strided read it: the gradient of as_strided for a base whose
+        elements do not overlap."""
+        ...
+
+    @staticmethod
+    def avg_pool_backward(g: Tensor, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: _bool = ..., count_include_pad: _bool = ...) -> Tensor:
+        """Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of
+        avg_pool."""
+        ...
+
+    @staticmethod
+    def batch_norm_backward(gy: Tensor, x: TensorLike, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike) -> Tuple[Tensor, Tensor, Tensor]:
+        """The gradients of batch_norm in training for x, weight and bias, from the gradient gy of its result and its
+        statistics."""
+        ...
+
+    @staticmethod
+    def clamp_backward(g: Tensor, x: TensorLike, min: Optional[Number] = ..., max: Optional[Number] = ...) -> Tensor:
+        """g where min <= x <= max, else 0: the gradient of clamp."""
+        ...
+
+    @staticmethod
+    def cross_entropy_backward(gloss: Tensor, x: TensorLike, target: TensorLike, lse: TensorLike, ignore_index: _int, reduction: str, label_smoothing: _float) -> Tensor:
+        """The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the
+        gradient gloss of the loss, 0 in ignored rows."""
+        ...
+
+    @staticmethod
+    def ctc_backward(gloss: Tensor, log_probs: TensorLike, targets: TensorLike, input_lengths: TensorLike, target_lengths: TensorLike, alpha: TensorLike, blank: _int = ..., zero_infinity: _bool = ...) -> Tensor:
+        """The gradient of ctc_forward for log_probs: -gloss times the probability that a step has a class, given that
+        the labels come out. NaN for a sequence whose labels have no path, 0 with zero_infinity; 0 past a sequence's
+        steps."""
+        ...
+
+    @staticmethod
+    def diagonal_backward(g: Tensor, shape: Ints, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
+        """Zeros of the given shape with g on a diagonal: the gradient of diagonal."""
+        ...
+
+    @staticmethod
+    def elu_backward(g: Tensor, x: TensorLike, alpha: _float) -> Tensor:
+        """g where x > 0, else g * alpha * exp(x): the gradient of elu."""
+        ...
+
+    @staticmethod
+    def embedding_backward(gy: Tensor, indices: TensorLike, rows: _int, padding_idx: Optional[_int] = ...) -> Tensor:
+        """The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the positions
+        that hold index v, added in f32 in the order of the positions (on CUDA in parts, each in that order; the
+        same bits in every call and for any number of threads); row padding_idx is 0. IndexError for an index
+        outside the table."""
+        ...
+
+    @staticmethod
+    def embedding_bag_backward(g: Tensor, indices: TensorLike, offsets: TensorLike, per_sample_weights: Optional[Tensor], rows: _int, mean: _bool = ..., padding_idx: Optional[_int] = ...) -> Tensor:
+        """The gradient of embedding_bag_sum for its table of `rows` rows: row v is the sum of the rows of g of the
+        bags that hold index v, each times what the index counts there, added in f32 in the order of the positions
+        (on CUDA in parts, each in that order; the same bits in every call and for any number of threads)."""
+        ...
+
+    @staticmethod
+    def gelu_backward(g: Tensor, x: TensorLike, approximate: str = ...) -> Tensor:
+        """g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form."""
+        ...
+
+    @staticmethod
+    def group_norm_backward(gy: Tensor, x: TensorLike, num_groups: _int, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike) -> Tuple[Tensor, Tensor, Tensor]:
+        """The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its statistics."""
+        ...
+
+    @staticmethod
+    def hardswish_backward(g: Tensor, x: TensorLike) -> Tensor:
+        """g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2."""
+        ...
+
+    @staticmethod
+    def hardswish_backward_(g: Tensor, x: TensorLike) -> Tensor:
+        """hardswish_backward(), written over the first argument."""
+        ...
+
+    @staticmethod
+    def hardtanh_backward(g: Tensor, x: TensorLike, min: _float, max: _float) -> Tensor:
+        """g where min < x < max, else 0: the gradient of hardtanh."""
+        ...
+
+    @staticmethod
+    def layer_norm_backward(gy: Tensor, x: TensorLike, normalized_shape: Ints, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike, gsum: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor, Tensor]:
+        """The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean and rstd
+        that it saved; where gsum is given, it is added to gx. The weight's gradient is summed over the rows in f32
+        in a fixed order."""
+        ...
+
+    @staticmethod
+    def leaky_relu_backward(g: Tensor, x: TensorLike, negative_slope: _float) -> Tensor:
+        """g where x > 0, else negative_slope * g: the gradient of leaky_relu."""
+        ...
+
+    @staticmethod
+    def linear_cross_entropy_backward(gloss: Tensor, x: TensorLike, weight: TensorLike, target: TensorLike, lse: TensorLike, ignore_index: _int, reduction: str, label_smoothing: _float) -> Tuple[Tensor, Tensor]:
+        """The gradients of linear_cross_entropy for x [N, D] and weight [C, D] from the gradient gloss of its loss and
+        the lse [N] that it kept. The logits are computed again, by chunks of rows."""
+        ...
+
+    @staticmethod
+    def linear_cross_entropy_gradients(input: Tensor, weight: TensorLike, target: TensorLike, ignore_index: _int = ..., reduction: str = ..., label_smoothing: _float = ..., of_sum: _bool = ...) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The
+        gradient of loss is gx and gweight times share [] times its own gradient; they have no gradients themselves.
+        With of_sum gx and gweight are those of the rows' sum and share is what the loss is of that sum (1 over the
+        number of rows that count, or 1): so nothing of f16 is lost before a loss scaler's factor comes. Else they
+        are those of loss, and share is 1."""
+        ...
+
+    @staticmethod
+    def log_softmax_backward(gy: Tensor, y: TensorLike, dim: _int) -> Tensor:
+        """The gradient of log_softmax from its result y and that result's gradient gy: gy - exp(y) * sum(gy), the sum
+        along dim. ShapeError unless gy and y have one shape."""
+        ...
+
+    @staticmethod
+    def matmul_gelu_grad(g: Tensor, weight: TensorLike, pre: TensorLike) -> Tensor:
+        """gelu_backward(matmul(g, weight), pre, "tanh") in one step: the gradient of gelu's argument when gelu's
+        result goes through linear with that weight. g [.., n], weight [n, k], pre [.., k] -> [.., k]."""
+        ...
+
+    @staticmethod
+    def max_pool_backward(g: Tensor, positions: TensorLike, size: Ints, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
+        """Adds each element of g to the input that won its window, by the positions that max_pool gave for an input of
+        spatial size `size`: the gradient of max_pool. Positions outside their window, which max_pool does not give,
+        may be left out."""
+        ...
+
+    @staticmethod
+    def mish_backward(g: Tensor, x: TensorLike) -> Tensor:
+        """g times the derivative of mish at x: with t = tanh(softplus(x)), t + x * sigmoid(x) * (1 - t^2)."""
+        ...
+
+    @staticmethod
+    def mish_backward_(g: Tensor, x: TensorLike) -> Tensor:
+        """mish_backward(), written over the first argument."""
+        ...
+
+    @staticmethod
+    def packed_attention_backward(gout: Tensor, glse: Optional[Tensor], qkv: TensorLike, out: TensorLike, lse: TensorLike, heads: _int, kv_heads: _int, is_causal: _bool, scale: Optional[_float], window: _int) -> Tensor:
+        """The gradient of packed_attention for qkv, from the gradients of its results out and (where given) lse. The
+        same bits for any number of threads."""
+        ...
+
+    @staticmethod
+    def relu_backward(g: Tensor, y: TensorLike) -> Tensor:
+        """g where y > 0, else 0: the gradient of relu from its result or its argument."""
+        ...
+
+    @staticmethod
+    def relu_backward_(g: Tensor, y: TensorLike) -> Tensor:
+        """relu_backward(), written over the first argument."""
+        ...
+
+    @staticmethod
+    def resize_backward(g: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ...) -> Tensor:
+        """The gradient of resize: each element of g added to the inputs it came from, by their weights. `size` is the
+        input's."""
+        ...
+
+    @staticmethod
+    def rms_norm_backward(gy: Tensor, x: TensorLike, normalized_shape: Ints, weight: Optional[Tensor], rstd: TensorLike, gsum: Optional[Tensor] = ...) -> Tuple[Tensor, Tensor]:
+        """The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it saved.
+        The weight's gradient is summed over the rows in f32 in a fixed order."""
+        ...
+
+    @staticmethod
+    def scaled_dot_product_attention_backward(gout: Tensor, glse: Optional[Tensor], query: TensorLike, k: TensorLike, value: TensorLike, attn_mask: Optional[Tensor], out: TensorLike, lse: TensorLike, is_causal: _bool, scale: Optional[_float], window: _int, query_offset: _int, dropout_p: _float, key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor, Tensor]:
+        """The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse
+        of its results out and lse. The weights are computed again block by block. The same bits for any number of
+        threads."""
+        ...
+
+    @staticmethod
+    def select_backward(g: Tensor, shape: Ints, dim: _int, index: _int) -> Tensor:
+        """Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select."""
+        ...
+
+    @staticmethod
+    def sigmoid_backward(g: Tensor, y: TensorLike) -> Tensor:
+        """g * y * (1 - y): the gradient of y = sigmoid(x)."""
+        ...
+
+    @staticmethod
+    def sigmoid_backward_(g: Tensor, y: TensorLike) -> Tensor:
+        """sigmoid_backward(), written over the first argument."""
+        ...
+
+    @staticmethod
+    def silu_backward(g: Tensor, x: TensorLike) -> Tensor:
+        """g times the derivative of silu at x: with s = sigmoid(x), s * (1 + x * (1 - s))."""
+        ...
+
+    @staticmethod
+    def silu_backward_(g: Tensor, x: TensorLike) -> Tensor:
+        """silu_backward(), written over the first argument."""
+        ...
+
+    @staticmethod
+    def slice_backward(g: Tensor, shape: Ints, dim: _int, start: _int, end: _int, step: _int = ...) -> Tensor:
+        """Zeros of the given shape with g in the place that slice took: the gradient of slice."""
+        ...
+
+    @staticmethod
+    def softmax_backward(gy: Tensor, y: TensorLike, dim: _int) -> Tensor:
+        """The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum
+        along dim. ShapeError unless gy and y have one shape."""
+        ...
+
+    @staticmethod
+    def softplus_backward(g: Tensor, x: TensorLike, beta: _float, threshold: _float) -> Tensor:
+        """g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus."""
+        ...
+
+    @staticmethod
+    def swiglu_backward(gy: Tensor, a: TensorLike, b: TensorLike) -> Tuple[Tensor, Tensor]:
+        """The gradients of swiglu for a and b from the gradient gy of its result, in one pass."""
+        ...
+
+    @staticmethod
+    def swiglu_packed_backward(gy: Tensor, x: TensorLike) -> Tensor:
+        """The gradient of swiglu_packed for x from the gradient gy of its result, in one pass."""
+        ...
+
+    @staticmethod
+    def tanh_backward(g: Tensor, y: TensorLike) -> Tensor:
+        """g * (1 - y^2): the gradient of y = tanh(x)."""
+        ...
+
+    @staticmethod
+    def tanh_backward_(g: Tensor, y: TensorLike) -> Tensor:
+        """tanh_backward(), written over the first argument."""
+        ...
+
+    @staticmethod
+    def unfold_backward(g: Tensor, shape: Ints, dim: _int, size: _int, step: _int) -> Tensor:
+        """Adds windows back into a tensor of the given shape: the gradient of unfold."""
+        ...
+
+    @staticmethod
+    def varlen_attention_backward(gout: Tensor, glse: Optional[Tensor], query: TensorLike, key: TensorLike, value: TensorLike, cu_seqlens_q: TensorLike, cu_seqlens_k: TensorLike, out: TensorLike, lse: TensorLike, is_causal: _bool, scale: Optional[_float], window: _int, query_offset: _int) -> Tuple[Tensor, Tensor, Tensor]:
+        """The gradients of varlen_attention for q, k and v, from the gradients gout and (where given) glse of its
+        results out and lse; zeros behind the last sequence. The same bits for any number of threads."""
+        ...
