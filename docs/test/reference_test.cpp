@@ -51,8 +51,8 @@ TEST(Reference, PageSaysAllThatTheRecordDoes) {
   const OpBase* op = OpBase::find("softmax");
   ASSERT_NE(op, nullptr);
   const std::string text = page(*op);
-  for (const std::string_view piece : {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes     floating",
-                                       "Gradient   yes", "operations and at least", "Example"})
+  for (const std::string_view piece : {"softmax(Tensor x, int dim) -> Tensor", "Arguments", "Dtypes      floating",
+                                       "Gradient    yes", "operations and at least", "Example"})
     EXPECT_NE(text.find(piece), std::string::npos) << piece << "\n" << text;
 }
 

@@ -1,13 +1,13 @@
 #include "strata/lab/step_costs.h"
 
-#include <map>
-
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "strata/core/op.h"
+#include "strata/core/samples.h"
 #include "strata/strata.h"
 
 namespace strata::lab {
@@ -115,6 +115,10 @@ const Op<Tensor(const Tensor&)> inner_op{{
     .schema = "step_costs_test_dynamic(Tensor x) -> Tensor",
     .doc = "exp(exp(x)).",
     .dynamic = [](const Tensor& x) { return exp(exp(x)); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}));
+        },
     .reference =
         [](const Tensor& x) {
           std::vector<double> v = x.to_vector<double>();

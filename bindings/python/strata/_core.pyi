@@ -1245,7 +1245,7 @@ class LBFGS:
 
     def set_options(self, lr: _float, max_iter: _int, max_eval: _int, tolerance_grad: _float, tolerance_change: _float, history_size: _int, strong_wolfe: _bool) -> None: ...
 
-    def step(self, closure: Callable) -> _float:
+    def step(self, closure: Callable[[], _float]) -> _float:
         """
         Iterations, each of calls of a function that gives the loss; that of the first call.
         """
