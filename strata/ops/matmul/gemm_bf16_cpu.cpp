@@ -14,7 +14,8 @@ namespace strata::cpu::detail {
 
 bool gemm_bf16(const Gemm& g, bool amx) {
   if (g.in != DType::bf16 || !g.batch.empty() || g.epilogue == Epilogue::gelu) return false;
-#if defined(__x86_64__)
+// A build for one machine (STRATA_QUICK_BUILD) may be without this copy.
+#if defined(__x86_64__) && (!defined(STRATA_VEC_ONLY) || STRATA_VEC_ONLY == 3)
   if (amx ? !has_amx_bf16() : vec_level() < 3) return false;
   level3::multiply(g, amx);
   return true;
