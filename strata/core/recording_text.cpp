@@ -304,34 +304,13 @@ RecordedArg read_arg(Reader& in, size_t values) {
   }
 }
 
-// Whether an argument is of the schema's type.
+// Whether an argument is of the schema's type. After None an argument has the kinds of SchemaType, in their order.
+static_assert(std::variant_size_v<RecordedArg> == kNumSchemaKinds + 1 &&
+              std::is_same_v<std::variant_alternative_t<SchemaType::tensor + 1, RecordedArg>, ValueIndex> &&
+              std::is_same_v<std::variant_alternative_t<SchemaType::integers + 1, RecordedArg>, Dims> &&
+              std::is_same_v<std::variant_alternative_t<SchemaType::key + 1, RecordedArg>, RngKey>);
 bool fits(SchemaType type, const RecordedArg& a) {
-  if (std::holds_alternative<std::monostate>(a)) return type.optional;
-  switch (type.kind) {
-    case SchemaType::tensor:
-      return std::holds_alternative<ValueIndex>(a);
-    case SchemaType::tensors:
-      return std::holds_alternative<std::vector<ValueIndex>>(a);
-    case SchemaType::scalar:
-      return std::holds_alternative<Scalar>(a);
-    case SchemaType::integer:
-      return std::holds_alternative<int64_t>(a);
-    case SchemaType::number:
-      return std::holds_alternative<double>(a);
-    case SchemaType::boolean:
-      return std::holds_alternative<bool>(a);
-    case SchemaType::string:
-      return std::holds_alternative<std::string>(a);
-    case SchemaType::integers:
-      return std::holds_alternative<Dims>(a);
-    case SchemaType::dtype:
-      return std::holds_alternative<DType>(a);
-    case SchemaType::device:
-      return std::holds_alternative<Device>(a);
-    case SchemaType::key:
-      return std::holds_alternative<RngKey>(a);
-  }
-  return false;
+  return std::holds_alternative<std::monostate>(a) ? type.optional : a.index() == size_t{type.kind} + 1;
 }
 
 RecordedCall read_call(Reader& in, const Recording& r, size_t at) {
