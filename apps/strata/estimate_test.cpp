@@ -60,11 +60,7 @@ TEST(Estimate, WithinFivePercentOfThePeakResidentGrowth) {
             "train.param_update=master"}}) {
     const double growth = static_cast<double>(peak_of_training(dir.path(), settings) - program);
     const double estimate = static_cast<double>(estimate_memory(parse_config("", "test", settings)).peak);
-    // Without instructions for bf16 a product's operands are widened into memory of the threads' own, which no dry run
-    // sees.
-    const bool low = std::count(settings.begin(), settings.end(), "train.dtype=bf16") > 0;
-    const bool widened = low && !__builtin_cpu_supports("avx512bf16");
-    EXPECT_NEAR(estimate / growth, 1, widened ? 0.15 : 0.05)
+    EXPECT_NEAR(estimate / growth, 1, 0.05)
         << settings[0] << " " << settings[1] << ": " << estimate << " and " << growth;
   }
 }

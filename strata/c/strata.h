@@ -395,9 +395,10 @@ typedef struct strata_op_record {
   strata_status (*backward)(void* data, const strata_gradient_call* call);
   /* May be NULL: floating-point operations and the fewest bytes that must move. */
   void (*cost)(void* data, const strata_value* args, size_t num_args, double* flops, double* bytes);
-  /* May be NULL; the verification then has nothing to try. */
+  /* May be NULL; `strata lab verify` then has nothing to try, and says so. */
   void (*samples)(void* data, strata_samples* samples);
-  /* May be NULL: the function in double precision, slow and obviously right; results as strata_op_call gives them. */
+  /* The function in double precision, slow and obviously right; results as strata_op_call gives them. May be NULL, but
+   * `strata lab verify` then fails: nothing says what is right. */
   strata_status (*reference)(void* data, const strata_value* args, size_t num_args, strata_value* results);
 } strata_op_record;
 

@@ -137,22 +137,36 @@ strata_status cuda(void*, strata_tensor* const* results, const strata_value* arg
   return run(results[0], args, cuda_of<float>, cuda_of<double>);
 }
 
+// full([], x, dtype of `like`, device of `like`): x as a tensor without dimensions.
+strata_status number_like(Handle& result, double x, const strata_tensor* like) {
+  strata_value dtype = of_kind(STRATA_DTYPE_VALUE), device = of_kind(STRATA_DEVICE_VALUE);
+  dtype.as.dtype = api->tensor_dtype(like);
+  device.as.device = api->tensor_device(like);
+  return result.call("full", of_kind(STRATA_INTS), value(x), dtype, device);
+}
+
 // gx = gy (1 - (y / limit)^2), with other ops, so that it has a gradient as well.
 strata_status backward(void*, const strata_gradient_call* g) {
   const strata_tensor *y = g->results[0], *gy = g->result_grads[0];
   if (!g->wanted[0] || !gy) return STRATA_OK;
-  // 1 / limit as a tensor without dimensions: full([], 1 / limit, dtype, device).
-  const strata_value shape = of_kind(STRATA_INTS);
-  strata_value dtype = of_kind(STRATA_DTYPE_VALUE), device = of_kind(STRATA_DEVICE_VALUE);
-  dtype.as.dtype = api->tensor_dtype(gy);
-  device.as.device = api->tensor_device(gy);
   Handle factor, ratio, square, part, gx;
-  strata_status s = factor.call("full", shape, value(1 / g->args[1].as.number), dtype, device);
+  strata_status s = number_like(factor, 1 / g->args[1].as.number, gy);
   if (s == STRATA_OK) s = ratio.call("mul", value(y), value(factor.get()));
   if (s == STRATA_OK) s = square.call("square", value(ratio.get()));
   if (s == STRATA_OK) s = part.call("mul", value(gy), value(square.get()));
   if (s == STRATA_OK) s = gx.call("sub", value(gy), value(part.get()));
   if (s == STRATA_OK) g->arg_grads[0] = gx.release();
+  return s;
+}
+
+// The same with the engine's own ops, in double precision.
+strata_status reference(void*, const strata_value* args, size_t, strata_value* results) {
+  Handle limit, ratio, tanh, y;
+  strata_status s = number_like(limit, args[1].as.number, args[0].as.tensor);
+  if (s == STRATA_OK) s = ratio.call("div", args[0], value(limit.get()));
+  if (s == STRATA_OK) s = tanh.call("tanh", value(ratio.get()));
+  if (s == STRATA_OK) s = y.call("mul", value(tanh.get()), value(limit.get()));
+  if (s == STRATA_OK) results[0] = value(y.release());
   return s;
 }
 
@@ -195,6 +209,7 @@ const strata_op_record record = [] {
   r.backward = backward;
   r.cost = cost;
   r.samples = samples;
+  r.reference = reference;
   return r;
 }();
 const strata_op_record* const records[] = {&record};

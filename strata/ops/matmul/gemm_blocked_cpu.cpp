@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 #include <hwy/base.h>
@@ -20,6 +21,7 @@
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/vec/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::cpu::HWY_NAMESPACE {
@@ -274,10 +276,8 @@ void run(const Gemm& g) {
     constexpr int64_t kStack = 16384 / sizeof(T);
     alignas(64) T stack[kStack];
     const int64_t need = need_a + need_b + need_acc;
-    std::unique_ptr<T[], void (*)(T*)> heap(nullptr, [](T* p) { ::operator delete[](p, std::align_val_t(64)); });
-    if (need > kStack)
-      heap.reset(static_cast<T*>(::operator new[](static_cast<size_t>(need) * sizeof(T), std::align_val_t(64))));
-    T* base = heap ? heap.get() : stack;
+    std::optional<ScratchFrame> frame;
+    T* base = need > kStack ? frame.emplace().take<T>(need) : stack;
     const Buffers<T> buf{base, base + need_a, base + need_a + need_b};
     for (int64_t t = begin; t < end; ++t) {
       int64_t index = t / per_batch, ao = 0, bo = 0, co = 0;

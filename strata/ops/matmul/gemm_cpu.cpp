@@ -4,25 +4,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <new>
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/matmul/gemm_shape.h"
 #include "strata/ops/vec/level.h"
+#include "strata/ops/vec/scratch.h"
 
 namespace strata::cpu {
 namespace {
-
-struct Freed {
-  void operator()(void* p) const { ::operator delete[](p, std::align_val_t(64)); }
-};
-using Scratch = std::unique_ptr<void, Freed>;
-
-Scratch scratch(int64_t bytes) {
-  return Scratch(::operator new[](static_cast<size_t>(std::max<int64_t>(bytes, 1)), std::align_val_t(64)));
-}
 
 // Strides of dims of size 1 are free: choose those of a row-major matrix, or column-major where that fits.
 void tidy(int64_t rows, int64_t cols, int64_t& row, int64_t& col) {
@@ -44,14 +34,13 @@ void copy_rows(const T* from, int64_t row, int64_t col, T* to, int64_t cols, int
   }
 }
 
-// A contiguous copy of an operand that is not plain, over all batches that differ; updates its strides.
-Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const void*& data, int64_t& row, int64_t& col,
-                   int64_t* batch_stride) {
+// A contiguous copy of an operand that is not plain, over all batches that differ, in its place; updates its strides.
+void make_plain(ScratchFrame& frame, int64_t batches, int64_t rows, int64_t cols, DType t, const void*& data,
+                int64_t& row, int64_t& col, int64_t* batch_stride) {
   const bool shared = batch_stride == nullptr || *batch_stride == 0;
   const int64_t copies = shared ? 1 : batches, size = size_of(t), step = shared ? 0 : *batch_stride;
-  Scratch copy = scratch(copies * rows * cols * size);
   const auto* from = static_cast<const char*>(data);
-  auto* to = static_cast<char*>(copy.get());
+  auto* to = frame.take<char>(copies * rows * cols * size);
   parallel_for(
       0, copies * rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
         while (begin < end) {
@@ -65,10 +54,9 @@ Scratch make_plain(int64_t batches, int64_t rows, int64_t cols, DType t, const v
           begin += stop - i;
         }
       });
-  data = copy.get();
+  data = to;
   row = cols, col = 1;
   if (!shared) *batch_stride = rows * cols;
-  return copy;
 }
 
 // Part of C: rows and columns from (i, j) of the products from `batch` on.
@@ -194,15 +182,13 @@ bool run_library(Gemm g, GemmBackend backend) {
     step.a = static_cast<const char*>(g.a) + ao * in;
     step.b = static_cast<const char*>(g.b) + bo * in;
     step.c = static_cast<char*>(g.c) + co * out;
-    Scratch a_copy, b_copy;
-    if (!is_plain(g.m, g.k, step.a_row, step.a_col)) {
-      a_copy =
-          make_plain(batches, g.m, g.k, g.in, step.a, step.a_row, step.a_col, inner >= 0 ? &step.a_batch[0] : nullptr);
-    }
-    if (!is_plain(g.k, g.n, step.b_row, step.b_col)) {
-      b_copy =
-          make_plain(batches, g.k, g.n, g.in, step.b, step.b_row, step.b_col, inner >= 0 ? &step.b_batch[0] : nullptr);
-    }
+    ScratchFrame frame;
+    int64_t* a_batch = inner >= 0 ? &step.a_batch[0] : nullptr;
+    int64_t* b_batch = inner >= 0 ? &step.b_batch[0] : nullptr;
+    if (!is_plain(g.m, g.k, step.a_row, step.a_col))
+      make_plain(frame, batches, g.m, g.k, g.in, step.a, step.a_row, step.a_col, a_batch);
+    if (!is_plain(g.k, g.n, step.b_row, step.b_col))
+      make_plain(frame, batches, g.k, g.n, g.in, step.b, step.b_row, step.b_col, b_batch);
     // Decided by sizes and dtypes: false for the first product or for none.
     if (!multiply(step, backend)) return false;
   }
@@ -216,8 +202,8 @@ bool run_split_k(const Gemm& g) {
   const DType acc = g.in == DType::f64 ? DType::f64 : DType::f32;
   if (!is_floating(g.in)) return false;
   const int64_t pieces = (g.k + kPiece - 1) / kPiece, mn = g.m * g.n;
-  Scratch parts = scratch((pieces + 1) * mn * size_of(acc));
-  auto* base = static_cast<char*>(parts.get());
+  ScratchFrame frame;
+  auto* base = frame.take<char>((pieces + 1) * mn * size_of(acc));
   parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       Gemm piece = g;
@@ -239,7 +225,7 @@ bool run_split_k(const Gemm& g) {
     return static_cast<const void*>(sum);
   };
   const void* sum =
-      acc == DType::f64 ? finish(static_cast<double*>(parts.get())) : finish(static_cast<float*>(parts.get()));
+      acc == DType::f64 ? finish(reinterpret_cast<double*>(base)) : finish(reinterpret_cast<float*>(base));
   detail::gemm_finish(g, sum);
   return true;
 }
