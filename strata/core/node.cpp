@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "strata/core/op.h"
+#include "strata/core/stand_in.h"
 
 namespace strata {
 namespace {
@@ -316,7 +317,7 @@ SavedTensor SavedTensor::result(const Tensor& t, bool keep) {
 
 Tensor SavedTensor::get(const Ref<Node>& owner, std::string_view op) const {
   if (!defined_) return {};
-  if (!kept_) return empty({shape_, dtype_, Device::meta(), std::nullopt});
+  if (!kept_) return stand_in(shape_, dtype_);
   check<AutogradError>(!overwritten_, op, "backward reads an argument (", shape_, ") that ", op,
                        " itself overwrote; use the form that is not in place");
   Tensor t;
@@ -342,7 +343,7 @@ Tensor SavedTensor::get(const Ref<Node>& owner, std::string_view op) const {
 Tensor SavedTensor::peek() const {
   if (!defined_) return {};
   if (tensor_.defined()) return tensor_.detach();
-  return empty({shape_, dtype_, Device::meta(), std::nullopt});
+  return stand_in(shape_, dtype_);
 }
 
 void SavedTensor::reset() {

@@ -11,6 +11,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/registration.h"
 #include "strata/core/saves.h"
+#include "strata/core/stand_in.h"
 
 namespace strata {
 
@@ -254,7 +255,7 @@ void Adapter::see(const Tensor& t) {
     const DType common = result_type(widest_, t);
     const auto rank = [](const Tensor& x) { return x.impl().wrapped_number ? 0 : x.dim() == 0 ? 1 : 2; };
     const Tensor& higher = rank(t) > rank(widest_) ? t : widest_;
-    widest_ = higher.dtype() == common ? higher : empty({higher.shape(), common, Device::meta(), std::nullopt});
+    widest_ = higher.dtype() == common ? higher : stand_in(higher.shape(), common);
   }
   DType wanted = widest_.impl().wrapped_number && widest_.dtype() == DType::f64 ? default_dtype() : widest_.dtype();
   if (mode_ == Adapt::promote_float && !is_floating(wanted)) wanted = default_dtype();

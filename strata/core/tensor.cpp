@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "strata/core/node.h"
+#include "strata/core/stand_in.h"
 
 namespace strata {
 namespace {
@@ -122,6 +123,18 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, void (*release)(vo
   check(data != nullptr || n == 0, "from_blob", "the pointer is null but the shape is ", shape);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->storage = Storage::borrow(data, static_cast<size_t>(n * size_of(dtype)), release, owner);
+  t->shape = shape;
+  t->strides = contiguous_strides(shape);
+  t->numel = n;
+  t->dtype = dtype;
+  return Tensor(std::move(t));
+}
+
+Tensor stand_in(const Shape& shape, DType dtype) {
+  const int64_t n = checked_numel(shape, dtype);
+  Ref<TensorImpl> t = make_ref<TensorImpl>();
+  t->storage = Storage::borrow(nullptr, static_cast<size_t>(n * size_of(dtype)), nullptr, nullptr);
+  t->storage->device = Device::meta();
   t->shape = shape;
   t->strides = contiguous_strides(shape);
   t->numel = n;

@@ -9,7 +9,9 @@
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
 #include "strata/memory/allocator.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/reduce.h"
 
 namespace strata::memory {
 namespace {
@@ -112,6 +114,27 @@ TEST(Allocator, MetaTensorsAreCountedWithoutMemory) {
   const int64_t before = stats(DeviceType::meta).live_total;
   const Tensor t = zeros({1 << 20, 1 << 10});
   EXPECT_EQ(stats(DeviceType::meta).live_total - before, int64_t{1} << 32);
+}
+
+TEST(Allocator, DryRunPlacesLargeBlocksAsTheHostDoes) {
+  DeviceScope dry(Device::meta());
+  Tensor first = zeros({1 << 20}), small = zeros({16}), second = zeros({1 << 20});
+  reset_peak(DeviceType::meta);
+  const int64_t before = stats(DeviceType::meta).reserved;
+  first = {}, second = {};
+  // On the host a small block does not lie between two large ones; their holes are one.
+  const Tensor both = zeros({1 << 21});
+  EXPECT_EQ(stats(DeviceType::meta).reserved, before);
+}
+
+TEST(Allocator, DryRunDoesNotCountWhatStandsInForUnsavedArguments) {
+  DeviceScope dry(Device::meta());
+  const Tensor x = zeros({1 << 20}).set_requires_grad(true), y = square(neg(x)), loss = sum(y);
+  reset_peak(DeviceType::meta);
+  const int64_t before = stats(DeviceType::meta).live_total;
+  // sum saves nothing of y, which its gradient spreads over. Alive at once are the gradients of y, of -x and of x.
+  loss.backward();
+  EXPECT_LE(stats(DeviceType::meta).peak_total - before, (2 << 22) + 4096);
 }
 
 TEST(Allocator, MetaTensorsEndBeforeTheirCountOverflows) {

@@ -188,7 +188,8 @@ class HeapMemory : public Backend {
       record_retagged(d, tier, block, to);
     const std::lock_guard lock(mutex_);
     accounts_.retag(rounded(nbytes), from, to);
-    heap_.retag(offset_of(block), to);
+    const Place at = place_of(block);
+    at.heap.retag(at.offset, to);
   }
   Stats stats(Device) override {
     const std::lock_guard lock(mutex_);
@@ -200,21 +201,28 @@ class HeapMemory : public Backend {
   }
 
  protected:
-  virtual int64_t offset_of(void* block) const = 0;
+  struct Place {
+    Heap& heap;
+    int64_t offset;
+  };
+  virtual Place place_of(void* block) = 0;
   virtual std::vector<BlockInfo> list() const = 0;
+  // Bytes of the range that were touched.
+  virtual int64_t reserved() const { return heap_.top(); }
 
   [[noreturn]] void refuse_block(int64_t bytes, int64_t limit, Tag tag) const {
     refuse(accounts_.s, list(), bytes, limit, tag, name);
   }
-  int64_t place(int64_t bytes, Tag tag, const std::string* who) {
-    const int64_t offset = heap_.place(bytes, tag, who);
+  int64_t place(Heap& heap, int64_t bytes, Tag tag, const std::string* who) {
+    const int64_t offset = heap.place(bytes, tag, who);
     accounts_.take(bytes, tag);
-    accounts_.reserve(heap_.top());
+    accounts_.reserve(reserved());
     return offset;
   }
   void remove(void* block, size_t nbytes, Tag tag) {
     accounts_.give(rounded(nbytes), tag);
-    heap_.remove(offset_of(block));
+    const Place at = place_of(block);
+    at.heap.remove(at.offset);
   }
 
   std::mutex mutex_;
@@ -244,7 +252,7 @@ class HostMemory final : public HeapMemory {
     if (heap_.top_after(bytes) > range_) refuse_block(bytes, range_, tag);
 #endif
     const std::string* who = holder();
-    const int64_t offset = place(bytes, tag, who);
+    const int64_t offset = place(heap_, bytes, tag, who);
 #if STRATA_PLAIN_MALLOC
     plain_.emplace(block, offset);
 #else
@@ -323,11 +331,11 @@ class HostMemory final : public HeapMemory {
     throw MemoryError("allocate", "the system refuses to reserve address space for tensors (see ulimit -v)");
   }
 
-  int64_t offset_of(void* block) const override {
+  Place place_of(void* block) override {
 #if STRATA_PLAIN_MALLOC
-    return plain_.at(block);
+    return {heap_, plain_.at(block)};
 #else
-    return static_cast<std::byte*>(block) - base_;
+    return {heap_, static_cast<std::byte*>(block) - base_};
 #endif
   }
   std::vector<BlockInfo> list() const override {
@@ -350,19 +358,22 @@ class HostMemory final : public HeapMemory {
 #endif
 };
 
-// A block is known by its offset, and one more: it must not look like a null pointer.
+// A block is known by its offset, and one more: it must not look like a null pointer. Small blocks have a range of their
+// own, as on the host: they would lie between others and keep their holes apart.
 class DryMemory final : public HeapMemory {
  public:
   DryMemory() : HeapMemory("meta", DeviceType::meta, Tier::meta, Bytes::none) {}
 
   void* allocate(Device d, size_t nbytes, Tag tag) override {
     // A dry run may ask for more than the heap's offsets can say.
-    constexpr int64_t kMostOffsets = (int64_t{1} << 62) - kPage;
+    constexpr int64_t kMostOffsets = kSmallRange - kPage;
     const int64_t bytes = rounded(std::min(nbytes, static_cast<size_t>(kMostOffsets) + 1));
+    const bool small = nbytes <= kSmall;
+    Heap& heap = small ? small_ : heap_;
     const std::lock_guard lock(mutex_);
-    if (heap_.top_after(bytes) > kMostOffsets) refuse_block(bytes, kMostOffsets, tag);
+    if (heap.top_after(bytes) > kMostOffsets) refuse_block(bytes, kMostOffsets, tag);
     const std::string* who = holder();
-    void* block = reinterpret_cast<void*>(place(bytes, tag, who) + 1);
+    void* block = reinterpret_cast<void*>(place(heap, bytes, tag, who) + (small ? kSmallRange : 0) + 1);
     if (is_recording()) [[unlikely]]
       record_taken(d, tier, block, static_cast<size_t>(bytes), tag, who);
     return block;
@@ -381,17 +392,27 @@ class DryMemory final : public HeapMemory {
   void reset_peak(Device) override {
     const std::lock_guard lock(mutex_);
     heap_.trim();
-    accounts_.s.reserved = heap_.top();
+    small_.trim();
+    accounts_.s.reserved = reserved();
     accounts_.reset_peak();
   }
 
  private:
-  int64_t offset_of(void* block) const override { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1; }
+  static constexpr int64_t kSmallRange = int64_t{1} << 62;  // where it begins
+
+  Place place_of(void* block) override {
+    const int64_t at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(block)) - 1;
+    return at < kSmallRange ? Place{heap_, at} : Place{small_, at - kSmallRange};
+  }
   std::vector<BlockInfo> list() const override {
     std::vector<BlockInfo> all;
     heap_.list(1, all);
+    small_.list(static_cast<uintptr_t>(kSmallRange) + 1, all);
     return all;
   }
+  int64_t reserved() const override { return heap_.top() + small_.top(); }
+
+  Heap small_;
 };
 
 }  // namespace

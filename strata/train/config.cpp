@@ -471,7 +471,7 @@ std::string to_toml(const TrainConfig& config) {
   std::string s;
   std::string_view section;
   for (const ConfigKey& key : config_keys()) {
-    const std::string_view in = key.name.substr(0, key.name.find('.'));
+    const std::string_view in = std::string_view(key.name).substr(0, key.name.find('.'));
     if (in != section) {
       s += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", in);
       section = in;

@@ -76,7 +76,6 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
-  Tensor optimizer_state;
   int64_t gradients = 0;
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
   const int64_t passes = std::min<int64_t>(config.accumulate, 3);
@@ -99,7 +98,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
       run.backward(loss);
     }
     gradients = memory::stats(DeviceType::meta).live[static_cast<int>(Tag::gradient)];
-    if (step == 0) optimizer_state = reserve(run.optimizer->state_bytes(), Tag::optimizer);
+    if (step == 0) run.optimizer->step();
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };

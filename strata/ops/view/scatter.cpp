@@ -5,6 +5,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/core/stand_in.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/view/scatter.h"
@@ -183,7 +184,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Shape&, const Strides&, int6
                "assert(y.to_vector<float>() == std::vector<float>({0, 1, 0, 1}));",
     .infer =
         [](const Tensor& x, const Tensor& src, const Shape& shape, const Strides& strides, int64_t offset) {
-          const Tensor dense = empty({x.shape(), x.dtype(), Device::meta(), std::nullopt});
+          const Tensor dense = stand_in(x.shape(), x.dtype());
           return whole_meta(x, as_strided(dense, shape, strides, offset), src, "as_strided_scatter");
         },
     .kernels = {.everywhere =
