@@ -131,14 +131,9 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, void (*release)(vo
 }
 
 Tensor stand_in(const Shape& shape, DType dtype) {
-  const int64_t n = checked_numel(shape, dtype);
-  Ref<TensorImpl> t = make_ref<TensorImpl>();
-  t->storage = Storage::borrow(nullptr, static_cast<size_t>(n * size_of(dtype)), nullptr, nullptr);
+  Ref<TensorImpl> t = shaped({shape, dtype, Device::meta(), std::nullopt});
+  t->storage = Storage::borrow(nullptr, bytes_of(*t), nullptr, nullptr);
   t->storage->device = Device::meta();
-  t->shape = shape;
-  t->strides = contiguous_strides(shape);
-  t->numel = n;
-  t->dtype = dtype;
   return Tensor(std::move(t));
 }
 

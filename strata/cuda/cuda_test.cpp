@@ -115,6 +115,54 @@ TEST_F(Cuda, ABlockUsedElsewhereWaitsForThatStream) {
   EXPECT_EQ(c.raw_data(), data);
 }
 
+TEST_F(Cuda, APinnedBlockWaitsForTheCopiesFromIt) {
+  static bool* go = new bool(false);
+  const auto hold = [](const Stream& s) {
+    *go = false;
+    s.host_callback(
+        [](void* p) {
+          while (!*static_cast<volatile bool*>(p)) {
+          }
+        },
+        go);
+  };
+  constexpr int64_t n = 1 << 20;
+  const auto pinned = [] { return empty({{n}, DType::f32, Device::cpu(), std::nullopt}, Tier::pinned); };
+  const Stream main = current_stream();
+  Tensor there = empty({{n}, DType::f32, Device::cuda(), std::nullopt});
+  main.synchronize();
+  void* data = nullptr;
+  hold(main);
+  {
+    Tensor a = pinned();
+    data = a.raw_data();
+    a.fill_(1.0);
+    there.copy_(a);  // waits behind the callback
+  }
+  {
+    Tensor b = pinned();  // would be the same block
+    EXPECT_NE(b.raw_data(), data);
+    b.fill_(2.0);
+  }
+  *go = true;
+  main.synchronize();
+  EXPECT_EQ(there.min().item<float>(), 1.0f);
+  // The streams have passed: no further block is made.
+  const int64_t reserved = memory::stats(Device::cpu(), Tier::pinned).reserved;
+  const Tensor c = pinned(), d = pinned();
+  EXPECT_EQ(memory::stats(Device::cpu(), Tier::pinned).reserved, reserved);
+  // To the host as well.
+  hold(main);
+  {
+    Tensor e = pinned();
+    data = e.raw_data();
+    copy_to_pinned(e, there);
+  }
+  EXPECT_NE(pinned().raw_data(), data);
+  *go = true;
+  main.synchronize();
+}
+
 TEST_F(Cuda, EventsTimeAndOrderStreams) {
   Event begin(true), end(true);
   const Stream s = current_stream();

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "strata/core/tensor.h"
-#include "strata/cuda/check.cuh"
 #include "strata/cuda/graph.h"
+#include "strata/cuda/memory_inl.cuh"
 #include "strata/memory/heap.h"
 #include "strata/memory/ledger.h"
 #include "strata/memory/poison.h"
@@ -237,22 +237,6 @@ struct DeviceMemory {
   }
 };
 
-// Mapping memory waits for nothing, yet the driver counts its calls among those that a capture forbids.
-class RelaxedScope {
- public:
-  explicit RelaxedScope(bool on) : on_(on) {
-    if (on_) cudaThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedScope() {
-    if (on_) cudaThreadExchangeStreamCaptureMode(&mode_);
-  }
-  RelaxedScope(const RelaxedScope&) = delete;
-
- private:
-  bool on_;
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 DeviceMemory& memory_of(int device) {
   static auto* all = [] {
     auto* v =
@@ -384,83 +368,8 @@ class CardMemory final : public memory::Backend {
   }
 };
 
-// Page-locked memory of the host, which the cards copy from and to on their own. Blocks are kept by size: making one
-// costs milliseconds.
-class PinnedMemory final : public memory::Backend {
- public:
-  PinnedMemory() : Backend("page-locked host", DeviceType::cpu, Tier::pinned, memory::Bytes::fixed) {}
-
-  void* allocate(Device device, size_t nbytes, Tag tag) override {
-    const auto bytes = rounded_up(nbytes);
-    ledger_.check_room(static_cast<int64_t>(bytes), tag);
-    void* data = reuse(bytes);
-    if (data == nullptr) data = make(bytes, tag);
-    const int pattern = memory::poison_pattern();
-    if (pattern >= 0) [[unlikely]]
-      std::memset(data, pattern, bytes);
-    ledger_.take(device, data, static_cast<int64_t>(bytes), tag);
-    return data;
-  }
-  void deallocate(Device device, void* data, size_t nbytes, Tag) override {
-    ledger_.give(device, data);
-    const std::lock_guard lock(mutex_);
-    free_.emplace(rounded_up(nbytes), data);
-  }
-  void retag(Device device, void* data, size_t, Tag, Tag to) override { ledger_.retag(device, data, to); }
-
-  Bound bound(Device) override { return memory::backend(Device::cpu()).bound(Device::cpu()); }
-  int64_t set_limit(Device, int64_t bytes) override { return ledger_.set_limit(bytes); }
-  Stats stats(Device) override { return ledger_.stats(); }
-  void reset_peak(Device) override { ledger_.reset_peak(); }
-  std::vector<BlockInfo> blocks(Device) override { return ledger_.blocks(); }
-  // Copies from what was given back may be under way: freeing waits for them, which must not be while a graph is
-  // captured.
-  void release_cached() override {
-    if (captures_in_progress() > 0) return;
-    const std::lock_guard lock(mutex_);
-    for (const auto& [bytes, data] : free_) {
-      check_cuda(cudaFreeHost(data), "release_cached", "cudaFreeHost");
-      held_ -= static_cast<int64_t>(bytes);
-    }
-    free_.clear();
-    ledger_.reserve(held_);
-  }
-
- private:
-  static size_t rounded_up(size_t nbytes) { return (nbytes + 4095) / 4096 * 4096; }
-  void* reuse(size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const auto it = free_.find(bytes);
-    if (it == free_.end()) return nullptr;
-    void* data = it->second;
-    free_.erase(it);
-    return data;
-  }
-  void* make(size_t bytes, Tag tag) {
-    memory_of(0);  // throws where there is no card, with the reason
-    void* data = nullptr;
-    const RelaxedScope relaxed(capturing());
-    const cudaError_t e = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
-    if (e == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
-      ledger_.check_room(static_cast<int64_t>(bytes), tag, /*refused=*/true);
-    }
-    check_cuda(e, "allocate", "cudaHostAlloc");
-    const std::lock_guard lock(mutex_);
-    held_ += static_cast<int64_t>(bytes);
-    ledger_.reserve(held_);
-    return data;
-  }
-
-  memory::Ledger ledger_{*this};
-  std::mutex mutex_;
-  std::multimap<size_t, void*> free_;
-  int64_t held_ = 0;  // in use or free
-};
-
 [[maybe_unused]] const bool g_registered = [] {
-  memory::register_backend(*new CardMemory);  // they outlive static tensors
-  memory::register_backend(*new PinnedMemory);
+  memory::register_backend(*new CardMemory);  // it outlives static tensors
   return true;
 }();
 }  // namespace
@@ -504,19 +413,6 @@ void record_stream(const Tensor& t, const Stream& stream) {
   if (m.heap_with(data).key % 64 == stream.id()) return;
   auto& streams = m.used_elsewhere[data];
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-}
-
-void copy_to_pinned(const Tensor& pinned, const Tensor& t) {
-  check<ShapeError>(pinned.shape() == t.shape() && t.is_contiguous(), "copy_to_pinned", "cannot copy ", t, " to ",
-                    pinned);
-  check<DTypeError>(pinned.dtype() == t.dtype(), "copy_to_pinned", "cannot copy ", t, " to ", pinned);
-  check<DeviceError>(pinned.device().is_cpu() && t.device().is_cuda(), "copy_to_pinned",
-                     "copies from a device to the host, got ", t, " and ", pinned);
-  if (t.numel() == 0) return;
-  const DeviceScope scope(t.device().index);
-  check_cuda(cudaMemcpyAsync(pinned.raw_data(), t.raw_data(), static_cast<size_t>(t.nbytes()), cudaMemcpyDeviceToHost,
-                             stream()),
-             "copy_to_pinned", "cudaMemcpyAsync");
 }
 
 namespace {
@@ -569,6 +465,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     s.wait(current_stream(from_device.index));
   }
   check_cuda(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, raw(s)), "copy", "cudaMemcpyAsync");
+  if (!from_device.is_cuda()) record_pinned(from, s);
   if (from_device.is_cuda() && !to_device.is_cuda()) s.synchronize();
 }
 void fill_bytes(Device device, void* data, uint8_t value, size_t nbytes) {
