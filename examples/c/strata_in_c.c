@@ -92,6 +92,8 @@ static void train(void) {
   float inside[POINTS];
   int64_t shape[2] = {POINTS, 2}, column[2] = {POINTS, 1};
   strata_tensor *x, *y, *w[4];
+  strata_param_group group = {0};
+  strata_optimizer* sgd;
   strata_value text;
   double loss = 0;
   int step, i;
@@ -107,6 +109,10 @@ static void train(void) {
   w[1] = parameter(1, HIDDEN, 1.5, 1);
   w[2] = parameter(HIDDEN, 1, 0.5, 2);
   w[3] = parameter(1, 1, 0.5, 3);
+  group.params = w;
+  group.num_params = 4;
+  group.options = "{\"lr\": 0.1}";
+  check(strata_optimizer_create("sgd", &group, 1, &sgd));
   for (step = 0; step < STEPS; ++step) {
     strata_tensor *hidden, *out, *difference, *mean;
     float value;
@@ -119,21 +125,10 @@ static void train(void) {
     loss = value;
     if (step % 100 == 0) printf("step %4d  loss %.4f\n", step, loss);
     release_kept();
-    /* w -= 0.1 grad, in place and unrecorded. */
-    strata_set_grad_enabled(false);
-    for (i = 0; i < 4; ++i) {
-      strata_tensor* grad;
-      strata_value args[3];
-      check(strata_tensor_grad(w[i], &grad));
-      args[0] = tensor(w[i]);
-      args[1] = tensor(grad);
-      args[2] = number(-0.1);
-      check(strata_op_call_inplace(strata_op_find("add"), args, 3));
-      check(strata_tensor_set_grad(w[i], NULL));
-      strata_tensor_release(grad);
-    }
-    strata_set_grad_enabled(true);
+    check(strata_optimizer_step(sgd, 0, NULL));
+    check(strata_optimizer_zero_grad(sgd));
   }
+  strata_optimizer_release(sgd);
   check(strata_tensor_to_string(w[3], &text));
   printf("step %4d  loss %.4f, output bias %s\n", STEPS, loss, text.as.text);
   strata_value_clear(&text);

@@ -51,6 +51,10 @@ std::map<std::string, Layout> layouts() {
   return {
       {"strata_device", {sizeof(strata_device), {AT(strata_device, type), AT(strata_device, index)}}},
       {"strata_rng_key", {sizeof(strata_rng_key), {AT(strata_rng_key, seed), AT(strata_rng_key, offset)}}},
+      {"strata_param_group",
+       {sizeof(strata_param_group),
+        {AT(strata_param_group, params), AT(strata_param_group, names), AT(strata_param_group, num_params),
+         AT(strata_param_group, options)}}},
       {"strata_value",
        {sizeof(strata_value),
         {AT(strata_value, kind), AT(strata_value, reserved), AT(strata_value, size), AT(strata_value, as)}}},

@@ -1,8 +1,9 @@
 /* Strata's C interface, and the interface of plugins. C99; no C++ type and no exception crosses it.
  *
  * Every function that can fail returns a strata_status; the text of the calling thread's last failure is
- * strata_error_text(). Handles (strata_tensor, strata_module) are counted references: what a function gives out through
- * a pointer belongs to the caller, who releases it; what is given to a function is only borrowed for the call.
+ * strata_error_text(). Handles (strata_tensor, strata_module, strata_optimizer) are counted references: what a function
+ * gives out through a pointer belongs to the caller, who releases it; what is given to a function is only borrowed for
+ * the call.
  * Functions may be called from any thread. Threads may share tensors and modules while they read them: call ops, record
  * them, run backward to shared leaves, read and set gradients. What writes (in-place ops, strata_tensor_data, an
  * optimizer's step, a module's conversion) must be alone with the tensor, and one handle must not be released while
@@ -71,9 +72,10 @@ typedef struct strata_device {
   int32_t index;
 } strata_device;
 
-typedef struct strata_tensor strata_tensor; /* an n-dimensional array, or a view of one */
-typedef struct strata_module strata_module; /* a model of a checkpoint */
-typedef struct strata_op strata_op;         /* an op's record; lives as long as the program */
+typedef struct strata_tensor strata_tensor;       /* an n-dimensional array, or a view of one */
+typedef struct strata_module strata_module;       /* a model of a checkpoint */
+typedef struct strata_optimizer strata_optimizer; /* parameters with their state */
+typedef struct strata_op strata_op;               /* an op's record; lives as long as the program */
 
 /* ---- values: arguments and results of ops -------------------------------------------------------------- */
 
@@ -255,6 +257,47 @@ STRATA_EXPORT strata_status strata_module_parameter(const strata_module* module,
  * caller (strata_value_clear). */
 STRATA_EXPORT strata_status strata_module_generate(strata_module* module, const char* prompt, int32_t max_tokens,
                                                    double temperature, int32_t top_k, uint64_t seed, strata_value* out);
+
+/* ---- optimizers ---------------------------------------------------------------------------------------- */
+
+/* What the optimizers' and the schedules' records say, as JSON: names, options with defaults and ranges, states. For
+ * the calling thread until it asks again. */
+STRATA_EXPORT const char* strata_describe_optimizers(void);
+STRATA_EXPORT const char* strata_describe_schedules(void);
+
+/* Parameters that share their options. */
+typedef struct strata_param_group {
+  strata_tensor* const* params;
+  const char* const* names; /* by which states are saved; NULL: "0", "1", ... over all groups */
+  size_t num_params;
+  const char* options; /* a JSON object: "{\"lr\": 0.001, \"weight_decay\": 0.1}"; NULL: the defaults */
+} strata_param_group;
+
+/* The optimizer of a record's name ("adamw"). The parameters are held until it is released. VALUE_ERROR for an option
+ * that it does not have or that is out of range, or where some groups have names and others not. */
+STRATA_EXPORT strata_status strata_optimizer_create(const char* name, const strata_param_group* groups,
+                                                    size_t num_groups, strata_optimizer** out);
+STRATA_EXPORT strata_optimizer* strata_optimizer_retain(strata_optimizer* optimizer);
+STRATA_EXPORT void strata_optimizer_release(strata_optimizer* optimizer);
+/* Updates every parameter that has a gradient. With max_norm > 0 the gradients count as scaled to that joint 2-norm at
+ * most, `norm` (may be NULL) is theirs before, and nothing is updated where it is not finite; with 0 it is not set. */
+STRATA_EXPORT strata_status strata_optimizer_step(strata_optimizer* optimizer, double max_norm, double* norm);
+/* Drops the gradients. */
+STRATA_EXPORT strata_status strata_optimizer_zero_grad(strata_optimizer* optimizer);
+/* Changes the options of a group that the JSON object names: all, or none where one is wrong. */
+STRATA_EXPORT strata_status strata_optimizer_set_options(strata_optimizer* optimizer, size_t group,
+                                                         const char* options);
+STRATA_EXPORT strata_status strata_optimizer_set_lr(strata_optimizer* optimizer, double lr); /* of every group */
+STRATA_EXPORT strata_status strata_optimizer_lr(const strata_optimizer* optimizer, size_t group, double* out);
+/* The state to and from a safetensors file, which is replaced as a whole; options are not part of it. */
+STRATA_EXPORT strata_status strata_optimizer_save(const strata_optimizer* optimizer, const char* path);
+STRATA_EXPORT strata_status strata_optimizer_load(strata_optimizer* optimizer, const char* path);
+
+/* The learning rate of a step (from 0) by a schedule's record ("CosineAnnealingLR"), for a group that began with
+ * `base`; `options` as above, "{\"T_max\": 100}". `momentum` (may be NULL) is that of the step, NaN where the schedule
+ * leaves it. */
+STRATA_EXPORT strata_status strata_schedule_lr(const char* name, const char* options, int64_t step, double base,
+                                               double* lr, double* momentum);
 
 /* ---- streams ------------------------------------------------------------------------------------------- */
 
