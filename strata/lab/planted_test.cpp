@@ -86,11 +86,11 @@ std::function<void(Args&)> one_more(size_t i) {
     if (integer(a, i) < std::numeric_limits<int64_t>::max()) ++integer(a, i);
   };
 }
-/// The dimension that argument i names swapped for the one before it.
+/// The dimension that argument i names swapped for the one before it; one that does not exist stays.
 std::function<void(Args&)> other_dim(size_t i) {
   return [=](Args& a) {
     const int64_t rank = std::max<int64_t>(1, tensor(a, 0).dim());
-    integer(a, i) = (integer(a, i) + 2 * rank - 1) % rank;
+    if (integer(a, i) >= -rank && integer(a, i) < rank) integer(a, i) = (integer(a, i) + 2 * rank - 1) % rank;
   };
 }
 /// Argument i, an index into dimension d of x, shifted by one.
