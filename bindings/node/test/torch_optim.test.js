@@ -267,3 +267,24 @@ test('means of weights, and batch norms after them', async () => {
   await assert.rejects(optim.updateBn(['x'], model), st.ValueError);
   assert.equal(model[1].momentum, 0.1);
 });
+
+test('ASGD hears of another rate one update later, also after loadStateDict()', () => {
+  const [lambd, alpha] = [0.2, 0.6];
+  const p = st.tensor([1, -2], { dtype: 'f64', requiresGrad: true });
+  const make = () => new optim.ASGD([p], { lr: 0.1, lambd, alpha });
+  let optimizer = make();
+  let [want, eta] = [[1, -2], 0.1];
+  [0.1, 0.3, 0.05, 0.2].forEach((lr, i) => {
+    optimizer.lr = lr;
+    p.grad = st.tensor([0.5, 1], { dtype: 'f64' });
+    optimizer.step();
+    want = want.map((x, k) => (1 - lambd * eta) * x - eta * [0.5, 1][k]);
+    eta = lr / (1 + lambd * lr * (i + 1)) ** alpha;
+    const state = optimizer.stateDict();
+    assert.deepEqual(Object.keys(state).sort(), ['0.ax', '0.eta', '0.step']);
+    near(state['0.eta'].item(), eta, 1e-15, 'eta');
+    optimizer = make();
+    optimizer.loadStateDict(state);
+  });
+  p.toArray().forEach((x, k) => near(x, want[k], 1e-12, `parameter ${k}`));
+});
