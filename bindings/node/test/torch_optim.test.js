@@ -251,6 +251,13 @@ test('means of weights, and batch norms after them', async () => {
   assert.equal(mean.module[0].weight.at(0, 0).item(), 3);
   assert.equal(mean.module[1].running_mean.at(0).item(), 6);
   assert.equal(ema.module[0].weight.at(0, 0).item(), 3.75);
+  // One op, rounded once, in the mean's dtype.
+  for (const dtype of ['f64', 'f32', 'bf16']) {
+    const [a, b] = [st.tensor([1, -3], { dtype }), st.tensor([2.5, 7], { dtype })];
+    assert.deepEqual(optim.emaAverage(0.9)(a, b, 4).toArray(), st.lerp(a, b, 1 - 0.9).toArray(), dtype);
+    assert.deepEqual(optim.swaAverage()(a, b, 4).toArray(), st.lerp(a, b, 0.2).toArray(), dtype);
+  }
+  near(optim.emaAverage(0.999)(st.tensor([1], { dtype: 'f64' }), st.tensor([2], { dtype: 'f64' }), 1).item(), 1.001, 1e-15, 'the mean');
   assert.equal(ema.module[1].running_mean.at(0).item(), 3.75);
   assert.equal(mean.stateDict().n_averaged.item(), 3n);
   assert.deepEqual(mean.forward(st.ones([3, 2])).shape, [3, 2]);
