@@ -61,6 +61,54 @@ TEST(ASGD, FollowsThePaper) {
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], ax[i], 1e-12);
 }
 
+// The rate of an update is what the one before it made of lr as it was then; a state has it, one of before has the
+// count.
+TEST(ASGD, HearsOfAnotherRateOneUpdateLater) {
+  constexpr double lambd = 0.2, alpha = 0.6;
+  const auto rate_at = [](int t) { return 0.1 * (1 + 0.5 * (t % 4)); };
+  for (const bool resumed : {false, true}) {
+    Tensor p = start({37}, DType::f64);
+    const auto make = [&] {
+      return std::make_unique<ASGD>(TensorList{p}, ASGDOptions{.lr = rate_at(1), .lambd = lambd, .alpha = alpha});
+    };
+    auto o = make();
+    double eta = rate_at(1);
+    Doubles want = values(p);
+    Samples random(DType::f64, 7);
+    for (int t = 1; t <= 12; ++t) {
+      const Tensor g = random.tensor(p.shape());
+      p.set_grad(g);
+      o->set_lr(rate_at(t));
+      if (t == 5) {  // skipped: not heard of
+        o->set_lr(7);
+        p.set_grad(full({37}, INFINITY, DType::f64));
+        o->step_clipped(1);
+        o->set_lr(rate_at(t));
+        p.set_grad(g);
+      }
+      o->step();
+      const Doubles gs = values(g);
+      for (size_t i = 0; i < want.size(); ++i) want[i] = (1 - lambd * eta) * want[i] - eta * gs[i];
+      eta = rate_at(t) / std::pow(1 + lambd * rate_at(t) * t, alpha);
+      EXPECT_EQ(o->state_dict().at("0.eta").item<double>(), eta) << t;
+      if (!resumed) continue;
+      StateDict state;
+      for (const auto& [key, tensor] : o->state_dict()) state.emplace(key, clone(tensor));
+      o = make();
+      o->load_state_dict(state);
+    }
+    const Doubles got = values(p);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;
+    StateDict before = o->state_dict();
+    before.erase("0.eta");
+    o = make();
+    o->load_state_dict(before);
+    EXPECT_EQ(o->state_dict().at("0.eta").item<double>(), rate_at(1) / std::pow(1 + lambd * rate_at(1) * 12, alpha));
+    before.erase("0.ax");
+    EXPECT_THROW(o->load_state_dict(before), ValueError);
+  }
+}
+
 // Steps far below the last bit of a bf16 weight are kept on average, or in its weights in f32.
 TEST(Composed, WeightsOfBf16KeepSmallSteps) {
   const auto moved = [](auto make) {

@@ -85,9 +85,9 @@ constexpr int kThreads = 256;
 constexpr int64_t kChunk = 4096;
 constexpr int kTableBytes = 32000;  // a launch's parameters hold 32764 bytes
 
-// Of each slab: the constants as what the rule computes with, in as many bytes as f64 needs, and the key of its random
-// bits.
-constexpr int kRow = kConstants + 1;
+// Of each slab: the constants as what the rule computes with, in as many bytes as f64 needs, the key of its random
+// bits, and in f64 what its rate becomes.
+constexpr int kRow = kConstants + 2;
 
 // How an array is stored: as what the rule computes with (f32 or f64), or in 16 bits.
 enum Format : uint32_t { kPlain, kBf16, kF16 };
@@ -101,6 +101,7 @@ struct Entry {
   void* state[kMostStates];
   int64_t numel;
   int64_t* step;
+  double* rate;
   void* low;
   uint32_t first_chunk;
   uint32_t index : 23;  // among the call's slabs
@@ -239,7 +240,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const bool stochastic = !writes_grad<R> && std::is_same_v<T, float> && e.stochastic;
   const uint64_t key = stochastic ? static_cast<uint64_t>(__double_as_longlong(constants[kConstants])) : 0;
-  if (e.step && blockIdx.x == e.first_chunk && threadIdx.x == 0) ++*e.step;
+  if (blockIdx.x == e.first_chunk && threadIdx.x == 0) {
+    if (e.step) ++*e.step;
+    if (e.rate) *e.rate = constants[kConstants + 1];
+  }
   const int64_t begin = (blockIdx.x - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
   const uintptr_t all = reinterpret_cast<uintptr_t>(e.param) | reinterpret_cast<uintptr_t>(e.grad) |
                         reinterpret_cast<uintptr_t>(e.state[0]) | reinterpret_cast<uintptr_t>(e.state[1]) |
@@ -333,6 +337,7 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
                                 {s.state[0], s.state[1], s.state[2]},
                                 s.numel,
                                 s.step,
+                                s.rate,
                                 s.low,
                                 chunks,
                                 static_cast<uint32_t>(&s - slabs.data()),
@@ -363,6 +368,7 @@ void queue_all(std::span<const Slab> slabs, const double* constants, const doubl
 struct Constants {
   double k[kConstants];
   const int64_t* count;
+  const double* rate;
   uint64_t seed;
   bool wide;  // of f64
 };
@@ -379,8 +385,10 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < kConstants; ++j) k[j] = c.k[j];
     const int64_t t = c.count ? *c.count + 1 : 1;
+    if (c.rate) k[kRate] = *c.rate;
     complete(rule, k, static_cast<double>(t));
     double* out = to + kRow * i;
+    out[kConstants + 1] = k[kNextRate];
     out[kConstants] = __longlong_as_double(static_cast<int64_t>(rounding_key(c.seed, static_cast<uint64_t>(t))));
 #pragma unroll
     for (int j = 0; j < kConstants; ++j) {
@@ -453,6 +461,7 @@ void write_constants(Rule rule, const Tensor& constants, std::span<const Slab> s
       Constants& c = table.entries[i];
       std::copy(std::begin(s.k), std::end(s.k), c.k);
       c.count = s.count;
+      c.rate = s.rate;
       c.seed = s.seed;
       c.wide = s.dtype == DType::f64 || s.grad_dtype == DType::f64;
     }

@@ -21,9 +21,11 @@ STRATA_OPTIMIZERS
 
 inline constexpr int kMostStates = 3;
 inline constexpr int kConstants = 11;
+/// With a slab's `rate`: which constant it is, and which one complete() makes what it becomes.
+inline constexpr int kRate = 1, kNextRate = 7;
 /// The tensors that a slab's addresses are of.
 struct SlabTensors {
-  Tensor param, grad, state[kMostStates], low, count;
+  Tensor param, grad, state[kMostStates], low, count, rate;
 };
 /// One tensor of a multi-tensor loop. `state` and `grad` have as many elements as `param`.
 struct Slab {
@@ -40,6 +42,8 @@ struct Slab {
   /// On a CUDA device: the updates before this one, and the same where this rule's loop shall count it.
   const int64_t* count = nullptr;
   int64_t* step = nullptr;
+  /// A number on its device that the update takes for k[kRate], and replaces; nullptr for none.
+  double* rate = nullptr;
   /// Whether a bf16 param, and states of bf16 with it, are rounded stochastically; and by which stream of random bits.
   bool stochastic = false;
   uint64_t seed = 0;

@@ -297,7 +297,11 @@ std::vector<Chunk> chunks_of(std::span<const Slab> slabs) {
 
 void run_rule_cpu(Rule rule, std::span<const Slab> given) {
   std::vector<Slab> slabs(given.begin(), given.end());
-  for (Slab& s : slabs) complete(rule, s.k, static_cast<double>(s.t));
+  for (Slab& s : slabs) {
+    if (s.rate) s.k[kRate] = *s.rate;
+    complete(rule, s.k, static_cast<double>(s.t));
+    if (s.rate) *s.rate = s.k[kNextRate];
+  }
   const std::vector<Chunk> chunks = chunks_of(slabs);
   parallel_for(0, static_cast<int64_t>(chunks.size()), 2, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -115,6 +115,26 @@ TEST_F(CudaOptim, StepsAsOnTheCpu) {
   same([](const TensorList& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.02}); }, 1e-3);
 }
 
+// Another lr is heard one update later, and not where the device leaves the update out.
+TEST_F(CudaOptim, ARateInTheStateIsReplacedByTheUpdate) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const TensorList here = params_on(Device::cpu(), dtype), there = params_on(Device::cuda(), dtype);
+    const ASGDOptions options{.lr = 0.1, .lambd = 0.3, .t0 = 1};
+    ASGD a(here, options), b(there, options);
+    for (int step = 0; step < 6; ++step) {
+      for (ASGD* o : {&a, &b}) {
+        set_grads(o == &a ? here : there, dtype, step == 3 ? INFINITY : 1.0);
+        o->set_lr(0.1 + 0.05 * step);
+        o->step_clipped(2);
+      }
+    }
+    expect_near(there, here, 3e-6);
+    const double eta = a.state_dict().at("0.eta").item<double>();
+    EXPECT_NEAR(eta, 0.35 / std::pow(1 + 0.3 * 0.35 * 5, 0.75), 1e-15);
+    EXPECT_NEAR(b.state_dict().at("0.eta").item<double>(), eta, 1e-15);
+  }
+}
+
 // With 16 bits a last bit of f32 that differs may change how a number is rounded: but few, and by one of its last bits.
 TEST_F(CudaOptim, StepsIn16BitsAsOnTheCpu) {
   const LowPrecision master{.master_weights = true}, stochastic{.stochastic_rounding = true, .seed = 5},

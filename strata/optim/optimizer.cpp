@@ -476,6 +476,13 @@ void Optimizer::load_state_dict(const StateDict& state) {
     for (size_t i = 0; i < spec.size(); ++i) {
       const std::string key = cat(p.name, '.', spec[i].key);
       const auto it = state.find(key);
+      if (it == state.end() && spec[i].after && !loaded[k].empty() && spec[0].key == "step") {
+        // A file from when it was no state of its own.
+        const int64_t updates = loaded[k][0].item<int64_t>();
+        loaded[k].push_back(empty({spec[i].shape, spec[i].dtype, p.tensor.device(), std::nullopt}));
+        fill_elements(loaded[k].back(), spec[i].after(raw_options(p.group), lr(p.group), updates));
+        continue;
+      }
       if (it == state.end()) {
         check(loaded[k].empty(), name_, "the state has no '", key, "' although it has '", p.name, '.', spec[0].key,
               "'");

@@ -127,6 +127,8 @@ class Optimizer {
     Shape shape;
     DType dtype;
     double fill = 0;  ///< what it begins with
+    /// OptimizerState::after, of the parameter's group.
+    double (*after)(const void* options, double lr, int64_t updates) = nullptr;
   };
   struct Param {
     std::string name;

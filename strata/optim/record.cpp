@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "strata/core/error.h"
 #include "strata/optim/kernels.h"
@@ -179,6 +180,8 @@ std::vector<Optimizer::StateSpec> Optimizer::states_of(const OptimizerRecord& re
     if (s.kind == OptimizerState::Kind::own || (s.when && !s.when(options))) continue;
     if (s.kind == OptimizerState::Kind::count) {
       spec.push_back({s.name, {}, DType::i64});
+    } else if (s.kind == OptimizerState::Kind::rate) {
+      spec.push_back({s.name, {}, DType::f64, s.after(options, lr, 0), s.after});
     } else {
       spec.push_back({s.name, p.tensor.shape(), moment_dtype(p), s.fill ? s.fill(options, lr) : 0});
     }
@@ -193,13 +196,22 @@ std::vector<Optimizer::StateSpec> Optimizer::state_spec(const Param& p) const {
 
 void Optimizer::update(const std::vector<Param*>& active, double grad_scale) {
   check(fused(), name_, "has neither a fused rule nor update()");
-  const bool counts = !record_->states.empty() && record_->states[0].kind == OptimizerState::Kind::count;
+  using Kind = OptimizerState::Kind;
+  const std::vector<OptimizerState>& states = record_->states;
+  size_t first = 0;  // after the count and the rate
+  std::optional<size_t> rate;
+  for (; first < states.size() && (states[first].kind == Kind::count || states[first].kind == Kind::rate); ++first)
+    if (states[first].kind == Kind::rate) rate = first;
   std::map<Rule, std::vector<Slab>> runs;
   for (Param* p : active) {
     const void* options = raw_options(p->group);
     std::vector<Slab>& slabs = runs[record_->rule(options)];
-    slabs.push_back(slab_of(*p, counts ? 1 : 0));
+    slabs.push_back(slab_of(*p, first));
     Slab& s = slabs.back();
+    if (rate) {
+      s.rate = static_cast<double*>(p->state[*rate].raw_data());
+      if (s.tensors) s.tensors->rate = p->state[*rate];
+    }
     s.k[0] = grad_scale;
     record_->constants(s.k, options, lr(p->group), p->first);
   }

@@ -57,13 +57,17 @@ struct OptimizerOption {
 
 /// One state of a parameter.
 struct OptimizerState {
-  /// A count of updates, i64; a tensor like the parameter; or one whose shape the optimizer's class knows.
-  enum class Kind : uint8_t { count, like, own };
+  /// A count of updates, i64; a number, f64, that each update of a fused rule takes for k[kRate] and replaces by what
+  /// complete() left in k[kNextRate]; a tensor like the parameter; or one whose shape the optimizer's class knows.
+  /// Counts and rates come first.
+  enum class Kind : uint8_t { count, rate, like, own };
   std::string_view name;  ///< "exp_avg", the last part of its key in a state_dict()
   std::string_view doc;
   Kind kind = Kind::like;
   bool (*when)(const void* options) = nullptr;               ///< whether there is one; always where nullptr
   double (*fill)(const void* options, double lr) = nullptr;  ///< what it begins with; 0 where nullptr
+  /// Of a rate: what it is after so many updates at one `lr`, 0 for the first; files that lack it are read by this.
+  double (*after)(const void* options, double lr, int64_t updates) = nullptr;
 };
 
 /// A number that PyTorch keeps as state and that follows from the count of the updates.

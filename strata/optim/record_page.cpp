@@ -47,10 +47,13 @@ std::string optimizers_json() {
                  ", \"doc\": ", quoted(o.doc), "}");
     });
     const std::string states = list_of(r->states, [](const OptimizerState& s) { return quoted(s.name); });
+    std::string rates;
+    for (const OptimizerState& s : r->states)
+      if (s.kind == OptimizerState::Kind::rate) rates += cat(rates.empty() ? "" : ", ", quoted(s.name));
     const std::string derived = list_of(r->derived, [](const DerivedState& d) { return quoted(d.name); });
     return cat("{\"name\": ", quoted(r->name), ", \"title\": ", quoted(r->title), ", \"doc\": ", quoted(r->doc),
                ", \"python\": ", quoted(r->python), ", \"options\": ", options, ", \"states\": ", states,
-               ", \"derived\": ", derived, "}");
+               ", \"rates\": [", rates, "], \"derived\": ", derived, "}");
   });
 }
 

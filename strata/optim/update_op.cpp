@@ -25,9 +25,9 @@ constexpr int64_t kSettings = 4;
 
 // What it writes, in order.
 TensorList targets_of(bool on_grads, const TensorList& params, const TensorList& grads, const TensorList& states,
-                      const TensorList& low) {
+                      const TensorList& low, const TensorList& rates) {
   TensorList all;
-  for (const TensorList* list : {on_grads ? &grads : &params, &states, &low})
+  for (const TensorList* list : {on_grads ? &grads : &params, &states, &low, &rates})
     for (const Tensor& t : *list)
       if (t.defined()) all.push_back(t);
   return all;
@@ -39,7 +39,7 @@ class UpdateOp final : public OpBase {
   UpdateOp()
       : OpBase(
             "optimizer_update(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, Tensor[] low, "
-            "Tensor[] counts, Tensor? constants, Tensor? settings, Tensor? verdict) -> Tensor[]",
+            "Tensor[] counts, Tensor[] rates, Tensor? constants, Tensor? settings, Tensor? verdict) -> Tensor[]",
             "One run of an optimizer's rule over lists of tensors, in place.", {}, __FILE__, /*listed=*/false) {}
 
   bool is_view() const override { return false; }
@@ -89,28 +89,30 @@ class UpdateOp final : public OpBase {
     };
     const auto* text = std::get_if<std::string>(&args[0]);
     if (!text) detail::throw_boxed_type(*this, 0, {});
-    const TensorList &params = list(1), &grads = list(2), &states = list(3), &low = list(4), &counts = list(5);
+    const TensorList &params = list(1), &grads = list(2), &states = list(3), &low = list(4), &counts = list(5),
+                     &rates = list(6);
     const bool on_grads = text->ends_with("_grad");
     const size_t n = grads.size();
-    const TensorList targets = targets_of(on_grads, params, grads, states, low);
+    const TensorList targets = targets_of(on_grads, params, grads, states, low, rates);
     bool dry = false;
     for (const Tensor& t : targets) dry = dry || t.is_meta();
     if (!dry) {
       size_t r = 0;
       while (r < std::size(kRules) && kRules[r] != *text) ++r;
-      const Tensor constants = tensor(6), settings = tensor(7);
+      const Tensor constants = tensor(7), settings = tensor(8);
       check(r < std::size(kRules) && constants.defined() && settings.defined(), name_, "an update of ", *text,
             " cannot be run again: it is not one of the fused rules");
       check<ShapeError>(constants.shape() == Shape{static_cast<int64_t>(n), kConstants} &&
                             settings.shape() == Shape{static_cast<int64_t>(n), kSettings} &&
                             (on_grads || params.size() == n) && states.size() == n * kMostStates && low.size() == n &&
-                            counts.size() == n,
+                            counts.size() == n && rates.size() == n,
                         name_, "the lists are of different lengths");
       const auto rule = static_cast<Rule>(r);
       std::vector<Slab> slabs(n);
       for (size_t i = 0; i < n; ++i)
-        fill(slabs[i], i, on_grads ? Tensor() : params[i], grads[i], states, low[i], counts[i], constants, settings);
-      const Tensor verdict = tensor(8);
+        fill(slabs[i], i, on_grads ? Tensor() : params[i], grads[i], states, low[i], counts[i], rates[i], constants,
+             settings);
+      const Tensor verdict = tensor(9);
       run_rule(rule, slabs, verdict.defined() ? &static_cast<const Verdict*>(verdict.raw_data())->factor : nullptr);
     }
     return {targets};
@@ -118,7 +120,7 @@ class UpdateOp final : public OpBase {
 
  private:
   void fill(Slab& s, size_t i, const Tensor& param, const Tensor& grad, const TensorList& states, const Tensor& low,
-            const Tensor& count, const Tensor& constants, const Tensor& settings) const {
+            const Tensor& count, const Tensor& rate, const Tensor& constants, const Tensor& settings) const {
     const Tensor& main = param.defined() ? param : grad;
     const auto fits = [&](const Tensor& t) {
       check<ShapeError>(!t.defined() || (t.numel() == main.numel() && t.is_contiguous() && t.device() == main.device()),
@@ -152,6 +154,11 @@ class UpdateOp final : public OpBase {
     s.t = set[0];
     s.stochastic = set[1] != 0;
     s.seed = static_cast<uint64_t>(set[2]);
+    if (rate.defined()) {
+      check<ShapeError>(rate.numel() == 1 && rate.device() == main.device(), name_, "a rate ", rate,
+                        " does not go with ", main);
+      s.rate = rate.data<double>();
+    }
     if (count.defined()) {
       s.count = static_cast<int64_t*>(count.raw_data());
       if (set[3] != 0) s.step = static_cast<int64_t*>(count.raw_data());
@@ -179,6 +186,7 @@ ObservedUpdate::ObservedUpdate(Rule rule, std::span<const Slab> slabs, const Ten
     for (int i = 0; i < kMostStates; ++i) states_.push_back(s.state[i] ? t.state[i] : Tensor());
     low_.push_back(s.low ? t.low : Tensor());
     counts_.push_back(s.count ? t.count : Tensor());
+    rates_.push_back(s.rate ? t.rate : Tensor());
     k = std::copy(s.k, s.k + kConstants, k);
     for (const int64_t v : {s.t, int64_t{s.stochastic}, static_cast<int64_t>(s.seed), int64_t{s.step != nullptr}})
       *set++ = v;
@@ -194,13 +202,14 @@ ObservedUpdate::ObservedUpdate(std::string_view name, const TensorList& params, 
 }
 
 void ObservedUpdate::begin(std::string_view rule, bool on_grads) {
-  targets_ = targets_of(on_grads, params_, grads_, states_, low_);
+  targets_ = targets_of(on_grads, params_, grads_, states_, low_, rates_);
   args_ = {std::string(rule),
            params_,
            grads_,
            states_,
            low_,
            counts_,
+           rates_,
            detail::to_value(constants_),
            detail::to_value(settings_),
            detail::to_value(verdict_)};

@@ -2,6 +2,9 @@
 
 import type { HookHandle, Tensor, Device, Signal } from './types';
 import type { Module, StateDict } from './nn';
+import type { RecordedOptim } from './optimizers';
+
+export * from './optimizers';
 
 /** Parameters that share their options. */
 export interface ParamGroup<O = any> {
@@ -46,102 +49,8 @@ export interface Optimizer<O = any> {
 }
 export type Some = Module | Tensor | readonly Tensor[] | readonly [string, Tensor][];
 export type Params<O> = Some | readonly ({ params: Some } & O)[];
-interface OptimizerClass<O> {
+export interface OptimizerClass<O> {
   new (params: Params<O>, options?: O): Optimizer<O>;
-}
-/** What becomes of updates smaller than the last bit of a parameter of bf16 or f16; fixed when the optimizer is made. */
-export interface LowPrecisionOptions {
-  /** The state has the weights in f32; the parameter is their rounding. */
-  masterWeights?: boolean;
-  /** bf16: rounded up or down at random, exactly on average. */
-  stochasticRounding?: boolean;
-  /** bf16: moments in bf16 too. */
-  lowState?: boolean;
-  roundingSeed?: number;
-  /** Climbs; the same in all groups. */
-  maximize?: boolean;
-}
-export interface SgdOptions extends LowPrecisionOptions {
-  lr?: number;
-  momentum?: number;
-  dampening?: number;
-  weightDecay?: number;
-  nesterov?: boolean;
-}
-export interface LionOptions extends LowPrecisionOptions {
-  lr?: number;
-  beta1?: number;
-  beta2?: number;
-  weightDecay?: number;
-}
-export interface AdamaxOptions extends LionOptions {
-  eps?: number;
-}
-export interface AdamOptions extends AdamaxOptions {
-  amsgrad?: boolean;
-}
-export interface RAdamOptions extends AdamaxOptions {
-  decoupledWeightDecay?: boolean;
-}
-export interface NAdamOptions extends RAdamOptions {
-  momentumDecay?: number;
-}
-export interface RmspropOptions extends LowPrecisionOptions {
-  lr?: number;
-  alpha?: number;
-  eps?: number;
-  weightDecay?: number;
-  momentum?: number;
-  centered?: boolean;
-}
-export interface AdagradOptions extends LowPrecisionOptions {
-  lr?: number;
-  lrDecay?: number;
-  eps?: number;
-  weightDecay?: number;
-  initialAccumulatorValue?: number;
-}
-export interface AdadeltaOptions extends LowPrecisionOptions {
-  lr?: number;
-  rho?: number;
-  eps?: number;
-  weightDecay?: number;
-}
-export interface AdafactorOptions extends LowPrecisionOptions {
-  lr?: number;
-  beta2Decay?: number;
-  eps1?: number;
-  eps2?: number;
-  clipThreshold?: number;
-  weightDecay?: number;
-}
-export interface MuonOptions extends AdamaxOptions {
-  momentum?: number;
-  nesterov?: boolean;
-  nsSteps?: number;
-  matchRmsAdamw?: boolean;
-  useAdamw?: boolean;
-  adamwEps?: number;
-}
-export interface RpropOptions extends LowPrecisionOptions {
-  lr?: number;
-  etaMinus?: number;
-  etaPlus?: number;
-  stepSizeMin?: number;
-  stepSizeMax?: number;
-}
-export interface AsgdOptions extends LowPrecisionOptions {
-  lr?: number;
-  lambd?: number;
-  alpha?: number;
-  t0?: number;
-  weightDecay?: number;
-}
-export interface SparseAdamOptions extends LowPrecisionOptions {
-  lr?: number;
-  beta1?: number;
-  beta2?: number;
-  eps?: number;
 }
 export interface LbfgsOptions {
   lr?: number;
@@ -208,26 +117,12 @@ export interface LRScheduler {
   stateDict(): { [key: string]: unknown };
   loadStateDict(state: { [key: string]: unknown }): void;
 }
-interface SchedulerClass<O> {
+export interface SchedulerClass<O> {
   new (optimizer: Optimizer, options: O): LRScheduler;
 }
 type Lambda = Schedule | readonly Schedule[];
-export interface Optim {
-  SGD: OptimizerClass<SgdOptions>;
-  Adam: OptimizerClass<AdamOptions>;
-  AdamW: OptimizerClass<AdamOptions>;
-  Lion: OptimizerClass<LionOptions>;
-  Adafactor: OptimizerClass<AdafactorOptions>;
-  Muon: OptimizerClass<MuonOptions>;
-  RMSprop: OptimizerClass<RmspropOptions>;
-  Adagrad: OptimizerClass<AdagradOptions>;
-  Adadelta: OptimizerClass<AdadeltaOptions>;
-  Adamax: OptimizerClass<AdamaxOptions>;
-  NAdam: OptimizerClass<NAdamOptions>;
-  RAdam: OptimizerClass<RAdamOptions>;
-  Rprop: OptimizerClass<RpropOptions>;
-  ASGD: OptimizerClass<AsgdOptions>;
-  SparseAdam: OptimizerClass<SparseAdamOptions>;
+/** st.optim. The optimizers and schedules that a record says all of are in optimizers.d.ts. */
+export interface Optim extends RecordedOptim {
   LBFGS: { new (params: Params<LbfgsOptions>, options?: LbfgsOptions): Lbfgs };
   RuleOptimizer: RuleOptimizerClass;
   LossScaler: { new (options?: { device?: Device; init?: number; growth?: number; backoff?: number; growthInterval?: number }): LossScaler };
@@ -240,14 +135,6 @@ export interface Optim {
   LRScheduler: { new (optimizer: Optimizer): LRScheduler };
   LambdaLR: SchedulerClass<{ lambda: Lambda }>;
   MultiplicativeLR: SchedulerClass<{ lambda: Lambda }>;
-  StepLR: SchedulerClass<{ stepSize: number; gamma?: number }>;
-  MultiStepLR: SchedulerClass<{ milestones: readonly number[]; gamma?: number }>;
-  ConstantLR: SchedulerClass<{ factor?: number; totalIters?: number } | void>;
-  LinearLR: SchedulerClass<{ startFactor?: number; endFactor?: number; totalIters?: number } | void>;
-  PolynomialLR: SchedulerClass<{ totalIters?: number; power?: number } | void>;
-  ExponentialLR: SchedulerClass<{ gamma: number }>;
-  CosineAnnealingLR: SchedulerClass<{ tMax: number; etaMin?: number }>;
-  CosineAnnealingWarmRestarts: SchedulerClass<{ t0: number; tMult?: number; etaMin?: number }>;
   OneCycleLR: SchedulerClass<{
     maxLr: number | readonly number[]; totalSteps?: number; epochs?: number; stepsPerEpoch?: number; pctStart?: number; annealStrategy?: 'cos' | 'linear';
     cycleMomentum?: boolean; baseMomentum?: number; maxMomentum?: number; divFactor?: number; finalDivFactor?: number; threePhase?: boolean;

@@ -1,10 +1,12 @@
 'use strict';
-// Writes lib/ops.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js [FILE]. The file is not
-// kept in the repository; scripts/build-node makes it.
+// Writes lib/ops.d.ts and lib/optimizers.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js. The
+// files are not kept in the repository; scripts/build-node makes them.
 
 const fs = require('node:fs');
 const path = require('node:path');
 const strata = require('../lib/index.js');
+const native = require('../lib/native.js');
+const { camel, recorded } = require('../lib/optim/recorded.js');
 
 // What the description's kinds are in TypeScript.
 const TYPES = {
@@ -46,8 +48,8 @@ function parameterLists(args, withSignal, shortest) {
   return lists;
 }
 
-function comment(record, indent) {
-  const words = `${record.doc} Schema: ${record.schema}`.replace(/\*\//g, '* /').split(/\s+/);
+function comment(text, indent) {
+  const words = text.replace(/\*\//g, '* /').split(/\s+/);
   const lines = [];
   let line = '';
   for (const word of words) {
@@ -62,7 +64,7 @@ function comment(record, indent) {
 }
 
 function members(record, { args, result, name = record.name, withSignal = false, doc = true, shortest = 1 }) {
-  return (doc ? comment(record, '  ') : '') +
+  return (doc ? comment(`${record.doc} Schema: ${record.schema}`, '  ') : '') +
     parameterLists(args, withSignal, shortest).map((list) => `  ${name}(${list}): ${result};\n`).join('');
 }
 
@@ -99,10 +101,51 @@ function generate() {
   return `${text}}\n`;
 }
 
-module.exports = { generate };
+const kindOfOption = { number: 'number', boolean: 'boolean', count: 'number', seed: 'number' };
+const optionOf = (option) => {
+  const range = option.range ? ` It ${option.range}.` : '';
+  return `  /** ${option.doc}${range} ${option.default} where it is left out. */\n  ${camel(option.name)}?: ${kindOfOption[option.kind]};\n`;
+};
+// A schedule's options are numbers, one or one for each group; milestones are a list of steps.
+const scheduleOption = (option) => {
+  const type = option.name === 'milestones' ? 'readonly number[]' : 'number | readonly number[]';
+  const doc = option.required ? option.doc : `${option.doc} ${option.default} where it is left out.`;
+  return `  /** ${doc} */\n  ${camel(option.name)}${option.required ? '' : '?'}: ${type};\n`;
+};
+
+/** The optimizers' options and classes, and those of the schedules that are a record and no more. */
+function generateOptimizers() {
+  const optimizers = JSON.parse(native.optimizerRecords());
+  const schedules = JSON.parse(native.scheduleRecords()).filter((r) => recorded.includes(r.name));
+  // What all of them have is declared once.
+  const common = optimizers[0].options.filter((o) => optimizers.every((r) => r.options.some((p) => p.name === o.name && p.doc === o.doc)) && o.name !== 'lr');
+  let text = '// Generated from the records of the optimizers and schedules by scripts/generate-types.js. Not to be edited.\n\n' +
+    "import type { OptimizerClass, SchedulerClass } from './optim';\n\n" +
+    '/** What becomes of updates smaller than the last bit of a parameter of bf16 or f16; fixed when the optimizer is made. */\n' +
+    `export interface LowPrecisionOptions {\n${common.map(optionOf).join('')}` +
+    '  /** Climbs; the same in all groups. */\n  maximize?: boolean;\n}\n';
+  for (const r of optimizers) {
+    const own = r.options.filter((o) => !common.some((c) => c.name === o.name));
+    text += `export interface ${r.title}Options extends LowPrecisionOptions {\n${own.map(optionOf).join('')}}\n`;
+  }
+  for (const r of schedules) text += `export interface ${r.name}Options {\n${r.options.map(scheduleOption).join('')}}\n`;
+  text += '\n/** The classes, in st.optim. */\nexport interface RecordedOptim {\n';
+  for (const r of optimizers) text += `${comment(r.doc, '  ')}  ${r.title}: OptimizerClass<${r.title}Options>;\n`;
+  for (const r of schedules) {
+    const options = `${r.name}Options${r.options.some((o) => o.required) ? '' : ' | void'}`;
+    text += `${comment(r.doc, '  ')}  ${r.name}: SchedulerClass<${options}>;\n`;
+  }
+  return `${text}}\n`;
+}
+
+/** The files' texts by their names. */
+const files = () => ({ 'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers() });
+
+module.exports = { files };
 if (require.main === module) {
-  const file = process.argv[2] ?? path.join(__dirname, '..', 'lib', 'ops.d.ts');
-  const text = generate();
-  // The same text is left alone: somebody may be reading it.
-  if (!fs.existsSync(file) || fs.readFileSync(file, 'utf8') !== text) fs.writeFileSync(file, text);
+  for (const [name, text] of Object.entries(files())) {
+    const file = path.join(__dirname, '..', 'lib', name);
+    // The same text is left alone: somebody may be reading it.
+    if (!fs.existsSync(file) || fs.readFileSync(file, 'utf8') !== text) fs.writeFileSync(file, text);
+  }
 }

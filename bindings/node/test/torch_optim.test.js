@@ -251,6 +251,13 @@ test('means of weights, and batch norms after them', async () => {
   assert.equal(mean.module[0].weight.at(0, 0).item(), 3);
   assert.equal(mean.module[1].running_mean.at(0).item(), 6);
   assert.equal(ema.module[0].weight.at(0, 0).item(), 3.75);
+  // One op, rounded once, in the mean's dtype.
+  for (const dtype of ['f64', 'f32', 'bf16']) {
+    const [a, b] = [st.tensor([1, -3], { dtype }), st.tensor([2.5, 7], { dtype })];
+    assert.deepEqual(optim.emaAverage(0.9)(a, b, 4).toArray(), st.lerp(a, b, 1 - 0.9).toArray(), dtype);
+    assert.deepEqual(optim.swaAverage()(a, b, 4).toArray(), st.lerp(a, b, 0.2).toArray(), dtype);
+  }
+  near(optim.emaAverage(0.999)(st.tensor([1], { dtype: 'f64' }), st.tensor([2], { dtype: 'f64' }), 1).item(), 1.001, 1e-15, 'the mean');
   assert.equal(ema.module[1].running_mean.at(0).item(), 3.75);
   assert.equal(mean.stateDict().n_averaged.item(), 3n);
   assert.deepEqual(mean.forward(st.ones([3, 2])).shape, [3, 2]);
@@ -266,4 +273,25 @@ test('means of weights, and batch norms after them', async () => {
   await assert.rejects(optim.updateBn(3, model), st.ValueError);
   await assert.rejects(optim.updateBn(['x'], model), st.ValueError);
   assert.equal(model[1].momentum, 0.1);
+});
+
+test('ASGD hears of another rate one update later, also after loadStateDict()', () => {
+  const [lambd, alpha] = [0.2, 0.6];
+  const p = st.tensor([1, -2], { dtype: 'f64', requiresGrad: true });
+  const make = () => new optim.ASGD([p], { lr: 0.1, lambd, alpha });
+  let optimizer = make();
+  let [want, eta] = [[1, -2], 0.1];
+  [0.1, 0.3, 0.05, 0.2].forEach((lr, i) => {
+    optimizer.lr = lr;
+    p.grad = st.tensor([0.5, 1], { dtype: 'f64' });
+    optimizer.step();
+    want = want.map((x, k) => (1 - lambd * eta) * x - eta * [0.5, 1][k]);
+    eta = lr / (1 + lambd * lr * (i + 1)) ** alpha;
+    const state = optimizer.stateDict();
+    assert.deepEqual(Object.keys(state).sort(), ['0.ax', '0.eta', '0.step']);
+    near(state['0.eta'].item(), eta, 1e-15, 'eta');
+    optimizer = make();
+    optimizer.loadStateDict(state);
+  });
+  p.toArray().forEach((x, k) => near(x, want[k], 1e-12, `parameter ${k}`));
 });

@@ -539,3 +539,38 @@ def test_a_factor_of_zero_ends():
         optimizer.step()
         schedule.step()
     assert rates == [0, 0, 0.5, 0.5]
+
+
+def test_asgd_hears_of_a_rate_one_step_later_and_keeps_it_in_its_state():
+    # PyTorch's ASGD: eta and mu are made at the end of a step, of that step's lr.
+    w, grads = start()
+    lambd, alpha, t0 = 0.2, 0.6, 2.0
+    rates = [0.1, 0.3, 0.05, 0.2, 0.4]
+    for resume in (None, "ours", "torch", "pickle"):
+        near = 1e-6 if resume == "torch" else 1e-12  # whose eta is float32
+        p = nn.Parameter(st.tensor(w))
+        opt = optim.ASGD([p], lr=rates[0], lambd=lambd, alpha=alpha, t0=t0)
+        x, ax, eta, mu = w.copy(), np.zeros_like(w), rates[0], 1.0
+        for t, (g, lr) in enumerate(zip(grads, rates), 1):
+            opt.param_groups[0]["lr"] = lr
+            p.grad = st.tensor(g)
+            opt.step()
+            x = x * (1 - lambd * eta) - eta * g
+            ax = x.copy() if mu == 1 else ax + mu * (x - ax)
+            eta, mu = lr / (1 + lambd * lr * t) ** alpha, 1 / max(1, t - t0)
+            opt.param_groups[0]["lr"] = 9.0  # as a scheduler may have, before the state is written
+            saved = opt.state_dict()
+            opt.param_groups[0]["lr"] = lr
+            state = saved["state"][0]
+            assert list(state)[0] == "step" and set(state) == {"step", "eta", "mu", "ax"}
+            assert [state[k].item() for k in ("step", "eta", "mu")] == pytest.approx([t, eta, mu], rel=1e-15)
+            np.testing.assert_allclose(state["ax"].numpy(), ax, rtol=near)
+            if resume == "pickle":
+                opt = pickle.loads(pickle.dumps(opt))
+                p = opt.param_groups[0]["params"][0]
+            elif resume is not None:
+                if resume == "torch":
+                    state["eta"], state["mu"] = st.tensor(eta, dtype=st.float32), st.tensor(mu, dtype=st.float32)
+                opt = optim.ASGD([p], lr=3.0)
+                opt.load_state_dict(saved)
+        np.testing.assert_allclose(p.detach().numpy(), x, rtol=near)

@@ -18,7 +18,7 @@ const OptimizerRecord& ASGDOptions::record() {
           {
               option<&O::lr>("lr", "Learning rate.", kNotNegative, "-"),
               option<&O::lambd>("lambd", "Decay of the weights and of the learning rate.", kNotNegative),
-              option<&O::alpha>("alpha", "Update t takes lr / (1 + lambd lr (t - 1))^alpha.", kNotNegative,
+              option<&O::alpha>("alpha", "After update t the rate is lr / (1 + lambd lr t)^alpha.", kNotNegative,
                                 "asgd_alpha"),
               option<&O::t0>("t0", "Update after which the mean of the weights begins, which the checkpoint keeps.",
                              kNotNegative),
@@ -28,26 +28,29 @@ const OptimizerRecord& ASGDOptions::record() {
       .states =
           {
               {"step", "Updates.", Kind::count},
-              {"ax", "Mean of the parameter."},
-          },
-      .python = "lr, lambd, alpha, t0, weight_decay, foreach, maximize, differentiable, capturable, *",
-      .derived = {{"eta",
+              {.name = "eta",
+               .doc = "Rate of the next update, which the update before it makes of lr as it is then.",
+               .kind = Kind::rate,
+               .after =
                    [](const void* options, double lr, int64_t updates) {
                      const O& o = *static_cast<const O*>(options);
                      return lr / std::pow(1 + o.lambd * lr * static_cast<double>(updates), o.alpha);
                    }},
-                  {"mu",
+              {"ax", "Mean of the parameter."},
+          },
+      .python = "lr, lambd, alpha, t0, weight_decay, foreach, maximize, differentiable, capturable, *",
+      .derived = {{"mu",
                    [](const void* options, double, int64_t updates) {
                      return 1 / std::max(1.0, static_cast<double>(updates) - static_cast<const O*>(options)->t0);
                    }}},
       .rule = of<O, [](const O&) { return Rule::asgd; }>,
       .constants = constants_of<O,
                                 [](double* k, const O& o, double lr, bool) {
-                                  k[1] = lr;
                                   k[2] = o.weight_decay;
                                   k[3] = o.lambd;
                                   k[4] = o.alpha;
                                   k[5] = o.t0;
+                                  k[kNextRate] = lr;
                                 }>,
   });
   return r;

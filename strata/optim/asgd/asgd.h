@@ -16,9 +16,10 @@ struct ASGDOptions {
   static const OptimizerRecord& record();
 };
 
-/// Averaged gradient descent (Polyak & Juditsky, 1992): eta = lr / (1 + lambd lr (t - 1))^alpha; p = (1 - lambd eta) p
-/// - eta g; ax += (p - ax) / max(1, t - 1 - t0). The average is state only: a network is tested with it by copying it
-/// over the parameters. State: step, ax.
+/// Averaged gradient descent (Polyak & Juditsky, 1992), update t: p = (1 - lambd eta) p - eta g; ax += (p - ax) /
+/// max(1, t - 1 - t0); eta = lr / (1 + lambd lr t)^alpha, at first lr. So another lr is heard one update later, as in
+/// PyTorch. The average is state only: a network is tested with it by copying it over the parameters. State: step, eta
+/// (f64), ax.
 class ASGD final : public OptimizerOf<ASGDOptions> {
  public:
   using OptimizerOf::OptimizerOf;

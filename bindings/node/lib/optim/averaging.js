@@ -1,5 +1,5 @@
 'use strict';
-// Means of a model's weights over training.
+// Means of a model's weights over training, by the op that nn::AveragedModel takes (strata/nn/averaging.h).
 
 const { functions: F } = require('../ops.js');
 const T = require('../tensor.js');
@@ -12,10 +12,10 @@ const { ShapeError, ValueError } = require('../errors.js');
 /** decay times the mean so far plus 1 - decay times the new value. */
 function emaAverage(decay = 0.999) {
   if (typeof decay !== 'number' || !(decay >= 0 && decay <= 1)) throw new ValueError(`emaAverage: decay must be between 0 and 1, got ${kindOf(decay)}`, 'emaAverage');
-  return (mean, value) => F.add(F.mul(mean, decay), F.mul(value, 1 - decay));
+  return (mean, value) => F.lerp(mean, value, 1 - decay);
 }
 /** The plain mean of all values, of which there were `count` before. */
-const swaAverage = () => (mean, value, count) => F.add(mean, F.div(F.sub(value, mean), count + 1));
+const swaAverage = () => (mean, value, count) => F.lerp(mean, value, 1 / (count + 1));
 
 /**
  * A model's means: `module`, a second module like it, holds them, and updateParameters(model) takes its values in. average(mean, value,

@@ -4,6 +4,7 @@
 
 const native = require('../native.js');
 const { Optimizer } = require('./optimizer.js');
+const { camel, records, recorded } = require('./recorded.js');
 const { kindOf, optionsOf, wantNumber, wantOneOf } = require('../arguments.js');
 const { ValueError } = require('../errors.js');
 
@@ -96,9 +97,7 @@ function scheduler(name, defaults, f) {
 }
 /** Of a list, the entry of a group. */
 const of = (f, group) => (Array.isArray(f) ? f[group] : f);
-/** The engine's schedules: name -> {option here: option there}. */
-const camel = (name) => name.toLowerCase().replace(/_([a-z0-9])/g, (all, c) => c.toUpperCase());
-const records = new Map(JSON.parse(native.scheduleRecords()).map((r) => [r.name, r]));
+/** The options of one of the engine's: [here, there]. */
 const optionNames = (name) => records.get(name).options.map((o) => [camel(o.name), o.name]);
 /** One of the engine's with the options that `from` has; what a list says of a group but for milestones. */
 function engineSchedule(name, from, group, more = {}) {
@@ -106,9 +105,10 @@ function engineSchedule(name, from, group, more = {}) {
     .filter(([, v]) => v !== undefined && v !== null).map(([there, v]) => [there, there === 'milestones' ? v : of(v, group)]));
   return native.newLrSchedule(name, options);
 }
-/** A class whose rates are the engine's. */
-const recorded = (name) => scheduler(name, Object.fromEntries(records.get(name).options.map((o) => [camel(o.name), o.required ? undefined : o.default])),
+/** Classes whose rates are the engine's. */
+const classOf = (name) => scheduler(name, Object.fromEntries(records.get(name).options.map((o) => [camel(o.name), o.required ? undefined : o.default])),
   (step, base, o, group) => native.lrScheduleAt(engineSchedule(name, o, group), step, base));
+const classes = Object.fromEntries(recorded.map((name) => [name, classOf(name)]));
 
 /** The first rate times lambda(step); an array has one function for each group. */
 const LambdaLR = scheduler('LambdaLR', { lambda: undefined }, (step, base, o, group) => base * of(o.lambda, group)(step));
@@ -118,8 +118,6 @@ const MultiplicativeLR = scheduler('MultiplicativeLR', { lambda: undefined }, (s
   for (let i = 1; i <= step; ++i) lr *= of(o.lambda, group)(i);
   return lr;
 });
-const [StepLR, MultiStepLR, ConstantLR, LinearLR, PolynomialLR, ExponentialLR, CosineAnnealingLR, CosineAnnealingWarmRestarts] =
-  ['StepLR', 'MultiStepLR', 'ConstantLR', 'LinearLR', 'PolynomialLR', 'ExponentialLR', 'CosineAnnealingLR', 'CosineAnnealingWarmRestarts'].map(recorded);
 /** One number for each group. */
 function perGroup(value, count, name, key) {
   const list = Array.isArray(value) ? value : new Array(count).fill(value);
@@ -319,6 +317,5 @@ class ReduceLROnPlateau extends LRScheduler {
 }
 
 module.exports = {
-  schedule, cosine, LRScheduler, CyclicLR, ChainedScheduler, SWALR, LambdaLR, MultiplicativeLR, StepLR, MultiStepLR, ConstantLR, LinearLR, PolynomialLR, ExponentialLR,
-  CosineAnnealingLR, CosineAnnealingWarmRestarts, OneCycleLR, SequentialLR, ReduceLROnPlateau,
+  ...classes, schedule, cosine, LRScheduler, CyclicLR, ChainedScheduler, SWALR, LambdaLR, MultiplicativeLR, OneCycleLR, SequentialLR, ReduceLROnPlateau,
 };

@@ -105,6 +105,10 @@ export async function main(signal: AbortSignal): Promise<number> {
   lbfgs.step();
   // @ts-expect-error an option that there is not
   new st.optim.StepLR(groups, { size: 3 });
+  // @ts-expect-error an option that must be given
+  new st.optim.CosineAnnealingLR(groups, { etaMin: 0.1 });
+  new st.optim.Muon(net.parameters(), { lr: 0.02, nsSteps: 5, maximize: true });
+  new st.optim.LinearLR(groups, { startFactor: [0.1, 0.2] });
   // @ts-expect-error a cell gives a tensor
   const [wrong] = new st.nn.GRUCell(2, 2).forward(x).wrong;
   // @ts-expect-error computeLoss or loss, not something else

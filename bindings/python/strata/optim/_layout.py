@@ -39,7 +39,7 @@ def of_state(engine: Optional[C.Optimizer], group: int, entries: Dict[str, Any],
 def of_file(kind: str, entries: Dict[str, Any], param: Tensor) -> Dict[str, Any]:
     """One parameter's state from a file, as the engine keeps it; as the optimizers written in Python do without a kind."""
     found: Dict[str, Any] = {}
-    record = _RECORDS.get(kind, {"states": ["step"], "derived": []})
+    record = _RECORDS.get(kind, {"states": ["step"], "rates": [], "derived": []})
     for key, value in entries.items():
         if key in record["derived"] or (key == "step" and "step" not in record["states"]):
             continue
@@ -47,6 +47,8 @@ def of_file(kind: str, entries: Dict[str, Any], param: Tensor) -> Dict[str, Any]
             continue
         if key == "step":
             value = tensor(int(value), dtype=C.int64) if kind else int(value)
+        elif key in record["rates"]:
+            value = tensor(float(value), dtype=C.float64)
         elif key == "row_var" and value.dim() == param.dim():
             value = value.squeeze(-1)
         elif key == "col_var" and value.dim() == param.dim():

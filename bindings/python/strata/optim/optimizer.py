@@ -37,7 +37,6 @@ class Optimizer:
     from it and writes step(), keeping what it needs in ``self.state[parameter]``."""
 
     _kind: str = ""  # the engine's name of it; "" where Python does the work
-    _rates_before: List[float] = []  # of the groups, at the last step
     _takes: Dict[str, Any] = {}  # arguments here, and the options of the engine that they are
     # What PyTorch's groups have beside the options: how it computes, which is one way here.
     _beside: Dict[str, Any] = {"foreach": None, "differentiable": False}
@@ -139,17 +138,6 @@ class Optimizer:
             self._engine.set_options(i, self._options(group))
         return self._engine
 
-    def _ready(self) -> "C.Optimizer":
-        """The engine with the options of the step that it is about to take."""
-        engine = self._sync()
-        if self._kind == "asgd":
-            # PyTorch's ASGD computes its rate at the end of an update: a schedule reaches it one step later.
-            now = [self._options(group)["lr"] for group in self.param_groups]
-            for i, rate in enumerate(self._rates_before[: len(now)]):
-                engine.set_options(i, {**self._options(self.param_groups[i]), "lr": rate})
-            self._rates_before = now
-        return engine
-
     # ---- steps
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
@@ -174,7 +162,7 @@ class Optimizer:
     def _update(self, grad_scale: float) -> None:
         self._taken += 1
         if self._engine is not None:
-            self._ready().step(-grad_scale if self._maximizes() else grad_scale)
+            self._sync().step(-grad_scale if self._maximizes() else grad_scale)
             return
         with no_grad():
             for group in self.param_groups:
@@ -199,7 +187,7 @@ class Optimizer:
                 self.step()
             return norm
         self._taken += 1
-        return self._ready().step_clipped(float(max_norm))
+        return self._sync().step_clipped(float(max_norm))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients, or fills them with zeros."""
