@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "strata/core/op.h"
@@ -284,6 +286,7 @@ const Op<Tensor(const Tensor&, std::optional<int64_t>, bool)> vander_op{{
           s.add(s.tensor({3}), 1).not_differentiable();
           s.add(s.tensor({3}), 0).not_differentiable();
           s.invalid<ShapeError>("1-D", s.tensor({2, 2}));
+          s.invalid<ShapeError>("too many", s.tensor({3}), std::numeric_limits<int64_t>::max(), true);
           s.invalid<ValueError>("negative", s.tensor({2}), -1);
         },
     .reference =
@@ -347,14 +350,20 @@ const Op<Tensor(const TensorList&)> cartesian_prod_op{{
         },
 }};
 
-// Calls f with each choice of r places below n, in lexicographic order.
+// Calls f with each choice of r > 0 places below n, in lexicographic order; again: a place may be chosen more than once.
 template <class F>
-void choices(int64_t n, int64_t r, bool again, std::vector<int64_t>& chosen, F&& f) {
-  if (static_cast<int64_t>(chosen.size()) == r) return f(chosen);
-  for (int64_t i = chosen.empty() ? 0 : chosen.back() + (again ? 0 : 1); i < n; ++i) {
-    chosen.push_back(i);
-    choices(n, r, again, chosen, f);
-    chosen.pop_back();
+void choices(int64_t n, int64_t r, bool again, F&& f) {
+  if (n == 0 || (!again && r > n)) return;
+  std::vector<int64_t> chosen(static_cast<size_t>(r), 0);
+  if (!again) std::iota(chosen.begin(), chosen.end(), 0);
+  for (;;) {
+    f(chosen);
+    int64_t last = r - 1;  // the last that can go on
+    const auto at_end = [&](int64_t j) { return chosen[static_cast<size_t>(j)] == (again ? n - 1 : n - r + j); };
+    while (last >= 0 && at_end(last)) --last;
+    if (last < 0) return;
+    int64_t place = ++chosen[static_cast<size_t>(last)];
+    for (int64_t j = last + 1; j < r; ++j) chosen[static_cast<size_t>(j)] = again ? place : ++place;
   }
 }
 
@@ -370,16 +379,19 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
           check<ShapeError>(x.dim() == 1, "combinations", "needs a 1-D tensor, got ", x);
           check(r >= 0, "combinations", "r must not be negative, got ", r);
           if (r == 0) return empty(like(x).with_shape({0}));
-          const int64_t n = x.numel(), from = with_replacement ? n + r - 1 : n;
+          const int64_t n = x.numel();
+          const auto fit = [&](bool yes) {
+            check<ShapeError>(yes, "combinations", "of ", r, " out of ", n, " elements there are too many");
+          };
+          fit(r < 1 << 28);
+          const int64_t from = with_replacement ? n + r - 1 : n;
           double rows = 1;
           for (int64_t i = 0; i < std::min(r, from - r); ++i)
             rows *= static_cast<double>(from - i) / static_cast<double>(i + 1);
-          check<ShapeError>(rows * static_cast<double>(r) < 0x1p28, "combinations", "of ", r, " out of ", n,
-                            " elements there are too many");
-          std::vector<int64_t> places, chosen;
-          if (r <= from && n > 0)
-            choices(n, r, with_replacement, chosen,
-                    [&](const std::vector<int64_t>& c) { places.insert(places.end(), c.begin(), c.end()); });
+          fit(rows * static_cast<double>(r) < 0x1p28);
+          std::vector<int64_t> places;
+          choices(n, r, with_replacement,
+                  [&](const std::vector<int64_t>& c) { places.insert(places.end(), c.begin(), c.end()); });
           const auto count = static_cast<int64_t>(places.size());
           const Tensor index = to(from_span<int64_t>(places, {count}), x.device());
           return reshape(index_select(x, 0, index), {count / r, r});
@@ -388,7 +400,7 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
     .cost =
         [](const Tensor& x, int64_t r, bool) {  // no more than all lists of r places
           const double lists = std::pow(static_cast<double>(x.numel()), static_cast<double>(r));
-          return Cost{lists, lists * static_cast<double>(r * size_of(x.dtype()))};
+          return Cost{lists, lists * static_cast<double>(r) * static_cast<double>(size_of(x.dtype()))};
         },
     .samples =
         [](Samples& s) {
@@ -398,6 +410,7 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
           s.add(s.tensor({3}), 1);
           s.add(s.tensor({3}), 0).not_differentiable();
           s.invalid<ShapeError>("1-D", s.tensor({2, 2}));
+          s.invalid<ShapeError>("too many", s.tensor({3}), std::numeric_limits<int64_t>::max(), true);
           s.invalid<ValueError>("negative", s.tensor({3}), -1);
         },
     .reference =

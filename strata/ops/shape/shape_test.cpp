@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
@@ -61,6 +63,17 @@ TEST(Shape, AbsurdPadsAreRefused) {
   EXPECT_THROW(pad(x, {0, int64_t{1} << 45}, "replicate"), MemoryError);
   EXPECT_THROW(pad(x, {INT64_MIN, INT64_MAX}, "replicate"), ShapeError);
   EXPECT_THROW(pad(x, {INT64_MIN, INT64_MAX}), ShapeError);
+}
+
+TEST(Shape, CombinationsOfManyPlaces) {
+  EXPECT_EQ(combinations(ones({1}), 1 << 20, true).shape(), Shape({1, 1 << 20}));  // deeper than a stack
+  EXPECT_EQ(combinations(ones({2}), 3).shape(), Shape({0, 3}));
+  EXPECT_EQ(combinations(ones({0}), 2, true).shape(), Shape({0, 2}));
+  EXPECT_EQ(combinations(arange(3), 2, true).to_vector<int64_t>(),
+            std::vector<int64_t>({0, 0, 0, 1, 0, 2, 1, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(combinations(arange(4), 3).to_vector<int64_t>(),
+            std::vector<int64_t>({0, 1, 2, 0, 1, 3, 0, 2, 3, 1, 2, 3}));
+  EXPECT_THROW(combinations(ones({3}), std::numeric_limits<int64_t>::max(), true), ShapeError);
 }
 
 TEST(Shape, RollFlipAndTriangles) {
