@@ -191,14 +191,13 @@ void register_parametrization(const Module& module, std::string_view name,
   std::shared_ptr<ParametrizationList> list = shared_list(slot);
   check(!list || list->at(0) == parametrization, kRegister, "the tensor of '", name, "' of ", module.kind(),
         " is parametrized under another name; registering the same parametrization shares it");
+  Tensor value;
   if (!list) {
     list = std::make_shared<ParametrizationList>(parametrization, slot, trained);
     list->train(module.is_training());
-    const Tensor value = list->forward();
+    value = list->forward();
     check_same_form(name, slot, value, unsafe);
-    show_computed(slot, value, list);
   }
-
   ParametrizedModule* all = ParametrizedModule::of(module);
   if (!all) {
     const auto made = std::make_shared<ParametrizedModule>();
@@ -206,6 +205,7 @@ void register_parametrization(const Module& module, std::string_view name,
     detail::add_module_hook(module, detail::HookKind::before, made);
     all = made.get();
   }
+  if (value.defined()) show_computed(slot, value, list);
   all->dict.train(module.is_training());
   all->dict.register_module(std::string(name), *list);
   all->entries.push_back({std::string(name), slot, list, trained});

@@ -3,19 +3,20 @@
 // matrices, and your own. State dicts have the names of PyTorch and of the Python package.
 //
 //     nn::Linear layer(16, 8);
-//     nn::parametrizations::weight_norm(layer);     // parametrizations.weight.original0 (lengths), original1
-//     (directions) optim::SGD optimizer(layer.named_parameters(), {.lr = 0.1});  // built after it: it sees the
-//     originals Tensor y = layer(x);                          // computes layer.weight, then reads it
+//     nn::parametrizations::weight_norm(layer);  // parametrizations.weight.original0 and .original1
+//     optim::SGD optimizer(layer.named_parameters(), {.lr = 0.1});  // built after it
+//     Tensor y = layer(x);  // computes layer.weight, then reads it
 //
 // How: every handle to a layer reads its weight from one tensor. register_parametrization() takes that tensor out of
-// the module's parameters, puts ModuleDict "parametrizations" with a ParametrizationList for each name in their place,
-// and adds a forward-pre hook. Before each forward the hook computes the value from the originals and gives the tensor
-// its bytes and its place on the tape, so that backward() goes on to the originals. What earlier forwards saved stays
-// theirs (SavedTensor keeps such a tensor as it is then): D(real) + D(fake) has the gradients that it should. So:
-//   - between forwards, and after load_state_dict() or to(), the member shows what the last forward computed;
-//   - where no hook runs (forward() called by itself, modules called with more than one tensor such as an LSTM, modules
-//     that read a child's weight themselves), call update_parametrizations(net) before each forward;
-//   - a forward writes the tensor: threads that share a parametrised module must take turns.
+// the module's parameters, puts a child "parametrizations" with a ParametrizationList for each name in their place, and
+// adds a forward-pre hook. Before each forward the hook computes the value from the originals and gives the tensor its
+// bytes and its place on the tape, so that backward() goes on to the originals. What earlier forwards saved stays
+// theirs (SavedTensor keeps such a tensor as it is then): D(real) + D(fake) has the gradients that it should.
+//
+// Between forwards, and after load_state_dict() or to(), the member shows what the last forward computed. Where no hook
+// runs (forward() called by itself, modules called with more than one tensor such as an LSTM, modules that read a
+// child's weight themselves) update_parametrizations(net) computes it. A forward writes the tensor: threads that share
+// a parametrised module must take turns.
 
 #include <memory>
 #include <optional>
@@ -69,9 +70,10 @@ class ParametrizationList : public Module {
 
 /// module.<name>, a parameter or buffer of the module's own, is from now on `parametrization` of another tensor,
 /// module.parametrizations.<name>.original; of a name that has one already, `parametrization` of what that gives. A
-/// tensor that two names share is parametrised under both by registering one object for both. Throws ValueError for an
-/// unknown name, for one that takes several originals and is not the first, for a tensor parametrised by something else
-/// under another name, and where the shape or dtype changes, unless `unsafe`; then nothing was changed.
+/// tensor that two names share, of one module or two, must be registered under both, with one object for both. Throws
+/// ValueError for an unknown name, for one that takes several originals and is not the first, for a tensor parametrised
+/// by something else under another name, and where the shape or dtype changes, unless `unsafe`; then nothing was
+/// changed.
 void register_parametrization(const Module& module, std::string_view name,
                               std::shared_ptr<Parametrization> parametrization, bool unsafe = false);
 /// module.<name> is registered again, as the last: with the value that it has, or without `leave_parametrized` with its

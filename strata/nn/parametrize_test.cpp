@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/autograd/checkpoint.h"
 #include "strata/autograd/gradcheck.h"
+#include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
 #include "strata/nn/container.h"
 #include "strata/nn/conv.h"
@@ -184,6 +186,63 @@ TEST(Parametrize, CachedScopesComputeOnce) {
   layer(x);
   layer(x);
   EXPECT_EQ(p->calls, before + 3);
+}
+
+TEST(Parametrize, UnderAutocast) {
+  const Linear layer(2, 2, false);
+  register_parametrization(layer, "weight", std::make_shared<Twice>());
+  const Tensor original = parametrizations_of(layer, "weight").originals()[0];
+  const AutocastScope low(DType::bf16);
+  for (const double value : {1.0, 3.0}) {  // the low copy is that of each forward's value
+    {
+      const NoGrad guard;
+      Tensor(original).fill_(value);
+    }
+    Linear(layer).zero_grad();
+    const Tensor y = layer(ones({1, 2}));
+    EXPECT_EQ(y.dtype(), DType::bf16);
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(2, static_cast<float>(4 * value)));
+    sum(y).backward();
+    EXPECT_EQ(original.grad().dtype(), DType::f32);
+    EXPECT_EQ(original.grad().to_vector<float>(), std::vector<float>(4, 2));
+  }
+}
+
+TEST(Parametrize, CheckpointsComputeItAgain) {
+  manual_seed(13);
+  const Linear layer = linear64(3, 2);
+  parametrizations::weight_norm(layer);
+  const TensorList originals = parametrizations_of(layer, "weight").originals();
+  const Tensor x = data({2, 3}).set_requires_grad();
+  sum(square(layer(x))).backward();
+  const Tensor wanted[] = {originals[0].grad().clone(), originals[1].grad().clone(), x.grad().clone()};
+  Linear(layer).zero_grad();
+  Tensor(x).set_grad({});
+  const Tensor y = checkpoint([&](const Tensor& t) { return square(layer(t)); }, x);
+  layer(x);
+  sum(y).backward();
+  EXPECT_EQ(distance(originals[0].grad(), wanted[0]), 0);
+  EXPECT_EQ(distance(originals[1].grad(), wanted[1]), 0);
+  EXPECT_EQ(distance(x.grad(), wanted[2]), 0);
+}
+
+TEST(Parametrize, NothingHoldsItselfAndGraphsOutliveTheModule) {
+  std::weak_ptr<Parametrization> left;
+  Tensor y, original;
+  {
+    const Linear layer = linear64(3, 2);
+    const auto p = std::make_shared<Twice>();
+    left = p;
+    register_parametrization(layer, "weight", p);
+    original = layer.named_parameters()[1].second;
+    y = sum(layer(ones({1, 3}, DType::f64)));
+  }
+  EXPECT_TRUE(left.expired());
+  y.backward();
+  EXPECT_EQ(original.grad().to_vector<double>(), std::vector<double>(6, 2));
+  const Ref<Storage> storage = original.storage();
+  original = y = Tensor();
+  EXPECT_EQ(storage.use_count(), 1u);
 }
 
 TEST(Parametrize, ModulesWhoseCallsRunNoHooksAreUpdated) {
