@@ -278,6 +278,18 @@ SavedTensorHooksScope::~SavedTensorHooksScope() {
   t_hooks = std::move(previous_);
 }
 
+namespace {
+// What is kept of an input. A parametrised parameter's tensor is given other bytes and another history before the next
+// forward (strata/nn/parametrize.h): kept is what it is now.
+Tensor input_to_keep(const Tensor& t) {
+  const AutogradMeta* m = t.impl().autograd.get();
+  if (!m || !m->grad_fn || !m->grad_fn->passes_on() || m->grad_fn->name() != "parametrization") return t;
+  const Tensor now = t.detach();
+  if (t.requires_grad()) set_history(now, m->grad_fn, m->result_index);
+  return now;
+}
+}  // namespace
+
 void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
   if (!t.defined()) return;
   defined_ = true;
@@ -302,7 +314,7 @@ void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
     if (!is_result && requires_grad_) packed_->edge = gradient_edge(t);
     return;
   }
-  tensor_ = is_result ? t.detach() : t;
+  tensor_ = is_result ? t.detach() : input_to_keep(t);
 }
 
 SavedTensor::SavedTensor(const Tensor& t, bool keep) {

@@ -369,6 +369,23 @@ detail::ModuleHooks* detail::ModuleHooks::of_module(const Module& module, bool m
   return hooks.get();
 }
 
+Tensor detail::ModuleHooks::find(const Module& module, std::string_view name, bool& is_parameter) {
+  for (const auto& [n, t] : module.state_->parameters)
+    if (n == name) return is_parameter = true, t;
+  is_parameter = false;
+  for (const auto& [n, b] : module.state_->buffers)
+    if (n == name) return b.tensor;
+  return {};
+}
+
+void detail::ModuleHooks::forget(const Module& module, std::string_view name) {
+  Module::State& s = *module.state_;
+  const auto same = [&](const auto& entry) { return entry.first == name; };
+  std::erase_if(s.parameters, same);
+  std::erase_if(s.buffers, same);
+  std::erase_if(s.children, same);
+}
+
 std::string Module::to_string() const {
   std::string text;
   state_->print(text, 0);

@@ -1,7 +1,8 @@
 #pragma once
-// Where a module keeps its hooks.
+// Where a module keeps its hooks, and what a parametrisation does to what is registered in it.
 
 #include <array>
+#include <string_view>
 
 #include "strata/nn/hooks.h"
 
@@ -14,6 +15,10 @@ struct ModuleHooks {
   ModuleHooks(const ModuleHooks&) = delete;
   /// Those of a module, nullptr where there are none; with `make` there is a place for them from now on.
   static ModuleHooks* of_module(const Module& module, bool make);
+  /// Own parameter or buffer of that name, and whether it is a parameter; undefined where there is none.
+  static Tensor find(const Module& module, std::string_view name, bool& is_parameter);
+  /// Takes an own parameter, buffer or child out.
+  static void forget(const Module& module, std::string_view name);
   std::vector<std::shared_ptr<ModuleHook>>& of(HookKind kind) { return all[static_cast<size_t>(kind)]; }
   std::array<std::vector<std::shared_ptr<ModuleHook>>, 3> all;
 };

@@ -13,5 +13,6 @@
 #include "strata/nn/lazy.h"
 #include "strata/nn/module.h"
 #include "strata/nn/norm.h"
+#include "strata/nn/parametrize.h"
 #include "strata/nn/rnn.h"
 #include "strata/nn/transformer.h"

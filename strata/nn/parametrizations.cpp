@@ -1,0 +1,141 @@
+// Weight and spectral norm, orthogonal matrices.
+
+#include <utility>
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/nn/module_hooks_inl.h"
+#include "strata/nn/parametrize.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
+#include "strata/ops/join/join.h"
+#include "strata/ops/linalg/linalg.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/norm/norm.h"
+#include "strata/ops/random/random.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/view/view.h"
+
+namespace strata::nn::parametrizations {
+namespace {
+
+// What module.<name> is now, without history.
+Tensor value_of(const Module& module, std::string_view name, std::string_view op) {
+  const NoGrad guard;
+  if (is_parametrized(module, name)) return parametrizations_of(module, name).forward().detach();
+  bool is_parameter = false;
+  const Tensor value = detail::ModuleHooks::find(module, name, is_parameter);
+  check(value.defined(), op, "Module '", module.kind(),
+        "' does not have a parameter, a buffer, or a parametrized element with name '", name, "'");
+  return value.detach();
+}
+
+struct WeightNorm final : Parametrization {
+  explicit WeightNorm(std::optional<int64_t> d) : Parametrization("WeightNorm"), dim(d) {}
+
+  // The 2-norms of the slices along `dim`, or of all.
+  Tensor lengths(const Tensor& v) const {
+    if (!dim || *dim == -1) return norm(v);
+    check<IndexError>(*dim >= -v.dim() && *dim < v.dim(), "weight_norm", "dim ", *dim, " is not a dimension of ", v);
+    Dims others;
+    for (int64_t i = 0; i < v.dim(); ++i)
+      if (i != (*dim + v.dim()) % v.dim()) others.push_back(i);
+    return others.size() == 0 ? v.abs() : norm(v, 2, others, true);
+  }
+  Tensor forward(const TensorList& x) override { return x[1] * (x[0] / lengths(x[1])); }
+  TensorList right_inverse(const Tensor& weight) override { return {lengths(weight), weight}; }
+
+  std::optional<int64_t> dim;
+};
+
+struct SpectralNorm final : Parametrization {
+  SpectralNorm(const Tensor& weight, int64_t n, double e, int64_t d)
+      : Parametrization("SpectralNorm"), n_power_iterations(n), eps(e), dim(d) {
+    const NoGrad guard;
+    const Tensor w = matrix(weight);
+    const DeviceScope there(weight.device());
+    u = register_buffer("_u", normalize(randn({w.size(0)}, weight.dtype()), 2, 0, eps));
+    v = register_buffer("_v", normalize(randn({w.size(1)}, weight.dtype()), 2, 0, eps));
+    iterate(w, 15);
+  }
+
+  Tensor matrix(const Tensor& weight) const {
+    const Tensor first = dim ? movedim(weight, {dim}, {0}) : weight;
+    return first.reshape({first.size(0), -1});
+  }
+  void iterate(const Tensor& w, int64_t times) {
+    const NoGrad guard;
+    for (int64_t i = 0; i < times; ++i) {
+      u.copy_(normalize(mv(w, v), 2, 0, eps));
+      v.copy_(normalize(mv(w.t(), u), 2, 0, eps));
+    }
+  }
+  Tensor forward(const TensorList& x) override {
+    const Tensor& weight = x[0];
+    const Tensor w = matrix(weight);
+    if (weight.dim() == 1 && w.size(0) == 1) return normalize(weight, 2, 0, eps);
+    if (is_training()) iterate(w.detach(), n_power_iterations);
+    return weight / dot(u.clone(), mv(w, v.clone()));  // copies: the next forward writes u and v
+  }
+  TensorList right_inverse(const Tensor& value) override { return {value}; }
+
+  int64_t n_power_iterations;
+  double eps;
+  int64_t dim;
+  Tensor u, v;
+};
+
+struct Orthogonal final : Parametrization {
+  explicit Orthogonal(const Tensor& weight) : Parametrization("Orthogonal"), wide(weight.size(0) < weight.size(1)) {
+    const NoGrad guard;
+    const auto [q, r] = linalg_qr(wide ? weight.t() : weight, "complete");
+    const Tensor signs = sign(diagonal(r));  // of R's diagonal: then Q of an orthonormal weight is the weight
+    const int64_t n = q.size(1), k = signs.size(0);
+    const Tensor first = q.narrow(1, 0, k) * signs;
+    base = register_buffer("base", k < n ? cat({first, q.narrow(1, k, n - k)}, 1) : first);
+  }
+  Tensor forward(const TensorList& x) override {
+    const Tensor tall = wide ? x[0].t() : x[0];
+    const int64_t n = tall.size(0), k = tall.size(1);
+    Tensor lower = tril(tall, -1);
+    if (k < n) lower = pad(lower, {0, n - k});
+    const Tensor skew = lower - lower.t();
+    const DeviceScope there(tall.device());
+    const Tensor one = eye(n, {}, tall.dtype());
+    const Tensor q = matmul(base, linalg_solve(one + skew, one - skew)).narrow(1, 0, k);
+    return wide ? q.t() : q;
+  }
+  TensorList right_inverse(const Tensor& value) override { return {zeros_like(value)}; }
+
+  bool wide;
+  Tensor base;
+};
+
+}  // namespace
+
+void weight_norm(const Module& module, std::string_view name, std::optional<int64_t> dim) {
+  register_parametrization(module, name, std::make_shared<WeightNorm>(dim));
+}
+
+void spectral_norm(const Module& module, std::string_view name, int64_t n_power_iterations, double eps,
+                   std::optional<int64_t> dim) {
+  constexpr std::string_view op = "spectral_norm";
+  check(n_power_iterations > 0, op, "n_power_iterations is at least 1, got ", n_power_iterations);
+  const Tensor weight = value_of(module, name, op);
+  check(weight.dim() > 0, op, "'", name, "' has no dimension");
+  const int64_t along = dim.value_or(module.kind().starts_with("ConvTranspose") ? 1 : 0);
+  register_parametrization(module, name, std::make_shared<SpectralNorm>(weight, n_power_iterations, eps, along));
+}
+
+void orthogonal(const Module& module, std::string_view name, std::string_view orthogonal_map) {
+  constexpr std::string_view op = "orthogonal";
+  check(orthogonal_map == "cayley", op, "the map is cayley, got '", orthogonal_map, "'");
+  const Tensor weight = value_of(module, name, op);
+  check(weight.dim() == 2, op, "a matrix is wanted, got ", weight);
+  register_parametrization(module, name, std::make_shared<Orthogonal>(weight));
+}
+
+}  // namespace strata::nn::parametrizations
