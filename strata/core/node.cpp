@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iterator>
 
+#include "strata/core/computed_node.h"
 #include "strata/core/op.h"
 #include "strata/core/stand_in.h"
 
@@ -279,11 +280,10 @@ SavedTensorHooksScope::~SavedTensorHooksScope() {
 }
 
 namespace {
-// What is kept of an input. A parametrised parameter's tensor is given other bytes and another history before the next
-// forward (strata/nn/parametrize.h): kept is what it is now.
+// What is kept of an input: of one that is computed anew before each use, what it is now.
 Tensor input_to_keep(const Tensor& t) {
   const AutogradMeta* m = t.impl().autograd.get();
-  if (!m || !m->grad_fn || !m->grad_fn->passes_on() || m->grad_fn->name() != "parametrization") return t;
+  if (!m || !m->grad_fn || !m->grad_fn->passes_on() || !dynamic_cast<const ComputedNode*>(m->grad_fn.get())) return t;
   const Tensor now = t.detach();
   if (t.requires_grad()) set_history(now, m->grad_fn, m->result_index);
   return now;

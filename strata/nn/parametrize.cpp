@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "strata/core/computed_node.h"
 #include "strata/core/error.h"
-#include "strata/core/node.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/copy/copy.h"
@@ -54,14 +54,10 @@ void ParametrizationList::assign(const Tensor& value) const {
 
 namespace {
 
-// Stands on the tape between a parameter's tensor and what its value was computed with. SavedTensor knows it by name().
-struct ComputedNode final : Node {
-  ComputedNode(const Tensor& value, const std::shared_ptr<ParametrizationList>& from) : list(from) {
-    edges.push_back(gradient_edge(value));
-  }
-  std::string_view name() const override { return "parametrization"; }
-  bool passes_on() const override { return true; }
-  void apply(Grads& gy, Grads& gx) override { gx[0] = std::move(gy[0]); }
+// Of a parameter's tensor; it knows by what the value was computed.
+struct ParametrizedNode final : ComputedNode {
+  ParametrizedNode(const Tensor& value, const std::shared_ptr<ParametrizationList>& from)
+      : ComputedNode(value), list(from) {}
   std::weak_ptr<ParametrizationList> list;
 };
 
@@ -87,7 +83,7 @@ void show(const Tensor& slot, const Tensor& value) {
 // The same with the history of `value`. One that wants no gradient gets the node too: it is computed all the same.
 void show_computed(const Tensor& slot, const Tensor& value, const std::shared_ptr<ParametrizationList>& list) {
   show(slot, value);
-  autograd_meta(slot).grad_fn = Ref<Node>(make_ref<ComputedNode>(value, list));
+  autograd_meta(slot).grad_fn = Ref<Node>(make_ref<ParametrizedNode>(value, list));
   autograd_meta(slot).result_index = 0;
   slot.impl().requires_grad = value.requires_grad();
 }
@@ -170,7 +166,7 @@ void chain(const Module& module, Entry& entry, std::shared_ptr<Parametrization> 
 // The parametrisation of a tensor that another name has parametrised already; nullptr where none has.
 std::shared_ptr<ParametrizationList> shared_list(const Tensor& slot) {
   const AutogradMeta* tape = slot.impl().autograd.get();
-  const auto* node = tape ? dynamic_cast<const ComputedNode*>(tape->grad_fn.get()) : nullptr;
+  const auto* node = tape ? dynamic_cast<const ParametrizedNode*>(tape->grad_fn.get()) : nullptr;
   return node ? node->list.lock() : nullptr;
 }
 
