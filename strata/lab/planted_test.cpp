@@ -133,7 +133,8 @@ const Fault kFaults[] = {
     // shape
     {"roll", "to the other side",
      [](Args& a) {
-       for (int64_t& n : std::get<Dims>(a[1])) n = -n;
+       for (int64_t& n : std::get<Dims>(a[1]))
+         if (n != std::numeric_limits<int64_t>::min()) n = -n;
      },
      nullptr},
     {"tril", "one diagonal further", one_more(1), nullptr},
