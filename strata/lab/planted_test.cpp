@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -183,7 +185,9 @@ TEST_P(PlantedFault, IsSeenByTheReferenceAlone) {
   few.dtypes = dtype_bit(DType::f64) | dtype_bit(DType::f32);
   const OpReport sound = verify(*op, few);
   EXPECT_TRUE(sound.ok()) << table({sound});
-  const OpReport r = verify(Planted(*op, fault), few);
+  // Records live as long as the program, and so does what they keep.
+  static auto* planted = new std::vector<std::unique_ptr<Planted>>;
+  const OpReport r = verify(*planted->emplace_back(std::make_unique<Planted>(*op, fault)), few);
   EXPECT_GT(r.failed[static_cast<size_t>(Check::forward)], 0) << fault.op << ": " << fault.what << "\n" << table({r});
   for (const Check consistent : {Check::gradient, Check::second, Check::meta, Check::memory})
     EXPECT_EQ(r.failed[static_cast<size_t>(consistent)], 0) << fault.op << ": " << fault.what << "\n" << table({r});
