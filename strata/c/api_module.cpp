@@ -32,14 +32,11 @@ strata_status strata_module_load(const char* path, strata_device device, strata_
 }
 
 strata_module* strata_module_retain(strata_module* module) {
-  if (module) module->refs.fetch_add(1, std::memory_order_relaxed);
-  return module;
+  return retain(module);
 }
 
 void strata_module_release(strata_module* module) {
-  guarded([&] {
-    if (module && module->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete module;
-  });
+  release(module);
 }
 
 strata_status strata_module_forward(strata_module* module, const strata_tensor* input, strata_tensor** out) {

@@ -119,13 +119,10 @@ strata_status strata_optimizer_create(const char* name, const strata_param_group
 }
 
 strata_optimizer* strata_optimizer_retain(strata_optimizer* optimizer) {
-  if (optimizer) optimizer->refs.fetch_add(1, std::memory_order_relaxed);
-  return optimizer;
+  return retain(optimizer);
 }
 void strata_optimizer_release(strata_optimizer* optimizer) {
-  guarded([&] {
-    if (optimizer && optimizer->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete optimizer;
-  });
+  release(optimizer);
 }
 
 strata_status strata_optimizer_step(strata_optimizer* optimizer, double max_norm, double* norm) {

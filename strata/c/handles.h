@@ -1,6 +1,7 @@
 #pragma once
 // What the functions of strata.h are made of: handles to tensors and back, values and back, errors kept for a thread.
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -90,6 +91,19 @@ inline const OpBase* op_of(const strata_op* op) {
 }
 /// The tensor of a handle that must not be null.
 Tensor need_tensor(const strata_tensor* t, std::string_view function);
+
+/// One more reference, and one less, of a handle that is a struct with `refs`; null is allowed.
+template <class Handle>
+Handle* retain(Handle* h) {
+  if (h) h->refs.fetch_add(1, std::memory_order_relaxed);
+  return h;
+}
+template <class Handle>
+void release(Handle* h) {
+  guarded([&] {
+    if (h && h->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete h;
+  });
+}
 
 // ---- plain types. All throw ValueError naming `function` for what does not exist.
 

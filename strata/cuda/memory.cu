@@ -1,10 +1,6 @@
 #include "strata/cuda/memory.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>

@@ -76,7 +76,7 @@ class PinnedMemory final : public memory::Backend {
 
   void record(const void* host, const Stream& stream) {
     const std::lock_guard lock(mutex_);
-    auto it = used_.upper_bound(const_cast<void*>(host));
+    auto it = used_.upper_bound(host);
     if (it == used_.begin()) return;
     Block& block = (--it)->second;
     if (static_cast<const std::byte*>(host) >= static_cast<const std::byte*>(it->first) + block.bytes) return;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "strata/core/node.h"
+#include "strata/core/rebind.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/factory/factory.h"
@@ -100,16 +101,9 @@ std::string names_of(const Entries& entries) {
 
 // Gives `t`, and so every handle to it, the bytes and type of `value`.
 void replace_data(Tensor t, const Tensor& value) {
-  TensorImpl& to = t.impl();
-  const TensorImpl& from = value.impl();
   t.set_grad({});
   autograd_meta(t).low = {};
-  to.storage = from.storage;
-  to.strides = from.strides;
-  to.offset = from.offset;
-  to.dtype = from.dtype;
-  to.device = from.device;
-  to.contiguous = from.contiguous;
+  rebind(t, value);
 }
 
 }  // namespace
@@ -369,13 +363,17 @@ detail::ModuleHooks* detail::ModuleHooks::of_module(const Module& module, bool m
   return hooks.get();
 }
 
-Tensor detail::ModuleHooks::find(const Module& module, std::string_view name, bool& is_parameter) {
+Tensor detail::ModuleHooks::own(const Module& module, std::string_view name, std::string_view op, bool* is_parameter) {
   for (const auto& [n, t] : module.state_->parameters)
-    if (n == name) return is_parameter = true, t;
-  is_parameter = false;
+    if (n == name) {
+      if (is_parameter) *is_parameter = true;
+      return t;
+    }
+  if (is_parameter) *is_parameter = false;
   for (const auto& [n, b] : module.state_->buffers)
     if (n == name) return b.tensor;
-  return {};
+  throw ValueError(op, cat("Module '", module.kind(),
+                           "' does not have a parameter, a buffer, or a parametrized element with name '", name, "'"));
 }
 
 void detail::ModuleHooks::forget(const Module& module, std::string_view name) {

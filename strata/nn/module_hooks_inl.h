@@ -15,8 +15,9 @@ struct ModuleHooks {
   ModuleHooks(const ModuleHooks&) = delete;
   /// Those of a module, nullptr where there are none; with `make` there is a place for them from now on.
   static ModuleHooks* of_module(const Module& module, bool make);
-  /// Own parameter or buffer of that name, and whether it is a parameter; undefined where there is none.
-  static Tensor find(const Module& module, std::string_view name, bool& is_parameter);
+  /// Own parameter or buffer of that name, and whether it is a parameter. Throws ValueError("op: ...") where there is
+  /// none.
+  static Tensor own(const Module& module, std::string_view name, std::string_view op, bool* is_parameter = nullptr);
   /// Takes an own parameter, buffer or child out.
   static void forget(const Module& module, std::string_view name);
   std::vector<std::shared_ptr<ModuleHook>>& of(HookKind kind) { return all[static_cast<size_t>(kind)]; }

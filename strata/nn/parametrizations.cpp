@@ -26,11 +26,7 @@ namespace {
 Tensor value_of(const Module& module, std::string_view name, std::string_view op) {
   const NoGrad guard;
   if (is_parametrized(module, name)) return parametrizations_of(module, name).forward().detach();
-  bool is_parameter = false;
-  const Tensor value = detail::ModuleHooks::find(module, name, is_parameter);
-  check(value.defined(), op, "Module '", module.kind(),
-        "' does not have a parameter, a buffer, or a parametrized element with name '", name, "'");
-  return value.detach();
+  return detail::ModuleHooks::own(module, name, op).detach();
 }
 
 struct WeightNorm final : Parametrization {

@@ -5,6 +5,7 @@
 
 #include "strata/core/computed_node.h"
 #include "strata/core/error.h"
+#include "strata/core/rebind.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/copy/copy.h"
@@ -63,22 +64,13 @@ struct ParametrizedNode final : ComputedNode {
 
 // Gives `slot`, and so every handle to it, the bytes and form of `value`, without history.
 void show(const Tensor& slot, const Tensor& value) {
-  TensorImpl& to = slot.impl();
-  const TensorImpl& from = value.impl();
   Tensor(slot).set_grad({});
   AutogradMeta& tape = autograd_meta(slot);
   tape.low = {};
   tape.grad_fn = {};
-  to.requires_grad = false;
-  to.storage = from.storage;
-  to.shape = from.shape;
-  to.strides = from.strides;
-  to.offset = from.offset;
-  to.numel = from.numel;
-  to.dtype = from.dtype;
-  to.device = from.device;
-  to.contiguous = from.contiguous;
-  to.view_base = {};
+  rebind(slot, value);
+  slot.impl().requires_grad = false;
+  slot.impl().view_base = {};
 }
 // The same with the history of `value`. One that wants no gradient gets the node too: it is computed all the same.
 void show_computed(const Tensor& slot, const Tensor& value, const std::shared_ptr<ParametrizationList>& list) {
@@ -180,9 +172,7 @@ void register_parametrization(const Module& module, std::string_view name,
     return;
   }
   bool trained = false;
-  const Tensor slot = detail::ModuleHooks::find(module, name, trained);
-  check(slot.defined(), kRegister, "Module '", module.kind(),
-        "' does not have a parameter, a buffer, or a parametrized element with name '", name, "'");
+  const Tensor slot = detail::ModuleHooks::own(module, name, kRegister, &trained);
   const NoGrad guard;
   std::shared_ptr<ParametrizationList> list = shared_list(slot);
   check(!list || list->at(0) == parametrization, kRegister, "the tensor of '", name, "' of ", module.kind(),

@@ -3,6 +3,7 @@
 #include "py.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/rebind.h"
 #include "strata/ops/shape/shape.h"
 #include "tensor_type.h"
 
@@ -99,17 +100,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
   return set(self, [&](Tensor& t) {
     if (!value || !is_tensor(value)) throw nb::type_error("data: a Tensor is wanted");
     // The same elements under the tensor that optimizers and modules already hold.
-    const Tensor source = tensor_of(value).detach();
-    TensorImpl& to = t.impl();
-    const TensorImpl& from = source.impl();
-    to.storage = from.storage;
-    to.shape = from.shape;
-    to.strides = from.strides;
-    to.offset = from.offset;
-    to.numel = from.numel;
-    to.dtype = from.dtype;
-    to.device = from.device;
-    to.contiguous = from.contiguous;
+    rebind(t, tensor_of(value).detach());
   });
 }
 PyObject* get_is_cuda(PyObject* self, void*) {
