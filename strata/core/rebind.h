@@ -5,8 +5,8 @@
 
 namespace strata {
 
-/// Every handle to `t` shows the elements of `source` from now on, with their shape, dtype and device. Gradient, history
-/// and what a view is of stay `t`'s: whoever rebinds sees to them.
+/// Every handle to `t` shows the elements of `source` from now on, with their shape, dtype and device. Gradient,
+/// history and what a view is of stay `t`'s: whoever rebinds sees to them.
 inline void rebind(const Tensor& t, const Tensor& source) {
   TensorImpl& to = t.impl();
   const TensorImpl& from = source.impl();

@@ -349,7 +349,8 @@ const Op<Tensor(const TensorList&)> cartesian_prod_op{{
         },
 }};
 
-// Calls f with each choice of r > 0 places below n, in lexicographic order; again: a place may be chosen more than once.
+// Calls f with each choice of r > 0 places below n, in lexicographic order; again: a place may be chosen more than
+// once.
 template <class F>
 void choices(int64_t n, int64_t r, bool again, F&& f) {
   if (n == 0 || (!again && r > n)) return;
