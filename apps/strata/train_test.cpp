@@ -77,6 +77,16 @@ TEST_F(TrainCommand, TrainThenGenerate) {
   EXPECT_EQ(greedy.output, again.output);
 }
 
+// A vocabulary that is rounded up for the machine has rows for which no token stands; at the start they are as likely.
+TEST_F(TrainCommand, AVocabularyLargerThanTheTokenizersWritesTokensOnly) {
+  const std::string out = dir_ / "run";
+  const Result r = strata(tiny() + "--out " + out + " --steps 1 --set model.vocab=4096 train.sample_tokens=100");
+  ASSERT_EQ(r.status, 0) << r.output;
+  const Result text = strata("generate --checkpoint " + out + " --prompt 'line ' --tokens 100 --threads 1");
+  EXPECT_EQ(text.status, 0) << text.output;
+  EXPECT_EQ(text.output.size(), 5u + 100 + 1);
+}
+
 TEST_F(TrainCommand, ReportOfOneRunAndOfSeveral) {
   const std::string a = dir_ / "a", b = dir_ / "b", page = dir_ / "both.html";
   ASSERT_EQ(strata(tiny() + "--out " + a).status, 0);

@@ -1,5 +1,6 @@
 #include "strata/memory/bounds.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -104,9 +105,16 @@ TEST(TightestBound, OfEachDevice) {
   const Bound card = tightest_bound(Device::cuda());
   EXPECT_EQ(card.name.substr(0, 6), "cuda:0");
   EXPECT_GT(card.free(), 0);
-  void* block = allocate(Device::cuda(), size_t{64} << 20, Tag::workspace);
-  EXPECT_GE(tightest_bound(Device::cuda()).used, card.used + (int64_t{60} << 20));
-  deallocate(Device::cuda(), block, size_t{64} << 20, Tag::workspace);
+  // Other processes may give memory back meanwhile: one attempt of several has to show ours.
+  int64_t most = 0;
+  for (int attempt = 0; attempt < 20 && most < int64_t{60} << 20; ++attempt) {
+    release_cached();
+    const int64_t before = tightest_bound(Device::cuda()).used;
+    void* block = allocate(Device::cuda(), size_t{64} << 20, Tag::workspace);
+    most = std::max(most, tightest_bound(Device::cuda()).used - before);
+    deallocate(Device::cuda(), block, size_t{64} << 20, Tag::workspace);
+  }
+  EXPECT_GE(most, int64_t{60} << 20);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/convert.h"
-#include "strata/nn/dry_run.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/loss.h"
@@ -96,9 +95,7 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   const Tensor x = hidden(tokens, nullptr);
   memory::ModuleScope at("loss");
   const Tensor rows = x.view({-1, config_.dim}), wanted = targets.reshape({-1});
-  // A card has little memory for its speed; the CPU keeps all logits, which is as fast.
-  if (nn::as_on_cuda(x.device())) return linear_cross_entropy(rows, head_, wanted);
-  return cross_entropy(logits(rows), wanted);
+  return head_cross_entropy(rows, head_, wanted);
 }
 
 ModelCache LanguageModel::make_cache(int64_t batch) const {

@@ -135,6 +135,9 @@ TEST(Sampling, TopKTopPTemperature) {
   EXPECT_NEAR(p[0], 2500, 150);
   EXPECT_EQ(counts({.top_p = 0.4})[0], 4000);
   EXPECT_EQ(counts({.temperature = 0})[0], 4000);
+  EXPECT_NEAR(counts({.vocab = 2})[0], 2500, 150);
+  EXPECT_EQ(counts({.vocab = 2})[2], 0);
+  EXPECT_EQ(counts({.vocab = 100}), all);
   const auto cold = counts({.temperature = 0.5});  // weights 0.25, 0.09, 0.0225, 0.0025
   EXPECT_NEAR(cold[0], 4000 * 0.25 / 0.365, 150);
   EXPECT_EQ(all, counts({}));
@@ -147,6 +150,7 @@ TEST(Sampling, Refusals) {
   EXPECT_THROW(sample_token(logits, {.temperature = -1}, 0), ValueError);
   EXPECT_THROW(sample_token(logits, {.top_k = -1}, 0), ValueError);
   EXPECT_THROW(sample_token(logits, {.top_p = 0}, 0), ValueError);
+  EXPECT_THROW(sample_token(logits, {.vocab = -1}, 0), ValueError);
   EXPECT_THROW(sample_token(std::vector<float>{NAN}, {}, 0), ValueError);
   const float inf = INFINITY;
   EXPECT_EQ(sample_token(std::vector<float>{1, inf, -inf}, {}, 0), 1);

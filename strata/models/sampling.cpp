@@ -14,6 +14,7 @@ constexpr const char* kOp = "sample";
 void check_options(const SampleOptions& o) {
   check(o.temperature >= 0 && std::isfinite(o.temperature), kOp, "temperature is at least 0, got ", o.temperature);
   check(o.top_k >= 0, kOp, "top_k is at least 0, got ", o.top_k);
+  check(o.vocab >= 0, kOp, "vocab is at least 0, got ", o.vocab);
   check(o.top_p > 0 && o.top_p <= 1, kOp, "top_p is above 0 and at most 1, got ", o.top_p);
 }
 
@@ -23,7 +24,8 @@ int64_t sample_token(std::span<const float> logits, const SampleOptions& options
   check_options(options);
   check(!logits.empty(), kOp, "there are no logits");
   std::vector<int32_t> order;
-  for (size_t i = 0; i < logits.size(); ++i)
+  const size_t ids = options.vocab > 0 ? std::min(logits.size(), static_cast<size_t>(options.vocab)) : logits.size();
+  for (size_t i = 0; i < ids; ++i)
     if (!std::isnan(logits[i])) order.push_back(static_cast<int32_t>(i));
   // Ties go to the smaller id, so that the result does not depend on the sort.
   const auto likelier = [&](int32_t a, int32_t b) {

@@ -16,10 +16,12 @@ struct SampleOptions {
   int64_t top_k = 0;         ///< only the k likeliest tokens; 0 for all
   double top_p = 1.0;  ///< only the likeliest tokens that together have this probability (Holtzman et al., 1904.09751)
   uint64_t seed = 0;   ///< the same seed, prompt and model give the same text
+  int64_t vocab = 0;   ///< only ids below it; 0 for all. A model's vocabulary may be larger than its tokenizer's
 };
 
 /// A token drawn from `logits` under the options; `draw` is the number of tokens drawn before. Throws ValueError for no
-/// logits, options out of range, or logits among which there is no number.
+/// logits, options out of range, or logits among which there is no
+/// number.
 int64_t sample_token(std::span<const float> logits, const SampleOptions& options, uint64_t draw);
 
 /// Continues a prompt.

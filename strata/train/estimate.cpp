@@ -6,10 +6,10 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
+#include "strata/core/dry_run.h"
 #include "strata/data/dataset.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline_data.h"
-#include "strata/nn/dry_run.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/train/run.h"
@@ -55,7 +55,7 @@ class DryRun {
  private:
   const TrainConfig& config_;
   DeviceScope dry_{Device::meta()};
-  nn::DryRunOfCuda way_{config_.device.starts_with("cuda")};
+  DryRunAs way_{config_.device.starts_with("cuda") ? DeviceType::cuda : DeviceType::cpu};
 
  public:
   std::shared_ptr<LanguageModel> model;

@@ -16,7 +16,8 @@ namespace strata {
 ///     for (int i = 0; i < 100; ++i) std::fputs(writer.next().c_str(), stdout);
 class TextWriter {
  public:
-  /// Throws ValueError for a prompt without tokens or options out of range, and what encoding throws.
+  /// Draws tokens that the tokenizer knows, whatever the size of the model's vocabulary. Throws ValueError for a prompt
+  /// without tokens or options out of range, and what encoding throws.
   TextWriter(const TrainedModel& trained, std::string_view prompt, const SampleOptions& options = {});
   /// The bytes of the next token: a character may begin in one and end in the next.
   std::string next();
@@ -25,5 +26,9 @@ class TextWriter {
   std::shared_ptr<text::Tokenizer> tokenizer_;
   TokenSampler sampler_;
 };
+
+/// What a run's report shows: `train.sample_tokens` tokens after `train.sample_prompt` (a line's end where that is
+/// empty), of temperature 0.8 and top-p 0.95, by the run's seed. The model is in evaluation mode afterwards.
+std::string sample_text(const TrainedModel& trained);
 
 }  // namespace strata

@@ -76,9 +76,7 @@ ReportInput read_run(const std::string& folder, bool with_sample, bool with_limi
   if (with_sample && in.config.sample_tokens > 0) {
     const TrainedModel trained = load_trained_model(folder);
     in.sample_prompt = in.config.sample_prompt;
-    TextWriter writer(trained, in.sample_prompt.empty() ? "\n" : in.sample_prompt,
-                      {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(in.config.seed)});
-    for (int64_t i = 0; i < in.config.sample_tokens; ++i) in.sample += writer.next();
+    in.sample = sample_text(trained);
   }
   return in;
 }

@@ -20,9 +20,9 @@
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
-#include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/feeder.h"
+#include "strata/train/generate.h"
 #include "strata/train/machine.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
@@ -333,17 +333,9 @@ void Run::save() {
 
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
-  std::vector<int32_t> prompt = data_.tokenizer->encode(config_.sample_prompt);
-  if (prompt.empty()) prompt = data_.tokenizer->encode("\n");
-  if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
-  std::optional<AutocastScope> autocast;    // weights of two types want it
-  if (config_.param_dtype != "f32") autocast.emplace(parse_dtype(config_.dtype));
-  TokenSampler sampler(model_, prompt,
-                       {.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config_.seed)});
-  std::vector<int32_t> written;
-  for (int64_t i = 0; i < config_.sample_tokens; ++i) written.push_back(sampler.next());
+  std::string text = sample_text({config_, step_, data_.tokenizer, model_});
   model_->train();
-  return data_.tokenizer->decode(written);
+  return text;
 }
 
 void Run::report(const std::string& status, bool with_sample) {

@@ -120,6 +120,7 @@ napi_value new_writer(Call& c) {
   options.top_k = env.whole(c[3], "generate", "topK");
   options.top_p = env.real(c[4], "generate", "topP");
   options.seed = static_cast<uint64_t>(env.whole(c[5], "generate", "seed"));
+  options.vocab = m->tokenizer->vocab_size();
   return env.boxed(WriterRef(new Writer{m, TokenSampler(m->model, std::move(prompt), options), {}, {}}));
 }
 // writerNext(flag, writer, last) -> promise of {token, text}

@@ -142,8 +142,8 @@ nb::dict run_training(const TrainConfig& config, const std::string& out, bool re
   try {
     PyThreadState* state = PyEval_SaveThread();
     try {
-      r = train(config, {.out = out, .resume = resume, .stop_requested = &stop_requested,
-                         .log = progress ? stderr : nullptr});
+      r = train(config,
+                {.out = out, .resume = resume, .stop_requested = &stop_requested, .log = progress ? stderr : nullptr});
     } catch (...) {
       PyEval_RestoreThread(state);
       throw;
@@ -171,7 +171,9 @@ nb::dict run_training(const TrainConfig& config, const std::string& out, bool re
 
 struct PyModel {
   std::shared_ptr<LanguageModel> model;
-  std::shared_ptr<text::Tokenizer> tokenizer;
+  std::shared_ptr<text::Tokenizer> tokenizer;  // null where there is none yet
+  // The ids for which a token stands, 0 for all.
+  int64_t known() const { return tokenizer ? tokenizer->vocab_size() : 0; }
 };
 
 std::vector<int32_t> generate(const PyModel& m, const std::vector<int32_t>& prompt, int64_t tokens,
@@ -225,7 +227,8 @@ void bind_train(nb::module_& m) {
            })
       .def("__getitem__", &get)
       .def("__setitem__", &set)
-      .def("validate", [](const TrainConfig& c) { validate(c); }, "Throws ValueError for settings that do not fit.")
+      .def(
+          "validate", [](const TrainConfig& c) { validate(c); }, "Throws ValueError for settings that do not fit.")
       .def("to_toml", [](const TrainConfig& c) { return to_toml(c); })
       .def("copy", [](const TrainConfig& c) { return c; })
       .def("__eq__", [](const TrainConfig& a, const TrainConfig& b) { return a == b; });
@@ -245,8 +248,10 @@ void bind_train(nb::module_& m) {
           },
           nb::arg("path"), nb::arg("resume_step") = 0, nb::arg("mark") = "",
           "Goes on after a step; `mark` is what mark() said then. What it mends it says on the standard error.")
-      .def("mark", [](MetricsWriter& w) { return to_string(w.mark()); }, "What the file holds now, for a checkpoint.")
-      .def("write", [](MetricsWriter& w, const nb::dict& d) { w.write(to_metrics(d)); }, nb::arg("metrics"));
+      .def(
+          "mark", [](MetricsWriter& w) { return to_string(w.mark()); }, "What the file holds now, for a checkpoint.")
+      .def(
+          "write", [](MetricsWriter& w, const nb::dict& d) { w.write(to_metrics(d)); }, nb::arg("metrics"));
   m.def(
       "read_metrics",
       [](const std::string& path, bool lenient) {
@@ -266,8 +271,10 @@ void bind_train(nb::module_& m) {
           },
           nb::arg("total_steps"), nb::arg("plain_interval_s") = 10.0, nb::arg("unit") = "tok")
       .def("resume", &Progress::resume, nb::arg("step"), nb::arg("elapsed_s"))
-      .def("update", [](Progress& p, const nb::dict& d) { p.update(to_metrics(d)); }, nb::arg("metrics"))
-      .def("note", [](Progress& p, const std::string& text) { p.note(text); }, nb::arg("text"))
+      .def(
+          "update", [](Progress& p, const nb::dict& d) { p.update(to_metrics(d)); }, nb::arg("metrics"))
+      .def(
+          "note", [](Progress& p, const std::string& text) { p.note(text); }, nb::arg("text"))
       .def("finish", &Progress::finish);
 
   m.def(
@@ -279,7 +286,8 @@ void bind_train(nb::module_& m) {
         ReportInput in;
         in.title = title;
         in.status = status;
-        for (nb::handle step : metrics) in.metrics.push_back(to_metrics(cast_argument<nb::dict>(step, "report", "each step of metrics", "a dict")));
+        for (nb::handle step : metrics)
+          in.metrics.push_back(to_metrics(cast_argument<nb::dict>(step, "report", "each step of metrics", "a dict")));
         in.config.steps = total_steps;
         in.machine = machine_info();
         in.parameters = parameters;
@@ -298,7 +306,9 @@ void bind_train(nb::module_& m) {
   nb::class_<PyModel>(m, "LanguageModel", "A decoder-only language model of the engine's.")
       .def(
           "__init__",
-          [](PyModel* self, const TrainConfig& config) { new (self) PyModel{make_model(config.model), nullptr}; },
+          [](PyModel* self, const TrainConfig& config) {
+            new (self) PyModel{make_model(config.model), nullptr};
+          },
           nb::arg("config"))
       .def_static(
           "load",
@@ -310,7 +320,8 @@ void bind_train(nb::module_& m) {
             }
             return nb::make_tuple(PyModel{t.model, t.tokenizer}, t.config, t.step);
           },
-          nb::arg("path"), "The newest checkpoint of a run's folder, or the checkpoint at `path`: (model, config, step).")
+          nb::arg("path"),
+          "The newest checkpoint of a run's folder, or the checkpoint at `path`: (model, config, step).")
       .def_prop_ro("tokenizer",
                    [](const PyModel& p) -> std::optional<PyTokenizer> {
                      if (!p.tokenizer) return std::nullopt;
@@ -321,15 +332,19 @@ void bind_train(nb::module_& m) {
       .def("named_parameters", [](const PyModel& p) { return p.model->named_parameters(); })
       .def("named_buffers", [](const PyModel& p) { return p.model->named_buffers(); })
       .def("__str__", [](const PyModel& p) { return p.model->to_string(); })
-      .def("forward", [](const PyModel& p, const Tensor& tokens) { return p.model->forward(tokens); }, Release())
-      .def("loss", [](const PyModel& p, const Tensor& x, const Tensor& y) { return p.model->loss(x, y); }, Release())
-      .def("train", [](const PyModel& p, bool on) { p.model->train(on); }, nb::arg("mode") = true)
-      .def("to_device", [](const PyModel& p, Device d) { p.model->to(d); }, Release())
+      .def(
+          "forward", [](const PyModel& p, const Tensor& tokens) { return p.model->forward(tokens); }, Release())
+      .def(
+          "loss", [](const PyModel& p, const Tensor& x, const Tensor& y) { return p.model->loss(x, y); }, Release())
+      .def(
+          "train", [](const PyModel& p, bool on) { p.model->train(on); }, nb::arg("mode") = true)
+      .def(
+          "to_device", [](const PyModel& p, Device d) { p.model->to(d); }, Release())
       .def(
           "generate",
           [](const PyModel& p, const std::vector<int32_t>& prompt, int64_t tokens, double temperature, int64_t top_k,
              double top_p, uint64_t seed) {
-            return generate(p, prompt, tokens, {temperature, top_k, top_p, seed});
+            return generate(p, prompt, tokens, {temperature, top_k, top_p, seed, p.known()});
           },
           nb::arg("prompt"), nb::arg("tokens") = 200, nb::arg("temperature") = 0.8, nb::arg("top_k") = 0,
           nb::arg("top_p") = 1.0, nb::arg("seed") = 0, "Ids that continue `prompt`.")
@@ -337,7 +352,7 @@ void bind_train(nb::module_& m) {
           "stream",
           [](const PyModel& p, const std::vector<int32_t>& prompt, double temperature, int64_t top_k, double top_p,
              uint64_t seed) {
-            return Stream{p.model, TokenSampler(p.model, prompt, {temperature, top_k, top_p, seed})};
+            return Stream{p.model, TokenSampler(p.model, prompt, {temperature, top_k, top_p, seed, p.known()})};
           },
           nb::arg("prompt"), nb::arg("temperature") = 0.8, nb::arg("top_k") = 0, nb::arg("top_p") = 1.0,
           nb::arg("seed") = 0, "A TokenStream that continues `prompt`.");

@@ -35,6 +35,11 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target,
                             const CrossEntropyOptions& options = {});
 
+/// The same loss in the way that suits the device: linear_cross_entropy on a card, which has little memory for its speed;
+/// the CPU keeps all logits, which is as fast. x [N, D], weight [C, D], target [N].
+Tensor head_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target,
+                          const CrossEntropyOptions& options = {});
+
 /// -x[target] of log-probabilities x; shapes, weight [C] and mean as in cross_entropy.
 Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {}, int64_t ignore_index = -100,
                 const std::string& reduction = "mean");

@@ -1,5 +1,7 @@
 #include "strata/ops/matmul/mlp.h"
 
+#include "strata/core/by_device.h"
+#include "strata/core/dry_run.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -224,8 +226,46 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     .tolerance_reason = "hidden is rounded to the dtype between the two products",
 }};
 
+Tensor layer_by_layer(const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down,
+                      const Tensor& down_bias) {
+  return linear(gelu(linear(x, up, up_bias), "tanh"), down, down_bias);
+}
+
+constexpr ByDevice<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> kFeedForward{
+    .cuda = gelu_mlp, .everywhere = layer_by_layer};
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> gelu_feed_forward_op{{
+    .schema = "gelu_feed_forward(Tensor x, Tensor up_weight, Tensor? up_bias, Tensor down_weight, Tensor? "
+              "down_bias=None) -> Tensor",
+    .doc =
+        "linear(gelu(linear(x, up_weight, up_bias), \"tanh\"), down_weight, down_bias), GPT's feed-forward layer, in "
+        "the way that suits the device: gelu_mlp on a card, one layer after the other on the CPU.",
+    .example =
+        "Tensor y = gelu_feed_forward(ones({2, 3}), ones({8, 3}), ones({8}), ones({3, 8}), {}); assert(y.shape() "
+        "== Shape({2, 3}));",
+    .composed =
+        [](const Tensor& x, const Tensor& up, const Tensor& up_bias, const Tensor& down, const Tensor& down_bias) {
+          return kFeedForward.on(way_of(x.device()))(x, up, up_bias, down, down_bias);
+        },
+    .samples =
+        [](Samples& s) {
+          const auto u = [&](const Shape& shape) { return s.uniform(shape, -1, 1); };
+          s.add(u({4, 3}), u({6, 3}), u({6}), u({5, 6}), u({5}));
+          s.add(u({2, 4, 3}), u({6, 3}), std::nullopt, u({3, 6})).named("no biases");
+          s.add(u({0, 3}), u({6, 3}), u({6}), u({3, 6}), u({3})).named("no rows");
+          s.invalid<ShapeError>("", u({4, 3}), u({6, 4}), u({6}), u({5, 6}), u({5}));
+        },
+    .reference = layer_by_layer,
+    .tolerance = 16,
+    .tolerance_reason = "hidden is rounded to the dtype between the two products",
+}};
+
 }  // namespace
 
+Tensor gelu_feed_forward(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias, const Tensor& down_weight,
+                         const Tensor& down_bias) {
+  return gelu_feed_forward_op(x, up_weight, up_bias, down_weight, down_bias);
+}
 Tensor gelu_mlp(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias, const Tensor& down_weight,
                 const Tensor& down_bias) {
   return std::get<0>(gelu_mlp_op(x, up_weight, up_bias, down_weight, down_bias));

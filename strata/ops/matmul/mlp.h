@@ -12,6 +12,10 @@ namespace strata {
 /// down_weight [out, hidden] -> [.., out]; biases may be undefined. Throws ShapeError, DTypeError.
 Tensor gelu_mlp(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias, const Tensor& down_weight,
                 const Tensor& down_bias);
+/// The same numbers in the way that suits the device: gelu_mlp on a card, the three layers one after the other on the CPU,
+/// where nothing is gained by joining them.
+Tensor gelu_feed_forward(const Tensor& x, const Tensor& up_weight, const Tensor& up_bias, const Tensor& down_weight,
+                         const Tensor& down_bias);
 /// y = gelu(pre, "tanh") and pre = linear(x, weight, bias).
 std::tuple<Tensor, Tensor> linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// gelu_backward(matmul(g, weight), pre, "tanh"): g [.., n], weight [n, k], pre [.., k].
