@@ -345,7 +345,7 @@ TEST(Parametrize, Errors) {
   EXPECT_TRUE(has(refused([&] { remove_parametrizations(layer, "weight"); }),
                   "Module Linear does not have a parametrization on weight"));
   EXPECT_TRUE(has(refused([&] { parametrizations_of(layer, "weight"); }), "does not have a parametrization"));
-  EXPECT_TRUE(has(refused([&] { parametrizations::orthogonal(layer, "weight", "householder"); }), "the map is cayley"));
+  EXPECT_TRUE(has(refused([&] { parametrizations::orthogonal(layer, "weight", "givens"); }), "the map is cayley"));
   EXPECT_TRUE(has(refused([&] { parametrizations::orthogonal(layer, "bias"); }), "a matrix is wanted"));
   EXPECT_TRUE(has(refused([&] { parametrizations::spectral_norm(layer, "weight", 0); }), "at least 1"));
   EXPECT_THROW(parametrizations::weight_norm(layer, "weight", 2), IndexError);
@@ -482,9 +482,10 @@ double off_orthonormal(const Tensor& w) {
 
 TEST(Orthogonal, StaysOrthonormalInTraining) {
   manual_seed(11);
-  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{4, 4}, {6, 3}, {3, 6}}) {
+  const auto trains = [](int64_t in, int64_t out, const char* map) {
+    SCOPED_TRACE(map);
     const Linear layer = linear64(in, out);
-    parametrizations::orthogonal(layer);
+    parametrizations::orthogonal(layer, "weight", map);
     const Tensor start = layer.weight.detach().clone();
     EXPECT_LT(off_orthonormal(start), 1e-14);
     const Tensor x = data({16, in}), y = data({16, out});
@@ -500,15 +501,19 @@ TEST(Orthogonal, StaysOrthonormalInTraining) {
     }
     EXPECT_LT(last, first);
     EXPECT_GT(distance(layer.weight, start), 1e-3);
-  }
+  };
+  for (const char* map : {"cayley", "matrix_exp", "householder"})
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{4, 4}, {6, 3}, {3, 6}}) trains(in, out, map);
   // An orthonormal weight is where it begins.
-  const Linear layer = linear64(4, 4);
-  {
-    const NoGrad guard;
-    Tensor(layer.weight).copy_(-eye(4, {}, DType::f64));
+  for (const char* map : {"cayley", "matrix_exp", "householder"}) {
+    const Linear layer = linear64(4, 4);
+    {
+      const NoGrad guard;
+      Tensor(layer.weight).copy_(-eye(4, {}, DType::f64));
+    }
+    parametrizations::orthogonal(layer, "weight", map);
+    EXPECT_LT(distance(layer.weight, -eye(4, {}, DType::f64)), 1e-14) << map;
   }
-  parametrizations::orthogonal(layer);
-  EXPECT_LT(distance(layer.weight, -eye(4, {}, DType::f64)), 1e-14);
 }
 
 TEST(Parametrizations, TrainingKeepsTheSpectralNorm) {
