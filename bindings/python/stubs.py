@@ -1,9 +1,10 @@
-"""Writes what type checkers read of the package (_core.pyi, _ops.pyi, _records.pyi, __init__.pyi, optim/_rules.pyi) from the
-description of the records and from what Python adds to Tensor: `python bindings/python/stubs.py [--package FOLDER] [--to FOLDER]`.
+"""Writes what type checkers read of the package (_core.pyi, _ops.pyi, _records.pyi, __init__.pyi, optim/_rules.pyi)
+from the description of the records and from what Python adds to Tensor:
+`python bindings/python/stubs.py [--package FOLDER] [--to FOLDER]`.
 
-The build calls it (CMakeLists.txt), so a package that is installed has them. Without arguments it asks the installed package
-and writes them beside the source, where git ignores them: for mypy over the source, and for editors. --package names the
-folder in which strata/ lies, where it is not installed.
+The build calls it (CMakeLists.txt), so a package that is installed has them. Without arguments it asks the installed
+package and writes them beside the source, where git ignores them: for mypy over the source, and for editors. --package
+names the folder in which strata/ lies, where it is not installed.
 
 What is no record stands in core_template.pyi, with a line `#: methods` where the records' methods belong."""
 
@@ -216,7 +217,8 @@ def of_package(strata: Any, records: list[dict[str, Any]]) -> str:
 
 def of_optimizers(rules: Any) -> str:
     """optim/_rules.pyi: the classes that are made of the optimizers' records."""
-    lines = [HEADER, "from typing import Optional, Tuple", "", "from .optimizer import Optimizer, Params", "", f"__all__ = {rules.__all__}"]
+    lines = [HEADER, "from typing import Optional, Tuple", "", "from .optimizer import Optimizer, Params", "",
+             f"__all__ = {rules.__all__}"]
     for name in rules.__all__:
         made = getattr(rules, name)
         parameters = inspect.signature(made).parameters.values()

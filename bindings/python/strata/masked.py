@@ -1,5 +1,5 @@
-"""torch.masked: reductions and normalisations over the elements that a mask of bool keeps (the records masked_reduce and
-masked_along)."""
+"""torch.masked: reductions and normalisations over the elements that a mask of bool keeps: the records masked_reduce
+and masked_along."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Optional
 from . import _core, _ops
 from ._core import Tensor, dtype as DType
 
-__all__ = ["amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logsumexp", "mean", "norm", "normalize", "prod",
-           "softmax", "softmin", "std", "sum", "var"]
+__all__ = ["amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logsumexp", "mean", "norm",
+           "normalize", "prod", "softmax", "softmin", "std", "sum", "var"]
 
 
 def _checked(input: Tensor, dtype: Optional[DType], mask: Optional[Tensor]) -> Tensor:
@@ -18,9 +18,10 @@ def _checked(input: Tensor, dtype: Optional[DType], mask: Optional[Tensor]) -> T
     return input if dtype is None else input.to(dtype)
 
 
-def _reduced(name: str, input: Tensor, dim: Any, keepdim: bool, dtype: Optional[DType], mask: Optional[Tensor], correction: float = 1.0,
-             ord: float = 2.0) -> Tensor:
-    return _ops.masked_reduce(_checked(input, dtype, mask), mask, name, [] if dim is None else dim, keepdim, correction, ord)
+def _reduced(name: str, input: Tensor, dim: Any, keepdim: bool, dtype: Optional[DType], mask: Optional[Tensor],
+             correction: float = 1.0, ord: float = 2.0) -> Tensor:
+    dims = [] if dim is None else dim
+    return _ops.masked_reduce(_checked(input, dtype, mask), mask, name, dims, keepdim, correction, ord)
 
 
 def _reduction(name: str, doc: str) -> Any:

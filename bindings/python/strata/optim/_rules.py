@@ -65,7 +65,8 @@ def _class_of(record: Dict[str, Any]) -> Any:
             annotation, beside[name] = _SWITCHES[name]
             add(name, beside[name], annotation)
     signature = inspect.Signature(parameters)
-    switches = [name for name in ("differentiable", "decoupled_weight_decay") if name in signature.parameters and name not in defaults]
+    switches = [name for name in ("differentiable", "decoupled_weight_decay")
+                if name in signature.parameters and name not in defaults]
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs)
@@ -78,8 +79,8 @@ def _class_of(record: Dict[str, Any]) -> Any:
         parameters=[inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *parameters])
     base = globals()["Adam"] if record["title"] == "AdamW" else Optimizer
     return type(record["title"], (base,), {
-        "__doc__": record["doc"], "__module__": __name__, "__init__": __init__, "_kind": record["name"], "_takes": takes,
-        "_beside": beside})
+        "__doc__": record["doc"], "__module__": __name__, "__init__": __init__, "_kind": record["name"],
+        "_takes": takes, "_beside": beside})
 
 
 __all__: List[str] = []
