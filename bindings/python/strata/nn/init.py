@@ -133,7 +133,7 @@ def _older(function: Callable[..., Any]) -> Callable[..., Any]:
     return deprecated
 
 
-uniform, normal, constant, eye, dirac, orthogonal, sparse = map(
-    _older, (uniform_, normal_, constant_, eye_, dirac_, orthogonal_, sparse_))
-xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(
-    _older, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_))
+uniform, normal, constant, eye = _older(uniform_), _older(normal_), _older(constant_), _older(eye_)
+dirac, orthogonal, sparse = _older(dirac_), _older(orthogonal_), _older(sparse_)
+xavier_uniform, xavier_normal = _older(xavier_uniform_), _older(xavier_normal_)
+kaiming_uniform, kaiming_normal = _older(kaiming_uniform_), _older(kaiming_normal_)
