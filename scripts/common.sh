@@ -88,7 +88,7 @@ install_python_package() {
   export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(build_jobs)}
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
   say "Installing the Python package into $venv (minutes, where nothing is built yet)"
-  "${pip[@]}" "scikit-build-core>=0.10" "nanobind>=2.4" "$@"
+  "${pip[@]}" "scikit-build-core>=0.10" "nanobind>=2.4" "typing_extensions; python_version < '3.11'" "$@"
   "${pip[@]}" --no-build-isolation --no-deps --force-reinstall --config-settings "cmake.define.STRATA_CUDA=$(cuda_option)" "$ROOT"
 }
 

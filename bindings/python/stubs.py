@@ -1,10 +1,16 @@
-"""Writes strata/_core.pyi, _ops.pyi and _records.pyi from the description of the op records, and from what Python adds to Tensor:
-`python bindings/python/stubs.py [--check]`.
+"""Writes what type checkers read of the package (_core.pyi, _ops.pyi, _records.pyi, __init__.pyi, optim/_rules.pyi)
+from the description of the records and from what Python adds to Tensor:
+`python bindings/python/stubs.py [--package FOLDER] [--to FOLDER]`.
+
+The build calls it (CMakeLists.txt), so a package that is installed has them. Without arguments it asks the installed
+package and writes them beside the source, where git ignores them: for mypy over the source, and for editors. --package
+names the folder in which strata/ lies, where it is not installed.
 
 What is no record stands in core_template.pyi, with a line `#: methods` where the records' methods belong."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
 import pathlib
@@ -14,7 +20,7 @@ import textwrap
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
-HEADER = '"""Written by bindings/python/stubs.py from the op records; do not edit."""\n'
+HEADER = '"""Written by bindings/python/stubs.py from the op records."""\n'
 # What the description's kinds are in Python.
 TYPES = {
     "Tensor": "TensorLike", "Tensor[]": "Sequence[Optional[Tensor]]", "Scalar": "Number", "int": "_int", "float": "_float",
@@ -209,26 +215,43 @@ def of_package(strata: Any, records: list[dict[str, Any]]) -> str:
     return HEADER + "\n" + "\n".join(lines) + "\n"
 
 
-def main() -> int:
+def of_optimizers(rules: Any) -> str:
+    """optim/_rules.pyi: the classes that are made of the optimizers' records."""
+    lines = [HEADER, "from typing import Optional, Tuple", "", "from .optimizer import Optimizer, Params", "",
+             f"__all__ = {rules.__all__}"]
+    for name in rules.__all__:
+        made = getattr(rules, name)
+        parameters = inspect.signature(made).parameters.values()
+        found = ["self"] + [str(p).replace("'", "") for p in parameters]
+        named = next(i for i, p in enumerate(parameters, 1) if p.kind == p.KEYWORD_ONLY)
+        found.insert(named, "*")
+        lines += ["", f"class {name}({made.__bases__[0].__name__}):", docstring(made.__doc__, "    "),
+                  f"    def __init__({', '.join(found)}) -> None: ..."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--package", help="the folder in which the strata/ lies that is described")
+    asked.add_argument("--to", default=str(HERE / "strata"), help="the folder that gets the stubs")
+    options = asked.parse_args()
     sys.path[:] = [p for p in sys.path if pathlib.Path(p).resolve() != HERE]  # the built package, not its source
+    if options.package:
+        sys.path.insert(0, options.package)
     import strata
 
     template = (HERE / "core_template.pyi").read_text()
     records = json.loads(strata._core.describe_ops())["ops"]
     texts = write(strata.Tensor, records, template, of_nanobind(strata._core, template))
     texts["__init__.pyi"] = of_package(strata, records)
-    stale = []
+    texts["optim/_rules.pyi"] = of_optimizers(strata.optim._rules)
     for name, text in texts.items():
-        path = HERE / "strata" / name
+        path = pathlib.Path(options.to) / name
+        if path.is_symlink():  # into the source, by a build that is older than this
+            path.unlink()
         if not path.exists() or path.read_text() != text:
-            stale.append(name)
-            if "--check" not in sys.argv:
-                path.write_text(text)
-    if "--check" in sys.argv and stale:
-        print(f"not current: {', '.join(stale)}; run bindings/python/stubs.py")
-        return 1
-    return 0
+            path.write_text(text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

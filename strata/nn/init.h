@@ -3,6 +3,7 @@
 // the shape only. Each returns its first argument.
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "strata/core/rng.h"
@@ -34,5 +35,25 @@ Tensor xavier_normal_(Tensor t, double gain = 1, Generator& generator = default_
 /// arXiv:1502.01852). PyTorch's Linear and convolutions use a = sqrt(5): +- 1 / sqrt(fan_in).
 Tensor kaiming_uniform_(Tensor t, double a = 0, Generator& generator = default_generator());
 Tensor kaiming_normal_(Tensor t, double a = 0, Generator& generator = default_generator());
+
+/// The factor by which a nonlinearity's weights are to be larger than a linear layer's: of "linear", "sigmoid", "tanh",
+/// "relu", "leaky_relu" (whose slope is `param`), "selu", or a convolution ("conv2d"). Throws ValueError.
+double calculate_gain(std::string_view nonlinearity, double param = 0.01);
+/// The same with the fan and the nonlinearity said: `mode` is "fan_in" or "fan_out". Throws ValueError.
+Tensor kaiming_uniform_(Tensor t, double a, std::string_view mode, std::string_view nonlinearity = "leaky_relu",
+                        Generator& generator = default_generator());
+Tensor kaiming_normal_(Tensor t, double a, std::string_view mode, std::string_view nonlinearity = "leaky_relu",
+                       Generator& generator = default_generator());
+/// Rows (or columns, where there are more rows) that are orthonormal, times `gain` (Saxe et al., arXiv:1312.6120).
+/// Throws ShapeError below two dimensions.
+Tensor orthogonal_(Tensor t, double gain = 1, Generator& generator = default_generator());
+/// The identity matrix. Throws ShapeError unless there are two dimensions.
+Tensor eye_(Tensor t);
+/// The weight of a convolution that keeps its input, in `groups` groups. Throws ShapeError unless it has three to five
+/// dimensions, ValueError for groups that do not divide it.
+Tensor dirac_(Tensor t, int64_t groups = 1);
+/// A matrix drawn from N(0, std^2), a share `sparsity` of each column 0 (Martens, ICML 2010). Throws ShapeError,
+/// ValueError.
+Tensor sparse_(Tensor t, double sparsity, double std = 0.01, Generator& generator = default_generator());
 
 }  // namespace strata::nn::init

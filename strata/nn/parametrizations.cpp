@@ -1,5 +1,6 @@
 // Weight and spectral norm, orthogonal matrices.
 
+#include <string>
 #include <utility>
 
 #include "strata/core/error.h"
@@ -9,7 +10,6 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/factory/ranges.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/matmul/matmul.h"
@@ -85,7 +85,8 @@ struct SpectralNorm final : Parametrization {
 };
 
 struct Orthogonal final : Parametrization {
-  explicit Orthogonal(const Tensor& weight) : Parametrization("Orthogonal"), wide(weight.size(0) < weight.size(1)) {
+  Orthogonal(const Tensor& weight, std::string_view how)
+      : Parametrization("Orthogonal"), wide(weight.size(0) < weight.size(1)), map(how) {
     const NoGrad guard;
     const auto [q, r] = linalg_qr(wide ? weight.t() : weight, "complete");
     const Tensor signs = sign(diagonal(r));  // of R's diagonal: then Q of an orthonormal weight is the weight
@@ -93,20 +94,15 @@ struct Orthogonal final : Parametrization {
     const Tensor first = q.narrow(1, 0, k) * signs;
     base = register_buffer("base", k < n ? cat({first, q.narrow(1, k, n - k)}, 1) : first);
   }
-  Tensor forward(const TensorList& x) override {
-    const Tensor tall = wide ? x[0].t() : x[0];
-    const int64_t n = tall.size(0), k = tall.size(1);
-    Tensor lower = tril(tall, -1);
-    if (k < n) lower = pad(lower, {0, n - k});
-    const Tensor skew = lower - lower.t();
-    const DeviceScope there(tall.device());
-    const Tensor one = eye(n, {}, tall.dtype());
-    const Tensor q = matmul(base, linalg_solve(one + skew, one - skew)).narrow(1, 0, k);
-    return wide ? q.t() : q;
+  Tensor forward(const TensorList& x) override { return orthogonal_map(x[0], map, base); }
+  TensorList right_inverse(const Tensor& value) override {
+    Tensor start = zeros_like(value);
+    if (map == "householder") diagonal(start).fill_(-1);  // reflections of unit vectors, turned back
+    return {start};
   }
-  TensorList right_inverse(const Tensor& value) override { return {zeros_like(value)}; }
 
   bool wide;
+  std::string map;
   Tensor base;
 };
 
@@ -126,12 +122,13 @@ void spectral_norm(const Module& module, std::string_view name, int64_t n_power_
   register_parametrization(module, name, std::make_shared<SpectralNorm>(weight, n_power_iterations, eps, along));
 }
 
-void orthogonal(const Module& module, std::string_view name, std::string_view orthogonal_map) {
+void orthogonal(const Module& module, std::string_view name, std::string_view map) {
   constexpr std::string_view op = "orthogonal";
-  check(orthogonal_map == "cayley", op, "the map is cayley, got '", orthogonal_map, "'");
+  check(map == "cayley" || map == "matrix_exp" || map == "householder", op,
+        "the map is cayley, matrix_exp or householder, got '", map, "'");
   const Tensor weight = value_of(module, name, op);
   check(weight.dim() == 2, op, "a matrix is wanted, got ", weight);
-  register_parametrization(module, name, std::make_shared<Orthogonal>(weight));
+  register_parametrization(module, name, std::make_shared<Orthogonal>(weight, map));
 }
 
 }  // namespace strata::nn::parametrizations

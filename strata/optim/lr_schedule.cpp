@@ -1,6 +1,7 @@
 #include "strata/optim/lr_schedule.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 
@@ -13,7 +14,7 @@ double number(const ScheduleValues& o, size_t i) {
   return std::get<double>(o[i]);
 }
 int64_t whole(const ScheduleValues& o, size_t i) {
-  return static_cast<int64_t>(number(o, i));
+  return static_cast<int64_t>(std::clamp(number(o, i), -9e15, 9e15));
 }
 const std::string& text(const ScheduleValues& o, size_t i) {
   return std::get<std::string>(o[i]);
@@ -24,6 +25,10 @@ double real(int64_t n) {
 // 1 at 0, 0 at 1, along half a cosine.
 double half_cosine(double part) {
   return (1 + std::cos(std::numbers::pi * part)) / 2;
+}
+// From `from` at 0 to `to` at 1, along half a cosine.
+double half_cosine(double from, double to, double part) {
+  return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
 }
 double between(double start, double end, double part, const std::string& strategy) {
   if (strategy == "linear") return start + (end - start) * part;
@@ -128,9 +133,52 @@ double swa_next(const ScheduleValues& o, int64_t step, double now, double) {
   return wanted * share + start * (1 - share);
 }
 
-constexpr double kNone = __builtin_nan("");
+// How much of the way from `begin` to `end` lies behind `step`; in [0, 1].
+double progress(int64_t step, double begin, double end) {
+  if (end <= begin) return real(step) < end ? 0 : 1;
+  return std::clamp((real(step) - begin) / (end - begin), 0.0, 1.0);
+}
+// The schedules that end with the run. Their options: 0 warmup 1 total 2 min_ratio 3 wsd's decay.
+void fits_the_run(const ScheduleValues& o, std::string_view name) {
+  check(number(o, 0) <= number(o, 1), name, "warmup (", number(o, 0), ") is longer than the run (", number(o, 1),
+        " steps)");
+  if (o.size() > 3)
+    check(number(o, 3) <= number(o, 1) - number(o, 0), name, "decay (", number(o, 3), ") does not fit into the ",
+          number(o, 1) - number(o, 0), " steps after the warm-up");
+}
+template <double (*After)(const ScheduleValues& o, int64_t step, double base)>
+double after_warmup(const ScheduleValues& o, int64_t step, double base) {
+  return real(step) < number(o, 0) ? base * real(step + 1) / number(o, 0) : After(o, step, base);
+}
+double constant_run(const ScheduleValues&, int64_t, double base) {
+  return base;
+}
+double linear_run(const ScheduleValues& o, int64_t step, double base) {
+  return base + (base * number(o, 2) - base) * progress(step, number(o, 0), number(o, 1));
+}
+double cosine_run(const ScheduleValues& o, int64_t step, double base) {
+  return half_cosine(base, base * number(o, 2), progress(step, number(o, 0), number(o, 1)));
+}
+double wsd_run(const ScheduleValues& o, int64_t step, double base) {
+  return base + (base * number(o, 2) - base) * progress(step, number(o, 1) - number(o, 3), number(o, 1));
+}
+// Options: 0 total 1 pct_start 2 div_factor 3 final_div_factor.
+double one_cycle_run(const ScheduleValues& o, int64_t step, double base) {
+  const double end = number(o, 0), first = base / number(o, 2), peak = number(o, 1) * end - 1;
+  if (real(step) <= peak) return half_cosine(first, base, progress(step, 0, peak));
+  return half_cosine(base, first / number(o, 3), progress(step, peak, end - 1));
+}
 
+constexpr double kNone = __builtin_nan("");
+constexpr double kInf = __builtin_inf();
 const std::vector<ScheduleRecord>& all_records() {
+  static const ScheduleOption kWarmup{
+      "warmup",     "Steps of linear warm-up; step 0 has the rate / warmup, never 0.", 0.0, false, "", 0, kInf, false,
+      OfRun::warmup};
+  static const ScheduleOption kTotal{"total",     "Steps of the run, warm-up included.", 0.0, true, "", 1, kInf, false,
+                                     OfRun::steps};
+  static const ScheduleOption kMinRatio{"min_ratio",     "The last rate over the rate.", 0.0, false, "", 0, 1, false,
+                                        OfRun::min_ratio};
   static const std::vector<ScheduleRecord> all = {
       {.name = "ConstantLR",
        .doc = "Times factor for the first total_iters steps.",
@@ -139,7 +187,8 @@ const std::vector<ScheduleRecord>& all_records() {
        .next = next_by_factor<constant_factor>},
       {.name = "CosineAnnealingLR",
        .doc = "Half a cosine from the rate to eta_min over T_max steps (Loshchilov and Hutter, SGDR, 2017), and back.",
-       .options = {{"T_max", "Steps down.", 0.0, true, "", 0, __builtin_inf(), true}, {"eta_min", "Least rate.", 0.0}},
+       .options = {{"T_max", "Steps down.", 0.0, true, "", 0, kInf, true, OfRun::steps},
+                   {"eta_min", "Least rate.", 0.0, false, "", -kInf, kInf, false, OfRun::least}},
        .value = [](const ScheduleValues& o, int64_t step,
                    double base) { return number(o, 1) + (base - number(o, 1)) * cosine_part(o, step); },
        .next = cosine_next},
@@ -147,15 +196,15 @@ const std::vector<ScheduleRecord>& all_records() {
        .doc = "Half cosines one after the other, the first of T_0 steps, each T_mult times as long as the one before.",
        .options = {{"T_0", "Steps of the first.", 0.0, true, "", 1},
                    {"T_mult", "Growth of their length.", 1.0, false, "", 1},
-                   {"eta_min", "Least rate.", 0.0}},
+                   {"eta_min", "Least rate.", 0.0, false, "", -kInf, kInf, false, OfRun::least}},
        .value = restarts},
       {.name = "CyclicLR",
        .doc = "Up from base_lr to max_lr over step_size_up steps and down again over step_size_down, for ever (Smith, "
               "2017); each cycle half as high as the one before with triangular2, times gamma^step with exp_range. "
               "Momentum goes the other way.",
-       .options = {{"base_lr", "Least rate.", 0.0, true},
-                   {"max_lr", "Largest rate.", 0.0, true},
-                   {"step_size_up", "Steps up.", 2000.0, false, "", 0, __builtin_inf(), true},
+       .options = {{"base_lr", "Least rate.", 0.0, true, "", -kInf, kInf, false, OfRun::least},
+                   {"max_lr", "Largest rate.", 0.0, true, "", -kInf, kInf, false, OfRun::lr},
+                   {"step_size_up", "Steps up.", 2000.0, false, "", 0, kInf, true},
                    {"step_size_down", "Steps down; -1: as many.", -1.0},
                    {"mode", "How cycles change.", std::string("triangular"), false, "triangular triangular2 exp_range"},
                    {"gamma", "Of exp_range.", 1.0},
@@ -165,7 +214,8 @@ const std::vector<ScheduleRecord>& all_records() {
        .value = [](const ScheduleValues& o, int64_t step,
                    double) { return number(o, 0) + (number(o, 1) - number(o, 0)) * cyclic_height(o, step); },
        .momentum = [](const ScheduleValues& o,
-                      int64_t step) { return number(o, 8) - (number(o, 8) - number(o, 7)) * cyclic_height(o, step); }},
+                      int64_t step) { return number(o, 8) - (number(o, 8) - number(o, 7)) * cyclic_height(o, step); },
+       .rises = true},
       {.name = "ExponentialLR",
        .doc = "Times gamma every step.",
        .options = {{"gamma", "The factor.", 0.0, true}},
@@ -195,26 +245,27 @@ const std::vector<ScheduleRecord>& all_records() {
       {.name = "OneCycleLR",
        .doc = "Up from max_lr / div_factor to max_lr over pct_start of the steps, then down to that start over "
               "final_div_factor (Smith and Topin, 2018), the momentum the other way.",
-       .options = {{"max_lr", "Largest rate.", 0.0, true},
-                   {"total_steps", "Steps.", 0.0, true, "", 1},
+       .options = {{"max_lr", "Largest rate.", 0.0, true, "", -kInf, kInf, false, OfRun::lr},
+                   {"total_steps", "Steps.", 0.0, true, "", 1, kInf, false, OfRun::steps},
                    {"pct_start", "Part of the steps on the way up.", 0.3, false, "", 0, 1},
                    {"anneal_strategy", "Half cosines or straight lines.", std::string("cos"), false, "cos linear"},
                    {"base_momentum", "Momentum at the largest rate.", 0.85},
                    {"max_momentum", "Momentum at first and in the end.", 0.95},
-                   {"div_factor", "The first rate is max_lr over it.", 25.0, false, "", 0, __builtin_inf(), true},
-                   {"final_div_factor", "The last rate is the first over it.", 1e4, false, "", 0, __builtin_inf(),
-                    true},
+                   {"div_factor", "The first rate is max_lr over it.", 25.0, false, "", 0, kInf, true},
+                   {"final_div_factor", "The last rate is the first over it.", 1e4, false, "", 0, kInf, true},
                    {"three_phase", "1: down to the first rate as it went up, then on down.", 0.0}},
        .value = one_cycle,
-       .momentum = one_cycle_momentum},
+       .momentum = one_cycle_momentum,
+       .rises = true},
       {.name = "PolynomialLR",
        .doc = "The rate times (1 - step / total_iters)^power.",
-       .options = {{"total_iters", "Steps.", 5.0, false, "", 0, __builtin_inf(), true}, {"power", "The power.", 1.0}},
+       .options = {{"total_iters", "Steps.", 5.0, false, "", 0, kInf, true, OfRun::steps},
+                   {"power", "The power.", 1.0}},
        .value = by_factor<polynomial_factor>,
        .next = next_by_factor<polynomial_factor>},
       {.name = "SWALR",
        .doc = "From the rate there is to swa_lr in anneal_epochs steps, by a cosine or a line.",
-       .options = {{"swa_lr", "The last rate.", 0.0, true},
+       .options = {{"swa_lr", "The last rate.", 0.0, true, "", -kInf, kInf, false, OfRun::least},
                    {"anneal_epochs", "Steps.", 10.0, false, "", 0},
                    {"anneal_strategy", "A cosine or a line.", std::string("cos"), false, "cos linear"}},
        .value =
@@ -230,6 +281,42 @@ const std::vector<ScheduleRecord>& all_records() {
                    double base) { return base * std::pow(number(o, 1), real(step / whole(o, 0))); },
        .next = [](const ScheduleValues& o, int64_t step, double now,
                   double) { return step == 0 || step % whole(o, 0) != 0 ? now : now * number(o, 1); }},
+      // What `strata train` knows from the beginning: these end where the run ends.
+      {.name = "constant",
+       .doc = "A linear warm-up, then the rate.",
+       .options = {kWarmup},
+       .value = after_warmup<constant_run>},
+      {.name = "cosine",
+       .doc = "A linear warm-up, then half a cosine from the rate down to min_ratio of it at `total` (Loshchilov and "
+              "Hutter, SGDR, 2017); there it stays.",
+       .options = {kWarmup, kTotal, kMinRatio},
+       .value = after_warmup<cosine_run>,
+       .together = [](const ScheduleValues& o) { fits_the_run(o, "cosine"); }},
+      {.name = "linear",
+       .doc =
+           "A linear warm-up, then a straight line from the rate down to min_ratio of it at `total`; there it stays.",
+       .options = {kWarmup, kTotal, kMinRatio},
+       .value = after_warmup<linear_run>,
+       .together = [](const ScheduleValues& o) { fits_the_run(o, "linear"); }},
+      {.name = "one_cycle",
+       .doc = "Up from the rate / div_factor to the rate over pct_start of the steps, down to that start over "
+              "final_div_factor at the last one, both half cosines (Smith and Topin, 2018).",
+       .options = {kTotal,
+                   {"pct_start", "Part of the steps on the way up.", 0.3, false, "", 0, 1, true},
+                   {"div_factor", "The first rate is the rate over it.", 25.0, false, "", 0, kInf, true},
+                   {"final_div_factor", "The last rate is the first over it.", 1e4, false, "", 0, kInf, true}},
+       .value = one_cycle_run,
+       .rises = true},
+      {.name = "wsd",
+       .doc =
+           "Warmup, stable, decay: a linear warm-up, then the rate, over the last `decay` steps a straight line down "
+           "to min_ratio of it (Hu et al., MiniCPM, 2024).",
+       .options = {kWarmup,
+                   kTotal,
+                   kMinRatio,
+                   {"decay", "Steps of the final decay.", 0.0, false, "", 0, kInf, false, OfRun::decay}},
+       .value = after_warmup<wsd_run>,
+       .together = [](const ScheduleValues& o) { fits_the_run(o, "wsd"); }},
   };
   return all;
 }
@@ -256,6 +343,46 @@ const ScheduleRecord& schedule_record(std::string_view name) {
     names += cat(' ', r.name);
   }
   throw ValueError("LrSchedule", cat("there is no schedule '", name, "'; there are:", names));
+}
+
+std::vector<std::pair<std::string, ScheduleValue>> schedule_options(const ScheduleRecord& record,
+                                                                    std::string_view text) {
+  const auto numbers = [&](std::string_view list, std::string_view option) {
+    std::vector<double> found;
+    for (size_t end = 0; end <= list.size(); list.remove_prefix(end + 1)) {
+      end = std::min(list.find(','), list.size());
+      double value = 0;
+      const auto [stop, error] = std::from_chars(list.data(), list.data() + end, value);
+      check(error == std::errc() && stop == list.data() + end, record.name, option, " wants numbers, got '",
+            list.substr(0, end), "'");
+      found.push_back(value);
+      if (end == list.size()) break;
+    }
+    return found;
+  };
+  std::vector<std::pair<std::string, ScheduleValue>> options;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\n"), text.size()));
+    if (text.empty()) return options;
+    const std::string_view item = text.substr(0, text.find_first_of(" \t\n"));
+    text.remove_prefix(item.size());
+    const size_t equals = item.find('=');
+    check(equals != std::string_view::npos, record.name, "options are written option=value, got '", item, "'");
+    const std::string_view name = item.substr(0, equals), value = item.substr(equals + 1);
+    const auto option = std::ranges::find(record.options, name, &ScheduleOption::name);
+    check(option != record.options.end(), record.name, "there is no option '", name, "'");
+    if (std::holds_alternative<std::string>(option->fallback)) {
+      options.emplace_back(name, std::string(value));
+      continue;
+    }
+    std::vector<double> list = numbers(value, name);
+    if (std::holds_alternative<std::vector<double>>(option->fallback)) {
+      options.emplace_back(name, std::move(list));
+    } else {
+      check(list.size() == 1, record.name, name, " wants one number, got ", list.size());
+      options.emplace_back(name, list[0]);
+    }
+  }
 }
 
 LrSchedule::LrSchedule(std::string_view name, const std::vector<std::pair<std::string, ScheduleValue>>& options)
@@ -293,6 +420,11 @@ double LrSchedule::next(int64_t step, double now, double base) const {
 }
 double LrSchedule::momentum(int64_t step) const {
   return record_->momentum ? record_->momentum(values_, step) : kNone;
+}
+
+double RunSchedule::operator()(int64_t step) const {
+  check(step >= 0, schedule_.record().name, "steps count from 0, got ", step);
+  return step < warmup_ ? lr_ * real(step + 1) / real(warmup_) : schedule_(step - warmup_, lr_);
 }
 
 double sequential(std::span<const LrSchedule> parts, std::span<const int64_t> milestones, int64_t step, double base) {

@@ -1,11 +1,12 @@
 #pragma once
-// PyTorch's learning-rate schedules as functions of a step: docs/design/optimizers.md. Each has a record, from which
+// Learning-rate schedules as functions of a step: docs/design/optimizers.md. Each has a record, from which the command,
 // Python's and Node's schedulers take options, checks and numbers; those hold the optimizer and count its steps.
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -13,6 +14,17 @@ namespace strata::optim {
 
 /// An option of a schedule: a number, a text (one of the option's choices), or a list of steps.
 using ScheduleValue = std::variant<double, std::string, std::vector<double>>;
+
+/// What a training run says of an option that it is not given.
+enum class OfRun : uint8_t {
+  nothing,    ///< the option's default
+  steps,      ///< its steps, without those of a warm-up that stands before the schedule
+  warmup,     ///< its steps of warm-up
+  decay,      ///< its steps of decay
+  min_ratio,  ///< its last rate over its largest
+  lr,         ///< its largest rate
+  least,      ///< its last rate
+};
 
 /// What an option of a schedule may be.
 struct ScheduleOption {
@@ -24,6 +36,7 @@ struct ScheduleOption {
   double min = -__builtin_inf();  ///< of a number
   double max = __builtin_inf();
   bool above = false;  ///< min itself is not allowed
+  OfRun of_run = OfRun::nothing;
 };
 
 /// The options of one schedule, in the order of its record.
@@ -42,17 +55,21 @@ struct ScheduleRecord {
   /// The momentum (or beta1) of a step; nullptr where it stays.
   double (*momentum)(const ScheduleValues& o, int64_t step) = nullptr;
   void (*together)(const ScheduleValues& o) = nullptr;  ///< throws for options that do not fit
+  bool rises = false;                                   ///< goes up by itself: a run puts no warm-up before it
 };
 
 /// Every record, sorted by name.
 std::span<const ScheduleRecord> schedule_records();
 /// The record of that name. Throws ValueError listing the names.
 const ScheduleRecord& schedule_record(std::string_view name);
+/// Options written as text, "gamma=0.5 milestones=30,60". Throws ValueError for what is no option, or no number.
+std::vector<std::pair<std::string, ScheduleValue>> schedule_options(const ScheduleRecord& record,
+                                                                    std::string_view text);
 /// The records as JSON, and as the reference page, in Markdown.
 std::string schedules_json();
 std::string schedules_markdown();
 
-/// One of PyTorch's schedules with its options.
+/// A schedule with its options.
 ///
 ///     LrSchedule s("StepLR", {{"step_size", 30.0}, {"gamma", 0.1}});
 ///     optimizer.set_lr(s(epoch, 0.1));
@@ -71,6 +88,24 @@ class LrSchedule {
  private:
   const ScheduleRecord* record_;
   ScheduleValues values_;
+};
+
+/// A schedule of a whole run: `warmup` steps of linear warm-up (step 0 has lr / warmup, never 0), then the schedule
+/// from its step 0.
+///
+///     RunSchedule s(LrSchedule("StepLR", {{"step_size", 100.0}}), 3e-4, 20);
+///     optimizer.set_lr(s(step));
+class RunSchedule {
+ public:
+  RunSchedule(LrSchedule schedule, double lr, int64_t warmup = 0)
+      : schedule_(std::move(schedule)), lr_(lr), warmup_(warmup) {}
+  /// The learning rate of step `step` >= 0.
+  double operator()(int64_t step) const;
+
+ private:
+  LrSchedule schedule_;
+  double lr_;
+  int64_t warmup_;
 };
 
 /// Schedules one after the other: the next one starts from its step 0 at each milestone.

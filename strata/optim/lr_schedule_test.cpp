@@ -2,6 +2,7 @@
 
 #include "strata/optim/lr_schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -25,11 +26,15 @@ Options options_for(std::string_view name) {
   if (name == "PolynomialLR") return {{"total_iters", 40.0}, {"power", 2.0}};
   if (name == "SWALR") return {{"swa_lr", 0.02}};
   if (name == "StepLR") return {{"step_size", 4.0}, {"gamma", 0.5}};
+  if (name == "constant") return {{"warmup", 3.0}};
+  if (name == "cosine" || name == "linear") return {{"warmup", 3.0}, {"total", 20.0}, {"min_ratio", 0.1}};
+  if (name == "wsd") return {{"warmup", 3.0}, {"total", 20.0}, {"min_ratio", 0.1}, {"decay", 6.0}};
+  if (name == "one_cycle") return {{"total", 20.0}};
   return {};
 }
 
 TEST(LrSchedules, StepByStepIsTheFunctionOfTheStep) {
-  EXPECT_EQ(schedule_records().size(), 11u);
+  EXPECT_EQ(schedule_records().size(), 16u);
   for (const ScheduleRecord& r : schedule_records()) {
     const LrSchedule s(r.name, options_for(r.name));
     const double base = 0.1;
@@ -105,6 +110,35 @@ TEST(LrSchedules, RefuseWhatMakesNoSense) {
   EXPECT_THROW(LrSchedule("CyclicLR", {{"base_lr", 0.0}, {"max_lr", 1.0}, {"mode", std::string("square")}}),
                ValueError);
   EXPECT_THROW(LrSchedule("ExponentialLR", {{"gamma", 0.5}})(-1, 1), ValueError);
+}
+
+TEST(LrSchedules, AreSortedAndTheirOptionsSaid) {
+  EXPECT_TRUE(std::ranges::is_sorted(schedule_records(), {}, &ScheduleRecord::name));
+  for (const ScheduleRecord& r : schedule_records()) {
+    EXPECT_FALSE(r.doc.empty()) << r.name;
+    for (const ScheduleOption& o : r.options) EXPECT_FALSE(o.doc.empty()) << r.name << ' ' << o.name;
+  }
+}
+
+TEST(LrSchedules, OfARunBeginAfterItsWarmup) {
+  const RunSchedule s(LrSchedule("StepLR", {{"step_size", 2.0}, {"gamma", 0.5}}), 0.8, 4);
+  EXPECT_EQ(s(0), 0.2);
+  EXPECT_EQ(s(3), 0.8);
+  EXPECT_EQ(s(5), 0.8);
+  EXPECT_EQ(s(6), 0.4);
+  EXPECT_THROW(s(-1), ValueError);
+}
+
+TEST(LrSchedules, TakeOptionsAsText) {
+  const ScheduleRecord& steps = schedule_record("MultiStepLR");
+  const Options found = schedule_options(steps, "  milestones=3,5 gamma=0.5\n");
+  EXPECT_EQ(found, (Options{{"milestones", std::vector<double>{3, 5}}, {"gamma", 0.5}}));
+  EXPECT_EQ(LrSchedule("MultiStepLR", found)(4, 1), 0.5);
+  EXPECT_TRUE(schedule_options(steps, "").empty());
+  EXPECT_EQ(schedule_options(schedule_record("CyclicLR"), "mode=triangular2"),
+            (Options{{"mode", std::string("triangular2")}}));
+  for (const char* wrong : {"gama=1", "gamma", "gamma=", "gamma=x", "gamma=1,2", "milestones=1,,2", "gamma=0.5;"})
+    EXPECT_THROW(schedule_options(steps, wrong), ValueError) << wrong;
 }
 
 TEST(Plateau, LowersTheRateWhereNothingGetsBetter) {

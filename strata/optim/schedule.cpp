@@ -1,8 +1,9 @@
 #include "strata/optim/schedule.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "strata/core/error.h"
 
@@ -11,57 +12,37 @@ namespace {
 
 constexpr std::string_view kNames[] = {"constant", "linear", "cosine", "wsd", "one_cycle"};
 
-// From `from` at 0 to `to` at 1, along half a cosine.
-double half_cosine(double from, double to, double part) {
-  return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
-}
-
-// How much of the way from `begin` to `end` lies behind `step`; in [0, 1].
-double progress(int64_t step, double begin, double end) {
-  if (end <= begin) return static_cast<double>(step) < end ? 0 : 1;
-  return std::clamp((static_cast<double>(step) - begin) / (end - begin), 0.0, 1.0);
-}
-
 }  // namespace
+
+const ScheduleRecord& Schedule::record() const {
+  return schedule_record(kNames[static_cast<int>(kind)]);
+}
+
+ScheduleValues Schedule::values() const {
+  const std::pair<std::string_view, double> fields[] = {{"warmup", static_cast<double>(warmup)},
+                                                        {"total", static_cast<double>(total)},
+                                                        {"decay", static_cast<double>(decay)},
+                                                        {"min_ratio", min_ratio},
+                                                        {"pct_start", pct_start},
+                                                        {"div_factor", div_factor},
+                                                        {"final_div_factor", final_div_factor}};
+  ScheduleValues values;
+  for (const ScheduleOption& o : record().options)
+    values.emplace_back(std::ranges::find(fields, o.name, [](const auto& f) { return f.first; })->second);
+  return values;
+}
 
 double Schedule::operator()(int64_t step) const {
   check(step >= 0, "Schedule", "steps count from 0, got ", step);
-  const double last = lr * min_ratio;
-  const double begin = static_cast<double>(warmup), end = static_cast<double>(total);
-  if (kind != Kind::one_cycle && step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  switch (kind) {
-    case Kind::constant:
-      return lr;
-    case Kind::linear:
-      return lr + (last - lr) * progress(step, begin, end);
-    case Kind::cosine:
-      return half_cosine(lr, last, progress(step, begin, end));
-    case Kind::wsd:
-      return lr + (last - lr) * progress(step, end - static_cast<double>(decay), end);
-    case Kind::one_cycle: {
-      const double first = lr / div_factor, peak = pct_start * end - 1;
-      if (static_cast<double>(step) <= peak) return half_cosine(first, lr, progress(step, 0, peak));
-      return half_cosine(lr, first / final_div_factor, progress(step, peak, end - 1));
-    }
-  }
-  return lr;
+  return record().value(values(), step, lr);
 }
 
 void Schedule::validate() const {
   check(lr >= 0, "Schedule", "lr must not be negative, got ", lr);
-  check(warmup >= 0, "Schedule", "warmup must not be negative, got ", warmup);
-  check(min_ratio >= 0 && min_ratio <= 1, "Schedule", "min_ratio lies between 0 and 1, got ", min_ratio);
-  if (kind == Kind::constant) return;
-  check(total >= 1, "Schedule", "total must be at least 1 step, got ", total);
-  if (kind == Kind::one_cycle) {
-    check(pct_start > 0 && pct_start <= 1, "Schedule", "pct_start lies above 0 and at most at 1, got ", pct_start);
-    check(div_factor > 0 && final_div_factor > 0, "Schedule", "div_factor and final_div_factor must be positive, got ",
-          div_factor, " and ", final_div_factor);
-    return;
-  }
-  check(warmup <= total, "Schedule", "warmup (", warmup, ") is longer than the run (", total, " steps)");
-  check(kind != Kind::wsd || (decay >= 0 && decay <= total - warmup), "Schedule", "decay (", decay,
-        ") does not fit into the ", total - warmup, " steps after the warm-up");
+  std::vector<std::pair<std::string, ScheduleValue>> options;
+  const ScheduleValues all = values();
+  for (size_t i = 0; i < all.size(); ++i) options.emplace_back(record().options[i].name, all[i]);
+  const LrSchedule checked(record().name, options);
 }
 
 Schedule Schedule::constant(double lr, int64_t warmup) {

@@ -1,8 +1,10 @@
 #pragma once
-// Learning-rate schedules: pure functions from a step to a learning rate, so resuming a run needs only its step.
+// The schedules of a run, typed. What they compute stands in their records (lr_schedule.h).
 
 #include <cstdint>
 #include <string_view>
+
+#include "strata/optim/lr_schedule.h"
 
 namespace strata::optim {
 
@@ -36,6 +38,9 @@ struct Schedule {
   double operator()(int64_t step) const;
   /// Throws ValueError naming the field that is out of range.
   void validate() const;
+  /// The record of its kind, and this one's options of it.
+  const ScheduleRecord& record() const;
+  ScheduleValues values() const;
 
   /// @name One of each kind, checked by validate()
   static Schedule constant(double lr, int64_t warmup = 0);

@@ -1,5 +1,9 @@
 #include "strata/optim/schedule.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
@@ -62,6 +66,38 @@ TEST(Schedule, ShortestRunsStayFinite) {
   EXPECT_DOUBLE_EQ(Schedule::cosine(1.0, 5, 5, 0.1)(5), 0.1);
   EXPECT_DOUBLE_EQ(Schedule::one_cycle(1.0, 1, 1.0)(0), 1.0);  // the only step is the peak
   EXPECT_DOUBLE_EQ(Schedule::wsd(1.0, 4, 0, 0)(3), 1.0);
+}
+
+// Runs go on from checkpoints that others made: every rate is the same to the last bit as in the first version.
+TEST(Schedule, KeepsItsBits) {
+  const auto half_cosine = [](double from, double to, double part) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+  };
+  const auto progress = [](int64_t step, double begin, double end) {
+    return end <= begin ? (static_cast<double>(step) < end ? 0.0 : 1.0)
+                        : std::clamp((static_cast<double>(step) - begin) / (end - begin), 0.0, 1.0);
+  };
+  const double lr = 3e-4;
+  for (const int64_t warmup : {0, 7, 50}) {
+    for (const int64_t total : {50, 83}) {
+      const auto begin = static_cast<double>(warmup), end = static_cast<double>(total);
+      const int64_t decay = std::min<int64_t>(total - warmup, 17);
+      const double last = lr * 0.1, peak = 0.3 * end - 1;
+      for (int64_t i = 0; i < total + 5; ++i) {
+        const double up = lr * static_cast<double>(i + 1) / begin;
+        const bool rises = i < warmup;
+        EXPECT_EQ(Schedule::constant(lr, warmup)(i), rises ? up : lr);
+        EXPECT_EQ(Schedule::linear(lr, total, warmup, 0.1)(i), rises ? up : lr + (last - lr) * progress(i, begin, end));
+        EXPECT_EQ(Schedule::cosine(lr, total, warmup, 0.1)(i),
+                  rises ? up : half_cosine(lr, last, progress(i, begin, end)));
+        EXPECT_EQ(Schedule::wsd(lr, total, warmup, decay, 0.1)(i),
+                  rises ? up : lr + (last - lr) * progress(i, end - static_cast<double>(decay), end));
+        EXPECT_EQ(Schedule::one_cycle(lr, total)(i), static_cast<double>(i) <= peak
+                                                         ? half_cosine(lr / 25, lr, progress(i, 0, peak))
+                                                         : half_cosine(lr, lr / 25 / 1e4, progress(i, peak, end - 1)));
+      }
+    }
+  }
 }
 
 TEST(Schedule, RefusesWhatMakesNoSense) {

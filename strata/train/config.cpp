@@ -15,6 +15,7 @@
 #include "strata/io/files.h"
 #include "strata/text/nearest.h"
 #include "strata/text/utf8.h"
+#include "strata/train/run.h"
 
 // toml++ asserts things about its input that some malformed texts break (and, without assertions, lets the compiler
 // assume them). Here a failed assertion refuses the text, in every kind of build.
@@ -99,7 +100,8 @@ std::string_view leaf(std::string_view name) {
     size_t best_distance = std::numeric_limits<size_t>::max();
     for (const ConfigKey& key : config_keys()) {
       // The right key in the wrong section, or without one, counts as a near miss.
-      const size_t d = std::min(text::edit_distance(name, key.name), text::edit_distance(leaf(name), leaf(key.name)) + 1);
+      const size_t d =
+          std::min(text::edit_distance(name, key.name), text::edit_distance(leaf(name), leaf(key.name)) + 1);
       if (d < best_distance) best_distance = d, best = &key;
     }
     if (best_distance <= std::max<size_t>(2, name.size() / 3)) hint = fmt::format("; did you mean {}?", best->name);
@@ -315,6 +317,11 @@ void check_together(const TrainConfig& c, const Origins& origins) {
                      m.vocab));
   if (c.data.tokenizer == "ids" && m.vocab < 1)
     fail(blame({"data.tokenizer", "model.vocab"}), "data.tokenizer = ids wants model.vocab: how many ids there are");
+  try {
+    make_schedule(c.optim, c.steps);
+  } catch (const ValueError& e) {
+    fail(blame({"train.schedule_options", "train.schedule"}), fmt::format("train.schedule_options: {}", e.what()));
+  }
   OptimConfig o = c.optim;
   const double least = o.number("step_size_min"), most = o.number("step_size_max");
   if (least > most)

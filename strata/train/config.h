@@ -34,6 +34,7 @@ struct OptimConfig {
   std::string optimizer = "adamw";
   double lr = 1e-3;
   std::string schedule = "cosine";
+  std::string schedule_options;
   int64_t warmup = 50;
   double min_lr = 0.1;
   double decay_fraction = 0.2;

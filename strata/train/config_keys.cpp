@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "strata/core/error.h"
+#include "strata/optim/lr_schedule.h"
 #include "strata/optim/record.h"
 #include "strata/train/config.h"
 
@@ -48,6 +50,17 @@ std::string rules_with(F&& which) {
     names += r->name;
   }
   return names;
+}
+
+// The schedules' names: first those that end where the run ends.
+std::string schedule_names() {
+  std::string own, others;
+  for (const ::strata::optim::ScheduleRecord& r : ::strata::optim::schedule_records()) {
+    std::string& names = std::islower(static_cast<unsigned char>(r.name[0])) ? own : others;
+    names += ' ';
+    names += r.name;
+  }
+  return own.substr(1) + others;
 }
 
 // What training takes where a rule has other defaults.
@@ -139,8 +152,15 @@ std::vector<ConfigKey> make_keys() {
        optim_of<&O::optimizer>},
       {"train.lr", kNumber, "Peak learning rate; lion takes about a tenth of adamw's, adadelta about 1.", "", 0, 1000,
        optim_of<&O::lr>},
-      {"train.schedule", kText, "Learning rate after the warm-up.", "constant linear cosine wsd one_cycle", 0, 0,
-       optim_of<&O::schedule>},
+      {"train.schedule", kText,
+       "Learning rate over the steps (docs/reference/schedules.md). Those that do not rise by themselves begin after "
+       "the "
+       "warm-up.",
+       schedule_names(), 0, 0, optim_of<&O::schedule>},
+      {"train.schedule_options", kText,
+       "The schedule's own options, as in step_size=300 gamma=0.5 or milestones=500,800. Steps and rates that are left "
+       "out are those of the run.",
+       "", 0, 0, optim_of<&O::schedule_options>},
       {"train.warmup", kInteger, "Steps of linear warm-up.", "", 0, kCount, optim_of<&O::warmup>},
       {"train.min_lr", kNumber, "Learning rate at the end, as a fraction of lr.", "", 0, 1, optim_of<&O::min_lr>},
       {"train.decay_fraction", kNumber, "Part of the steps over which wsd decays.", "", 0, 1,

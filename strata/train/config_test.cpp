@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
+#include "strata/train/run.h"
 
 namespace strata {
 namespace {
@@ -49,6 +50,34 @@ TEST(Config, DefaultsOfTheRulesStay) {
   EXPECT_EQ(o.rule.size(), wanted.size() + 4);
   EXPECT_THROW(o.number("nesterov"), ValueError);
   EXPECT_THROW(o.flag("beta9"), ValueError);
+}
+
+// Any of the library's schedules, with its options as text; what is left out is the run's.
+TEST(Config, SchedulesHaveTheirOptions) {
+  const auto rate = [](std::vector<std::string> overrides, int64_t step) {
+    overrides.insert(overrides.begin(), {"train.lr=0.8", "train.steps=100", "train.warmup=10", "train.min_lr=0.5"});
+    const TrainConfig c = parse_config("", "c", overrides);
+    EXPECT_EQ(parse_config(to_toml(c)), c);
+    return make_schedule(c.optim, c.steps)(step);
+  };
+  const std::string steps = "train.schedule=StepLR", options = "train.schedule_options=\"step_size=30 gamma=0.25\"";
+  EXPECT_DOUBLE_EQ(rate({steps, options}, 4), 0.4);
+  EXPECT_DOUBLE_EQ(rate({steps, options}, 39), 0.8);
+  EXPECT_DOUBLE_EQ(rate({steps, options}, 40), 0.2);
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=CosineAnnealingLR"}, 55), 0.6);  // half way down to min_lr
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=CosineAnnealingLR"}, 100), 0.4);
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=OneCycleLR"}, 29), 0.8);  // no warm-up before it
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=OneCycleLR"}, 0), 0.8 / 25);
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=OneCycleLR", "train.schedule_options=div_factor=4"}, 0), 0.2);
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=PolynomialLR"}, 55), 0.4);
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=linear"}, 55), 0.6);
+  EXPECT_DOUBLE_EQ(rate({"train.schedule=cosine", "train.schedule_options=warmup=0"}, 0), 0.8);
+  const auto refused = [](std::vector<std::string> overrides) {
+    return message([&] { parse_config("", "c", overrides); });
+  };
+  EXPECT_NE(refused({steps}).find("train.schedule_options: StepLR: needs step_size"), std::string::npos);
+  EXPECT_NE(refused({steps, "train.schedule_options=size=3"}).find("no option 'size'"), std::string::npos);
+  EXPECT_NE(refused({"train.schedule=StepsLR"}).find("StepLR"), std::string::npos);
 }
 
 TEST(Config, GradientsInBf16WantAutocastAndOneBatch) {

@@ -77,17 +77,27 @@ bool decays_gradient(const OptimConfig& c) {
   return !record.decoupled(optimizer->raw_options(0));
 }
 
-optim::Schedule make_schedule(const OptimConfig& c, int64_t steps) {
-  optim::Schedule s;
-  s.kind = optim::Schedule::kind_of(c.schedule);
-  s.lr = c.lr;
-  s.total = steps;
-  s.warmup = std::min(c.warmup, steps);
-  s.decay =
-      std::min(steps - s.warmup, static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(steps))));
-  s.min_ratio = c.min_lr;
-  s.validate();
-  return s;
+optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
+  using optim::OfRun;
+  const optim::ScheduleRecord& record = optim::schedule_record(c.schedule);
+  const bool warms =
+      std::ranges::find(record.options, OfRun::warmup, &optim::ScheduleOption::of_run) != record.options.end();
+  const int64_t warmup = std::min(c.warmup, steps), before = warms || record.rises ? 0 : warmup;
+  const int64_t decay =
+      std::min(steps - warmup, static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(steps))));
+  auto options = optim::schedule_options(record, c.schedule_options);
+  for (const optim::ScheduleOption& o : record.options) {
+    const auto is_o = [&](const auto& given) { return given.first == o.name; };
+    if (o.of_run == OfRun::nothing || std::ranges::any_of(options, is_o)) continue;
+    const double value = o.of_run == OfRun::steps       ? static_cast<double>(std::max<int64_t>(steps - before, 1))
+                         : o.of_run == OfRun::warmup    ? static_cast<double>(warmup)
+                         : o.of_run == OfRun::decay     ? static_cast<double>(decay)
+                         : o.of_run == OfRun::min_ratio ? c.min_lr
+                         : o.of_run == OfRun::lr        ? c.lr
+                                                        : c.lr * c.min_lr;
+    options.emplace_back(o.name, value);
+  }
+  return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
 std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,

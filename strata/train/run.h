@@ -18,8 +18,8 @@
 #include "strata/data/sampler.h"
 #include "strata/io/checkpoint.h"
 #include "strata/models/language_model.h"
+#include "strata/optim/lr_schedule.h"
 #include "strata/optim/optimizer.h"
-#include "strata/optim/schedule.h"
 #include "strata/text/tokenizer.h"
 #include "strata/train/config.h"
 #include "strata/train/metrics.h"
@@ -30,7 +30,8 @@ namespace strata {
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
 
 /// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not. `seed` is that of stochastic
-/// rounding; `tables` names what is no linear map (LanguageModel::table_names()). Throws ValueError for an unknown name.
+/// rounding; `tables` names what is no linear map (LanguageModel::table_names()). Throws ValueError for an unknown
+/// name.
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, const optim::NamedTensors& parameters,
                                                  uint64_t seed = 0, const std::set<std::string>& tables = {});
 
@@ -38,8 +39,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config, cons
 /// apart from it.
 bool decays_gradient(const OptimConfig& config);
 
-/// The learning rate at each step of the run.
-optim::Schedule make_schedule(const OptimConfig& config, int64_t steps);
+/// The learning rate at each step of the run. Throws ValueError where train.schedule_options do not fit the schedule.
+optim::RunSchedule make_schedule(const OptimConfig& config, int64_t steps);
 
 /// Where a run stands, beside its weights and its optimizer's state.
 struct RunState {

@@ -96,7 +96,7 @@ class Run {
   TrainData data_;
   std::shared_ptr<LanguageModel> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  optim::Schedule schedule_;
+  std::optional<optim::RunSchedule> schedule_;
   std::optional<data::DataLoader> loader_;
   std::optional<BatchFeeder> feeder_;
   std::optional<StepRunner> steps_;
@@ -228,7 +228,7 @@ void Run::launch() {
   Launched l{.rng = default_generator().state(), .batches = {}, .metrics = {}};
   const std::vector<data::Batch>& batches = feeder_->next();
   l.batches = feeder_->host();
-  const double lr = schedule_(step_);
+  const double lr = (*schedule_)(step_);
   // The second: libraries are loaded and kernels chosen, and no graph hides the calls yet.
   if (++launches_ == 2) steps_->record_next();
   steps_->launch(batches, lr);

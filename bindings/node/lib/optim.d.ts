@@ -93,15 +93,10 @@ export interface LossScaler {
 }
 /** A learning rate by step. */
 export type Schedule = (step: number) => number;
+/** The rate, and the options of the schedule's record (docs/reference/schedules.md) in camelCase. */
 export interface ScheduleOptions {
   lr?: number;
-  warmup?: number;
-  total?: number;
-  decay?: number;
-  minRatio?: number;
-  pctStart?: number;
-  divFactor?: number;
-  finalDivFactor?: number;
+  [option: string]: number | string | readonly number[] | undefined;
 }
 export interface LRScheduler {
   readonly optimizer: Optimizer;
@@ -130,9 +125,11 @@ export interface Optim extends RecordedOptim {
   clipGradValue(params: Some, max: number): void;
   gradNorm(params: Some): number;
 
-  schedule(kind: 'constant' | 'linear' | 'cosine' | 'wsd' | 'one_cycle', options?: ScheduleOptions): Schedule;
+  /** Any of the engine's schedules by the name of its record: 'constant', 'linear', 'cosine', 'wsd', 'one_cycle', 'StepLR' and so on. */
+  schedule(name: string, options?: ScheduleOptions): Schedule;
   cosine(lr: number, steps: number, options?: { warmup?: number; floor?: number }): Schedule;
   LRScheduler: { new (optimizer: Optimizer): LRScheduler };
+  ScheduleLR: SchedulerClass<{ schedule: string; [option: string]: number | string | readonly number[] | undefined }>;
   LambdaLR: SchedulerClass<{ lambda: Lambda }>;
   MultiplicativeLR: SchedulerClass<{ lambda: Lambda }>;
   OneCycleLR: SchedulerClass<{

@@ -8,6 +8,7 @@
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/task.h"
+#include "strata/nn/init.h"
 
 namespace strata::node {
 namespace {
@@ -315,31 +316,6 @@ napi_value step_guarded(Call& c) {
   return report;
 }
 
-// ---- schedules ----
-
-// newSchedule(kind, options)
-napi_value new_schedule(Call& c) {
-  optim::Schedule s;
-  s.kind = optim::Schedule::kind_of(c.env.text(c[0], "schedule", "the kind"));
-  Reader read(c.env, c[1], "schedule");
-  read("lr", s.lr);
-  read("warmup", s.warmup);
-  read("total", s.total);
-  read("decay", s.decay);
-  read("minRatio", s.min_ratio);
-  read("pctStart", s.pct_start);
-  read("divFactor", s.div_factor);
-  read("finalDivFactor", s.final_div_factor);
-  read.done();
-  s.validate();
-  return c.env.boxed(s);
-}
-napi_value schedule_at(Call& c) {
-  const int64_t step = c.env.whole(c[1], "schedule", "the step");
-  check(step >= 0, "schedule", "the step must not be negative, got ", step);
-  return c.env.number((*c.env.handle<optim::Schedule>(c[0]))(step));
-}
-
 // ---- L-BFGS ----
 
 using LbfgsRef = std::shared_ptr<optim::LBFGS>;
@@ -399,6 +375,30 @@ napi_value lbfgs_bytes(Call& c) {
   return c.env.integer(lbfgs_of(c)->state_bytes());
 }
 
+// initial(name, tensor, numbers..): writes first values over the tensor (strata/nn/init.h)
+napi_value initial(Call& c) {
+  namespace init = nn::init;
+  const std::string name = c.env.text(c[0], "init", "the name");
+  const Tensor t = tensor_of(c.env, c[1], "init", "the tensor");
+  const auto number = [&](int i) {
+    return c.env.real(c[i], "init", i == 2 ? "the first number" : "the second number");
+  };
+  const auto text = [&](int i) { return c.env.text(c[i], "init", i == 3 ? "mode" : "nonlinearity"); };
+  if (name == "xavier_uniform") init::xavier_uniform_(t, number(2));
+  if (name == "xavier_normal") init::xavier_normal_(t, number(2));
+  if (name == "kaiming_uniform") init::kaiming_uniform_(t, number(2), text(3), text(4));
+  if (name == "kaiming_normal") init::kaiming_normal_(t, number(2), text(3), text(4));
+  if (name == "orthogonal") init::orthogonal_(t, number(2));
+  if (name == "eye") init::eye_(t);
+  if (name == "dirac") init::dirac_(t, c.env.whole(c[2], "init", "groups"));
+  if (name == "sparse") init::sparse_(t, number(2), number(3));
+  return c[1];
+}
+napi_value calculate_gain(Call& c) {
+  return c.env.number(
+      nn::init::calculate_gain(c.env.text(c[0], "init", "the nonlinearity"), c.env.real(c[1], "init", "param")));
+}
+
 // newLrSchedule(name, {option: number, text or list of numbers}) under the record's names
 napi_value new_lr_schedule(Call& c) {
   const std::string name = c.env.text(c[0], "schedule", "the name");
@@ -422,7 +422,8 @@ const optim::LrSchedule& lr_schedule_of(Call& c) {
   return *c.env.handle<optim::LrSchedule>(c[0]);
 }
 napi_value lr_schedule_at(Call& c) {
-  return c.env.number(lr_schedule_of(c)(c.env.whole(c[1], "schedule", "the step"), c.env.real(c[2], "schedule", "base")));
+  return c.env.number(
+      lr_schedule_of(c)(c.env.whole(c[1], "schedule", "the step"), c.env.real(c[2], "schedule", "base")));
 }
 napi_value lr_schedule_momentum(Call& c) {
   return c.env.number(lr_schedule_of(c).momentum(c.env.whole(c[1], "schedule", "the step")));
@@ -493,14 +494,14 @@ void add_optim(Env& env, napi_value exports) {
                     {"lbfgsState", entry<lbfgs_state>},
                     {"lbfgsLoad", entry<lbfgs_load>},
                     {"lbfgsBytes", entry<lbfgs_bytes>},
+                    {"initial", entry<initial>},
+                    {"calculateGain", entry<calculate_gain>},
                     {"newLrSchedule", entry<new_lr_schedule>},
                     {"lrScheduleAt", entry<lr_schedule_at>},
                     {"lrScheduleMomentum", entry<lr_schedule_momentum>},
                     {"scheduleRecords", entry<schedule_records>},
                     {"plateauStep", entry<plateau_step>},
-                    {"plateauLowered", entry<plateau_lowered>},
-                    {"newSchedule", entry<new_schedule>},
-                    {"scheduleAt", entry<schedule_at>}});
+                    {"plateauLowered", entry<plateau_lowered>}});
 }
 
 }  // namespace strata::node

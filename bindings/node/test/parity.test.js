@@ -5,6 +5,7 @@ const test = require('node:test');
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const path = require('node:path');
+const native = require('../lib/native.js');
 const st = require('../lib/index.js');
 
 const python = path.join(__dirname, '../../python/strata');
@@ -18,6 +19,9 @@ function namesOf(where) {
   return [...(list ?? '').matchAll(/"(\w+)"/g)].map(([, name]) => name);
 }
 const camel = (name) => name.replace(/(?<=[a-z0-9])_([a-z0-9])/g, (all, c) => c.toUpperCase());
+
+// The classes that Python makes of the optimizers' records.
+const rules = JSON.parse(native.optimizerRecords()).filter((r) => r.python).map((r) => r.title);
 
 const LEFT_OUT = {
   // Parameters and buffers are tensors that are marked: nn.parameter(t), nn.buffer(t).
@@ -39,7 +43,7 @@ for (const [part, names, here] of [
   ['functional', namesOf('nn/functional'), st.nn.functional],
   ['init', namesOf('nn/init.py'), st.nn.init],
   ['utils', namesOf('nn/utils/clip.py'), st.nn.utils],
-  ['optim', [...namesOf('optim/optimizer.py'), ...namesOf('optim/_rules.py'), ...namesOf('optim/muon.py'), ...namesOf('optim/lbfgs.py'), ...namesOf('optim/lr_scheduler.py')], st.optim],
+  ['optim', [...namesOf('optim/optimizer.py'), ...rules, ...namesOf('optim/muon.py'), ...namesOf('optim/lbfgs.py'), ...namesOf('optim/lr_scheduler.py')], st.optim],
   ['swa', namesOf('optim/swa_utils.py'), st.optim],
 ]) {
   test(`Python's ${part}`, (t) => {

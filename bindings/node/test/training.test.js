@@ -124,6 +124,19 @@ test('schedules and schedulers', () => {
   near(cosine(0), 0.2);
   near(cosine(10), 2);
   near(cosine(100), 0.2);
+  const steps = st.optim.schedule('StepLR', { lr: 0.8, stepSize: 2, gamma: 0.5 });
+  assert.deepEqual([0, 1, 2, 4].map(steps), [0.8, 0.8, 0.4, 0.2]);
+  const one = new st.optim.SGD([st.nn.parameter(st.ones([1]))], { lr: 0.8 });
+  const line = new st.optim.ScheduleLR(one, { schedule: 'linear', total: 10, warmup: 2, minRatio: 0.5 });
+  near(one.lr, 0.4);
+  for (let i = 0; i < 6; ++i) line.step();
+  near(one.lr, 0.6);
+  const again = new st.optim.ScheduleLR(new st.optim.SGD([st.nn.parameter(st.ones([1]))], { lr: 0.8 }), { schedule: 'linear', total: 10 });
+  again.loadStateDict(JSON.parse(JSON.stringify(line.stateDict())));
+  near(again.lastLr[0], 0.6);
+  for (const wrong of [{}, { schedule: 'square' }, { schedule: 'wsd' }, { schedule: 'linear', total: 3, steps: 2 }]) {
+    assert.throws(() => new st.optim.ScheduleLR(one, wrong), st.ValueError);
+  }
   assert.throws(() => st.optim.schedule('square'), st.ValueError);
   assert.throws(() => st.optim.schedule('linear', { steps: 3 }), /no option 'steps'/);
   assert.throws(() => cosine(-1), st.ValueError);

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "py.h"
+#include "strata/nn/init.h"
 #include "strata/optim/lbfgs.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/lr_schedule.h"
@@ -144,21 +145,20 @@ void bind_optim(nb::module_& m) {
           "set_options",
           [](LBFGS& o, double lr, int max_iter, int max_eval, double tolerance_grad, double tolerance_change,
              int history_size, bool strong_wolfe) {
-            const optim::LBFGSOptions options{lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size,
-                                              strong_wolfe};
+            const optim::LBFGSOptions options{lr,           max_iter,    max_eval, tolerance_grad, tolerance_change,
+                                              history_size, strong_wolfe};
             options.validate();
             o.options() = options;
           },
-          nb::arg("lr"), nb::arg("max_iter"), nb::arg("max_eval"), nb::arg("tolerance_grad"), nb::arg("tolerance_change"),
-          nb::arg("history_size"), nb::arg("strong_wolfe"))
+          nb::arg("lr"), nb::arg("max_iter"), nb::arg("max_eval"), nb::arg("tolerance_grad"),
+          nb::arg("tolerance_change"), nb::arg("history_size"), nb::arg("strong_wolfe"))
       .def(
           "step",
-          [](LBFGS& o, const nb::callable& closure) {
-            return o.step([&] { return nb::cast<double>(closure()); });
-          },
+          [](LBFGS& o, const nb::callable& closure) { return o.step([&] { return nb::cast<double>(closure()); }); },
           nb::arg("closure"), nb::sig("def step(self, closure: typing.Callable[[], float]) -> float"),
           "Iterations, each of calls of a function that gives the loss; that of the first call.")
-      .def("state_dict", [](LBFGS& o) { return to_dict(o.state_dict()); }, "The history, as tensors by name.")
+      .def(
+          "state_dict", [](LBFGS& o) { return to_dict(o.state_dict()); }, "The history, as tensors by name.")
       .def(
           "load_state_dict",
           [](LBFGS& o, const std::vector<std::pair<std::string, Tensor>>& state) {
@@ -183,7 +183,8 @@ void bind_optim(nb::module_& m) {
               } else if (nb::try_cast(value, list)) {
                 values.emplace_back(nb::cast<std::string>(key), list);
               } else {
-                throw nb::type_error((name + ": " + nb::cast<std::string>(key) + " has a value of the wrong type").c_str());
+                throw nb::type_error(
+                    (name + ": " + nb::cast<std::string>(key) + " has a value of the wrong type").c_str());
               }
             }
             new (self) LrSchedule(name, values);
@@ -196,8 +197,8 @@ void bind_optim(nb::module_& m) {
   nb::class_<Plateau>(m, "Plateau", "Says when a quantity has not become better for a while.")
       .def(
           "__init__",
-          [](Plateau* self, bool largest, double factor, int64_t patience, double threshold, bool relative, int64_t cooldown,
-             double eps, double best, int64_t bad, int64_t cooling) {
+          [](Plateau* self, bool largest, double factor, int64_t patience, double threshold, bool relative,
+             int64_t cooldown, double eps, double best, int64_t bad, int64_t cooling) {
             new (self) Plateau{largest, factor, patience, threshold, relative, cooldown, eps, best, bad, cooling};
             self->validate();
           },
@@ -210,6 +211,22 @@ void bind_optim(nb::module_& m) {
       .def_ro("cooling", &Plateau::cooling);
   m.def("_schedule_records", &optim::schedules_json, "The schedules' records, as JSON.");
   m.def("_optimizer_records", &optim::optimizers_json, "The optimizers' records, as JSON.");
+  // First values (strata/nn/init.h); each writes over its tensor.
+  namespace init = nn::init;
+  m.def("_calculate_gain", &init::calculate_gain, nb::arg("nonlinearity"), nb::arg("param"));
+  m.def("_fans", &init::fans, nb::arg("tensor"));
+  m.def("_xavier_uniform_", [](const Tensor& t, double gain) { init::xavier_uniform_(t, gain); });
+  m.def("_xavier_normal_", [](const Tensor& t, double gain) { init::xavier_normal_(t, gain); });
+  m.def("_kaiming_uniform_", [](const Tensor& t, double a, const std::string& mode, const std::string& nonlinearity) {
+    init::kaiming_uniform_(t, a, mode, nonlinearity);
+  });
+  m.def("_kaiming_normal_", [](const Tensor& t, double a, const std::string& mode, const std::string& nonlinearity) {
+    init::kaiming_normal_(t, a, mode, nonlinearity);
+  });
+  m.def("_orthogonal_", [](const Tensor& t, double gain) { init::orthogonal_(t, gain); });
+  m.def("_eye_", [](const Tensor& t) { init::eye_(t); });
+  m.def("_dirac_", [](const Tensor& t, int64_t groups) { init::dirac_(t, groups); });
+  m.def("_sparse_", [](const Tensor& t, double sparsity, double std) { init::sparse_(t, sparsity, std); });
   m.def("grad_norm", &optim::grad_norm, Release(), nb::arg("params"), "The 2-norm of all gradients together.");
   m.def("clip_grad_norm", &optim::clip_grad_norm, Release(), nb::arg("params"), nb::arg("max_norm"),
         "Scales the gradients in place so that their joint 2-norm is at most max_norm; the norm before.");

@@ -77,7 +77,6 @@ for _name in ("divide_", "true_divide_"):
 for _name in ("scatter_", "scatter_add_"):  # an index may be smaller than what it sends
     setattr(Tensor, "_" + _name + "of", Tensor.__dict__[_name])
     delattr(Tensor, _name)
-_in_place("renorm_", _composed.renorm)
 _in_place("clip_", _core.clamp)
 _in_place("clamp_min_", F.clamp_min)
 _in_place("clamp_max_", F.clamp_max)

@@ -210,13 +210,18 @@ def test_parametrized_modules_copy_pickle_and_end():
     parametrize.remove_parametrizations(layer, "weight")
     assert type(layer) is nn.Linear and isinstance(layer.weight, nn.Parameter)
     pickle.loads(pickle.dumps(layer))
-    o = parametrizations.orthogonal(nn.Linear(5, 3))
-    opt = st.optim.SGD(o.parameters(), lr=0.5)
-    for _ in range(3):
-        opt.zero_grad()
-        o(st.ones(2, 5)).square().sum().backward()
-        opt.step()
-        st.testing.assert_close((o.weight @ o.weight.T).detach(), st.eye(3), atol=1e-5, rtol=0)
+    for orthogonal_map in (None, "cayley", "matrix_exp", "householder"):
+        o = parametrizations.orthogonal(nn.Linear(5, 3), orthogonal_map=orthogonal_map)
+        begin = o.weight.detach().clone()
+        opt = st.optim.SGD(o.parameters(), lr=0.5)
+        for _ in range(3):
+            opt.zero_grad()
+            o(st.ones(2, 5)).square().sum().backward()
+            opt.step()
+            st.testing.assert_close((o.weight @ o.weight.T).detach(), st.eye(3), atol=1e-5, rtol=0)
+        assert (o.weight - begin).abs().max().item() > 1e-2
+    with pytest.raises(ValueError, match="the map is"):
+        parametrizations.orthogonal(nn.Linear(5, 3), orthogonal_map="givens")
     s = parametrizations.spectral_norm(nn.Linear(6, 4), n_power_iterations=30)
     s(st.ones(1, 6))
     assert st.linalg.matrix_norm(s.weight.detach(), 2).item() == pytest.approx(1, abs=1e-3)

@@ -21,7 +21,7 @@ def arguments(name):
         "index_copy": (0, st.tensor([2, 0]), st.rand(2, 4)), "index_reduce": (0, st.tensor([2, 0]), st.rand(2, 4), "prod"),
         "put": (st.tensor([2, 7]), st.rand(2)), "addmm": (st.rand(3, 2), st.rand(2, 4)), "addmv": (st.rand(3, 4), st.rand(4)),
         "addr": (st.rand(3), st.rand(4)), "addbmm": (st.rand(2, 3, 2), st.rand(2, 2, 4)),
-        "baddbmm": (st.rand(2, 3, 2), st.rand(2, 2, 4)), "cumsum": (1,), "cumprod": (1,), "mvlgamma": (1,),
+        "baddbmm": (st.rand(2, 3, 2), st.rand(2, 2, 4)), "cumsum": (1,), "cumprod": (1,), "mvlgamma": (1,), "renorm": (2.0, 0, 0.8),
         "add_scalar": (2,), "mul_scalar": (3.0,), "div_scalar": (3.0,), "rsub_scalar": (3.0,),
     }
     if name in special:

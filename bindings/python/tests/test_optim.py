@@ -1,6 +1,7 @@
 """Optimizers and learning rates: surface, state, and the formulas in double precision."""
 
 import copy
+import json
 import math
 import pickle
 
@@ -354,6 +355,29 @@ def test_schedules():
     ok(rates(lambda o: lr_scheduler.PolynomialLR(o, 4, 2.0), 6), [0.8 * (1 - min(i, 4) / 4) ** 2 for i in range(6)])
     ok(rates(lambda o: lr_scheduler.LambdaLR(o, lambda i: 1 / (i + 1)), 4), [0.8 / (i + 1) for i in range(4)])
     ok(rates(lambda o: lr_scheduler.MultiplicativeLR(o, lambda i: 0.5), 4), [0.8 * 0.5**i for i in range(4)])
+
+
+def test_every_schedule_of_the_engine_by_its_name():
+    records = {r["name"]: r for r in json.loads(st._core._schedule_records())}
+    assert {"constant", "cosine", "linear", "one_cycle", "wsd", "StepLR"} <= set(records)
+    wsd = lambda o: lr_scheduler.ScheduleLR(o, "wsd", total=20, warmup=4, decay=8, min_ratio=0.5)
+    np.testing.assert_allclose(
+        rates(wsd, 21), [*(0.8 * (i + 1) / 4 for i in range(4)), *[0.8] * 8, *(0.8 - 0.4 * i / 8 for i in range(9))], rtol=1e-12)
+    assert rates(lambda o: lr_scheduler.ScheduleLR(o, "StepLR", step_size=2), 6) == rates(lambda o: lr_scheduler.StepLR(o, 2), 6)
+    half = rates(lambda o: lr_scheduler.ScheduleLR(o, "cosine", total=10), 11)
+    assert half[0] == 0.8 and abs(half[5] - 0.4) < 1e-12 and abs(half[10]) < 1e-12
+    opt = optim.SGD([nn.Parameter(st.ones(1))], lr=0.8)
+    for wrong in ({"schedule": "wsd"}, {"schedule": "linear", "total": 3, "warmup": 4}, {"schedule": "linear", "steps": 3},
+                  {"schedule": "square"}):
+        with pytest.raises(ValueError):
+            lr_scheduler.ScheduleLR(opt, **wrong)
+    s = wsd(opt)
+    for _ in range(7):
+        s.step()
+    other = wsd(optim.SGD([nn.Parameter(st.ones(1))], lr=0.8))
+    other.load_state_dict(s.state_dict())
+    s.step(), other.step()
+    assert other.get_last_lr() == s.get_last_lr()
 
 
 def test_one_cycle():

@@ -7,11 +7,12 @@ import re
 import textwrap
 
 TAIL = '''LINES = SIGNATURES.replace("\\n ", " ").strip().split("\\n")
-NAMES = frozenset(line.split(" ", 1)[0] for line in LINES)
+NAMES = frozenset([*(line.split(" ", 1)[0] for line in LINES), *ALIKE.split()])
 '''
 TARGET = pathlib.Path(__file__).resolve().parents[1] / "strata" / "_torch_signatures.py"
-HEAD = '''"""What PyTorch calls the arguments of each function: its name, then the names in order, for each way to call it. A line
-that begins with a blank goes on with the one before. Written by tests/torch_signatures.py; do not edit."""
+HEAD = '''"""What PyTorch calls the arguments of each function that has other names for them here, or not all of them: its name, then
+the names in order, for each way to call it. A line that begins with a blank goes on with the one before. ALIKE are functions
+written in Python whose names are PyTorch's: they get ``out=``. Written by tests/torch_signatures.py; do not edit."""
 
 '''
 # Python functions without a schema, whose documentation gives another signature than the one they have.
@@ -102,10 +103,48 @@ def wanted():
     return {n.rstrip("_") for n in names}
 
 
+def _functions(name):
+    """What is called so here: a function, a method."""
+    import strata as st
+
+    for space, prefix in ((st, ""), (st.linalg, "linalg_"), (st.special, "special_")):
+        if name.startswith(prefix) and callable(found := getattr(space, name[len(prefix):], None)):
+            yield found, ()
+    for form in (name, name + "_"):
+        if (found := vars(st.Tensor).get(form)) is not None:
+            yield found, ("input",)
+
+
+def sorted_out(table):
+    """What of a table has to be said, and which functions of Python take PyTorch's names by themselves."""
+    from strata import _signatures
+
+    said, alike = {}, []
+    for name, ways in table.items():
+        asked = {n for way in ways for n in way} - {"out"} - _signatures._SILENT
+        taken, found, of_python = True, False, False
+        for function, bare in _functions(name):
+            known = callable(function) and not isinstance(function, type)
+            if known:
+                own = _signatures.parameters(function)
+                named = {n for i, n in enumerate(own.names) if i >= own.bare and i != own.star}
+                taken = taken and all(n in named or own.more(n) or n in bare for n in asked)
+            taken = taken and known
+            of_python = of_python or type(function).__name__ not in ("Op", "OpMethod")
+            found = True
+        if not (taken and found):
+            said[name] = ways
+        elif of_python:
+            alike.append(name)
+    return said, alike
+
+
 def text(table):
-    lines = [name + " " + " | ".join(" ".join(way) for way in ways) for name, ways in table.items()]
+    said, alike = sorted_out(table)
+    lines = [name + " " + " | ".join(" ".join(way) for way in ways) for name, ways in said.items()]
     wrapped = [textwrap.fill(line, 120, subsequent_indent=" ", break_on_hyphens=False) for line in lines]
-    return HEAD + 'SIGNATURES = """\n' + "\n".join(wrapped) + '\n"""\n' + TAIL
+    names = textwrap.fill(" ".join(alike), 120, break_on_hyphens=False)
+    return f'{HEAD}SIGNATURES = """\n' + "\n".join(wrapped) + f'\n"""\nALIKE = """\n{names}\n"""\n{TAIL}'
 
 
 if __name__ == "__main__":

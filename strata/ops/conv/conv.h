@@ -50,4 +50,9 @@ Tensor integer_convolution(std::string_view op, const Tensor& x, const Tensor& w
                            const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups);
 }  // namespace detail
 
+/// The convolution of one to three dimensions with a stride of 1 whose result has the sizes of x: padded by as much at
+/// both ends, by one more behind where that is odd. Throws ShapeError.
+Tensor conv_same(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& dilation = {1},
+                 int64_t groups = 1);
+
 }  // namespace strata

@@ -136,4 +136,8 @@ Tensor linalg_vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1);
 Tensor linalg_vander(const Tensor& x, std::optional<int64_t> N = {});
 /// @}
 
+/// Matrices with orthonormal columns (rows where they are wide) from the lower triangles of x, times `base`: "cayley",
+/// "matrix_exp" or "householder". Throws ShapeError, ValueError.
+Tensor orthogonal_map(const Tensor& x, std::string_view map = "cayley", const Tensor& base = {});
+
 }  // namespace strata

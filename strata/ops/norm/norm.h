@@ -38,6 +38,9 @@ Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, cons
 
 /// x over its p-norm along `dim`, or over eps where that is larger.
 Tensor normalize(const Tensor& x, double p = 2, int64_t dim = 1, double eps = 1e-12);
+/// The slices of x along `dim` scaled down to a p-norm of at most `max_norm`. Throws ShapeError below two dimensions,
+/// ValueError unless p and max_norm are positive.
+Tensor renorm(const Tensor& x, double p, int64_t dim, double max_norm);
 /// x [N, C, ..] over (k + alpha m)^beta, m being the mean of the squares of `size` channels around each (Krizhevsky et
 /// al., 2012). Throws ShapeError, ValueError.
 Tensor local_response_norm(const Tensor& x, int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1);

@@ -8,13 +8,11 @@ const { camel, records, recorded } = require('./recorded.js');
 const { kindOf, optionsOf, wantNumber, wantOneOf } = require('../arguments.js');
 const { ValueError } = require('../errors.js');
 
-/**
- * One of the engine's, 'constant', 'linear', 'cosine', 'wsd' (warm-up, stable, decay) or 'one_cycle': a function of the step.
- * Options: lr, warmup, total, decay, minRatio, pctStart, divFactor, finalDivFactor.
- */
-function schedule(kind, options = {}) {
-  const handle = native.newSchedule(kind, options);
-  return (step) => native.scheduleAt(handle, step);
+/** Any of the engine's schedules by the name of its record, 'cosine' or 'StepLR', from the rate `lr`: a function of the step. */
+function schedule(name, { lr = 1e-3, ...options } = {}) {
+  wantNumber(lr, 'schedule', 'lr');
+  const handle = engineSchedule(name, optionsOfRecord(name, options), 0);
+  return (step) => native.lrScheduleAt(handle, step, lr);
 }
 /** Linear warm-up to `lr`, then a cosine down to lr * floor at `steps`: a function of the step. */
 const cosine = (lr, steps, { warmup = 0, floor = 0 } = {}) => schedule('cosine', { lr, total: steps, warmup, minRatio: floor });
@@ -98,18 +96,33 @@ function scheduler(name, defaults, f) {
 /** Of a list, the entry of a group. */
 const of = (f, group) => (Array.isArray(f) ? f[group] : f);
 /** The options of one of the engine's: [here, there]. */
-const optionNames = (name) => records.get(name).options.map((o) => [camel(o.name), o.name]);
+const optionNames = (name) => (records.get(name)?.options ?? []).map((o) => [camel(o.name), o.name]);
 /** One of the engine's with the options that `from` has; what a list says of a group but for milestones. */
 function engineSchedule(name, from, group, more = {}) {
   const options = Object.fromEntries(optionNames(name).map(([here, there]) => [there, more[here] ?? from[here]])
     .filter(([, v]) => v !== undefined && v !== null).map(([there, v]) => [there, there === 'milestones' ? v : of(v, group)]));
   return native.newLrSchedule(name, options);
 }
+/** Options by the names that they have here, checked: of a record. */
+const optionsOfRecord = (name, options) => optionsOf(name, options,
+  Object.fromEntries((records.get(name)?.options ?? []).map((o) => [camel(o.name), o.required ? undefined : o.default])));
 /** Classes whose rates are the engine's. */
 const classOf = (name) => scheduler(name, Object.fromEntries(records.get(name).options.map((o) => [camel(o.name), o.required ? undefined : o.default])),
   (step, base, o, group) => native.lrScheduleAt(engineSchedule(name, o, group), step, base));
 const classes = Object.fromEntries(recorded.map((name) => [name, classOf(name)]));
 
+/** Any of the engine's schedules, by the name of its record: new ScheduleLR(optimizer, { schedule: 'wsd', total: 1000, decay: 200 }). */
+class ScheduleLR extends LRScheduler {
+  constructor(optimizer, { schedule: name, ...options } = {}) {
+    super(optimizer);
+    if (!records.has(name)) throw new ValueError(`ScheduleLR: schedule must be one of ${[...records.keys()].join(', ')}, got ${kindOf(name)}`, 'ScheduleLR');
+    Object.assign(this, { schedule: name, ...optionsOfRecord(name, options) });
+    this.apply();
+  }
+  rate(step, base, group) {
+    return native.lrScheduleAt(engineSchedule(this.schedule, this, group), step, base);
+  }
+}
 /** The first rate times lambda(step); an array has one function for each group. */
 const LambdaLR = scheduler('LambdaLR', { lambda: undefined }, (step, base, o, group) => base * of(o.lambda, group)(step));
 /** Each step's rate is the one before times lambda(step). */
@@ -317,5 +330,5 @@ class ReduceLROnPlateau extends LRScheduler {
 }
 
 module.exports = {
-  ...classes, schedule, cosine, LRScheduler, CyclicLR, ChainedScheduler, SWALR, LambdaLR, MultiplicativeLR, OneCycleLR, SequentialLR, ReduceLROnPlateau,
+  ...classes, schedule, cosine, LRScheduler, ScheduleLR, CyclicLR, ChainedScheduler, SWALR, LambdaLR, MultiplicativeLR, OneCycleLR, SequentialLR, ReduceLROnPlateau,
 };

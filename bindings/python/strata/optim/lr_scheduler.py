@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from bisect import bisect_right
@@ -13,7 +14,7 @@ from .optimizer import Optimizer
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
     "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
-    "ReduceLROnPlateau", "SequentialLR", "StepLR",
+    "ReduceLROnPlateau", "ScheduleLR", "SequentialLR", "StepLR",
 ]
 
 
@@ -99,8 +100,7 @@ class MultiplicativeLR(LambdaLR):
         return [lr * f(self.last_epoch) for lr, f in zip(self._now(), self._lambdas)]
 
 
-_OPTIONS: Dict[str, List[str]] = {
-    record["name"]: [option["name"] for option in record["options"]] for record in json.loads(C._schedule_records())}
+_RECORDS: Dict[str, Any] = {record["name"]: record for record in json.loads(C._schedule_records())}
 
 
 class _Recorded(LRScheduler):
@@ -110,7 +110,7 @@ class _Recorded(LRScheduler):
     _record = ""
 
     def _schedule(self, group: int = 0) -> C.LrSchedule:
-        options = {name: getattr(self, name) for name in _OPTIONS[self._record] if hasattr(self, name)}
+        options = {o["name"]: getattr(self, o["name"]) for o in _RECORDS[self._record]["options"] if hasattr(self, o["name"])}
         options.update(self._of_group(group))
         return C.LrSchedule(self._record, options)
 
@@ -131,93 +131,70 @@ class _Recorded(LRScheduler):
                 _set_momentum(group, self._schedule(i).momentum(self.last_epoch))
 
 
-class StepLR(_Recorded):
-    """Times ``gamma`` every ``step_size`` steps."""
+class _Whole(_Recorded):
+    """One of which the record says all: its options are arguments, in the record's order."""
 
+    _signature = inspect.Signature()
+
+    def __init_subclass__(cls) -> None:
+        if "_record" in vars(cls):
+            record, kind = _RECORDS[cls._record], inspect.Parameter.POSITIONAL_OR_KEYWORD
+            options = [inspect.Parameter(o["name"], kind, default=inspect.Parameter.empty if o["required"] else o["default"])
+                       for o in record["options"]]
+            cls._signature = inspect.Signature(
+                [inspect.Parameter("optimizer", kind), *options, inspect.Parameter("last_epoch", kind, default=-1)])
+            cls.__signature__ = cls._signature  # type: ignore[attr-defined]
+            cls.__doc__ = record["doc"]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        given = self._signature.bind(*args, **options)
+        given.apply_defaults()
+        last_epoch = given.arguments.pop("last_epoch")
+        self.__dict__.update(given.arguments)
+        super().__init__(self.optimizer, last_epoch)
+
+
+class StepLR(_Whole):
     _record = "StepLR"
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
-        self.step_size, self.gamma = step_size, gamma
-        super().__init__(optimizer, last_epoch)
 
-
-class MultiStepLR(_Recorded):
-    """Times ``gamma`` at each of the milestones."""
-
+class MultiStepLR(_Whole):
     _record = "MultiStepLR"
 
-    def __init__(
-        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
-    ) -> None:
-        self.milestones, self.gamma = sorted(milestones), gamma
-        super().__init__(optimizer, last_epoch)
 
-
-class ConstantLR(_Recorded):
-    """Times ``factor`` for the first ``total_iters`` steps."""
-
+class ConstantLR(_Whole):
     _record = "ConstantLR"
 
-    def __init__(
-        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
-    ) -> None:
-        self.factor, self.total_iters = factor, total_iters
-        super().__init__(optimizer, last_epoch)
 
-
-class LinearLR(_Recorded):
-    """From start_factor to end_factor of the rate in a straight line over ``total_iters`` steps."""
-
+class LinearLR(_Whole):
     _record = "LinearLR"
 
-    def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
-        last_epoch: int = -1,
-    ) -> None:
-        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
-        super().__init__(optimizer, last_epoch)
 
-
-class PolynomialLR(_Recorded):
-    """The rate times (1 - step / total_iters)^power."""
-
+class PolynomialLR(_Whole):
     _record = "PolynomialLR"
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
-        self.total_iters, self.power = total_iters, power
-        super().__init__(optimizer, last_epoch)
 
-
-class ExponentialLR(_Recorded):
-    """Times ``gamma`` every step."""
-
+class ExponentialLR(_Whole):
     _record = "ExponentialLR"
 
-    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
 
-
-class CosineAnnealingLR(_Recorded):
-    """Half a cosine from the rate to ``eta_min`` over ``T_max`` steps (Loshchilov and Hutter, SGDR, 2017), and back."""
-
+class CosineAnnealingLR(_Whole):
     _record = "CosineAnnealingLR"
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
-        self.T_max, self.eta_min = T_max, eta_min
-        super().__init__(optimizer, last_epoch)
 
-
-class CosineAnnealingWarmRestarts(_Recorded):
-    """Half cosines one after the other, the first of ``T_0`` steps, each ``T_mult`` times as long as the one before."""
-
+class CosineAnnealingWarmRestarts(_Whole):
     _record = "CosineAnnealingWarmRestarts"
 
-    def __init__(
-        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
-    ) -> None:
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        super().__init__(optimizer, last_epoch)
+
+class ScheduleLR(_Recorded):
+    """Any of the engine's schedules, by the name of its record: ``ScheduleLR(optimizer, "wsd", total=1000, warmup=50,
+    decay=200)``; docs/reference/schedules.md has their options."""
+
+    def __init__(self, optimizer: Optimizer, schedule: str, last_epoch: int = -1, **options: Any) -> None:
+        C.LrSchedule(schedule, options)  # says what is wrong
+        self._record = schedule
+        self.__dict__.update(options)
+        LRScheduler.__init__(self, optimizer, last_epoch)
 
 
 def _check_momentum(optimizer: Optimizer, wanted: bool) -> None:
@@ -314,7 +291,21 @@ class OneCycleLR(_Recorded):
         return super().get_lr()
 
 
-class SequentialLR(LRScheduler):
+class _Several(LRScheduler):
+    _schedulers: List[LRScheduler]
+
+    def state_dict(self) -> Dict[str, Any]:
+        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
+        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
+            scheduler.load_state_dict(state)
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+
+
+class SequentialLR(_Several):
     """Schedulers one after the other; the next one starts at each milestone."""
 
     def __init__(
@@ -345,18 +336,8 @@ class SequentialLR(LRScheduler):
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self) -> Dict[str, Any]:
-        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
-        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
-        return state
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
-            scheduler.load_state_dict(state)
-        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_Several):
     """Schedulers at the same time: each step() steps them all, one after the other, on the same rates."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer] = None) -> None:
@@ -377,16 +358,6 @@ class ChainedScheduler(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._now()
-
-    def state_dict(self) -> Dict[str, Any]:
-        state = {k: v for k, v in super().state_dict().items() if k != "_schedulers"}
-        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
-        return state
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
-            scheduler.load_state_dict(state)
-        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
-from .. import _core
+from .. import _core, _ops as ops
 from .._core import Tensor
 from .._grad_mode import no_grad
 from ..nn.module import Module
@@ -26,7 +26,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
     def average(mean: Tensor, value: Tensor, _: Any) -> Tensor:
-        return mean * decay + value * (1 - decay)
+        return ops.lerp(mean, value, 1 - decay)
 
     return average
 
@@ -35,7 +35,7 @@ def get_swa_avg_fn() -> Average:
     """The plain mean of all values."""
 
     def average(mean: Tensor, value: Tensor, count: Any) -> Tensor:
-        return mean + (value - mean) / (float(count) + 1)
+        return ops.lerp(mean, value, 1 / (float(count) + 1))
 
     return average
 

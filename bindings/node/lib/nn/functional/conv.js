@@ -5,25 +5,17 @@ const { functions: F, ops } = require('../../ops.js');
 const { define, ints } = require('../../arguments.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
-/** The symmetric padding, and what 'same' adds after it, last dimension first. */
-function paddingOf(padding, weight, stride, dilation, n, name) {
-  if (padding === 'valid') return [new Array(n).fill(0), null];
-  if (padding !== 'same') {
-    if (typeof padding === 'string') throw new ValueError(`${name}: padding must be numbers, 'same' or 'valid', got '${padding}'`, name);
-    return [ints(padding, n, name, 'padding'), null];
-  }
-  if (stride.some((s) => s !== 1)) throw new ValueError(`${name}: padding 'same' goes with a stride of 1 only`, name);
-  const total = weight.shape.slice(2).map((k, i) => dilation[i] * (k - 1));
-  const odd = total.some((t) => t % 2 === 1);
-  return [total.map((t) => Math.floor(t / 2)), odd ? total.reverse().flatMap((t) => [0, t % 2]) : null];
-}
 /** Convolution of [N, C, ...]; padding may be 'same' or 'valid'. */
 const convolution = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride: [1], padding: [0], dilation: [1], groups: 1 }, (x, weight, bias, o) => {
   if (weight.ndim !== n + 2) throw new ShapeError(`${name}: weight must have ${n + 2} dimensions, got [${weight.shape.join(', ')}]`, name);
   const stride = ints(o.stride, n, name, 'stride');
   const dilation = ints(o.dilation, n, name, 'dilation');
-  const [pads, extra] = paddingOf(o.padding, weight, stride, dilation, n, name);
-  return F[name](extra ? F.constant_pad(x, extra) : x, weight, bias, stride, pads, dilation, o.groups);
+  if (o.padding === 'same') {
+    if (stride.some((s) => s !== 1)) throw new ValueError(`${name}: padding 'same' goes with a stride of 1 only`, name);
+    return F.conv_same(x, weight, bias, dilation, o.groups);
+  }
+  if (typeof o.padding === 'string' && o.padding !== 'valid') throw new ValueError(`${name}: padding must be numbers, 'same' or 'valid', got '${o.padding}'`, name);
+  return F[name](x, weight, bias, stride, o.padding === 'valid' ? [0] : ints(o.padding, n, name, 'padding'), dilation, o.groups);
 });
 /** The gradient of a convolution for its input, as a function. */
 const transposed = (name, n) => define(name, ['x', 'weight', 'bias?'], { stride: [1], padding: [0], outputPadding: [0], groups: 1, dilation: [1] },

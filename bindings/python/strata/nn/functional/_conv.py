@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Optional, Union
 
 from ... import _ops as ops
 from ..._core import Tensor
@@ -13,34 +13,17 @@ __all__ = [
 ]
 
 
-def _conv_padding(padding: Union[str, Ints], weight: Tensor, dilation: Tuple[int, ...]) -> Tuple[Tuple[int, ...], List[int]]:
-    """The symmetric padding, and what "same" adds at each end before it: (before, after), last dimension first."""
-    n = weight.dim() - 2
-    if not isinstance(padding, str):
-        return ints(padding, n), []
-    if padding == "valid":
-        return (0,) * n, []
-    if padding != "same":
-        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
-    total = [d * (k - 1) for d, k in zip(dilation, list(weight.shape)[2:])]
-    if all(t % 2 == 0 for t in total):
-        return tuple(t // 2 for t in total), []
-    extra: List[int] = []
-    for t in reversed(total):
-        extra += [0, t % 2]
-    return tuple(t // 2 for t in total), extra
-
-
 def _conv(op: Any, x: Tensor, w: Tensor, b: Optional[Tensor], stride: Ints, padding: Union[str, Ints], dilation: Ints,
           groups: int) -> Tensor:
     n = w.dim() - 2
     strides, dilations = ints(stride, n), ints(dilation, n)
-    if padding == "same" and any(s != 1 for s in strides):
-        raise ValueError("padding='same' is not supported for strided convolutions")
-    pads, extra = _conv_padding(padding, w, dilations)
-    if extra:
-        x = ops.pad(x, extra)
-    y: Tensor = op(x, w, b, strides, pads, dilations, groups)
+    if padding == "same":
+        if any(s != 1 for s in strides):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+        return ops.conv_same(x, w, b, dilations, groups)
+    if isinstance(padding, str) and padding != "valid":
+        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
+    y: Tensor = op(x, w, b, strides, 0 if isinstance(padding, str) else ints(padding, n), dilations, groups)
     return y
 
 

@@ -68,33 +68,26 @@ class _SpectralNorm(Module):
 
 
 class _Orthogonal(Module):
-    """The Cayley transform of an antisymmetric matrix, times where it began."""
+    """An orthonormal matrix from a free one, times where it began: the record orthogonal_map."""
 
     base: Tensor
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, orthogonal_map: str) -> None:
         super().__init__()
-        self.rows, self.columns = weight.shape[-2], weight.shape[-1]
-        tall = weight.detach() if self.rows >= self.columns else weight.detach().mT
-        q, r = linalg.qr(tall, mode="complete")
-        sign = ops.sign(ops.diagonal(r, 0, -2, -1))
-        n, k = q.shape[-1], sign.shape[-1]
-        self.register_buffer("base", ops.cat([q[..., :k] * sign.unsqueeze(-2), q[..., k:]], -1) if k < n else q * sign.unsqueeze(-2))
+        self.orthogonal_map = orthogonal_map
+        q, r = linalg.qr(weight.detach() if weight.shape[0] >= weight.shape[1] else weight.detach().mT, mode="complete")
+        sign = ops.sign(ops.diagonal(r))
+        k = sign.shape[0]
+        self.register_buffer("base", ops.cat([q[:, :k] * sign, q[:, k:]], 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        tall = x if self.rows >= self.columns else x.mT
-        n, k = tall.shape[-2], tall.shape[-1]
-        lower = ops.tril(tall, -1)
-        if k < n:
-            lower = ops.pad(lower, [0, n - k])
-        skew = lower - lower.mT
-        one = _core.eye(n, dtype=x.dtype, device=x.device)
-        q = self.base @ linalg.solve(one + skew, one - skew)
-        q = q[..., :k]
-        return q if self.rows >= self.columns else q.mT
+        return ops.orthogonal_map(x, self.orthogonal_map, self.base)
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        return _core.zeros_like(value)
+        start = _core.zeros_like(value)
+        if self.orthogonal_map == "householder":
+            start.diagonal().fill_(-1)
+        return start
 
 
 def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) -> Module:
@@ -113,11 +106,11 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
 
 def orthogonal(module: Module, name: str = "weight", orthogonal_map: Optional[str] = None, *,
                use_trivialization: bool = True) -> Module:
-    """A matrix with orthonormal columns (rows, where it is wide), by the Cayley transform; it begins at the orthonormal
-    factor of the weight's QR decomposition."""
-    if orthogonal_map not in (None, "cayley"):
-        raise ValueError(f"orthogonal: the map is cayley, got {orthogonal_map!r}")
+    """A matrix with orthonormal columns (rows, where it is wide), by the map "cayley" (the default), "matrix_exp" or
+    "householder"; it begins at the orthonormal factor of the weight's QR decomposition."""
+    if orthogonal_map not in (None, "cayley", "matrix_exp", "householder"):
+        raise ValueError(f"orthogonal: the map is cayley, matrix_exp or householder, got {orthogonal_map!r}")
     weight: Any = getattr(module, name)
     if weight.dim() != 2:
         raise ValueError(f"orthogonal: a matrix is wanted, got {list(weight.shape)}")
-    return register_parametrization(module, name, _Orthogonal(weight))
+    return register_parametrization(module, name, _Orthogonal(weight, orthogonal_map or "cayley"))
