@@ -1,5 +1,7 @@
 #include "strata/ops/columns/columns.h"
 
+#include <algorithm>
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/columns/columns_kernels.h"
@@ -25,9 +27,12 @@ Side side(std::string_view op, int d, int64_t size, const Dims& kernel, const Di
   s.kernel = pair(op, kernel, 1, "kernel")[d], s.dilation = pair(op, dilation, 1, "dilation")[d];
   s.padding = pair(op, padding, 0, "padding")[d], s.stride = pair(op, stride, 1, "stride")[d];
   // Any numbers come here, also those whose sums and products do not fit.
-  const __int128 room = __int128{size} + __int128{2} * s.padding - __int128{s.dilation} * (s.kernel - 1) - 1;
-  check<ShapeError>(room >= 0 && room < (__int128{1} << 62), op, "a kernel of ", kernel, " with dilation ", dilation,
+  const __int128 wide = __int128{size} + __int128{2} * s.padding,
+                 room = wide - __int128{s.dilation} * (s.kernel - 1) - 1;
+  check<ShapeError>(room >= 0 && wide < (__int128{1} << 62), op, "a kernel of ", kernel, " with dilation ", dilation,
                     " has no windows in a size of ", size, " with padding ", padding);
+  if (s.kernel == 1) s.dilation = 1;                              // there is nothing to step over
+  s.stride = std::min(s.stride, static_cast<int64_t>(room) + 1);  // a longer one leaves one window, too
   s.windows = static_cast<int64_t>(room) / s.stride + 1;
   return s;
 }

@@ -391,9 +391,12 @@ using RunningSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, con
 void check_running(const Tensor& mean, const Tensor& var, int64_t channels, double eps, std::string_view op) {
   check(eps > 0, op, "eps must be positive, got ", eps);
   check(mean.defined() == var.defined(), op, "running_mean and running_var go together");
-  for (const Tensor* t : {&mean, &var})
+  for (const Tensor* t : {&mean, &var}) {
     check<ShapeError>(!t->defined() || t->shape() == Shape{channels}, op, "running statistics must be [", channels,
                       "], got ", *t);
+    check<DTypeError>(!t->defined() || is_floating(t->dtype()), op, "running statistics need a floating dtype, got ",
+                      *t);
+  }
 }
 
 // y = x * (weight / sqrt(var + eps)) + (bias - mean * that), per channel.
@@ -507,6 +510,7 @@ const Op<RunningSignature> instance_norm_op{{
               .named("running statistics");
           s.invalid<ShapeError>("more than one value", s.tensor({2, 3, 1}));
           s.invalid<ShapeError>("running statistics", s.tensor({2, 3, 5}), s.tensor({2}), s.tensor({2}));
+          s.invalid<DTypeError>("running statistics", s.tensor({2, 3, 5}), s.tensor({3}, DType::i64), s.tensor({3}));
           s.invalid<ValueError>("wants running_mean", s.tensor({2, 3, 5}), none, none, none, none, false);
           s.invalid<ValueError>("eps", s.tensor({2, 3, 5}), none, none, none, none, true, 0.1, -1.0);
         },
