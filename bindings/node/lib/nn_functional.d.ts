@@ -234,7 +234,7 @@ export interface Functional {
   affineGrid(theta: Tensor, size: readonly number[], options?: { alignCorners?: boolean }): Tensor;
   /** x at positions (x, y[, z]) from -1 to 1. */
   gridSample(x: Tensor, grid: Tensor, options?: {
-    mode?: 'bilinear' | 'nearest'; paddingMode?: 'zeros' | 'border' | 'reflection'; alignCorners?: boolean;
+    mode?: 'bilinear' | 'nearest' | 'bicubic'; paddingMode?: 'zeros' | 'border' | 'reflection'; alignCorners?: boolean;
   }): Tensor;
 
   layerNorm: Functions['layer_norm'];

@@ -23,6 +23,9 @@ Tensor vdot(const Tensor& a, const Tensor& b);
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
 /// The same over the last `dims` dimensions of a and the first of b.
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
+/// x1^T weight[o] x2 + bias[o] for every o: x1 [.., k], x2 [.., l], weight [out, k, l], bias [out] or undefined ->
+/// [.., out].
+Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
 /// Every element of a times the whole of b, as blocks; the smaller rank is filled up with ones in front.
 Tensor kron(const Tensor& a, const Tensor& b);
 /// The p-norm of a - b, over all elements.

@@ -36,6 +36,12 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}
 Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, bool training = false, double momentum = 0.1, double eps = 1e-5);
 
+/// Normalises each channel of each item of x [N, C, ...] (Ulyanov et al., arXiv:1607.08022): by its own mean and
+/// variance, whose means over the items also enter running_mean and running_var, where given, with weight `momentum`;
+/// without use_input_stats by the running statistics. Throws ShapeError, ValueError.
+Tensor instance_norm(const Tensor& x, Tensor running_mean = {}, Tensor running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1, double eps = 1e-5);
+
 /// x over its p-norm along `dim`, or over eps where that is larger.
 Tensor normalize(const Tensor& x, double p = 2, int64_t dim = 1, double eps = 1e-12);
 /// The slices of x along `dim` scaled down to a p-norm of at most `max_norm`. Throws ShapeError below two dimensions,

@@ -161,5 +161,24 @@ TEST(Norm, RunningStatisticsFollowTheBatches) {
   EXPECT_NEAR(y.contiguous().data<float>()[0], want, 1e-5);
 }
 
+TEST(Norm, RunningStatisticsFollowTheItems) {
+  Tensor mean = zeros({3}), var = ones({3});
+  const Tensor x = numbers({5, 3, 4, 2}, DType::f32, 2);
+  instance_norm(x, mean, var, {}, {}, true, 0.25);
+  const std::vector<double> v = x.to_vector<double>();
+  for (int64_t c = 0; c < 3; ++c) {
+    double m = 0, squares = 0;
+    for (int64_t n = 0; n < 5; ++n) {
+      const double* item = v.data() + (n * 3 + c) * 8;
+      double own = 0;
+      for (int64_t i = 0; i < 8; ++i) own += item[i] / 8;
+      for (int64_t i = 0; i < 8; ++i) squares += std::pow(item[i] - own, 2) / 7 / 5;
+      m += own / 5;
+    }
+    EXPECT_NEAR(mean.data<float>()[c], 0.25 * m, 1e-5);
+    EXPECT_NEAR(var.data<float>()[c], 0.75 + 0.25 * squares, 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace strata

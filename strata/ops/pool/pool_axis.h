@@ -28,6 +28,7 @@ struct BasicAxis {
   bool mean = false;                            ///< pool: weights are 1 / (inputs of the window), else 1
   bool count_padding = false;                   ///< pool: padding counts as inputs of the mean
   bool nearest = false, align_corners = false;  ///< resize
+  bool centred = false;                         ///< resize, nearest: by the middle of the output, not its start
   I in = 1, out = 1;
   I kernel = 1, stride = 1, padding = 0, dilation = 1;  ///< pool
   double scale = 1;  ///< resize: the step in the input for one in the output; not used with align_corners
@@ -84,7 +85,7 @@ STRATA_EVERYWHERE inline Window<I, W> resize_window(const BasicAxis<I>& a, I i) 
   if (a.align_corners && !a.nearest) {
     at = a.out > 1 ? static_cast<double>(i) * static_cast<double>(a.in - 1) / static_cast<double>(a.out - 1) : 0.0;
   } else if (a.nearest) {
-    at = static_cast<double>(i) * a.scale;
+    at = (static_cast<double>(i) + (a.centred ? 0.5 : 0.0)) * a.scale;
   } else {
     at = (static_cast<double>(i) + 0.5) * a.scale - 0.5;
     at = at < 0 ? 0 : at;

@@ -125,7 +125,7 @@ inline bool is_narrow(const Axes& axes) {
 }
 inline BasicAxis<int32_t> narrow_axis(const Axis& a) {
   const auto n = [](int64_t v) { return static_cast<int32_t>(v); };
-  return {a.kind,   a.mean,      a.count_padding, a.nearest,    a.align_corners, n(a.in),
+  return {a.kind,   a.mean,      a.count_padding, a.nearest,    a.align_corners, a.centred, n(a.in),
           n(a.out), n(a.kernel), n(a.stride),     n(a.padding), n(a.dilation),   a.scale};
 }
 

@@ -79,6 +79,16 @@ const Case kCases[] = {
      [](const Tensor& x) {
        return interpolate(x, Dims{40, 7}, {}, "bilinear", true);
      }},
+    {"nearest, exact, a factor for each",
+     {2, 5, 17, 13},
+     [](const Tensor& x) { return interpolate(x, {}, 1.7, "nearest-exact", false, false, false, 0.6); }},
+    {"cubic along the last", {2, 5, 17, 13}, [](const Tensor& x) { return resize_axis(x, -1, 40, "cubic"); }},
+    {"cubic along rows, corners", {2, 5, 17, 13}, [](const Tensor& x) { return resize_axis(x, 2, 5, "cubic", true); }},
+    {"antialias", {2, 5, 170, 13}, [](const Tensor& x) { return resize_axis(x, 2, 23, "linear", false, true); }},
+    {"antialias, larger", {2, 5, 17}, [](const Tensor& x) { return resize_axis(x, 2, 41, "cubic", false, true); }},
+    {"antialias, cubic, by a factor",
+     {2, 5, 170},
+     [](const Tensor& x) { return resize_axis(x, 2, 41, "cubic", false, true, 4.1); }},
     {"linear to one", {2, 5, 17}, [](const Tensor& x) { return interpolate(x, Dims{1}, {}, "linear", true); }},
     {"linear by a factor", {2, 5, 170}, [](const Tensor& x) { return interpolate(x, {}, 3.3, "linear"); }},
     {"max 3x3x3, overlapping", {2, 3, 17, 31, 29}, [](const Tensor& x) { return max_pool3d(x, {3}, {2}, {1}); }},

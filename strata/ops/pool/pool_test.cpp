@@ -7,6 +7,7 @@
 
 #include "strata/core/samples.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -46,6 +47,28 @@ TEST(Pool, InterpolateWorkedByHand) {
               values({1, 1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3, 3.25, 3.75, 4}, {1, 1, 4, 4}));
   expect_near(interpolate(x, Dims{3, 3}, std::nullopt, "bilinear", true),
               values({1, 1.5, 2, 2, 2.5, 3, 3, 3.5, 4}, {1, 1, 3, 3}));
+}
+
+// A step that leads far outside reads the element at the border, whatever the filter.
+TEST(Pool, StepsOutsideReadTheBorder) {
+  const Tensor x = values({1, 2, 3, 4}, {1, 4});
+  for (const char* mode : {"linear", "cubic"})
+    for (const bool antialias : {false, true}) {
+      EXPECT_NEAR(resize_axis(x, 1, 3, mode, false, antialias, 1e300)[0][2].item(), 4, 1e-6) << mode << antialias;
+      EXPECT_NEAR(resize_axis(x, 1, 3, mode, false, antialias, 7)[0][2].item(), 4, 1e-6) << mode << antialias;
+      EXPECT_NEAR(sum(resize_axis_backward(ones({1, 3}), 1, 4, mode, false, antialias, 1e300)).item(), 3, 1e-6);
+    }
+}
+
+TEST(Pool, FractionalWindowsAreDrawnFromTheDefaultGenerator) {
+  const Tensor x = Samples(DType::f32).distinct({2, 3, 9, 8});
+  manual_seed(1);
+  const auto [y, at] = fractional_max_pool(x, {2, 3}, std::nullopt, 0.5);
+  EXPECT_EQ(to_string(y.shape()), "[2, 3, 4, 4]");
+  EXPECT_EQ(plane_gather(flatten(x, 2), flatten(at, 2)).to_vector<float>(), y.to_vector<float>());
+  manual_seed(1);
+  EXPECT_EQ(std::get<1>(fractional_max_pool(x, {2, 3}, std::nullopt, 0.5)).to_vector<int64_t>(),
+            at.to_vector<int64_t>());
 }
 
 TEST(Pool, NanWinsAndTiesGoToTheFirst) {

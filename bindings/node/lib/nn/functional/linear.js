@@ -6,10 +6,7 @@ const { define } = require('../../arguments.js');
 const { ShapeError } = require('../../errors.js');
 
 /** x1^T weight[o] x2 + bias[o]: [.., in1], [.., in2], weight [out, in1, in2] -> [.., out]. */
-const bilinear = define('bilinear', ['x1', 'x2', 'weight', 'bias?'], {}, (x1, x2, weight, bias) => {
-  const y = F.einsum('...i,kij,...j->...k', [x1, weight, x2]);
-  return bias ? F.add(y, bias) : y;
-});
+const bilinear = define('bilinear', ['x1', 'x2', 'weight', 'bias?'], {}, (x1, x2, weight, bias) => F.bilinear(x1, x2, weight, bias));
 const whole = (t) => (t === null || t.dtype === 'i64' ? t : t.to('i64'));
 /** Sums, means or maxima (mode 'sum', 'mean', 'max') of the rows of weight that each bag names: [bags, n], or [n] with offsets. */
 const embeddingBag = define('embeddingBag', ['indices', 'weight', 'offsets?'], { mode: 'mean', perSampleWeights: null, includeLastOffset: false,

@@ -2,10 +2,9 @@
 // Pooling.
 
 const { functions: F, ops } = require('../../ops.js');
-const { define, ints } = require('../../arguments.js');
+const { define, ints, wantNumber } = require('../../arguments.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
-const product = (list) => list.reduce((a, b) => a * b, 1);
 const strideOf = (stride, kernel, n, name) => (stride === null ? kernel : ints(stride, n, name, 'stride'));
 
 /** The largest element of each window; with {returnIndices} [values, indices], where in its plane each was. */
@@ -36,10 +35,8 @@ const avgPool = (n) => {
 const lpPool = (n) => {
   const name = `lpPool${n}d`;
   return define(name, ['x', 'normType*', 'kernelSize*'], { stride: null, ceilMode: false }, (x, p, kernelSize, o) => {
-    if (typeof p !== 'number' || p === 0) throw new ValueError(`${name}: normType must be a number other than 0`, name);
     const kernel = ints(kernelSize, n, name, 'kernelSize');
-    const mean = F[`avg_pool${n}d`](F.pow_scalar(x, p), kernel, strideOf(o.stride, kernel, n, name), new Array(n).fill(0), o.ceilMode);
-    return F.pow_scalar(F.mul(mean, product(kernel)), 1 / p);
+    return F[`lp_pool${n}d`](x, wantNumber(p, name, 'normType'), kernel, strideOf(o.stride, kernel, n, name), o.ceilMode);
   });
 };
 /** Zeros with the elements where maxPool found them; those with one place are added. */
@@ -47,15 +44,8 @@ const maxUnpool = (n) => {
   const name = `maxUnpool${n}d`;
   return define(name, ['x', 'indices', 'kernelSize*'], { stride: null, padding: [0], outputSize: null }, (x, indices, kernelSize, o) => {
     const kernel = ints(kernelSize, n, name, 'kernelSize');
-    const stride = strideOf(o.stride, kernel, n, name);
-    const padding = ints(o.padding, n, name, 'padding');
-    if (x.ndim < n) throw new ShapeError(`${name}: wants at least ${n} dimensions, got [${x.shape.join(', ')}]`, name);
-    const usual = x.shape.slice(-n).map((s, i) => (s - 1) * stride[i] - 2 * padding[i] + kernel[i]);
-    const size = o.outputSize === null ? usual : ints(Array.isArray(o.outputSize) ? o.outputSize.slice(-n) : o.outputSize, n, name, 'outputSize');
-    if (size.some((s, i) => Math.abs(s - usual[i]) >= stride[i])) {
-      throw new ShapeError(`${name}: outputSize [${size.join(', ')}] must be within a stride of [${usual.join(', ')}]`, name);
-    }
-    return F.plane_scatter(x, indices, size);
+    const size = o.outputSize === null ? null : ints(Array.isArray(o.outputSize) ? o.outputSize.slice(-n) : o.outputSize, n, name, 'outputSize');
+    return F[`max_unpool${n}d`](x, indices, kernel, strideOf(o.stride, kernel, n, name), ints(o.padding, n, name, 'padding'), size);
   });
 };
 /** One size for each of the last n dimensions; null keeps a dimension. */

@@ -68,30 +68,10 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = Non
 
 def unfold(input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Tensor:
     """Windows of [N, C, H, W] as columns: [N, C kh kw, windows]."""
-    (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (ints(v, 2) for v in (kernel_size, dilation, padding, stride))
-    if input.dim() == 3:
-        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
-    x = ops.pad(input, [pw, pw, ph, ph]) if ph or pw else input
-    x = x.unfold(2, dh * (kh - 1) + 1, sh).unfold(3, dw * (kw - 1) + 1, sw)[..., ::dh, ::dw]
-    n, c, oh, ow = list(x.shape)[:4]
-    return x.permute([0, 1, 4, 5, 2, 3]).reshape([n, c * kh * kw, oh * ow])
+    return ops.im2col(input, *(ints(v, 2) for v in (kernel_size, dilation, padding, stride)))
 
 
 def fold(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
          stride: Ints = 1) -> Tensor:
     """Adds up the columns [N, C kh kw, windows] of unfold() where they came from: [N, C, *output_size]."""
-    if input.dim() == 2:
-        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
-    (h, w), (kh, kw), (dh, dw) = ints(output_size, 2), ints(kernel_size, 2), ints(dilation, 2)
-    (ph, pw), (sh, sw) = ints(padding, 2), ints(stride, 2)
-    eh, ew, h, w = dh * (kh - 1) + 1, dw * (kw - 1) + 1, h + 2 * ph, w + 2 * pw
-    oh, ow = (h - eh) // sh + 1, (w - ew) // sw + 1
-    n, c = input.shape[0], input.shape[1] // (kh * kw)
-    if c * kh * kw != input.shape[1] or input.shape[2] != oh * ow:
-        raise ValueError(f"fold: {list(input.shape)} does not hold {oh} x {ow} windows of {kh} x {kw}")
-    x = input.reshape([n, c, kh, kw, oh, ow])
-    rows = ops.internal.slice_backward(x, [n, c, eh, kw, oh, ow], 2, 0, eh, dh).permute([0, 1, 4, 5, 3, 2])
-    rows = ops.internal.unfold_backward(rows, [n, c, h, ow, kw], 2, eh, sh)
-    rows = ops.internal.slice_backward(rows, [n, c, h, ow, ew], 4, 0, ew, dw)
-    y = ops.internal.unfold_backward(rows, [n, c, h, w], 3, ew, sw)
-    return y[:, :, ph : h - ph, pw : w - pw].contiguous() if ph or pw else y
+    return ops.col2im(input, *(ints(v, 2) for v in (output_size, kernel_size, dilation, padding, stride)))

@@ -21,53 +21,19 @@ __all__ = [
 Ratio = Union[float, Sequence[float]]
 
 
-def _starts(sample: Tensor, size: int, out: int, kernel: int) -> Tensor:
-    """Where the windows along one dimension begin: [N, C] samples in [0, 1) -> [N, C, out]. The last ends at the border."""
-    last = C.full([*sample.shape, 1], size - kernel, dtype=C.int64, device=sample.device)
-    if out == 1:
-        return last
-    step = (size - kernel) / (out - 1)
-    at = sample.unsqueeze(2)
-    steps = C.arange(out - 1, dtype=sample.dtype, device=sample.device)
-    return ops.cat([((steps + at) * step).to(C.int64) - (at * step).to(C.int64), last], 2)
-
-
 def _fractional(n: int, input: Tensor, kernel_size: Ints, output_size: Optional[Ints], output_ratio: Optional[Ratio],
                 samples: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    name = f"fractional_max_pool{n}d"
-    if input.dim() == n + 1:
-        y, at = _fractional(n, input.unsqueeze(0), kernel_size, output_size, output_ratio, samples)
-        return y.squeeze(0), at.squeeze(0)
-    if input.dim() != n + 2:
-        raise ValueError(f"{name}: an input of {n + 1} or {n + 2} dimensions is wanted, got {list(input.shape)}")
-    batch, channels, spatial = input.shape[0], input.shape[1], list(input.shape)[2:]
-    kernel = ints(kernel_size, n)
-    if output_size is not None:
-        sizes: Sequence[int] = ints(output_size, n)
-    elif output_ratio is not None:
-        ratios = [output_ratio] * n if isinstance(output_ratio, (int, float)) else list(output_ratio)
-        sizes = [int(size * ratio) for size, ratio in zip(spatial, ratios)]
-    else:
-        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
-    for size, out, k in zip(spatial, sizes, kernel):
-        if out < 1 or k < 1 or out + k - 1 > size:
-            raise ValueError(f"{name}: windows of {list(kernel)} do not give {list(sizes)} from {spatial}")
+    if input.dim() not in (n + 1, n + 2):
+        raise ValueError(f"fractional_max_pool{n}d: an input of {n + 1} or {n + 2} dimensions is wanted, got {list(input.shape)}")
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"fractional_max_pool{n}d requires specifying either an output_size or an output_ratio")
     if samples is None:
-        samples = C.rand([batch, channels, n], dtype=C.float64 if input.dtype == C.float64 else C.float32, device=input.device)
-    elif list(samples.shape) != [batch, channels, n]:
-        raise ValueError(f"{name}: samples are [{batch}, {channels}, {n}], got {list(samples.shape)}")
-    index: Any = 0  # of every element of every window: [N, C, out .., kernel ..]
-    for d, (size, out, k) in enumerate(zip(spatial, sizes, kernel)):
-        drawn = samples.select(2, n - 1 - d if n == 2 else d)  # PyTorch's order: width and height, but depth first
-        rows = _starts(drawn, size, out, k).unsqueeze(3) + C.arange(k, device=input.device)
-        shape = [batch, channels] + [1] * (2 * n)
-        shape[2 + d], shape[2 + n + d] = out, k
-        index = index * size + rows.reshape(shape)
-    windows = index.reshape([batch, channels, *sizes, -1])
-    flat = input.reshape([batch, channels, -1])
-    values = flat.gather(2, windows.reshape([batch, channels, -1])).reshape(list(windows.shape))
-    which = values.detach().argmax(-1, True)
-    return values.gather(-1, which).squeeze(-1), windows.gather(-1, which).squeeze(-1)
+        samples = C.rand([input.shape[0] if input.dim() == n + 2 else 1, input.shape[-n - 1], n],
+                         dtype=C.float64 if input.dtype == C.float64 else C.float32, device=input.device)
+    if output_size is not None:
+        return ops.fractional_max_pool(input, samples, ints(kernel_size, n), ints(output_size, n))
+    ratios = [output_ratio] if isinstance(output_ratio, (int, float)) else list(output_ratio or [])
+    return ops.fractional_max_pool(input, samples, ints(kernel_size, n), None, *ratios)
 
 
 def fractional_max_pool2d_with_indices(

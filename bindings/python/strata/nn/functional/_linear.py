@@ -21,11 +21,7 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tens
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """x1^T weight[o] x2 + bias[o]: [.., in1], [.., in2], weight [out, in1, in2] -> [.., out]."""
-    lead = list(input1.shape)[:-1]
-    a, b = input1.reshape([-1, input1.shape[-1]]), input2.reshape([-1, input2.shape[-1]])
-    y = ops.einsum("ni,oij,nj->no", [a, weight, b])
-    y = y if bias is None else y + bias
-    return y.reshape([*lead, weight.shape[0]])
+    return ops.bilinear(input1, input2, weight, bias)
 
 
 def _renormed(weight: Tensor, used: Tensor, max_norm: Optional[float], norm_type: float) -> None:

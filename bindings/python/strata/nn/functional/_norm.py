@@ -7,7 +7,6 @@ from typing import Optional, Sequence
 from ... import _core as C
 from ... import _functions, _ops as ops, _records as records
 from ..._core import Tensor
-from ..._grad_mode import no_grad
 from .._parts import check_p, replace
 
 __all__ = [
@@ -50,20 +49,11 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
                   weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, use_input_stats: bool = True,
                   momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
     """Each channel of each item to mean 0 and variance 1."""
-    if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    n, c = input.shape[0], input.shape[1]
-    count = input.numel() // max(1, n * c)
-    if count <= 1:
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise ValueError("Expected running_mean and running_var to be defined when use_input_stats=False")
+    if use_input_stats and input.numel() // max(1, input.shape[0] * input.shape[1]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
-    y, mean, rstd = ops.group_norm(input, c, weight, bias, eps)
-    if running_mean is not None and running_var is not None:
-        with no_grad():
-            var = (rstd.detach().reshape([n, c]) ** -2.0 + -eps) * (count / (count - 1))
-            mean = mean.detach().reshape([n, c]).mean([0])
-            running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
-            running_var.mul_(1 - momentum).add_(var.mean([0]).to(running_var.dtype), alpha=momentum)
-    return y
+    return ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
 local_response_norm, normalize = ops.local_response_norm, ops.normalize

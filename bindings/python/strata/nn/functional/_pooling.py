@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, List, Optional, Sequence, Union
 
 from ... import _ops as ops
 from ..._autocast import in_full
 from ..._core import Tensor
 from .._parts import Ints, ints
-from ._sampling import resize_by_matrices
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
@@ -50,14 +48,14 @@ def _max_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: 
 def avg_pool1d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
                ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
     """The mean of each window."""
-    return ops.avg_pool1d(input, ints(kernel_size, 1), [] if stride is None else ints(stride, 1), ints(padding, 1),
+    return ops.avg_pool1d(input, ints(kernel_size, 1), _stride(stride, 1), ints(padding, 1),
                           ceil_mode, count_include_pad)
 
 
 def _avg_pool(n: int, x: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints, ceil_mode: bool,
               count_include_pad: bool, divisor: Optional[int]) -> Tensor:
     pool = ops.avg_pool2d if n == 2 else ops.avg_pool3d
-    return pool(x, ints(kernel, n), [] if stride is None else ints(stride, n), ints(padding, n), ceil_mode,
+    return pool(x, ints(kernel, n), _stride(stride, n), ints(padding, n), ceil_mode,
                 count_include_pad, divisor)
 
 
@@ -74,58 +72,47 @@ def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
     return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def _lp_pool(n: int, x: Tensor, p: float, kernel: Ints, stride: Optional[Ints], ceil_mode: bool) -> Tensor:
-    k = ints(kernel, n)
-    pool = (ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d)[n - 1]
-    mean = pool(x**p, k, [] if stride is None else ints(stride, n), [0] * n, ceil_mode)
-    return (mean * math.prod(k)) ** (1.0 / p)  # as PyTorch: a window at the border counts as a whole one
+def _stride(stride: Optional[Ints], n: int) -> Sequence[int]:
+    return [] if stride is None else ints(stride, n)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
               ceil_mode: bool = False) -> Tensor:
     """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
-    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+    return ops.lp_pool1d(input, norm_type, ints(kernel_size, 1), _stride(stride, 1), ceil_mode)
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
               ceil_mode: bool = False) -> Tensor:
     """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
-    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+    return ops.lp_pool2d(input, norm_type, ints(kernel_size, 2), _stride(stride, 2), ceil_mode)
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Ints, stride: Optional[Ints] = None,
               ceil_mode: bool = False) -> Tensor:
     """(sum of x^p)^(1/p) of each window, p being ``norm_type``."""
-    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Ints, stride: Optional[Ints], padding: Ints,
-                output_size: Optional[Sequence[int]]) -> Tensor:
-    k, p = ints(kernel, n), ints(padding, n)
-    s = k if stride is None else ints(stride, n)
-    usual = [(x.shape[i - n] - 1) * s[i] - 2 * p[i] + k[i] for i in range(n)]
-    size = usual if output_size is None else [int(v) for v in output_size][-n:]
-    if any(abs(a - b) >= step for a, b, step in zip(size, usual, s)):
-        raise ValueError(f"max_unpool{n}d: output_size {size} must be within a stride of {usual}")
-    return ops.plane_scatter(x, indices, size)
+    return ops.lp_pool3d(input, norm_type, ints(kernel_size, 3), _stride(stride, 3), ceil_mode)
 
 
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
                  output_size: Optional[Sequence[int]] = None) -> Tensor:
     """Zeros with the elements where max_pool1d found them; those with one place are added."""
-    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+    return ops.max_unpool1d(input, indices, ints(kernel_size, 1), _stride(stride, 1), ints(padding, 1),
+                             output_size)
 
 
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
                  output_size: Optional[Sequence[int]] = None) -> Tensor:
     """Zeros with the elements where max_pool2d found them; those with one place are added."""
-    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+    return ops.max_unpool2d(input, indices, ints(kernel_size, 2), _stride(stride, 2), ints(padding, 2),
+                             output_size)
 
 
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
                  output_size: Optional[Sequence[int]] = None) -> Tensor:
     """Zeros with the elements where max_pool3d found them; those with one place are added."""
-    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
+    return ops.max_unpool3d(input, indices, ints(kernel_size, 3), _stride(stride, 3), ints(padding, 3),
+                             output_size)
 
 
 def _output_size(x: Tensor, size: Union[int, Sequence[Optional[int]]], n: int) -> List[int]:
@@ -184,34 +171,12 @@ def interpolate(input: Tensor, size: Optional[Ints] = None,
         raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
     if (size is None) == (scale_factor is None):
         raise ValueError("only one of size or scale_factor should be defined")
-    sizes = None if size is None else ints(size, n)
-    scales: List[Optional[float]] = [None] * n
-    if sizes is None and scale_factor is not None:
-        single = isinstance(scale_factor, (int, float))
-        given = [float(scale_factor)] * n if single else [float(v) for v in scale_factor]  # type: ignore
-        if len(given) != n:
-            raise ValueError(f"scale_factor needs {n} entries, got {given}")
-        if mode != "area" and not recompute_scale_factor:
-            scales = list(given)
-            if len(set(given)) == 1 and not antialias and mode not in ("bicubic", "nearest-exact"):
-                return ops.interpolate(input, None, given[0], mode, bool(align_corners))
-        sizes = tuple(int(math.floor(v * f)) for v, f in zip(list(input.shape)[2:], given))
-    assert sizes is not None
-    if mode == "area":
-        return ops.adaptive_avg_pool(input, sizes)
-    if mode in ("bicubic", "nearest-exact") or antialias:
-        if mode == "bicubic" and n != 2:
-            raise ValueError(f"mode bicubic wants a 4-D input, got {list(input.shape)}")
-        return resize_by_matrices(input, sizes, scales, mode, bool(align_corners), antialias)
-    if all(f is None for f in scales):
-        return ops.interpolate(input, sizes, None, mode, bool(align_corners))
-    for d, f in enumerate(scales):  # a factor for each dimension: one after the other
-        rest = input.movedim([2 + d], [-1])
-        shape = list(rest.shape)
-        step = ops.interpolate(rest.reshape([1, -1, shape[-1]]), None, f, "nearest" if mode == "nearest" else "linear",
-                               bool(align_corners))
-        input = step.reshape([*shape[:-1], step.shape[-1]]).movedim([-1], [2 + d])
-    return input.contiguous()
+    factors = [scale_factor] if scale_factor is None or isinstance(scale_factor, (int, float)) else list(scale_factor)
+    if len(factors) not in (1, n) or isinstance(scale_factor, (list, tuple)) and len(factors) != n:
+        raise ValueError(f"scale_factor needs {n} entries, got {factors}")
+    first, second, third = (*factors, None, None)[:3]
+    return ops.interpolate(input, None if size is None else ints(size, n), first, mode, bool(align_corners),
+                           bool(recompute_scale_factor), antialias, second, third)
 
 
 def upsample_nearest(input: Tensor, size: Optional[Ints] = None, scale_factor: Optional[float] = None) -> Tensor:
