@@ -78,9 +78,10 @@ std::span<const DistributionRecord> matrix_records() {
            [](const Args& d, const Tensor& x) {
              const Tensor df = d[0];
              const int64_t p = size_of(d);
-             const Tensor trace =
-                 sum(diagonal(cholesky_solve(x, d[3].expand(joined(without_right(x.shape(), 2), {p, p}))), 0, -2, -1),
-                     {-1});
+             const Shape batch = broadcast_shapes(without_right(x.shape(), 2), d.batch_shape(), "Wishart");
+             const Shape whole = joined(batch, {p, p});
+             const Tensor over = cholesky_solve(x.expand(whole), d[3].expand(whole));
+             const Tensor trace = sum(diagonal(over, 0, -2, -1), {-1});
              return -df * (0.5 * kLn2 * p + half_log_det(d[3])) - mvlgamma(df / 2, p) + (df - p - 1) / 2 * logdet(x) -
                     trace / 2;
            },

@@ -10,9 +10,14 @@ using Kind = Constraint::Kind;
 
 const Parameter kScale{"scale", "The width.", positive()};
 
-// The places where a generalised Pareto's shape counts as 0: its formulas have limits there.
-Tensor is_flat(const Tensor& k) {
-  return isclose(k, zeros_like(k));
+// log1p(k z) / k and expm1(k z) / k, z at k = 0: near it by their series, whose slopes in k are right too.
+Tensor log_ratio(const Tensor& k, const Tensor& z) {
+  const Tensor flat = isclose(k, zeros_like(k)), some = where(flat, 1.0, k);
+  return where(flat, z - 0.5 * k * square(z), log1p(some * z) / some);
+}
+Tensor exp_ratio(const Tensor& k, const Tensor& z) {
+  const Tensor flat = isclose(k, zeros_like(k)), some = where(flat, 1.0, k);
+  return where(flat, z + 0.5 * k * square(z), expm1(some * z) / some);
 }
 
 }  // namespace
@@ -258,30 +263,12 @@ std::span<const DistributionRecord> positive_records() {
              return Constraint(Kind::interval, loc, end);
            },
        .has_rsample = true,
-       .draw =
-           [](const Args& d, const Shape& s, Generator& g) {
-             const auto [loc, scale, k] = d.first<3>();
-             const Tensor e = exponential_like(loc, s, g), flat = is_flat(k), some = where(flat, 1.0, k);
-             return loc + scale * where(flat, e, expm1(some * e) / some);
-           },
-       .log_prob =
-           [](const Args& d, const Tensor& x) {
-             const auto [loc, scale, k] = d.first<3>();
-             const Tensor z = (x - loc) / scale, flat = is_flat(k), some = where(flat, 1.0, k);
-             return -where(flat, z, (1 / some + 1) * log1p(some * z)) - scale.log();
-           },
-       .cdf =
-           [](const Args& d, const Tensor& x) {
-             const auto [loc, scale, k] = d.first<3>();
-             const Tensor z = (x - loc) / scale, flat = is_flat(k), some = where(flat, 1.0, k);
-             return -expm1(-where(flat, z, log1p(some * z) / some));
-           },
-       .icdf =
-           [](const Args& d, const Tensor& q) {
-             const auto [loc, scale, k] = d.first<3>();
-             const Tensor e = -log1p(-q), flat = is_flat(k), some = where(flat, 1.0, k);
-             return loc + scale * where(flat, e, expm1(some * e) / some);
-           },
+       .draw = [](const Args& d, const Shape& s,
+                  Generator& g) { return d[0] + d[1] * exp_ratio(d[2], exponential_like(d[0], s, g)); },
+       .log_prob = [](const Args& d,
+                      const Tensor& x) { return -(1 + d[2]) * log_ratio(d[2], (x - d[0]) / d[1]) - d[1].log(); },
+       .cdf = [](const Args& d, const Tensor& x) { return -expm1(-log_ratio(d[2], (x - d[0]) / d[1])); },
+       .icdf = [](const Args& d, const Tensor& q) { return d[0] + d[1] * exp_ratio(d[2], -log1p(-q)); },
        .entropy = [](const Args& d) { return d[1].log() + d[2] + 1; },
        .mean =
            [](const Args& d) {

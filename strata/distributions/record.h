@@ -53,6 +53,8 @@ class Args {
   bool given(size_t i) const { return given_[i]; }
   /// The i-th parameter, a count.
   int64_t count(size_t i) const { return values_[i].item<int64_t>(); }
+  /// All that were given or made at once; undefined for the others.
+  const std::vector<Tensor>& values() const { return values_; }
   const DistributionRecord& record() const { return *record_; }
   const Shape& batch_shape() const { return batch_; }
   const Shape& event_shape() const { return event_; }
