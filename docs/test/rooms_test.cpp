@@ -29,6 +29,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"data", {"core", "memory", "autograd", "ops", "io", "text"}},
     {"nn", {"core", "memory", "autograd", "ops"}},
     {"optim", {"core", "memory", "cuda", "autograd", "ops"}},
+    {"distributions", {"core", "memory", "autograd", "ops"}},
     {"models", {"core", "memory", "autograd", "ops", "nn"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
     {"train", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "lab"}},

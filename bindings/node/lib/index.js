@@ -46,6 +46,7 @@ const strata = {
   nn: require('./nn/index.js'),
   optim: require('./optim/index.js'),
   data: require('./data.js'),
+  distributions: require('./distributions.js'),
   manualSeed,
   randomState,
   setRandomState,

@@ -1,5 +1,5 @@
 'use strict';
-// Writes lib/ops.d.ts and lib/optimizers.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js. The
+// Writes lib/ops.d.ts, lib/optimizers.d.ts and lib/families.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js. The
 // files are not kept in the repository; scripts/build-node makes them.
 
 const fs = require('node:fs');
@@ -138,8 +138,29 @@ function generateOptimizers() {
   return `${text}}\n`;
 }
 
+/** The classes of the distributions, in st.distributions. */
+function generateDistributions() {
+  const { distributions } = JSON.parse(native.distributionRecords());
+  const name = (p) => p.name.replace(/(?<=.)_([a-z0-9])/g, (all, c) => c.toUpperCase());
+  let text = '// Generated from the records of the distributions by scripts/generate-types.js. Not to be edited.\n\n' +
+    "import type { Tensor } from './types';\nimport type { Distribution } from './distributions';\n\n";
+  for (const r of distributions) {
+    const taken = r.parameters.filter((p) => p.role !== 'derived');
+    const type = (p) => (p.role === 'count' ? 'number' : 'Tensor | number');
+    const mayMissHere = (p) => p.role === 'one_of' || p.default !== null;
+    const positional = taken.map((p, i) => (taken.slice(i).every(mayMissHere) ? `${name(p)}?: ${type(p)} | null` : `${name(p)}: ${type(p)} | ${mayMissHere(p) ? 'null' : 'never'}`))
+      .map((each) => each.replace(' | never', ''));
+    const named = taken.map((p) => `${name(p)}${mayMissHere(p) ? '?' : ''}: ${type(p)}${mayMissHere(p) ? ' | null' : ''}`);
+    text += `${comment(r.doc, '')}export class ${r.name} extends ${r.parent || 'Distribution'} {\n` +
+      `  constructor(${positional.join(', ')});\n  constructor(parameters: { ${[...named, 'validateArgs?: boolean'].join('; ')} });\n`;
+    for (const p of r.parameters) text += `  /** ${p.doc} */\n  readonly ${name(p)}: ${p.role === 'count' ? 'number' : 'Tensor'};\n`;
+    text += '}\n';
+  }
+  return text;
+}
+
 /** The files' texts by their names. */
-const files = () => ({ 'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers() });
+const files = () => ({ 'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers(), 'families.d.ts': generateDistributions() });
 
 module.exports = { files };
 if (require.main === module) {

@@ -82,6 +82,7 @@ NAPI_MODULE_INIT() {
     add_modes(*e, exports);
     add_cuda(*e, exports);
     add_optim(*e, exports);
+    add_distributions(*e, exports);
     add_files(*e, exports);
     add_models(*e, exports);
     add_runs(*e, exports);

@@ -2,6 +2,10 @@
 
 #include "py.h"
 
+namespace strata::python {
+void bind_distributions(nb::module_& m);  // distributions.cpp
+}
+
 NB_MODULE(_core, m) {
   using namespace strata::python;
   nb::set_leak_warnings(false);
@@ -19,6 +23,7 @@ NB_MODULE(_core, m) {
   bind_cuda(m);
   bind_io(m);
   bind_optim(m);
+  bind_distributions(m);
   bind_profile(m);
   bind_text(m);
   bind_data(m);

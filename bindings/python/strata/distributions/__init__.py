@@ -4,13 +4,15 @@ import sys as _sys
 import types as _types
 
 from . import constraints, transforms
-from .categorical import Categorical, OneHotCategorical
-from .continuous import (
-    Beta, Cauchy, Chi2, Dirichlet, Exponential, FisherSnedecor, Gamma, Gumbel, HalfCauchy, HalfNormal, Laplace, LogNormal,
-    MultivariateNormal, Normal, StudentT, Uniform,
+from .distribution import Distribution, ExponentialFamily, Independent, MixtureSameFamily
+from .families import (
+    Bernoulli, Beta, Binomial, Categorical, Cauchy, Chi2, ContinuousBernoulli, Dirichlet, Exponential, FisherSnedecor,
+    Gamma, GeneralizedPareto, Geometric, Gumbel, HalfCauchy, HalfNormal, InverseGamma, Kumaraswamy, LKJCholesky, Laplace,
+    LogNormal, LogisticNormal, LowRankMultivariateNormal, Multinomial, MultivariateNormal, NegativeBinomial, Normal,
+    OneHotCategorical, OneHotCategoricalStraightThrough, Pareto, Poisson, RelaxedBernoulli, RelaxedOneHotCategorical,
+    StudentT, Uniform, VonMises, Weibull, Wishart,
 )
-from .discrete import Bernoulli, Binomial, Geometric, NegativeBinomial, Poisson
-from .distribution import Distribution, Independent
+from .families import _MADE, _RECORDS
 from .kl import kl_divergence, register_kl
 from .transformed import TransformedDistribution
 from .transforms import (
@@ -21,30 +23,31 @@ from .transforms import (
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform", "Categorical", "Cauchy", "Chi2",
-    "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential", "FisherSnedecor", "Gamma", "Geometric",
-    "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "Laplace", "LogNormal",
-    "LowerCholeskyTransform", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical", "Poisson",
-    "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
-    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "constraints", "identity_transform", "kl_divergence", "register_kl", "transforms",
+    "ComposeTransform", "ContinuousBernoulli", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
+    "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
+    "Independent", "IndependentTransform", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal",
+    "LogisticNormal", "LowRankMultivariateNormal", "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial",
+    "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
+    "Poisson", "PositiveDefiniteTransform", "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical",
+    "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
+    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises",
+    "Weibull", "Wishart", "constraints", "identity_transform", "kl_divergence", "register_kl", "transforms",
 ]
 
 
 def _module(name: str, kind: type) -> None:
     """PyTorch has a module for each distribution: ``from torch.distributions.normal import Normal``."""
-    made = _types.ModuleType(f"{__name__}.{name}", kind.__doc__)
+    path = f"{__name__}.{name}"
+    made = _sys.modules.setdefault(path, _types.ModuleType(path, kind.__doc__))
     setattr(made, kind.__name__, kind)
-    _sys.modules[made.__name__] = made
     globals()[name] = made
 
 
+for _record in _RECORDS["distributions"]:
+    _module(_record["module"], _MADE[_record["name"]])
 for _name, _kind in {
-    "bernoulli": Bernoulli, "beta": Beta, "binomial": Binomial, "cauchy": Cauchy, "chi2": Chi2, "dirichlet": Dirichlet,
-    "exponential": Exponential, "fishersnedecor": FisherSnedecor, "gamma": Gamma, "geometric": Geometric, "gumbel": Gumbel,
-    "half_cauchy": HalfCauchy, "half_normal": HalfNormal, "independent": Independent, "laplace": Laplace,
-    "log_normal": LogNormal, "multivariate_normal": MultivariateNormal, "negative_binomial": NegativeBinomial,
-    "normal": Normal, "one_hot_categorical": OneHotCategorical, "poisson": Poisson, "studentT": StudentT,
-    "transformed_distribution": TransformedDistribution, "uniform": Uniform,
+    "exp_family": ExponentialFamily, "independent": Independent, "mixture_same_family": MixtureSameFamily,
+    "transformed_distribution": TransformedDistribution,
 }.items():
     _module(_name, _kind)
 

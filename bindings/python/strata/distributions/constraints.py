@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
-from .. import _core, _functions as F, _ops
+from .. import _core, _functions as F
 from .._core import Tensor
 
 __all__ = [
@@ -31,16 +31,20 @@ class Constraint:
 
 
 class _Of(Constraint):
-    """A test of each element."""
+    """One of the engine's kinds, without bounds."""
 
-    def __init__(self, name: str, test: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0) -> None:
-        self._name, self._test, self.is_discrete, self.event_dim = name, test, discrete, event_dim
+    def __init__(self, kind: str, discrete: bool = False, event_dim: int = 0) -> None:
+        self._kind, self.is_discrete, self.event_dim = kind, discrete, event_dim
 
     def check(self, value: Tensor) -> Tensor:
-        return self._test(value)
+        return _core._check_constraint(self._kind, None, None, value)
 
     def __repr__(self) -> str:
-        return self._name
+        return _title(self._kind) + "()"
+
+
+def _title(kind: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in kind.split("_"))
 
 
 class _Bounds(Constraint):
@@ -48,30 +52,18 @@ class _Bounds(Constraint):
 
     lower_bound: Any = None
     upper_bound: Any = None
-    _strict_lower = False
-    _strict_upper = False
 
     def check(self, value: Tensor) -> Tensor:
-        inside: Any = value == value
-        if self.lower_bound is not None:
-            inside = inside & ((value > self.lower_bound) if self._strict_lower else (value >= self.lower_bound))
-        if self.upper_bound is not None:
-            inside = inside & ((value < self.upper_bound) if self._strict_upper else (value <= self.upper_bound))
-        if self.is_discrete:
-            inside = inside & (value % 1 == 0)
-        found: Tensor = inside
-        return found
+        kind = getattr(self, "_kind", type(self).__name__)
+        return _core._check_constraint(kind, self.lower_bound, self.upper_bound, value)
 
     def __repr__(self) -> str:
         bounds = [f"{n}={v}" for n, v in (("lower_bound", self.lower_bound), ("upper_bound", self.upper_bound)) if v is not None]
-        name = "".join(part[:1].upper() + part[1:] for part in type(self).__name__.split("_"))
-        return f"{name}({', '.join(bounds)})"
+        return f"{_title(type(self).__name__)}({', '.join(bounds)})"
 
 
 class greater_than(_Bounds):
     """x > lower_bound."""
-
-    _strict_lower = True
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -87,8 +79,6 @@ class greater_than_eq(_Bounds):
 class less_than(_Bounds):
     """x < upper_bound."""
 
-    _strict_upper = True
-
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
@@ -102,8 +92,6 @@ class interval(_Bounds):
 
 class half_open_interval(_Bounds):
     """lower_bound <= x < upper_bound."""
-
-    _strict_upper = True
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
@@ -120,6 +108,7 @@ class integer_interval(_Bounds):
 
 class _IntegerGreaterThan(_Bounds):
     is_discrete = True
+    _kind = "integer_greater_than_eq"
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -135,8 +124,7 @@ class multinomial(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        good: Tensor = (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
-        return good
+        return _core._check_constraint("multinomial", None, self.upper_bound, value)
 
 
 class independent(Constraint):
@@ -152,7 +140,7 @@ class independent(Constraint):
         n = self.reinterpreted_batch_ndims
         if inside.dim() < n:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        return inside.reshape([*list(inside.shape)[: inside.dim() - n], -1]).all(-1)
+        return _core._all_right(inside, n)
 
     def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint}, {self.reinterpreted_batch_ndims})"
@@ -226,60 +214,41 @@ def is_dependent(constraint: Any) -> bool:
     return isinstance(constraint, _Dependent)
 
 
-def _triangular(x: Tensor) -> Tensor:
-    return (x.tril() == x).flatten(-2).all(-1)
-
-
-def _cholesky(x: Tensor) -> Tensor:
-    return _triangular(x) & (x.diagonal(0, -2, -1) > 0).all(-1)
-
-
-def _symmetric(x: Tensor) -> Tensor:
-    return _ops.isclose(x, x.transpose(-2, -1), 1e-5, 1e-6).flatten(-2).all(-1)
-
-
-def _definite(x: Tensor, strict: bool) -> Tensor:
-    from .. import linalg
-
-    inside = _symmetric(x)
-    if not bool(inside.all()):
-        return inside
-    least = linalg.eigvalsh(x).amin([-1])
-    return inside & (least > 0 if strict else least >= 0)
-
-
-def _simplex(x: Tensor) -> Tensor:
-    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
-
-
-def _one_hot(x: Tensor) -> Tensor:
-    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
-
-
-def _corr_cholesky(x: Tensor) -> Tensor:
-    close = ((x * x).sum(-1) - 1).abs() < F.finfo(x.dtype).eps * x.shape[-1] * 10
-    return _cholesky(x) & close.all(-1)
-
-
-def _square(x: Tensor) -> Tensor:
-    return _core.full(list(x.shape)[:-2], x.shape[-1] == x.shape[-2], dtype=_core.bool, device=x.device)
-
-
 dependent = _Dependent()
-boolean = _Of("Boolean()", lambda x: (x == 0) | (x == 1), True)
-one_hot = _Of("OneHot()", _one_hot, True, 1)
+boolean = _Of("boolean", True)
+one_hot = _Of("one_hot", True, 1)
 nonnegative_integer = _IntegerGreaterThan(0)
 positive_integer = _IntegerGreaterThan(1)
-real = _Of("Real()", lambda x: x == x)
+real = _Of("real")
 real_vector = independent(real, 1)
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
-simplex = _Of("Simplex()", _simplex, event_dim=1)
-lower_triangular = _Of("LowerTriangular()", _triangular, event_dim=2)
-lower_cholesky = _Of("LowerCholesky()", _cholesky, event_dim=2)
-corr_cholesky = _Of("CorrCholesky()", _corr_cholesky, event_dim=2)
-square = _Of("Square()", _square, event_dim=2)
-symmetric = _Of("Symmetric()", _symmetric, event_dim=2)
-positive_semidefinite = _Of("PositiveSemidefinite()", lambda x: _definite(x, False), event_dim=2)
-positive_definite = _Of("PositiveDefinite()", lambda x: _definite(x, True), event_dim=2)
+simplex = _Of("simplex", event_dim=1)
+lower_triangular = _Of("lower_triangular", event_dim=2)
+lower_cholesky = _Of("lower_cholesky", event_dim=2)
+corr_cholesky = _Of("corr_cholesky", event_dim=2)
+square = _Of("square", event_dim=2)
+symmetric = _Of("symmetric", event_dim=2)
+positive_semidefinite = _Of("positive_semidefinite", event_dim=2)
+positive_definite = _Of("positive_definite", event_dim=2)
+
+# Those that have a name of their own, by kind and bounds.
+integer_greater_than_eq = _IntegerGreaterThan
+_NAMED = {("greater_than", 0.0, None): positive, ("greater_than_eq", 0.0, None): nonnegative,
+          ("interval", 0.0, 1.0): unit_interval, ("integer_greater_than_eq", 0.0, None): nonnegative_integer}
+
+
+def _of(kind: str, lower: Any, upper: Any, joined: int) -> Constraint:
+    """What a record says, as one of these."""
+    found: Constraint
+    if not isinstance(lower, Tensor) and not isinstance(upper, Tensor) and (kind, lower, upper) in _NAMED:
+        found = _NAMED[kind, lower, upper]
+    elif lower is None and upper is None:
+        found = real_vector if (kind, joined) == ("real", 1) else globals()[kind]
+        joined = 0 if found is real_vector else joined
+    else:
+        number = int if kind in ("integer_interval", "integer_greater_than_eq", "multinomial") else float
+        numbers = [b if isinstance(b, Tensor) else number(b) for b in (lower, upper) if b is not None]
+        found = globals()[kind](*numbers)
+    return independent(found, joined) if joined else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple
 
 from .. import _core, _functions as F
 from .._core import Tensor
@@ -12,14 +12,6 @@ from . import constraints
 from .constraints import Constraint
 
 Shape = Tuple[int, ...]
-
-
-def broadcast(*values: Any) -> Tuple[Tensor, ...]:
-    """Numbers and tensors as tensors of one shape and dtype."""
-    tensors = [v for v in values if isinstance(v, Tensor)]
-    kind, device = (tensors[0].dtype, tensors[0].device) if tensors else (_core.get_default_dtype(), None)
-    made = [v if isinstance(v, Tensor) else F.tensor(float(v), dtype=kind, device=device) for v in values]
-    return tuple(F.broadcast_tensors(*made))
 
 
 def shape_of(sample_shape: Any) -> Shape:
@@ -153,56 +145,154 @@ class Distribution:
         """exp(entropy())."""
         return self.entropy().exp()
 
-    def _noise(self, like: Tensor, sample_shape: Any, uniform: bool = False) -> Tensor:
-        make = _core.rand if uniform else _core.randn
-        return make(self._extended(sample_shape), dtype=like.dtype, device=like.device)
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values, along a first dimension."""
+        raise NotImplementedError(f"{type(self).__name__} has no enumerate_support()")
 
-    def _unit(self, like: Tensor, sample_shape: Any) -> Tensor:
-        """Uniform in the open interval (0, 1)."""
-        tiny = F.finfo(like.dtype).eps / 2
-        return self._noise(like, sample_shape, uniform=True).clamp(tiny, 1 - tiny)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Distribution":
+        """The same over a larger batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no expand()")
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
+                                      "must also define a custom .expand() method.")
+        return self.__new__(type(self)) if _instance is None else _instance
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={self.batch_shape}, event_shape={self.event_shape})"
 
 
-class Independent(Distribution):
+class ExponentialFamily(Distribution):
+    """Families of density exp(<t(x), natural parameters> - normaliser + carrier measure): entropy() of a subclass that gives
+    ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure`` is that of its Bregman divergence."""
+
+    @property
+    def _natural_params(self) -> Tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def _mean_carrier_measure(self) -> float:
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        from ..autograd import grad
+
+        params = [p.detach().requires_grad_() for p in self._natural_params]
+        normalizer = self._log_normalizer(*params)
+        total = normalizer - self._mean_carrier_measure
+        for param, slope in zip(params, grad([normalizer.sum()], params, create_graph=True)):
+            total = total - _core._sum_right(param * slope, param.dim() - len(self.batch_shape))
+        return total
+
+
+class Shell(Distribution):
+    """A distribution of the engine's, ``_d``."""
+
+    _d: _core.Distribution
+
+    def _take(self, d: _core.Distribution, validate_args: Optional[bool] = None) -> None:
+        self._d, self.batch_shape, self.event_shape = d, d.batch_shape, d.event_shape
+        if validate_args is not None:
+            self._validate_args = validate_args
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self._d.sample(shape_of(sample_shape))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self._d.rsample(shape_of(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self._d.log_prob(value)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return self._d.cdf(value)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self._d.icdf(value)
+
+    def entropy(self) -> Tensor:
+        return self._d.entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._d.enumerate_support(expand)
+
+    @property
+    def mean(self) -> Tensor:
+        return self._d.mean()
+
+    @property
+    def mode(self) -> Tensor:
+        return self._d.mode()
+
+    @property
+    def variance(self) -> Tensor:
+        return self._d.variance()
+
+
+_OWN: Set[type] = set()  # classes whose methods are the engine's
+
+
+def engine(d: Distribution) -> _core.Distribution:
+    """``d`` as the engine sees it: its own, or one whose methods are Python's."""
+    return d._d if type(d) in _OWN and isinstance(d, Shell) else _core.Distribution.of(d)
+
+
+class Independent(Shell):
     """The last dimensions of the batch as dimensions of one event: log_prob() sums over them."""
 
     def __init__(self, base_distribution: Distribution, reinterpreted_batch_ndims: int,
                  validate_args: Optional[bool] = None) -> None:
-        base = base_distribution
-        if reinterpreted_batch_ndims > len(base.batch_shape):
-            raise ValueError(f"Independent: {reinterpreted_batch_ndims} of {len(base.batch_shape)} batch dimensions")
-        cut = len(base.batch_shape) - reinterpreted_batch_ndims
-        self.base_dist, self.reinterpreted_batch_ndims = base, reinterpreted_batch_ndims
-        super().__init__(base.batch_shape[:cut], base.batch_shape[cut:] + base.event_shape, validate_args)
-        self.has_rsample = base.has_rsample
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
+        self._take(_core.Distribution.independent(engine(base_distribution), reinterpreted_batch_ndims), validate_args)
+        self.has_rsample = base_distribution.has_rsample
+        self.has_enumerate_support = base_distribution.has_enumerate_support and reinterpreted_batch_ndims == 0
 
     @property
     def support(self) -> Constraint:
-        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
-
-    def _summed(self, x: Tensor) -> Tensor:
         n = self.reinterpreted_batch_ndims
-        return x.sum(list(range(-n, 0))) if n else x
+        return constraints.independent(self.base_dist.support, n) if n else self.base_dist.support
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.sample(sample_shape)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Independent":
+        new = self._get_checked_instance(Independent, _instance)
+        inner = shape_of(batch_shape) + self.base_dist.batch_shape[len(self.batch_shape):]
+        Independent.__init__(new, self.base_dist.expand(inner), self.reinterpreted_batch_ndims, False)
+        new._validate_args = self._validate_args
+        return new  # type: ignore[no-any-return]
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_dist}, {self.reinterpreted_batch_ndims})"
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        return self._summed(self.base_dist.log_prob(value))
 
-    def entropy(self) -> Tensor:
-        return self._summed(self.base_dist.entropy())
+class MixtureSameFamily(Shell):
+    """One of several distributions of a family, chosen by a Categorical: the last dimension of the components' batch."""
+
+    def __init__(self, mixture_distribution: Distribution, component_distribution: Distribution,
+                 validate_args: Optional[bool] = None) -> None:
+        if not isinstance(getattr(mixture_distribution, "logits", None), Tensor) or mixture_distribution.event_shape:
+            raise ValueError(" The Mixture distribution needs to be an instance of torch.distributions.Categorical")
+        if not isinstance(component_distribution, Distribution):
+            raise ValueError("The Component distribution need to be an instance of torch.distributions.Distribution")
+        self.mixture_distribution, self.component_distribution = mixture_distribution, component_distribution
+        self._take(_core.Distribution.mixture(engine(mixture_distribution), engine(component_distribution)), validate_args)
 
     @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
+    def support(self) -> Constraint:
+        return constraints.MixtureSameFamilyConstraint(self.component_distribution.support)
 
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "MixtureSameFamily":
+        new = self._get_checked_instance(MixtureSameFamily, _instance)
+        shape = shape_of(batch_shape)
+        components = self.component_distribution.expand(shape + self.component_distribution.batch_shape[-1:])
+        MixtureSameFamily.__init__(new, self.mixture_distribution.expand(shape), components, False)
+        new._validate_args = self._validate_args
+        return new  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamily({self.mixture_distribution}, {self.component_distribution})"
+
+
+_OWN.update((Independent, MixtureSameFamily))

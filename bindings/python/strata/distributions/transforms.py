@@ -18,9 +18,7 @@ __all__ = [
 ]
 
 
-def _sum_right(x: Tensor, n: int) -> Tensor:
-    """The sum over the last n dimensions."""
-    return x if n == 0 else x.sum(list(range(-n, 0)))
+_sum_right = _core._sum_right
 
 
 class Transform:

@@ -1,0 +1,225 @@
+// The engine's distributions. strata/distributions builds torch's surface on these.
+
+#include <memory>
+
+#include "py.h"
+#include "strata/distributions/composed.h"
+
+namespace strata::python {
+namespace {
+
+namespace dist = strata::distributions;
+using dist::Bound;
+using dist::Constraint;
+using dist::Distribution;
+using dist::Function;
+
+// A number, a tensor, an array or nothing.
+dist::Given given_of(nb::handle o, std::string_view name) {
+  if (o.is_none()) return {};
+  if (is_tensor(o.ptr())) return {tensor_of(o.ptr())};
+  double number = 0;
+  Tensor t;
+  if (!is_array(o.ptr()) && to_double(o.ptr(), number)) return {number};
+  PyErr_Clear();
+  if (to_operand(o.ptr(), Device::cpu(), t)) return {t};
+  PyErr_Clear();
+  throw nb::type_error(cat(name, ": parameters are tensors or numbers").c_str());
+}
+Tensor value_of(nb::handle o) {
+  Tensor t;
+  if (is_tensor(o.ptr())) return tensor_of(o.ptr());
+  if (to_operand(o.ptr(), Device::cpu(), t)) return t;
+  PyErr_Clear();
+  throw nb::type_error("The value argument to log_prob must be a Tensor");
+}
+Bound bound_of(nb::handle o) {
+  const dist::Given g = given_of(o, "Constraint");
+  return g.number ? Bound(*g.number) : g.tensor.defined() ? Bound(g.tensor) : Bound();
+}
+nb::object from_bound(const Bound& b) {
+  if (b.number) return nb::float_(*b.number);
+  return b.tensor.defined() ? wrapped(b.tensor) : nb::none();
+}
+nb::object shape_tuple(const Shape& s) {
+  nb::list sizes;
+  for (const int64_t n : s) sizes.append(n);
+  return nb::tuple(sizes);
+}
+
+// What the engine does not have is Python's NotImplementedError.
+template <class F>
+auto asked(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const dist::NotDefined& e) {
+    PyErr_SetString(PyExc_NotImplementedError, e.what());
+    throw nb::python_error();
+  }
+}
+
+// A distribution that Python defines: its methods are called with the GIL held, as composed ones keep it.
+class PyDistribution final : public dist::DistributionBase {
+ public:
+  explicit PyDistribution(nb::object o) : o_(std::move(o)) {}
+  std::string name() const override { return nb::cast<std::string>(nb::str(get().type().attr("__name__"))); }
+  Shape batch_shape() const override { return shape("batch_shape"); }
+  Shape event_shape() const override { return shape("event_shape"); }
+  // Python looks at values itself, where it knows the constraint's class.
+  Constraint support() const override { return Constraint::Kind::dependent; }
+  bool has(Function f) const override {
+    return f == Function::rsample             ? nb::cast<bool>(get().attr("has_rsample"))
+           : f == Function::enumerate_support ? nb::cast<bool>(get().attr("has_enumerate_support"))
+                                              : true;
+  }
+  Tensor sample(const Shape& s, Generator&) const override { return call("sample", shape_tuple(s)); }
+  Tensor rsample(const Shape& s, Generator&) const override { return call("rsample", shape_tuple(s)); }
+  Tensor log_prob(const Tensor& x) const override { return call("log_prob", wrapped(x)); }
+  Tensor cdf(const Tensor& x) const override { return call("cdf", wrapped(x)); }
+  Tensor icdf(const Tensor& x) const override { return call("icdf", wrapped(x)); }
+  Tensor entropy() const override { return nb::cast<Tensor>(get().attr("entropy")()); }
+  Tensor mean() const override { return nb::cast<Tensor>(get().attr("mean")); }
+  Tensor mode() const override { return nb::cast<Tensor>(get().attr("mode")); }
+  Tensor variance() const override { return nb::cast<Tensor>(get().attr("variance")); }
+  Tensor enumerate_support(bool expand) const override { return call("enumerate_support", nb::bool_(expand)); }
+  std::shared_ptr<const DistributionBase> expand(const Shape& s) const override {
+    return std::make_shared<PyDistribution>(get().attr("expand")(shape_tuple(s)));
+  }
+  Tensor parameter(std::string_view which) const override {
+    const nb::object found = nb::getattr(get(), std::string(which).c_str(), nb::none());
+    return is_tensor(found.ptr()) ? tensor_of(found.ptr()) : Tensor();
+  }
+
+ private:
+  nb::handle get() const { return o_.get(); }
+  Shape shape(const char* name) const {
+    Shape s;
+    for (const nb::handle n : nb::tuple(get().attr(name))) s.push_back(nb::cast<int64_t>(n));
+    return s;
+  }
+  template <class A>
+  Tensor call(const char* name, A&& argument) const {
+    return nb::cast<Tensor>(get().attr(name)(std::forward<A>(argument)));
+  }
+  Held o_;
+};
+
+// Long work of the engine alone goes on without the GIL.
+bool is_whole(const Distribution& d) {
+  return dynamic_cast<const dist::RecordedDistribution*>(&d.base()) != nullptr;
+}
+template <class F>
+Tensor computed(const Distribution& d, F&& f) {
+  return asked([&] {
+    const MaybeRelease release(is_whole(d));
+    return f();
+  });
+}
+Distribution unchecked(const Distribution& d) {
+  return Distribution(d.shared(), false);
+}
+
+nb::tuple constraint_tuple(const Constraint& c) {
+  return nb::make_tuple(std::string(name_of(c.kind())), from_bound(c.lower()), from_bound(c.upper()), c.joined());
+}
+
+}  // namespace
+
+void bind_distributions(nb::module_& m) {
+  nb::class_<Distribution>(m, "Distribution", "A batch of the engine's distributions.")
+      .def_static(
+          "make",
+          [](const std::string& name, const nb::list& values, bool checks) {
+            std::vector<std::pair<std::string, dist::Given>> given;
+            for (const nb::handle pair : values)
+              given.emplace_back(nb::cast<std::string>(pair[0]), given_of(pair[1], name));
+            return asked([&] { return unchecked(dist::make(name, given, checks)); });
+          },
+          nb::arg("name"), nb::arg("values"), nb::arg("checks"), "One of a record, with its parameters by name.")
+      .def_static(
+          "of", [](nb::object o) { return Distribution(std::make_shared<PyDistribution>(std::move(o)), false); },
+          nb::arg("distribution"), "One that Python defines.")
+      .def_static(
+          "independent", [](const Distribution& d, int64_t n) { return unchecked(dist::independent(d, n)); },
+          nb::arg("base"), nb::arg("joined"), "The last dimensions of a batch as one event.")
+      .def_static(
+          "mixture",
+          [](const Distribution& mixture, const Distribution& components) {
+            return unchecked(dist::mixture_same_family(mixture, components));
+          },
+          nb::arg("mixture"), nb::arg("components"), "One of several, chosen by a Categorical.")
+      .def_prop_ro("batch_shape", [](const Distribution& d) { return shape_tuple(d.batch_shape()); })
+      .def_prop_ro("event_shape", [](const Distribution& d) { return shape_tuple(d.event_shape()); })
+      .def_prop_ro(
+          "support", [](const Distribution& d) { return constraint_tuple(d.support()); },
+          nb::sig("def support(self) -> typing.Tuple[str, typing.Any, typing.Any, int]"),
+          "The constraint of its values: kind, bounds, dimensions joined.")
+      .def(
+          "parameter",
+          [](const Distribution& d, const std::string& name) { return computed(d, [&] { return d.parameter(name); }); },
+          nb::arg("name"), "A parameter, given or derived.")
+      .def(
+          "given",
+          [](const Distribution& d, const std::string& name) {
+            const auto& r = dynamic_cast<const dist::RecordedDistribution&>(d.base());
+            const int64_t i = r.args().record().index(name);
+            return i >= 0 && r.args().given(static_cast<size_t>(i));
+          },
+          nb::arg("name"), "Whether a parameter was given.")
+      .def(
+          "sample",
+          [](const Distribution& d, const Dims& shape) { return computed(d, [&] { return d.sample(shape); }); },
+          nb::arg("sample_shape"), "Values drawn, without a gradient.")
+      .def(
+          "rsample",
+          [](const Distribution& d, const Dims& shape) { return computed(d, [&] { return d.rsample(shape); }); },
+          nb::arg("sample_shape"), "Values drawn, through which gradients reach the parameters.")
+      .def(
+          "log_prob",
+          [](const Distribution& d, nb::handle value) {
+            const Tensor x = value_of(value);
+            return computed(d, [&] { return d.log_prob(x); });
+          },
+          nb::arg("value"), "The logarithm of the density of each value.")
+      .def(
+          "cdf",
+          [](const Distribution& d, nb::handle value) {
+            const Tensor x = value_of(value);
+            return computed(d, [&] { return d.cdf(x); });
+          },
+          nb::arg("value"), "The probability of at most each value.")
+      .def(
+          "icdf",
+          [](const Distribution& d, nb::handle value) {
+            const Tensor x = value_of(value);
+            return computed(d, [&] { return d.icdf(x); });
+          },
+          nb::arg("value"), "The value below which a share lies.")
+      .def("entropy", [](const Distribution& d) { return computed(d, [&] { return d.entropy(); }); })
+      .def("mean", [](const Distribution& d) { return computed(d, [&] { return d.mean(); }); })
+      .def("mode", [](const Distribution& d) { return computed(d, [&] { return d.mode(); }); })
+      .def("variance", [](const Distribution& d) { return computed(d, [&] { return d.variance(); }); })
+      .def(
+          "enumerate_support",
+          [](const Distribution& d, bool expand) { return computed(d, [&] { return d.enumerate_support(expand); }); },
+          nb::arg("expand"), "All values, along a first dimension.")
+      .def(
+          "expand", [](const Distribution& d, const Dims& shape) { return asked([&] { return d.expand(shape); }); },
+          nb::arg("batch_shape"), "The same over a larger batch.");
+  m.def("_distribution_records", &dist::distributions_json, "The distributions' records, as JSON.");
+  m.def(
+      "_kl_divergence",
+      [](const Distribution& p, const Distribution& q) { return asked([&] { return dist::kl_divergence(p, q); }); },
+      nb::arg("p"), nb::arg("q"), "The divergence of two of them.");
+  m.def(
+      "_check_constraint",
+      [](const std::string& kind, nb::handle lower, nb::handle upper, nb::handle value) {
+        return Constraint(dist::constraint_kind(kind), bound_of(lower), bound_of(upper)).check(value_of(value));
+      },
+      nb::arg("kind"), nb::arg("lower").none(), nb::arg("upper").none(), nb::arg("value"),
+      "Whether each event of a value lies inside.");
+  m.def("_all_right", &dist::all_right, nb::arg("inside"), nb::arg("n"), "all() over the last n dimensions.");
+  m.def("_sum_right", &dist::sum_right, nb::arg("x"), nb::arg("n"), "The sum over the last n dimensions.");
+}
+
+}  // namespace strata::python

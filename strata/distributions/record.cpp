@@ -1,0 +1,138 @@
+// The records together: found by name, as data and as a page.
+
+#include "strata/distributions/record.h"
+
+#include <algorithm>
+
+#include "strata/distributions/formulas_inl.h"
+
+namespace strata::distributions {
+namespace {
+
+using Role = Parameter::Role;
+
+std::string quoted(std::string_view text) {
+  std::string s = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') s += '\\';
+    s += c;
+  }
+  return s + '"';
+}
+std::string number(const Bound& b) {
+  return b.number ? cat(*b.number) : "null";
+}
+std::string json(const Constraint& c) {
+  return cat("{\"kind\": ", quoted(name_of(c.kind())), ", \"lower\": ", number(c.lower()),
+             ", \"upper\": ", number(c.upper()), ", \"joined\": ", c.joined(), "}");
+}
+std::string_view name_of(Role role) {
+  constexpr std::string_view names[] = {"batch", "one_of", "aside", "count", "derived"};
+  return names[static_cast<size_t>(role)];
+}
+// [f(first), f(second), ...]
+template <class List, class F>
+std::string list_of(const List& list, F&& f) {
+  std::string s = "[";
+  for (const auto& one : list) s += (s.size() > 1 ? ", " : "") + f(one);
+  return s + "]";
+}
+// What a family has of what not all have.
+std::vector<std::string_view> functions_of(const DistributionRecord& r) {
+  std::vector<std::string_view> all;
+  if (r.has_rsample) all.push_back("rsample");
+  if (r.cdf) all.push_back("cdf");
+  if (r.icdf) all.push_back("icdf");
+  if (r.entropy) all.push_back("entropy");
+  if (r.mean) all.push_back("mean");
+  if (r.mode) all.push_back("mode");
+  if (r.variance) all.push_back("variance");
+  if (r.enumerate) all.push_back("enumerate_support");
+  return all;
+}
+
+std::vector<const DistributionRecord*> collected() {
+  std::vector<const DistributionRecord*> all;
+  for (const auto& records : {line_records(), positive_records(), unit_records(), vector_records(), matrix_records(),
+                              count_records(), class_records()})
+    for (const DistributionRecord& r : records) all.push_back(&r);
+  std::ranges::sort(all, {}, &DistributionRecord::name);
+  return all;
+}
+
+}  // namespace
+
+std::span<const DistributionRecord* const> distribution_records() {
+  static const std::vector<const DistributionRecord*> all = collected();
+  return all;
+}
+
+const DistributionRecord& distribution_record(std::string_view name) {
+  std::string names;
+  for (const DistributionRecord* r : distribution_records()) {
+    if (r->name == name) return *r;
+    names += cat(names.empty() ? "" : ", ", r->name);
+  }
+  throw ValueError("distributions", cat("there is no distribution '", name, "'; there are ", names));
+}
+
+const DivergenceRecord* divergence_record(const DistributionRecord& p, const DistributionRecord& q) {
+  // A family, then the one that it is a kind of.
+  const auto line = [](const DistributionRecord& r) {
+    std::vector<std::string_view> names{r.name};
+    if (!r.parent.empty()) names.push_back(r.parent);
+    return names;
+  };
+  for (const std::string_view a : line(p))
+    for (const std::string_view b : line(q))
+      for (const DivergenceRecord& d : divergence_records())
+        if (d.p == a && d.q == b) return &d;
+  return nullptr;
+}
+
+std::string distributions_json() {
+  const std::string records = list_of(distribution_records(), [](const DistributionRecord* r) {
+    const std::string parameters = list_of(r->parameters, [](const Parameter& p) {
+      return cat("{\"name\": ", quoted(p.name), ", \"doc\": ", quoted(p.doc), ", \"role\": ", quoted(name_of(p.role)),
+                 ", \"event_dim\": ", p.event_dim, ", \"default\": ", p.fallback ? cat(*p.fallback) : "null",
+                 ", \"constraint\": ", json(p.constraint), "}");
+    });
+    return cat("{\"name\": ", quoted(r->name), ", \"module\": ", quoted(r->module), ", \"doc\": ", quoted(r->doc),
+               ", \"parent\": ", quoted(r->parent), ", \"exponential\": ", r->exponential,
+               ", \"parameters\": ", parameters, ", \"support\": ", json(r->support),
+               ", \"functions\": ", list_of(functions_of(*r), quoted), "}");
+  });
+  const std::string divergences = list_of(
+      divergence_records(), [](const DivergenceRecord& d) { return cat("[", quoted(d.p), ", ", quoted(d.q), "]"); });
+  return cat("{\"distributions\": ", records, ", \"divergences\": ", divergences, "}");
+}
+
+std::string distributions_markdown() {
+  std::string s =
+      "# Distributions over tensors\n\nWritten from the records in `strata/distributions/`; "
+      "`strata/distributions/record.h` "
+      "says what a record is. Parameters have the\nsame names in C++ and Python; Node writes them in camelCase. Every "
+      "one "
+      "has `sample` and `log_prob`.\n";
+  for (const DistributionRecord* r : distribution_records()) {
+    s += cat("\n## ", r->name, "\n\n", r->doc, "\n\n| parameter | | values | default |\n|---|---|---|---|\n");
+    for (const Parameter& p : r->parameters)
+      s += cat("| `", p.name, "` | ", p.doc, p.role == Role::derived ? " It follows from the others." : "", " | ",
+               p.constraint.kind() == Constraint::Kind::dependent ? std::string() : cat('`', p.constraint.text(), '`'),
+               " | ",
+               p.fallback               ? cat(*p.fallback)
+               : p.role == Role::one_of ? std::string("one of these")
+                                        : "",
+               " |\n");
+    if (r->support.kind() != Constraint::Kind::dependent) s += cat("\nSupport: `", r->support.text(), "`.\n");
+    s += "\nBesides:";
+    for (const std::string_view f : functions_of(*r)) s += cat(" `", f, "`");
+    std::string others;
+    for (const DivergenceRecord& d : divergence_records())
+      if (d.p == r->name && d.value) others += cat(others.empty() ? "" : ", ", d.q);
+    s += cat(".\n", others.empty() ? "" : cat("\nDivergence from: ", others, ".\n"));
+  }
+  return s;
+}
+
+}  // namespace strata::distributions
