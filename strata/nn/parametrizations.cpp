@@ -97,7 +97,7 @@ struct Orthogonal final : Parametrization {
   Tensor forward(const TensorList& x) override { return orthogonal_map(x[0], map, base); }
   TensorList right_inverse(const Tensor& value) override {
     Tensor start = zeros_like(value);
-    if (map == "householder") diagonal(start).fill_(-1);  // reflections of unit vectors, turned back
+    diagonal(start).fill_(-1);  // reflections of unit vectors, turned back; the other maps do not look at it
     return {start};
   }
 
@@ -124,7 +124,7 @@ void spectral_norm(const Module& module, std::string_view name, int64_t n_power_
 
 void orthogonal(const Module& module, std::string_view name, std::string_view map) {
   constexpr std::string_view op = "orthogonal";
-  check(map == "cayley" || map == "matrix_exp" || map == "householder", op,
+  check(map.empty() || map == "cayley" || map == "matrix_exp" || map == "householder", op,
         "the map is cayley, matrix_exp or householder, got '", map, "'");
   const Tensor weight = value_of(module, name, op);
   check(weight.dim() == 2, op, "a matrix is wanted, got ", weight);

@@ -112,9 +112,9 @@ void weight_norm(const Module& module, std::string_view name = "weight", std::op
 void spectral_norm(const Module& module, std::string_view name = "weight", int64_t n_power_iterations = 1,
                    double eps = 1e-12, std::optional<int64_t> dim = {});
 /// A matrix with orthonormal columns (rows where it is wide): orthogonal_map() of the original, times 0.base. `map` is
-/// "cayley", "matrix_exp" or "householder". It begins at the orthonormal factor of the weight's QR decomposition.
+/// "cayley", "matrix_exp" or "householder", or that op's choice. It begins at the orthonormal factor of the weight's QR decomposition.
 /// Throws as register_parametrization; ValueError for another map and unless the weight is a matrix.
-void orthogonal(const Module& module, std::string_view name = "weight", std::string_view map = "cayley");
+void orthogonal(const Module& module, std::string_view name = "weight", std::string_view map = "");
 
 }  // namespace parametrizations
 

@@ -558,24 +558,46 @@ TEST(Parametrizations, GiveThePythonPackagesNumbers) {
   parametrizations::spectral_norm(spectral);
   spectral(x);
   expect(spectral, {1.01283175147121, -1.1827749796587, -0.364002705715557, 0.963255598915969});
-  const auto orthogonal = [&](int64_t out) {
-    const Linear made = layer(out);
-    {  // sines of a line have rank 2, and what QR completes them with is roundoff
-      const NoGrad guard;
-      Tensor(made.weight).copy_(sin(square(arange(1, 4 * out + 1, 1, DType::f64))).reshape({out, 4}));
-    }
-    parametrizations::orthogonal(made);
+}
+
+// torch.nn.utils.parametrizations.orthogonal (2.15) of the same original and base.
+TEST(Parametrizations, OrthogonalMapsArePyTorchs) {
+  const Tensor x = cos(arange(0, 8, 1, DType::f64)).reshape({2, 4});
+  const auto expect = [&](const char* map, int64_t out, const std::vector<double>& wanted) {
+    const Linear made = linear64(4, out, false);
+    parametrizations::orthogonal(made, "weight", map);
     const NoGrad guard;
-    Tensor(parametrizations_of(made, "weight").originals()[0])
-        .copy_(cos(arange(0, 4 * out, 1, DType::f64)).reshape({out, 4}));
-    return made;
+    Tensor original = parametrizations_of(made, "weight").originals()[0];
+    original.copy_(cos(arange(0, 4 * out, 1, DType::f64)).reshape({out, 4}));
+    if (map == std::string("householder")) diagonal(original).fill_(-1);
+    const int64_t n = std::max<int64_t>(out, 4);
+    for (const auto& [name, buffer] : made.named_buffers())
+      if (name.ends_with("base"))
+        Tensor(buffer).copy_(std::get<0>(linalg_qr(sin(square(arange(1, n * n + 1, 1, DType::f64))).reshape({n, n}))));
+    EXPECT_LT(distance(made(x).flatten(), from_span<double>(wanted, {2 * out})), 1e-13) << map << ' ' << out;
   };
-  expect(orthogonal(2), {-0.592716813403399, 1.16656736754093, 0.690825832510394, -1.0689749445717});
-  expect(orthogonal(4), {0.319767333622904, 0.699145342177454, 0.63478965271169, 1.20464793790105, -0.117714261591184,
-                         -0.514399285082671, 0.401411390047977, -1.24836510328183});
-  expect(orthogonal(5),
-         {-1.09640974021449, 0.161566421257793, 0.473324713507179, -0.231489517601366, 0.969199776376668,
-          1.24476527864984, -0.0145058656877112, 0.443593240038834, 0.214212941954033, -0.453537915556473});
+  expect("cayley", 2, {-1.18471602210775, -0.315122965181207, 0.421617856174559, 0.0461299979697617});
+  expect("cayley", 4,
+         {-0.817697512257688, -0.0936087981817659, 1.27879654128543, 0.363974575989575, 0.854736794850307,
+          -0.305179942694241, -0.924222460814378, 0.565785174832292});
+  expect("cayley", 5,
+         {-0.47457238242274, 0.599809372524179, -0.196882467954896, -0.797848923682717, -1.08851921153642,
+          -0.575672460250172, -0.459029861691186, 0.222665099802528, 0.713601694794823, 0.947151247757612});
+  expect("matrix_exp", 2, {-1.09124958566429, -0.336739594379869, 0.212875370722641, 0.266050308058486});
+  expect("matrix_exp", 5,
+         {-0.295071305114627, 0.790307543677893, 0.146399304006571, -1.06339521318249, -0.762426842582638,
+          -0.684649116467239, -0.514691694969029, 0.128963781599691, 0.881367968864653, 0.686233706526479});
+  // The default of a square matrix.
+  expect("", 4,
+         {-0.642778456154424, 0.0335414393078129, 1.40214189055543, 0.254752549589497, 0.853637711396643,
+          -0.347683163806227, -0.884439224532705, 0.605141421836923});
+  expect("householder", 2, {-0.073475551026182, -1.21462743855373, -0.605633557802945, 0.97645888848769});
+  expect("householder", 4,
+         {0.617221735152519, -0.724579006222441, 1.23778432809328, 0.0842761243975951, 0.197867812059933,
+          0.0693965118475093, -1.39459787747106, 0.0955982231783168});
+  expect("householder", 5,
+         {-0.0357370072583616, -0.57103621431921, 0.446285222615984, -1.33690815474923, 0.362403792347171,
+          -0.417858762492119, 0.30109954296419, 0.413572150571669, 1.2496489855437, -0.00885528452779671});
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ Tensor linalg_vander(const Tensor& x, std::optional<int64_t> N = {});
 /// @}
 
 /// Matrices with orthonormal columns (rows where they are wide) from the lower triangles of x, times `base`: "cayley",
-/// "matrix_exp" or "householder". Throws ShapeError, ValueError.
-Tensor orthogonal_map(const Tensor& x, std::string_view map = "cayley", const Tensor& base = {});
+/// "matrix_exp" or "householder"; "" is matrix_exp where x is square, else householder. Throws ShapeError, ValueError.
+Tensor orthogonal_map(const Tensor& x, std::string_view map = "", const Tensor& base = {});
 
 }  // namespace strata

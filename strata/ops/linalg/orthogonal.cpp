@@ -17,14 +17,17 @@ namespace {
 
 using namespace linalg;
 
-void check_map(const std::string& map) {
+// The map's name; without one PyTorch's choice.
+std::string chosen(const std::string& map, bool square) {
+  if (map.empty()) return square ? "matrix_exp" : "householder";
   check(map == "cayley" || map == "matrix_exp" || map == "householder", "orthogonal_map", "the map '", map,
         "' is none of: cayley matrix_exp householder");
+  return map;
 }
 
-Tensor apply(const Tensor& x, const std::string& map, const Tensor& base) {
-  check_map(map);
+Tensor apply(const Tensor& x, const std::string& name, const Tensor& base) {
   check_matrix("orthogonal_map", x, "x");
+  const std::string map = chosen(name, rows(x) == cols(x));
   const Exact exact;
   const bool wide = rows(x) < cols(x);
   const Tensor tall = wide ? mT(x) : x;
@@ -38,7 +41,7 @@ Tensor apply(const Tensor& x, const std::string& map, const Tensor& base) {
   } else {
     if (k < n) lower = pad(lower, {0, n - k});
     const Tensor skew = lower - mT(lower), one = identity(x, n);
-    q = map == "cayley" ? linalg_solve(one + skew, one - skew) : linalg_matrix_exp(skew);
+    q = map == "cayley" ? linalg_solve(one - skew * 0.5, one + skew * 0.5) : linalg_matrix_exp(skew);
   }
   if (base.defined()) q = matmul(base, q);
   q = q.narrow(-1, 0, k);
@@ -46,8 +49,9 @@ Tensor apply(const Tensor& x, const std::string& map, const Tensor& base) {
 }
 
 // The same of one tall matrix, by elimination, the series, and reflections one after the other.
-naive::Matrix apply(const naive::Matrix& x, const std::string& map) {
+naive::Matrix apply(const naive::Matrix& x, const std::string& name) {
   const int64_t n = x.m, k = x.n;
+  const std::string map = chosen(name, n == k);
   if (map == "householder") {
     naive::Matrix q = naive::unit(n);
     for (int64_t j = 0; j < k; ++j) {
@@ -71,8 +75,8 @@ naive::Matrix apply(const naive::Matrix& x, const std::string& map) {
   naive::Matrix skew(n, n), plus = naive::unit(n), minus = plus;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < i && j < k; ++j) skew(i, j) = x(i, j), skew(j, i) = -x(i, j);
-  for (size_t i = 0; i < skew.v.size(); ++i) plus.v[i] += skew.v[i], minus.v[i] -= skew.v[i];
-  if (map == "cayley") return naive::solve(plus, minus);
+  for (size_t i = 0; i < skew.v.size(); ++i) plus.v[i] += skew.v[i] / 2, minus.v[i] -= skew.v[i] / 2;
+  if (map == "cayley") return naive::solve(minus, plus);
   // The series of a 2^-6 part, which loses no digits, squared six times.
   for (double& v : skew.v) v /= 64;
   naive::Matrix term = naive::unit(n), q = term;
@@ -86,13 +90,13 @@ naive::Matrix apply(const naive::Matrix& x, const std::string& map) {
 }
 
 const Op<Tensor(const Tensor&, const std::string&, const Tensor&)> orthogonal_map_op{{
-    .schema = "orthogonal_map(Tensor x, str map=\"cayley\", Tensor? base=None) -> Tensor",
+    .schema = "orthogonal_map(Tensor x, str map=\"\", Tensor? base=None) -> Tensor",
     .doc =
         "Matrices with orthonormal columns (rows where they are wide) from the triangles of x below the diagonal, "
-        "times base on the left, which is square. Of the antisymmetric A that the triangle gives: cayley, (I + A)^-1 "
-        "(I - A) (Lezcano-Casado and Martinez-Rubio, arXiv:1901.08428), or matrix_exp; or householder, the product "
-        "of the reflections whose vectors the columns are, each with the sign of the diagonal. ShapeError, "
-        "ValueError.",
+        "times base on the left, which is square. Of the antisymmetric A that the triangle gives: cayley, (I - A/2)^-1 "
+        "(I + A/2) (Lezcano-Casado and Martinez-Rubio, arXiv:1901.08428), or matrix_exp; or householder, the product "
+        "of the reflections whose vectors the columns are, each with the sign of the diagonal. Without a name it is "
+        "matrix_exp for square matrices, else householder, as in PyTorch. ShapeError, ValueError.",
     .example = "Tensor q = orthogonal_map(ones({4, 2}), \"matrix_exp\"); assert(allclose(matmul(q.t(), q), eye(2), "
                "1e-5, 1e-5));",
     .composed = [](const Tensor& x, const std::string& map, const Tensor& base) { return apply(x, map, base); },
@@ -100,7 +104,7 @@ const Op<Tensor(const Tensor&, const std::string&, const Tensor&)> orthogonal_ma
     .dtypes = kWide,
     .samples =
         [](Samples& s) {
-          for (const char* map : {"cayley", "matrix_exp", "householder"}) {
+          for (const char* map : {"cayley", "matrix_exp", "householder", ""}) {
             s.add(s.uniform({3, 3}, -1, 1), map).named(map);
             s.add(s.uniform({5, 2}, -1, 1), map).named(map);
             s.add(s.uniform({2, 3, 4}, -1, 1), map).named(map);

@@ -85,8 +85,7 @@ class _Orthogonal(Module):
 
     def right_inverse(self, value: Tensor) -> Tensor:
         start = _core.zeros_like(value)
-        if self.orthogonal_map == "householder":
-            start.diagonal().fill_(-1)
+        start.diagonal().fill_(-1)
         return start
 
 
@@ -106,11 +105,11 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
 
 def orthogonal(module: Module, name: str = "weight", orthogonal_map: Optional[str] = None, *,
                use_trivialization: bool = True) -> Module:
-    """A matrix with orthonormal columns (rows, where it is wide), by the map "cayley" (the default), "matrix_exp" or
-    "householder"; it begins at the orthonormal factor of the weight's QR decomposition."""
+    """A matrix with orthonormal columns (rows, where it is wide), by the map "cayley", "matrix_exp" (the default of
+    square ones) or "householder" (of others); it begins at the orthonormal factor of the weight's QR decomposition."""
     if orthogonal_map not in (None, "cayley", "matrix_exp", "householder"):
         raise ValueError(f"orthogonal: the map is cayley, matrix_exp or householder, got {orthogonal_map!r}")
     weight: Any = getattr(module, name)
     if weight.dim() != 2:
         raise ValueError(f"orthogonal: a matrix is wanted, got {list(weight.shape)}")
-    return register_parametrization(module, name, _Orthogonal(weight, orthogonal_map or "cayley"))
+    return register_parametrization(module, name, _Orthogonal(weight, orthogonal_map or ""))
