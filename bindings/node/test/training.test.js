@@ -131,9 +131,9 @@ test('schedules and schedulers', () => {
   near(one.lr, 0.4);
   for (let i = 0; i < 6; ++i) line.step();
   near(one.lr, 0.6);
-  const again = new st.optim.ScheduleLR(new st.optim.SGD([st.nn.parameter(st.ones([1]))], { lr: 0.8 }), { schedule: 'linear', total: 10 });
-  again.loadStateDict(JSON.parse(JSON.stringify(line.stateDict())));
-  near(again.lastLr[0], 0.6);
+  const resumed = new st.optim.ScheduleLR(new st.optim.SGD([st.nn.parameter(st.ones([1]))], { lr: 0.8 }), { schedule: 'linear', total: 10 });
+  resumed.loadStateDict(JSON.parse(JSON.stringify(line.stateDict())));
+  near(resumed.lastLr[0], 0.6);
   for (const wrong of [{}, { schedule: 'square' }, { schedule: 'wsd' }, { schedule: 'linear', total: 3, steps: 2 }]) {
     assert.throws(() => new st.optim.ScheduleLR(one, wrong), st.ValueError);
   }
