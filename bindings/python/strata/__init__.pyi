@@ -70,6 +70,7 @@ from ._ops import addmv_ as addmv_
 from ._ops import addr as addr
 from ._ops import addr_ as addr_
 from ._composed import adjoint as adjoint
+from ._ops import affine_grid as affine_grid
 from ._ops import airy_ai as airy_ai
 from ._ops import airy_ai_ as airy_ai_
 from ._ops import airy_ai_derivative as airy_ai_derivative
@@ -132,6 +133,7 @@ from ._ops import baddbmm as baddbmm
 from ._ops import baddbmm_ as baddbmm_
 from ._composed import bartlett_window as bartlett_window
 from ._core import batch_norm as batch_norm
+from ._ops import batch_norm_running as batch_norm_running
 from ._ops import bce_logits_pairs as bce_logits_pairs
 from ._ops import bce_pairs as bce_pairs
 from ._drawn import bernoulli as bernoulli
@@ -146,6 +148,7 @@ from ._ops import bessel_y0_ as bessel_y0_
 from ._ops import bessel_y1 as bessel_y1
 from ._ops import bessel_y1_ as bessel_y1_
 from ._core import bfloat16 as bfloat16
+from ._ops import bilinear as bilinear
 from ._ops import bin_edges as bin_edges
 from ._ops import binary_cross_entropy as binary_cross_entropy
 from ._ops import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
@@ -200,6 +203,7 @@ from ._functions import clamp_max as clamp_max
 from ._functions import clamp_min as clamp_min
 from ._functions import clip as clip
 from ._functions import clone as clone
+from ._ops import col2im as col2im
 from ._ops import column_stack as column_stack
 from ._ops import combinations as combinations
 from ._compile import compile as compile
@@ -340,6 +344,7 @@ from ._ops import fp8_dequantize as fp8_dequantize
 from ._ops import fp8_quantize as fp8_quantize
 from ._ops import frac as frac
 from ._ops import frac_ as frac_
+from ._ops import fractional_max_pool as fractional_max_pool
 from ._ops import frexp as frexp
 from ._core import from_dlpack as from_dlpack
 from ._core import from_numpy as from_numpy
@@ -371,6 +376,7 @@ from ._records import greater as greater
 from ._records import greater_ as greater_
 from ._records import greater_equal as greater_equal
 from ._records import greater_equal_ as greater_equal_
+from ._ops import grid_sample as grid_sample
 from ._records import group_norm as group_norm
 from ._ops import gru as gru
 from ._ops import gru_cell as gru_cell
@@ -415,6 +421,7 @@ from ._ops import igamma_ as igamma_
 from ._ops import igammac as igammac
 from ._ops import igammac_ as igammac_
 from ._functions import iinfo as iinfo
+from ._ops import im2col as im2col
 from ._ops import index as index
 from ._ops import index_add as index_add
 from ._ops import index_add_ as index_add_
@@ -431,6 +438,7 @@ from ._functions import inf as inf
 from ._grad_mode import inference_mode as inference_mode
 from ._core import initial_seed as initial_seed
 from ._ops import inner as inner
+from ._ops import instance_norm as instance_norm
 from ._functions import int as int
 from ._core import int16 as int16
 from ._core import int32 as int32
@@ -557,6 +565,9 @@ from ._ops import logsigmoid_ as logsigmoid_
 from ._core import logspace as logspace
 from ._ops import logsumexp as logsumexp
 from ._functions import long as long
+from ._ops import lp_pool1d as lp_pool1d
+from ._ops import lp_pool2d as lp_pool2d
+from ._ops import lp_pool3d as lp_pool3d
 from ._ops import lstm as lstm
 from ._ops import lstm_cell as lstm_cell
 from ._ops import lt as lt
@@ -583,6 +594,9 @@ from ._ops import max_pool as max_pool
 from ._ops import max_pool1d as max_pool1d
 from ._ops import max_pool2d as max_pool2d
 from ._ops import max_pool3d as max_pool3d
+from ._ops import max_unpool1d as max_unpool1d
+from ._ops import max_unpool2d as max_unpool2d
+from ._ops import max_unpool3d as max_unpool3d
 from ._ops import maximum as maximum
 from ._ops import maximum_ as maximum_
 from ._functions import mean as mean
@@ -725,6 +739,7 @@ from ._ops import repeat_index as repeat_index
 from ._functions import repeat_interleave as repeat_interleave
 from ._functions import reshape as reshape
 from ._ops import resize as resize
+from ._ops import resize_axis as resize_axis
 from ._composed import resolve_conj as resolve_conj
 from ._composed import resolve_neg as resolve_neg
 from ._functions import result_type as result_type

@@ -148,6 +148,13 @@ def addr_(input: Tensor, vec1: TensorLike, vec2: TensorLike, beta: Number = ...,
     """addr(), written over the first argument."""
     ...
 
+def affine_grid(theta: Tensor, size: Ints, align_corners: _bool = ...) -> Tensor:
+    """Positions for grid_sample: theta [N, 2, 3] (or [N, 3, 4]) maps a result of `size` [N, C, H, W] ([N, C, D, H, W])
+    into the input, both from -1 to 1: [N, H, W, 2] ([N, D, H, W, 3]), columns first (Jaderberg et al.,
+    arXiv:1506.02025). With align_corners the ends are the middles of the corner elements, else the corners of the
+    image. ShapeError, DTypeError."""
+    ...
+
 def airy_ai(input: Tensor) -> Tensor:
     """Airy's function Ai. DLMF 9.2."""
     ...
@@ -314,6 +321,13 @@ def batch_norm(input: Tensor, weight: Optional[Tensor] = ..., bias: Optional[Ten
     statistics, uses them in evaluation, and returns y alone."""
     ...
 
+def batch_norm_running(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., training: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor:
+    """Each channel of x [N, C, ...] normalised by its own mean and variance in training, or without running statistics
+    [C]; else by these (Ioffe and Szegedy, arXiv:1502.03167). In training the running statistics, where given, are
+    written over: they take the share `momentum` of x's, the variance with divisor n - 1. The function batch_norm.
+    ShapeError, ValueError."""
+    ...
+
 def bce_logits_pairs(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
     """-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x and probabilities t, computed as max(x, 0) - x t
     + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is (none). The arguments
@@ -369,6 +383,11 @@ def bessel_y1(input: Tensor) -> Tensor:
 
 def bessel_y1_(input: Tensor) -> Tensor:
     """bessel_y1(), written over the first argument."""
+    ...
+
+def bilinear(input1: Tensor, input2: TensorLike, weight: TensorLike, bias: Optional[Tensor] = ...) -> Tensor:
+    """input1^T weight[o] input2 + bias[o] for every o: input1 [.., k], input2 [.., l], weight [out, k, l], bias [out]
+    -> [.., out]. ShapeError."""
     ...
 
 def bin_edges(input: Tensor, bins: Ints, range: Optional[Tensor] = ...) -> Tuple[Tensor, ...]:
@@ -541,6 +560,12 @@ def clamp_(input: Tensor, min: Optional[Number] = ..., max: Optional[Number] = .
 
 def clone(input: Tensor) -> Tensor:
     """A row-major copy of x with its own storage."""
+    ...
+
+def col2im(input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = ..., padding: Ints = ..., stride: Ints = ...) -> Tensor:
+    """Columns x [N, C kh kw, windows] (or [C kh kw, windows]) added up where im2col of images of output_size took them
+    from: [N, C, H, W], the transpose of im2col. PyTorch's nn.functional.fold. ShapeError, ValueError, DTypeError
+    for bool."""
     ...
 
 def column_stack(tensors: Sequence[Optional[Tensor]]) -> Tensor:
@@ -1035,6 +1060,13 @@ def frac_(input: Tensor) -> Tensor:
     """frac(), written over the first argument."""
     ...
 
+def fractional_max_pool(input: Tensor, samples: TensorLike, kernel_size: Ints, output_size: Optional[Ints] = ..., output_ratio: Optional[_float] = ..., second_ratio: Optional[_float] = ..., third_ratio: Optional[_float] = ...) -> Tuple[Tensor, Tensor]:
+    """The largest elements of windows that begin at random steps (Graham, arXiv:1412.6071), and where they were in the
+    plane: x [N, C, H, W] or [N, C, D, H, W] (or without N) to output_size, or to output_ratio times the input's
+    size; the second and third dimension may have a ratio of their own. samples [N, C, 2] (width and height) or [N,
+    C, 3] (depth, height, width) from [0, 1) say where windows begin. ShapeError, ValueError, DTypeError."""
+    ...
+
 def frexp(input: Tensor) -> Tuple[Tensor, Tensor]:
     """x = mantissa * 2^exponent, the mantissa of size in [1/2, 1), the exponent in i32; 0 has the exponent 0, and so
     do infinities and NaN, which are their own mantissa. The gradient of the mantissa is 2^-exponent. DTypeError for
@@ -1108,6 +1140,14 @@ def gradient(input: Tensor, spacing: Sequence[Optional[Tensor]], dim: Ints = ...
     one-sided ones of edge_order 1 or 2. spacing holds one entry for all dims or one for each: a distance (0-dim) or
     coordinates (1-D); an empty list stands for distance 1. Fornberg, Generation of finite difference formulas on
     arbitrarily spaced grids, 1988."""
+    ...
+
+def grid_sample(input: Tensor, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: _bool = ...) -> Tensor:
+    """x [N, C, H, W] at the positions grid [N, H', W', 2], (column, row) from -1 to 1 (or [N, C, D, H, W] at [N, D',
+    H', W', 3]): [N, C, H', W'] (Jaderberg et al., arXiv:1506.02025). Modes bilinear, nearest and, in two
+    dimensions, bicubic (Keys, 1981, a = -0.75); outside are zeros, the border or a reflection at it. With
+    align_corners -1 and 1 are the middles of the corner elements, else the corners of the image. Positions that are
+    no number are outside. ShapeError, DTypeError, ValueError."""
     ...
 
 def group_norm(input: Tensor, num_groups: _int, weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
@@ -1292,6 +1332,13 @@ def igammac_(input: Tensor, other: TensorLike) -> Tensor:
     """igammac(), written over the first argument."""
     ...
 
+def im2col(input: Tensor, kernel_size: Ints, dilation: Ints = ..., padding: Ints = ..., stride: Ints = ...) -> Tensor:
+    """Windows of x [N, C, H, W] (or [C, H, W]) as columns [N, C kh kw, windows], 0 outside: what makes a convolution a
+    matrix product. There are (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1 windows along a dimension,
+    rounded down. A list with one entry serves both dimensions. PyTorch's nn.functional.unfold. ShapeError,
+    ValueError."""
+    ...
+
 def index(input: Tensor, indices: Sequence[Optional[Tensor]]) -> Tensor:
     """The elements that integer tensors name, one for each leading dimension (None for a whole dimension).
     Neighbouring tensors are replaced by their common shape in place, others by it in front. Negative indices count
@@ -1352,15 +1399,25 @@ def inner(input: Tensor, other: TensorLike) -> Tensor:
     multiplies the other."""
     ...
 
+def instance_norm(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor:
+    """Each channel of each item of x [N, C, ...] normalised by its own mean and variance, times weight [C] plus bias
+    [C] (Ulyanov et al., arXiv:1607.08022); without use_input_stats by the running statistics [C]. These, where
+    given, are written over otherwise: they take the share `momentum` of the items' mean ones, the variance with
+    divisor n - 1. ShapeError, ValueError."""
+    ...
+
 def int8_matmul(input: Tensor, other: TensorLike) -> Tensor:
     """The product of i8 matrices, summed in i32: [m, k] x [k, n] -> [m, n]. Exact while k is below 131072. Not
     differentiable."""
     ...
 
-def interpolate(input: Tensor, size: Optional[Ints] = ..., scale_factor: Optional[_float] = ..., mode: str = ..., align_corners: _bool = ...) -> Tensor:
+def interpolate(input: Tensor, size: Optional[Ints] = ..., scale_factor: Optional[_float] = ..., mode: str = ..., align_corners: _bool = ..., recompute_scale_factor: _bool = ..., antialias: _bool = ..., second_scale_factor: Optional[_float] = ..., third_scale_factor: Optional[_float] = ...) -> Tensor:
     """Resizes [n, c, length], [n, c, h, w] or [n, c, d, h, w] to `size`, or to floor(scale_factor * size of x);
-    exactly one of them. Modes: nearest; linear for one spatial dimension, bilinear for two, trilinear for three.
-    With align_corners the corner elements map to each other, else the outer corners of the image do."""
+    exactly one of them. Modes: nearest (by the output's start), nearest-exact (by its middle), area (the mean of
+    what an output covers); linear for one spatial dimension, bilinear and bicubic for two, trilinear for three.
+    With align_corners the corner elements map to each other, else the outer corners of the image do. With
+    recompute_scale_factor the step follows from the sizes, not from the factor. antialias widens the filter of
+    bilinear and bicubic to the step. The second and third spatial dimension may have a factor of their own."""
     ...
 
 def isclose(input: Tensor, other: TensorLike, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = ...) -> Tensor:
@@ -1828,6 +1885,21 @@ def logsumexp(input: Tensor, dim: Ints = ..., keepdim: _bool = ...) -> Tensor:
     elements."""
     ...
 
+def lp_pool1d(input: Tensor, norm_type: _float, kernel_size: Ints, stride: Ints = ..., ceil_mode: _bool = ...) -> Tensor:
+    """(sum of x^norm_type)^(1 / norm_type) of each window; one that reaches over the end, with ceil_mode, counts as a
+    whole one. The stride is the kernel's size unless given. ShapeError, ValueError for a norm_type of 0."""
+    ...
+
+def lp_pool2d(input: Tensor, norm_type: _float, kernel_size: Ints, stride: Ints = ..., ceil_mode: _bool = ...) -> Tensor:
+    """(sum of x^norm_type)^(1 / norm_type) of each window; one that reaches over the end, with ceil_mode, counts as a
+    whole one. The stride is the kernel's size unless given. ShapeError, ValueError for a norm_type of 0."""
+    ...
+
+def lp_pool3d(input: Tensor, norm_type: _float, kernel_size: Ints, stride: Ints = ..., ceil_mode: _bool = ...) -> Tensor:
+    """(sum of x^norm_type)^(1 / norm_type) of each window; one that reaches over the end, with ceil_mode, counts as a
+    whole one. The stride is the kernel's size unless given. ShapeError, ValueError for a norm_type of 0."""
+    ...
+
 def lstm(input: Tensor, hx: Sequence[Optional[Tensor]], params: Sequence[Optional[Tensor]], has_biases: _bool = ..., num_layers: _int = ..., dropout: _float = ..., train: _bool = ..., bidirectional: _bool = ..., batch_first: _bool = ..., batch_sizes: Optional[Tensor] = ..., key: Optional[Tuple[_int, _int]] = ...) -> Tuple[Tensor, Tensor, Tensor]:
     """Layers of long short-term memory over a sequence, gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' =
     sigmoid(o) tanh(c') (Hochreiter and Schmidhuber 1997): the last layer's output [T, B, directions hidden] and the
@@ -1929,6 +2001,24 @@ def max_pool3d(input: Tensor, kernel_size: Ints, stride: Ints = ..., padding: In
     """The largest element of each window over the last three dimensions of [n, c, d, h, w] or [c, d, h, w]. The stride
     is the kernel's size unless given; padding, at most half the kernel, never wins. A list with one entry serves
     all three dimensions."""
+    ...
+
+def max_unpool1d(input: Tensor, indices: TensorLike, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., output_size: Optional[Ints] = ...) -> Tensor:
+    """Zeros with x's elements at `indices`, where max_pool found them in their planes; those with one place are added,
+    those outside left out. The result's size is (length - 1) stride - 2 padding + kernel, unless output_size (its
+    last entries) says another within a stride of it. ShapeError, ValueError, DTypeError."""
+    ...
+
+def max_unpool2d(input: Tensor, indices: TensorLike, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., output_size: Optional[Ints] = ...) -> Tensor:
+    """Zeros with x's elements at `indices`, where max_pool found them in their planes; those with one place are added,
+    those outside left out. The result's size is (length - 1) stride - 2 padding + kernel, unless output_size (its
+    last entries) says another within a stride of it. ShapeError, ValueError, DTypeError."""
+    ...
+
+def max_unpool3d(input: Tensor, indices: TensorLike, kernel_size: Ints, stride: Ints = ..., padding: Ints = ..., output_size: Optional[Ints] = ...) -> Tensor:
+    """Zeros with x's elements at `indices`, where max_pool found them in their planes; those with one place are added,
+    those outside left out. The result's size is (length - 1) stride - 2 padding + kernel, unless output_size (its
+    last entries) says another within a stride of it. ShapeError, ValueError, DTypeError."""
     ...
 
 def maximum(input: Tensor, other: TensorLike) -> Tensor:
@@ -2399,9 +2489,18 @@ def repeat_interleave(input: Tensor, repeats: _int, dim: Optional[_int] = ...) -
     takes a tensor of counts."""
     ...
 
-def resize(input: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ...) -> Tensor:
-    """The last one to three dimensions resized to `size`: nearest, or linear in each of them. scale is the step in the
-    input for one in the result; 0 takes it from the sizes. interpolate is the friendlier form."""
+def resize(input: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ..., second_scale: Optional[_float] = ..., third_scale: Optional[_float] = ...) -> Tensor:
+    """The last one to three dimensions resized to `size`: the nearest element ("nearest" by the output's start,
+    "nearest-exact" by its middle), or linear in each of them. scale is the step in the input for one in the result;
+    0 takes it from the sizes. second_scale and third_scale are those of the second and third of the dimensions,
+    where they differ. interpolate is the friendlier form."""
+    ...
+
+def resize_axis(input: Tensor, dim: _int, size: _int, mode: str = ..., align_corners: _bool = ..., antialias: _bool = ..., scale: _float = ...) -> Tensor:
+    """Dimension `dim` resized to `size` by a filter: linear, or cubic convolution (Keys, 1981, with a = -0.75; -0.5
+    with antialias). With antialias the filter is as wide as the step where that is more than 1, and its weights add
+    up to 1. scale is the step in the input for one in the result; 0 takes it from the sizes. interpolate is the
+    friendlier form. ShapeError, ValueError."""
     ...
 
 def rms_norm(input: Tensor, normalized_shape: Ints, weight: Optional[Tensor] = ..., eps: _float = ...) -> Tuple[Tensor, Tensor]:
@@ -3093,6 +3192,18 @@ class internal:
         ...
 
     @staticmethod
+    def grid_sample_backward_grid(g: Tensor, x: TensorLike, grid: TensorLike, mode: str, padding_mode: str, align_corners: _bool) -> Tensor:
+        """The gradient of grid_sample for its positions; 0 for mode nearest, and where a position was moved to the
+        border."""
+        ...
+
+    @staticmethod
+    def grid_sample_backward_input(g: Tensor, grid: TensorLike, size: Ints, mode: str, padding_mode: str, align_corners: _bool) -> Tensor:
+        """The gradient of grid_sample for its input, whose spatial sizes are `size`: each element of g added to the
+        elements that its position read, by their weights, in an order that is always the same."""
+        ...
+
+    @staticmethod
     def group_norm_backward(gy: Tensor, x: TensorLike, num_groups: _int, weight: Optional[Tensor], mean: TensorLike, rstd: TensorLike) -> Tuple[Tensor, Tensor, Tensor]:
         """The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its statistics."""
         ...
@@ -3185,7 +3296,13 @@ class internal:
         ...
 
     @staticmethod
-    def resize_backward(g: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ...) -> Tensor:
+    def resize_axis_backward(g: Tensor, dim: _int, size: _int, mode: str = ..., align_corners: _bool = ..., antialias: _bool = ..., scale: _float = ...) -> Tensor:
+        """The gradient of resize_axis: each element of g added to the inputs it came from, by their weights. `size` is
+        the input's."""
+        ...
+
+    @staticmethod
+    def resize_backward(g: Tensor, size: Ints, mode: str = ..., align_corners: _bool = ..., scale: _float = ..., second_scale: Optional[_float] = ..., third_scale: Optional[_float] = ...) -> Tensor:
         """The gradient of resize: each element of g added to the inputs it came from, by their weights. `size` is the
         input's."""
         ...
