@@ -121,6 +121,7 @@ KNOWN = {
     "ctc_loss": ("other than the blank", "a label that is the blank is refused, in PyTorch it gives some loss"),
     "elu": ("values differ", "scale and input_scale are the record's, PyTorch has inplace in that place"),
     "embedding_bag": ("offsets must end", "the last offset is checked, PyTorch takes what it finds"),
+    "grid_sample": ("four dimensions", "bicubic sampling of volumes, which newer PyTorch has, is refused"),
     "soft_margin_loss": ("values differ by 1.79769e+308", "log(1 + exp(x)) does not overflow here"),
 }
 

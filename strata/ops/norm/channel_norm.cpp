@@ -388,8 +388,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
 using RunningSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, double,
                                 double);
 
-void check_running(const Tensor& mean, const Tensor& var, int64_t channels, double eps, std::string_view op) {
-  check(eps > 0, op, "eps must be positive, got ", eps);
+void check_running(const Tensor& mean, const Tensor& var, int64_t channels, std::string_view op) {
   check(mean.defined() == var.defined(), op, "running_mean and running_var go together");
   for (const Tensor* t : {&mean, &var}) {
     check<ShapeError>(!t->defined() || t->shape() == Shape{channels}, op, "running statistics must be [", channels,
@@ -449,8 +448,10 @@ const Op<RunningSignature> batch_norm_running_op{{
     .composed =
         [](const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
            const Tensor& bias, bool training, double momentum, double eps) {
-          const Sizes s = check_channels(x, 0, weight, bias, "batch_norm");
-          check_running(running_mean, running_var, s.channels, eps, "batch_norm");
+          const Sizes s = check_channels(x, 0, {}, {}, "batch_norm");
+          check(eps > 0, "batch_norm", "eps must be positive, got ", eps);
+          check_running(running_mean, running_var, s.channels, "batch_norm");
+          check_channels(x, 0, weight, bias, "batch_norm");
           if (!training && running_mean.defined()) return by_running(x, running_mean, running_var, weight, bias, eps);
           const int64_t n = s.batch * s.inner;
           check<ShapeError>(n > 1, "batch_norm", "training needs more than one value per channel, got x ", x);
@@ -489,8 +490,10 @@ const Op<RunningSignature> instance_norm_op{{
         [](const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
            const Tensor& bias, bool use_input_stats, double momentum, double eps) {
           constexpr std::string_view op = "instance_norm";
-          const Sizes s = check_channels(x, 0, weight, bias, op);
-          check_running(running_mean, running_var, s.channels, eps, op);
+          const Sizes s = check_channels(x, 0, {}, {}, op);
+          check(eps >= 0, op, "eps must not be negative, got ", eps);
+          check_running(running_mean, running_var, s.channels, op);
+          check_channels(x, 0, weight, bias, op);
           if (!use_input_stats) {
             check(running_mean.defined(), op, "use_input_stats=false wants running_mean and running_var");
             return by_running(x, running_mean, running_var, weight, bias, eps);

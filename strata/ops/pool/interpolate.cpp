@@ -45,7 +45,9 @@ Wanted wanted(const Tensor& x, const std::optional<Dims>& size, Factor factor, c
     check(f > 0 && f < 1e6, kOp, "scale_factor must be positive, got ", f);
     w.size.push_back(static_cast<int64_t>(std::floor(static_cast<double>(x.size(2 + d)) * f)));
     check(w.size[d] > 0, kOp, "a size of ", x.size(2 + d), " times ", f, " leaves nothing");
-    if (!recompute) w.step[d] = 1 / f;
+    // What keeps its size stays as it is, but by the filters that are for all sizes alike (as PyTorch does).
+    const bool kept = w.size[d] == x.size(2 + d) && (linear || antialias || mode == "nearest");
+    if (!recompute && !kept) w.step[d] = 1 / f;
   }
   return w;
 }
@@ -132,6 +134,8 @@ const Op<Tensor(const Tensor&, const std::optional<Dims>&, Factor, const std::st
               s.add(s.tensor(image), Dims{2, 9}, none, "bilinear", false, false, true).named("antialias");
               s.add(s.tensor(image), none, 0.5, "bicubic", false, false, true, 0.7).named("cubic, antialias, factors");
               s.add(s.tensor(image), none, 2.0, "bilinear", false, false, false, 0.5).named("a factor for each");
+              s.add(s.tensor(image), none, 1.2, "bilinear").named("a factor that keeps the size");
+              s.add(s.tensor(image), none, 1.1, "bicubic", false, false, true).named("antialias that keeps the size");
               s.add(s.tensor({1, 2, 3, 2, 4}), none, 1.5, "nearest", false, false, false, 2.0, 0.5)
                   .named("three factors");
               s.invalid<ValueError>("either size", s.tensor({2, 3, 4}));

@@ -166,6 +166,12 @@ constexpr std::string_view kUnpoolDoc =
     "those outside left out. The result's size is (length - 1) stride - 2 padding + kernel, unless output_size (its "
     "last entries) says another within a stride of it. ShapeError, ValueError, DTypeError.";
 
+// Where max_pool of such an input finds its elements: each at a place of its own, for windows that do not overlap.
+Tensor places(const Shape& x, const Dims& kernel, const Dims& padding) {
+  const Dims once = Dims::filled(kernel.size(), 1);
+  return std::get<1>(max_pool(Samples(DType::f32).distinct(x), kernel, kernel, padding, once, false));
+}
+
 const Op<UnpoolSignature> max_unpool1d_op{{
     .schema = "max_unpool1d(Tensor x, Tensor indices, int[] kernel, int[] stride=[], int[] padding=[0], int[]? "
               "output_size=None) -> Tensor",
@@ -178,8 +184,8 @@ const Op<UnpoolSignature> max_unpool1d_op{{
         },
     .samples =
         [](Samples& s) {
-          s.add(s.tensor({2, 3, 4}), s.integers({2, 3, 4}, 0, 8), Dims{2});
-          s.add(s.tensor({3, 4}), s.integers({3, 4}, 0, 9), Dims{3}, Dims{2}, Dims{0}, Dims{10}).named("given size");
+          s.add(s.tensor({2, 3, 4}), places({2, 3, 8}, {2}, {0}), Dims{2});
+          s.add(s.tensor({3, 4}), places({3, 9}, {2}, {0}), Dims{2}, Dims{2}, Dims{0}, Dims{9}).named("given size");
           s.invalid<ShapeError>("within a stride", s.tensor({2, 3, 4}), s.integers({2, 3, 4}, 0, 8), Dims{2}, Dims{2},
                                 Dims{0}, Dims{10});
           s.invalid<ShapeError>("leave nothing", s.tensor({1, 1, 1}), s.integers({1, 1, 1}, 0, 1), Dims{1}, Dims{1},
@@ -202,8 +208,8 @@ const Op<UnpoolSignature> max_unpool2d_op{{
         },
     .samples =
         [](Samples& s) {
-          s.add(s.tensor({2, 3, 2, 3}), s.integers({2, 3, 2, 3}, 0, 24), Dims{2});
-          s.add(s.tensor({3, 3, 2}), s.integers({3, 3, 2}, 0, 30), Dims{3, 2}, Dims{2, 3}, Dims{1, 0}, Dims{1, 3, 6, 5})
+          s.add(s.tensor({2, 3, 2, 3}), places({2, 3, 4, 6}, {2, 2}, {0, 0}), Dims{2});
+          s.add(s.tensor({3, 2, 2}), places({3, 6, 5}, {3, 2}, {1, 0}), Dims{3, 2}, Dims{3}, Dims{1, 0}, Dims{6, 5})
               .named("given size, padded");
           s.invalid<ShapeError>("within a stride", s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 8), Dims{2},
                                 Dims{2}, Dims{0}, Dims{4, 2});
@@ -224,8 +230,9 @@ const Op<UnpoolSignature> max_unpool3d_op{{
         },
     .samples =
         [](Samples& s) {
-          s.add(s.tensor({2, 3, 2, 1, 2}), s.integers({2, 3, 2, 1, 2}, 0, 32), Dims{2});
-          s.add(s.tensor({3, 2, 2, 3}), s.integers({3, 2, 2, 3}, 0, 60), Dims{2, 3, 2}, Dims{1, 2, 2}, Dims{0, 1, 0})
+          s.add(s.tensor({2, 3, 2, 1, 2}), places({2, 3, 4, 2, 4}, {2, 2, 2}, {0, 0, 0}), Dims{2});
+          s.add(s.tensor({3, 2, 2, 3}), places({3, 4, 4, 6}, {2, 3, 2}, {0, 1, 0}), Dims{2, 3, 2}, Dims{},
+                Dims{0, 1, 0})
               .named("padded");
           s.invalid<ShapeError>("dimensions", s.tensor({2, 2, 2}), s.integers({2, 2, 2}, 0, 8), Dims{2});
         },

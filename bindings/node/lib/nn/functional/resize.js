@@ -19,7 +19,7 @@ const MODES = ['nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'b
 const interpolate = define('interpolate', ['x'], { size: null, scaleFactor: null, mode: 'nearest', alignCorners: null, recomputeScaleFactor: false,
   antialias: false }, (x, { size, scaleFactor, mode, alignCorners, recomputeScaleFactor, antialias }) => {
   const name = 'interpolate';
-  const n = x.ndim - 2;
+  const n = Math.max(1, x.ndim - 2);
   wantOneOf(mode, MODES, name, 'mode');
   if (alignCorners !== null && ['nearest', 'nearest-exact', 'area'].includes(mode)) throw new ValueError(`${name}: alignCorners does not go with mode '${mode}'`, name);
   if ((size === null) === (scaleFactor === null)) throw new ValueError(`${name}: needs either size or scaleFactor`, name);
