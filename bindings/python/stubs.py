@@ -209,6 +209,33 @@ def of_package(strata: Any, records: list[dict[str, Any]]) -> str:
     return HEADER + "\n" + "\n".join(lines) + "\n"
 
 
+def of_distributions(strata: Any) -> str:
+    """strata/distributions/families.pyi: the classes that families.py makes of the records."""
+    lines = [HEADER, "from typing import Any, Dict, Optional, Union", "", "from .._core import Tensor",
+             "from .distribution import ExponentialFamily, Shell", "from .constraints import Constraint", "",
+             "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "",
+             "class Recorded(Shell):", "    support: Constraint",
+             "    def expand(self, batch_shape: Any, _instance: Any = ...) -> Any: ...", "",
+             "class RecordedExponential(Recorded, ExponentialFamily): ...", ""]
+    records = json.loads(strata._core._distribution_records())["distributions"]
+    for record in sorted(records, key=lambda r: (bool(r["parent"]), r["name"])):
+        parent = record["parent"] or ("RecordedExponential" if record["exponential"] else "Recorded")
+        lines += [f"class {record['name']}({parent}):", docstring(record["doc"], "    ")]
+        arguments = []
+        for p in record["parameters"]:
+            count = p["role"] == "count"
+            lines.append(f"    {p['name']}: {'int' if count else 'Tensor'}")
+            if p["role"] == "derived":
+                continue
+            kind = "int" if count else "Value"
+            one_of = p["role"] == "one_of"
+            arguments.append(f"{p['name']}: " + (f"Optional[{kind}] = ..." if one_of else kind + (" = ..." if p["default"] is not None else "")))
+        lines += [f"    def __init__(self, {', '.join(arguments)}, validate_args: Optional[bool] = ...) -> None: ...", ""]
+        if record["name"] in ("LogNormal", "HalfNormal", "HalfCauchy"):
+            lines.insert(-2, f"    base_dist: {'Cauchy' if record['name'] == 'HalfCauchy' else 'Normal'}")
+    return "\n".join(lines)
+
+
 def main() -> int:
     sys.path[:] = [p for p in sys.path if pathlib.Path(p).resolve() != HERE]  # the built package, not its source
     import strata
@@ -217,6 +244,7 @@ def main() -> int:
     records = json.loads(strata._core.describe_ops())["ops"]
     texts = write(strata.Tensor, records, template, of_nanobind(strata._core, template))
     texts["__init__.pyi"] = of_package(strata, records)
+    texts["distributions/families.pyi"] = of_distributions(strata)
     stale = []
     for name, text in texts.items():
         path = HERE / "strata" / name

@@ -1238,6 +1238,70 @@ class DeviceTimes:
 
     def close(self) -> None: ...
 
+class Distribution:
+    """A batch of the engine's distributions."""
+
+    @staticmethod
+    def make(name: str, values: List[Any], checks: _bool) -> Distribution:
+        """One of a record, with its parameters by name."""
+
+    @staticmethod
+    def of(distribution: object) -> Distribution:
+        """One that Python defines."""
+
+    @staticmethod
+    def independent(base: Distribution, joined: _int) -> Distribution:
+        """The last dimensions of a batch as one event."""
+
+    @staticmethod
+    def mixture(mixture: Distribution, components: Distribution) -> Distribution:
+        """One of several, chosen by a Categorical."""
+
+    @property
+    def batch_shape(self) -> object: ...
+
+    @property
+    def event_shape(self) -> object: ...
+
+    @property
+    def support(self) -> Tuple[str, Any, Any, _int]:
+        """The constraint of its values: kind, bounds, dimensions joined."""
+
+    def parameter(self, name: str) -> Tensor:
+        """A parameter, given or derived."""
+
+    def given(self, name: str) -> _bool:
+        """Whether a parameter was given."""
+
+    def sample(self, sample_shape: Sequence[_int]) -> Tensor:
+        """Values drawn, without a gradient."""
+
+    def rsample(self, sample_shape: Sequence[_int]) -> Tensor:
+        """Values drawn, through which gradients reach the parameters."""
+
+    def log_prob(self, value: object) -> Tensor:
+        """The logarithm of the density of each value."""
+
+    def cdf(self, value: object) -> Tensor:
+        """The probability of at most each value."""
+
+    def icdf(self, value: object) -> Tensor:
+        """The value below which a share lies."""
+
+    def entropy(self) -> Tensor: ...
+
+    def mean(self) -> Tensor: ...
+
+    def mode(self) -> Tensor: ...
+
+    def variance(self) -> Tensor: ...
+
+    def enumerate_support(self, expand: _bool) -> Tensor:
+        """All values, along a first dimension."""
+
+    def expand(self, batch_shape: Sequence[_int]) -> Distribution:
+        """The same over a larger batch."""
+
 class LBFGS:
     """L-BFGS over named parameters."""
 
