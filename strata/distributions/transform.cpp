@@ -12,7 +12,7 @@ using In = const TransformArgs&;
 
 // A parameter beside x: numbers take its dtype.
 Tensor beside(const Given& g, const Tensor& x) {
-  return g.number ? wrap_number(*g.number, x.device()) : g.tensor;
+  return g.number ? x.new_full({}, *g.number) : g.tensor;
 }
 Shape with_last(Shape s, int64_t change, std::string_view name) {
   check<ShapeError>(!s.empty(), name, "Too few dimensions on input");
