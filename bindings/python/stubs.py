@@ -213,7 +213,7 @@ def of_distributions(strata: Any) -> str:
     """strata/distributions/families.pyi: the classes that families.py makes of the records."""
     lines = [HEADER, "from typing import Any, Dict, Optional, Union", "", "from .._core import Tensor",
              "from .distribution import ExponentialFamily, Shell", "from .constraints import Constraint", "",
-             "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "",
+             "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "", "def _constraint(said: Dict[str, Any]) -> Constraint: ...", "",
              "class Recorded(Shell):", "    support: Constraint",
              "    def expand(self, batch_shape: Any, _instance: Any = ...) -> Any: ...", "",
              "class RecordedExponential(Recorded, ExponentialFamily): ...", ""]

@@ -1111,6 +1111,12 @@ def _add_new_ops() -> List[str]: ...
 
 def _optimizer_records() -> str: ...
 def _schedule_records() -> str: ...
+def _distribution_records() -> str: ...
+def _kl_divergence(p: "Distribution", q: "Distribution") -> Tensor: ...
+def _check_constraint(kind: str, lower: Any, upper: Any, value: Any) -> Tensor: ...
+def _all_right(inside: Tensor, n: _int) -> Tensor: ...
+def _sum_right(x: Tensor, n: _int) -> Tensor: ...
+def _same_tensor(a: Tensor, b: Tensor) -> _bool: ...
 
 # ---- what nanobind made
 
@@ -1257,11 +1263,15 @@ class Distribution:
     def mixture(mixture: Distribution, components: Distribution) -> Distribution:
         """One of several, chosen by a Categorical."""
 
-    @property
-    def batch_shape(self) -> object: ...
+    @staticmethod
+    def transformed(base: Distribution, transforms: Sequence[Transform]) -> Distribution:
+        """Values that went through transforms."""
 
     @property
-    def event_shape(self) -> object: ...
+    def batch_shape(self) -> Tuple[_int, ...]: ...
+
+    @property
+    def event_shape(self) -> Tuple[_int, ...]: ...
 
     @property
     def support(self) -> Tuple[str, Any, Any, _int]:
@@ -1659,6 +1669,73 @@ class TrainConfig:
     def copy(self) -> TrainConfig: ...
 
     def __eq__(self, other: object) -> _bool: ...
+
+class Transform:
+    """One of the engine's invertible maps."""
+
+    @staticmethod
+    def make(name: str, values: List[Any], shapes: Sequence[Sequence[_int]], event_dim: _int) -> Transform:
+        """One of a record."""
+
+    @staticmethod
+    def of(transform: object) -> Transform:
+        """One that Python defines."""
+
+    @staticmethod
+    def compose(parts: Sequence[Transform]) -> Transform:
+        """One after the other."""
+
+    @staticmethod
+    def independent(base: Transform, joined: _int) -> Transform:
+        """More dimensions in an event."""
+
+    @staticmethod
+    def cat(parts: Sequence[Transform], dim: _int, lengths: Sequence[_int]) -> Transform:
+        """One for each piece along a dimension."""
+
+    @staticmethod
+    def stack(parts: Sequence[Transform], dim: _int) -> Transform:
+        """One for each slice along a dimension."""
+
+    @staticmethod
+    def cumulative(distribution: Distribution) -> Transform:
+        """cdf(x) of a distribution."""
+
+    def inv(self) -> Transform:
+        """The inverse map."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """y of x."""
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """x of y."""
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log |dy / dx|, of each event."""
+
+    def forward_shape(self, shape: Ints) -> Tuple[_int, ...]:
+        """The shape of y."""
+
+    def inverse_shape(self, shape: Ints) -> Tuple[_int, ...]:
+        """The shape of x."""
+
+    @property
+    def domain(self) -> Tuple[str, Any, Any, _int]: ...
+
+    @property
+    def codomain(self) -> Tuple[str, Any, Any, _int]: ...
+
+    @property
+    def event_dims(self) -> Tuple[_int, _int]: ...
+
+    @property
+    def bijective(self) -> _bool: ...
+
+    def sign(self) -> Any:
+        """1 where it rises, -1 where it falls."""
+
+    def equals(self, other: Transform) -> _bool:
+        """Whether both are the same map."""
 
 bool: _dtype = ...
 

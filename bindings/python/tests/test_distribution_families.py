@@ -120,8 +120,7 @@ def test_against_torch(name, parameters, value):
 def test_every_family_is_here():
     assert set(FAMILIES) == {r["name"] for r in json.loads(st._core._distribution_records())["distributions"]}
     torch = pytest.importorskip("torch")
-    missing = set(torch.distributions.__all__) - set(D.__all__)
-    assert missing <= {"CorrCholeskyTransform", "CumulativeDistributionTransform", "biject_to", "transform_to"}
+    assert set(torch.distributions.__all__) <= set(D.__all__)
     for name in FAMILIES:
         if hasattr(torch.distributions, name):
             wanted = [p for p in inspect.signature(getattr(torch.distributions, name).__init__).parameters if p != "lims"]
@@ -268,6 +267,127 @@ def test_mixtures():
             kind.MixtureSameFamily(kind.Normal(t(0.3), 1.0), kind.Normal(t(-1.0, 2.0), t(0.5, 1.0)))
     for a, b in zip(*found):
         np.testing.assert_allclose(numbers(a), numbers(b), rtol=1e-9)
+
+
+X, TRIPLE = [[0.3, -0.7, 1.2], [1.5, 0.1, -2.0]], [[0.3, -0.5], [0.9, 1.1]]
+TRANSFORMS = {
+    "abs": (lambda d, t: d.AbsTransform(), X), "affine": (lambda d, t: d.AffineTransform(1.0, -2.0), X),
+    "affine event": (lambda d, t: d.AffineTransform(t([1.0, 2.0, 3.0]), t([1.0, -1.0, 2.0]), event_dim=1), X),
+    "cat": (lambda d, t: d.CatTransform([d.ExpTransform(), d.TanhTransform()], dim=1, lengths=[1, 2]), X),
+    "compose": (lambda d, t: d.ComposeTransform([d.AffineTransform(0.5, 2.0), d.StickBreakingTransform()]), X),
+    "compose inverse": (lambda d, t: d.ComposeTransform([d.AffineTransform(0.5, 2.0), d.SigmoidTransform(), d.ExpTransform().inv]), X),
+    "corr": (lambda d, t: d.CorrCholeskyTransform(), X), "exp": (lambda d, t: d.ExpTransform(), X),
+    "cumulative": (lambda d, t: d.CumulativeDistributionTransform(d.Normal(t(0.0), t(2.0))), X),
+    "independent": (lambda d, t: d.IndependentTransform(d.ExpTransform(), 1), X), "inverse": (lambda d, t: d.TanhTransform().inv, [0.3, -0.5]),
+    "lower": (lambda d, t: d.LowerCholeskyTransform(), TRIPLE), "positive": (lambda d, t: d.PositiveDefiniteTransform(), TRIPLE),
+    "power": (lambda d, t: d.PowerTransform(t(1.5)), [0.3, 2.0]), "reshape": (lambda d, t: d.ReshapeTransform((3,), (3, 1)), X),
+    "sigmoid": (lambda d, t: d.SigmoidTransform(), X), "softmax": (lambda d, t: d.SoftmaxTransform(), X),
+    "softplus": (lambda d, t: d.SoftplusTransform(), X), "stick": (lambda d, t: d.StickBreakingTransform(), X),
+    "stack": (lambda d, t: d.StackTransform([d.ExpTransform(), d.TanhTransform(), d.SigmoidTransform()], dim=1), X),
+    "tanh": (lambda d, t: d.TanhTransform(), X),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_against_torch(name):
+    torch = pytest.importorskip("torch")
+    make, value = TRANSFORMS[name]
+    pairs = []
+    for module in (st, torch):
+        def t(v, module=module):
+            return module.tensor(v, dtype=module.float64)
+
+        pairs.append((make(module.distributions, t), t(value)))
+    (ours, x), (theirs, y) = pairs
+    np.testing.assert_allclose(numbers(ours(x)), numbers(theirs(y)), rtol=1e-9)
+    np.testing.assert_allclose(numbers(ours.inv(ours(x))), numbers(theirs.inv(theirs(y))), rtol=1e-7)
+    assert (ours.bijective, ours.domain.event_dim, ours.codomain.event_dim) == (theirs.bijective, theirs.domain.event_dim,
+                                                                               theirs.codomain.event_dim)
+    try:
+        wanted = theirs.log_abs_det_jacobian(y, theirs(y))
+    except NotImplementedError:
+        with pytest.raises(NotImplementedError):
+            ours.log_abs_det_jacobian(x, ours(x))
+    else:
+        np.testing.assert_allclose(numbers(ours.log_abs_det_jacobian(x, ours(x))), numbers(wanted), rtol=1e-7, atol=1e-9)
+    shape = tuple(y.shape)
+    assert tuple(ours.forward_shape(shape)) == tuple(theirs.forward_shape(shape))
+    assert tuple(ours.inverse_shape(tuple(theirs(y).shape))) == shape
+    try:
+        sign = theirs.sign
+    except NotImplementedError:
+        with pytest.raises(NotImplementedError):
+            assert ours.sign is None
+    else:
+        assert np.asarray(ours.sign).tolist() == np.asarray(sign).tolist()
+
+
+def test_transforms_of_users_and_memory():
+    class Double(D.Transform):
+        domain = codomain = D.constraints.real
+        bijective = True
+        sign = 1
+        calls = 0
+
+        def _call(self, x):
+            Double.calls += 1
+            return 2 * x
+
+        def _inverse(self, y):
+            Double.calls += 1
+            return y / 2
+
+        def log_abs_det_jacobian(self, x, y):
+            return st.full_like(x, math.log(2))
+
+    base = D.Normal(st.zeros(3), 1.0)
+    d = D.TransformedDistribution(base, [Double(), D.ExpTransform()])
+    plain = D.TransformedDistribution(base, [D.AffineTransform(0.0, 2.0), D.ExpTransform()])
+    x = st.tensor([0.5, 1.0, 2.0])
+    np.testing.assert_allclose(d.log_prob(x).numpy(), plain.log_prob(x).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(d.cdf(x).numpy(), plain.cdf(x).numpy(), rtol=1e-6)
+    assert d.expand((2, 3)).sample().shape == (2, 3)
+    # A transform that remembers its last value does not invert it again.
+    remembering = D.TransformedDistribution(base, [Double(cache_size=1)])
+    Double.calls = 0
+    drawn = remembering.rsample()
+    remembering.log_prob(drawn)
+    assert Double.calls == 1
+    exp = D.ExpTransform(cache_size=1)
+    drawn = D.TransformedDistribution(base, [exp]).rsample()
+    assert (exp.inv(drawn).exp() == drawn).all() and exp != D.TanhTransform() and D.ExpTransform() == D.ExpTransform()
+    assert D.AffineTransform(1.0, 2.0) == D.AffineTransform(1.0, 2.0) != D.AffineTransform(1.0, 3.0)
+
+    class Own(D.TransformedDistribution):
+        def __init__(self, loc):
+            super().__init__(D.Normal(loc, 1.0), [D.ExpTransform()])
+
+    assert D.Independent(Own(st.zeros(3)), 1).log_prob(x).shape == ()
+    with pytest.raises(ValueError, match="must be a Transform"):
+        D.TransformedDistribution(base, [math.exp])
+    with pytest.raises(ValueError, match="size at least 1"):
+        D.TransformedDistribution(D.Normal(0.0, 1.0), D.StickBreakingTransform())
+
+
+def test_registries_cover_constraints():
+    c = D.constraints
+    for constraint in (c.real, c.real_vector, c.positive, c.nonnegative, c.greater_than(2.0), c.less_than(-1.0), c.unit_interval,
+                       c.interval(-2.0, 3.0), c.half_open_interval(0.0, 4.0), c.simplex, c.corr_cholesky, c.lower_cholesky,
+                       c.positive_definite, c.independent(c.positive, 1), c.stack([c.positive, c.real, c.unit_interval], -1),
+                       c.cat([c.positive, c.real], -1, [1, 2])):
+        for registry in (D.biject_to, D.transform_to):
+            if registry is D.biject_to and constraint in (c.lower_cholesky, c.positive_definite):
+                with pytest.raises(NotImplementedError, match="Cannot transform"):
+                    registry(constraint)
+                continue
+            transform = registry(constraint)
+            x = st.tensor([[0.3, -1.0], [2.0, 0.4]] if transform.domain.event_dim == 2 else [[0.3, -1.0, 2.0]] * 2)
+            y = transform(x)
+            assert constraint.check(y).all(), constraint
+            if registry is D.biject_to:
+                np.testing.assert_allclose(transform.inv(y).numpy(), x.numpy(), atol=1e-4)
+    with pytest.raises(NotImplementedError):
+        D.biject_to(c.boolean)
 
 
 def test_refusals():

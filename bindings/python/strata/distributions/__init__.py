@@ -3,7 +3,8 @@
 import sys as _sys
 import types as _types
 
-from . import constraints, transforms
+from . import constraint_registry, constraints, transforms
+from .constraint_registry import biject_to, transform_to
 from .distribution import Distribution, ExponentialFamily, Independent, MixtureSameFamily
 from .families import (
     Bernoulli, Beta, Binomial, Categorical, Cauchy, Chi2, ContinuousBernoulli, Dirichlet, Exponential, FisherSnedecor,
@@ -32,8 +33,8 @@ __all__ = [
     "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform", "PowerTransform",
     "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
     "SoftplusTransform", "StackTransform", "StickBreakingTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "constraints", "identity_transform",
-    "kl_divergence", "register_kl", "transforms",
+    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraints",
+    "identity_transform", "kl_divergence", "register_kl", "transform_to", "transforms",
 ]
 
 

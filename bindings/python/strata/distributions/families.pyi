@@ -10,8 +10,10 @@ Value = Union[Tensor, float]
 _RECORDS: Dict[str, Any]
 _MADE: Dict[str, type]
 
+def _constraint(said: Dict[str, Any]) -> Constraint: ...
+
 class Recorded(Shell):
-    support: Constraint  # type: ignore[assignment]
+    support: Constraint
     def expand(self, batch_shape: Any, _instance: Any = ...) -> Any: ...
 
 class RecordedExponential(Recorded, ExponentialFamily): ...

@@ -136,7 +136,7 @@ class _Shell(Transform):
         return self._t.inverse_shape(tuple(shape))
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) in _OWN and type(self) is type(other) and self._t.equals(other._t))  # type: ignore[attr-defined]
+        return self is other or (type(self) in _OWN and type(self) is type(other) and self._t.equals(other._t))
 
     __hash__ = Transform.__hash__
 
