@@ -8,6 +8,7 @@ const native = require('../lib/native.js');
 
 const D = st.distributions;
 const near = (x, wanted, tolerance = 1e-5) => assert.ok(Math.abs((typeof x === 'number' ? x : x.item()) - wanted) <= tolerance, `${x} is not ${wanted}`);
+const allclose = (a, b, rtol, atol = rtol) => st.isclose(a, b, rtol, atol).all().item();
 const f64 = (data) => st.tensor(data, { dtype: 'f64' });
 
 test('every record is a class', () => {
@@ -85,4 +86,31 @@ test('divergences, events and mixtures', () => {
   near(mixed.mean, 1.1, 1e-12);
   assert.deepEqual(mixed.sample([6]).shape, [6]);
   assert.throws(() => new D.MixtureSameFamily(new D.Categorical(f64([1, 1, 1])), new D.Normal(f64([-1, 2]), 0.5)), /does not equal/);
+});
+
+test('transforms, and distributions of transformed values', () => {
+  const x = f64([0.3, -0.7]);
+  for (const t of [new D.ExpTransform(), new D.TanhTransform(), new D.SigmoidTransform(), new D.AffineTransform(1, -2), new D.SoftplusTransform(),
+    new D.ComposeTransform([new D.AffineTransform(1, 2), new D.ExpTransform()]), new D.ExpTransform().inv.inv]) {
+    const y = t.forward(x);
+    assert.ok(allclose(t.inverse(y), x, 1e-9) && allclose(t.inv.forward(y), x, 1e-9));
+    const slope = t.forward(x.add(1e-6)).sub(t.forward(x.sub(1e-6))).div(2e-6);
+    assert.ok(allclose(t.logAbsDetJacobian(x, y), slope.abs().log(), 1e-6, 1e-7));
+    assert.equal(t.sign, Math.sign(slope.at(0).item()));
+    assert.ok(t.bijective && t.domain.kind === 'real');
+  }
+  const sticks = new D.StickBreakingTransform();
+  assert.deepEqual([sticks.forwardShape([4, 2]), sticks.inverseShape([4, 3]), sticks.codomain.kind], [[4, 3], [4, 2], 'simplex']);
+  assert.deepEqual(new D.ReshapeTransform([2], [2, 1]).forward(x).shape, [2, 1]);
+  assert.deepEqual(new D.IndependentTransform(new D.ExpTransform(), 1).logAbsDetJacobian(x, x).shape, []);
+  near(new D.CatTransform([new D.ExpTransform(), new D.AbsTransform()]).forward(x).at(1), 0.7, 1e-12);
+  near(new D.StackTransform([new D.ExpTransform(), new D.AbsTransform()]).forward(x).at(1), 0.7, 1e-12);
+  near(new D.CumulativeDistributionTransform(new D.Uniform(-1, 1)).forward(x).at(0), 0.65, 1e-12);
+  const d = new D.TransformedDistribution(new D.Normal(f64([0, 1]), 1), [new D.ExpTransform()]);
+  assert.ok(allclose(d.logProb(f64([1, 2])), new D.LogNormal(f64([0, 1]), 1).logProb(f64([1, 2])), 1e-9));
+  assert.deepEqual(d.expand([3, 2]).rsample().shape, [3, 2]);
+  assert.throws(() => new D.AbsTransform().sign, /no sign/);
+  assert.throws(() => new D.AffineTransform(1), /scale is missing/);
+  assert.throws(() => new D.TransformedDistribution(d, [3]), /needs a transform/);
+  assert.throws(() => new D.Transform(), /make one of the others/);
 });

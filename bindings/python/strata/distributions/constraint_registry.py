@@ -22,8 +22,8 @@ def _key(constraint: Any) -> Hashable:
     """A class of constraints, or the kind of one that has no class of its own."""
     if isinstance(constraint, type):
         return constraint
-    kind: Hashable = getattr(constraint, "_kind", None) or type(constraint)
-    return kind
+    kind: Any = getattr(constraint, "_kind", None) or type(constraint)
+    return kind  # type: ignore[no-any-return]
 
 
 class ConstraintRegistry:
