@@ -1,4 +1,5 @@
-"""Writes what type checkers read of the package (_core.pyi, _ops.pyi, _records.pyi, __init__.pyi, optim/_rules.pyi)
+"""Writes what type checkers read of the package (_core.pyi, _ops.pyi, _records.pyi, __init__.pyi, optim/_rules.pyi,
+distributions/families.pyi)
 from the description of the records and from what Python adds to Tensor:
 `python bindings/python/stubs.py [--package FOLDER] [--to FOLDER]`.
 
@@ -230,6 +231,33 @@ def of_optimizers(rules: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+def of_distributions(strata: Any) -> str:
+    """strata/distributions/families.pyi: the classes that families.py makes of the records."""
+    lines = [HEADER, "from typing import Any, Dict, Optional, Union", "", "from .._core import Tensor",
+             "from .distribution import ExponentialFamily, Shell", "from .constraints import Constraint", "",
+             "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "", "def _constraint(said: Dict[str, Any]) -> Constraint: ...", "",
+             "class Recorded(Shell):", "    support: Constraint",
+             "    def expand(self, batch_shape: Any, _instance: Any = ...) -> Any: ...", "",
+             "class RecordedExponential(Recorded, ExponentialFamily): ...", ""]
+    records = json.loads(strata._core._distribution_records())["distributions"]
+    for record in sorted(records, key=lambda r: (bool(r["parent"]), r["name"])):
+        parent = record["parent"] or ("RecordedExponential" if record["exponential"] else "Recorded")
+        lines += [f"class {record['name']}({parent}):", docstring(record["doc"], "    ")]
+        arguments = []
+        for p in record["parameters"]:
+            count = p["role"] == "count"
+            lines.append(f"    {p['name']}: {'int' if count else 'Tensor'}")
+            if p["role"] == "derived":
+                continue
+            kind = "int" if count else "Value"
+            one_of = p["role"] == "one_of"
+            arguments.append(f"{p['name']}: " + (f"Optional[{kind}] = ..." if one_of else kind + (" = ..." if p["default"] is not None else "")))
+        lines += [f"    def __init__(self, {', '.join(arguments)}, validate_args: Optional[bool] = ...) -> None: ...", ""]
+        if record["name"] in ("LogNormal", "HalfNormal", "HalfCauchy"):
+            lines.insert(-2, f"    base_dist: {'Cauchy' if record['name'] == 'HalfCauchy' else 'Normal'}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--package", help="the folder in which the strata/ lies that is described")
@@ -245,6 +273,7 @@ def main() -> None:
     texts = write(strata.Tensor, records, template, of_nanobind(strata._core, template))
     texts["__init__.pyi"] = of_package(strata, records)
     texts["optim/_rules.pyi"] = of_optimizers(strata.optim._rules)
+    texts["distributions/families.pyi"] = of_distributions(strata)
     for name, text in texts.items():
         path = pathlib.Path(options.to) / name
         if path.is_symlink():  # into the source, by a build that is older than this

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 // The rooms that hold classes for programs, with what they are about.
 constexpr std::pair<const char*, const char*> kRooms[] = {{"nn", "Modules and layers"},
                                                           {"optim", "Optimizers and schedules"},
+                                                          {"distributions", "Probability distributions"},
                                                           {"data", "Data sets and loaders"},
                                                           {"text", "Tokenizers"},
                                                           {"io", "Files"},

@@ -44,7 +44,10 @@ class DistributionBase {
   virtual Shape batch_shape() const = 0;
   virtual Shape event_shape() const = 0;
   virtual Constraint support() const = 0;
+  /// Whether it can be asked for that.
   virtual bool has(Function function) const = 0;
+  /// @name What Distribution says of these; values are not looked at here
+  /// @{
   virtual Tensor sample(const Shape& sample_shape, Generator& generator) const = 0;
   virtual Tensor rsample(const Shape& sample_shape, Generator& generator) const = 0;
   virtual Tensor log_prob(const Tensor& value) const = 0;
@@ -56,6 +59,7 @@ class DistributionBase {
   virtual Tensor variance() const;
   virtual Tensor enumerate_support(bool expand) const;
   virtual std::shared_ptr<const DistributionBase> expand(const Shape& batch_shape) const;
+  /// @}
   /// The parameter of that name; undefined where there is none.
   virtual Tensor parameter(std::string_view) const { return {}; }
 
@@ -76,6 +80,7 @@ class Distribution {
   Shape batch_shape() const { return base_->batch_shape(); }
   Shape event_shape() const { return base_->event_shape(); }
   Constraint support() const { return base_->support(); }
+  /// Whether it can be asked for that.
   bool has(Function function) const { return base_->has(function); }
   const DistributionBase& base() const { return *base_; }
   const std::shared_ptr<const DistributionBase>& shared() const { return base_; }

@@ -3,6 +3,7 @@
 
 #include "strata/distributions/composed.h"
 #include "strata/distributions/formulas_inl.h"
+#include "strata/distributions/transform.h"
 
 namespace strata::distributions {
 namespace {
@@ -283,6 +284,10 @@ Tensor kl_divergence(const Distribution& p, const Distribution& q) {
   if (const auto* a = dynamic_cast<const IndependentDistribution*>(&p.base()))
     if (const auto* b = dynamic_cast<const IndependentDistribution*>(&q.base()); b && a->joined() == b->joined())
       return sum_right(kl_divergence(a->inner(), b->inner()), a->joined());
+  if (const auto* a = dynamic_cast<const TransformedDistribution*>(&p.base()))
+    if (const auto* b = dynamic_cast<const TransformedDistribution*>(&q.base());
+        b && p.event_shape() == q.event_shape() && a->transforms() == b->transforms())
+      return kl_divergence(a->inner(), b->inner());
   throw NotDefined("kl_divergence",
                    cat("No KL(p || q) is implemented for p type ", p.name(), " and q type ", q.name()));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "strata/distributions/formulas_inl.h"
+#include "strata/distributions/transform.h"
 
 namespace strata::distributions {
 namespace {
@@ -104,7 +105,13 @@ std::string distributions_json() {
   });
   const std::string divergences = list_of(
       divergence_records(), [](const DivergenceRecord& d) { return cat("[", quoted(d.p), ", ", quoted(d.q), "]"); });
-  return cat("{\"distributions\": ", records, ", \"divergences\": ", divergences, "}");
+  const std::string transforms = list_of(transform_records(), [](const TransformRecord& r) {
+    return cat("{\"name\": ", quoted(r.name), ", \"doc\": ", quoted(r.doc), ", \"domain\": ", json(r.domain),
+               ", \"codomain\": ", json(r.codomain), ", \"bijective\": ", r.bijective,
+               ", \"parameters\": ", list_of(r.parameters, quoted), "}");
+  });
+  return cat("{\"distributions\": ", records, ", \"divergences\": ", divergences, ", \"transforms\": ", transforms,
+             "}");
 }
 
 std::string distributions_markdown() {
@@ -132,6 +139,9 @@ std::string distributions_markdown() {
       if (d.p == r->name && d.value) others += cat(others.empty() ? "" : ", ", d.q);
     s += cat(".\n", others.empty() ? "" : cat("\nDivergence from: ", others, ".\n"));
   }
+  s += "\n## Transforms\n\n| | | from | to |\n|---|---|---|---|\n";
+  for (const TransformRecord& r : transform_records())
+    s += cat("| `", r.name, "` | ", r.doc, " | `", r.domain.text(), "` | `", r.codomain.text(), "` |\n");
   return s;
 }
 

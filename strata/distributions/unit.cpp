@@ -75,12 +75,10 @@ std::span<const DistributionRecord> unit_records() {
        .mean = [](const Args& d) { return d[0] / (d[0] + d[1]); },
        .mode =
            [](const Args& d) {
-             // One of the ends where a shape lies below 1 there; the middle for two that are equal and below 1.
+             // Where both shapes are below 1 the density grows towards both ends: PyTorch's choice is 1.
              const auto [a, b] = d.first<2>();
-             const Tensor over = clamp_min(a - 1, 0), under = clamp_min(b - 1, 0), total = over + under;
-             const Tensor inner = over / where(total > 0, total, 1.0);
-             const Tensor ends = where((a < 1) & (b < 1), (a >= b).to(a.dtype()), inner);
-             return where((a == 1) & (b == 1), kNaN, ends);
+             const Tensor over = clamp_min(a - 1, 0), under = clamp_min(b - 1, 0);
+             return where((a < 1) & (b < 1), 1.0, over / (over + under));
            },
        .variance =
            [](const Args& d) {

@@ -1,6 +1,7 @@
 // Distributions over vectors of real numbers.
 
 #include "strata/distributions/formulas_inl.h"
+#include "strata/distributions/transform.h"
 
 namespace strata::distributions {
 namespace {
@@ -74,9 +75,10 @@ Tensor low_rank_half_log_det(const Args& d) {
   return half_log_det(d[3]) + 0.5 * sum(d[2].log(), {-1});
 }
 
-// The shares of LogisticNormal: each number takes a part of what is left of the stick.
-Tensor stick_offsets(const Tensor& x, int64_t n) {
-  return (n + 1 - counts_like(x, 1, n + 1)).log();
+// The shares of LogisticNormal.
+const TransformRecord& sticks() {
+  static const TransformRecord& record = transform_record("StickBreakingTransform");
+  return record;
 }
 
 }  // namespace
@@ -107,10 +109,10 @@ std::span<const DistributionRecord> vector_records() {
        .mean = [](const Args& d) { return d[0] / sum(d[0], {-1}, true); },
        .mode =
            [](const Args& d) {
-             const Tensor a = d[0], over = clamp_min(a - 1, 0), total = sum(over, {-1}, true);
-             const Tensor inner = over / where(total > 0, total, 1.0);
-             const Tensor corner = one_hot(argmax(a, -1), a.size(-1)).to(a.dtype());
-             return where(all(a < 1, {-1}, true), corner, inner);
+             // Where all shapes are below 1 the density grows towards each corner: PyTorch's choice is the first.
+             const Tensor a = d[0], over = clamp_min(a - 1, 0);
+             const Tensor corner = one_hot(zeros_like(a.select(-1, 0), DType::i64), a.size(-1)).to(a.dtype());
+             return where(all(a < 1, {-1}, true), corner, over / sum(over, {-1}, true));
            },
        .variance =
            [](const Args& d) {
@@ -131,20 +133,13 @@ std::span<const DistributionRecord> vector_records() {
            [](const Args& d, const Shape& s, Generator& g) {
              Shape base = s;
              base[base.size() - 1] -= 1;
-             const Tensor x = d[0] + d[1] * normal_like(d[0], base, g);
-             const Tensor z = sigmoid(x - stick_offsets(x, x.size(-1)));
-             const Tensor one = ones_like(z.narrow(-1, 0, 1));
-             return cat({z, one}, -1) * cat({one, cumprod(1 - z, -1)}, -1);
+             return sticks().forward({}, d[0] + d[1] * normal_like(d[0], base, g));
            },
        .log_prob =
            [](const Args& d, const Tensor& y) {
-             const int64_t n = y.size(-1) - 1;
-             const Tensor taken = y.narrow(-1, 0, n);
-             const Tensor left = clamp_min(1 - cumsum(taken, -1), tiny_of(y.dtype()));
-             const Tensor z = taken.log() - left.log();  // the number, less its offset
-             const Tensor log_det = sum(logsigmoid(z) - z + taken.log(), {-1});
-             const Tensor normal = -0.5 * square((z + stick_offsets(y, n) - d[0]) / d[1]) - d[1].log() - 0.5 * kLog2Pi;
-             return sum(normal, {-1}) - log_det;
+             const Tensor x = sticks().inverse({}, y);
+             const Tensor normal = -0.5 * square((x - d[0]) / d[1]) - d[1].log() - 0.5 * kLog2Pi;
+             return sum(normal, {-1}) - sticks().log_abs_det({}, x, y);
            }},
       {.name = "RelaxedOneHotCategorical",
        .module = "relaxed_categorical",

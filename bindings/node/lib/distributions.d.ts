@@ -56,5 +56,49 @@ export class MixtureSameFamily extends Distribution {
   constructor(mixture: Categorical, components: Distribution);
 }
 
+/** Values of a distribution that went through transforms, one after the other. */
+export class TransformedDistribution extends Distribution {
+  constructor(base: Distribution, transforms: Transform | readonly Transform[]);
+}
+
+/** y = f(x) and x = f.inverse(y). */
+export class Transform {
+  protected constructor(...args: never[]);
+  forward(x: Tensor): Tensor;
+  inverse(y: Tensor): Tensor;
+  /** x as a function of y. */
+  readonly inv: Transform;
+  /** log |dy / dx|, of each event. */
+  logAbsDetJacobian(x: Tensor, y: Tensor): Tensor;
+  forwardShape(shape: readonly number[]): number[];
+  inverseShape(shape: readonly number[]): number[];
+  readonly domain: Support;
+  readonly codomain: Support;
+  /** Whether each y is that of one x. */
+  readonly bijective: boolean;
+  /** 1 where it rises, -1 where it falls. */
+  readonly sign: number | Tensor;
+}
+/** One after the other. */
+export class ComposeTransform extends Transform {
+  constructor(parts: readonly Transform[]);
+}
+/** A transform whose last dimensions make one event. */
+export class IndependentTransform extends Transform {
+  constructor(base: Transform, reinterpretedBatchNdims: number);
+}
+/** A transform for each piece of `lengths` along `dim`. */
+export class CatTransform extends Transform {
+  constructor(parts: readonly Transform[], dim?: number, lengths?: readonly number[]);
+}
+/** A transform for each slice along `dim`. */
+export class StackTransform extends Transform {
+  constructor(parts: readonly Transform[], dim?: number);
+}
+/** y = distribution.cdf(x): uniform where x is of the distribution. */
+export class CumulativeDistributionTransform extends Transform {
+  constructor(distribution: Distribution);
+}
+
 /** Kullback and Leibler's divergence: the mean over p of log p - log q. */
 export function klDivergence(p: Distribution, q: Distribution): Tensor;

@@ -82,7 +82,7 @@ class Distribution {
   }
 }
 
-const { distributions: records } = JSON.parse(native.distributionRecords());
+const { distributions: records, transforms } = JSON.parse(native.distributionRecords());
 
 /** The parameters that a constructor was given: by position, then by name in an object at the end, with validateArgs. */
 function handleFor(record, args) {
@@ -143,4 +143,106 @@ for (const record of [...records].sort((a, b) => Boolean(a.parent) - Boolean(b.p
   families[record.name] = classOf(record, families[record.parent] ?? Distribution);
 }
 
-module.exports = { Distribution, ...families, Independent, MixtureSameFamily, klDivergence };
+/** y = f(x) and x = f.inverse(y). */
+class Transform {
+  #handle;
+  constructor(token, handle) {
+    if (token !== HANDLE) throw new ValueError(`${new.target.name}: make one of the others`, new.target.name);
+    this.#handle = handle;
+  }
+  static handleOf(t, op) {
+    if (!(t instanceof Transform)) throw new ValueError(`${op}: needs a transform, got ${kindOf(t)}`, op);
+    return t.#handle;
+  }
+  forward(x) {
+    return native.transformValue(this.#handle, 'forward', x);
+  }
+  inverse(y) {
+    return native.transformValue(this.#handle, 'inverse', y);
+  }
+  /** x as a function of y. */
+  get inv() {
+    return new Transform(HANDLE, native.newInverse(this.#handle));
+  }
+  /** log |dy / dx|, of each event. */
+  logAbsDetJacobian(x, y) {
+    return native.transformLogDet(this.#handle, x, y);
+  }
+  forwardShape(shape) {
+    return native.transformShape(this.#handle, true, shape);
+  }
+  inverseShape(shape) {
+    return native.transformShape(this.#handle, false, shape);
+  }
+  get domain() {
+    return native.transformAbout(this.#handle).domain;
+  }
+  get codomain() {
+    return native.transformAbout(this.#handle).codomain;
+  }
+  get bijective() {
+    return native.transformAbout(this.#handle).bijective;
+  }
+  /** 1 where it rises, -1 where it falls. */
+  get sign() {
+    return native.transformSign(this.#handle);
+  }
+}
+
+const handlesOf = (parts, op) => {
+  if (!Array.isArray(parts)) throw new ValueError(`${op}: needs an array of transforms, got ${kindOf(parts)}`, op);
+  return parts.map((t) => Transform.handleOf(t, op));
+};
+const maps = {};
+for (const record of transforms) {
+  const shapes = record.name === 'ReshapeTransform';
+  maps[record.name] = { [record.name]: class extends Transform {
+    constructor(...args) {
+      const event = record.name === 'AffineTransform' ? args[2] ?? 0 : 0;
+      const given = record.parameters.map((_, i) => args[i] ?? null);
+      super(HANDLE, shapes ? native.newTransform(record.name, [], given, 0) : native.newTransform(record.name, given, [], event));
+    }
+  } }[record.name];
+}
+/** One after the other. */
+class ComposeTransform extends Transform {
+  constructor(parts) {
+    super(HANDLE, native.newCompose(handlesOf(parts, 'ComposeTransform')));
+  }
+}
+/** A transform whose last dimensions make one event. */
+class IndependentTransform extends Transform {
+  constructor(base, reinterpretedBatchNdims) {
+    super(HANDLE, native.newIndependentTransform(Transform.handleOf(base, 'IndependentTransform'), reinterpretedBatchNdims));
+  }
+}
+/** A transform for each piece of `lengths` along `dim`. */
+class CatTransform extends Transform {
+  constructor(parts, dim = 0, lengths = parts.map(() => 1)) {
+    super(HANDLE, native.newPieces(handlesOf(parts, 'CatTransform'), dim, lengths));
+  }
+}
+/** A transform for each slice along `dim`. */
+class StackTransform extends Transform {
+  constructor(parts, dim = 0) {
+    super(HANDLE, native.newPieces(handlesOf(parts, 'StackTransform'), dim));
+  }
+}
+/** y = distribution.cdf(x): uniform where x is of the distribution. */
+class CumulativeDistributionTransform extends Transform {
+  constructor(distribution) {
+    super(HANDLE, native.newCumulative(Distribution.handleOf(distribution, 'CumulativeDistributionTransform')));
+  }
+}
+/** Values of a distribution that went through transforms, one after the other. */
+class TransformedDistribution extends Distribution {
+  constructor(base, parts) {
+    const op = 'TransformedDistribution';
+    super(HANDLE, base === HANDLE ? parts : native.newTransformed(Distribution.handleOf(base, op), handlesOf(Array.isArray(parts) ? parts : [parts], op)));
+  }
+}
+
+module.exports = {
+  Distribution, ...families, Independent, MixtureSameFamily, TransformedDistribution, klDivergence,
+  Transform, ...maps, ComposeTransform, IndependentTransform, CatTransform, StackTransform, CumulativeDistributionTransform,
+};

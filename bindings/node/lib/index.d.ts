@@ -3,6 +3,7 @@ import * as cudaTypes from './cuda';
 import * as nnTypes from './nn';
 import * as optimTypes from './optim';
 import * as dataTypes from './data';
+import * as distributionTypes from './distributions';
 
 declare const strata: types.Strata;
 declare namespace strata {
@@ -24,6 +25,7 @@ declare namespace strata {
   export type TensorDataset = dataTypes.TensorDataset;
   export type DataLoader<B = any> = dataTypes.DataLoader<B>;
   export type StepMetrics = dataTypes.StepMetrics;
+  export type Distribution = distributionTypes.Distribution;
   export type Trainer = dataTypes.Trainer;
   export type ModuleTrainer = dataTypes.ModuleTrainer;
   export type FunctionContext = types.FunctionContext;

@@ -5,7 +5,7 @@ export default strata;
 export const {
   Tensor, Scalar, tensor, fromTypedArray, fromShared, zeros, ones, full, empty, rand, randn, arange, eye,
   noGrad, enableGrad, grad, gradAsync, autocast, checkpoint, checkpointSequential, detectAnomaly, savedTensorsHooks, gradcheck,
-  gradgradcheck, nn, optim, data, ops, save, load, loadWithMetadata, saveObject, loadObject, Trainer, ModuleTrainer, readIdx, loadModel, train,
+  gradgradcheck, nn, optim, data, distributions, ops, save, load, loadWithMetadata, saveObject, loadObject, Trainer, ModuleTrainer, readIdx, loadModel, train,
   LanguageModel, loadPlugin, manualSeed, numThreads, setNumThreads, memoryStats, cuda, version, describeOps,
   StrataError, ShapeError, DTypeError, IndexError, ValueError, DeviceError, AutogradError, MemoryError, IoError,
   DivergedError, PluginError, AbortedError,

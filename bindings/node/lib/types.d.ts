@@ -4,6 +4,7 @@ import type { Functions, Internal, Records, AsyncFunctions, Methods } from './op
 import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
 import type { Layer, Nn, StateDict } from './nn';
 import type { Optim } from './optim';
+import type * as distributions from './distributions';
 import type { Data, ModuleTrainerClass, StepMetrics, TrainerClass } from './data';
 
 export type DType = 'u8' | 'i8' | 'i16' | 'i32' | 'i64' | 'f16' | 'bf16' | 'f32' | 'f64' | 'bool';
@@ -361,6 +362,7 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   nn: Nn;
   optim: Optim;
   data: Data;
+  distributions: typeof distributions;
 
   save(path: string, tensors: StateDict, options?: { metadata?: { [key: string]: string }; signal?: Signal }): Promise<void>;
   /** The file that save() writes, in memory. */

@@ -140,10 +140,10 @@ function generateOptimizers() {
 
 /** The classes of the distributions, in st.distributions. */
 function generateDistributions() {
-  const { distributions } = JSON.parse(native.distributionRecords());
+  const { distributions, transforms } = JSON.parse(native.distributionRecords());
   const name = (p) => p.name.replace(/(?<=.)_([a-z0-9])/g, (all, c) => c.toUpperCase());
   let text = '// Generated from the records of the distributions by scripts/generate-types.js. Not to be edited.\n\n' +
-    "import type { Tensor } from './types';\nimport type { Distribution } from './distributions';\n\n";
+    "import type { Tensor } from './types';\nimport type { Distribution, Transform } from './distributions';\n\n";
   for (const r of distributions) {
     const taken = r.parameters.filter((p) => p.role !== 'derived');
     const type = (p) => (p.role === 'count' ? 'number' : 'Tensor | number');
@@ -155,6 +155,12 @@ function generateDistributions() {
       `  constructor(${positional.join(', ')});\n  constructor(parameters: { ${[...named, 'validateArgs?: boolean'].join('; ')} });\n`;
     for (const p of r.parameters) text += `  /** ${p.doc} */\n  readonly ${name(p)}: ${p.role === 'count' ? 'number' : 'Tensor'};\n`;
     text += '}\n';
+  }
+  for (const r of transforms) {
+    const type = r.name === 'ReshapeTransform' ? 'readonly number[]' : 'Tensor | number';
+    const args = r.parameters.map((p) => `${name({ name: p })}: ${type}`);
+    if (r.name === 'AffineTransform') args.push('eventDim?: number');
+    text += `${comment(r.doc, '')}export class ${r.name} extends Transform {\n  constructor(${args.join(', ')});\n}\n`;
   }
   return text;
 }

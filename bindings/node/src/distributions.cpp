@@ -3,6 +3,7 @@
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
 #include "strata/distributions/composed.h"
+#include "strata/distributions/transform.h"
 
 namespace strata::node {
 namespace {
@@ -20,6 +21,8 @@ void collect(const Distribution& d, TensorList& all) {
   } else if (const auto* m = dynamic_cast<const dist::MixtureDistribution*>(&d.base())) {
     collect(m->mixture(), all);
     collect(m->components(), all);
+  } else if (const auto* t = dynamic_cast<const dist::TransformedDistribution*>(&d.base())) {
+    collect(t->inner(), all);
   }
 }
 
@@ -72,15 +75,17 @@ napi_value shapes(Call& c) {
 napi_value bound(Env& env, const dist::Bound& b) {
   return b.number ? env.number(*b.number) : wrap_or_null(env, b.tensor);
 }
-napi_value support(Call& c) {
-  const dist::Constraint s = distribution(c).support();
-  napi_value object = c.env.object();
-  c.env.set(object, "kind", c.env.string(name_of(s.kind())));
-  c.env.set(object, "lower", bound(c.env, s.lower()));
-  c.env.set(object, "upper", bound(c.env, s.upper()));
-  c.env.set(object, "eventDim", c.env.number(static_cast<double>(s.event_dim())));
-  c.env.set(object, "text", c.env.string(s.text()));
+napi_value constraint(Env& env, const dist::Constraint& s) {
+  napi_value object = env.object();
+  env.set(object, "kind", env.string(name_of(s.kind())));
+  env.set(object, "lower", bound(env, s.lower()));
+  env.set(object, "upper", bound(env, s.upper()));
+  env.set(object, "eventDim", env.number(static_cast<double>(s.event_dim())));
+  env.set(object, "text", env.string(s.text()));
   return object;
+}
+napi_value support(Call& c) {
+  return constraint(c.env, distribution(c).support());
 }
 napi_value parameter(Call& c) {
   const TapeGuard guard(c.env.mail.get());
@@ -127,6 +132,83 @@ napi_value divergence(Call& c) {
   const TapeGuard guard(c.env.mail.get());
   return wrap(c.env, dist::kl_divergence(distribution(c), distribution(c, 1)));
 }
+// ---- transforms ----
+
+using dist::Transform;
+
+Transform& transform(Call& c, size_t i = 0) {
+  return *c.env.handle<Transform>(c[i]);
+}
+std::vector<Transform> transforms(Call& c, size_t i) {
+  std::vector<Transform> all;
+  c.env.for_each(c[i], [&](napi_value v, uint32_t) { all.push_back(*c.env.handle<Transform>(v)); });
+  return all;
+}
+// newTransform(name, values, shapes, eventDim)
+napi_value new_transform(Call& c) {
+  const std::string name = c.env.text(c[0], "distributions", "the name");
+  dist::TransformArgs args;
+  c.env.for_each(c[1], [&](napi_value v, uint32_t) {
+    args.values.push_back(box_of(c.env, v)   ? dist::Given(tensor_of(c.env, v, name, "a parameter"))
+                          : c.env.missing(v) ? dist::Given()
+                                             : dist::Given(c.env.real(v, name, "a parameter")));
+  });
+  c.env.for_each(c[2], [&](napi_value v, uint32_t) { args.shapes.push_back(c.env.list(v, name, "a shape")); });
+  args.event_dim = c.env.whole(c[3], name, "eventDim");
+  return c.env.boxed(dist::make_transform(name, args));
+}
+napi_value new_compose(Call& c) {
+  return c.env.boxed(dist::compose(transforms(c, 0)));
+}
+napi_value new_pieces(Call& c) {
+  const int64_t dim = c.env.whole(c[1], "CatTransform", "dim");
+  if (!c.has(2)) return c.env.boxed(dist::stack_transform(transforms(c, 0), dim));
+  return c.env.boxed(dist::cat_transform(transforms(c, 0), dim, c.env.list(c[2], "CatTransform", "lengths").vec()));
+}
+napi_value new_independent_transform(Call& c) {
+  return c.env.boxed(
+      dist::independent_transform(transform(c), c.env.whole(c[1], "IndependentTransform", "reinterpretedBatchNdims")));
+}
+napi_value new_cumulative(Call& c) {
+  return c.env.boxed(dist::cumulative_transform(distribution(c)));
+}
+napi_value inverse_of(Call& c) {
+  return c.env.boxed(transform(c).inv());
+}
+napi_value new_transformed(Call& c) {
+  const TapeGuard guard(c.env.mail.get());
+  return boxed(c.env, dist::transformed(distribution(c), transforms(c, 1)));
+}
+// transformValue(t, "forward", x)
+napi_value transform_value(Call& c) {
+  const bool forward = c.env.text(c[1], "Transform", "the function") == "forward";
+  const Tensor x = tensor_of(c.env, c[2], transform(c).name(), "the value");
+  const TapeGuard guard(c.env.mail.get());
+  return wrap(c.env, forward ? transform(c)(x) : transform(c).inverse(x));
+}
+napi_value transform_log_det(Call& c) {
+  const Tensor x = tensor_of(c.env, c[1], transform(c).name(), "x"),
+               y = tensor_of(c.env, c[2], transform(c).name(), "y");
+  const TapeGuard guard(c.env.mail.get());
+  return wrap(c.env, transform(c).log_abs_det_jacobian(x, y));
+}
+napi_value transform_shape(Call& c) {
+  const Dims shape = c.env.list(c[2], transform(c).name(), "the shape");
+  return c.env.dims(c.env.truth(c[1], "Transform", "forward") ? transform(c).forward_shape(shape)
+                                                              : transform(c).inverse_shape(shape));
+}
+napi_value transform_about(Call& c) {
+  const Transform& t = transform(c);
+  napi_value object = c.env.object();
+  c.env.set(object, "domain", constraint(c.env, t.domain()));
+  c.env.set(object, "codomain", constraint(c.env, t.codomain()));
+  c.env.set(object, "bijective", c.env.boolean(t.bijective()));
+  return object;
+}
+napi_value transform_sign(Call& c) {
+  const dist::Given sign = transform(c).sign();
+  return sign.number ? c.env.number(*sign.number) : wrap(c.env, sign.tensor);
+}
 napi_value records_json(Call& c) {
   return c.env.string(dist::distributions_json());
 }
@@ -146,6 +228,18 @@ void add_distributions(Env& env, napi_value exports) {
                     {"distributionMoment", entry<moment>},
                     {"distributionValues", entry<enumerate>},
                     {"klDivergence", entry<divergence>},
+                    {"newTransform", entry<new_transform>},
+                    {"newCompose", entry<new_compose>},
+                    {"newPieces", entry<new_pieces>},
+                    {"newIndependentTransform", entry<new_independent_transform>},
+                    {"newCumulative", entry<new_cumulative>},
+                    {"newInverse", entry<inverse_of>},
+                    {"newTransformed", entry<new_transformed>},
+                    {"transformValue", entry<transform_value>},
+                    {"transformLogDet", entry<transform_log_det>},
+                    {"transformShape", entry<transform_shape>},
+                    {"transformAbout", entry<transform_about>},
+                    {"transformSign", entry<transform_sign>},
                     {"distributionRecords", entry<records_json>}});
 }
 

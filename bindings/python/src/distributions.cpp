@@ -4,6 +4,7 @@
 
 #include "py.h"
 #include "strata/distributions/composed.h"
+#include "strata/distributions/transform.h"
 
 namespace strata::python {
 namespace {
@@ -40,6 +41,11 @@ Bound bound_of(nb::handle o) {
 nb::object from_bound(const Bound& b) {
   if (b.number) return nb::float_(*b.number);
   return b.tensor.defined() ? wrapped(b.tensor) : nb::none();
+}
+Shape shape_from(nb::handle sizes) {
+  Shape s;
+  for (const nb::handle n : nb::tuple(nb::borrow(sizes))) s.push_back(nb::cast<int64_t>(n));
+  return s;
 }
 nb::object shape_tuple(const Shape& s) {
   nb::list sizes;
@@ -92,14 +98,43 @@ class PyDistribution final : public dist::DistributionBase {
 
  private:
   nb::handle get() const { return o_.get(); }
-  Shape shape(const char* name) const {
-    Shape s;
-    for (const nb::handle n : nb::tuple(get().attr(name))) s.push_back(nb::cast<int64_t>(n));
-    return s;
-  }
+  Shape shape(const char* name) const { return shape_from(get().attr(name)); }
   template <class A>
   Tensor call(const char* name, A&& argument) const {
     return nb::cast<Tensor>(get().attr(name)(std::forward<A>(argument)));
+  }
+  Held o_;
+};
+
+// A transform that Python defines, or whose last value Python remembers.
+class PyTransform final : public dist::TransformBase {
+ public:
+  explicit PyTransform(nb::object o) : o_(std::move(o)) {}
+  std::string name() const override { return nb::cast<std::string>(nb::str(o_.get().type().attr("__name__"))); }
+  Constraint domain() const override { return events("domain"); }
+  Constraint codomain() const override { return events("codomain"); }
+  bool bijective() const override { return nb::cast<bool>(o_.get().attr("bijective")); }
+  dist::Given sign() const override { return given_of(o_.get().attr("sign"), "Transform"); }
+  Tensor forward(const Tensor& x) const override { return nb::cast<Tensor>(o_.get()(wrapped(x))); }
+  Tensor inverse(const Tensor& y) const override { return nb::cast<Tensor>(o_.get().attr("_inv_call")(wrapped(y))); }
+  Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const override {
+    return nb::cast<Tensor>(o_.get().attr("log_abs_det_jacobian")(wrapped(x), wrapped(y)));
+  }
+  Shape forward_shape(const Shape& s) const override {
+    return shape_from(o_.get().attr("forward_shape")(shape_tuple(s)));
+  }
+  Shape inverse_shape(const Shape& s) const override {
+    return shape_from(o_.get().attr("inverse_shape")(shape_tuple(s)));
+  }
+  bool equals(const TransformBase& other) const override {
+    const auto* o = dynamic_cast<const PyTransform*>(&other);
+    return o && o_.get().equal(o->o_.get());
+  }
+
+ private:
+  // Python knows the constraint's class; here it is how many dimensions are one event.
+  Constraint events(const char* end) const {
+    return Constraint(Constraint::Kind::dependent).independent(nb::cast<int64_t>(o_.get().attr(end).attr("event_dim")));
   }
   Held o_;
 };
@@ -148,8 +183,18 @@ void bind_distributions(nb::module_& m) {
             return unchecked(dist::mixture_same_family(mixture, components));
           },
           nb::arg("mixture"), nb::arg("components"), "One of several, chosen by a Categorical.")
-      .def_prop_ro("batch_shape", [](const Distribution& d) { return shape_tuple(d.batch_shape()); })
-      .def_prop_ro("event_shape", [](const Distribution& d) { return shape_tuple(d.event_shape()); })
+      .def_static(
+          "transformed",
+          [](const Distribution& d, const std::vector<dist::Transform>& transforms) {
+            return unchecked(dist::transformed(d, transforms));
+          },
+          nb::arg("base"), nb::arg("transforms"), "Values that went through transforms.")
+      .def_prop_ro(
+          "batch_shape", [](const Distribution& d) { return shape_tuple(d.batch_shape()); },
+          nb::sig("def batch_shape(self) -> typing.Tuple[int, ...]"))
+      .def_prop_ro(
+          "event_shape", [](const Distribution& d) { return shape_tuple(d.event_shape()); },
+          nb::sig("def event_shape(self) -> typing.Tuple[int, ...]"))
       .def_prop_ro(
           "support", [](const Distribution& d) { return constraint_tuple(d.support()); },
           nb::sig("def support(self) -> typing.Tuple[str, typing.Any, typing.Any, int]"),
@@ -206,6 +251,72 @@ void bind_distributions(nb::module_& m) {
       .def(
           "expand", [](const Distribution& d, const Dims& shape) { return asked([&] { return d.expand(shape); }); },
           nb::arg("batch_shape"), "The same over a larger batch.");
+  using dist::Transform;
+  nb::class_<Transform>(m, "Transform", "One of the engine's invertible maps.")
+      .def_static(
+          "make",
+          [](const std::string& name, const nb::list& values, const std::vector<Dims>& shapes, int64_t event_dim) {
+            dist::TransformArgs args{{}, {shapes.begin(), shapes.end()}, event_dim};
+            for (const nb::handle v : values) args.values.push_back(given_of(v, name));
+            return dist::make_transform(name, args);
+          },
+          nb::arg("name"), nb::arg("values"), nb::arg("shapes"), nb::arg("event_dim"), "One of a record.")
+      .def_static(
+          "of", [](nb::object o) { return Transform(std::make_shared<PyTransform>(std::move(o))); },
+          nb::arg("transform"), "One that Python defines.")
+      .def_static("compose", &dist::compose, nb::arg("parts"), "One after the other.")
+      .def_static("independent", &dist::independent_transform, nb::arg("base"), nb::arg("joined"),
+                  "More dimensions in an event.")
+      .def_static("cat", &dist::cat_transform, nb::arg("parts"), nb::arg("dim"), nb::arg("lengths"),
+                  "One for each piece along a dimension.")
+      .def_static("stack", &dist::stack_transform, nb::arg("parts"), nb::arg("dim"),
+                  "One for each slice along a dimension.")
+      .def_static("cumulative", &dist::cumulative_transform, nb::arg("distribution"), "cdf(x) of a distribution.")
+      .def("inv", &Transform::inv, "The inverse map.")
+      .def(
+          "forward", [](const Transform& t, const Tensor& x) { return asked([&] { return t(x); }); }, nb::arg("x"),
+          "y of x.")
+      .def(
+          "inverse", [](const Transform& t, const Tensor& y) { return asked([&] { return t.inverse(y); }); },
+          nb::arg("y"), "x of y.")
+      .def(
+          "log_abs_det_jacobian",
+          [](const Transform& t, const Tensor& x, const Tensor& y) {
+            return asked([&] { return t.log_abs_det_jacobian(x, y); });
+          },
+          nb::arg("x"), nb::arg("y"), "log |dy / dx|, of each event.")
+      .def(
+          "forward_shape", [](const Transform& t, const Dims& s) { return shape_tuple(t.forward_shape(s)); },
+          nb::arg("shape"), nb::sig("def forward_shape(self, shape: Ints) -> typing.Tuple[int, ...]"),
+          "The shape of y.")
+      .def(
+          "inverse_shape", [](const Transform& t, const Dims& s) { return shape_tuple(t.inverse_shape(s)); },
+          nb::arg("shape"), nb::sig("def inverse_shape(self, shape: Ints) -> typing.Tuple[int, ...]"),
+          "The shape of x.")
+      .def_prop_ro(
+          "domain", [](const Transform& t) { return constraint_tuple(t.domain()); },
+          nb::sig("def domain(self) -> typing.Tuple[str, typing.Any, typing.Any, int]"))
+      .def_prop_ro(
+          "codomain", [](const Transform& t) { return constraint_tuple(t.codomain()); },
+          nb::sig("def codomain(self) -> typing.Tuple[str, typing.Any, typing.Any, int]"))
+      .def_prop_ro(
+          "event_dims",
+          [](const Transform& t) { return nb::make_tuple(t.domain().event_dim(), t.codomain().event_dim()); },
+          nb::sig("def event_dims(self) -> typing.Tuple[int, int]"))
+      .def_prop_ro("bijective", &Transform::bijective)
+      .def(
+          "sign",
+          [](const Transform& t) {
+            const dist::Given g = asked([&] { return t.sign(); });
+            return g.number ? nb::object(nb::int_(static_cast<int>(*g.number))) : wrapped(g.tensor);
+          },
+          nb::sig("def sign(self) -> typing.Any"), "1 where it rises, -1 where it falls.")
+      .def(
+          "equals", [](const Transform& a, const Transform& b) { return a == b; }, nb::arg("other"),
+          "Whether both are the same map.");
+  m.def(
+      "_same_tensor", [](const Tensor& a, const Tensor& b) { return a.same_as(b); }, nb::arg("a"), nb::arg("b"),
+      "Whether two handles are of one tensor.");
   m.def("_distribution_records", &dist::distributions_json, "The distributions' records, as JSON.");
   m.def(
       "_kl_divergence",
