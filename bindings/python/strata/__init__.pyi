@@ -734,6 +734,7 @@ from ._ops import relu_ as relu_
 from ._ops import remainder as remainder
 from ._ops import remainder_ as remainder_
 from ._composed import renorm as renorm
+from ._ops import renormed_rows as renormed_rows
 from ._array_api import repeat as repeat
 from ._ops import repeat_index as repeat_index
 from ._functions import repeat_interleave as repeat_interleave
@@ -756,6 +757,7 @@ from ._core import rotary_tables as rotary_tables
 from ._ops import round as round
 from ._ops import round_ as round_
 from ._composed import row_stack as row_stack
+from ._ops import rows_by_frequency as rows_by_frequency
 from ._ops import rrelu as rrelu
 from ._ops import rsqrt as rsqrt
 from ._ops import rsqrt_ as rsqrt_

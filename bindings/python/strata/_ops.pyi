@@ -2476,6 +2476,12 @@ def remainder_(input: Tensor, other: TensorLike) -> Tensor:
     """remainder(), written over the first argument."""
     ...
 
+def renormed_rows(weight: Tensor, indices: TensorLike, max_norm: _float, norm_type: _float = ...) -> Tuple[Tensor, Tensor]:
+    """Which rows of weight [V, D] indices name, each once and in ascending order, and these rows, scaled down to
+    max_norm where their norm_type-norm is above it: what embedding_renorm writes into the table. Not
+    differentiable. ShapeError, DTypeError, ValueError, IndexError."""
+    ...
+
 def repeat(input: Tensor, repeats: Ints) -> Tensor:
     """x as often as repeats says along each dimension; new leading dimensions where repeats is longer than x's shape."""
     ...
@@ -2563,6 +2569,11 @@ def round(input: Tensor, decimals: _int = ...) -> Tensor:
 
 def round_(input: Tensor, decimals: _int = ...) -> Tensor:
     """round(), written over the first argument."""
+    ...
+
+def rows_by_frequency(weight: Tensor, indices: TensorLike) -> Tensor:
+    """weight [V, D] itself, as a view, whose gradient has row v divided by how often v is among indices: what
+    embedding and embedding_bag read where gradients are to be scaled by frequency. ShapeError, DTypeError."""
     ...
 
 def rrelu(input: Tensor, lower: _float, upper: _float, key: Optional[Tuple[_int, _int]] = ...) -> Tensor:
