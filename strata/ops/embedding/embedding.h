@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "strata/core/tensor.h"
 
@@ -24,5 +25,16 @@ Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<int6
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets = {},
                      const std::string& mode = "mean", const Tensor& per_sample_weights = {},
                      bool include_last_offset = false, std::optional<int64_t> padding_idx = {});
+
+/// The table itself, whose gradient has row v divided by how often v is among `indices`: a view, for embedding() and
+/// embedding_bag() whose gradients are to be scaled by frequency. Throws ShapeError, DTypeError.
+///   Tensor y = embedding(ids, rows_by_frequency(table, ids));
+Tensor rows_by_frequency(const Tensor& weight, const Tensor& indices);
+/// Which rows of the table `indices` name, each once and in ascending order, and these, scaled down to max_norm where
+/// their norm_type-norm is above it. Not differentiable. Throws ShapeError, DTypeError, ValueError, IndexError.
+std::tuple<Tensor, Tensor> renormed_rows(const Tensor& weight, const Tensor& indices, double max_norm,
+                                         double norm_type = 2);
+/// Writes what renormed_rows() gives into the table; not recorded.
+void embedding_renorm(const Tensor& weight, const Tensor& indices, double max_norm, double norm_type = 2);
 
 }  // namespace strata

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 from ... import _core as C
 from ... import _ops as ops, _records as records
 from ..._core import Tensor
-from ..._grad_mode import no_grad
-from ...autograd import Function
 from ._loss import cross_entropy
 
 __all__ = ["bilinear", "embedding", "embedding_bag", "linear", "linear_cross_entropy", "one_hot"]
@@ -24,36 +22,12 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tens
     return ops.bilinear(input1, input2, weight, bias)
 
 
-def _renormed(weight: Tensor, used: Tensor, max_norm: Optional[float], norm_type: float) -> None:
-    """Scales down, in place, those of the used rows whose norm is above ``max_norm``."""
-    if max_norm is None:
-        return
-    with no_grad():
-        rows = ops.unique(used.reshape([-1]).to(C.int64), False, False)[0]
-        found = weight.detach().index_select(0, rows)
-        norms = ops.norm(found, float(norm_type), [1], True)
-        factor = ops.where(norms > max_norm, max_norm / (norms + 1e-7), C.ones_like(norms))
-        weight.detach().index_put_([rows], found * factor)
-
-
-class _OverCounts(Function):
-    """The identity, whose gradient is divided by how often each row was asked for."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, shares: Tensor) -> Tensor:
-        ctx.save_for_backward(shares)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, None]:
-        (shares,) = ctx.saved_tensors
-        return grad * shares.to(grad.dtype), None
-
-
-def _shares(used: Tensor) -> Tensor:
-    """1 / how often each index stands in ``used``, at each of its places."""
-    _, at, counts = ops.unique(used.reshape([-1]), True, True)
-    return (1.0 / counts.to(C.float32)).index_select(0, at.reshape([-1])).reshape([*used.shape, 1])
+def _table(weight: Tensor, used: Tensor, max_norm: Optional[float], norm_type: float, scale_grad_by_freq: bool) -> Tensor:
+    """The table as it is to be read: its used rows scaled down to ``max_norm``, in place, its gradients by frequency."""
+    if max_norm is not None:
+        rows, values = ops.renormed_rows(weight.detach(), used, max_norm, float(norm_type))
+        weight.detach().index_put_([rows], values)
+    return ops.rows_by_frequency(weight, used) if scale_grad_by_freq else weight
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
@@ -61,9 +35,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, 
     """Rows of ``weight``; row ``padding_idx`` gets no gradient. ``max_norm`` first scales the rows that are used down to that
     ``norm_type``-norm, in the table itself; ``scale_grad_by_freq`` divides the gradient of a row by how often it was used. The
     gradient is dense, also with ``sparse``."""
-    _renormed(weight, input, max_norm, norm_type)
-    y = ops.embedding(input, weight, padding_idx)
-    return _OverCounts.apply(y, _shares(input)) if scale_grad_by_freq else y
+    return ops.embedding(input, _table(weight, input, max_norm, norm_type, scale_grad_by_freq), padding_idx)
 
 
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = None, max_norm: Optional[float] = None,
@@ -73,17 +45,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
     """Sums, means or maxima of the rows of ``weight`` that each bag names: input [bags, n], or [n] with ``offsets``. The
     gradient is dense, also with ``sparse``; ``max_norm`` and (not for maxima) ``scale_grad_by_freq`` as in embedding()."""
     check_bag(scale_grad_by_freq, mode)
-    _renormed(weight, input, max_norm, norm_type)
-    if scale_grad_by_freq:  # a table of the rows as they are used, which embedding() has read
-        n = input.numel()
-        rows = embedding(input.reshape([-1]), weight, padding_idx, scale_grad_by_freq=True)
-        places = C.arange(n, device=input.device).reshape(list(input.shape))
-        if padding_idx is not None:
-            rows = ops.cat([rows, C.zeros([1, weight.shape[1]], dtype=rows.dtype, device=rows.device)], 0)
-            places = ops.where(input == padding_idx % weight.shape[0], n, places)
-        return ops.embedding_bag(places, rows, offsets, mode, per_sample_weights, include_last_offset,
-                                 None if padding_idx is None else n)
-    return ops.embedding_bag(input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+    table = _table(weight, input, max_norm, norm_type, scale_grad_by_freq)
+    return ops.embedding_bag(input, table, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
 
 
 def check_bag(scale_grad_by_freq: bool, mode: str) -> None:
@@ -110,4 +73,4 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """[..] i64 -> [.., num_classes]; -1 takes the largest element plus one."""
-    return ops.one_hot(tensor, int(tensor.max().item()) + 1 if num_classes == -1 else num_classes)
+    return C.one_hot(tensor, num_classes)
