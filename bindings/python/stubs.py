@@ -234,9 +234,10 @@ def of_distributions(strata: Any) -> str:
             arguments.append(f"{p['name']}: {kind}" + (" = ..." if left_out else ""))
         if record["name"] in ("LogNormal", "HalfNormal", "HalfCauchy"):
             lines.append(f"    base_dist: {'Cauchy' if record['name'] == 'HalfCauchy' else 'Normal'}")
-        head, arguments = "    def __init__(", [*arguments, "validate_args: Optional[bool] = ..."]
-        lines += [*textwrap.wrap(f"{head}self, {', '.join(arguments)}) -> None: ...", 116, initial_indent="    ",
-                                 subsequent_indent=" " * len(head)), ""]
+        head = "    def __init__("  # arguments stay whole where it is wrapped
+        text = ", ".join(a.replace(" ", "~") for a in ["self", *arguments, "validate_args: Optional[bool] = ...) -> None: ..."])
+        lines += [line.replace("~", " ") for line in textwrap.wrap(head.strip() + text, 116, initial_indent="    ",
+                                                                   subsequent_indent=" " * len(head))] + [""]
     return "\n".join(lines)
 
 
