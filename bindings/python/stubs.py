@@ -215,7 +215,7 @@ def of_distributions(strata: Any) -> str:
              "from .distribution import ExponentialFamily, Shell", "from .constraints import Constraint", "",
              "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "",
              "def _constraint(said: Dict[str, Any]) -> Constraint: ...", "",
-             "class Recorded(Shell):", "    support: Constraint",
+             "class Recorded(Shell):", "    support: Constraint", "    param_shape: Any",
              "    def expand(self, batch_shape: Any, _instance: Any = ...) -> Any: ...", "",
              "class RecordedExponential(Recorded, ExponentialFamily): ...", ""]
     records = json.loads(strata._core._distribution_records())["distributions"]

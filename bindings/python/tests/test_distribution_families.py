@@ -500,6 +500,7 @@ def test_refusals():
         D.Normal("a", 1.0)
     assert D.Normal(0.0, -1.0, validate_args=False).scale.item() == -1
     assert math.isnan(D.Cauchy(0.0, 1.0).mean.item())
+    assert D.Categorical(logits=st.ones(2, 3)).param_shape == (2, 3)
     assert D.Multinomial(5, st.ones(2)).total_count == 5 and D.LKJCholesky(3).dim == 3
     assert (
         isinstance(D.Chi2(2.0), D.Gamma)

@@ -45,6 +45,12 @@ class Recorded(Shell):
         if self.arg_constraints is not self._family.arg_constraints:  # type: ignore[attr-defined]
             Distribution.__init__(self, self.batch_shape, self.event_shape)
 
+    @property
+    def param_shape(self) -> Any:
+        """The shape of probs or logits, whichever was given."""
+        given = [p["name"] for p in self._record["parameters"] if p["role"] == "one_of" and self._d.given(p["name"])]
+        return self._d.parameter(given[0]).shape if given else self.batch_shape
+
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(self._family, _instance)
         new._take(self._d.expand(shape_of(batch_shape)))
