@@ -23,6 +23,7 @@
 #include "strata/data/sampler.h"
 #include "strata/data/token_file.h"
 #include "strata/distributions/make.h"
+#include "strata/distributions/transform.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"

@@ -235,8 +235,9 @@ def of_distributions(strata: Any) -> str:
     """strata/distributions/families.pyi: the classes that families.py makes of the records."""
     lines = [HEADER, "from typing import Any, Dict, Optional, Union", "", "from .._core import Tensor",
              "from .distribution import ExponentialFamily, Shell", "from .constraints import Constraint", "",
-             "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "", "def _constraint(said: Dict[str, Any]) -> Constraint: ...", "",
-             "class Recorded(Shell):", "    support: Constraint",
+             "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "",
+             "def _constraint(said: Dict[str, Any]) -> Constraint: ...", "",
+             "class Recorded(Shell):", "    support: Constraint", "    param_shape: Any",
              "    def expand(self, batch_shape: Any, _instance: Any = ...) -> Any: ...", "",
              "class RecordedExponential(Recorded, ExponentialFamily): ...", ""]
     records = json.loads(strata._core._distribution_records())["distributions"]
@@ -250,11 +251,15 @@ def of_distributions(strata: Any) -> str:
             if p["role"] == "derived":
                 continue
             kind = "int" if count else "Value"
-            one_of = p["role"] == "one_of"
-            arguments.append(f"{p['name']}: " + (f"Optional[{kind}] = ..." if one_of else kind + (" = ..." if p["default"] is not None else "")))
-        lines += [f"    def __init__(self, {', '.join(arguments)}, validate_args: Optional[bool] = ...) -> None: ...", ""]
+            kind = f"Optional[{kind}]" if p["role"] == "one_of" else kind
+            left_out = p["role"] == "one_of" or p["default"] is not None
+            arguments.append(f"{p['name']}: {kind}" + (" = ..." if left_out else ""))
         if record["name"] in ("LogNormal", "HalfNormal", "HalfCauchy"):
-            lines.insert(-2, f"    base_dist: {'Cauchy' if record['name'] == 'HalfCauchy' else 'Normal'}")
+            lines.append(f"    base_dist: {'Cauchy' if record['name'] == 'HalfCauchy' else 'Normal'}")
+        head = "    def __init__("  # arguments stay whole where it is wrapped
+        text = ", ".join(a.replace(" ", "~") for a in ["self", *arguments, "validate_args: Optional[bool] = ...) -> None: ..."])
+        lines += [line.replace("~", " ") for line in textwrap.wrap(head.strip() + text, 116, initial_indent="    ",
+                                                                   subsequent_indent=" " * len(head))] + [""]
     return "\n".join(lines)
 
 

@@ -121,6 +121,12 @@ std::shared_ptr<const DistributionBase> MixtureDistribution::expand(const Shape&
   return std::make_shared<MixtureDistribution>(mixture_.expand(batch_shape), components_.expand(inner));
 }
 
+TensorList MixtureDistribution::tensors() const {
+  TensorList held = mixture_.base().tensors();
+  for (const Tensor& t : components_.base().tensors()) held.push_back(t);
+  return held;
+}
+
 Distribution independent(const Distribution& d, int64_t joined) {
   return Distribution(std::make_shared<IndependentDistribution>(d, joined));
 }

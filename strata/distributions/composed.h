@@ -26,6 +26,7 @@ class IndependentDistribution final : public DistributionBase {
   Tensor variance() const override { return inner_.variance(); }
   Tensor enumerate_support(bool expand) const override;
   std::shared_ptr<const DistributionBase> expand(const Shape& batch_shape) const override;
+  TensorList tensors() const override { return inner_.base().tensors(); }
 
  private:
   Distribution inner_;
@@ -52,6 +53,7 @@ class MixtureDistribution final : public DistributionBase {
   Tensor mean() const override;
   Tensor variance() const override;
   std::shared_ptr<const DistributionBase> expand(const Shape& batch_shape) const override;
+  TensorList tensors() const override;
 
  private:
   Tensor padded(const Tensor& value) const;

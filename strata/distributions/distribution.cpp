@@ -319,6 +319,13 @@ Tensor RecordedDistribution::parameter(std::string_view which) const {
   return i < 0 ? Tensor() : args_[static_cast<size_t>(i)];
 }
 
+TensorList RecordedDistribution::tensors() const {
+  TensorList held;
+  for (const Tensor& t : args_.values())
+    if (t.defined()) held.push_back(t);
+  return held;
+}
+
 Distribution make(std::string_view name, const std::vector<std::pair<std::string, Given>>& parameters, bool checks) {
   const DistributionRecord& r = distribution_record(name);
   std::vector<Given> given(r.parameters.size());

@@ -62,6 +62,8 @@ class DistributionBase {
   /// @}
   /// The parameter of that name; undefined where there is none.
   virtual Tensor parameter(std::string_view) const { return {}; }
+  /// All tensors that it holds.
+  virtual TensorList tensors() const { return {}; }
 
  protected:
   /// Throws NotDefined naming distribution and function.
@@ -152,6 +154,7 @@ class RecordedDistribution final : public DistributionBase {
   Tensor enumerate_support(bool expand) const override;
   std::shared_ptr<const DistributionBase> expand(const Shape& batch_shape) const override;
   Tensor parameter(std::string_view name) const override;
+  TensorList tensors() const override;
 
  private:
   RecordedDistribution() = default;

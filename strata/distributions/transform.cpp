@@ -263,6 +263,12 @@ class RecordedTransform final : public TransformBase {
   Shape inverse_shape(const Shape& s) const override {
     return record_.inverse_shape ? record_.inverse_shape(args_, s) : s;
   }
+  TensorList tensors() const override {
+    TensorList held;
+    for (const Given& g : args_.values)
+      if (g.tensor.defined()) held.push_back(g.tensor);
+    return held;
+  }
   bool equals(const TransformBase& other) const override {
     const auto* o = dynamic_cast<const RecordedTransform*>(&other);
     if (!o || &o->record_ != &record_ || o->args_.event_dim != args_.event_dim || o->args_.shapes != args_.shapes)

@@ -29,6 +29,8 @@ class TransformBase {
   virtual Shape forward_shape(const Shape& shape) const { return shape; }
   virtual Shape inverse_shape(const Shape& shape) const { return shape; }
   virtual bool equals(const TransformBase& other) const { return this == &other; }
+  /// All tensors that it holds.
+  virtual TensorList tensors() const { return {}; }
 };
 
 /// y = f(x), x = f.inverse(y). A handle: copies are the same.
@@ -139,6 +141,7 @@ class TransformedDistribution final : public DistributionBase {
   Tensor cdf(const Tensor& value) const override;
   Tensor icdf(const Tensor& share) const override;
   std::shared_ptr<const DistributionBase> expand(const Shape& batch_shape) const override;
+  TensorList tensors() const override;
 
  private:
   Tensor through(Tensor x) const;

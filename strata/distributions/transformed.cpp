@@ -25,6 +25,13 @@ Given times(const Given& a, const Given& b) {
   return b.number ? a.tensor * *b.number : a.tensor * b.tensor;
 }
 
+TensorList held_by(const std::vector<Transform>& parts) {
+  TensorList held;
+  for (const Transform& t : parts)
+    for (Tensor& one : t.base().tensors()) held.push_back(std::move(one));
+  return held;
+}
+
 class InverseTransform final : public TransformBase {
  public:
   explicit InverseTransform(Transform of) : of_(std::move(of)) {}
@@ -41,6 +48,7 @@ class InverseTransform final : public TransformBase {
   }
   Shape forward_shape(const Shape& s) const override { return of_.inverse_shape(s); }
   Shape inverse_shape(const Shape& s) const override { return of_.forward_shape(s); }
+  TensorList tensors() const override { return of_.base().tensors(); }
   bool equals(const TransformBase& other) const override {
     const auto* o = dynamic_cast<const InverseTransform*>(&other);
     return o && o->of_ == of_;
@@ -122,6 +130,7 @@ class ComposeTransform final : public TransformBase {
     for (auto t = parts_.rbegin(); t != parts_.rend(); ++t) s = t->inverse_shape(s);
     return s;
   }
+  TensorList tensors() const override { return held_by(parts_); }
   bool equals(const TransformBase& other) const override {
     const auto* o = dynamic_cast<const ComposeTransform*>(&other);
     return o && o->parts_ == parts_;
@@ -146,6 +155,7 @@ class IndependentTransform final : public TransformBase {
   }
   Shape forward_shape(const Shape& s) const override { return of_.forward_shape(s); }
   Shape inverse_shape(const Shape& s) const override { return of_.inverse_shape(s); }
+  TensorList tensors() const override { return of_.base().tensors(); }
   bool equals(const TransformBase& other) const override {
     const auto* o = dynamic_cast<const IndependentTransform*>(&other);
     return o && o->joined_ == joined_ && o->of_ == of_;
@@ -176,6 +186,7 @@ class PiecesTransform final : public TransformBase {
   Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const override {
     return each({x, y}, [](const Transform& t, const TensorList& v) { return t.log_abs_det_jacobian(v[0], v[1]); });
   }
+  TensorList tensors() const override { return held_by(parts_); }
 
  private:
   // The pieces have constraints of their own, which one constraint does not say.
@@ -222,6 +233,7 @@ class CumulativeTransform final : public TransformBase {
   Tensor forward(const Tensor& x) const override { return d_.base().cdf(x); }
   Tensor inverse(const Tensor& y) const override { return d_.base().icdf(y); }
   Tensor log_abs_det_jacobian(const Tensor& x, const Tensor&) const override { return d_.base().log_prob(x); }
+  TensorList tensors() const override { return d_.base().tensors(); }
 
  private:
   Distribution d_;
@@ -329,6 +341,12 @@ std::shared_ptr<const DistributionBase> TransformedDistribution::expand(const Sh
   const Shape whole = compose(transforms_).inverse_shape(joined(batch_shape, event_));
   return std::make_shared<TransformedDistribution>(inner_.expand(without_right(whole, inner_.event_shape().size())),
                                                    transforms_);
+}
+
+TensorList TransformedDistribution::tensors() const {
+  TensorList held = held_by(transforms_);
+  for (const Tensor& t : inner_.base().tensors()) held.push_back(t);
+  return held;
 }
 
 Distribution transformed(const Distribution& d, const std::vector<Transform>& transforms) {

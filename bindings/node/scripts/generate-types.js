@@ -143,7 +143,7 @@ function generateDistributions() {
   const { distributions, transforms } = JSON.parse(native.distributionRecords());
   const name = (p) => p.name.replace(/(?<=.)_([a-z0-9])/g, (all, c) => c.toUpperCase());
   let text = '// Generated from the records of the distributions by scripts/generate-types.js. Not to be edited.\n\n' +
-    "import type { Tensor } from './types';\nimport type { Distribution, Transform } from './distributions';\n\n";
+    "import type { Tensor } from './types';\nimport { Distribution, Transform } from './distributions';\n\n";
   for (const r of distributions) {
     const taken = r.parameters.filter((p) => p.role !== 'derived');
     const type = (p) => (p.role === 'count' ? 'number' : 'Tensor | number');

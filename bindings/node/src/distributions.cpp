@@ -11,28 +11,15 @@ namespace {
 namespace dist = strata::distributions;
 using dist::Distribution;
 
-// What a distribution holds, so that no part of a graph is freed by the collector while another thread is on the tape.
-void collect(const Distribution& d, TensorList& all) {
-  if (const auto* r = dynamic_cast<const dist::RecordedDistribution*>(&d.base())) {
-    for (const Tensor& t : r->args().values())
-      if (t.defined()) all.push_back(t);
-  } else if (const auto* i = dynamic_cast<const dist::IndependentDistribution*>(&d.base())) {
-    collect(i->inner(), all);
-  } else if (const auto* m = dynamic_cast<const dist::MixtureDistribution*>(&d.base())) {
-    collect(m->mixture(), all);
-    collect(m->components(), all);
-  } else if (const auto* t = dynamic_cast<const dist::TransformedDistribution*>(&d.base())) {
-    collect(t->inner(), all);
-  }
-}
-
-napi_value boxed(Env& env, Distribution d) {
-  auto made = std::make_unique<Distribution>(std::move(d));
+// A handle for JavaScript. What it holds outlives it for a moment, so that the collector frees no part of a graph while
+// another thread is on the tape.
+template <class T>
+napi_value boxed(Env& env, T value) {
+  auto made = std::make_unique<T>(std::move(value));
   napi_value handle = env.external(made.get(), [](FinalEnv, void* p, void*) {
-    auto* d = static_cast<Distribution*>(p);
-    TensorList held;
-    collect(*d, held);
-    delete d;
+    auto* one = static_cast<T*>(p);
+    TensorList held = one->base().tensors();
+    delete one;
     for (Tensor& t : held) bury(std::move(t));
   });
   (void)made.release();
@@ -155,25 +142,25 @@ napi_value new_transform(Call& c) {
   });
   c.env.for_each(c[2], [&](napi_value v, uint32_t) { args.shapes.push_back(c.env.list(v, name, "a shape")); });
   args.event_dim = c.env.whole(c[3], name, "eventDim");
-  return c.env.boxed(dist::make_transform(name, args));
+  return boxed(c.env, dist::make_transform(name, args));
 }
 napi_value new_compose(Call& c) {
-  return c.env.boxed(dist::compose(transforms(c, 0)));
+  return boxed(c.env, dist::compose(transforms(c, 0)));
 }
 napi_value new_pieces(Call& c) {
   const int64_t dim = c.env.whole(c[1], "CatTransform", "dim");
-  if (!c.has(2)) return c.env.boxed(dist::stack_transform(transforms(c, 0), dim));
-  return c.env.boxed(dist::cat_transform(transforms(c, 0), dim, c.env.list(c[2], "CatTransform", "lengths").vec()));
+  if (!c.has(2)) return boxed(c.env, dist::stack_transform(transforms(c, 0), dim));
+  return boxed(c.env, dist::cat_transform(transforms(c, 0), dim, c.env.list(c[2], "CatTransform", "lengths").vec()));
 }
 napi_value new_independent_transform(Call& c) {
-  return c.env.boxed(
-      dist::independent_transform(transform(c), c.env.whole(c[1], "IndependentTransform", "reinterpretedBatchNdims")));
+  return boxed(c.env, dist::independent_transform(
+                          transform(c), c.env.whole(c[1], "IndependentTransform", "reinterpretedBatchNdims")));
 }
 napi_value new_cumulative(Call& c) {
-  return c.env.boxed(dist::cumulative_transform(distribution(c)));
+  return boxed(c.env, dist::cumulative_transform(distribution(c)));
 }
 napi_value inverse_of(Call& c) {
-  return c.env.boxed(transform(c).inv());
+  return boxed(c.env, transform(c).inv());
 }
 napi_value new_transformed(Call& c) {
   const TapeGuard guard(c.env.mail.get());

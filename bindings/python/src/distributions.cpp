@@ -27,10 +27,10 @@ dist::Given given_of(nb::handle o, std::string_view name) {
   PyErr_Clear();
   throw nb::type_error(cat(name, ": parameters are tensors or numbers").c_str());
 }
-Tensor value_of(nb::handle o) {
+Tensor value_of(nb::handle o, Device device = Device::cpu()) {
   Tensor t;
   if (is_tensor(o.ptr())) return tensor_of(o.ptr());
-  if (to_operand(o.ptr(), Device::cpu(), t)) return t;
+  if (to_operand(o.ptr(), device, t)) return t;
   PyErr_Clear();
   throw nb::type_error("The value argument to log_prob must be a Tensor");
 }
@@ -143,6 +143,11 @@ class PyTransform final : public dist::TransformBase {
 bool is_whole(const Distribution& d) {
   return dynamic_cast<const dist::RecordedDistribution*>(&d.base()) != nullptr;
 }
+// Where the parameters are: numbers as values come there.
+Device device_of(const Distribution& d) {
+  const TensorList held = d.base().tensors();
+  return held.empty() ? Device::cpu() : held[0].device();
+}
 template <class F>
 Tensor computed(const Distribution& d, F&& f) {
   return asked([&] {
@@ -222,21 +227,21 @@ void bind_distributions(nb::module_& m) {
       .def(
           "log_prob",
           [](const Distribution& d, nb::handle value) {
-            const Tensor x = value_of(value);
+            const Tensor x = value_of(value, device_of(d));
             return computed(d, [&] { return d.log_prob(x); });
           },
           nb::arg("value"), "The logarithm of the density of each value.")
       .def(
           "cdf",
           [](const Distribution& d, nb::handle value) {
-            const Tensor x = value_of(value);
+            const Tensor x = value_of(value, device_of(d));
             return computed(d, [&] { return d.cdf(x); });
           },
           nb::arg("value"), "The probability of at most each value.")
       .def(
           "icdf",
           [](const Distribution& d, nb::handle value) {
-            const Tensor x = value_of(value);
+            const Tensor x = value_of(value, device_of(d));
             return computed(d, [&] { return d.icdf(x); });
           },
           nb::arg("value"), "The value below which a share lies.")

@@ -61,6 +61,10 @@ export async function main(signal: AbortSignal): Promise<number> {
   const scheduler: st.LRScheduler = new st.optim.OneCycleLR(groups, { maxLr: 0.1, totalSteps: 10 });
   scheduler.step();
   groups.paramGroups[1].set({ weightDecay: 0.1 });
+  const normal: st.Distribution = new st.distributions.Normal(x, 1);
+  const coin = new st.distributions.Bernoulli({ logits: 0.3, validateArgs: false });
+  const halves = new st.distributions.TransformedDistribution(normal, [new st.distributions.AffineTransform(0, 0.5)]);
+  console.log(normal.logProb(x).shape, coin.probs.shape, halves.expand([2, 2]).rsample(3), st.distributions.klDivergence(coin, coin));
   const set = new st.data.TensorDataset(x, y);
   const loader = new st.data.DataLoader(set, { batchSize: 2, shuffle: true });
   for (const [a, b] of loader) st.mse_loss(net.forward(a), b);

@@ -1,4 +1,5 @@
-"""Transforms of real numbers into what a constraint allows: ``biject_to`` one to one, ``transform_to`` any that covers it."""
+"""Transforms of real numbers into what a constraint allows: ``biject_to`` one to one, ``transform_to`` any that covers
+it."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ for _registry in (biject_to, transform_to):
         to(c.base_constraint), c.reinterpreted_batch_ndims))
     _registry.register(constraints.greater_than, _above)
     _registry.register(constraints.greater_than_eq, _above)
-    _registry.register(constraints.less_than, lambda c: ComposeTransform([ExpTransform(), AffineTransform(c.upper_bound, -1)]))
+    _registry.register(constraints.less_than, lambda c: ComposeTransform([
+        ExpTransform(), AffineTransform(c.upper_bound, -1)]))
     _registry.register(constraints.interval, _between)
     _registry.register(constraints.half_open_interval, _between)
     _registry.register(constraints.corr_cholesky, lambda c: CorrCholeskyTransform())

@@ -155,8 +155,9 @@ class Distribution:
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
-            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method "
-                                      "must also define a custom .expand() method.")
+            names = f"Subclass {type(self).__name__} of {cls.__name__}"
+            raise NotImplementedError(f"{names} that defines a custom __init__ method must also define a custom .expand() "
+                                      "method.")
         return self.__new__(type(self)) if _instance is None else _instance
 
     def __repr__(self) -> str:
@@ -164,8 +165,8 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """Families of density exp(<t(x), natural parameters> - normaliser + carrier measure): entropy() of a subclass that gives
-    ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure`` is that of its Bregman divergence."""
+    """Families of density exp(<t(x), natural parameters> - normaliser + carrier measure): entropy() of a subclass that
+    gives ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure`` is that of its Bregman divergence."""
 
     @property
     def _natural_params(self) -> Tuple[Tensor, ...]:
@@ -190,9 +191,19 @@ class ExponentialFamily(Distribution):
 
 
 class Shell(Distribution):
-    """A distribution of the engine's, ``_d``."""
+    """A distribution of the engine's, ``_d``, which ``_build`` makes of what the class was given."""
 
     _d: _core.Distribution
+
+    def _build(self) -> _core.Distribution:
+        raise NotImplementedError
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_d"}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._d = self._build()
 
     def _take(self, d: _core.Distribution, validate_args: Optional[bool] = None) -> None:
         self._d, self.batch_shape, self.event_shape = d, d.batch_shape, d.event_shape
@@ -247,9 +258,12 @@ class Independent(Shell):
     def __init__(self, base_distribution: Distribution, reinterpreted_batch_ndims: int,
                  validate_args: Optional[bool] = None) -> None:
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
-        self._take(_core.Distribution.independent(engine(base_distribution), reinterpreted_batch_ndims), validate_args)
+        self._take(self._build(), validate_args)
         self.has_rsample = base_distribution.has_rsample
         self.has_enumerate_support = base_distribution.has_enumerate_support and reinterpreted_batch_ndims == 0
+
+    def _build(self) -> _core.Distribution:
+        return _core.Distribution.independent(engine(self.base_dist), self.reinterpreted_batch_ndims)
 
     @property
     def support(self) -> Constraint:
@@ -268,7 +282,7 @@ class Independent(Shell):
 
 
 class MixtureSameFamily(Shell):
-    """One of several distributions of a family, chosen by a Categorical: the last dimension of the components' batch."""
+    """One of several distributions of a family, chosen by a Categorical: the last dimension of their batch."""
 
     def __init__(self, mixture_distribution: Distribution, component_distribution: Distribution,
                  validate_args: Optional[bool] = None) -> None:
@@ -277,7 +291,10 @@ class MixtureSameFamily(Shell):
         if not isinstance(component_distribution, Distribution):
             raise ValueError("The Component distribution need to be an instance of torch.distributions.Distribution")
         self.mixture_distribution, self.component_distribution = mixture_distribution, component_distribution
-        self._take(_core.Distribution.mixture(engine(mixture_distribution), engine(component_distribution)), validate_args)
+        self._take(self._build(), validate_args)
+
+    def _build(self) -> _core.Distribution:
+        return _core.Distribution.mixture(engine(self.mixture_distribution), engine(self.component_distribution))
 
     @property
     def support(self) -> Constraint:

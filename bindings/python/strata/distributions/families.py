@@ -1,4 +1,4 @@
-"""The families of distributions: a class for each of the engine's records, with its parameters, constraints and text."""
+"""The families of distributions: a class for each of the engine's records, with its parameters and constraints."""
 
 from __future__ import annotations
 
@@ -40,9 +40,16 @@ class Recorded(Shell):
     def _make(self, given: Any, validate_args: Optional[bool]) -> None:
         if validate_args is not None:
             self._validate_args = validate_args
-        self._take(_core.Distribution.make(self._record["name"], list(zip(self._names, given)), bool(self._validate_args)))
+        named = list(zip(self._names, given))
+        self._take(_core.Distribution.make(self._record["name"], named, bool(self._validate_args)))
         if self.arg_constraints is not self._family.arg_constraints:  # type: ignore[attr-defined]
             Distribution.__init__(self, self.batch_shape, self.event_shape)
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of probs or logits, whichever was given."""
+        given = [p["name"] for p in self._record["parameters"] if p["role"] == "one_of" and self._d.given(p["name"])]
+        return self._d.parameter(given[0]).shape if given else self.batch_shape
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(self._family, _instance)
@@ -52,12 +59,10 @@ class Recorded(Shell):
 
     def __getstate__(self) -> Dict[str, Any]:
         given = [(name, self._d.parameter(name)) for name in self._names if self._d.given(name)]
-        return {**{k: v for k, v in self.__dict__.items() if k != "_d"}, "_given": given}
+        return {**super().__getstate__(), "_given": given}
 
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        given = state.pop("_given")
-        self.__dict__.update(state)
-        self._take(_core.Distribution.make(self._record["name"], given, False))
+    def _build(self) -> _core.Distribution:
+        return _core.Distribution.make(self._record["name"], self.__dict__.pop("_given"), False)
 
 
 class RecordedExponential(Recorded, ExponentialFamily):
@@ -71,13 +76,14 @@ def _constraint(said: Dict[str, Any]) -> Constraint:
 
 
 def _constructor(parameters: List[Dict[str, Any]]) -> Any:
-    """``__init__`` with the record's parameters in order: those with defaults, or that others may stand for, may be left out."""
+    """``__init__`` with the record's parameters in order; alternatives and those with defaults may be left out."""
     left_out = {p["name"]: "None" if p["default"] is None else str(p["default"])
                 for p in parameters if p["role"] == "one_of" or p["default"] is not None}
     names = [p["name"] for p in parameters]
     arguments = ", ".join(f"{n}={left_out[n]}" if n in left_out else n for n in names)
     space: Dict[str, Any] = {}
-    exec(f"def __init__(self, {arguments}, validate_args=None):\n    self._make(({', '.join(names)},), validate_args)\n", space)
+    given = f"({', '.join(names)},)"
+    exec(f"def __init__(self, {arguments}, validate_args=None):\n    self._make({given}, validate_args)\n", space)
     return space["__init__"]
 
 
@@ -94,7 +100,8 @@ def _class(record: Dict[str, Any], made: Dict[str, type]) -> type:
         "__init__": _constructor(parameters), "has_rsample": "rsample" in functions,
         "has_enumerate_support": "enumerate_support" in functions,
         "support": _constraint(record["support"]) if fixed else constraints.dependent_property(_support),
-        "arg_constraints": {p["name"]: _constraint(p["constraint"]) for p in parameters if p["role"] in ("batch", "one_of")},
+        "arg_constraints": {p["name"]: _constraint(p["constraint"])
+                            for p in parameters if p["role"] in ("batch", "one_of")},
     }
     for p in record["parameters"]:
         space[p["name"]] = Parameter(p["name"], p["doc"], p["role"] == "count")

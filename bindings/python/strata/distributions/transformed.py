@@ -22,9 +22,11 @@ class TransformedDistribution(Shell):
         extra = ComposeTransform(self.transforms).domain.event_dim - len(base_distribution.event_shape)
         wider = 0 < extra <= len(base_distribution.batch_shape)
         self.base_dist: Distribution = Independent(base_distribution, extra) if wider else base_distribution
-        maps = [engine(t) for t in self.transforms]
-        self._take(_core.Distribution.transformed(engine_distribution(self.base_dist), maps), validate_args)
+        self._take(self._build(), validate_args)
         self.has_rsample = self.base_dist.has_rsample
+
+    def _build(self) -> _core.Distribution:
+        return _core.Distribution.transformed(engine_distribution(self.base_dist), [engine(t) for t in self.transforms])
 
     @property
     def support(self) -> Constraint:

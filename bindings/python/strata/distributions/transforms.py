@@ -107,9 +107,19 @@ def engine(t: Transform) -> _core.Transform:
 
 
 class _Shell(Transform):
-    """One of the engine's, ``_t``."""
+    """One of the engine's, ``_t``, which ``_build`` makes of what the class was given."""
 
     _t: _core.Transform
+
+    def _build(self) -> _core.Transform:
+        raise NotImplementedError
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**{k: v for k, v in self.__dict__.items() if k != "_t"}, "_cached": (None, None)}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._t = self._build()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -145,8 +155,11 @@ class _Inverse(_Shell):
     def __init__(self, transform: Transform) -> None:
         super().__init__()
         self._inv = transform
-        self._t = engine(transform).inv()
+        self._t = self._build()
         self.bijective = transform.bijective
+
+    def _build(self) -> _core.Transform:
+        return engine(self._inv).inv()
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
@@ -178,8 +191,11 @@ class ComposeTransform(_Shell):
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.parts = list(parts)
-        self._t = _core.Transform.compose([engine(p) for p in self.parts])
+        self._t = self._build()
         self.bijective = self._t.bijective
+
+    def _build(self) -> _core.Transform:
+        return _core.Transform.compose([engine(p) for p in self.parts])
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
@@ -206,10 +222,13 @@ class IndependentTransform(_Shell):
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.base_transform, self.reinterpreted_batch_ndims = base_transform, reinterpreted_batch_ndims
-        self._t = _core.Transform.independent(engine(base_transform), reinterpreted_batch_ndims)
+        self._t = self._build()
         self.bijective = base_transform.bijective
         self.domain = constraints.independent(base_transform.domain, reinterpreted_batch_ndims)
         self.codomain = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
+
+    def _build(self) -> _core.Transform:
+        return _core.Transform.independent(engine(self.base_transform), self.reinterpreted_batch_ndims)
 
 
 _SAID: Dict[str, Any] = {record["name"]: record for record in _RECORDS["transforms"]}
@@ -231,8 +250,12 @@ class _Recorded(_Shell):
         super().__init__(cache_size)
         self._make()
 
+    def _build(self) -> _core.Transform:
+        return _core.Transform.make(self._record, *self._given)
+
     def _make(self, values: Sequence[Any] = (), shapes: Sequence[Any] = (), event_dim: int = 0) -> None:
-        self._t = _core.Transform.make(self._record, list(values), list(shapes), event_dim)
+        self._given = list(values), list(shapes), event_dim
+        self._t = self._build()
         if event_dim or shapes:
             self.domain, self.codomain = constraints._of(*self._t.domain), constraints._of(*self._t.codomain)
 
@@ -301,7 +324,10 @@ class CumulativeDistributionTransform(_Shell):
     def __init__(self, distribution: Distribution, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.distribution = distribution
-        self._t = _core.Transform.cumulative(engine_distribution(distribution))
+        self._t = self._build()
+
+    def _build(self) -> _core.Transform:
+        return _core.Transform.cumulative(engine_distribution(self.distribution))
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
@@ -316,8 +342,11 @@ class CatTransform(_Shell):
         super().__init__(cache_size)
         self.transforms, self.dim = list(tseq), dim
         self.lengths: List[int] = [1] * len(self.transforms) if lengths is None else list(lengths)
-        self._t = _core.Transform.cat([engine(t) for t in self.transforms], dim, self.lengths)
+        self._t = self._build()
         self.bijective = self._t.bijective
+
+    def _build(self) -> _core.Transform:
+        return _core.Transform.cat([engine(t) for t in self.transforms], self.dim, self.lengths)
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
@@ -334,8 +363,11 @@ class StackTransform(_Shell):
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.transforms, self.dim = list(tseq), dim
-        self._t = _core.Transform.stack([engine(t) for t in self.transforms], dim)
+        self._t = self._build()
         self.bijective = self._t.bijective
+
+    def _build(self) -> _core.Transform:
+        return _core.Transform.stack([engine(t) for t in self.transforms], self.dim)
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
