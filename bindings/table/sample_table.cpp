@@ -144,7 +144,11 @@ int write_table(const std::string& path) {
   size_t cases = 0;
   for (const OpBase* op : OpBase::all()) {
     if (!op->has_samples()) continue;
-    ops.push_back({{"op", op->name()}, {"cases", cases_of(*op)}});
+    try {
+      ops.push_back({{"op", op->name()}, {"cases", cases_of(*op)}});
+    } catch (const std::exception& e) {
+      throw Error("strata_sample_table", cat("the samples of ", op->name(), ": ", e.what()));
+    }
     cases += ops.back()["cases"].size();
   }
   std::ofstream file(path);

@@ -14,6 +14,7 @@
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/norm/norm.h"
+#include "strata/ops/norm/weight_norm.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
@@ -32,17 +33,8 @@ Tensor value_of(const Module& module, std::string_view name, std::string_view op
 struct WeightNorm final : Parametrization {
   explicit WeightNorm(std::optional<int64_t> d) : Parametrization("WeightNorm"), dim(d) {}
 
-  // The 2-norms of the slices along `dim`, or of all.
-  Tensor lengths(const Tensor& v) const {
-    if (!dim || *dim == -1) return norm(v);
-    check<IndexError>(*dim >= -v.dim() && *dim < v.dim(), "weight_norm", "dim ", *dim, " is not a dimension of ", v);
-    Dims others;
-    for (int64_t i = 0; i < v.dim(); ++i)
-      if (i != (*dim + v.dim()) % v.dim()) others.push_back(i);
-    return others.size() == 0 ? v.abs() : norm(v, 2, others, true);
-  }
-  Tensor forward(const TensorList& x) override { return x[1] * (x[0] / lengths(x[1])); }
-  TensorList right_inverse(const Tensor& weight) override { return {lengths(weight), weight}; }
+  Tensor forward(const TensorList& x) override { return strata::weight_norm(x[1], x[0], dim); }
+  TensorList right_inverse(const Tensor& weight) override { return {norm_except_dim(weight, 2, dim), weight}; }
 
   std::optional<int64_t> dim;
 };

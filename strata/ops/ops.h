@@ -26,6 +26,7 @@
 #include "strata/ops/matmul/products.h"
 #include "strata/ops/matmul/scaled.h"
 #include "strata/ops/norm/norm.h"
+#include "strata/ops/norm/weight_norm.h"
 #include "strata/ops/places/places.h"
 #include "strata/ops/pool/pool.h"
 #include "strata/ops/random/random.h"

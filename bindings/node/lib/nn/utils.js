@@ -3,7 +3,6 @@
 
 const native = require('../native.js');
 const { functions: F } = require('../ops.js');
-const T = require('../tensor.js');
 const { noGrad } = require('../autograd.js');
 const { Module } = require('./module.js');
 const weights = require('./weights.js');
@@ -86,15 +85,7 @@ function vectorToParameters(vector, params) {
 function padSequence(sequences, options = undefined) {
   const { batchFirst, paddingValue, paddingSide } = optionsOf('padSequence', options, { batchFirst: false, paddingValue: 0, paddingSide: 'right' });
   wantOneOf(paddingSide, ['left', 'right'], 'padSequence', 'paddingSide');
-  const list = tensorsOf(sequences, 'padSequence');
-  if (list.length === 0) throw new ValueError('padSequence: there are no sequences', 'padSequence');
-  if (list.some((s) => s.ndim < 1)) throw new ShapeError('padSequence: a sequence has at least one dimension', 'padSequence');
-  const longest = Math.max(...list.map((s) => s.shape[0]));
-  return F.stack(list.map((s) => {
-    if (s.shape[0] === longest) return s;
-    const fill = T.full([longest - s.shape[0], ...s.shape.slice(1)], paddingValue, { dtype: s.dtype, device: s.device });
-    return F.cat(paddingSide === 'right' ? [s, fill] : [fill, s], 0);
-  }), batchFirst ? 0 : 1);
+  return F.pad_sequence(tensorsOf(sequences, 'padSequence'), batchFirst, paddingValue, paddingSide);
 }
 /** The sequences of padSequence() again. */
 function unpadSequence(padded, lengths, options = undefined) {

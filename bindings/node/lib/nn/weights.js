@@ -44,8 +44,6 @@ function placeOf(dim, ndim, op) {
   return dim < 0 ? dim + ndim : dim;
 }
 
-/** The norms of v along all dimensions but `dim`, which stay as ones; null: of all elements. */
-const normExcept = (v, dim) => (dim === null ? F.norm(v) : F.norm(v, 2, [...v.shape.keys()].filter((d) => d !== dim), true));
 /** The weight as a length, <name>_g, times a direction, <name>_v (Salimans and Kingma, arXiv:1602.07868). */
 function weightNorm(module, options = undefined) {
   const { name, dim } = optionsOf('weightNorm', options, { name: 'weight', dim: 0 });
@@ -54,9 +52,9 @@ function weightNorm(module, options = undefined) {
   const kept = dim === null ? null : placeOf(dim, weight.ndim, 'weightNorm');
   const [g, v] = [`${name}_g`, `${name}_v`];
   delete module[name];
-  module[g] = parameter(noGrad(() => normExcept(weight.detach(), kept)).detach().clone());
+  module[g] = parameter(noGrad(() => F.norm_except_dim(weight.detach(), 2, kept)).detach().clone());
   module[v] = parameter(weight.detach().clone());
-  return computed(module, name, 'weight', () => F.mul(module[v], F.div(module[g], normExcept(module[v], kept))), [g, v]);
+  return computed(module, name, 'weight', () => F.weight_norm(module[v], module[g], kept), [g, v]);
 }
 /** The weight as one parameter again. */
 const removeWeightNorm = (module, name = 'weight') => remove(module, name, 'weight', 'removeWeightNorm');
@@ -72,7 +70,7 @@ function spectralNorm(module, options = undefined) {
   if (weight.ndim < 2 || weight.numel === 0) throw new ShapeError(`spectralNorm: wants two dimensions or more, got [${weight.shape.join(', ')}]`, 'spectralNorm');
   const dim = placeOf(o.dim ?? (module.constructor.name.startsWith('ConvTranspose') ? 1 : 0), weight.ndim, 'spectralNorm');
   const matrix = (w) => w.movedim([dim], [0]).reshape([w.shape[dim], w.numel / w.shape[dim]]);
-  const unit = (t) => F.div(t, F.clamp(F.norm(t), o.eps));
+  const unit = (t) => F.normalize(t, 2, 0, o.eps);
   const [orig, u, v] = [`${o.name}_orig`, `${o.name}_u`, `${o.name}_v`];
   const like = { dtype: weight.dtype, device: weight.device };
   const [rows, columns] = matrix(weight.detach()).shape;

@@ -14,23 +14,16 @@ from .parametrize import register_parametrization
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
-def norm_except(v: Tensor, dim: Optional[int]) -> Tensor:
-    """The 2-norms of the slices along ``dim``, or of all."""
-    if dim is None or dim == -1:
-        return ops.norm(v, 2.0)
-    return ops.norm(v, 2.0, [i for i in range(v.dim()) if i != dim % v.dim()], True)
-
-
 class _WeightNorm(Module):
     def __init__(self, dim: Optional[int] = 0) -> None:
         super().__init__()
         self.dim = dim
 
     def forward(self, g: Tensor, v: Tensor) -> Tensor:
-        return v * (g / norm_except(v, self.dim))
+        return ops.weight_norm(v, g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> Tuple[Tensor, Tensor]:
-        return norm_except(weight, self.dim), weight
+        return ops.norm_except_dim(weight, 2.0, self.dim), weight
 
 
 class _SpectralNorm(Module):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Optional, Tuple, Type, TypeVar
 
+from ... import _ops as ops
 from ..._core import Tensor
 from ..._grad_mode import no_grad
 from ..module import Module
 from ..parameter import Parameter
-from .parametrizations import _SpectralNorm, norm_except
+from .parametrizations import _SpectralNorm
 
 M = TypeVar("M", bound=Module)
 
@@ -40,13 +41,11 @@ def weight_norm(module: M, name: str = "weight", dim: Optional[int] = 0) -> M:
     weight = module._parameters[name]
     assert weight is not None
     del module._parameters[name]
-    module.register_parameter(name + "_g", Parameter(norm_except(weight.detach(), dim)))
+    module.register_parameter(name + "_g", Parameter(ops.norm_except_dim(weight.detach(), 2.0, dim)))
     module.register_parameter(name + "_v", Parameter(weight.detach().clone()))
 
     def compute(owner: Any) -> Tensor:
-        v = getattr(owner, name + "_v")
-        made: Tensor = v * (getattr(owner, name + "_g") / norm_except(v, dim))
-        return made
+        return ops.weight_norm(getattr(owner, name + "_v"), getattr(owner, name + "_g"), dim)
 
     _hook(module, name, "weight_norm", compute)
     return module
