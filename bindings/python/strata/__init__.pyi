@@ -133,7 +133,7 @@ from ._ops import baddbmm as baddbmm
 from ._ops import baddbmm_ as baddbmm_
 from ._composed import bartlett_window as bartlett_window
 from ._core import batch_norm as batch_norm
-from ._records import batch_norm_running as batch_norm_running
+from ._ops import batch_norm_running as batch_norm_running
 from ._ops import bce_logits_pairs as bce_logits_pairs
 from ._ops import bce_pairs as bce_pairs
 from ._drawn import bernoulli as bernoulli
@@ -438,7 +438,7 @@ from ._functions import inf as inf
 from ._grad_mode import inference_mode as inference_mode
 from ._core import initial_seed as initial_seed
 from ._ops import inner as inner
-from ._records import instance_norm as instance_norm
+from ._ops import instance_norm as instance_norm
 from ._functions import int as int
 from ._core import int16 as int16
 from ._core import int32 as int32

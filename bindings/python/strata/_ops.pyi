@@ -321,11 +321,11 @@ def batch_norm(input: Tensor, weight: Optional[Tensor] = ..., bias: Optional[Ten
     statistics, uses them in evaluation, and returns y alone."""
     ...
 
-def batch_norm_running(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., training: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
+def batch_norm_running(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., training: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor:
     """Each channel of x [N, C, ...] normalised by its own mean and variance in training, or without running statistics
-    [C]; else by these (Ioffe and Szegedy, arXiv:1502.03167). mean and var are what the running statistics become in
-    training: they take the share `momentum` of x's, the variance with divisor n - 1; empty otherwise. The function
-    batch_norm writes them over the running statistics. ShapeError, ValueError."""
+    [C]; else by these (Ioffe and Szegedy, arXiv:1502.03167). In training the running statistics, where given, are
+    written over: they take the share `momentum` of x's, the variance with divisor n - 1. The function batch_norm.
+    ShapeError, ValueError."""
     ...
 
 def bce_logits_pairs(input: Tensor, target: TensorLike, reduction: str = ...) -> Tensor:
@@ -1399,12 +1399,11 @@ def inner(input: Tensor, other: TensorLike) -> Tensor:
     multiplies the other."""
     ...
 
-def instance_norm(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tuple[Tensor, Tensor, Tensor]:
+def instance_norm(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor:
     """Each channel of each item of x [N, C, ...] normalised by its own mean and variance, times weight [C] plus bias
-    [C] (Ulyanov et al., arXiv:1607.08022); without use_input_stats by the running statistics [C]. mean and var are
-    what these, where given, become otherwise: they take the share `momentum` of the items' mean ones, the variance
-    with divisor n - 1; else empty. The function instance_norm writes them over the running statistics. ShapeError,
-    ValueError."""
+    [C] (Ulyanov et al., arXiv:1607.08022); without use_input_stats by the running statistics [C]. These, where
+    given, are written over otherwise: they take the share `momentum` of the items' mean ones, the variance with
+    divisor n - 1. ShapeError, ValueError."""
     ...
 
 def int8_matmul(input: Tensor, other: TensorLike) -> Tensor:

@@ -49,13 +49,6 @@ arctanh = _ops.atanh
 
 arctanh_ = _ops.atanh_
 
-def batch_norm_running(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., training: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor:
-    """Each channel of x [N, C, ...] normalised by its own mean and variance in training, or without running statistics
-    [C]; else by these (Ioffe and Szegedy, arXiv:1502.03167). mean and var are what the running statistics become in
-    training: they take the share `momentum` of x's, the variance with divisor n - 1; empty otherwise. The function
-    batch_norm writes them over the running statistics. ShapeError, ValueError."""
-    ...
-
 bitwise_invert = _ops.bitwise_not
 
 bitwise_invert_ = _ops.bitwise_not_
@@ -80,14 +73,6 @@ def group_norm(input: Tensor, num_groups: _int, weight: Optional[Tensor] = ..., 
 greater = _ops.gt
 
 greater_ = _ops.gt_
-
-def instance_norm(input: Tensor, running_mean: Optional[Tensor] = ..., running_var: Optional[Tensor] = ..., weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor:
-    """Each channel of each item of x [N, C, ...] normalised by its own mean and variance, times weight [C] plus bias
-    [C] (Ulyanov et al., arXiv:1607.08022); without use_input_stats by the running statistics [C]. mean and var are
-    what these, where given, become otherwise: they take the share `momentum` of the items' mean ones, the variance
-    with divisor n - 1; else empty. The function instance_norm writes them over the running statistics. ShapeError,
-    ValueError."""
-    ...
 
 def layer_norm(input: Tensor, normalized_shape: Ints, weight: Optional[Tensor] = ..., bias: Optional[Tensor] = ..., eps: _float = ...) -> Tensor:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be normalized_shape; the
