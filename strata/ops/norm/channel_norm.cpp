@@ -6,6 +6,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/norm/channel_statistics_inl.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/norm/norm_kernel.h"
 #include "strata/ops/reduce/reduce.h"
@@ -14,15 +15,12 @@
 namespace strata {
 namespace {
 
-using Triple = std::tuple<Tensor, Tensor, Tensor>;
+using channel_norm::Sizes;
+using channel_norm::Triple;
 
 DType affine_dtype(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return weight.defined() ? weight.dtype() : bias.defined() ? bias.dtype() : x.dtype();
 }
-
-struct Sizes {
-  int64_t batch = 0, channels = 0, inner = 1;
-};
 
 // groups 0: statistics over the batch, one a channel.
 Sizes check_channels(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, std::string_view op) {
@@ -383,157 +381,25 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
                     double eps) { return reference(x, 0, weight, bias, eps); },
 }};
 
-// ---- with running statistics --------------------------------------------------------------------------------------
-
-using RunningSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, double,
-                                double);
-
-void check_running(const Tensor& mean, const Tensor& var, int64_t channels, std::string_view op) {
-  check(mean.defined() == var.defined(), op, "running_mean and running_var go together");
-  for (const Tensor* t : {&mean, &var}) {
-    check<ShapeError>(!t->defined() || t->shape() == Shape{channels}, op, "running statistics must be [", channels,
-                      "], got ", *t);
-    check<DTypeError>(!t->defined() || is_floating(t->dtype()), op, "running statistics need a floating dtype, got ",
-                      *t);
-  }
-}
-
-// y = x * (weight / sqrt(var + eps)) + (bias - mean * that), per channel.
-Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                  double eps) {
-  Shape channels = Shape::filled(static_cast<int>(x.dim()), 1);
-  channels[1] = x.size(1);
-  Tensor scale = (var + eps).pow(-0.5);
-  if (weight.defined()) scale = scale * weight;
-  Tensor shift = -(mean * scale);
-  if (bias.defined()) shift = shift + bias;
-  return (x * scale.reshape(channels) + shift.reshape(channels)).to(x.dtype());
-}
-
-// The running statistics take a share `momentum` of those of x, n values each: a mean for each item where there is one.
-void follow(Tensor running_mean, Tensor running_var, const Tensor& mean, const Tensor& rstd, int64_t n, double momentum,
-            double eps) {
-  NoGrad guard;
-  const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
-  Tensor m = mean.detach(), var = (rstd.detach().pow(-2.0) + -eps) * unbiased;
-  if (m.dim() == 2) m = mean_keeping(m, {0}).reshape({m.size(1)}), var = mean_keeping(var, {0}).reshape({var.size(1)});
-  running_mean.mul_(1 - momentum).add_(m.to(running_mean.dtype()), momentum);
-  running_var.mul_(1 - momentum).add_(var.to(running_var.dtype()), momentum);
-}
-
-// Of f64 tensors; where the running statistics are not read they do not count.
-Tensor running_by_hand(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                       int64_t groups, bool by_own, double eps) {
-  if (by_own) return std::get<0>(reference(x, groups, weight, bias, eps));
-  const Sizes s = sizes_of(x);
-  std::vector<double> v = x.to_vector<double>(), m = mean.to_vector<double>(), r = var.to_vector<double>();
-  for (size_t i = 0; i < v.size(); ++i) {
-    const size_t c = i / static_cast<size_t>(s.inner) % static_cast<size_t>(s.channels);
-    v[i] = (v[i] - m[c]) / std::sqrt(r[c] + eps) * (weight.defined() ? weight.to_vector<double>()[c] : 1) +
-           (bias.defined() ? bias.to_vector<double>()[c] : 0);
-  }
-  return from_span<double>(v, x.shape());
-}
-
-const Op<RunningSignature> batch_norm_running_op{{
-    .schema = "batch_norm_running(Tensor x, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, "
-              "Tensor? bias=None, bool training=false, float momentum=0.1, float eps=1e-05) -> Tensor",
-    .doc = "Each channel of x [N, C, ...] normalised by its own mean and variance in training, or without running "
-           "statistics [C]; else by these (Ioffe and Szegedy, arXiv:1502.03167). In training the running statistics, "
-           "where given, are written over: they take the share `momentum` of x's, the variance with divisor n - 1. The "
-           "function batch_norm. ShapeError, ValueError.",
-    .example = "Tensor mean = zeros({2}), var = ones({2});\n"
-               "batch_norm(ones({4, 2}), mean, var, {}, {}, true, 0.5);\n"
-               "assert(mean.to_vector<float>() == std::vector<float>({0.5f, 0.5f}));",
-    .composed =
-        [](const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-           const Tensor& bias, bool training, double momentum, double eps) {
-          const Sizes s = check_channels(x, 0, {}, {}, "batch_norm");
-          check(eps > 0, "batch_norm", "eps must be positive, got ", eps);
-          check_running(running_mean, running_var, s.channels, "batch_norm");
-          check_channels(x, 0, weight, bias, "batch_norm");
-          if (!training && running_mean.defined()) return by_running(x, running_mean, running_var, weight, bias, eps);
-          const int64_t n = s.batch * s.inner;
-          check<ShapeError>(n > 1, "batch_norm", "training needs more than one value per channel, got x ", x);
-          auto [y, mean, rstd] = batch_norm_op(x, weight, bias, eps);
-          if (training && running_mean.defined() && !x.is_meta())
-            follow(running_mean, running_var, mean, rstd, n, momentum, eps);
-          return y;
-        },
-    .samples =
-        [](Samples& s) {
-          const auto none = std::nullopt;
-          s.add(s.tensor({2, 3, 5}), s.tensor({3}), s.uniform({3}, 0.5, 2), s.tensor({3}), s.tensor({3}));
-          s.add(s.tensor({4, 2}), s.tensor({2}), s.uniform({2}, 0.5, 2), none, none, false, 0.1, 1e-2)
-              .named("no inner dimensions");
-          s.add(s.tensor({2, 3, 5}), none, none, s.tensor({3}), s.tensor({3}), true).named("training");
-          s.invalid<ShapeError>("running statistics", s.tensor({2, 3, 5}), s.tensor({2}), s.tensor({3}));
-          s.invalid<ValueError>("go together", s.tensor({2, 3, 5}), s.tensor({3}));
-          s.invalid<ValueError>("eps", s.tensor({2, 3, 5}), none, none, none, none, true, 0.1, 0.0);
-          s.invalid<ShapeError>("more than one value", s.tensor({1, 3}), none, none, none, none, true);
-        },
-    .reference =
-        [](const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-           bool training, double,
-           double eps) { return running_by_hand(x, mean, var, weight, bias, 0, training || !mean.defined(), eps); },
-}};
-
-const Op<RunningSignature> instance_norm_op{{
-    .schema = "instance_norm(Tensor x, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, "
-              "Tensor? bias=None, bool use_input_stats=true, float momentum=0.1, float eps=1e-05) -> Tensor",
-    .doc = "Each channel of each item of x [N, C, ...] normalised by its own mean and variance, times weight [C] plus "
-           "bias [C] (Ulyanov et al., arXiv:1607.08022); without use_input_stats by the running statistics [C]. These, "
-           "where given, are written over otherwise: they take the share `momentum` of the items' mean ones, the "
-           "variance with divisor n - 1. ShapeError, ValueError.",
-    .example = "assert(instance_norm(ones({1, 2, 3})).sum().item() == 0);",
-    .composed =
-        [](const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-           const Tensor& bias, bool use_input_stats, double momentum, double eps) {
-          constexpr std::string_view op = "instance_norm";
-          const Sizes s = check_channels(x, 0, {}, {}, op);
-          check(eps >= 0, op, "eps must not be negative, got ", eps);
-          check_running(running_mean, running_var, s.channels, op);
-          check_channels(x, 0, weight, bias, op);
-          if (!use_input_stats) {
-            check(running_mean.defined(), op, "use_input_stats=false wants running_mean and running_var");
-            return by_running(x, running_mean, running_var, weight, bias, eps);
-          }
-          check<ShapeError>(s.inner > 1, op, "needs more than one value per channel and item, got x ", x);
-          auto [y, mean, rstd] = group_norm_op(x, std::max<int64_t>(s.channels, 1), weight, bias, eps);
-          if (running_mean.defined() && s.batch > 0 && !x.is_meta())
-            follow(running_mean, running_var, mean, rstd, s.inner, momentum, eps);
-          return y;
-        },
-    .samples =
-        [](Samples& s) {
-          const auto none = std::nullopt;
-          s.add(s.tensor({2, 3, 5}));
-          s.add(s.tensor({2, 3, 2, 4}), none, none, s.tensor({3}), s.tensor({3}), true, 0.1, 1e-3).named("affine");
-          s.add(s.tensor({2, 3, 5}), s.tensor({3}), s.uniform({3}, 0.5, 2), s.tensor({3}), none, false)
-              .named("running statistics");
-          s.invalid<ShapeError>("more than one value", s.tensor({2, 3, 1}));
-          s.invalid<ShapeError>("running statistics", s.tensor({2, 3, 5}), s.tensor({2}), s.tensor({2}));
-          s.invalid<DTypeError>("running statistics", s.tensor({2, 3, 5}), s.tensor({3}, DType::i64), s.tensor({3}));
-          s.invalid<ValueError>("wants running_mean", s.tensor({2, 3, 5}), none, none, none, none, false);
-          s.invalid<ValueError>("eps", s.tensor({2, 3, 5}), none, none, none, none, true, 0.1, -1.0);
-        },
-    .reference = [](const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                    bool own, double,
-                    double eps) { return running_by_hand(x, mean, var, weight, bias, x.size(1), own, eps); },
-}};
-
 }  // namespace
+
+namespace channel_norm {
+Sizes checked(const Tensor& x, const Tensor& weight, const Tensor& bias, std::string_view op) {
+  return check_channels(x, 0, weight, bias, op);
+}
+Triple batch_statistics(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return batch_norm_op(x, weight, bias, eps);
+}
+Triple group_statistics(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  return group_norm_op(x, groups, weight, bias, eps);
+}
+Triple by_loops(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  return reference(x, groups, weight, bias, eps);
+}
+}  // namespace channel_norm
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
   return std::get<0>(group_norm_op(x, num_groups, weight, bias, eps));
-}
-Tensor batch_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight, const Tensor& bias,
-                  bool training, double momentum, double eps) {
-  return batch_norm_running_op(x, running_mean, running_var, weight, bias, training, momentum, eps);
-}
-Tensor instance_norm(const Tensor& x, Tensor running_mean, Tensor running_var, const Tensor& weight, const Tensor& bias,
-                     bool use_input_stats, double momentum, double eps) {
-  return instance_norm_op(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps);
 }
 
 }  // namespace strata

@@ -323,6 +323,7 @@ const Op<DivisorSignature> avg_pool3d_op{{
            bool count_include_pad, std::optional<int64_t> divisor) {
           return avg_pool_nd("avg_pool3d", 3, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
         },
+    .autocast = Autocast::full,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 2, 4, 4, 6}), Dims{2});
@@ -373,6 +374,7 @@ const Op<SizeSignature> adaptive_avg_pool3d_op{{
     .example = "assert(adaptive_avg_pool3d(ones({2, 3, 4, 9, 7}), {1}).shape() == Shape({2, 3, 1, 1, 1}));",
     .composed = [](const Tensor& x,
                    const Dims& out) { return adaptive_avg_pool(x, adaptive_size("adaptive_avg_pool3d", 3, x, out)); },
+    .autocast = Autocast::full,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 2, 4, 5, 3}), Dims{3, 2, 2});

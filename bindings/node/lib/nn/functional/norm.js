@@ -1,24 +1,36 @@
 'use strict';
 // Norms and dropout.
 
-const { functions: F } = require('../../ops.js');
+const { functions: F, ops } = require('../../ops.js');
+const { noGrad } = require('../../autograd.js');
 const { define, kindOf } = require('../../arguments.js');
 const { shell } = require('./loss.js');
 const { ValueError } = require('../../errors.js');
 
 const running = ['x', 'runningMean?', 'runningVar?', 'weight?', 'bias?'];
+/** y of a record that also gives what the running statistics become: nothing where they do not change. */
+function keep({ y, mean, var: variance }, runningMean, runningVar) {
+  if (runningMean && mean.numel > 0) {
+    noGrad(() => {
+      runningMean.copy_(mean);
+      runningVar.copy_(variance);
+    });
+  }
+  return y;
+}
 /**
  * Each channel of [N, C, ...] to mean 0 and variance 1: by the batch in training, where the running statistics follow, else by
  * them.
  */
 const batchNorm = define('batchNorm', running, { training: false, momentum: 0.1, eps: 1e-5 },
-  (x, runningMean, runningVar, weight, bias, { training, momentum, eps }) => {
-    if (!training && !runningMean) throw new ValueError('batchNorm: runningMean and runningVar are wanted unless {training: true}', 'batchNorm');
-    return F.batch_norm_running(x, runningMean, runningVar, weight, bias, training, momentum, eps);
+  (x, runningMean, runningVar, weight, bias, o) => {
+    if (!o.training && !runningMean) throw new ValueError('batchNorm: runningMean and runningVar are wanted unless {training: true}', 'batchNorm');
+    return keep(ops.batch_norm_running(x, runningMean, runningVar, weight, bias, ...Object.values(o)), runningMean, runningVar);
   });
 /** Each channel of each item of [N, C, ...] to mean 0 and variance 1; with {useInputStats: false} by the running statistics. */
 const instanceNorm = define('instanceNorm', running, { useInputStats: true, momentum: 0.1, eps: 1e-5 },
-  (x, runningMean, runningVar, weight, bias, o) => F.instance_norm(x, runningMean, runningVar, weight, bias, ...Object.values(o)));
+  (x, runningMean, runningVar, weight, bias, o) => (
+    keep(ops.instance_norm(x, runningMean, runningVar, weight, bias, ...Object.values(o)), runningMean, runningVar)));
 const localResponseNorm = shell('local_response_norm', ['x', 'size*'], { alpha: 1e-4, beta: 0.75, k: 1 });
 const normalize = shell('normalize', ['x'], { p: 2, dim: 1, eps: 1e-12 });
 

@@ -7,6 +7,7 @@ from typing import Optional, Sequence
 from ... import _core as C
 from ... import _functions, _ops as ops, _records as records
 from ..._core import Tensor
+from ..._grad_mode import no_grad
 from .._parts import check_p, replace
 
 __all__ = [
@@ -53,7 +54,12 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
         raise ValueError("Expected running_mean and running_var to be defined when use_input_stats=False")
     if use_input_stats and input.numel() // max(1, input.shape[0] * input.shape[1]) <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(input.shape)}")
-    return ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    y, mean, var = ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    if running_mean is not None and running_var is not None and use_input_stats:
+        with no_grad():
+            running_mean.copy_(mean)
+            running_var.copy_(var)
+    return y
 
 
 local_response_norm, normalize = ops.local_response_norm, ops.normalize

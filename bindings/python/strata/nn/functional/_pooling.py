@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Union
 
 from ... import _ops as ops
-from ..._autocast import in_full
 from ..._core import Tensor
 from .._parts import Ints, ints
 
@@ -68,7 +67,6 @@ def avg_pool2d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, 
 def avg_pool3d(input: Tensor, kernel_size: Ints, stride: Optional[Ints] = None, padding: Ints = 0,
                ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
     """The mean of each window, or its sum over ``divisor_override``."""
-    (input,) = in_full(input)
     return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -132,7 +130,6 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Union[int, Sequence[Optional
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Union[int, Sequence[Optional[int]]]) -> Tensor:
     """Means of windows chosen so that the result has ``output_size``; None keeps a dimension."""
-    (input,) = in_full(input)
     return ops.adaptive_avg_pool3d(input, _output_size(input, output_size, 3))
 
 
