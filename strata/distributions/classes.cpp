@@ -49,18 +49,13 @@ Tensor one_hot_drawn(const Args& d, const Shape& s, Generator& g) {
   return one_hot(drawn, s.back()).to(d[0].dtype());
 }
 
-// Binomial's numbers of one class, from 1 on, with their logarithms of probability: for the entropy of Multinomial.
-Tensor class_counts(const Args& d, int64_t n) {
-  Shape shape{n};
-  for (int i = 0; i <= d.batch_shape().size(); ++i) shape.push_back(1);
-  return counts_like(d[1], 1, n + 1).view(shape);
-}
 Tensor multinomial_entropy(const Args& d) {
   const int64_t n = d.count(0);
   const auto trials = static_cast<double>(n);
   const Tensor whole = entropy_of(d[1], d[2]) * trials - std::lgamma(trials + 1);
   if (n == 0) return whole;
-  const Tensor x = class_counts(d, n), p = d[1];
+  // Binomial's numbers of each class, from 1 on, with their logarithms of probability.
+  const Tensor x = beside_batch(d, counts_like(d[1], 1, n + 1)).unsqueeze(-1), p = d[1];
   const Tensor logs =
       std::lgamma(trials + 1) - lgamma(x + 1) - lgamma(trials - x + 1) + xlogy(x, p) + xlog1py(trials - x, -p);
   return whole + sum(exp(logs) * lgamma(x + 1), {0, -1});
@@ -86,11 +81,8 @@ std::span<const DistributionRecord> class_records() {
       .variance = [](const Args& d) { return d[0] * (1 - d[0]); },
       .enumerate =
           [](const Args& d) {
-            const int64_t n = classes(d);
-            Shape shape{n};
-            for (int i = 0; i < d.batch_shape().size(); ++i) shape.push_back(1);
             const DeviceScope at(d[0].device());
-            return strata::eye(n, {}, d[0].dtype()).view(joined(shape, {n}));
+            return beside_batch(d, strata::eye(classes(d), {}, d[0].dtype()));
           }};
   static const DistributionRecord records[] = {
       {.name = "Categorical",
@@ -113,12 +105,7 @@ std::span<const DistributionRecord> class_records() {
        .mean = [](const Args& d) { return full_like(d[0].select(-1, 0), kNaN); },
        .mode = [](const Args& d) { return argmax(d[0], -1); },
        .variance = [](const Args& d) { return full_like(d[0].select(-1, 0), kNaN); },
-       .enumerate =
-           [](const Args& d) {
-             Shape shape{classes(d)};
-             for (int i = 0; i < d.batch_shape().size(); ++i) shape.push_back(1);
-             return counts_like(d[0], 0, classes(d)).to(DType::i64).view(shape);
-           }},
+       .enumerate = [](const Args& d) { return beside_batch(d, counts_like(d[0], 0, classes(d)).to(DType::i64)); }},
       one_hot_categorical,
       [] {
         DistributionRecord r = one_hot_categorical;

@@ -1,8 +1,6 @@
 #include "strata/distributions/constraint.h"
 
-#include <limits>
-
-#include "strata/ops/ops.h"
+#include "strata/distributions/formulas_inl.h"
 
 namespace strata::distributions {
 namespace {
@@ -40,12 +38,6 @@ constexpr About kAbout[] = {
 
 const About& about(Kind kind) {
   return kAbout[static_cast<size_t>(kind)];
-}
-double eps_of(DType t) {
-  return t == DType::f64    ? std::numeric_limits<double>::epsilon()
-         : t == DType::f16  ? 0x1p-10
-         : t == DType::bf16 ? 0x1p-7
-                            : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
 Tensor at_least(const Tensor& x, const Bound& b) {

@@ -12,12 +12,6 @@ using Kind = Constraint::Kind;
 const Parameter kProbs{"probs", "The probability.", unit_interval(), Role::one_of};
 const Parameter kLogits{"logits", "log(p / (1 - p)).", real(), Role::one_of};
 
-// Values 0, 1, ... along a first dimension, beside as many dimensions as the batch has.
-Tensor beside(const Args& d, const Tensor& values) {
-  Shape shape{values.numel()};
-  for (int i = 0; i < d.batch_shape().size(); ++i) shape.push_back(1);
-  return values.view(shape);
-}
 // Of both outcomes: softplus(logit) - p logit.
 Tensor outcome_entropy(const Tensor& probs, const Tensor& logits) {
   return softplus(logits) - probs * logits;
@@ -35,7 +29,7 @@ Tensor binomial_values(const Args& d) {
   const double most = n.numel() ? n.max().item<double>() : 0;
   if (n.numel() && n.min().item<double>() != most)
     throw NotDefined("Binomial", "Inhomogeneous total count not supported by `enumerate_support`.");
-  return beside(d, counts_like(n, 0, static_cast<int64_t>(most) + 1));
+  return beside_batch(d, counts_like(n, 0, static_cast<int64_t>(most) + 1));
 }
 
 }  // namespace
@@ -56,7 +50,7 @@ std::span<const DistributionRecord> count_records() {
        .mean = [](const Args& d) { return d[0]; },
        .mode = [](const Args& d) { return where(d[0] == 0.5, kNaN, (d[0] > 0.5).to(d[0].dtype())); },
        .variance = [](const Args& d) { return d[0] * (1 - d[0]); },
-       .enumerate = [](const Args& d) { return beside(d, counts_like(d[0], 0, 2)); }},
+       .enumerate = [](const Args& d) { return beside_batch(d, counts_like(d[0], 0, 2)); }},
       {.name = "Geometric",
        .module = "geometric",
        .doc = "Failures before the first success (Johnson, Kemp, Kotz, Univariate Discrete Distributions, ch. 5).",

@@ -70,6 +70,17 @@ inline Tensor exponential_like(const Tensor& like, const Shape& shape, Generator
 inline Tensor gamma_of(const Tensor& concentration, const Shape& shape, Generator& g) {
   return clamp_min(strata::standard_gamma(concentration.expand(shape), g), tiny_of(concentration.dtype()));
 }
+/// The logarithm of a Cholesky triangle's determinant: half that of its matrix.
+inline Tensor half_log_det(const Tensor& triangle) {
+  return sum(diagonal(triangle, 0, -2, -1).log(), {-1});
+}
+/// Values along a first dimension, beside as many dimensions of size 1 as the batch has.
+inline Tensor beside_batch(const Args& d, const Tensor& values) {
+  Shape shape{values.size(0)};
+  for (int i = 0; i < d.batch_shape().size(); ++i) shape.push_back(1);
+  for (int64_t i = 1; i < values.dim(); ++i) shape.push_back(values.size(i));
+  return values.view(shape);
+}
 /// log Gamma(a) + log Gamma(b) - log Gamma(a + b).
 inline Tensor log_beta(const Tensor& a, const Tensor& b) {
   return lgamma(a) + lgamma(b) - lgamma(a + b);

@@ -70,9 +70,6 @@ Tensor choices(const Args& p, const Args& q) {
   const Tensor t = where(q[probs] == 0, kInf, p[probs] * (p[probs + 1] - q[probs + 1]));
   return sum(where(p[probs] == 0, 0.0, t), {-1});
 }
-Tensor half_log_det(const Tensor& triangle) {
-  return sum(diagonal(triangle, 0, -2, -1).log(), {-1});
-}
 // Of normal vectors, `i` and `j` being where their Cholesky triangles are.
 template <size_t i, size_t j>
 Tensor vectors(const Args& p, const Args& q) {

@@ -8,9 +8,6 @@ namespace {
 using Role = Parameter::Role;
 using Kind = Constraint::Kind;
 
-Tensor half_log_det(const Tensor& triangle) {
-  return sum(diagonal(triangle, 0, -2, -1).log(), {-1});
-}
 Tensor squared(const Tensor& triangle) {
   return matmul(triangle, triangle.transpose(-2, -1));
 }

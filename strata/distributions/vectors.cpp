@@ -15,9 +15,6 @@ Constraint vector_of(const Constraint& c) {
 Shape last_of_first(const Args& d) {
   return right(d[0].shape(), 1);
 }
-Tensor half_log_det(const Tensor& triangle) {
-  return sum(diagonal(triangle, 0, -2, -1).log(), {-1});
-}
 // x of A x = b for vectors b.
 Tensor solved(const Tensor& triangle, const Tensor& b) {
   Shape batch = broadcast_shapes(without_right(triangle.shape(), 2), without_right(b.shape(), 1), "MultivariateNormal");
