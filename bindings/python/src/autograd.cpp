@@ -11,6 +11,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/ops/derivatives/derivatives.h"
 
 namespace strata::python {
 namespace {
@@ -189,6 +190,44 @@ nb::object run_checkpoint(nb::object fn, nb::args args, nb::kwargs kwargs) {
   return results.size() == 1 ? wrapped(results[0]) : tuple_of(results);
 }
 
+// A Python function of so many tensors.
+Rerun function_of(nb::object fn, size_t count) {
+  Rerun f{std::make_shared<Held>(std::move(fn)), {}, std::make_shared<Held>(nb::object(nb::dict())), {}, {}};
+  nb::list blank;
+  for (size_t i = 0; i < count; ++i) {
+    f.positions.push_back(static_cast<int>(i));
+    blank.append(nb::none());
+  }
+  f.args = std::make_shared<Held>(nb::object(blank));
+  return f;
+}
+// Of vjp, jvp and hvp: (outputs, products), tuples.
+template <auto Derive>
+nb::object products(nb::object fn, nb::handle inputs, nb::handle v, bool create_graph, bool strict) {
+  const TensorList x = tensors_of(inputs, "derivatives"), ways = tensors_of(v, "derivatives");
+  const Rerun f = function_of(std::move(fn), x.size());
+  detail::Products found;
+  {
+    Released release;
+    found = Derive(detail::tensor_fn_ref(f), x, ways, create_graph, strict);
+  }
+  return nb::make_tuple(tuple_of(found.first), tuple_of(found.second));
+}
+// Of jacobian and hessian: a tuple of tuples.
+template <auto Derive>
+nb::object matrix(nb::object fn, nb::handle inputs, bool create_graph, bool strict) {
+  const TensorList x = tensors_of(inputs, "derivatives");
+  const Rerun f = function_of(std::move(fn), x.size());
+  std::vector<TensorList> found;
+  {
+    Released release;
+    found = Derive(detail::tensor_fn_ref(f), x, create_graph, strict);
+  }
+  nb::list rows;
+  for (const TensorList& row : found) rows.append(tuple_of(row));
+  return nb::steal(PyList_AsTuple(rows.ptr()));
+}
+
 struct PySavedHooks final : SavedTensorHooks {
   PySavedHooks(nb::object p, nb::object u) : pack_fn(std::move(p)), unpack_fn(std::move(u)) {}
   std::shared_ptr<void> pack(const Tensor& t) override {
@@ -211,6 +250,11 @@ struct PyNode {
 }  // namespace
 
 void bind_autograd(nb::module_& m) {
+  m.def("_vjp", &products<detail::vjp>);
+  m.def("_jvp", &products<detail::jvp>);
+  m.def("_hvp", &products<detail::hvp>);
+  m.def("_jacobian", &matrix<detail::jacobian>);
+  m.def("_hessian", &matrix<detail::hessian>);
   m.def("is_grad_enabled", [] { return grad_enabled(); });
   m.def("_set_grad_enabled", [](bool on) { return std::exchange(t_mode.grad_enabled, on); });
   m.def("backward", [](nb::handle outputs, nb::handle grads, std::optional<bool> retain, bool create_graph) {

@@ -250,6 +250,12 @@ def test_derivatives_of_functions():
     close(h[0][0], np.diag(2 * v.numpy()))
     close(h[0][1], np.diag(2 * x.numpy()))
     close(st.autograd.functional.hvp(lambda a: (a**3).sum(), x, v)[1], 6 * x.numpy() * v.numpy())
+    with pytest.raises(RuntimeError, match="does not depend on all"):
+        st.autograd.functional.jacobian(lambda a, b: a * 2, (x, v), strict=True)
+    with pytest.raises(RuntimeError, match="must return one number"):
+        st.autograd.functional.hessian(f, x)
+    with pytest.raises(ZeroDivisionError):
+        st.autograd.functional.jvp(lambda a: a / (1 // 0), x)
     close(st.func.grad(lambda a: (a**3).sum())(x), 3 * x.numpy() ** 2)
     close(st.func.grad(lambda a: st.func.grad(lambda b: (b**3).sum())(a).sum())(x), 6 * x.numpy())
 

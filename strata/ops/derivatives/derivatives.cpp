@@ -34,11 +34,15 @@ TensorList finished(TensorList results, bool create_graph) {
 }
 
 // Gradients of <output, weight> for each input, zeros where there is none.
-TensorList gradients(const Tensor& output, const TensorList& inputs, const Tensor& weight, bool create_graph) {
+TensorList gradients(const Tensor& output, const TensorList& inputs, const Tensor& weight, bool create_graph,
+                     bool strict) {
   TensorList found(inputs.size());
   if (output.requires_grad()) found = grad({output}, inputs, {weight}, create_graph, true, true);
-  for (size_t i = 0; i < found.size(); ++i)
+  for (size_t i = 0; i < found.size(); ++i) {
+    check<AutogradError>(!strict || found[i].defined(), "derivatives",
+                         "the function's result does not depend on all of its inputs (strict)");
     if (!found[i].defined()) found[i] = zeros_like(inputs[i]);
+  }
   return found;
 }
 
@@ -69,14 +73,14 @@ Tensor one_number(std::string_view op, const TensorList& outputs) {
 
 }  // namespace
 
-Products vjp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool create_graph) {
+Products vjp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool create_graph, bool strict) {
   const GradMode on(true);
   const TensorList x = leaves_of(inputs, create_graph);
   TensorList outputs = fn.call(fn.fn, x);
   if (!v.empty()) directions("vjp", v, outputs);
   TensorList total;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const TensorList found = gradients(outputs[i], x, v.empty() ? Tensor() : v[i], create_graph);
+    const TensorList found = gradients(outputs[i], x, v.empty() ? Tensor() : v[i], create_graph, strict);
     if (total.empty()) {
       total = found;
     } else {
@@ -87,7 +91,7 @@ Products vjp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool
 }
 
 // The gradient of <u, J> for x is linear in u: its derivative by u in the direction v is J v.
-Products jvp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool create_graph) {
+Products jvp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool create_graph, bool strict) {
   const GradMode on(true);
   const TensorList x = leaves_of(inputs, create_graph);
   const TensorList ways = directions("jvp", v, x);
@@ -95,23 +99,23 @@ Products jvp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool
   for (const Tensor& y : outputs) {
     Tensor u = zeros_like(y);
     u.set_requires_grad();
-    const Tensor total = inner_product(gradients(y, x, u, true), ways);
-    products.push_back(gradients(total, {u}, {}, create_graph)[0]);
+    const Tensor total = inner_product(gradients(y, x, u, true, strict), ways);
+    products.push_back(gradients(total, {u}, {}, create_graph, false)[0]);
   }
   return {finished(std::move(outputs), create_graph), finished(std::move(products), create_graph)};
 }
 
-Products hvp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool create_graph) {
+Products hvp(TensorFnRef fn, const TensorList& inputs, const TensorList& v, bool create_graph, bool strict) {
   const GradMode on(true);
   const TensorList x = leaves_of(inputs, create_graph);
   const TensorList ways = directions("hvp", v, x);
   TensorList outputs = fn.call(fn.fn, x);
-  const Tensor total = inner_product(gradients(one_number("hvp", outputs), x, {}, true), ways);
-  TensorList products = gradients(total, x, {}, create_graph);
+  const Tensor total = inner_product(gradients(one_number("hvp", outputs), x, {}, true, strict), ways);
+  TensorList products = gradients(total, x, {}, create_graph, false);
   return {finished(std::move(outputs), create_graph), finished(std::move(products), create_graph)};
 }
 
-std::vector<TensorList> jacobian(TensorFnRef fn, const TensorList& inputs, bool create_graph) {
+std::vector<TensorList> jacobian(TensorFnRef fn, const TensorList& inputs, bool create_graph, bool strict) {
   const GradMode on(true);
   const TensorList x = leaves_of(inputs, create_graph);
   std::vector<TensorList> all;
@@ -119,7 +123,7 @@ std::vector<TensorList> jacobian(TensorFnRef fn, const TensorList& inputs, bool 
     const Tensor flat = y.reshape({-1});
     std::vector<TensorList> rows(x.size());
     for (int64_t i = 0; i < flat.size(0); ++i) {
-      const TensorList found = gradients(flat.select(0, i), x, {}, create_graph);
+      const TensorList found = gradients(flat.select(0, i), x, {}, create_graph, strict);
       for (size_t k = 0; k < x.size(); ++k) rows[k].push_back(found[k]);
     }
     TensorList made;
@@ -134,12 +138,12 @@ std::vector<TensorList> jacobian(TensorFnRef fn, const TensorList& inputs, bool 
   return all;
 }
 
-std::vector<TensorList> hessian(TensorFnRef fn, const TensorList& inputs, bool create_graph) {
+std::vector<TensorList> hessian(TensorFnRef fn, const TensorList& inputs, bool create_graph, bool strict) {
   const auto first = [&](const TensorList& x) {
     const GradMode on(true);
-    return gradients(one_number("hessian", fn.call(fn.fn, x)), x, {}, true);
+    return gradients(one_number("hessian", fn.call(fn.fn, x)), x, {}, true, strict);
   };
-  return jacobian(tensor_fn_ref(first), inputs, create_graph);
+  return jacobian(tensor_fn_ref(first), inputs, create_graph, strict);
 }
 
 }  // namespace strata::detail

@@ -75,5 +75,17 @@ TEST(Functional, ResultsCanBeDifferentiated) {
   EXPECT_EQ(a.grad().item(), 12);
 }
 
+TEST(Functional, StrictWantsEveryInput) {
+  const Tensor a = numbers({2}), b = numbers({3});
+  const auto of_a = [](const TensorList& in) { return sum(in[0] * in[0]); };
+  EXPECT_EQ(values(jacobian(of_a, {a, b})[0][1]), std::vector<double>({0}));
+  EXPECT_THROW(jacobian(of_a, {a, b}, false, true), AutogradError);
+  EXPECT_THROW(vjp(of_a, {a, b}, {}, false, true), AutogradError);
+  EXPECT_THROW(jvp(of_a, {a, b}, {}, false, true), AutogradError);
+  EXPECT_THROW(hvp(of_a, {a, b}, {}, false, true), AutogradError);
+  EXPECT_THROW(hessian(of_a, {a, b}, false, true), AutogradError);
+  EXPECT_EQ(values(jacobian(of_a, {a}, false, true)[0][0]), std::vector<double>({4}));
+}
+
 }  // namespace
 }  // namespace strata
