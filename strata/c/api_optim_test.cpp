@@ -15,6 +15,7 @@
 #include "strata/ops/random/random.h"
 #include "strata/optim/lr_schedule.h"
 #include "strata/optim/record.h"
+#include "strata/optim/schedule.h"
 
 namespace strata::c {
 namespace {
@@ -183,6 +184,11 @@ TEST(OptimC, SchedulesAreTheRecords) {
                                  step, 0.1, &lr, &momentum));
     EXPECT_EQ(lr, cyclic(step, 0.1));
     EXPECT_EQ(momentum, cyclic.momentum(step));
+  }
+  for (int64_t step = 0; step < 25; ++step) {  // those that end with a run, too
+    ASSERT_OK(strata_schedule_lr("wsd", "{\"total\": 20, \"warmup\": 4, \"decay\": 6, \"min_ratio\": 0.1}", step, 0.8,
+                                 &lr, nullptr));
+    EXPECT_EQ(lr, optim::Schedule::wsd(0.8, 20, 4, 6, 0.1)(step));
   }
   EXPECT_EQ(strata_schedule_lr("StepLR", nullptr, 0, 1, &lr, nullptr), STRATA_VALUE_ERROR);  // step_size has no default
   EXPECT_TRUE(error_has("step_size")) << strata_error_text();

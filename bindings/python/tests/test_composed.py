@@ -188,6 +188,20 @@ def test_bce_at_certainty_has_a_finite_gradient():
     assert q.grad.item() < -1e11
 
 
+def test_weight_norm_along_each_dimension_and_none():
+    for made in (nn.utils.parametrizations.weight_norm, nn.utils.weight_norm):
+        for dim, shape in ((0, [3, 1, 1]), (1, [1, 4, 1]), (None, []), (-1, [])):
+            layer = nn.Conv1d(4, 3, 2)
+            before = layer.weight.detach().clone()
+            made(layer, "weight", dim)
+            lengths = layer.parametrizations.weight.original0 if hasattr(layer, "parametrizations") else layer.weight_g
+            assert list(lengths.shape) == shape
+            with st.no_grad():
+                lengths.mul_(2)
+            layer(st.ones(1, 4, 2))
+            st.testing.assert_close(layer.weight.detach(), 2 * before)
+
+
 def test_parametrized_modules_copy_pickle_and_end():
     from strata.nn.utils import parametrizations, parametrize
 

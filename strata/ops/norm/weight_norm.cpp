@@ -14,14 +14,14 @@ namespace {
 
 using naive::Array;
 
-bool of_all(const std::optional<int64_t>& dim) {
-  return !dim || *dim == -1;
+bool of_all(int64_t dim) {
+  return dim == -1;
 }
 
 // The lengths by one loop: of each slice, or one for all.
-std::vector<double> lengths(const Tensor& v, double p, const std::optional<int64_t>& dim) {
+std::vector<double> lengths(const Tensor& v, double p, int64_t dim) {
   const Array values(v);
-  const int64_t at = of_all(dim) ? 0 : naive::from_front(*dim, v.dim());
+  const int64_t at = of_all(dim) ? 0 : naive::from_front(dim, v.dim());
   std::vector<double> sums(static_cast<size_t>(of_all(dim) ? 1 : v.shape()[static_cast<int>(at)]));
   naive::each(v.shape(), [&](const Dims& place) {
     sums[of_all(dim) ? 0 : static_cast<size_t>(place[static_cast<int>(at)])] += std::pow(std::abs(values[place]), p);
@@ -30,15 +30,15 @@ std::vector<double> lengths(const Tensor& v, double p, const std::optional<int64
   return sums;
 }
 
-const Op<Tensor(const Tensor&, double, std::optional<int64_t>)> norm_except_dim_op{{
-    .schema = "norm_except_dim(Tensor v, float pow=2.0, int? dim=0) -> Tensor",
-    .doc = "The norms of order pow of v over all dimensions but dim, which stay with size 1; without dim, or with -1, "
+const Op<Tensor(const Tensor&, double, int64_t)> norm_except_dim_op{{
+    .schema = "norm_except_dim(Tensor v, float pow=2.0, int dim=0) -> Tensor",
+    .doc = "The norms of order pow of v over all dimensions but dim, which stay with size 1; with -1 "
            "that of all elements. IndexError for another dim that v lacks.",
     .example = "assert(norm_except_dim(full({2, 4}, 3.0)).to_vector<float>() == std::vector<float>({6, 6}));",
     .composed =
-        [](const Tensor& v, double p, std::optional<int64_t> dim) {
+        [](const Tensor& v, double p, int64_t dim) {
           if (of_all(dim)) return norm(v, p);
-          const int64_t kept = wrap_dim(*dim, v.dim(), "norm_except_dim");
+          const int64_t kept = wrap_dim(dim, v.dim(), "norm_except_dim");
           Dims others;
           for (int64_t d = 0; d < v.dim(); ++d)
             if (d != kept) others.push_back(d);
@@ -50,40 +50,38 @@ const Op<Tensor(const Tensor&, double, std::optional<int64_t>)> norm_except_dim_
           s.add(s.tensor({2, 3, 5}), 3.0, 1);
           s.add(s.tensor({4, 3}).t(), 1.0, -2).named("strided");
           s.add(s.tensor({3, 2}), 2.0, -1).named("all");
-          s.add(s.tensor({3, 2}), 2.0, std::nullopt).named("all");
           s.add(s.tensor({5})).named("one dimension");
           s.invalid<IndexError>("out of range", s.tensor({3, 2}), 2.0, 2);
         },
     .reference =
-        [](const Tensor& v, double p, std::optional<int64_t> dim) {
+        [](const Tensor& v, double p, int64_t dim) {
           Shape shape;
           for (int64_t d = 0; !of_all(dim) && d < v.dim(); ++d)
-            shape.push_back(d == naive::from_front(*dim, v.dim()) ? v.shape()[static_cast<int>(d)] : 1);
+            shape.push_back(d == naive::from_front(dim, v.dim()) ? v.shape()[static_cast<int>(d)] : 1);
           return from_span<double>(lengths(v, p, dim), shape);
         },
 }};
 
-const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> weight_norm_op{{
-    .schema = "weight_norm(Tensor v, Tensor g, int? dim=0) -> Tensor",
+const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
+    .schema = "weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
     .doc = "v times g over its own lengths, norm_except_dim(v, 2, dim): a weight from directions and lengths (Salimans "
            "and Kingma, arXiv:1602.07868).",
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",
-    .composed = [](const Tensor& v, const Tensor& g,
-                   std::optional<int64_t> dim) { return v * (g / norm_except_dim(v, 2, dim)); },
+    .composed = [](const Tensor& v, const Tensor& g, int64_t dim) { return v * (g / norm_except_dim(v, 2, dim)); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 4}), s.tensor({3, 1}));
           s.add(s.tensor({2, 3, 2}), s.tensor({1, 3, 1}), 1);
-          s.add(s.tensor({4, 3}).t(), s.tensor({}), std::nullopt).named("one length, strided");
+          s.add(s.tensor({4, 3}).t(), s.tensor({}), -1).named("one length, strided");
           s.invalid<IndexError>("out of range", s.tensor({3, 2}), s.tensor({3, 1}), 2);
         },
     .reference =
-        [](const Tensor& v, const Tensor& g, std::optional<int64_t> dim) {
+        [](const Tensor& v, const Tensor& g, int64_t dim) {
           const std::vector<double> own = lengths(v, 2, dim), wanted = g.to_vector<double>();
           const Array values(v);
           return Tensor(naive::made(v.shape(), [&](const Dims& place) {
             const size_t i =
-                of_all(dim) ? 0 : static_cast<size_t>(place[static_cast<int>(naive::from_front(*dim, v.dim()))]);
+                of_all(dim) ? 0 : static_cast<size_t>(place[static_cast<int>(naive::from_front(dim, v.dim()))]);
             return values[place] * wanted[i] / own[i];
           }));
         },
@@ -92,10 +90,10 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> weight_no
 }  // namespace
 
 Tensor norm_except_dim(const Tensor& v, double p, std::optional<int64_t> dim) {
-  return norm_except_dim_op(v, p, dim);
+  return norm_except_dim_op(v, p, dim.value_or(-1));
 }
 Tensor weight_norm(const Tensor& v, const Tensor& g, std::optional<int64_t> dim) {
-  return weight_norm_op(v, g, dim);
+  return weight_norm_op(v, g, dim.value_or(-1));
 }
 
 }  // namespace strata

@@ -49,7 +49,7 @@ function weightNorm(module, options = undefined) {
   const { name, dim } = optionsOf('weightNorm', options, { name: 'weight', dim: 0 });
   const weight = wantWeight(module, name, 'weightNorm');
   if (weight.ndim === 0) throw new ShapeError('weightNorm: the weight has no dimensions', 'weightNorm');
-  const kept = dim === null ? null : placeOf(dim, weight.ndim, 'weightNorm');
+  const kept = dim === null ? -1 : placeOf(dim, weight.ndim, 'weightNorm');
   const [g, v] = [`${name}_g`, `${name}_v`];
   delete module[name];
   module[g] = parameter(noGrad(() => F.norm_except_dim(weight.detach(), 2, kept)).detach().clone());

@@ -17,7 +17,7 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 class _WeightNorm(Module):
     def __init__(self, dim: Optional[int] = 0) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim = -1 if dim is None else dim  # -1: one length for all
 
     def forward(self, g: Tensor, v: Tensor) -> Tensor:
         return ops.weight_norm(v, g, self.dim)

@@ -40,12 +40,13 @@ def weight_norm(module: M, name: str = "weight", dim: Optional[int] = 0) -> M:
     """The weight as a length, <name>_g, times a direction, <name>_v (arXiv:1602.07868)."""
     weight = module._parameters[name]
     assert weight is not None
+    along = -1 if dim is None else dim  # -1: one length for all
     del module._parameters[name]
-    module.register_parameter(name + "_g", Parameter(ops.norm_except_dim(weight.detach(), 2.0, dim)))
+    module.register_parameter(name + "_g", Parameter(ops.norm_except_dim(weight.detach(), 2.0, along)))
     module.register_parameter(name + "_v", Parameter(weight.detach().clone()))
 
     def compute(owner: Any) -> Tensor:
-        return ops.weight_norm(getattr(owner, name + "_v"), getattr(owner, name + "_g"), dim)
+        return ops.weight_norm(getattr(owner, name + "_v"), getattr(owner, name + "_g"), along)
 
     _hook(module, name, "weight_norm", compute)
     return module
