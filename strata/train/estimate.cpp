@@ -12,6 +12,8 @@
 #include "strata/memory/timeline_data.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/reduction.h"
+#include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/vec/scratch_kept.h"
 #include "strata/train/run.h"
 
 namespace strata {
@@ -22,6 +24,27 @@ using memory::Tag;
 Tensor reserve(int64_t bytes, Tag tag) {
   memory::TagScope scope(tag);
   return empty({{bytes}, DType::u8, Device::meta(), std::nullopt});
+}
+
+// What the products of a step with the model's weights leave with the thread that calls them: packed operands and sums
+// of the largest. Only bf16 has so much of it.
+int64_t product_scratch(const LanguageModel& model, int64_t rows) {
+  int64_t most = 0;
+  for (const auto& [name, weight] : model.named_parameters()) {
+    if (weight.dim() != 2) continue;
+    const int64_t n = weight.size(0), k = weight.size(1);
+    const auto take = [&](int64_t m, int64_t wide, int64_t deep, bool transposed) {
+      Gemm g;
+      g.in = g.out = DType::bf16;
+      g.m = m, g.n = wide, g.k = deep;
+      g.a_row = transposed ? 1 : deep, g.a_col = transposed ? m : 1;
+      most = std::max(most, cpu::detail::gemm_bf16_scratch(g));
+    };
+    take(rows, n, k, false);  // forward, the gradient of the rows, that of the weight
+    take(rows, k, n, false);
+    take(n, k, rows, true);
+  }
+  return scratch_kept(most);
 }
 
 TrainConfig checked(TrainConfig config) {
@@ -76,6 +99,10 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
+  const bool on_cpu = !config.device.starts_with("cuda");
+  const Tensor scratch =
+      reserve(on_cpu && config.dtype == "bf16" ? product_scratch(*run.model, config.batch * config.model.context) : 0,
+              Tag::workspace);
   int64_t gradients = 0;
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
   const int64_t passes = std::min<int64_t>(config.accumulate, 3);

@@ -24,6 +24,14 @@ bool gemm_bf16(const Gemm& g, bool amx) {
 #endif
 }
 
+int64_t gemm_bf16_scratch(const Gemm& g) {
+#if defined(__x86_64__) && (!defined(STRATA_VEC_ONLY) || STRATA_VEC_ONLY == 3)
+  return g.in == DType::bf16 && vec_level() >= 3 ? level3::scratch_of(g) : 0;
+#else
+  return 0;
+#endif
+}
+
 void gelu_tanh_run(DType t, bool slope, const void* from, void* to, int64_t n) {
   STRATA_VEC_CALL(gelu_tanh_run)(t, slope, from, to, n);
 }

@@ -296,25 +296,43 @@ struct Operand {
   }
 };
 
+// How a product is cut, and the memory that its packed operands and its sums take.
+struct Plan {
+  explicit Plan(const Gemm& g) {
+    a_in_place = g.a_col == 1 && g.m % kSide == 0 && g.k % kTileK == 0;
+    // All of K is packed at once where the threads' second-level caches (about 1 MiB each) hold it or only B is packed
+    // for a C that cannot hold sums; else in pieces. Sums that span pieces are kept in C where C is whole blocks of
+    // f32, else in memory of their own. The order of summation is the same either way.
+    in_c = g.out == DType::f32 && g.m % kSide == 0 && g.n % kSide == 0 && g.alpha == 1 &&
+           (g.beta == 0 || g.beta == 1) && g.bias == nullptr && g.epilogue == Epilogue::none;
+    k_tiles = ceil_div(g.k, kTileK);
+    const int64_t panels = ceil_div(g.n, kSide) + (a_in_place ? 0 : ceil_div(g.m, kSide));
+    const bool at_once = (a_in_place && !in_c) || panels * 2 * k_tiles * kTile <= int64_t{num_threads()} << 20;
+    piece = at_once ? k_tiles : std::min(k_tiles, kDepth / kTileK);
+    sums_ld = ceil_div(g.n, kSide) * kSide;
+    sums_bytes = !in_c && piece < k_tiles ? ceil_div(g.m, kSide) * kSide * sums_ld * 4 : 0;
+    const int64_t panel_bytes = 2 * piece * kTile;
+    b_bytes = ceil_div(g.n, kSide) * panel_bytes;
+    a_bytes = a_in_place ? 0 : ceil_div(g.m, kSide) * panel_bytes;
+  }
+  bool a_in_place, in_c;
+  int64_t k_tiles, piece;  // k tiles in all, and packed at a time
+  int64_t sums_ld, sums_bytes, a_bytes, b_bytes;
+};
+
+static int64_t scratch_of(const Gemm& g) {
+  const Plan plan(g);
+  return plan.a_bytes + plan.b_bytes + plan.sums_bytes;
+}
+
 static void multiply(const Gemm& g, bool amx) {
   const Kernel kernel = amx ? kernel_amx : kernel_avx512;
   const auto* a = static_cast<const uint16_t*>(g.a);
   const auto* b = static_cast<const uint16_t*>(g.b);
-  const bool a_in_place = g.a_col == 1 && g.m % kSide == 0 && g.k % kTileK == 0;
-  // All of K is packed at once where the threads' second-level caches (about 1 MiB each) hold it or only B is packed
-  // for a C that cannot hold sums; else in pieces. Sums that span pieces are kept in C where C is whole blocks of f32,
-  // else in memory of their own. The order of summation is the same either way.
-  const bool in_c = g.out == DType::f32 && g.m % kSide == 0 && g.n % kSide == 0 && g.alpha == 1 &&
-                    (g.beta == 0 || g.beta == 1) && g.bias == nullptr && g.epilogue == Epilogue::none;
-  const int64_t k_tiles = ceil_div(g.k, kTileK);
-  const int64_t panels = ceil_div(g.n, kSide) + (a_in_place ? 0 : ceil_div(g.m, kSide));
-  const bool at_once = (a_in_place && !in_c) || panels * 2 * k_tiles * kTile <= int64_t{num_threads()} << 20;
-  const int64_t piece = at_once ? k_tiles : std::min(k_tiles, kDepth / kTileK);  // k tiles packed at a time
-  const int64_t sums_ld = ceil_div(g.n, kSide) * kSide;
-  const int64_t sums_bytes = !in_c && piece < k_tiles ? ceil_div(g.m, kSide) * kSide * sums_ld * 4 : 0;
-  const int64_t panel_bytes = 2 * piece * kTile;
-  const int64_t b_bytes = ceil_div(g.n, kSide) * panel_bytes,
-                a_bytes = a_in_place ? 0 : ceil_div(g.m, kSide) * panel_bytes;
+  const Plan plan(g);
+  const bool a_in_place = plan.a_in_place, in_c = plan.in_c;
+  const int64_t k_tiles = plan.k_tiles, piece = plan.piece, sums_ld = plan.sums_ld;
+  const int64_t sums_bytes = plan.sums_bytes, a_bytes = plan.a_bytes, b_bytes = plan.b_bytes;
   ScratchFrame frame;
   char* b_packed = frame.take<char>(a_bytes + b_bytes + sums_bytes);
   char* a_packed = b_packed + b_bytes;

@@ -24,6 +24,8 @@ bool gemm_onednn(const Gemm& g, bool ask = false);
 /// Our own kernel for bf16 inputs, with AMX tiles or AVX512-BF16 dot products. False, with nothing done, where the
 /// processor lacks them, or for a batch or exact GELU. Wants the same layouts as gemm_onednn.
 bool gemm_bf16(const Gemm& g, bool amx);
+/// Bytes of scratch that gemm_bf16 takes on the calling thread for `g`; 0 where the processor lacks it.
+int64_t gemm_bf16_scratch(const Gemm& g);
 /// to[i] = gelu_tanh(from[i]), or with `slope` to[i] *= its derivative at from[i], for n contiguous elements.
 void gelu_tanh_run(DType t, bool slope, const void* from, void* to, int64_t n);
 }  // namespace detail

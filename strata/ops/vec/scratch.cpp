@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "strata/memory/allocator.h"
+#include "strata/ops/vec/scratch_kept.h"
 
 namespace strata {
 namespace {
@@ -46,6 +47,10 @@ Stack& stack() {
 }
 
 }  // namespace
+
+int64_t scratch_kept(int64_t bytes) {
+  return std::min(bytes, static_cast<int64_t>(kKept));
+}
 
 ScratchFrame::ScratchFrame() {
   Stack& s = stack();
