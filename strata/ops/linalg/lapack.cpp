@@ -2,20 +2,43 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "strata/core/error.h"
+#include "strata/ops/vec/level.h"
 
 namespace strata::linalg {
 namespace {
 
+// A processor that is younger than the library gets its kernels of 2004 (Prescott): several times slower, and in 0.3.21
+// some read past what was packed, where an earlier call may have left a NaN. Then the library is loaded again with the
+// kernels that this processor runs, unless somebody has chosen.
+void* with_kernels_of_this_processor(void* library, const std::string& path) {
+  constexpr const char* kChoice = "OPENBLAS_CORETYPE";
+  void* const name = dlsym(library, "openblas_get_corename");
+  if (!name || vec_level() < 1 || std::getenv(kChoice)) return library;
+  if (std::string_view(reinterpret_cast<const char* (*)()>(name)()) != "Prescott") return library;
+  dlclose(library);
+  setenv(kChoice, vec_level() >= 2 ? "SkylakeX" : "Haswell", 1);
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  unsetenv(kChoice);
+  if (!library) throw Error("linalg", cat("OpenBLAS could not be loaded again: ", dlerror()));
+  return library;
+}
+
 void* load() {
   std::string tried;
+  std::string found;
   const auto attempt = [&](const std::string& path) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) tried += cat("\n  ", dlerror());
+    if (library)
+      found = path;
+    else
+      tried += cat("\n  ", dlerror());
     return library;
   };
   // A package for machines that have none of the engine's libraries brings it in its own folder.
@@ -32,6 +55,7 @@ void* load() {
     throw Error("linalg", cat("OpenBLAS, which solves and decomposes matrices on the CPU, is not found; install "
                               "libopenblas0-pthread (Debian, Ubuntu) or its equivalent:",
                               tried));
+  library = with_kernels_of_this_processor(library, found);
   // OpenBLAS's own threads would compete with the pool, and make results depend on their number.
   if (void* set = dlsym(library, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(1);
   return library;
