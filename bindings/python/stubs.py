@@ -283,6 +283,7 @@ def main() -> None:
         path = pathlib.Path(options.to) / name
         if path.is_symlink():  # into the source, by a build that is older than this
             path.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
 
