@@ -273,7 +273,7 @@ void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, 
       const Tensor y = as_row(b.y());
       const Tensor mine = own(eq(c.x, y).to(g.dtype())), theirs = eq(c.src, at(y)).to(g.dtype());
       const Tensor share = g / sums(mine, theirs);
-      gx = mine * share;
+      gx = own(mine * share);  // 0, not 0 times NaN
       gs = theirs * at(share);
       break;
     }
