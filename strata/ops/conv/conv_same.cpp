@@ -3,6 +3,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv.h"
+#include "strata/ops/conv/conv_geometry.h"
 #include "strata/ops/conv/conv_reference_inl.h"
 #include "strata/ops/shape/shape.h"
 
@@ -49,6 +50,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, int64_
                             " dimensions (", spatial + 1, " without a batch), is ", x);
           check(dilation.size() == 1 || dilation.size() == spatial, kName, "dilation ", dilation, " needs ", spatial,
                 " entries");
+          for (const int64_t v : dilation)
+            check(v >= 1 && v <= kMostConv, kName, "dilation must be at least 1 and at most ", kMostConv, ", got ",
+                  dilation);
+          for (int64_t d = 2; d < w.dim(); ++d)
+            check<ShapeError>(w.size(d) <= kMostConv, kName, "spatial sizes may be at most ", kMostConv, ", got ", w);
           const Dims total = added(w, dilation);
           Dims both, behind;
           bool odd = false;
