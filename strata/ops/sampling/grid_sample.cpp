@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/sampling/grid_sample_inl.h"
@@ -35,8 +37,15 @@ Call call_of(std::string_view op, const TensorMeta& x, const Dims& size, const T
   c.dims = dims;
   c.batch = x.shape[0], c.channels = x.shape[1];
   c.points = 1;
+  // Of tensors without elements the sizes may be anything.
+  int64_t plane = 1;
+  const auto times = [&](int64_t& product, int64_t n, const auto& sizes) {
+    check<ShapeError>(n == 0 || product <= std::numeric_limits<int64_t>::max() / n, op, sizes, " are too many places");
+    product *= n;
+  };
   for (int d = 0; d < dims; ++d) {
-    c.points *= grid.size(d + 1);
+    times(c.points, grid.size(d + 1), grid.shape());
+    times(plane, size[d], size);
     c.size[3 - dims + d] = size[d];
   }
   return c;
