@@ -30,7 +30,9 @@ class Sequences {
   Sequences(std::string_view op, Cell cell, const Tensor& input, const TensorList& given, const TensorList& params,
             const RecurrentArguments& a)
       : op_(op), cell_(cell), a_(a), directions_(a.bidirectional ? 2 : 1) {
-    check(a.num_layers >= 1, op, "num_layers must be at least 1, got ", a.num_layers);
+    constexpr int64_t kMostLayers = int64_t{1} << 32;
+    check(a.num_layers >= 1 && a.num_layers <= kMostLayers, op, "num_layers must be at least 1 and at most ",
+          kMostLayers, ", got ", a.num_layers);
     check(a.dropout >= 0 && a.dropout <= 1, op, "dropout must be in [0, 1], got ", a.dropout);
     check<DTypeError>(is_floating(input.dtype()), op, "needs a floating dtype, got ", input.dtype());
     if (packed()) {
