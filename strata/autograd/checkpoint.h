@@ -9,7 +9,6 @@
 #include "strata/core/device.h"
 #include "strata/core/dtype.h"
 #include "strata/core/node.h"
-#include "strata/core/op_call.h"
 #include "strata/core/rng.h"
 
 namespace strata {
@@ -43,11 +42,39 @@ class CheckpointFrame : public SavedTensorHooks, public std::enable_shared_from_
   bool autocast_;
 };
 
+/// An input of a checkpointed function. Tensors are kept like any saved tensor: an enclosing checkpoint recomputes them
+/// too.
+template <class T>
+struct CheckpointInput {
+  T value;
+  explicit CheckpointInput(const T& v) : value(v) {}
+  const T& get() const { return value; }
+};
+template <>
+struct CheckpointInput<Tensor> {
+  SavedTensor saved;
+  explicit CheckpointInput(const Tensor& t) : saved(t, true) {}
+  Tensor get() const { return saved.get({}, "checkpoint"); }
+};
+template <>
+struct CheckpointInput<TensorList> {
+  std::vector<SavedTensor> saved;
+  explicit CheckpointInput(const TensorList& l) {
+    saved.reserve(l.size());
+    for (const Tensor& t : l) saved.emplace_back(t, true);
+  }
+  TensorList get() const {
+    TensorList r;
+    r.reserve(saved.size());
+    for (const SavedTensor& s : saved) r.push_back(s.get({}, "checkpoint"));
+    return r;
+  }
+};
+
 template <class F, class... A>
 class CheckpointCall final : public CheckpointFrame {
  public:
-  // The inputs are kept like any saved tensor: an enclosing checkpoint recomputes them too.
-  CheckpointCall(F fn, const A&... inputs) : fn_(std::move(fn)), inputs_(SavedArg<A>(inputs, true)...) {}
+  CheckpointCall(F fn, const A&... inputs) : fn_(std::move(fn)), inputs_(CheckpointInput<A>(inputs)...) {}
   auto run(const A&... inputs) {
     SavedTensorHooksScope scope(shared_from_this());
     return fn_(inputs...);
@@ -55,12 +82,12 @@ class CheckpointCall final : public CheckpointFrame {
 
  protected:
   void run_again() override {
-    std::apply([this](const auto&... in) { (void)fn_(in.get({}, "checkpoint")...); }, inputs_);
+    std::apply([this](const auto&... in) { (void)fn_(in.get()...); }, inputs_);
   }
 
  private:
   F fn_;
-  std::tuple<SavedArg<A>...> inputs_;
+  std::tuple<CheckpointInput<A>...> inputs_;
 };
 
 }  // namespace detail

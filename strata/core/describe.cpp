@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "strata/core/json_text.h"
+
 namespace strata {
 namespace {
 
@@ -29,26 +31,7 @@ class Json {
     first_ = true;
     return *this;
   }
-  Json& string(std::string_view s) {
-    constexpr char kHex[] = "0123456789abcdef";
-    comma();
-    text_ += '"';
-    for (const char c : s) {
-      const auto u = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\') {
-        text_ += '\\';
-        text_ += c;
-      } else if (u < 0x20) {
-        text_ += "\\u00";
-        text_ += kHex[u >> 4];
-        text_ += kHex[u & 15];
-      } else {
-        text_ += c;
-      }
-    }
-    text_ += '"';
-    return *this;
-  }
+  Json& string(std::string_view s) { return plain(detail::json_string(s)); }
   Json& plain(std::string_view s) {
     comma();
     text_ += s;

@@ -1,74 +1,14 @@
 #pragma once
-// What the call path of Op is made of: results' types, adapting, what a node keeps, values in and out of boxes.
+// What call paths are made of, that of records and that of plugins: errors, what a node saves, adapting, observing.
 
-#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "strata/core/op_base.h"
 
 namespace strata::detail {
-
-/// Result types and what `infer` returns for them.
-template <class R>
-struct ResultTraits;
-template <>
-struct ResultTraits<Tensor> {
-  using Metas = TensorMeta;
-  static constexpr int count = 1;
-};
-template <class... T>
-struct ResultTraits<std::tuple<T...>> {
-  using Metas = std::array<TensorMeta, sizeof...(T)>;
-  static constexpr int count = sizeof...(T);
-};
-template <>
-struct ResultTraits<TensorList> {
-  using Metas = std::vector<TensorMeta>;
-  static constexpr int count = -1;
-};
-
-template <class R, class... A>
-struct KernelType;
-template <class... A>
-struct KernelType<Tensor, A...> {
-  using type = void (*)(Tensor&, A...);
-};
-template <class... T, class... A>
-struct KernelType<std::tuple<T...>, A...> {
-  using type = void (*)(T&..., A...);
-};
-template <class... A>
-struct KernelType<TensorList, A...> {
-  using type = void (*)(TensorList&, A...);
-};
-
-inline void visit_tensors(const Tensor& t, auto&& f) {
-  f(t);
-}
-inline void visit_tensors(const TensorList& l, auto&& f) {
-  for (const Tensor& t : l) f(t);
-}
-template <class... T>
-void visit_tensors(const std::tuple<T...>& ts, auto&& f) {
-  std::apply([&](const T&... t) { (f(t), ...); }, ts);
-}
-template <class T>
-requires(!std::is_same_v<T, Tensor> && !std::is_same_v<T, TensorList>) void visit_tensors(const T&, auto&&) {}
-
-template <class T>
-inline constexpr bool is_tensor_arg = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
-template <class... A>
-inline constexpr bool first_is_tensor = false;
-template <class First, class... Rest>
-inline constexpr bool first_is_tensor<First, Rest...> = is_tensor_arg<First>;
-template <class T>
-inline constexpr bool is_list_arg = std::is_same_v<std::remove_cvref_t<T>, TensorList>;
 
 [[noreturn]] void throw_mixed_devices(std::string_view op, Device a, Device b);
 [[noreturn]] void throw_no_kernel(std::string_view op, Device d);
@@ -191,97 +131,6 @@ struct AlreadyAlike {
       }
     }
     ++index;
-  }
-};
-
-/// How an argument is kept in a node.
-template <class T>
-struct SavedArg {
-  std::remove_cvref_t<T> value;
-  SavedArg(const std::remove_cvref_t<T>& v, bool) : value(v) {}
-  const std::remove_cvref_t<T>& get(const Ref<Node>&, std::string_view) const { return value; }
-  Value peek() const { return to_value(value); }
-  void list_packed(std::vector<PackedTensor>&) const {}
-  void reset() {}
-};
-template <>
-struct SavedArg<Tensor> {
-  SavedTensor saved;
-  SavedArg(const Tensor& t, bool keep) : saved(t, keep) {}
-  Tensor get(const Ref<Node>& owner, std::string_view op) const { return saved.get(owner, op); }
-  Value peek() const { return to_value(saved.peek()); }
-  void list_packed(std::vector<PackedTensor>& all) const { saved.list_packed(all); }
-  void reset() { saved.reset(); }
-};
-template <>
-struct SavedArg<TensorList> {
-  std::vector<SavedTensor> saved;
-  SavedArg(const TensorList& l, bool keep) {
-    saved.reserve(l.size());
-    for (const Tensor& t : l) saved.emplace_back(t, keep);
-  }
-  TensorList get(const Ref<Node>& owner, std::string_view op) const {
-    TensorList r;
-    r.reserve(saved.size());
-    for (const SavedTensor& s : saved) r.push_back(s.get(owner, op));
-    return r;
-  }
-  Value peek() const {
-    TensorList r;
-    for (const SavedTensor& s : saved) r.push_back(s.peek());
-    return r;
-  }
-  void list_packed(std::vector<PackedTensor>& all) const {
-    for (const SavedTensor& s : saved) s.list_packed(all);
-  }
-  void reset() {
-    for (SavedTensor& s : saved) s.reset();
-  }
-};
-
-/// An argument out of a Value. Throws ValueError when the Value holds another type.
-template <class T>
-struct Unbox {
-  static T get(const OpBase& op, size_t i, const Value& v) {
-    if (const T* p = std::get_if<T>(&v)) return *p;
-    throw_boxed_type(op, i, {});
-  }
-};
-template <>
-struct Unbox<Tensor> {
-  static Tensor get(const OpBase& op, size_t i, const Value& v) {
-    const Tensor* p = std::get_if<Tensor>(&v);
-    if (p && p->defined()) [[likely]]
-      return *p;
-    if (!p && !std::holds_alternative<std::monostate>(v)) throw_boxed_type(op, i, {});
-    check_boxed_optional(op, i);
-    return {};
-  }
-};
-template <>
-struct Unbox<double> {
-  static double get(const OpBase& op, size_t i, const Value& v) {
-    if (const double* p = std::get_if<double>(&v)) return *p;
-    if (const int64_t* p = std::get_if<int64_t>(&v)) return static_cast<double>(*p);
-    if (const Scalar* p = std::get_if<Scalar>(&v)) return p->to_double();
-    throw_boxed_type(op, i, {});
-  }
-};
-template <>
-struct Unbox<Scalar> {
-  static Scalar get(const OpBase& op, size_t i, const Value& v) {
-    if (const Scalar* p = std::get_if<Scalar>(&v)) return *p;
-    if (const int64_t* p = std::get_if<int64_t>(&v)) return *p;
-    if (const double* p = std::get_if<double>(&v)) return *p;
-    if (const bool* p = std::get_if<bool>(&v)) return *p;
-    throw_boxed_type(op, i, {});
-  }
-};
-template <class T>
-struct Unbox<std::optional<T>> {
-  static std::optional<T> get(const OpBase& op, size_t i, const Value& v) {
-    if (std::holds_alternative<std::monostate>(v)) return std::nullopt;
-    return Unbox<T>::get(op, i, v);
   }
 };
 

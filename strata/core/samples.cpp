@@ -33,6 +33,46 @@ double unit(RngKey key, int64_t i) {
 
 }  // namespace
 
+template <class As, class T>
+Samples::Given Samples::Given::of(const T& v) {
+  return {&v, [](const void* at) { return Value(As(*static_cast<const T*>(at))); }};
+}
+Samples::Given::Given(const Tensor& v) : Given(of<Tensor>(v)) {}
+Samples::Given::Given(const TensorList& v) : Given(of<TensorList>(v)) {}
+Samples::Given::Given(const Dims& v) : Given(of<Dims>(v)) {}
+Samples::Given::Given(const bool& v) : Given(of<bool>(v)) {}
+Samples::Given::Given(const int& v) : Given(of<int64_t>(v)) {}
+Samples::Given::Given(const int64_t& v) : Given(of<int64_t>(v)) {}
+Samples::Given::Given(const double& v) : Given(of<double>(v)) {}
+Samples::Given::Given(const float& v) : Given(of<double>(v)) {}
+Samples::Given::Given(const char* v)
+    : Given(v, [](const void* at) { return Value(std::string(static_cast<const char*>(at))); }) {}
+Samples::Given::Given(const std::string& v) : Given(of<std::string>(v)) {}
+Samples::Given::Given(const Scalar& v) : Given(of<Scalar>(v)) {}
+Samples::Given::Given(const DType& v) : Given(of<DType>(v)) {}
+Samples::Given::Given(const Device& v) : Given(of<Device>(v)) {}
+Samples::Given::Given(const RngKey& v) : Given(of<RngKey>(v)) {}
+Samples::Given::Given(std::nullopt_t) : Given(nullptr, [](const void*) { return Value(); }) {}
+
+namespace {
+std::vector<Value> values_of(const auto& given) {
+  std::vector<Value> values;
+  values.reserve(given.size());
+  for (const auto& one : given) values.push_back(one.value());
+  return values;
+}
+}  // namespace
+
+Sample& Samples::add_given(std::initializer_list<Given> args) {
+  return valid.emplace_back(Sample{values_of(args), {}, true, false});
+}
+Sample& Samples::bench_given(std::initializer_list<Given> args) {
+  return valid.emplace_back(Sample{values_of(args), "bench", true, true});
+}
+void Samples::refuse_given(std::type_index error, std::string_view message, std::initializer_list<Given> args) {
+  refused.push_back({values_of(args), std::string(message), error});
+}
+
 int64_t Samples::period() const {
   return benchmarking_ ? kPeriod : std::numeric_limits<int64_t>::max();
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Samples: a record's valid and invalid inputs. Tests, gradient checks, fuzzing and benchmarks draw from them.
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -64,19 +65,17 @@ class Samples {
   /// One valid set of arguments, in the schema's order; std::nullopt stands for None. Left out: the defaults.
   template <class... T>
   Sample& add(const T&... args) {
-    valid.push_back({{value(args)...}, {}, true, false});
-    return valid.back();
+    return add_given({Given(args)...});
   }
   /// A set that is large enough to time; made only when benchmarks ask for it.
   template <class... T>
   Sample& bench(const T&... args) {
-    valid.push_back({{value(args)...}, "bench", true, true});
-    return valid.back();
+    return bench_given({Given(args)...});
   }
   /// A set that must throw E with `message` somewhere in its text.
   template <class E, class... T>
   void invalid(std::string_view message, const T&... args) {
-    refused.push_back({{value(args)...}, std::string(message), std::type_index(typeid(E))});
+    refuse_given(typeid(E), message, {Given(args)...});
   }
   /// True in the round that collects benchmark inputs: `if (s.benchmarking()) s.bench(...)`.
   bool benchmarking() const { return benchmarking_; }
@@ -87,22 +86,36 @@ class Samples {
 
  private:
   int64_t period() const;
-  static Value value(const Tensor& v) { return v; }
-  static Value value(const TensorList& v) { return v; }
-  static Value value(const Dims& v) { return v; }
-  static Value value(std::initializer_list<int64_t> v) { return Dims(v); }
-  static Value value(bool v) { return v; }
-  static Value value(int v) { return static_cast<int64_t>(v); }
-  static Value value(int64_t v) { return v; }
-  static Value value(double v) { return v; }
-  static Value value(float v) { return static_cast<double>(v); }
-  static Value value(const char* v) { return std::string(v); }
-  static Value value(const std::string& v) { return v; }
-  static Value value(Scalar v) { return v; }
-  static Value value(DType v) { return v; }
-  static Value value(Device v) { return v; }
-  static Value value(RngKey v) { return v; }
-  static Value value(std::nullopt_t) { return std::monostate(); }
+  // An argument, where it lies: what makes a Value of it is compiled once.
+  class Given {
+   public:
+    Given(const Tensor& v);
+    Given(const TensorList& v);
+    Given(const Dims& v);
+    Given(const bool& v);
+    Given(const int& v);
+    Given(const int64_t& v);
+    Given(const double& v);
+    Given(const float& v);
+    Given(const char* v);
+    Given(const std::string& v);
+    Given(const Scalar& v);
+    Given(const DType& v);
+    Given(const Device& v);
+    Given(const RngKey& v);
+    Given(std::nullopt_t);
+    Value value() const { return box_(at_); }
+
+   private:
+    Given(const void* at, Value (*box)(const void*)) : at_(at), box_(box) {}
+    template <class As, class T>
+    static Given of(const T& v);
+    const void* at_;
+    Value (*box_)(const void*);
+  };
+  Sample& add_given(std::initializer_list<Given> args);
+  Sample& bench_given(std::initializer_list<Given> args);
+  void refuse_given(std::type_index error, std::string_view message, std::initializer_list<Given> args);
 
   DType dtype_;
   Generator generator_;

@@ -4,39 +4,27 @@
 
 #include <algorithm>
 
+#include "strata/core/json_text.h"
 #include "strata/distributions/formulas_inl.h"
 #include "strata/distributions/transform.h"
 
 namespace strata::distributions {
 namespace {
 
+using detail::json_list;
+using detail::json_string;
 using Role = Parameter::Role;
 
-std::string quoted(std::string_view text) {
-  std::string s = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') s += '\\';
-    s += c;
-  }
-  return s + '"';
-}
 std::string number(const Bound& b) {
   return b.number ? cat(*b.number) : "null";
 }
 std::string json(const Constraint& c) {
-  return cat("{\"kind\": ", quoted(name_of(c.kind())), ", \"lower\": ", number(c.lower()),
+  return cat("{\"kind\": ", json_string(name_of(c.kind())), ", \"lower\": ", number(c.lower()),
              ", \"upper\": ", number(c.upper()), ", \"joined\": ", c.joined(), "}");
 }
 std::string_view name_of(Role role) {
   constexpr std::string_view names[] = {"batch", "one_of", "aside", "count", "derived"};
   return names[static_cast<size_t>(role)];
-}
-// [f(first), f(second), ...]
-template <class List, class F>
-std::string list_of(const List& list, F&& f) {
-  std::string s = "[";
-  for (const auto& one : list) s += (s.size() > 1 ? ", " : "") + f(one);
-  return s + "]";
 }
 // What a family has of what not all have.
 std::vector<std::string_view> functions_of(const DistributionRecord& r) {
@@ -92,23 +80,25 @@ const DivergenceRecord* divergence_record(const DistributionRecord& p, const Dis
 }
 
 std::string distributions_json() {
-  const std::string records = list_of(distribution_records(), [](const DistributionRecord* r) {
-    const std::string parameters = list_of(r->parameters, [](const Parameter& p) {
-      return cat("{\"name\": ", quoted(p.name), ", \"doc\": ", quoted(p.doc), ", \"role\": ", quoted(name_of(p.role)),
-                 ", \"event_dim\": ", p.event_dim, ", \"default\": ", p.fallback ? cat(*p.fallback) : "null",
-                 ", \"constraint\": ", json(p.constraint), "}");
+  const std::string records = json_list(distribution_records(), [](const DistributionRecord* r) {
+    const std::string parameters = json_list(r->parameters, [](const Parameter& p) {
+      return cat("{\"name\": ", json_string(p.name), ", \"doc\": ", json_string(p.doc),
+                 ", \"role\": ", json_string(name_of(p.role)), ", \"event_dim\": ", p.event_dim,
+                 ", \"default\": ", p.fallback ? cat(*p.fallback) : "null", ", \"constraint\": ", json(p.constraint),
+                 "}");
     });
-    return cat("{\"name\": ", quoted(r->name), ", \"module\": ", quoted(r->module), ", \"doc\": ", quoted(r->doc),
-               ", \"parent\": ", quoted(r->parent), ", \"exponential\": ", r->exponential,
-               ", \"parameters\": ", parameters, ", \"support\": ", json(r->support),
-               ", \"functions\": ", list_of(functions_of(*r), quoted), "}");
+    return cat("{\"name\": ", json_string(r->name), ", \"module\": ", json_string(r->module),
+               ", \"doc\": ", json_string(r->doc), ", \"parent\": ", json_string(r->parent),
+               ", \"exponential\": ", r->exponential, ", \"parameters\": ", parameters,
+               ", \"support\": ", json(r->support), ", \"functions\": ", json_list(functions_of(*r), json_string), "}");
   });
-  const std::string divergences = list_of(
-      divergence_records(), [](const DivergenceRecord& d) { return cat("[", quoted(d.p), ", ", quoted(d.q), "]"); });
-  const std::string transforms = list_of(transform_records(), [](const TransformRecord& r) {
-    return cat("{\"name\": ", quoted(r.name), ", \"doc\": ", quoted(r.doc), ", \"domain\": ", json(r.domain),
+  const std::string divergences = json_list(divergence_records(), [](const DivergenceRecord& d) {
+    return cat("[", json_string(d.p), ", ", json_string(d.q), "]");
+  });
+  const std::string transforms = json_list(transform_records(), [](const TransformRecord& r) {
+    return cat("{\"name\": ", json_string(r.name), ", \"doc\": ", json_string(r.doc), ", \"domain\": ", json(r.domain),
                ", \"codomain\": ", json(r.codomain), ", \"bijective\": ", r.bijective,
-               ", \"parameters\": ", list_of(r.parameters, quoted), "}");
+               ", \"parameters\": ", json_list(r.parameters, json_string), "}");
   });
   return cat("{\"distributions\": ", records, ", \"divergences\": ", divergences, ", \"transforms\": ", transforms,
              "}");

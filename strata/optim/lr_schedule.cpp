@@ -6,9 +6,13 @@
 #include <numbers>
 
 #include "strata/core/error.h"
+#include "strata/core/json_text.h"
 
 namespace strata::optim {
 namespace {
+
+using detail::json_list;
+using detail::json_string;
 
 double number(const ScheduleValues& o, size_t i) {
   return std::get<double>(o[i]);
@@ -321,12 +325,9 @@ const std::vector<ScheduleRecord>& all_records() {
   return all;
 }
 
-std::string quoted(std::string_view s) {
-  return cat('"', s, '"');
-}
 std::string shown(const ScheduleValue& v) {
   if (const auto* d = std::get_if<double>(&v)) return std::isnan(*d) ? "null" : cat(*d);
-  if (const auto* s = std::get_if<std::string>(&v)) return quoted(*s);
+  if (const auto* s = std::get_if<std::string>(&v)) return json_string(*s);
   return "[]";
 }
 
@@ -465,17 +466,15 @@ double Plateau::lowered(double lr, double least) const {
 }
 
 std::string schedules_json() {
-  std::string s = "[";
-  for (const ScheduleRecord& r : all_records()) {
-    s += cat(s.size() > 1 ? ", " : "", "{\"name\": ", quoted(r.name), ", \"doc\": ", quoted(r.doc),
-             ", \"momentum\": ", r.momentum ? "true" : "false", ", \"options\": [");
-    for (const ScheduleOption& o : r.options)
-      s += cat(&o == r.options.data() ? "" : ", ", "{\"name\": ", quoted(o.name), ", \"doc\": ", quoted(o.doc),
-               ", \"default\": ", o.required ? "null" : shown(o.fallback),
-               ", \"required\": ", o.required ? "true" : "false", "}");
-    s += "]}";
-  }
-  return s + "]";
+  return json_list(all_records(), [](const ScheduleRecord& r) {
+    const std::string options = json_list(r.options, [](const ScheduleOption& o) {
+      return cat("{\"name\": ", json_string(o.name), ", \"doc\": ", json_string(o.doc),
+                 ", \"default\": ", o.required ? "null" : shown(o.fallback),
+                 ", \"required\": ", o.required ? "true" : "false", "}");
+    });
+    return cat("{\"name\": ", json_string(r.name), ", \"doc\": ", json_string(r.doc),
+               ", \"momentum\": ", r.momentum ? "true" : "false", ", \"options\": ", options, "}");
+  });
 }
 std::string schedules_markdown() {
   std::string s =

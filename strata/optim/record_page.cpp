@@ -3,24 +3,19 @@
 #include <algorithm>
 
 #include "strata/core/error.h"
+#include "strata/core/json_text.h"
 #include "strata/optim/record.h"
 
 namespace strata::optim {
 namespace {
 
+using detail::json_list;
+using detail::json_string;
 using Kind = OptimizerOption::Kind;
 
 std::string shown(const OptionValue& v) {
   if (const bool* b = std::get_if<bool>(&v)) return *b ? "true" : "false";
   return std::visit([](auto x) { return cat(x); }, v);
-}
-std::string quoted(std::string_view text) {
-  std::string s = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') s += '\\';
-    s += c;
-  }
-  return s + '"';
 }
 std::string_view name_of(Kind kind) {
   return kind == Kind::number ? "number" : kind == Kind::boolean ? "boolean" : kind == Kind::count ? "count" : "seed";
@@ -29,31 +24,24 @@ std::string range_of(const OptimizerOption& o) {
   const bool any = o.range.min == -o.range.max;
   return o.kind == Kind::boolean || any ? std::string() : o.range.text();
 }
-// [f(first), f(second), ...]
-template <class List, class F>
-std::string list_of(const List& list, F&& f) {
-  std::string s = "[";
-  for (const auto& one : list) s += (s.size() > 1 ? ", " : "") + f(one);
-  return s + "]";
-}
 
 }  // namespace
 
 std::string optimizers_json() {
-  return list_of(optimizer_records(), [](const OptimizerRecord* r) {
-    const std::string options = list_of(r->options, [&](const OptimizerOption& o) {
-      return cat("{\"name\": ", quoted(o.name), ", \"kind\": ", quoted(name_of(o.kind)),
-                 ", \"default\": ", shown(o.get(r->defaults)), ", \"range\": ", quoted(range_of(o)),
-                 ", \"doc\": ", quoted(o.doc), "}");
+  return json_list(optimizer_records(), [](const OptimizerRecord* r) {
+    const std::string options = json_list(r->options, [&](const OptimizerOption& o) {
+      return cat("{\"name\": ", json_string(o.name), ", \"kind\": ", json_string(name_of(o.kind)),
+                 ", \"default\": ", shown(o.get(r->defaults)), ", \"range\": ", json_string(range_of(o)),
+                 ", \"doc\": ", json_string(o.doc), "}");
     });
-    const std::string states = list_of(r->states, [](const OptimizerState& s) { return quoted(s.name); });
+    const std::string states = json_list(r->states, [](const OptimizerState& s) { return json_string(s.name); });
     std::string rates;
     for (const OptimizerState& s : r->states)
-      if (s.kind == OptimizerState::Kind::rate) rates += cat(rates.empty() ? "" : ", ", quoted(s.name));
-    const std::string derived = list_of(r->derived, [](const DerivedState& d) { return quoted(d.name); });
-    return cat("{\"name\": ", quoted(r->name), ", \"title\": ", quoted(r->title), ", \"doc\": ", quoted(r->doc),
-               ", \"python\": ", quoted(r->python), ", \"options\": ", options, ", \"states\": ", states,
-               ", \"rates\": [", rates, "], \"derived\": ", derived, "}");
+      if (s.kind == OptimizerState::Kind::rate) rates += cat(rates.empty() ? "" : ", ", json_string(s.name));
+    const std::string derived = json_list(r->derived, [](const DerivedState& d) { return json_string(d.name); });
+    return cat("{\"name\": ", json_string(r->name), ", \"title\": ", json_string(r->title),
+               ", \"doc\": ", json_string(r->doc), ", \"python\": ", json_string(r->python), ", \"options\": ", options,
+               ", \"states\": ", states, ", \"rates\": [", rates, "], \"derived\": ", derived, "}");
   });
 }
 

@@ -67,16 +67,15 @@ napi_value call(Env& env, const JsRef& fn, const TensorList& inputs) {
 // A checkpointed function of JavaScript's. What it saved is computed again on its own thread, whichever thread runs
 // backward: the modes that the second run sets are a thread's own.
 struct JsCheckpoint final : strata::detail::CheckpointFrame {
-  JsCheckpoint(std::unique_ptr<JsRef> f, const TensorList& in) : fn(std::move(f)), inputs(in, true) {}
+  JsCheckpoint(std::unique_ptr<JsRef> f, const TensorList& in) : fn(std::move(f)), inputs(in) {}
   std::unique_ptr<JsRef> fn;
-  strata::detail::SavedArg<TensorList>
-      inputs;  // kept like any saved tensor: an enclosing checkpoint recomputes them too
+  strata::detail::CheckpointInput<TensorList> inputs;
 
  protected:
   void run_again() override {
     fn->mailbox()->call([&](Env& env) {
       const Scope scope(env);
-      call(env, *fn, inputs.get({}, "checkpoint"));
+      call(env, *fn, inputs.get());
     });
   }
 };

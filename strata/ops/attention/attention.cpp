@@ -470,9 +470,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const AttentionOptions& o) {
   RngKey key;
   if (o.dropout_p > 0) {
-    const auto draws = attention_op.record().draws;
     key = default_generator().next(
-        draws(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
+        attention_op.draws(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
   }
   return std::get<0>(attention_op(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
 }

@@ -1,8 +1,7 @@
 // Windows as columns on a CUDA device. Every element of a result gathers what belongs to it, in a fixed order.
 
-#include <algorithm>
-
 #include "strata/cuda/divisor.cuh"
+#include "strata/cuda/each.cuh"
 #include "strata/ops/columns/columns_kernels.h"
 
 namespace strata {
@@ -10,25 +9,12 @@ namespace {
 using namespace cuda;
 using columns::Geometry;
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 20;  // further elements are a loop
-
-template <class F>
-__device__ __forceinline__ void for_each(int64_t total, F&& f) {
-  for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < total;
-       e += static_cast<int64_t>(gridDim.x) * kThreads)
-    f(e);
-}
-unsigned blocks_of(int64_t total) {
-  return static_cast<unsigned>(std::min<int64_t>((total + kThreads - 1) / kThreads, kMostBlocks));
-}
-
 struct Split {
   Divisor cols, rows, kw, kh;  // of the elements that a thread has, last dimension first
 };
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) im2col_kernel(Geometry g, Split s, int64_t total, const T* x, T* y) {
+__global__ void __launch_bounds__(kEachThreads) im2col_kernel(Geometry g, Split s, int64_t total, const T* x, T* y) {
   for_each(total, [&](int64_t e) {
     int64_t j, i, kw, kh;
     const int64_t plane = s.kh.split(s.kw.split(s.rows.split(s.cols.split(e, j), i), kw), kh);
@@ -40,8 +26,8 @@ __global__ void __launch_bounds__(kThreads) im2col_kernel(Geometry g, Split s, i
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) col2im_kernel(Geometry g, Divisor w, Divisor h, Divisor stride_h,
-                                                          Divisor stride_w, int64_t total, const T* y, T* x) {
+__global__ void __launch_bounds__(kEachThreads) col2im_kernel(Geometry g, Divisor w, Divisor h, Divisor stride_h,
+                                                              Divisor stride_w, int64_t total, const T* y, T* x) {
   using C = compute_t<T>;
   for_each(total, [&](int64_t e) {
     int64_t col, row;
@@ -73,7 +59,7 @@ void im2col_cuda(const Geometry& g, DType t, const void* x, void* y) {
   const Split s{Divisor(g.w.windows), Divisor(g.h.windows), Divisor(g.w.kernel), Divisor(g.h.kernel)};
   dispatch_bytes(t, [&]<class T>() {
     im2col_kernel<T>
-        <<<blocks_of(total), kThreads, 0, stream()>>>(g, s, total, static_cast<const T*>(x), static_cast<T*>(y));
+        <<<each_blocks(total), kEachThreads, 0, stream()>>>(g, s, total, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
@@ -81,9 +67,9 @@ void col2im_cuda(const Geometry& g, DType t, const void* y, void* x) {
   const int64_t total = g.planes * g.h.size * g.w.size;
   if (total == 0) return;
   columns::dispatch_numbers(t, [&]<class T>() {
-    col2im_kernel<T><<<blocks_of(total), kThreads, 0, stream()>>>(g, Divisor(g.w.size), Divisor(g.h.size),
-                                                                  Divisor(g.h.stride), Divisor(g.w.stride), total,
-                                                                  static_cast<const T*>(y), static_cast<T*>(x));
+    col2im_kernel<T><<<each_blocks(total), kEachThreads, 0, stream()>>>(g, Divisor(g.w.size), Divisor(g.h.size),
+                                                                        Divisor(g.h.stride), Divisor(g.w.stride), total,
+                                                                        static_cast<const T*>(y), static_cast<T*>(x));
   });
 }
 

@@ -278,7 +278,7 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool)> lu_op{{
     .reference =
         [](const Tensor& A, bool pivot) {
           auto [LU, pivots] = factor_reference(A, pivot);
-          return lu_unpack_op.record().reference(LU, pivots, true, true);
+          return lu_unpack_op.reference(LU, pivots, true, true);
         },
 }};
 
@@ -323,7 +323,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> lu_sol
         },
     .reference =
         [](const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint) {
-          auto [P, L, U] = lu_unpack_op.record().reference(LU, pivots, true, true);
+          auto [P, L, U] = lu_unpack_op.reference(LU, pivots, true, true);
           const Shape batch = broadcast_shapes(batch_of(LU), batch_of(B), "reference");
           const auto p = naive::broadcast(P, batch), l = naive::broadcast(L, batch), u = naive::broadcast(U, batch);
           std::vector<naive::Matrix> b = naive::broadcast(B, batch);

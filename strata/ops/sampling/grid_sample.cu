@@ -1,9 +1,8 @@
 // Sampling at positions on a CUDA device. The input's gradient is gathered: which positions read an element is found by
 // sorting what they read, so that sums have one order and the same bits every time.
 
-#include <algorithm>
-
 #include "strata/cuda/divisor.cuh"
+#include "strata/cuda/each.cuh"
 #include "strata/ops/sampling/sampling_kernels.h"
 
 namespace strata {
@@ -11,20 +10,8 @@ namespace {
 using namespace cuda;
 using sampling::Call;
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 20;  // further elements are a loop
 // Channels for which a thread computes what a position reads once, where there are enough positions for all threads.
 constexpr int kBlock = 8;
-
-template <class F>
-__device__ __forceinline__ void for_each(int64_t total, F&& f) {
-  for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < total;
-       e += static_cast<int64_t>(gridDim.x) * kThreads)
-    f(e);
-}
-unsigned blocks_of(int64_t total) {
-  return static_cast<unsigned>(std::min<int64_t>((total + kThreads - 1) / kThreads, kMostBlocks));
-}
 
 template <class T, int Dims>
 struct Point {
@@ -36,7 +23,7 @@ struct Point {
 
 // Elements are [batch, blocks of channels, points].
 template <class T, int Taps, int Dims>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kEachThreads)
     forward_kernel(Call c, int64_t plane, int64_t blocks, int64_t total, const T* x, const T* grid, T* y) {
   using C = compute_t<T>;
   for_each(total, [&](int64_t e) {
@@ -57,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, int Taps, int Dims>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kEachThreads)
     backward_grid_kernel(Call c, int64_t plane, const T* g, const T* x, const T* grid, T* ggrid) {
   using C = compute_t<T>;
   for_each(c.batch * c.points, [&](int64_t e) {
@@ -81,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, int Taps, int Dims>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kEachThreads)
     reads_kernel(Call c, int64_t plane, const T* grid, int64_t* places, compute_t<T>* weights) {
   using C = compute_t<T>;
   for_each(c.batch * c.points, [&](int64_t e) {
@@ -112,7 +99,7 @@ __device__ __forceinline__ int64_t first_at_least(const int64_t* sorted, int64_t
 
 // Elements are [batch, blocks of channels, plane].
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kEachThreads)
     gather_kernel(Call c, int taps, int64_t plane, int64_t blocks, int64_t total, const T* g, const int64_t* sorted,
                   const int64_t* from, const compute_t<T>* weights, T* gx) {
   using C = compute_t<T>;
@@ -154,7 +141,7 @@ void grid_sample_cuda(const Call& c, const void* x, const void* grid, void* y) {
   const int64_t blocks = channel_blocks(c), total = c.batch * blocks * c.points;
   if (total == 0) return;
   dispatch(c, [&]<class T, int Taps, int Dims>() {
-    forward_kernel<T, Taps, Dims><<<blocks_of(total), kThreads, 0, stream()>>>(
+    forward_kernel<T, Taps, Dims><<<each_blocks(total), kEachThreads, 0, stream()>>>(
         c, c.plane(), blocks, total, static_cast<const T*>(x), static_cast<const T*>(grid), static_cast<T*>(y));
   });
 }
@@ -162,7 +149,7 @@ void grid_sample_cuda(const Call& c, const void* x, const void* grid, void* y) {
 void grid_sample_backward_grid_cuda(const Call& c, const void* g, const void* x, const void* grid, void* ggrid) {
   if (c.batch * c.points == 0) return;
   dispatch(c, [&]<class T, int Taps, int Dims>() {
-    backward_grid_kernel<T, Taps, Dims><<<blocks_of(c.batch * c.points), kThreads, 0, stream()>>>(
+    backward_grid_kernel<T, Taps, Dims><<<each_blocks(c.batch * c.points), kEachThreads, 0, stream()>>>(
         c, c.plane(), static_cast<const T*>(g), static_cast<const T*>(x), static_cast<const T*>(grid),
         static_cast<T*>(ggrid));
   });
@@ -171,7 +158,7 @@ void grid_sample_backward_grid_cuda(const Call& c, const void* g, const void* x,
 void grid_sample_reads_cuda(const Call& c, const void* grid, int64_t* places, void* weights) {
   if (c.batch * c.points == 0) return;
   dispatch(c, [&]<class T, int Taps, int Dims>() {
-    reads_kernel<T, Taps, Dims><<<blocks_of(c.batch * c.points), kThreads, 0, stream()>>>(
+    reads_kernel<T, Taps, Dims><<<each_blocks(c.batch * c.points), kEachThreads, 0, stream()>>>(
         c, c.plane(), static_cast<const T*>(grid), places, static_cast<compute_t<T>*>(weights));
   });
 }
@@ -181,7 +168,7 @@ void grid_sample_gather_cuda(const Call& c, const void* g, const int64_t* sorted
   const int64_t blocks = channel_blocks(c), total = c.batch * blocks * c.plane();
   if (total == 0) return;
   dispatch_floats(c.dtype, "grid_sample", [&]<class T>() {
-    gather_kernel<T><<<blocks_of(total), kThreads, 0, stream()>>>(
+    gather_kernel<T><<<each_blocks(total), kEachThreads, 0, stream()>>>(
         c, c.taps(), c.plane(), blocks, total, static_cast<const T*>(g), sorted, from,
         static_cast<const compute_t<T>*>(weights), static_cast<T*>(gx));
   });

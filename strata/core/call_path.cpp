@@ -1,0 +1,724 @@
+#include "strata/core/call_path.h"
+
+#include <bit>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace strata::detail {
+
+namespace {
+
+// Room for what `infer` gives.
+struct Inferred {
+  union {
+    TensorMeta each[kMostResults];  // made by infer; they need no end
+  };
+  static_assert(std::is_trivially_destructible_v<TensorMeta>);
+  Inferred() {}
+};
+
+// A few tensors whose addresses stay: on the stack while they are few.
+class HeldTensors {
+ public:
+  explicit HeldTensors(size_t most) {
+    if (most > kFew) many_.reserve(most);
+  }
+  const Tensor* hold(Tensor t) {
+    if (few_count_ == kFew || many_.capacity() > 0) return &many_.emplace_back(std::move(t));
+    few_[few_count_] = std::move(t);
+    return &few_[few_count_++];
+  }
+
+ private:
+  static constexpr size_t kFew = 6;
+  Tensor few_[kFew];
+  size_t few_count_ = 0;
+  TensorList many_;
+};
+
+}  // namespace
+
+// Arguments out of their boxes.
+class CallPath::Arguments {
+ public:
+  // By the other constructor, so that what is constructed is destroyed where a later one throws.
+  Arguments(const CallPath& op, std::span<const Value> given) : Arguments(op) {
+    check_boxed_count(op, given.size());
+    const auto count = static_cast<size_t>(op.facts_.args);
+    if (given.size() < count) defaults_.reserve(count - given.size());
+    for (size_t i = 0; i < count; ++i) {
+      const Value& v = i < given.size() ? given[i] : defaults_.emplace_back(boxed_default(op, i));
+      const ArgType& type = *op.facts_.types[i];
+      void* const room = rooms_ + i * kRoom;
+      at_[i] = type.unbox(v, room);
+      if (!at_[i]) throw_boxed_type(op, i, {});
+      if (at_[i] == room) constructed_ |= uint32_t{1} << i;
+      if (type.kind == ArgType::tensor && !arg_at<Tensor>(at_[i]).defined()) check_boxed_optional(op, i);
+    }
+  }
+  ~Arguments() {
+    for (; constructed_; constructed_ &= constructed_ - 1) {
+      const int i = std::countr_zero(constructed_);
+      op_.facts_.types[i]->destroy(rooms_ + static_cast<size_t>(i) * kRoom);
+    }
+  }
+  Arguments(const Arguments&) = delete;
+  ArgsAt at() const { return at_; }
+
+ private:
+  // For what a record's function wants in another type than a Value has it.
+  static constexpr size_t kRoom = 80;
+  static_assert(kRoom >= sizeof(std::optional<Dims>) && kRoom >= sizeof(std::optional<std::string>) &&
+                kRoom >= sizeof(std::optional<Scalar>) && kRoom >= sizeof(std::optional<RngKey>) && kRoom % 16 == 0);
+
+  explicit Arguments(const CallPath& op) : op_(op) {}
+
+  const CallPath& op_;
+  uint32_t constructed_ = 0;
+  std::vector<Value> defaults_;
+  const void* at_[kMostArgs];
+  alignas(16) std::byte rooms_[kMostArgs * kRoom];
+};
+
+// The arguments of a call with others in the place of some.
+class CallPath::Substitutes {
+ public:
+  Substitutes(const CallPath& op, ArgsAt at) : tensors_(static_cast<size_t>(std::popcount(op.tensors_ & ~op.lists_))) {
+    std::copy_n(at, op.facts_.args, at_);
+    if (op.lists_) lists_.reserve(static_cast<size_t>(std::popcount(op.lists_)));
+  }
+  void tensor(int i, Tensor t) { at_[i] = tensors_.hold(std::move(t)); }
+  void list(int i, TensorList l) { at_[i] = &lists_.emplace_back(std::move(l)); }
+  void address(int i, const void* p) { at_[i] = p; }
+  ArgsAt at() const { return at_; }
+
+ private:
+  HeldTensors tensors_;
+  std::vector<TensorList> lists_;
+  const void* at_[kMostArgs];
+};
+
+// Room for the results of a call whose caller does not have them in their C++ type.
+class CallPath::Slots {
+ public:
+  explicit Slots(const CallPath& op) : list_(op.facts_.results < 0) {
+    for (int i = 0; i < kMostResults; ++i) at_[i] = &each_[i];
+    results_ = list_ ? Results{nullptr, 0, &all_} : Results{at_, static_cast<size_t>(op.facts_.results), nullptr};
+  }
+  Slots(const Slots&) = delete;
+  const Results& results() const { return results_; }
+  std::vector<Value> boxed() {
+    std::vector<Value> values;
+    if (list_) {
+      values.emplace_back(std::move(all_));
+    } else {
+      values.reserve(results_.count);
+      for (size_t i = 0; i < results_.count; ++i) values.emplace_back(std::move(each_[i]));
+    }
+    return values;
+  }
+
+ private:
+  bool list_;
+  Results results_;
+  Tensor* at_[kMostResults];
+  Tensor each_[kMostResults];
+  TensorList all_;
+};
+
+// f(tensor, position of its argument), in order.
+template <class F>
+void CallPath::each_tensor(ArgsAt at, F&& f) const {
+  for (uint32_t left = tensors_; left; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    if (lists_ >> i & 1) [[unlikely]] {
+      for (const Tensor& t : arg_at<TensorList>(at[i])) f(t, i);
+    } else {
+      f(arg_at<Tensor>(at[i]), i);
+    }
+  }
+}
+
+// A recorded call. Behind it, in the same block of memory, lie its arguments: tensors as SavedTensor, lists as vectors
+// of those, others as they are.
+class CallPath::RecordedNode final : public Node {
+ public:
+  static void* operator new(size_t size, const CallPath& op) { return ::operator new(size + op.node_bytes_); }
+  static void operator delete(void* p) { ::operator delete(p); }
+  static void operator delete(void* p, const CallPath&) { ::operator delete(p); }
+
+  // By the other constructor, so that what is kept is destroyed where a later one throws: saved-tensor hooks may.
+  RecordedNode(const CallPath& op, uint64_t wanting, ArgsAt at) : RecordedNode(op) {
+    for (; kept_ < op.facts_.args; ++kept_) {
+      const int i = kept_;
+      const bool keep = op.saves_.keeps_arg(static_cast<size_t>(i), wanting);
+      switch (op.facts_.types[i]->kind) {
+        case ArgType::tensor:
+          new (room(i)) SavedTensor(arg_at<Tensor>(at[i]), keep);
+          break;
+        case ArgType::tensors: {
+          std::vector<SavedTensor> all;
+          const TensorList& list = arg_at<TensorList>(at[i]);
+          all.reserve(list.size());
+          for (const Tensor& t : list) all.emplace_back(t, keep);
+          new (room(i)) std::vector<SavedTensor>(std::move(all));
+          break;
+        }
+        default:
+          op.facts_.types[i]->copy(room(i), at[i]);
+      }
+    }
+  }
+  ~RecordedNode() override {
+    while (kept_-- > 0) {
+      switch (op_.facts_.types[kept_]->kind) {
+        case ArgType::tensor:
+          std::destroy_at(&tensor(kept_));
+          break;
+        case ArgType::tensors:
+          std::destroy_at(&tensors(kept_));
+          break;
+        default:
+          op_.facts_.types[kept_]->destroy(room(kept_));
+      }
+    }
+  }
+
+  std::string_view name() const override { return op_.name(); }
+  const OpBase* op() const override { return &op_; }
+  NodeValues values() const override {
+    NodeValues v;
+    for (int i = 0; i < kept_; ++i) {
+      switch (op_.facts_.types[i]->kind) {
+        case ArgType::tensor:
+          v.args.push_back(to_value(tensor(i).peek()));
+          break;
+        case ArgType::tensors: {
+          TensorList list;
+          for (const SavedTensor& s : tensors(i)) list.push_back(s.peek());
+          v.args.emplace_back(std::move(list));
+          break;
+        }
+        default:
+          v.args.push_back(op_.facts_.types[i]->box(room(i)));
+      }
+    }
+    for (const SavedTensor& s : results_) v.results.push_back(s.peek());
+    return v;
+  }
+  void list_packed(std::vector<PackedTensor>& all) const override {
+    each_saved([&](const SavedTensor& s) { s.list_packed(all); });
+    for (const SavedTensor& s : results_) s.list_packed(all);
+  }
+  void keep_results(const Results& r) {
+    results_.reserve(r.size());
+    for (size_t i = 0; i < r.size(); ++i)
+      results_.push_back(SavedTensor::result(r[i], op_.saves_.keeps_result(static_cast<int>(i))));
+    num_results = static_cast<uint32_t>(r.size());
+  }
+  void written_in_place(const Tensor& self) {
+    if (op_.facts_.types[0]->kind == ArgType::tensor) tensor(0).overwritten_by(op_.name());
+    results_.push_back(SavedTensor::result(self, op_.saves_.keeps_result(0)));
+  }
+  void apply(Grads& gy, Grads& gx) override {
+    const Ref<Node> self(this);
+    std::vector<Tensor> ys;
+    ys.reserve(results_.size());
+    bool sole = runs_last;
+    for (const SavedTensor& s : results_) {
+      ys.push_back(s.get(self, op_.name()));
+      sole = sole && !s.packed();
+    }
+    Backward b(gy, gx, edges, ys, sole);
+    HeldTensors held(static_cast<size_t>(std::popcount(op_.tensors_ & ~op_.lists_)));
+    std::vector<TensorList> lists;
+    lists.reserve(static_cast<size_t>(std::popcount(op_.lists_)));
+    const void* at[kMostArgs];
+    for (int i = 0; i < kept_; ++i) {
+      switch (op_.facts_.types[i]->kind) {
+        case ArgType::tensor:
+          at[i] = held.hold(tensor(i).get(self, op_.name()));
+          break;
+        case ArgType::tensors: {
+          TensorList& list = lists.emplace_back();
+          for (const SavedTensor& s : tensors(i)) list.push_back(s.get(self, op_.name()));
+          at[i] = &list;
+          break;
+        }
+        default:
+          at[i] = room(i);
+      }
+    }
+    op_.facts_.calls->backward(op_.facts_.backward, b, at);
+  }
+  void release() override {
+    each_saved([](SavedTensor& s) { s.reset(); });
+    for (SavedTensor& s : results_) s.reset();
+  }
+
+ private:
+  explicit RecordedNode(const CallPath& op) : op_(op) {}
+  void* room(int i) { return reinterpret_cast<std::byte*>(this + 1) + op_.node_offsets_[i]; }
+  const void* room(int i) const { return reinterpret_cast<const std::byte*>(this + 1) + op_.node_offsets_[i]; }
+  SavedTensor& tensor(int i) { return *static_cast<SavedTensor*>(room(i)); }
+  const SavedTensor& tensor(int i) const { return *static_cast<const SavedTensor*>(room(i)); }
+  std::vector<SavedTensor>& tensors(int i) { return *static_cast<std::vector<SavedTensor>*>(room(i)); }
+  const std::vector<SavedTensor>& tensors(int i) const {
+    return *static_cast<const std::vector<SavedTensor>*>(room(i));
+  }
+  template <class F>
+  void each_saved(F&& f) {
+    for (uint32_t left = op_.tensors_; left; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      if (op_.lists_ >> i & 1) {
+        for (SavedTensor& s : tensors(i)) f(s);
+      } else {
+        f(tensor(i));
+      }
+    }
+  }
+  template <class F>
+  void each_saved(F&& f) const {
+    const_cast<RecordedNode*>(this)->each_saved([&](const SavedTensor& s) { f(s); });
+  }
+
+  const CallPath& op_;
+  int kept_ = 0;
+  std::vector<SavedTensor> results_;
+};
+
+CallPath::CallPath(const RecordFacts& facts, const char* file)
+    : OpBase(facts.schema, facts.doc, facts.example, file),
+      facts_(facts),
+      saves_(parse_saves(facts.schema, facts.saves)) {
+  aliases_ = facts.aliases;
+  shown_ = facts.shown;
+  internal_ = facts.internal;
+  inplace_by_copy_ = facts.inplace_by_copy;
+  autocast_ = facts.autocast;
+  adapt_ = facts.adapt;
+  dtypes_ = facts.dtypes;
+  tolerance_ = facts.tolerance;
+  tolerance_reason_ = facts.tolerance_reason;
+  for (int i = 0; i < facts.args; ++i) {
+    const ArgType& type = *facts.types[i];
+    uint32_t size = type.size, align = type.align;
+    if (type.kind == ArgType::tensor || type.kind == ArgType::tensors) {
+      tensors_ |= uint32_t{1} << i;
+      size = sizeof(SavedTensor);
+      align = alignof(SavedTensor);
+    }
+    if (type.kind == ArgType::tensors) {
+      lists_ |= uint32_t{1} << i;
+      size = sizeof(std::vector<SavedTensor>);
+      align = alignof(std::vector<SavedTensor>);
+    }
+    static_assert(alignof(RecordedNode) >= alignof(SavedTensor) && sizeof(RecordedNode) % 8 == 0);
+    node_bytes_ = (node_bytes_ + align - 1) / align * align;
+    node_offsets_[i] = node_bytes_;
+    node_bytes_ += size;
+  }
+}
+
+// ---- calls -------------------------------------------------------------------------------------------------------
+
+// What a call must know of its tensors, in one look at each.
+struct CallPath::Seen {
+  AlreadyAlike shapes;
+  bool wants_grad = false;
+  bool one_device = true;
+  bool alike() const { return shapes.ok; }
+};
+inline CallPath::Seen CallPath::see(ArgsAt at) const {
+  Seen seen{{adapt_}};
+  const TensorImpl* placed = nullptr;
+  const bool recording = grad_enabled();
+  each_tensor(at, [&](const Tensor& t, int) {
+    if (!t.defined()) return;
+    const TensorImpl& x = t.impl();
+    if (recording && t.requires_grad()) seen.wants_grad = true;
+    if (adapt_ != Adapt::none) seen.shapes.see(t);
+    if (x.wrapped_number) return;
+    if (placed) seen.one_device &= placed->device == x.device;
+    placed = &x;
+  });
+  return seen;
+}
+
+void CallPath::call(ArgsAt at, const Results& into) const {
+  if (t_mode.unusual) [[unlikely]]
+    return call_unusual(at, into);
+  const Seen seen = see(at);
+  if (!seen.alike()) return call_adapted(at, into);
+  call_plain(seen, at, into);
+}
+
+void CallPath::call_plain(const Seen& seen, ArgsAt at, const Results& into) const {
+  if (composes(seen.wants_grad)) {
+    if (facts_.infer) {  // a composed form relies on what infer checks
+      if (!seen.one_device) check_devices(at);
+      infer(at);
+    }
+    return facts_.calls->form(facts_.composed, at, into);
+  }
+  compute(seen, at, into);
+  if (seen.wants_grad) record(into, at);
+  if (facts_.view && grad_enabled()) note_views(into, at);
+}
+
+void CallPath::infer(ArgsAt at) const {
+  Inferred metas;
+  std::vector<TensorMeta> list;
+  facts_.calls->infer(facts_.infer, at, {metas.each, &list});
+}
+
+void CallPath::compute(const Seen& seen, ArgsAt at, const Results& into) const {
+  if (facts_.view) return facts_.calls->form(facts_.view, at, into);
+  if (facts_.dynamic) {
+    const DeviceType device = device_of(at);
+    const AnyFunction dynamic = facts_.dynamic.on(device);
+    if (!dynamic) throw_no_kernel(name_, {device, 0});
+    NoGrad guard;
+    // It makes its results itself and reads their elements: in memory that does not move.
+    const memory::detail::KernelScope plain(memory::current_tag());
+    Pins pins;
+    if (memory::detail::any_movable()) [[unlikely]]
+      each_tensor(at, [&](const Tensor& t, int) { pins.hold(t, Access::read); });
+    return facts_.calls->form(dynamic, at, into);
+  }
+  if (!facts_.infer) [[unlikely]]
+    throw_no_results(name_);
+  if (!seen.one_device) [[unlikely]]
+    check_devices(at);
+  if (facts_.results < 0) {
+    std::vector<TensorMeta> metas;
+    facts_.calls->infer(facts_.infer, at, {nullptr, &metas});
+    const memory::OpScope holder(name_);
+    into.list->reserve(metas.size());
+    for (const TensorMeta& m : metas) into.list->push_back(empty(m));
+    if (!metas.empty()) run(metas[0].device, into, at);
+    return;
+  }
+  Inferred metas;
+  facts_.calls->infer(facts_.infer, at, {metas.each, nullptr});
+  const memory::OpScope holder(name_);
+  for (size_t i = 0; i < into.count; ++i) *into.each[i] = empty(metas.each[i]);
+  run(metas.each[0].device, into, at);
+}
+
+void CallPath::run(Device device, const Results& into, ArgsAt at) const {
+  if (device.is_meta()) return;
+  // What a kernel takes for itself is not for the caller.
+  const memory::detail::KernelScope own;
+  Pins pins;
+  if (memory::detail::any_movable()) [[unlikely]] {
+    for (size_t i = 0; i < into.size(); ++i) pins.hold(into[i], Access::write);
+    each_tensor(at, [&](const Tensor& t, int) { pins.hold(t, Access::read); });
+  }
+  // Inside a kernel nothing is recorded, cast or observed.
+  const ThreadModeScope plain({false, 0});
+  if (const AnyFunction k = facts_.kernels.on(device.type)) [[likely]] {
+    if (!device.is_cpu()) return launch(k, device, into, at);
+    facts_.calls->kernel(k, into, at);
+  } else {
+    run_composed(device, into, at);
+  }
+}
+
+void CallPath::launch(AnyFunction k, Device device, const Results& into, ArgsAt at) const {
+  const auto call = [&] { facts_.calls->kernel(k, into, at); };
+  const auto launch = [](const void* c) { (*static_cast<const decltype(call)*>(c))(); };
+  const LaunchRoom* room = launch_room(device.type);
+  if (!room) throw_no_kernel(name_, device);
+  if (const char* failure = room->run(name_, device, launch, &call)) [[unlikely]] {
+    TensorList seen;
+    for (size_t i = 0; i < into.size(); ++i) seen.push_back(into[i]);
+    each_tensor(at, [&](const Tensor& t, int) { seen.push_back(t); });
+    throw_launch_failure(name_, device, failure, seen);
+  }
+}
+
+// A device without a kernel runs the composed form and copies its results into place.
+void CallPath::run_composed(Device device, const Results& into, ArgsAt at) const {
+  if (!facts_.composed) throw_no_kernel(name_, device);
+  Slots got(*this);
+  facts_.calls->form(facts_.composed, at, got.results());
+  for (size_t i = 0; i < got.results().size(); ++i) into[i].copy_(got.results()[i]);
+}
+
+// Where a call lies whose record does not infer it. Meta tensors go to the CPU's, which says that they have no
+// elements.
+DeviceType CallPath::device_of(ArgsAt at) const {
+  DeviceType d = DeviceType::meta;
+  each_tensor(at, [&](const Tensor& t, int) {
+    if (d == DeviceType::meta && t.defined() && !t.impl().wrapped_number) d = t.device().type;
+  });
+  return d == DeviceType::meta ? DeviceType::cpu : d;
+}
+
+void CallPath::check_devices(ArgsAt at) const {
+  const Tensor* first = nullptr;
+  each_tensor(at, [&](const Tensor& t, int) {
+    if (!t.defined() || t.impl().wrapped_number) return;
+    if (!first) {
+      first = &t;
+    } else if (!(t.device() == first->device())) {
+      throw_mixed_devices(name_, first->device(), t.device());
+    }
+  });
+}
+
+void CallPath::call_drawn(Generator& g, ArgsAt at, const Results& into) const {
+  const RngKey next = g.next(facts_.calls->draws(facts_.draws, at));
+  Substitutes with_key(*this, at);
+  for (int i = 0; i < facts_.args; ++i)
+    if (facts_.types[i]->kind == ArgType::key) with_key.address(i, &next);
+  call(with_key.at(), into);
+}
+
+// ---- the unusual: casts, adapted arguments, observers ------------------------------------------------------------
+
+void CallPath::call_unusual(ArgsAt at, const Results& into) const {
+  if (!(t_mode.unusual & kAutocast) || autocast_ == Autocast::keep) return call_cast(at, into);
+  DType widest = DType::boolean;
+  each_tensor(at, [&](const Tensor& t, int) {
+    if (t.defined() && is_floating(t.dtype())) widest = promote_types(widest, t.dtype());
+  });
+  Substitutes casts(*this, at);
+  // From the last to the first: where one tensor is several arguments, the order of its casts on the tape is the order
+  // in which its gradients are added.
+  for (int i = facts_.args; i-- > 0;) {
+    if (facts_.types[i]->kind == ArgType::tensor) {
+      casts.tensor(i, autocast_tensor(arg_at<Tensor>(at[i]), autocast_, widest));
+    } else if (facts_.types[i]->kind == ArgType::tensors) {
+      TensorList list;
+      for (const Tensor& t : arg_at<TensorList>(at[i])) list.push_back(autocast_tensor(t, autocast_, widest));
+      casts.list(i, std::move(list));
+    }
+  }
+  call_cast(casts.at(), into);
+}
+
+void CallPath::call_cast(ArgsAt at, const Results& into) const {
+  const Seen seen = see(at);
+  if (!seen.alike()) return call_adapted(at, into);
+  if (t_mode.unusual & kObserved) return call_observed(at, into);
+  call_plain(seen, at, into);
+}
+
+void CallPath::call_adapted(ArgsAt at, const Results& into) const {
+  Adapter adapter(name_, adapt_);
+  each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
+  Substitutes all(*this, at);
+  for (uint32_t left = tensors_ & ~lists_; left; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    all.tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
+  }
+  if (t_mode.unusual & kObserved) return call_observed(all.at(), into);
+  call_plain(see(all.at()), all.at(), into);
+}
+
+// The arguments of a call that is observed.
+struct CallPath::Given {
+  const CallPath& op;
+  ArgsAt at;
+};
+const Call::Reader CallPath::kReader{[](const void* data, std::vector<Value>& into) {
+                                       const Given& given = *static_cast<const Given*>(data);
+                                       for (int i = 0; i < given.op.facts_.args; ++i)
+                                         into.push_back(given.op.facts_.types[i]->box(given.at[i]));
+                                     },
+                                     [](const OpBase&, const void* data) {
+                                       const Given& given = *static_cast<const Given*>(data);
+                                       const RecordFacts& f = given.op.facts_;
+                                       return f.cost ? f.calls->cost(f.cost, given.at) : Cost();
+                                     }};
+
+void CallPath::call_observed(ArgsAt at, const Results& into) const {
+  const Given given{*this, at};
+  const Seen seen = see(at);
+  const Call shown(*this, Form::fresh, composes(seen.wants_grad), {}, kReader, &given);
+  ObservedCall observed(shown);
+  call_plain(seen, at, into);
+  if (into.list) return observed.done(*into.list);
+  if (into.count == 1) return observed.done({&into[0], 1});
+  TensorList results;
+  for (size_t i = 0; i < into.count; ++i) results.push_back(into[i]);
+  observed.done(results);
+}
+
+// ---- the tape ----------------------------------------------------------------------------------------------------
+
+Ref<CallPath::RecordedNode> CallPath::make_node(ArgsAt at) const {
+  size_t inputs = 0;
+  uint64_t wanting = 0;
+  each_tensor(at, [&](const Tensor& t, int i) {
+    ++inputs;
+    if (t.defined() && t.requires_grad()) wanting |= uint64_t{1} << i;
+  });
+  Ref<RecordedNode> node(new (*this) RecordedNode(*this, wanting, at));
+  node->edges.reserve(inputs);
+  each_tensor(at, [&](const Tensor& t, int) {
+    node->edges.push_back(t.defined() && t.requires_grad() ? gradient_edge(t) : Edge());
+  });
+  return node;
+}
+
+void CallPath::record(const Results& result, ArgsAt at) const {
+  if (!facts_.backward) return;
+  bool any_floating = false;
+  for (size_t i = 0; i < result.size(); ++i) any_floating = any_floating || is_floating(result[i].dtype());
+  if (!any_floating) return;
+  const Ref<RecordedNode> node = make_node(at);
+  for (size_t i = 0; i < result.size(); ++i)
+    if (is_floating(result[i].dtype())) set_history(result[i], node, static_cast<uint32_t>(i));
+  node->keep_results(result);
+}
+
+// A view remembers its base, so that writing through it reaches the base's history (or gives it one).
+void CallPath::note_views(const Results& result, ArgsAt at) const {
+  const Tensor* base = nullptr;
+  each_tensor(at, [&](const Tensor& t, int) {
+    if (!base) base = &t;
+  });
+  for (size_t i = 0; i < result.size(); ++i) {
+    const Tensor& t = result[i];
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a view has a tensor argument
+    if (t.same_as(*base) || !is_floating(t.dtype())) continue;
+    TensorImpl& v = t.impl();
+    v.view_base = base->impl().view_base ? base->impl().view_base : base->ref();
+    if (v.autograd) v.autograd->view_version.store(t.version(), std::memory_order_relaxed);
+  }
+}
+
+// ---- into tensors that there are ---------------------------------------------------------------------------------
+
+void CallPath::call_out(Tensor& result, ArgsAt at) const {
+  if (!(t_mode.unusual & kObserved)) [[likely]]
+    return out_plain(result, at);
+  const Given given{*this, at};
+  const Call call(*this, Form::out, false, {&result, 1}, kReader, &given);
+  ObservedCall observed(call);
+  out_plain(result, at);
+  observed.done({&result, 1});
+}
+void CallPath::out_plain(Tensor& result, ArgsAt at) const {
+  Inferred metas;
+  facts_.calls->infer(facts_.infer, at, {metas.each, nullptr});
+  const TensorMeta& m = metas.each[0];
+  if (result.shape() != m.shape || result.dtype() != m.dtype) throw_bad_inplace(name_, result, m);
+  if (see(at).wants_grad || (grad_enabled() && result.requires_grad()))
+    throw AutogradError(name_, "the out= form is not differentiable; use the plain form, or NoGrad");
+  Tensor* const slot = &result;
+  run(m.device, {&slot, 1, nullptr}, at);
+  bump_version(result, name_);
+}
+
+void CallPath::call_inplace(Tensor& self, ArgsAt at) const {
+  const Seen seen = see(at);
+  if (seen.alike()) return inplace_observed(seen, self, at);
+  Adapter adapter(name_, adapt_);
+  adapter.pin(self);
+  each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
+  Substitutes all(*this, at);
+  for (uint32_t left = tensors_ & ~lists_; left; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    all.tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
+  }
+  all.address(0, &self);
+  inplace_observed(see(all.at()), self, all.at());
+}
+void CallPath::inplace_observed(const Seen& seen, Tensor& self, ArgsAt at) const {
+  if (!(t_mode.unusual & kObserved)) [[likely]]
+    return inplace_plain(seen, self, at);
+  const Given given{*this, at};
+  const Call call(*this, Form::inplace, false, {&self, 1}, kReader, &given);
+  ObservedCall observed(call);
+  inplace_plain(seen, self, at);
+  observed.done({&self, 1});
+}
+void CallPath::inplace_plain(const Seen& seen, Tensor& self, ArgsAt at) const {
+  check_inplace_target(name_, self);
+  Inferred metas;
+  facts_.calls->infer(facts_.infer, at, {metas.each, nullptr});
+  const TensorMeta& m = metas.each[0];
+  if (self.shape() != m.shape || self.dtype() != m.dtype) throw_bad_inplace(name_, self, m);
+  if (seen.wants_grad && !facts_.backward) throw_no_backward(name_);
+  Ref<RecordedNode> node;
+  if (seen.wants_grad) node = make_node(at);
+  if (!seen.one_device) [[unlikely]]
+    check_devices(at);
+  Tensor* const slot = &self;
+  run(self.device(), {&slot, 1, nullptr}, at);
+  bump_version(self, name_);
+  if (seen.wants_grad) {
+    rebase_history(self, node);
+    node->written_in_place(self);
+  }
+}
+
+// ---- boxed -------------------------------------------------------------------------------------------------------
+
+void CallPath::samples(Samples& s) const {
+  if (facts_.samples) facts_.samples(s);
+}
+
+std::vector<Value> CallPath::call_boxed(std::span<const Value> args) const {
+  try {
+    const Arguments given(*this, args);
+    Slots results(*this);
+    call(given.at(), results.results());
+    return results.boxed();
+  } catch (...) {
+    rethrow_named(*this, args);
+  }
+}
+
+std::vector<Value> CallPath::inplace_boxed(std::span<const Value> args) const {
+  if (facts_.results != 1 || !(tensors_ & ~lists_ & 1) || !has_inplace())
+    throw ValueError(name_, "has no in-place form");
+  try {
+    const Arguments given(*this, args);
+    Tensor self = arg_at<Tensor>(given.at()[0]);
+    Substitutes all(*this, given.at());
+    all.address(0, &self);
+    if (facts_.inplace) {
+      call_inplace(self, all.at());
+      return {self};
+    }
+    // A gradient may read what is written over: it gets a copy.
+    const Tensor kept = see(all.at()).wants_grad ? self.clone() : self;
+    all.address(0, &kept);
+    Tensor result;
+    Tensor* const slot = &result;
+    call(all.at(), {&slot, 1, nullptr});
+    self.copy_(result);
+    return {self};
+  } catch (...) {
+    rethrow_named(*this, args);
+  }
+}
+
+std::vector<Value> CallPath::reference_boxed(std::span<const Value> args) const {
+  const AnyFunction f = facts_.reference ? facts_.reference : facts_.composed;
+  if (!f) throw ValueError(name_, "the record has neither a reference nor a composed form");
+  const Arguments given(*this, args);
+  Slots results(*this);
+  facts_.calls->form(f, given.at(), results.results());
+  return results.boxed();
+}
+
+Cost CallPath::cost_boxed(std::span<const Value> args) const {
+  if (!facts_.cost) return {};
+  const Arguments given(*this, args);
+  return facts_.calls->cost(facts_.cost, given.at());
+}
+
+uint64_t CallPath::draws_boxed(std::span<const Value> args) const {
+  if (!facts_.draws) return OpBase::draws_boxed(args);
+  const Arguments given(*this, args);
+  return facts_.calls->draws(facts_.draws, given.at());
+}
+
+}  // namespace strata::detail
