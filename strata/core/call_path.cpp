@@ -330,7 +330,7 @@ struct CallPath::Seen {
   bool one_device = true;
   bool alike() const { return shapes.ok; }
 };
-inline CallPath::Seen CallPath::see(ArgsAt at) const {
+[[gnu::always_inline]] inline CallPath::Seen CallPath::see(ArgsAt at) const {
   Seen seen{{adapt_}};
   const TensorImpl* placed = nullptr;
   const bool recording = grad_enabled();
@@ -373,7 +373,7 @@ void CallPath::infer(ArgsAt at) const {
   facts_.calls->infer(facts_.infer, at, {metas.each, &list});
 }
 
-void CallPath::compute(const Seen& seen, ArgsAt at, const Results& into) const {
+[[gnu::always_inline]] inline void CallPath::compute(const Seen& seen, ArgsAt at, const Results& into) const {
   if (facts_.view) return facts_.calls->form(facts_.view, at, into);
   if (facts_.dynamic) {
     const DeviceType device = device_of(at);
@@ -407,7 +407,7 @@ void CallPath::compute(const Seen& seen, ArgsAt at, const Results& into) const {
   run(metas.each[0].device, into, at);
 }
 
-void CallPath::run(Device device, const Results& into, ArgsAt at) const {
+[[gnu::always_inline]] inline void CallPath::run(Device device, const Results& into, ArgsAt at) const {
   if (device.is_meta()) return;
   // What a kernel takes for itself is not for the caller.
   const memory::detail::KernelScope own;
@@ -616,29 +616,34 @@ void CallPath::out_plain(Tensor& result, ArgsAt at) const {
 }
 
 void CallPath::call_inplace(Tensor& self, ArgsAt at) const {
+  // Apart, so that its tensors are not in the way of the usual call.
+  const auto adapted = [&]() __attribute__((noinline)) {
+    Adapter adapter(name_, adapt_);
+    adapter.pin(self);
+    each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
+    Substitutes all(*this, at);
+    for (uint32_t left = tensors_ & ~lists_; left; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      all.tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
+    }
+    all.address(0, &self);
+    inplace_observed(see(all.at()), self, all.at());
+  };
   const Seen seen = see(at);
-  if (seen.alike()) return inplace_observed(seen, self, at);
-  Adapter adapter(name_, adapt_);
-  adapter.pin(self);
-  each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
-  Substitutes all(*this, at);
-  for (uint32_t left = tensors_ & ~lists_; left; left &= left - 1) {
-    const int i = std::countr_zero(left);
-    all.tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
-  }
-  all.address(0, &self);
-  inplace_observed(see(all.at()), self, all.at());
+  if (!seen.alike()) return adapted();
+  if (t_mode.unusual & kObserved) [[unlikely]]
+    return inplace_observed(seen, self, at);
+  inplace_plain(seen, self, at);
 }
 void CallPath::inplace_observed(const Seen& seen, Tensor& self, ArgsAt at) const {
-  if (!(t_mode.unusual & kObserved)) [[likely]]
-    return inplace_plain(seen, self, at);
+  if (!(t_mode.unusual & kObserved)) return inplace_plain(seen, self, at);
   const Given given{*this, at};
   const Call call(*this, Form::inplace, false, {&self, 1}, kReader, &given);
   ObservedCall observed(call);
   inplace_plain(seen, self, at);
   observed.done({&self, 1});
 }
-void CallPath::inplace_plain(const Seen& seen, Tensor& self, ArgsAt at) const {
+[[gnu::always_inline]] inline void CallPath::inplace_plain(const Seen& seen, Tensor& self, ArgsAt at) const {
   check_inplace_target(name_, self);
   Inferred metas;
   facts_.calls->infer(facts_.infer, at, {metas.each, nullptr});
