@@ -53,17 +53,6 @@ void successes(Tensor& y, const Tensor& count, const Tensor& prob, RngKey key) {
   run(sample, Kind::binomial, key, y, count, prob);
 }
 
-// P(a, x), the share of gamma numbers below x, by Simpson's rule over t = x s^4, which is smooth at 0.
-double share_below(double a, double x) {
-  constexpr int kSteps = 400;
-  double sum = std::exp(-x);
-  for (int i = 1; i < kSteps; ++i) {
-    const double s = static_cast<double>(i) / kSteps;
-    sum += (i % 2 == 0 ? 2 : 4) * std::exp((4 * a - 1) * std::log(s) - x * s * s * s * s);
-  }
-  return 4 * std::exp(a * std::log(x) - std::lgamma(a)) * sum / (3 * kSteps);
-}
-
 const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
     .schema = "standard_gamma_grad(Tensor concentration, Tensor sample) -> Tensor",
     .doc =
