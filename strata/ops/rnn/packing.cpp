@@ -212,10 +212,11 @@ Pair pad_packed_composed(const Tensor& data, const Tensor& batch_sizes, bool bat
   const int64_t batch = counts[0], longest = static_cast<int64_t>(counts.size());
   const int64_t time = total_length.value_or(longest);
   check(time >= longest, op, "total_length ", time, " is less than the longest sequence, ", longest);
+  check(time <= std::numeric_limits<int64_t>::max() / batch, op, "total_length ", time, " of ", batch,
+        " sequences is more than can be counted");
   std::vector<int64_t> rows, lengths(static_cast<size_t>(batch));
   int64_t at = 0;
-  for (int64_t t = 0; t < time; ++t) {
-    const int64_t n = t < longest ? counts[static_cast<size_t>(t)] : 0;
+  for (const int64_t n : counts) {
     for (int64_t b = 0; b < batch; ++b) {
       rows.push_back(b < n ? at + b : data.size(0));  // the row behind the last is padding
       lengths[static_cast<size_t>(b)] += b < n ? 1 : 0;
@@ -223,6 +224,7 @@ Pair pad_packed_composed(const Tensor& data, const Tensor& batch_sizes, bool bat
     at += n;
   }
   Tensor y = index_select(cat({data, filler(data, 1, value)}, 0), 0, counted(rows).to(data.device()));
+  if (time > longest) y = cat({y, filler(data, (time - longest) * batch, value)}, 0);
   y = unflatten(y, 0, {time, batch});
   return {batch_first ? y.transpose(0, 1) : y, counted(lengths)};
 }
@@ -250,6 +252,8 @@ const Op<Pair(const Tensor&, const Tensor&, bool, double, std::optional<int64_t>
           s.invalid<ShapeError>("add up", s.tensor({6, 2}), counted({3, 2}));
           s.invalid<ValueError>("never rise", s.tensor({5, 2}), counted({2, 3}));
           s.invalid<ValueError>("total_length", s.tensor({4}), counted({2, 2}), false, 0.0, 1);
+          s.invalid<ValueError>("more than can be counted", s.tensor({4}), counted({2, 2}), false, 0.0,
+                                int64_t{1} << 62);
         },
     .reference =
         [](const Tensor& data, const Tensor& batch_sizes, bool batch_first, double value,
