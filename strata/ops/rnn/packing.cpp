@@ -198,6 +198,7 @@ std::vector<int64_t> checked_counts(std::string_view op, const Tensor& data, con
   int64_t total = 0, before = std::numeric_limits<int64_t>::max();
   for (const int64_t n : counts) {
     check(n > 0 && n <= before, op, "batch_sizes must be positive and never rise, got ", n);
+    check<ShapeError>(n <= data.size(0) - total, op, "batch_sizes add up to more than the rows of data, ", data);
     total += before = n;
   }
   check<ShapeError>(total == data.size(0), op, "batch_sizes add up to ", total, ", data is ", data);
@@ -250,6 +251,7 @@ const Op<Pair(const Tensor&, const Tensor&, bool, double, std::optional<int64_t>
           s.add(s.tensor({7, 2}), counted({3, 2, 1, 1}));
           s.add(s.tensor({4}), counted({2, 2}), true, 1.0, 3);
           s.invalid<ShapeError>("add up", s.tensor({6, 2}), counted({3, 2}));
+          s.invalid<ShapeError>("add up to more", s.tensor({4}), counted({std::numeric_limits<int64_t>::max(), 2}));
           s.invalid<ValueError>("never rise", s.tensor({5, 2}), counted({2, 3}));
           s.invalid<ValueError>("total_length", s.tensor({4}), counted({2, 2}), false, 0.0, 1);
           s.invalid<ValueError>("more than can be counted", s.tensor({4}), counted({2, 2}), false, 0.0,
