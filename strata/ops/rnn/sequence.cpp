@@ -94,6 +94,8 @@ class Sequences {
     for (size_t t = 0; t < counts_.size(); ++t) {
       check(counts_[t] >= 1 && (t == 0 || counts_[t] <= counts_[t - 1]), op_,
             "batch_sizes must be positive and never rise, got ", counts_[t], " at step ", static_cast<int64_t>(t));
+      check<ShapeError>(counts_[t] <= input.size(0) - total, op_,
+                        "batch_sizes add up to more than the rows of the input, ", input);
       total += counts_[t];
     }
     check<ShapeError>(total == input.size(0), op_, "batch_sizes add up to ", total, ", the input is ", input);

@@ -51,7 +51,8 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
         from == 0 || (x.shape()[from - 1] != 1 && x.strides()[from - 1] != chunk_elements * chunk_stride);
     if (!chunk_ends) continue;
     while (to >= 0 && (viewed < chunk_elements || shape[to] == 1)) {
-      r[to] = viewed * chunk_stride;
+      // Too far for a number only where it is that of a single element, which nothing steps over.
+      if (__builtin_mul_overflow(viewed, chunk_stride, &r[to])) r[to] = chunk_stride;
       viewed *= shape[to];
       --to;
     }
