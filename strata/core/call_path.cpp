@@ -1,6 +1,5 @@
-#include "strata/core/call_path.h"
+#include "strata/core/call_path_inl.h"
 
-#include <bit>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -18,127 +17,7 @@ struct Inferred {
   Inferred() {}
 };
 
-// A few tensors whose addresses stay: on the stack while they are few.
-class HeldTensors {
- public:
-  explicit HeldTensors(size_t most) {
-    if (most > kFew) many_.reserve(most);
-  }
-  const Tensor* hold(Tensor t) {
-    if (few_count_ == kFew || many_.capacity() > 0) return &many_.emplace_back(std::move(t));
-    few_[few_count_] = std::move(t);
-    return &few_[few_count_++];
-  }
-
- private:
-  static constexpr size_t kFew = 6;
-  Tensor few_[kFew];
-  size_t few_count_ = 0;
-  TensorList many_;
-};
-
 }  // namespace
-
-// Arguments out of their boxes.
-class CallPath::Arguments {
- public:
-  // By the other constructor, so that what is constructed is destroyed where a later one throws.
-  Arguments(const CallPath& op, std::span<const Value> given) : Arguments(op) {
-    check_boxed_count(op, given.size());
-    const auto count = static_cast<size_t>(op.facts_.args);
-    if (given.size() < count) defaults_.reserve(count - given.size());
-    for (size_t i = 0; i < count; ++i) {
-      const Value& v = i < given.size() ? given[i] : defaults_.emplace_back(boxed_default(op, i));
-      const ArgType& type = *op.facts_.types[i];
-      void* const room = rooms_ + i * kRoom;
-      at_[i] = type.unbox(v, room);
-      if (!at_[i]) throw_boxed_type(op, i, {});
-      if (at_[i] == room) constructed_ |= uint32_t{1} << i;
-      if (type.kind == ArgType::tensor && !arg_at<Tensor>(at_[i]).defined()) check_boxed_optional(op, i);
-    }
-  }
-  ~Arguments() {
-    for (; constructed_; constructed_ &= constructed_ - 1) {
-      const int i = std::countr_zero(constructed_);
-      op_.facts_.types[i]->destroy(rooms_ + static_cast<size_t>(i) * kRoom);
-    }
-  }
-  Arguments(const Arguments&) = delete;
-  ArgsAt at() const { return at_; }
-
- private:
-  // For what a record's function wants in another type than a Value has it.
-  static constexpr size_t kRoom = 80;
-  static_assert(kRoom >= sizeof(std::optional<Dims>) && kRoom >= sizeof(std::optional<std::string>) &&
-                kRoom >= sizeof(std::optional<Scalar>) && kRoom >= sizeof(std::optional<RngKey>) && kRoom % 16 == 0);
-
-  explicit Arguments(const CallPath& op) : op_(op) {}
-
-  const CallPath& op_;
-  uint32_t constructed_ = 0;
-  std::vector<Value> defaults_;
-  const void* at_[kMostArgs];
-  alignas(16) std::byte rooms_[kMostArgs * kRoom];
-};
-
-// The arguments of a call with others in the place of some.
-class CallPath::Substitutes {
- public:
-  Substitutes(const CallPath& op, ArgsAt at) : tensors_(static_cast<size_t>(std::popcount(op.tensors_ & ~op.lists_))) {
-    std::copy_n(at, op.facts_.args, at_);
-    if (op.lists_) lists_.reserve(static_cast<size_t>(std::popcount(op.lists_)));
-  }
-  void tensor(int i, Tensor t) { at_[i] = tensors_.hold(std::move(t)); }
-  void list(int i, TensorList l) { at_[i] = &lists_.emplace_back(std::move(l)); }
-  void address(int i, const void* p) { at_[i] = p; }
-  ArgsAt at() const { return at_; }
-
- private:
-  HeldTensors tensors_;
-  std::vector<TensorList> lists_;
-  const void* at_[kMostArgs];
-};
-
-// Room for the results of a call whose caller does not have them in their C++ type.
-class CallPath::Slots {
- public:
-  explicit Slots(const CallPath& op) : list_(op.facts_.results < 0) {
-    for (int i = 0; i < kMostResults; ++i) at_[i] = &each_[i];
-    results_ = list_ ? Results{nullptr, 0, &all_} : Results{at_, static_cast<size_t>(op.facts_.results), nullptr};
-  }
-  Slots(const Slots&) = delete;
-  const Results& results() const { return results_; }
-  std::vector<Value> boxed() {
-    std::vector<Value> values;
-    if (list_) {
-      values.emplace_back(std::move(all_));
-    } else {
-      values.reserve(results_.count);
-      for (size_t i = 0; i < results_.count; ++i) values.emplace_back(std::move(each_[i]));
-    }
-    return values;
-  }
-
- private:
-  bool list_;
-  Results results_;
-  Tensor* at_[kMostResults];
-  Tensor each_[kMostResults];
-  TensorList all_;
-};
-
-// f(tensor, position of its argument), in order.
-template <class F>
-void CallPath::each_tensor(ArgsAt at, F&& f) const {
-  for (uint32_t left = tensors_; left; left &= left - 1) {
-    const int i = std::countr_zero(left);
-    if (lists_ >> i & 1) [[unlikely]] {
-      for (const Tensor& t : arg_at<TensorList>(at[i])) f(t, i);
-    } else {
-      f(arg_at<Tensor>(at[i]), i);
-    }
-  }
-}
 
 // A recorded call. Behind it, in the same block of memory, lie its arguments: tensors as SavedTensor, lists as vectors
 // of those, others as they are.
@@ -322,29 +201,6 @@ CallPath::CallPath(const RecordFacts& facts, const char* file)
 }
 
 // ---- calls -------------------------------------------------------------------------------------------------------
-
-// What a call must know of its tensors, in one look at each.
-struct CallPath::Seen {
-  AlreadyAlike shapes;
-  bool wants_grad = false;
-  bool one_device = true;
-  bool alike() const { return shapes.ok; }
-};
-[[gnu::always_inline]] inline CallPath::Seen CallPath::see(ArgsAt at) const {
-  Seen seen{{adapt_}};
-  const TensorImpl* placed = nullptr;
-  const bool recording = grad_enabled();
-  each_tensor(at, [&](const Tensor& t, int) {
-    if (!t.defined()) return;
-    const TensorImpl& x = t.impl();
-    if (recording && t.requires_grad()) seen.wants_grad = true;
-    if (adapt_ != Adapt::none) seen.shapes.see(t);
-    if (x.wrapped_number) return;
-    if (placed) seen.one_device &= placed->device == x.device;
-    placed = &x;
-  });
-  return seen;
-}
 
 void CallPath::call(ArgsAt at, const Results& into) const {
   if (t_mode.unusual) [[unlikely]]
@@ -661,69 +517,6 @@ void CallPath::inplace_observed(const Seen& seen, Tensor& self, ArgsAt at) const
     rebase_history(self, node);
     node->written_in_place(self);
   }
-}
-
-// ---- boxed -------------------------------------------------------------------------------------------------------
-
-void CallPath::samples(Samples& s) const {
-  if (facts_.samples) facts_.samples(s);
-}
-
-std::vector<Value> CallPath::call_boxed(std::span<const Value> args) const {
-  try {
-    const Arguments given(*this, args);
-    Slots results(*this);
-    call(given.at(), results.results());
-    return results.boxed();
-  } catch (...) {
-    rethrow_named(*this, args);
-  }
-}
-
-std::vector<Value> CallPath::inplace_boxed(std::span<const Value> args) const {
-  if (facts_.results != 1 || !(tensors_ & ~lists_ & 1) || !has_inplace())
-    throw ValueError(name_, "has no in-place form");
-  try {
-    const Arguments given(*this, args);
-    Tensor self = arg_at<Tensor>(given.at()[0]);
-    Substitutes all(*this, given.at());
-    all.address(0, &self);
-    if (facts_.inplace) {
-      call_inplace(self, all.at());
-      return {self};
-    }
-    // A gradient may read what is written over: it gets a copy.
-    const Tensor kept = see(all.at()).wants_grad ? self.clone() : self;
-    all.address(0, &kept);
-    Tensor result;
-    Tensor* const slot = &result;
-    call(all.at(), {&slot, 1, nullptr});
-    self.copy_(result);
-    return {self};
-  } catch (...) {
-    rethrow_named(*this, args);
-  }
-}
-
-std::vector<Value> CallPath::reference_boxed(std::span<const Value> args) const {
-  const AnyFunction f = facts_.reference ? facts_.reference : facts_.composed;
-  if (!f) throw ValueError(name_, "the record has neither a reference nor a composed form");
-  const Arguments given(*this, args);
-  Slots results(*this);
-  facts_.calls->form(f, given.at(), results.results());
-  return results.boxed();
-}
-
-Cost CallPath::cost_boxed(std::span<const Value> args) const {
-  if (!facts_.cost) return {};
-  const Arguments given(*this, args);
-  return facts_.calls->cost(facts_.cost, given.at());
-}
-
-uint64_t CallPath::draws_boxed(std::span<const Value> args) const {
-  if (!facts_.draws) return OpBase::draws_boxed(args);
-  const Arguments given(*this, args);
-  return facts_.calls->draws(facts_.draws, given.at());
 }
 
 }  // namespace strata::detail
