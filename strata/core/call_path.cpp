@@ -365,12 +365,7 @@ void CallPath::call_cast(ArgsAt at, const Results& into) const {
 
 void CallPath::call_adapted(ArgsAt at, const Results& into) const {
   Adapter adapter(name_, adapt_);
-  each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
-  Substitutes all(*this, at);
-  for (uint32_t left = tensors_ & ~lists_; left; left &= left - 1) {
-    const int i = std::countr_zero(left);
-    all.tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
-  }
+  const Substitutes all(*this, at, adapter);
   if (t_mode.unusual & kObserved) return call_observed(all.at(), into);
   call_plain(see(all.at()), all.at(), into);
 }
@@ -476,12 +471,7 @@ void CallPath::call_inplace(Tensor& self, ArgsAt at) const {
   const auto adapted = [&]() __attribute__((noinline)) {
     Adapter adapter(name_, adapt_);
     adapter.pin(self);
-    each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
-    Substitutes all(*this, at);
-    for (uint32_t left = tensors_ & ~lists_; left; left &= left - 1) {
-      const int i = std::countr_zero(left);
-      all.tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
-    }
+    Substitutes all(*this, at, adapter);
     all.address(0, &self);
     inplace_observed(see(all.at()), self, all.at());
   };

@@ -27,12 +27,33 @@ class HeldTensors {
   TensorList many_;
 };
 
+// f(tensor, position of its argument), in order.
+template <class F>
+void CallPath::each_tensor(ArgsAt at, F&& f) const {
+  for (uint32_t left = tensors_; left; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    if (lists_ >> i & 1) [[unlikely]] {
+      for (const Tensor& t : arg_at<TensorList>(at[i])) f(t, i);
+    } else {
+      f(arg_at<Tensor>(at[i]), i);
+    }
+  }
+}
+
 // The arguments of a call with others in the place of some.
 class CallPath::Substitutes {
  public:
   Substitutes(const CallPath& op, ArgsAt at) : tensors_(static_cast<size_t>(std::popcount(op.tensors_ & ~op.lists_))) {
     std::copy_n(at, op.facts_.args, at_);
     if (op.lists_) lists_.reserve(static_cast<size_t>(std::popcount(op.lists_)));
+  }
+  // Of one shape and dtype, as the adapter says: it looks at all tensors, lists included, and adapts those of no list.
+  Substitutes(const CallPath& op, ArgsAt at, Adapter& adapter) : Substitutes(op, at) {
+    op.each_tensor(at, [&](const Tensor& t, int) { adapter.see(t); });
+    for (uint32_t left = op.tensors_ & ~op.lists_; left; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      tensor(i, adapter.apply(arg_at<Tensor>(at[i])));
+    }
   }
   void tensor(int i, Tensor t) { at_[i] = tensors_.hold(std::move(t)); }
   void list(int i, TensorList l) { at_[i] = &lists_.emplace_back(std::move(l)); }
@@ -72,19 +93,6 @@ class CallPath::Slots {
   Tensor each_[kMostResults];
   TensorList all_;
 };
-
-// f(tensor, position of its argument), in order.
-template <class F>
-void CallPath::each_tensor(ArgsAt at, F&& f) const {
-  for (uint32_t left = tensors_; left; left &= left - 1) {
-    const int i = std::countr_zero(left);
-    if (lists_ >> i & 1) [[unlikely]] {
-      for (const Tensor& t : arg_at<TensorList>(at[i])) f(t, i);
-    } else {
-      f(arg_at<Tensor>(at[i]), i);
-    }
-  }
-}
 
 // What a call must know of its tensors, in one look at each.
 struct CallPath::Seen {
