@@ -42,7 +42,8 @@ bool is_machinery(const std::string& header, const Symbol& s) {
   static const std::set<std::string> names = {"TensorImpl",   "ref_dispose",     "throw_too_many_dims",  // core
                                               "RngBaseScope",                                            // CUDA graphs
                                               "FunctionNode", "check_gradients", "BackwardOf",           // autograd
-                                              "draws",        "drawn",  // what random functions are written with
+                                              "drawn",     // what random functions are written with
+                                              "Policies",  // of records
                                               "NoneIndex",    "EllipsisIndex",  // None, Ellipsis
                                               "append_text",                    // found by argument-dependent lookup
                                               "Metas",        "Kernel",          "Kernels",

@@ -167,11 +167,11 @@ PluginOp::PluginOp(const strata_op_record& record, std::string from)
                      "a tolerance above 1 needs a tolerance_reason");
   check<PluginError>(record.infer != nullptr, name_, "the record has no infer");
   check<PluginError>(record.cpu != nullptr || record.cuda != nullptr, name_, "the record has no kernel");
-  adapt_ = static_cast<Adapt>(record.adapt);
-  autocast_ = static_cast<Autocast>(record.autocast);
-  dtypes_ = static_cast<DTypeSet>(record.dtypes);
-  tolerance_ = record.tolerance;
-  tolerance_reason_ = RecordTexts::tolerance_reason;
+  policies_.adapt = static_cast<Adapt>(record.adapt);
+  policies_.autocast = static_cast<Autocast>(record.autocast);
+  policies_.dtypes = static_cast<DTypeSet>(record.dtypes);
+  policies_.tolerance = record.tolerance;
+  policies_.tolerance_reason = RecordTexts::tolerance_reason;
 }
 
 void PluginOp::check_schema() {
@@ -487,8 +487,8 @@ std::vector<Tensor> PluginOp::call(std::span<const Value> args) const {
 }
 
 std::vector<Tensor> PluginOp::call_adapted(std::vector<Value> args) const {
-  if (adapt_ != Adapt::none && !is_alike(adapt_, args)) {
-    detail::Adapter adapter(name_, adapt_);
+  if (policies_.adapt != Adapt::none && !is_alike(policies_.adapt, args)) {
+    detail::Adapter adapter(name_, policies_.adapt);
     adapt_all(adapter, args);
   }
   if (!(t_mode.unusual & kObserved)) return call(args);
@@ -503,7 +503,7 @@ std::vector<Tensor> PluginOp::call_adapted(std::vector<Value> args) const {
 std::vector<Value> PluginOp::call_boxed(std::span<const Value> given) const {
   std::vector<Value> args = normalised(given);
   const uint32_t mode = t_mode.unusual;
-  if ((mode & kAutocast) && autocast_ != Autocast::keep) autocast_all(autocast_, args);
+  if ((mode & kAutocast) && policies_.autocast != Autocast::keep) autocast_all(policies_.autocast, args);
   const std::vector<Tensor> results = call_adapted(std::move(args));
   return {results.begin(), results.end()};
 }
@@ -535,8 +535,8 @@ std::vector<Value> PluginOp::inplace_boxed(std::span<const Value> given) const {
   if (!r_.inplace) throw ValueError(name_, "has no in-place form");
   std::vector<Value> args = normalised(given);
   Tensor self = std::get<Tensor>(args[0]);
-  if (adapt_ != Adapt::none && !is_alike(adapt_, args)) {
-    detail::Adapter adapter(name_, adapt_);
+  if (policies_.adapt != Adapt::none && !is_alike(policies_.adapt, args)) {
+    detail::Adapter adapter(name_, policies_.adapt);
     adapter.pin(self);
     adapt_all(adapter, args);
   }

@@ -61,10 +61,11 @@ struct Unbox<std::optional<T>> {
 
 template <class T>
 constexpr ArgType type_of() {
-  constexpr ArgType::Kind kind = std::is_same_v<T, Tensor>       ? ArgType::tensor
-                                 : std::is_same_v<T, TensorList> ? ArgType::tensors
-                                 : std::is_same_v<T, RngKey>     ? ArgType::key
-                                                                 : ArgType::other;
+  constexpr ArgType::Kind kind = std::is_same_v<T, Tensor>                  ? ArgType::tensor
+                                 : std::is_same_v<T, TensorList>            ? ArgType::tensors
+                                 : std::is_same_v<T, RngKey>                ? ArgType::key
+                                 : std::is_same_v<T, std::optional<RngKey>> ? ArgType::optional_key
+                                                                            : ArgType::other;
   return {kind,
           sizeof(T),
           alignof(T),
@@ -77,26 +78,7 @@ constexpr ArgType type_of() {
 }  // namespace
 
 #define STRATA_ARG_TYPE(...) constinit const ArgType ArgTypeOf<__VA_ARGS__>::type = type_of<__VA_ARGS__>();
-STRATA_ARG_TYPE(Tensor)
-STRATA_ARG_TYPE(TensorList)
-STRATA_ARG_TYPE(Scalar)
-STRATA_ARG_TYPE(int64_t)
-STRATA_ARG_TYPE(double)
-STRATA_ARG_TYPE(bool)
-STRATA_ARG_TYPE(std::string)
-STRATA_ARG_TYPE(Dims)
-STRATA_ARG_TYPE(DType)
-STRATA_ARG_TYPE(Device)
-STRATA_ARG_TYPE(RngKey)
-STRATA_ARG_TYPE(std::optional<Scalar>)
-STRATA_ARG_TYPE(std::optional<int64_t>)
-STRATA_ARG_TYPE(std::optional<double>)
-STRATA_ARG_TYPE(std::optional<bool>)
-STRATA_ARG_TYPE(std::optional<std::string>)
-STRATA_ARG_TYPE(std::optional<Dims>)
-STRATA_ARG_TYPE(std::optional<DType>)
-STRATA_ARG_TYPE(std::optional<Device>)
-STRATA_ARG_TYPE(std::optional<RngKey>)
+STRATA_FOR_EACH_ARG_TYPE(STRATA_ARG_TYPE)
 #undef STRATA_ARG_TYPE
 
 }  // namespace strata::detail

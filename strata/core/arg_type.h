@@ -15,7 +15,7 @@ namespace strata::detail {
 
 /// What the call path has to know of an argument's type where it sees only its address.
 struct ArgType {
-  enum Kind : uint8_t { tensor, tensors, key, other };
+  enum Kind : uint8_t { tensor, tensors, key, optional_key, other };
   Kind kind;
   uint32_t size, align;
   void (*copy)(void* into, const void* from);  ///< constructs; tensors' are not called
@@ -26,7 +26,16 @@ struct ArgType {
   const void* (*unbox)(const Value& v, void* into);
 };
 
-/// ArgTypeOf<T>::type, for every T that a record's functions may take: those of a Value, and optional ones.
+/// Every T that a record's functions may take: those of a Value, and optional ones. Each has ArgTypeOf<T>::type.
+// clang-format off
+#define STRATA_FOR_EACH_ARG_TYPE(DO)                                                              \
+  DO(Tensor) DO(TensorList)                                                                       \
+  DO(Scalar)      DO(std::optional<Scalar>)      DO(int64_t) DO(std::optional<int64_t>)           \
+  DO(double)      DO(std::optional<double>)      DO(bool)    DO(std::optional<bool>)              \
+  DO(std::string) DO(std::optional<std::string>) DO(Dims)    DO(std::optional<Dims>)              \
+  DO(DType)       DO(std::optional<DType>)       DO(Device)  DO(std::optional<Device>)            \
+  DO(RngKey)      DO(std::optional<RngKey>)
+// clang-format on
 template <class T>
 struct ArgTypeOf;
 #define STRATA_ARG_TYPE(...)      \
@@ -34,26 +43,7 @@ struct ArgTypeOf;
   struct ArgTypeOf<__VA_ARGS__> { \
     static const ArgType type;    \
   };
-STRATA_ARG_TYPE(Tensor)
-STRATA_ARG_TYPE(TensorList)
-STRATA_ARG_TYPE(Scalar)
-STRATA_ARG_TYPE(int64_t)
-STRATA_ARG_TYPE(double)
-STRATA_ARG_TYPE(bool)
-STRATA_ARG_TYPE(std::string)
-STRATA_ARG_TYPE(Dims)
-STRATA_ARG_TYPE(DType)
-STRATA_ARG_TYPE(Device)
-STRATA_ARG_TYPE(RngKey)
-STRATA_ARG_TYPE(std::optional<Scalar>)
-STRATA_ARG_TYPE(std::optional<int64_t>)
-STRATA_ARG_TYPE(std::optional<double>)
-STRATA_ARG_TYPE(std::optional<bool>)
-STRATA_ARG_TYPE(std::optional<std::string>)
-STRATA_ARG_TYPE(std::optional<Dims>)
-STRATA_ARG_TYPE(std::optional<DType>)
-STRATA_ARG_TYPE(std::optional<Device>)
-STRATA_ARG_TYPE(std::optional<RngKey>)
+STRATA_FOR_EACH_ARG_TYPE(STRATA_ARG_TYPE)
 #undef STRATA_ARG_TYPE
 
 /// The most arguments, and the most results that are not a list.

@@ -167,19 +167,10 @@ class CallPath::RecordedNode final : public Node {
   std::vector<SavedTensor> results_;
 };
 
-CallPath::CallPath(const RecordFacts& facts, const char* file)
-    : OpBase(facts.schema, facts.doc, facts.example, file),
-      facts_(facts),
-      saves_(parse_saves(facts.schema, facts.saves)) {
-  aliases_ = facts.aliases;
-  shown_ = facts.shown;
-  internal_ = facts.internal;
-  inplace_by_copy_ = facts.inplace_by_copy;
-  autocast_ = facts.autocast;
-  adapt_ = facts.adapt;
-  dtypes_ = facts.dtypes;
-  tolerance_ = facts.tolerance;
-  tolerance_reason_ = facts.tolerance_reason;
+CallPath::CallPath(std::string_view schema, std::string_view doc, std::string_view example, const char* file,
+                   std::string_view saves, const Policies& policies, const RecordFacts& facts)
+    : OpBase(schema, doc, example, file), facts_(facts), saves_(parse_saves(schema, saves)) {
+  policies_ = policies;
   for (int i = 0; i < facts.args; ++i) {
     const ArgType& type = *facts.types[i];
     uint32_t size = type.size, align = type.align;
@@ -327,16 +318,20 @@ void CallPath::check_devices(ArgsAt at) const {
 
 void CallPath::call_drawn(Generator& g, ArgsAt at, const Results& into) const {
   const RngKey next = g.next(facts_.calls->draws(facts_.draws, at));
+  const std::optional<RngKey> given = next;
   Substitutes with_key(*this, at);
-  for (int i = 0; i < facts_.args; ++i)
-    if (facts_.types[i]->kind == ArgType::key) with_key.address(i, &next);
+  for (int i = 0; i < facts_.args; ++i) {
+    const ArgType::Kind kind = facts_.types[i]->kind;
+    if (kind == ArgType::key) with_key.address(i, &next);
+    if (kind == ArgType::optional_key) with_key.address(i, &given);
+  }
   call(with_key.at(), into);
 }
 
 // ---- the unusual: casts, adapted arguments, observers ------------------------------------------------------------
 
 void CallPath::call_unusual(ArgsAt at, const Results& into) const {
-  if (!(t_mode.unusual & kAutocast) || autocast_ == Autocast::keep) return call_cast(at, into);
+  if (!(t_mode.unusual & kAutocast) || policies_.autocast == Autocast::keep) return call_cast(at, into);
   DType widest = DType::boolean;
   each_tensor(at, [&](const Tensor& t, int) {
     if (t.defined() && is_floating(t.dtype())) widest = promote_types(widest, t.dtype());
@@ -346,10 +341,10 @@ void CallPath::call_unusual(ArgsAt at, const Results& into) const {
   // in which its gradients are added.
   for (int i = facts_.args; i-- > 0;) {
     if (facts_.types[i]->kind == ArgType::tensor) {
-      casts.tensor(i, autocast_tensor(arg_at<Tensor>(at[i]), autocast_, widest));
+      casts.tensor(i, autocast_tensor(arg_at<Tensor>(at[i]), policies_.autocast, widest));
     } else if (facts_.types[i]->kind == ArgType::tensors) {
       TensorList list;
-      for (const Tensor& t : arg_at<TensorList>(at[i])) list.push_back(autocast_tensor(t, autocast_, widest));
+      for (const Tensor& t : arg_at<TensorList>(at[i])) list.push_back(autocast_tensor(t, policies_.autocast, widest));
       casts.list(i, std::move(list));
     }
   }
@@ -364,7 +359,7 @@ void CallPath::call_cast(ArgsAt at, const Results& into) const {
 }
 
 void CallPath::call_adapted(ArgsAt at, const Results& into) const {
-  Adapter adapter(name_, adapt_);
+  Adapter adapter(name_, policies_.adapt);
   const Substitutes all(*this, at, adapter);
   if (t_mode.unusual & kObserved) return call_observed(all.at(), into);
   call_plain(see(all.at()), all.at(), into);
@@ -469,7 +464,7 @@ void CallPath::out_plain(Tensor& result, ArgsAt at) const {
 void CallPath::call_inplace(Tensor& self, ArgsAt at) const {
   // Apart, so that its tensors are not in the way of the usual call.
   const auto adapted = [&]() __attribute__((noinline)) {
-    Adapter adapter(name_, adapt_);
+    Adapter adapter(name_, policies_.adapt);
     adapter.pin(self);
     Substitutes all(*this, at, adapter);
     all.address(0, &self);

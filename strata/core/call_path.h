@@ -10,15 +10,9 @@
 
 namespace strata::detail {
 
-/// What a record says, without the types of its functions.
+/// A record's functions without their types, and what is needed to call them.
 struct RecordFacts {
-  std::string_view schema, aliases, doc, example, saves, tolerance_reason;
-  int shown;
-  bool internal, inplace, inplace_by_copy;
-  Adapt adapt;
-  Autocast autocast;
-  DTypeSet dtypes;
-  double tolerance;
+  bool inplace;
   AnyFunction infer, view, composed, backward, draws, cost, reference;
   ByDevice<AnyFunction> kernels, dynamic;
   void (*samples)(Samples&);
@@ -47,7 +41,8 @@ class CallPath : public OpBase {
   uint64_t draws_boxed(std::span<const Value> args) const final;
 
  protected:
-  CallPath(const RecordFacts& facts, const char* file);
+  CallPath(std::string_view schema, std::string_view doc, std::string_view example, const char* file,
+           std::string_view saves, const Policies& policies, const RecordFacts& facts);
   /// The op's result for the arguments, into undefined tensors or an empty list.
   void call(ArgsAt at, const Results& into) const;
   /// The same with the next numbers of `g` for the RngKey.

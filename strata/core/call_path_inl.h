@@ -102,14 +102,14 @@ struct CallPath::Seen {
   bool alike() const { return shapes.ok; }
 };
 [[gnu::always_inline]] inline CallPath::Seen CallPath::see(ArgsAt at) const {
-  Seen seen{{adapt_}};
+  Seen seen{{policies_.adapt}};
   const TensorImpl* placed = nullptr;
   const bool recording = grad_enabled();
   each_tensor(at, [&](const Tensor& t, int) {
     if (!t.defined()) return;
     const TensorImpl& x = t.impl();
     if (recording && t.requires_grad()) seen.wants_grad = true;
-    if (adapt_ != Adapt::none) seen.shapes.see(t);
+    if (policies_.adapt != Adapt::none) seen.shapes.see(t);
     if (x.wrapped_number) return;
     if (placed) seen.one_device &= placed->device == x.device;
     placed = &x;

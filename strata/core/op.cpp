@@ -90,7 +90,7 @@ const OpBase* OpBase::find_unlisted(std::string_view name) {
 
 std::vector<std::string_view> OpBase::aliases() const {
   std::vector<std::string_view> names;
-  for (std::string_view rest = aliases_; !rest.empty();) {
+  for (std::string_view rest = policies_.aliases; !rest.empty();) {
     const size_t end = std::min(rest.find(' '), rest.size());
     names.push_back(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));

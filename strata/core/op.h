@@ -57,15 +57,12 @@ class Op<R(A...)> final : public detail::CallPath {
     std::string_view tolerance_reason = {};
   };
 
-  Op(const Record& r, const char* file = __builtin_FILE()) : CallPath(facts_of(r), file) {}
+  Op(const Record& r, const char* file = __builtin_FILE())
+      : CallPath(r.schema, r.doc, r.example, file, r.saves, policies_of(r), facts_of(r)) {}
 
   /// The call path: infer, allocate, kernel, record.
   R operator()(A... args) const {
-    const void* const at[] = {std::addressof(args)..., nullptr};
-    R result;
-    const auto slots = Traits::slots(result);
-    call(at, Traits::results(slots, result));
-    return result;
+    return returned([&](const detail::Results& into, detail::ArgsAt at) { call(at, into); }, args...);
   }
 
   /// Runs the kernel into `result`, which must be what infer says. Not recorded: an error while a gradient is wanted.
@@ -83,22 +80,25 @@ class Op<R(A...)> final : public detail::CallPath {
 
   /// The call with the next numbers of `g` for its RngKey, whatever stands in that place.
   R drawn(Generator& g, A... args) const {
-    const void* const at[] = {std::addressof(args)..., nullptr};
-    R result;
-    const auto slots = Traits::slots(result);
-    call_drawn(g, at, Traits::results(slots, result));
-    return result;
+    return returned([&](const detail::Results& into, detail::ArgsAt at) { call_drawn(g, at, into); }, args...);
   }
 
-  /// The record's reference, its blocks of random numbers; it must have them.
+  /// The record's reference; it must have one.
   R reference(A... args) const { return reinterpret_cast<R (*)(A...)>(facts().reference)(args...); }
-  uint64_t draws(A... args) const { return reinterpret_cast<uint64_t (*)(A...)>(facts().draws)(args...); }
 
  private:
   using Traits = detail::ResultTraits<R>;
   using Typed = detail::TypedCallsOf<R(A...), std::index_sequence_for<A...>>;
   static_assert(sizeof...(A) <= detail::kMostArgs);
 
+  template <class F>
+  static R returned(F&& run, std::add_lvalue_reference_t<A>... args) {
+    const void* const at[] = {std::addressof(args)..., nullptr};
+    R result;
+    const auto slots = Traits::slots(result);
+    run(Traits::results(slots, result), at);
+    return result;
+  }
   void inplace_at(Tensor& self, A... args) const {
     const void* const at[] = {std::addressof(args)..., nullptr};
     call_inplace(self, at);
@@ -112,21 +112,19 @@ class Op<R(A...)> final : public detail::CallPath {
   static ByDevice<detail::AnyFunction> any(const ByDevice<F>& f) {
     return {any(f.cpu), any(f.cuda), any(f.everywhere)};
   }
-  static detail::RecordFacts facts_of(const Record& r) {
-    return {.schema = r.schema,
-            .aliases = r.aliases,
-            .doc = r.doc,
-            .example = r.example,
-            .saves = r.saves,
-            .tolerance_reason = r.tolerance_reason,
+  static Policies policies_of(const Record& r) {
+    return {.aliases = r.aliases,
             .shown = r.shown,
             .internal = r.internal,
-            .inplace = r.inplace,
             .inplace_by_copy = r.inplace_by_copy,
-            .adapt = r.adapt,
             .autocast = r.autocast,
+            .adapt = r.adapt,
             .dtypes = r.dtypes,
             .tolerance = r.tolerance,
+            .tolerance_reason = r.tolerance_reason};
+  }
+  static detail::RecordFacts facts_of(const Record& r) {
+    return {.inplace = r.inplace,
             .infer = any(r.infer),
             .view = any(r.view),
             .composed = any(r.composed),

@@ -46,6 +46,18 @@ inline constexpr DTypeSet kInts =
 inline constexpr DTypeSet kBool = dtype_bit(DType::boolean);
 inline constexpr DTypeSet kAllTypes = kFloats | kInts | kBool;
 
+/// What a record says of itself beside its texts and its functions; Op's Record explains each.
+struct Policies {
+  std::string_view aliases = {};
+  int shown = 0;
+  bool internal = false, inplace_by_copy = false;
+  Autocast autocast = Autocast::keep;
+  Adapt adapt = Adapt::none;
+  DTypeSet dtypes = kFloats;
+  double tolerance = 0;
+  std::string_view tolerance_reason = {};
+};
+
 /// A rule's view of one recorded call: the gradients of its results, its saved results, and where to put the
 /// gradients of its inputs. Inputs are counted over the tensor arguments, lists flattened.
 class Backward {
@@ -159,17 +171,17 @@ class OpBase {
   /// Other names of the same function: "arccos" of acos.
   std::vector<std::string_view> aliases() const;
   /// How many results callers get; those after them are for the gradient rule.
-  size_t shown() const { return shown_ ? static_cast<size_t>(shown_) : schema().results.size(); }
+  size_t shown() const { return policies_.shown ? static_cast<size_t>(policies_.shown) : schema().results.size(); }
   /// Whether only other ops and gradient rules call it: no function of a language's interface.
-  bool internal() const { return internal_; }
+  bool internal() const { return policies_.internal; }
   /// The family folder, from the record's file: "softmax".
   std::string_view family() const;
   std::string_view file() const { return file_; }
-  Autocast autocast() const { return autocast_; }
-  Adapt adapt() const { return adapt_; }
-  DTypeSet dtypes() const { return dtypes_; }
-  double tolerance() const { return tolerance_; }
-  std::string_view tolerance_reason() const { return tolerance_reason_; }
+  Autocast autocast() const { return policies_.autocast; }
+  Adapt adapt() const { return policies_.adapt; }
+  DTypeSet dtypes() const { return policies_.dtypes; }
+  double tolerance() const { return policies_.tolerance; }
+  std::string_view tolerance_reason() const { return policies_.tolerance_reason; }
 
   virtual bool is_view() const = 0;
   virtual bool is_dynamic() const = 0;   ///< the result's size depends on values
@@ -180,7 +192,7 @@ class OpBase {
   virtual bool has_composed() const = 0;
   virtual bool can_inplace() const = 0;  ///< the kernel may write over the first argument
   /// Whether inplace_boxed() works: by such a kernel, or by copying.
-  bool has_inplace() const { return can_inplace() || inplace_by_copy_; }
+  bool has_inplace() const { return can_inplace() || policies_.inplace_by_copy; }
 
   /// Calls the op like its C++ function: same checks, kernel and gradient. Missing trailing arguments take the
   /// schema's defaults. Throws ValueError naming op and argument when a value has the wrong type.
@@ -208,15 +220,8 @@ class OpBase {
 
  protected:
   OpBase(std::string_view schema, std::string_view doc, std::string_view example, const char* file, bool listed = true);
-  std::string_view name_, schema_, doc_, example_, file_, aliases_;
-  int shown_ = 0;
-  bool internal_ = false;
-  bool inplace_by_copy_ = false;
-  Autocast autocast_ = Autocast::keep;
-  Adapt adapt_ = Adapt::none;
-  DTypeSet dtypes_ = kFloats;
-  double tolerance_ = 0;
-  std::string_view tolerance_reason_;
+  std::string_view name_, schema_, doc_, example_, file_;
+  Policies policies_;
 
  private:
   friend struct Registry;

@@ -38,11 +38,11 @@ class Planted final : public OpBase {
  public:
   Planted(const OpBase& op, const Fault& fault)
       : OpBase(op.schema_text(), op.doc(), "", op.file().data(), false), op_(op), fault_(fault) {
-    autocast_ = op.autocast();
-    adapt_ = op.adapt();
-    dtypes_ = op.dtypes();
-    tolerance_ = op.tolerance();
-    tolerance_reason_ = op.tolerance_reason();
+    policies_.autocast = op.autocast();
+    policies_.adapt = op.adapt();
+    policies_.dtypes = op.dtypes();
+    policies_.tolerance = op.tolerance();
+    policies_.tolerance_reason = op.tolerance_reason();
   }
   bool is_view() const override { return false; }
   bool is_dynamic() const override { return op_.is_dynamic(); }

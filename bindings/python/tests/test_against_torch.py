@@ -122,6 +122,8 @@ KNOWN = {
     "elu": ("values differ", "scale and input_scale are the record's, PyTorch has inplace in that place"),
     "embedding_bag": ("offsets must end", "the last offset is checked, PyTorch takes what it finds"),
     "grid_sample": ("four dimensions", "bicubic sampling of volumes, which newer PyTorch has, is refused"),
+    "multi_head_attention_forward": ("further keys, each head's weights", "is_causal hides beside a mask that is not causal; "
+                                     "PyTorch takes it as a word about the mask, and what it then does varies"),
     "soft_margin_loss": ("values differ by 1.79769e+308", "log(1 + exp(x)) does not overflow here"),
 }
 

@@ -468,12 +468,11 @@ std::tuple<Tensor, Tensor, Tensor> detail::attention_gradient(const Tensor& gout
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                     const AttentionOptions& o) {
-  RngKey key;
   if (o.dropout_p > 0) {
-    key = default_generator().next(
-        attention_op.draws(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
+    return std::get<0>(attention_op.drawn(default_generator(), q, k, v, mask, o.is_causal, o.scale, o.window,
+                                          o.query_offset, o.dropout_p, {}));
   }
-  return std::get<0>(attention_op(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, key));
+  return std::get<0>(attention_op(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, {}));
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
