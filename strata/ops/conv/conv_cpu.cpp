@@ -136,7 +136,7 @@ void convert(const From* from, To* to, int64_t n) {
 }
 
 // The gradient of a weight sums over the batch. Parts of the batch, which depend on the sizes alone, are summed side by
-// side and added up in order: the same bits on any number of threads, which oneDNN's own sharing would not give.
+// side and added up in order: the same bits on any number of threads.
 // one(part's sizes, x, y, sums) computes a part, on the calling thread.
 template <class T, class Sum, class One>
 void weight_by_parts(const ConvSizes& s, const T* x, const T* y, Sum* w, One&& one) {
@@ -163,9 +163,9 @@ void weight_by_parts(const ConvSizes& s, const T* x, const T* y, Sum* w, One&& o
 }
 
 void weight_f32(const ConvSizes& s, const float* x, const float* y, float* w) {
+  if (detail::conv_onednn(ConvKind::weight, s, DType::f32, DType::f32, x, y, nullptr, w)) return;
   weight_by_parts(s, x, y, w, [](const ConvSizes& part, const float* px, const float* py, float* to) {
-    if (!detail::conv_onednn(ConvKind::weight, part, DType::f32, DType::f32, px, py, nullptr, to))
-      by_products(ConvKind::weight, part, px, py, to);
+    by_products(ConvKind::weight, part, px, py, to);
   });
 }
 void weight_f64(const ConvSizes& s, const double* x, const double* y, double* w) {
@@ -177,18 +177,14 @@ void weight_f64(const ConvSizes& s, const double* x, const double* y, double* w)
 template <class T>
 void weight_reduced(const ConvSizes& s, const T* x, const T* y, T* w) {
   const auto sums = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(weight_size(s)));
-  weight_by_parts(s, x, y, sums.get(), [](const ConvSizes& part, const T* px, const T* py, float* to) {
-    if (dtype_of<T> == DType::bf16 &&
-        detail::conv_onednn(ConvKind::weight, part, DType::bf16, DType::f32, px, py, nullptr, to))
-      return;
-    const auto wide_x = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(input_size(part)));
-    const auto wide_y = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(output_size(part)));
-    convert(px, wide_x.get(), input_size(part));
-    convert(py, wide_y.get(), output_size(part));
-    if (!detail::conv_onednn(ConvKind::weight, part, DType::f32, DType::f32, wide_x.get(), wide_y.get(), nullptr, to)) {
-      by_products(ConvKind::weight, part, wide_x.get(), wide_y.get(), to);
-    }
-  });
+  if (dtype_of<T> != DType::bf16 ||
+      !detail::conv_onednn(ConvKind::weight, s, DType::bf16, DType::f32, x, y, nullptr, sums.get())) {
+    const auto wide_x = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(input_size(s)));
+    const auto wide_y = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(output_size(s)));
+    convert(x, wide_x.get(), input_size(s));
+    convert(y, wide_y.get(), output_size(s));
+    weight_f32(s, wide_x.get(), wide_y.get(), sums.get());
+  }
   convert(sums.get(), w, weight_size(s));
 }
 

@@ -2,6 +2,7 @@
 // them.
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "strata/core/parallel.h"
@@ -12,19 +13,26 @@ namespace strata::cpu::detail {
 namespace {
 using dnnl::memory;
 
+// One primitive: a convolution of some of the images, to some of the channels of its result, which lie among the
+// others.
 struct Key {
   ConvKind kind;
-  ConvSizes s;
+  ConvSizes s;                          // of the part
+  int64_t x_images, y_images, w_outer;  // elements from one image, or one output channel's weights, to the next
   int32_t t, result;
   int64_t bias;
 };
+
+memory::dims dims_of(const memory::desc& d);
 
 // A primitive and, for each of its arguments, the way from or to our layout.
 struct ConvOp {
   struct Port {
     bool reordered = false, is_result = false;
     size_t bytes = 0;
+    memory::desc ours, theirs;
     DnnlOp reorder;
+    std::vector<DnnlOp> slices;  // the reorder of an argument, cut along its first dimension
   };
   DnnlOp main;
   std::vector<Port> ports;
@@ -33,6 +41,8 @@ struct ConvOp {
   void add(int arg, const memory::desc& ours, const memory::desc& theirs, bool is_result) {
     Port p;
     p.is_result = is_result;
+    p.ours = ours;
+    p.theirs = theirs;
     p.reordered = ours != theirs;
     p.bytes = theirs.get_size();
     if (p.reordered) {
@@ -45,9 +55,30 @@ struct ConvOp {
     main.add(arg, theirs);
     ports.push_back(std::move(p));
   }
+  // Reorders slice `i` of `count` of an argument into `theirs`. Slices begin at multiples of `unit`.
+  void pack(size_t port, int64_t i, int64_t count, int64_t unit, const void* ours, void* theirs) {
+    Port& p = ports[port];
+    if (count == 1) return p.reorder.run({ours, theirs});
+    if (p.slices.size() != static_cast<size_t>(count)) p.slices = std::vector<DnnlOp>(static_cast<size_t>(count));
+    DnnlOp& slice = p.slices[static_cast<size_t>(i)];
+    if (!slice.primitive) {
+      memory::dims sizes = dims_of(p.ours), from(sizes.size(), 0);
+      const int64_t units = (sizes[0] + unit - 1) / unit;
+      from[0] = units * i / count * unit;
+      sizes[0] = std::min(sizes[0], units * (i + 1) / count * unit) - from[0];
+      const memory::desc a = p.ours.submemory_desc(sizes, from), b = p.theirs.submemory_desc(sizes, from);
+      slice.primitive = dnnl::reorder(dnnl::reorder::primitive_desc(dnnl_engine(), a, dnnl_engine(), b));
+      slice.add(DNNL_ARG_FROM, a);
+      slice.add(DNNL_ARG_TO, b);
+    }
+    slice.run({ours, theirs});
+  }
 };
 
 #if DNNL_VERSION_MAJOR >= 3
+memory::dims dims_of(const memory::desc& d) {
+  return d.get_dims();
+}
 using Forward = dnnl::convolution_forward::primitive_desc;
 Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
                      const memory::dims& st, const memory::dims& di, const memory::dims& pad, bool bias) {
@@ -69,6 +100,9 @@ dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::de
   return {dnnl_engine(), dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad, hint};
 }
 #else
+memory::dims dims_of(const memory::desc& d) {
+  return d.dims();
+}
 using Forward = dnnl::convolution_forward::primitive_desc;
 Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
                      const memory::dims& st, const memory::dims& di, const memory::dims& pad, bool bias) {
@@ -97,14 +131,18 @@ void make(const Key& key, ConvOp& op) {
   using Tag = memory::format_tag;
   const auto t = dnnl_dtype(static_cast<DType>(key.t)), result = dnnl_dtype(static_cast<DType>(key.result));
   const memory::dims xd{s.n, s.ic, s.ih, s.iw}, yd{s.n, s.oc, s.oh, s.ow};
+  const int64_t window = s.kh * s.kw;
   const memory::dims wd = s.groups == 1 ? memory::dims{s.oc, s.ic, s.kh, s.kw}
                                         : memory::dims{s.groups, s.oc / s.groups, s.ic / s.groups, s.kh, s.kw};
-  const Tag wtag = s.groups == 1 ? Tag::oihw : Tag::goihw;
+  const memory::dims wstrides = s.groups == 1
+                                    ? memory::dims{key.w_outer, window, s.kw, 1}
+                                    : memory::dims{key.w_outer * (s.oc / s.groups), key.w_outer, window, s.kw, 1};
   const memory::dims st{s.sh, s.sw}, di{s.dh - 1, s.dw - 1}, pad{s.ph, s.pw};
   const auto type = [&](ConvKind kind) { return key.kind == kind ? result : t; };
   const auto tx = type(ConvKind::transpose), tw = type(ConvKind::weight), ty = type(ConvKind::forward);
   const memory::desc ax(xd, tx, Tag::any), aw(wd, tw, Tag::any), ay(yd, ty, Tag::any), b({s.oc}, t, Tag::x);
-  const memory::desc px(xd, tx, Tag::nchw), pw(wd, tw, wtag), py(yd, ty, Tag::nchw);
+  const memory::desc px(xd, tx, memory::dims{key.x_images, s.ih * s.iw, s.iw, 1}), pw(wd, tw, wstrides),
+      py(yd, ty, memory::dims{key.y_images, s.oh * s.ow, s.ow, 1});
   // Backward primitives take a forward one, of the arguments' dtype, as a hint.
   const Forward hint = key.kind == ConvKind::forward
                            ? forward_desc(ax, aw, b, ay, st, di, pad, key.bias != 0)
@@ -142,40 +180,50 @@ void make(const Key& key, ConvOp& op) {
   }
 }
 
-// Memory for reordered arguments, kept between calls.
-char* workspace(size_t bytes) {
+// Memory for reordered arguments, kept between calls: of a part, and of what several parts read.
+enum Space { part_space, first_space, second_space };
+char* workspace(Space which, size_t bytes) {
   struct Freed {
     void operator()(char* p) const { ::operator delete[](p, std::align_val_t(64)); }
   };
-  thread_local std::unique_ptr<char[], Freed> buffer;
-  thread_local size_t capacity = 0;
-  if (bytes > capacity) {
-    buffer.reset();
-    capacity = 0;  // should the next line throw
-    buffer.reset(static_cast<char*>(::operator new[](bytes, std::align_val_t(64))));
-    capacity = bytes;
+  struct Buffer {
+    std::unique_ptr<char[], Freed> memory;
+    size_t capacity = 0;
+  };
+  thread_local Buffer buffers[3];
+  Buffer& b = buffers[which];
+  if (bytes > b.capacity) {
+    b.memory.reset();
+    b.capacity = 0;  // should the next line throw
+    b.memory.reset(static_cast<char*>(::operator new[](bytes, std::align_val_t(64))));
+    b.capacity = bytes;
   }
-  return buffer.get();
+  return b.memory.get();
 }
 
-// On the calling thread. With `ask` it only says whether oneDNN has a kernel.
-bool run(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
-         const void* bias, void* out, bool ask) {
+// The primitive of this thread for `key`; false where oneDNN has none.
+ConvOp& op_of(const Key& key) {
   dnnl_on_this_thread();
-  const Key key{kind, s, static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
   thread_local DnnlCache<Key, ConvOp> cache;
-  ConvOp& op = cache.get(key, [&](ConvOp& fresh) { make(key, fresh); });
-  if (!op || ask) return static_cast<bool>(op);
+  return cache.get(key, [&](ConvOp& fresh) { make(key, fresh); });
+}
+
+// On the calling thread. `packed` may give an argument in oneDNN's layout.
+void run(const Key& key, const void* first, const void* second, const void* bias, void* out,
+         std::array<const void*, 2> packed) {
+  ConvOp& op = op_of(key);
   const void* ours[4] = {first, second, out, bias};
   const auto round_up = [](size_t n) { return (n + 63) / 64 * 64; };
+  const auto is_packed = [&](size_t i) { return i < 2 && packed[i] != nullptr; };
   size_t total = 0;
-  for (const ConvOp::Port& p : op.ports) total += p.reordered ? round_up(p.bytes) : 0;
-  char* space = workspace(total);
+  for (size_t i = 0; i < op.ports.size(); ++i)
+    total += op.ports[i].reordered && !is_packed(i) ? round_up(op.ports[i].bytes) : 0;
+  char* space = workspace(part_space, total);
   const void* theirs[4] = {};
   for (size_t i = 0; i < op.ports.size(); ++i) {
     ConvOp::Port& p = op.ports[i];
-    theirs[i] = ours[i];
-    if (!p.reordered) continue;
+    theirs[i] = is_packed(i) ? packed[i] : ours[i];
+    if (!p.reordered || is_packed(i)) continue;
     theirs[i] = space;
     space += round_up(p.bytes);
     if (!p.is_result) p.reorder.run({ours[i], theirs[i]});
@@ -186,7 +234,70 @@ bool run(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* f
     op.main.run({theirs[0], theirs[1], theirs[2]});
   }
   if (op.ports[2].reordered) op.ports[2].reorder.run({theirs[2], ours[2]});
-  return true;
+}
+
+// Argument `port` of `copies` calls as `key`'s primitive wants it, `step` bytes of ours from one to the next, on all
+// threads; nullptr where it takes ours. What they lie apart then is what `key`'s port says.
+char* packed(const Key& key, size_t port, int64_t unit, int64_t copies, const void* ours, int64_t step, Space which) {
+  const ConvOp::Port& p = op_of(key).ports[port];
+  if (!p.reordered) return nullptr;
+  constexpr size_t kSlice = 256 * 1024;
+  const int64_t units = (dims_of(p.ours)[0] + unit - 1) / unit;
+  const int64_t slices = std::clamp<int64_t>(static_cast<int64_t>(p.bytes / kSlice), 1, std::min<int64_t>(units, 8));
+  const size_t bytes = p.bytes;
+  char* const space = workspace(which, bytes * static_cast<size_t>(copies));
+  parallel_for(0, copies * slices, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      op_of(key).pack(port, i % slices, slices, unit, static_cast<const char*>(ours) + i / slices * step,
+                      space + bytes * static_cast<size_t>(i / slices));
+  });
+  return space;
+}
+
+int64_t pieces(int64_t whole, int64_t step) {
+  return (whole + step - 1) / step;
+}
+
+// Elements of which a copy in oneDNN's layout may be made for all parts.
+constexpr int64_t kMostPacked = int64_t{1} << 23;
+
+// How a convolution is cut into parts that threads compute side by side: `down` blocks of images, `across` blocks of
+// the result's channels. It depends on the sizes alone, so that the number of threads changes no bit.
+struct Parts {
+  int64_t images, channels;  // of a part; the last ones may have fewer
+  int64_t down, across;
+};
+
+Parts parts_of(ConvKind kind, const ConvSizes& s) {
+  const int64_t channels = kind == ConvKind::transpose ? s.ic : s.oc;
+  const int64_t weights = s.oc * (s.ic / s.groups) * s.kh * s.kw;
+  const int64_t read = s.n * (kind == ConvKind::transpose ? s.oc * s.oh * s.ow : s.ic * s.ih * s.iw);
+  constexpr int64_t kParts = 16, kMostParts = 32, kManyWeights = int64_t{1} << 20;
+  int64_t down, least;  // blocks of images; channels of a block, 0: all of them
+  if (kind == ConvKind::weight) {
+    // The blocks' gradients are added up: where they are large beside x, few of them.
+    down = std::clamp<int64_t>(std::max(kManyWeights, read / 4) / weights, 1, std::min(s.n, kParts));
+    least = 32;
+  } else if (s.n == 1) {
+    down = 1;
+    least = 32;
+  } else if (weights >= kManyWeights && read <= kMostPacked) {
+    // A large weight is read once, a block of it by each part, and not once an image.
+    down = std::clamp<int64_t>(kParts * 64 / channels, 1, s.n);
+    least = 64;
+  } else {
+    const int64_t work = s.n * s.oh * s.ow * weights;
+    down = std::clamp<int64_t>(work >> 20, 1, kMostParts);
+    least = 0;
+  }
+  Parts p;
+  p.images = pieces(s.n, down);
+  p.down = pieces(s.n, p.images);
+  p.channels = channels;
+  if (least > 0 && s.groups == 1)
+    p.channels = std::clamp<int64_t>(pieces(channels * p.down, kMostParts * least) * least, 1, channels);
+  p.across = pieces(channels, p.channels);
+  return p;
 }
 }  // namespace
 
@@ -194,37 +305,71 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
                  const void* bias, void* out) {
   if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
   if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
-  if (kind == ConvKind::weight) return run(kind, s, t, result, first, second, bias, out, false);
-  // Parts depend on the sizes alone, so that the number of threads changes no bit: images, and within the one image of
-  // an inference blocks of output channels.
-  constexpr int64_t kMostParts = 32, kChannels = 32;
-  const bool forward = kind == ConvKind::forward,
-             by_channels = forward && s.n == 1 && s.groups == 1 && s.oc > kChannels;
-  const int64_t whole = by_channels ? s.oc : s.n;
-  const int64_t work = s.n * s.oc * s.oh * s.ow * (s.ic / s.groups) * s.kh * s.kw;
-  const int64_t wanted = std::clamp<int64_t>(work >> 20, 1, kMostParts);
-  const int64_t step = std::max(by_channels ? kChannels : 1, (whole + wanted - 1) / wanted);
-  const auto part_of = [&](int64_t size) {
-    ConvSizes part = s;
-    (by_channels ? part.oc : part.n) = size;
-    return part;
-  };
-  for (int64_t size : {std::min(step, whole), whole % step}) {
-    if (size > 0 && !run(kind, part_of(size), t, result, first, second, bias, out, true)) return false;
-  }
+  const bool transpose = kind == ConvKind::transpose, weight = kind == ConvKind::weight;
   const int64_t in_image = s.ic * s.ih * s.iw, out_image = s.oc * s.oh * s.ow;
-  // Elements from one image or channel to the next.
-  const int64_t x_step = by_channels ? 0 : forward ? in_image : out_image;
-  const int64_t w_step = by_channels ? s.ic * s.kh * s.kw : 0;
-  const int64_t out_step = by_channels ? s.oh * s.ow : forward ? out_image : in_image;
-  const auto at = [&](const void* p, int64_t i) { return static_cast<const char*>(p) + i * size_of(t); };
-  parallel_for(0, (whole + step - 1) / step, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin * step; i < std::min(whole, end * step); i += step) {
-      run(kind, part_of(std::min(step, whole - i)), t, result, at(first, i * x_step), at(second, i * w_step),
-          bias != nullptr && by_channels ? at(bias, i) : bias, static_cast<char*>(out) + i * out_step * size_of(result),
-          false);
+  const int64_t outer = s.ic / s.groups * s.kh * s.kw, weights = s.oc * outer;
+  const Parts p = parts_of(kind, s);
+  const auto key = [&](int64_t b, int64_t c) {
+    Key k{kind, s, in_image, out_image, outer, static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
+    k.s.n = std::min(p.images, s.n - b * p.images);
+    int64_t& channels = transpose ? k.s.ic : k.s.oc;
+    channels = std::min(p.channels, channels - c * p.channels);
+    return k;
+  };
+  for (const int64_t b : {int64_t{0}, p.down - 1})
+    for (const int64_t c : {int64_t{0}, p.across - 1})
+      if (!op_of(key(b, c))) return false;
+
+  // Elements from one part to the next in each direction.
+  const int64_t x_plane = s.ih * s.iw, y_plane = s.oh * s.ow;
+  const int64_t first_down = p.images * (transpose ? out_image : in_image);
+  const int64_t second_across = p.channels * (weight ? y_plane : transpose ? s.kh * s.kw : outer);
+  const int64_t second_down = weight ? p.images * out_image : 0;
+  const int64_t out_across = p.channels * (weight ? outer : transpose ? x_plane : y_plane);
+  const int64_t out_down = weight ? weights : p.images * (transpose ? in_image : out_image);
+  const auto at = [&](const void* from, int64_t i) { return static_cast<const char*>(from) + i * size_of(t); };
+
+  // What several parts read takes oneDNN's layout once, for the parts that are whole.
+  const Key whole = key(0, 0);
+  const int64_t whole_down = p.down == 1 ? 1 : s.n / p.images;
+  const int64_t whole_across = p.across == 1 ? 1 : (transpose ? s.ic : s.oc) / p.channels;
+  const char* packed_first = nullptr;
+  const char* packed_second = nullptr;
+  const std::array layouts{op_of(whole).ports[0].theirs, op_of(whole).ports[1].theirs};
+  const std::array bytes{op_of(whole).ports[0].bytes, op_of(whole).ports[1].bytes};
+  if (p.across > 1 && p.down * first_down <= kMostPacked)
+    packed_first = packed(whole, 0, 1, whole_down, first, first_down * size_of(t), first_space);
+  if (p.down > 1 && !weight)
+    packed_second =
+        packed(whole, 1, s.groups == 1 ? 16 : s.groups, whole_across, second, second_across * size_of(t), second_space);
+
+  // The gradient of a weight is a sum over the batch: each block's own, then added up in order.
+  const bool summed = weight && p.down > 1;
+  const auto sums = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(summed ? p.down * weights : 0));
+  char* const to = summed ? reinterpret_cast<char*>(sums.get()) : static_cast<char*>(out);
+  parallel_for(0, p.down * p.across, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t b = i / p.across, c = i % p.across;
+      const Key k = key(b, c);
+      const auto given = [&](const char* all, size_t port, int64_t block, int64_t blocks) {
+        const bool fits = all != nullptr && block < blocks && op_of(k).ports[port].theirs == layouts[port];
+        return fits ? all + static_cast<size_t>(block) * bytes[port] : nullptr;
+      };
+      run(k, at(first, b * first_down), at(second, b * second_down + c * second_across),
+          bias != nullptr ? at(bias, c * p.channels) : nullptr,
+          to + (b * out_down + c * out_across) * static_cast<int64_t>(size_of(result)),
+          {given(packed_first, 0, b, whole_down), given(packed_second, 1, c, whole_across)});
     }
   });
+  if (summed) {
+    parallel_for(0, weights, 16384, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        float total = 0;
+        for (int64_t b = 0; b < p.down; ++b) total += sums[static_cast<size_t>(b * weights + i)];
+        static_cast<float*>(out)[i] = total;
+      }
+    });
+  }
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
+#include "strata/core/parallel.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -60,6 +61,54 @@ TEST(Conv, ALargerLayerInEveryDTypeAgreesWithDouble) {
     expect_near(convolution_weight(x, g, {3, 3}, {2, 2}, {1, 1}, {1, 1}, 1),
                 convolution_weight(x.to(DType::f64), g.to(DType::f64), {3, 3}, {2, 2}, {1, 1}, {1, 1}, 1), bound);
   }
+}
+
+// What threads compute side by side: blocks of images, blocks of channels, both, with a rest of either; arguments that
+// several of them share.
+TEST(Conv, PartsOfEveryKindAgreeWithDoubleOnAnyNumberOfThreads) {
+  struct Layer {
+    int64_t n, in, out, size, kernel, stride, groups;
+  };
+  constexpr Layer layers[] = {{3, 240, 532, 5, 3, 1, 1},   // many weights: blocks of channels
+                              {17, 520, 232, 4, 3, 2, 1},  // the same for the transposed one, and blocks of images
+                              {1, 40, 100, 9, 3, 1, 1},    // one image
+                              {19, 24, 40, 17, 3, 1, 1},   // few weights: blocks of images, the last one smaller
+                              {21, 3, 70, 23, 7, 2, 1},    // a first layer
+                              {5, 48, 96, 11, 3, 1, 4},    // groups
+                              {18, 32, 32, 12, 3, 1, 32},  // a window for each channel
+                              {9, 72, 200, 6, 1, 1, 1}};   // a window of one element
+  const int before = num_threads();
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (const Layer& l : layers) {
+      SCOPED_TRACE(cat(t, " images ", l.n, " channels ", l.in, " to ", l.out, " kernel ", l.kernel));
+      const Tensor x = Samples(t, 1).tensor({l.n, l.in, l.size, l.size}),
+                   w = Samples(t, 2).tensor({l.out, l.in / l.groups, l.kernel, l.kernel}),
+                   b = Samples(t, 3).tensor({l.out});
+      const Dims stride{l.stride, l.stride}, padding{l.kernel / 2, l.kernel / 2}, dilation{1, 1}, size{l.size, l.size},
+          kernel{l.kernel, l.kernel};
+      const auto all = [&](DType as, const Tensor& g) {
+        const Tensor gy = g.defined() ? g.to(as) : Tensor();
+        const Tensor y = conv2d(x.to(as), w.to(as), b.to(as), stride, padding, dilation, l.groups);
+        if (!g.defined()) return TensorList{y};
+        return TensorList{y, convolution_transpose(gy, w.to(as), {}, size, stride, padding, dilation, l.groups),
+                          convolution_weight(x.to(as), gy, kernel, stride, padding, dilation, l.groups)};
+      };
+      const Tensor g = Samples(t, 4).tensor(all(t, {})[0].shape());
+      set_num_threads(1);
+      const TensorList one = all(t, g), wanted = all(DType::f64, g);
+      for (size_t i = 0; i < one.size(); ++i) {
+        // Each sum is rounded once in bf16; in f32 as many times as it has terms, which come to the largest result.
+        const double largest = max(abs(wanted[i])).item<double>();
+        expect_near(one[i], wanted[i], largest * (t == DType::f32 ? 2e-6 : 0.004));
+      }
+      for (const int threads : {2, 3}) {
+        set_num_threads(threads);
+        const TensorList some = all(t, g);
+        for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal(one[i], some[i])) << threads << " threads: " << i;
+      }
+    }
+  }
+  set_num_threads(before);
 }
 
 TEST(Conv, WithoutImagesPaddingCostsNothing) {
