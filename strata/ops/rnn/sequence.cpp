@@ -54,7 +54,7 @@ class Sequences {
   /// output, h and c.
   std::tuple<Tensor, Tensor, Tensor> run() {
     if (packed() && counts_.empty()) return sizes_only();
-    if (packed()) padded_rows_ = rows_of_steps();
+    if (packed()) find_rows();
     const RngKey key = dropout_key();
     TensorList last_h, last_c;
     Tensor x = x_;
@@ -75,7 +75,10 @@ class Sequences {
         x = strata::dropout(x, a_.dropout, own);
       }
     }
-    const Tensor h = stack(last_h, 0), c = cell_ == Cell::lstm ? stack(last_c, 0) : Tensor();
+    // Under autocast steps run low, and results have the dtype of the first states.
+    const auto own = [&](const Tensor& t) { return t.to(x_.dtype()); };
+    x = own(x);
+    const Tensor h = own(stack(last_h, 0)), c = cell_ == Cell::lstm ? own(stack(last_c, 0)) : Tensor();
     if (single_) return {x.squeeze(1), h.squeeze(1), c.defined() ? c.squeeze(1) : c};
     return {packed() || !a_.batch_first ? x : x.transpose(0, 1), h, c};
   }
@@ -166,28 +169,38 @@ class Sequences {
     return {no_state(x_, {x_.size(0), real_ * directions_}), hidden_state_, cell_state_};
   }
 
-  // For each step and sequence the row of the packed input, 0 where the sequence has no such step: [T B]. Undefined
-  // where all have every step.
-  Tensor rows_of_steps() const {
-    if (counts_.back() == batch_) return {};
-    std::vector<int64_t> rows;
+  // Where sequences have less than all steps: for each step and sequence the row of the packed input [T B], 0 where it
+  // has no such step; and for each row of the packed input where it lies among those.
+  void find_rows() {
+    if (counts_.back() == batch_) return;
+    std::vector<int64_t> padded, places;
     int64_t at = 0;
     for (const int64_t n : counts_) {
-      for (int64_t b = 0; b < batch_; ++b) rows.push_back(b < n ? at + b : 0);
+      for (int64_t b = 0; b < batch_; ++b) {
+        if (b < n) places.push_back(static_cast<int64_t>(padded.size()));
+        padded.push_back(b < n ? at + b : 0);
+      }
       at += n;
     }
-    return from_span<int64_t>(rows, {static_cast<int64_t>(rows.size())}).to(x_.device());
+    const auto there = [&](const std::vector<int64_t>& rows) {
+      return from_span<int64_t>(rows, {static_cast<int64_t>(rows.size())}).to(x_.device());
+    };
+    padded_rows_ = there(padded);
+    packed_rows_ = there(places);
   }
 
-  // What the input gives the gates, [B, rows] for each step (packed: the first counts_[t] of them): one product for
-  // all.
-  TensorList steps_of(const Weights& w, const Tensor& x) const {
+  // What the input gives the gates, [T, B, rows]: one product for all steps. A packed sequence has rows of another
+  // where it has no more steps.
+  Tensor from_input(const Weights& w, const Tensor& x) const {
     const Tensor all = linear(x, w.ih, w.bias_ih);
-    if (!packed()) return unbind(all, 0);
-    const auto time = static_cast<int64_t>(counts_.size());
+    if (!packed()) return all;
     const Tensor padded = padded_rows_.defined() ? index_select(all, 0, padded_rows_) : all;
-    TensorList steps = unbind(padded.reshape({time, batch_, all.size(1)}), 0);
-    for (size_t t = 0; t < steps.size(); ++t)
+    return padded.reshape({static_cast<int64_t>(counts_.size()), batch_, all.size(1)});
+  }
+  // The same for each step, packed the first counts_[t] rows.
+  TensorList steps_of(const Tensor& from_x) const {
+    TensorList steps = unbind(from_x, 0);
+    for (size_t t = 0; packed() && t < steps.size(); ++t)
       if (counts_[t] < batch_) steps[t] = steps[t].narrow(0, 0, counts_[t]);
     return steps;
   }
@@ -200,9 +213,20 @@ class Sequences {
 
   // x through one direction: its outputs in the order of x; s becomes the last state of each sequence.
   Tensor direction(const Weights& w, const Tensor& x, State& s, bool reverse) const {
-    const TensorList steps = steps_of(w, x);
+    const Tensor from_x = from_input(w, x);
+    const bool lengths = packed() && padded_rows_.defined();
+    if (!w.hr.defined() && has_recurrence(x.device().type)) {
+      const auto [y, states] =
+          recurrence(cell_, from_x, s, w.hh, w.bias_hh, lengths ? a_.batch_sizes : Tensor(), reverse);
+      const int64_t last = reverse ? 0 : y.size(0) - 1;
+      s = {y.select(0, last), states.defined() ? states.select(0, last) : Tensor()};
+      if (!packed()) return y;
+      const Tensor rows = y.reshape({-1, y.size(2)});
+      return lengths ? index_select(rows, 0, packed_rows_) : rows;
+    }
+    const TensorList steps = steps_of(from_x);
     TensorList outputs(steps.size());
-    if (packed() && padded_rows_.defined()) return packed_direction(w, steps, s, reverse, outputs);
+    if (lengths) return packed_direction(w, steps, s, reverse, outputs);
     for (size_t i = 0; i < steps.size(); ++i) {
       const size_t t = reverse ? steps.size() - 1 - i : i;
       s = step(w, steps[t], s);
@@ -253,7 +277,7 @@ class Sequences {
   int64_t directions_, hidden_ = 0, real_ = 0, batch_ = -1;
   bool single_ = false, projects_ = false;
   std::vector<int64_t> counts_;
-  Tensor x_, hidden_state_, cell_state_, padded_rows_;
+  Tensor x_, hidden_state_, cell_state_, padded_rows_, packed_rows_;
   std::vector<Weights> weights_;
 };
 

@@ -1,0 +1,406 @@
+// The record of all steps of one direction of a recurrent layer, which the records of whole sequences call: what the
+// input gives the gates is computed for all steps before it, the gradient of the recurrent weight for all after it.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "strata/autograd/autograd.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/join/join.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/rnn/records.h"
+#include "strata/ops/rnn/recurrence_kernel.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using namespace recurrent;
+
+constexpr std::array<std::pair<std::string_view, Cell>, 4> kCells{
+    {{"tanh", Cell::tanh}, {"relu", Cell::relu}, {"lstm", Cell::lstm}, {"gru", Cell::gru}}};
+
+Cell cell_of(std::string_view op, const std::string& name) {
+  for (const auto& [text, cell] : kCells)
+    if (name == text) return cell;
+  throw ValueError(op, cat("cell must be tanh, relu, lstm or gru, got '", name, "'"));
+}
+
+// How many sequences have each step; empty: all of them.
+std::vector<int64_t> counts_of(const Tensor& batch_sizes) {
+  return batch_sizes.defined() ? batch_sizes.to_vector<int64_t>() : std::vector<int64_t>();
+}
+
+void check_arguments(std::string_view op, Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c,
+                     const Tensor& w, const Tensor& bias, const Tensor& batch_sizes) {
+  check<DTypeError>(is_floating(from_x.dtype()), op, "needs a floating dtype, got ", from_x.dtype());
+  check<ShapeError>(from_x.dim() == 3 && from_x.size(0) > 0, op, "from_x must be [T, B, gates hidden], got ", from_x);
+  const int64_t steps = from_x.size(0), batch = from_x.size(1), width = from_x.size(2), hidden = width / gates(cell);
+  check<ShapeError>(width % gates(cell) == 0, op, "from_x is ", from_x, ", wanted ", gates(cell), " hidden columns");
+  const auto expect = [&](const Tensor& t, const char* what, const Shape& shape) {
+    check<ShapeError>(t.shape() == shape, op, what, " is ", t, ", wanted ", shape);
+    check<DTypeError>(t.dtype() == from_x.dtype(), op, what, " is ", t, ", from_x ", from_x);
+  };
+  expect(h, "h", {batch, hidden});
+  check<ShapeError>(c.defined() == (cell == Cell::lstm), op, "c belongs to lstm and to no other cell");
+  if (c.defined()) expect(c, "c", {batch, hidden});
+  expect(w, "w_hh", {width, hidden});
+  if (bias.defined()) expect(bias, "b_hh", {width});
+  if (!batch_sizes.defined()) return;
+  check<ShapeError>(batch_sizes.dtype() == DType::i64 && batch_sizes.shape() == Shape{steps}, op,
+                    "batch_sizes must be i64 [", steps, "], got ", batch_sizes);
+}
+
+// y and states by ops, step by step. `more` [T, B, gates hidden], where defined, is added to what h gives the gates.
+State by_ops(Cell cell, const Tensor& from_x, const State& first, const Tensor& w, const Tensor& bias,
+             const std::vector<int64_t>& counts, bool reverse, const Tensor& more) {
+  const int64_t steps = from_x.size(0), batch = from_x.size(1);
+  TensorList y(static_cast<size_t>(steps)), states = y;
+  State s = first;
+  const auto rows = [](const Tensor& of, int64_t from, int64_t to) {
+    return !of.defined() || (from == 0 && to == of.size(0)) ? of : of.narrow(0, from, to - from);
+  };
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t t = reverse ? steps - 1 - i : i, m = counts.empty() ? batch : counts[static_cast<size_t>(t)];
+    Tensor from_h = linear(s.h, w, bias);
+    if (more.defined()) from_h = from_h + more.select(0, t);
+    State next = advance(cell, rows(from_x.select(0, t), 0, m), rows(from_h, 0, m), {rows(s.h, 0, m), rows(s.c, 0, m)});
+    if (m < batch) {
+      next.h = cat({next.h, rows(s.h, m, batch)}, 0);
+      if (next.c.defined()) next.c = cat({next.c, rows(s.c, m, batch)}, 0);
+    }
+    s = next;
+    y[static_cast<size_t>(t)] = s.h;
+    states[static_cast<size_t>(t)] = s.c;
+  }
+  return {stack(y, 0), first.c.defined() ? stack(states, 0) : Tensor()};
+}
+
+// ---- calls of the kernels ------------------------------------------------------------------------------------------
+
+// A call on contiguous memory; `keep` holds what had to be copied.
+struct Forward {
+  std::vector<Tensor> keep;
+  std::vector<int64_t> counts;
+  RecurrenceCall call;
+
+  Forward(Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
+          const Tensor& batch_sizes, bool reverse)
+      : counts(counts_of(batch_sizes)) {
+    call = {.cell = cell,
+            .t = from_x.dtype(),
+            .steps = from_x.size(0),
+            .batch = from_x.size(1),
+            .hidden = h.size(1),
+            .reverse = reverse,
+            .counts = counts.empty() ? nullptr : counts.data(),
+            .from_x = memory(from_x),
+            .h = memory(h),
+            .c = c.defined() ? memory(c) : nullptr,
+            .w = memory(w),
+            .bias = bias.defined() ? memory(bias) : nullptr,
+            .y = nullptr,
+            .states = nullptr,
+            .gates = nullptr};
+    int64_t before = call.batch;
+    for (const int64_t n : counts) {
+      check(n >= 0 && n <= before, "recurrence", "batch_sizes must be at most the batch and never rise, got ",
+            batch_sizes);
+      before = n;
+    }
+  }
+  void* memory(const Tensor& t) {
+    keep.push_back(t.contiguous());
+    return keep.back().raw_data();
+  }
+};
+
+void forward_kernel(Tensor& y, Tensor& states, Tensor& gates, const Tensor& from_x, const Tensor& h, const Tensor& c,
+                    const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const std::string& cell,
+                    bool reverse, bool) {
+  Forward f(cell_of("recurrence", cell), from_x, h, c, w, bias, batch_sizes, reverse);
+  f.call.y = y.raw_data();
+  f.call.states = states.raw_data();
+  f.call.gates = gates.numel() > 0 ? gates.raw_data() : nullptr;
+  recurrence_cpu(f.call);
+}
+
+void backward_kernel(Tensor& gfrom_x, Tensor& gfrom_h, Tensor& gh, Tensor& gc, const Tensor& gy, const Tensor& gstates,
+                     const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor&,
+                     const Tensor& batch_sizes, const Tensor& y, const Tensor& states, const Tensor& gates,
+                     const std::string& cell, bool reverse) {
+  Forward f(cell_of("recurrence_backward", cell), from_x, h, c, w, {}, batch_sizes, reverse);
+  f.call.y = f.memory(y);
+  f.call.states = f.memory(states);
+  f.call.gates = f.memory(gates);
+  recurrence_backward_cpu({.forward = f.call,
+                           .gy = f.memory(gy),
+                           .gstates = gstates.defined() ? f.memory(gstates) : nullptr,
+                           .gfrom_x = gfrom_x.raw_data(),
+                           .gfrom_h = gfrom_h.numel() > 0 ? gfrom_h.raw_data() : nullptr,
+                           .gh = gh.raw_data(),
+                           .gc = c.defined() ? gc.raw_data() : nullptr});
+}
+
+Cost steps_cost(const Tensor& from_x, const Tensor& w, double products, double arrays) {
+  const double rows = static_cast<double>(from_x.size(0) * from_x.size(1));
+  return {(2 * products * static_cast<double>(w.size(1)) + 10) * rows * static_cast<double>(w.size(0)),
+          arrays * static_cast<double>(from_x.nbytes()) + static_cast<double>(w.nbytes())};
+}
+
+// ---- samples and references ----------------------------------------------------------------------------------------
+
+struct Example {
+  Tensor from_x, h, c, w, bias;
+};
+Example example(Samples& s, Cell cell, int64_t steps, int64_t batch, int64_t hidden) {
+  const int64_t width = gates(cell) * hidden;
+  return {s.uniform({steps, batch, width}, -1, 1), s.uniform({batch, hidden}, -1, 1),
+          cell == Cell::lstm ? s.uniform({batch, hidden}, -1, 1) : Tensor(), s.uniform({width, hidden}, -0.5, 0.5),
+          s.uniform({width}, -0.5, 0.5)};
+}
+Tensor counted(const std::vector<int64_t>& sizes) {
+  return from_span<int64_t>(sizes, {static_cast<int64_t>(sizes.size())});
+}
+
+using Triple = std::tuple<Tensor, Tensor, Tensor>;
+using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+// Each sequence on its own, by hand.
+Triple naive_recurrence(const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
+                        const Tensor& batch_sizes, const std::string& name, bool reverse, bool keep) {
+  const Cell cell = cell_of("recurrence", name);
+  const int64_t steps = from_x.size(0), batch = from_x.size(1), hidden = h.size(1), width = from_x.size(2);
+  const int64_t kept = keep ? kept_gates(cell) * hidden : 0;
+  const auto numbers = [](const Tensor& t) { return t.defined() ? t.to_vector<double>() : Numbers(); };
+  const Numbers x = numbers(from_x), h0 = numbers(h), c0 = numbers(c), wn = numbers(w), bn = numbers(bias);
+  const std::vector<int64_t> counts = counts_of(batch_sizes);
+  Numbers one(static_cast<size_t>(width * width));  // from_x is what the input gives the gates already
+  for (int64_t i = 0; i < width; ++i) one[static_cast<size_t>(i * width + i)] = 1;
+  Numbers y(static_cast<size_t>(steps * batch * hidden)), states(cell == Cell::lstm ? y.size() : 0),
+      all(static_cast<size_t>(steps * batch * kept));
+  const auto row = [](const Numbers& of, int64_t at, int64_t n) {
+    return of.empty() ? Numbers() : Numbers(of.begin() + at * n, of.begin() + (at + 1) * n);
+  };
+  const auto logistic = [](double v) { return 1 / (1 + std::exp(-v)); };
+  for (int64_t b = 0; b < batch; ++b) {
+    NaiveState s{row(h0, b, hidden), row(c0, b, hidden)};
+    for (int64_t i = 0; i < steps; ++i) {
+      const int64_t t = reverse ? steps - 1 - i : i, at = t * batch + b;
+      if (counts.empty() || b < counts[static_cast<size_t>(t)]) {
+        const Numbers gx = row(x, at, width), gh = naive_product(wn, bn, s.h, width);
+        for (int64_t j = 0; j < hidden && kept > 0; ++j) {
+          const auto sum = [&](int64_t gate) {
+            const auto k = static_cast<size_t>(gate * hidden + j);
+            return gx[k] + gh[k];
+          };
+          double* const g = all.data() + at * kept + j;
+          g[0] = logistic(sum(0));
+          g[hidden] = logistic(sum(1));
+          const auto third = static_cast<size_t>(2 * hidden + j);
+          g[2 * hidden] = cell == Cell::lstm ? std::tanh(sum(2)) : std::tanh(gx[third] + g[0] * gh[third]);
+          g[3 * hidden] = cell == Cell::lstm ? logistic(sum(3)) : gh[third];
+        }
+        s = naive_step(cell, {one, wn, {}, bn, {}}, gx, s, hidden);
+      }
+      std::copy(s.h.begin(), s.h.end(), y.begin() + at * hidden);
+      if (!states.empty()) std::copy(s.c.begin(), s.c.end(), states.begin() + at * hidden);
+    }
+  }
+  const auto made = [](const Numbers& v, const Shape& shape) { return from_span<double>(v, shape); };
+  return {made(y, {steps, batch, hidden}),
+          states.empty() && cell != Cell::lstm ? made({}, {0}) : made(states, {steps, batch, hidden}),
+          kept == 0 ? made({}, {0}) : made(all, {steps, batch, kept})};
+}
+
+// ---- records -------------------------------------------------------------------------------------------------------
+
+const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+              const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::string&, bool)>
+    backward_op{{
+        .schema = "recurrence_backward(Tensor gy, Tensor? gstates, Tensor from_x, Tensor h, Tensor? c, Tensor w_hh, "
+                  "Tensor? b_hh, Tensor? batch_sizes, Tensor y, Tensor states, Tensor gates, str cell, bool reverse) "
+                  "-> (Tensor gfrom_x, Tensor gfrom_h, Tensor gh, Tensor gc)",
+        .internal = true,
+        .doc = "The gradients of recurrence for from_x, h and c, from those of its results y and states (none: zero). "
+               "gfrom_h is that of what h gives the gates, [0] where it is gfrom_x (all cells but gru); gc is [0] but "
+               "for lstm. ShapeError, DTypeError.",
+        .infer =
+            [](const Tensor& gy, const Tensor& gstates, const Tensor& from_x, const Tensor& h, const Tensor& c,
+               const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const Tensor& y, const Tensor& states,
+               const Tensor& gates, const std::string& name, bool) {
+              constexpr std::string_view op = "recurrence_backward";
+              const Cell cell = cell_of(op, name);
+              check_arguments(op, cell, from_x, h, c, w, bias, batch_sizes);
+              const Shape shape{from_x.size(0), from_x.size(1), h.size(1)};
+              const auto expect = [&](const Tensor& t, const char* what, const Shape& wanted) {
+                check<ShapeError>(t.shape() == wanted && t.dtype() == from_x.dtype(), op, what, " is ", t, ", wanted ",
+                                  wanted, " of ", from_x.dtype());
+              };
+              expect(gy, "gy", shape);
+              expect(y, "y", shape);
+              if (gstates.defined() && cell == Cell::lstm) expect(gstates, "gstates", shape);
+              expect(states, "states", cell == Cell::lstm ? shape : Shape{0});
+              const int64_t kept = kept_gates(cell) * h.size(1);
+              expect(gates, "gates", kept > 0 ? Shape{shape[0], shape[1], kept} : Shape{0});
+              const TensorMeta x = from_x.meta();
+              return std::array<TensorMeta, 4>{x, cell == Cell::gru ? x : x.with_shape({0}), h.meta(),
+                                               c.defined() ? c.meta() : x.with_shape({0})};
+            },
+        .kernels = {.cpu = backward_kernel},
+        .composed =
+            [](const Tensor& gy, const Tensor& gstates, const Tensor& from_x, const Tensor& h, const Tensor& c,
+               const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const Tensor&, const Tensor&,
+               const Tensor&, const std::string& name, bool reverse) {
+              const Cell cell = cell_of("recurrence_backward", name);
+              const GradMode on(true);
+              const auto leaf = [](const Tensor& t) {
+                if (!t.defined() || t.requires_grad()) return t;
+                Tensor own = t.detach();
+                own.set_requires_grad();
+                return own;
+              };
+              TensorList inputs{leaf(from_x), leaf(h)};
+              if (c.defined()) inputs.push_back(leaf(c));
+              if (cell == Cell::gru) inputs.push_back(leaf(zeros_like(from_x)));
+              const State s = by_ops(cell, inputs[0], {inputs[1], c.defined() ? inputs[2] : Tensor()}, w, bias,
+                                     counts_of(batch_sizes), reverse, cell == Cell::gru ? inputs[2] : Tensor());
+              TensorList results{s.h}, grads{gy};
+              if (gstates.defined() && s.c.defined()) {
+                results.push_back(s.c);
+                grads.push_back(gstates);
+              }
+              const TensorList g = grad(results, inputs, grads, true);
+              const Tensor none = from_x.detach().reshape({-1}).narrow(0, 0, 0);
+              return Four(g[0], cell == Cell::gru ? g[2] : none, g[1], c.defined() ? g[2] : none);
+            },
+        .cost = [](const Tensor&, const Tensor&, const Tensor& from_x, const Tensor&, const Tensor&, const Tensor& w,
+                   const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::string&,
+                   bool) { return steps_cost(from_x, w, 1, 3); },
+        .samples =
+            [](Samples& s) {
+              for (const auto& [name, cell] : kCells) {
+                const Example e = example(s, cell, 4, 3, 5);
+                for (const bool reverse : {false, true}) {
+                  const Tensor sizes = reverse ? counted({3, 2, 2, 1}) : Tensor();
+                  const auto [y, states, gates] =
+                      naive_recurrence(e.from_x, e.h, e.c, e.w, e.bias, sizes, std::string(name), reverse, true);
+                  const auto own = [&](const Tensor& t) { return t.to(s.dtype()); };
+                  s.add(s.uniform(y.shape(), -1, 1), cell == Cell::lstm ? s.uniform(y.shape(), -1, 1) : Tensor(),
+                        e.from_x, e.h, e.c, e.w, e.bias, sizes, own(y), own(states), own(gates), std::string(name),
+                        reverse)
+                      .not_differentiable()
+                      .named(cat(name, reverse ? ", backward, lengths" : ""));
+                }
+              }
+            },
+        .tolerance = 4,
+        .tolerance_reason = "each step rounds its gradients, and the step before multiplies them",
+    }};
+
+const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                const std::string&, bool, bool)>
+    forward_op{{
+        .schema = "recurrence(Tensor from_x, Tensor h, Tensor? c, Tensor w_hh, Tensor? b_hh, Tensor? batch_sizes, str "
+                  "cell, bool reverse=false, bool keep=true) -> (Tensor y, Tensor states, Tensor gates)",
+        .shown = 2,
+        .internal = true,
+        .doc = "All steps of one direction of a recurrent layer: from_x [T, B, gates H] is what the input gives the "
+               "gates, h [B, H] (and c for lstm) the first state, w_hh [gates H, H] and b_hh what h gives them. cell "
+               "is tanh, relu, lstm or gru. y [T, B, H] is h after each step, states c after each step ([0] but for "
+               "lstm). batch_sizes (i64 [T], never rising) says how many of the sequences, the first ones, have each "
+               "step; the others keep their state. gates is what the gradient needs ([0] without keep) and has none. "
+               "ShapeError, DTypeError, ValueError.",
+        .infer =
+            [](const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
+               const Tensor& batch_sizes, const std::string& name, bool, bool keep) {
+              const Cell cell = cell_of("recurrence", name);
+              check_arguments("recurrence", cell, from_x, h, c, w, bias, batch_sizes);
+              const int64_t kept = keep ? kept_gates(cell) * h.size(1) : 0;
+              const TensorMeta y = from_x.meta().with_shape({from_x.size(0), from_x.size(1), h.size(1)});
+              return std::array<TensorMeta, 3>{
+                  y, cell == Cell::lstm ? y : y.with_shape({0}),
+                  y.with_shape(kept > 0 ? Shape{from_x.size(0), from_x.size(1), kept} : Shape{0})};
+            },
+        .kernels = {.cpu = forward_kernel},
+        .saves = "from_x h c w_hh b_hh batch_sizes y states gates",
+        .backward =
+            [](Backward& b, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
+               const Tensor& batch_sizes, const std::string& cell, bool reverse, bool) {
+              const Tensor y = b.y(0);
+              check<AutogradError>(!b.has_gy(2), "recurrence", "gates has no gradient");
+              const auto [gx, gfrom_h, gh, gc] =
+                  backward_op(b.has_gy(0) ? b.gy(0) : zeros_like(y), b.has_gy(1) && c.defined() ? b.gy(1) : Tensor(),
+                              from_x, h, c, w, bias, batch_sizes, y, b.y(1), b.y(2), cell, reverse);
+              if (b.needs(0)) b.set(0, gx);
+              if (b.needs(1)) b.set(1, gh);
+              if (c.defined() && b.needs(2)) b.set(2, gc);
+              const Tensor g = gfrom_h.numel() > 0 ? gfrom_h : gx;
+              if (b.needs(3)) {
+                const int64_t steps = y.size(0);
+                const TensorList before = reverse ? TensorList{y.narrow(0, 1, steps - 1), h.unsqueeze(0)}
+                                                  : TensorList{h.unsqueeze(0), y.narrow(0, 0, steps - 1)};
+                b.set(3, matmul(g.reshape({-1, g.size(2)}).transpose(0, 1), cat(before, 0).reshape({-1, h.size(1)})));
+              }
+              if (bias.defined() && b.needs(4)) b.set(4, sum(g, {0, 1}));
+            },
+        .autocast = Autocast::low,
+        .cost = [](const Tensor& from_x, const Tensor&, const Tensor&, const Tensor& w, const Tensor&, const Tensor&,
+                   const std::string&, bool, bool) { return steps_cost(from_x, w, 1, 2.5); },
+        .samples =
+            [](Samples& s) {
+              for (const auto& [text, cell] : kCells) {
+                const std::string name(text);
+                const Example e = example(s, cell, 4, 3, 5);
+                s.add(e.from_x, e.h, e.c, e.w, e.bias, std::nullopt, name).not_differentiable().named(name);
+                s.add(e.from_x, e.h, e.c, e.w, std::nullopt, counted({3, 3, 1, 1}), name, true, false)
+                    .not_differentiable()
+                    .named(cat(name, ", backward, lengths, no bias, no gradient"));
+                const Example many = example(s, cell, 2, 37, 18);  // several blocks of sequences, odd rows
+                s.add(many.from_x, many.h, many.c, many.w, many.bias, counted({37, 20}), name)
+                    .not_differentiable()
+                    .named(cat(name, ", many sequences"));
+              }
+              const Example e = example(s, Cell::gru, 2, 3, 4);
+              s.invalid<ValueError>("cell must be", e.from_x, e.h, e.c, e.w, e.bias, std::nullopt,
+                                    std::string("elman"));
+              s.invalid<ShapeError>("c belongs to lstm", e.from_x, e.h, e.h, e.w, e.bias, std::nullopt,
+                                    std::string("gru"));
+              s.invalid<ShapeError>("w_hh is", e.from_x, e.h, e.c, e.h, e.bias, std::nullopt, std::string("gru"));
+              s.invalid<ShapeError>("batch_sizes must be i64", e.from_x, e.h, e.c, e.w, e.bias, counted({3}),
+                                    std::string("gru"));
+              s.invalid<ValueError>("never rise", e.from_x, e.h, e.c, e.w, e.bias, counted({2, 3}), std::string("gru"));
+            },
+        .reference = naive_recurrence,
+        .tolerance = 4,
+        .tolerance_reason = "each step rounds its state, and the next multiplies it",
+    }};
+
+}  // namespace
+
+namespace recurrent {
+
+bool has_recurrence(DeviceType device) {
+  return device == DeviceType::meta || forward_op.has_kernel(device);
+}
+
+std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const State& first, const Tensor& w,
+                                      const Tensor& bias, const Tensor& batch_sizes, bool reverse) {
+  const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+  const bool keep = grad_enabled() && (wants(from_x) || wants(first.h) || wants(first.c) || wants(w) || wants(bias));
+  for (const auto& [name, each] : kCells) {
+    if (each != cell) continue;
+    auto [y, states, gates] =
+        forward_op(from_x, first.h, first.c, w, bias, batch_sizes, std::string(name), reverse, keep);
+    return {y, cell == Cell::lstm ? states : Tensor()};
+  }
+  return {};
+}
+
+}  // namespace recurrent
+}  // namespace strata

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cstring>
+
+#include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/rnn/recurrence_kernel.h"
+#include "strata/ops/vec/scratch.h"
+
+#define STRATA_VEC_FILE "strata/ops/rnn/recurrence_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
+namespace strata::recurrent {
+namespace {
+
+// Sequences do not touch each other: a block of them goes through all steps on one thread. Blocks depend on the batch
+// alone, so that the number of threads changes no bit; a batch of one block shares its products among the threads.
+constexpr int64_t kRows = 16;
+
+template <class F>
+void for_blocks(int64_t batch, F&& f) {
+  const int64_t blocks = (batch + kRows - 1) / kRows;
+  parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) f(b * kRows, std::min(kRows, batch - b * kRows));
+  });
+}
+
+DType sum_dtype(DType t) {
+  return t == DType::f64 ? t : DType::f32;
+}
+
+// Addresses within arrays of `size`-byte elements.
+struct Bytes {
+  int64_t size;
+  const void* at(const void* p, int64_t i) const { return static_cast<const char*>(p) + i * size; }
+  void* at(void* p, int64_t i) const { return static_cast<char*>(p) + i * size; }
+};
+
+// How many of the rows [row, row + n) have step t.
+int64_t present(const RecurrenceCall& r, int64_t t, int64_t row, int64_t n) {
+  return r.counts == nullptr ? n : std::clamp<int64_t>(r.counts[t] - row, 0, n);
+}
+
+// [H, G H]: the product with h reads its rows as they lie.
+void transpose_weight(const RecurrenceCall& r, void* to) {
+  const int64_t rows = gates(r.cell) * r.hidden, cols = r.hidden;
+  const auto turn = [&]<class E>(E) {
+    const E* from = static_cast<const E*>(r.w);
+    constexpr int64_t kTile = 16;
+    parallel_for(0, (cols + kTile - 1) / kTile, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t j0 = begin * kTile; j0 < std::min(cols, end * kTile); j0 += kTile)
+        for (int64_t i0 = 0; i0 < rows; i0 += kTile)
+          for (int64_t j = j0; j < std::min(cols, j0 + kTile); ++j)
+            for (int64_t i = i0; i < std::min(rows, i0 + kTile); ++i)
+              static_cast<E*>(to)[j * rows + i] = from[i * cols + j];
+    });
+  };
+  switch (size_of(r.t)) {
+    case 2:
+      return turn(uint16_t());
+    case 4:
+      return turn(uint32_t());
+    default:
+      return turn(uint64_t());
+  }
+}
+
+// C [m, n] = A [m, k] B [k, n] (+ C) (+ bias), C in f32 (f64).
+void product(DType t, int64_t m, int64_t n, int64_t k, const void* a, const void* b, void* c, double beta,
+             const void* bias) {
+  Gemm g;
+  g.in = g.bias_dtype = t;
+  g.out = sum_dtype(t);
+  g.m = m, g.n = n, g.k = k, g.a = a, g.b = b, g.c = c, g.bias = bias;
+  g.a_row = k, g.a_col = 1, g.b_row = n, g.b_col = 1, g.c_row = n;
+  g.beta = beta;
+  cpu::gemm(g);
+}
+
+void widen(DType t, const void* from, void* to, int64_t n) {
+  if (sum_dtype(t) == t) {
+    std::memcpy(to, from, static_cast<size_t>(n * size_of(t)));
+    return;
+  }
+  float* wide = static_cast<float*>(to);
+  for (int64_t i = 0; i < n; ++i)
+    wide[i] = t == DType::bf16 ? static_cast<float>(static_cast<const BFloat16*>(from)[i])
+                               : static_cast<float>(static_cast<const Half*>(from)[i]);
+}
+void narrow(DType t, const void* from, void* to, int64_t n) {
+  if (sum_dtype(t) == t) {
+    std::memcpy(to, from, static_cast<size_t>(n * size_of(t)));
+    return;
+  }
+  const float* wide = static_cast<const float*>(from);
+  for (int64_t i = 0; i < n; ++i) {
+    if (t == DType::bf16)
+      static_cast<BFloat16*>(to)[i] = BFloat16(wide[i]);
+    else
+      static_cast<Half*>(to)[i] = Half(wide[i]);
+  }
+}
+// sums += what `from` holds.
+void add_to(DType t, const void* from, void* sums, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (t == DType::f64)
+      static_cast<double*>(sums)[i] += static_cast<const double*>(from)[i];
+    else
+      static_cast<float*>(sums)[i] += t == DType::f32    ? static_cast<const float*>(from)[i]
+                                      : t == DType::bf16 ? static_cast<float>(static_cast<const BFloat16*>(from)[i])
+                                                         : static_cast<float>(static_cast<const Half*>(from)[i]);
+  }
+}
+
+}  // namespace
+
+void recurrence_cpu(const RecurrenceCall& r) {
+  const int64_t H = r.hidden, width = gates(r.cell) * H, kept = kept_gates(r.cell) * H;
+  if (r.steps * r.batch * H == 0) return;
+  const Bytes e{size_of(r.t)}, wide{size_of(sum_dtype(r.t))};
+  ScratchFrame frame;
+  void* const w = frame.take<char>(H * width * e.size);
+  transpose_weight(r, w);
+  const auto step_forward = STRATA_VEC_CALL(step_forward);
+  for_blocks(r.batch, [&](int64_t row, int64_t n) {
+    ScratchFrame own;
+    void* const sums = own.take<char>(n * width * wide.size);
+    void* const carry = own.take<char>(n * H * wide.size);
+    const void *h = e.at(r.h, row * H), *c = r.c == nullptr ? nullptr : e.at(r.c, row * H);
+    if (c != nullptr) widen(r.t, c, carry, n * H);
+    for (int64_t i = 0; i < r.steps; ++i) {
+      const int64_t t = r.reverse ? r.steps - 1 - i : i, at = t * r.batch + row, m = present(r, t, row, n);
+      void* const y = e.at(r.y, at * H);
+      void* const states = c == nullptr ? nullptr : e.at(r.states, at * H);
+      void* const gates = r.gates == nullptr || kept == 0 ? nullptr : e.at(r.gates, at * kept);
+      if (m > 0) {
+        product(r.t, m, width, H, h, w, sums, 0, r.bias);
+        step_forward(r.t, {.cell = r.cell,
+                           .n = m,
+                           .hidden = H,
+                           .from_x = e.at(r.from_x, at * width),
+                           .sums = sums,
+                           .carry = carry,
+                           .h = h,
+                           .y = y,
+                           .states = states,
+                           .gates = gates});
+      }
+      if (m < n) {
+        const auto rest = static_cast<size_t>((n - m) * H * e.size);
+        std::memcpy(e.at(y, m * H), e.at(h, m * H), rest);
+        if (c != nullptr) std::memcpy(e.at(states, m * H), e.at(c, m * H), rest);
+        if (gates != nullptr) std::memset(e.at(gates, m * kept), 0, static_cast<size_t>((n - m) * kept * e.size));
+      }
+      h = y, c = states;
+    }
+  });
+}
+
+void recurrence_backward_cpu(const RecurrenceBackwardCall& r) {
+  const RecurrenceCall& f = r.forward;
+  const int64_t H = f.hidden, width = gates(f.cell) * H, kept = kept_gates(f.cell) * H;
+  if (f.batch * H == 0) return;
+  const Bytes e{size_of(f.t)}, wide{size_of(sum_dtype(f.t))};
+  const auto step_backward = STRATA_VEC_CALL(step_backward);
+  for_blocks(f.batch, [&](int64_t row, int64_t n) {
+    ScratchFrame own;
+    void* const gh = own.take<char>(n * H * wide.size);
+    void* const carry = own.take<char>(n * H * wide.size);
+    std::memset(gh, 0, static_cast<size_t>(n * H * wide.size));
+    std::memset(carry, 0, static_cast<size_t>(n * H * wide.size));
+    for (int64_t i = f.steps; i-- > 0;) {
+      const int64_t t = f.reverse ? f.steps - 1 - i : i, at = t * f.batch + row, m = present(f, t, row, n);
+      const int64_t before = (f.reverse ? t + 1 : t - 1) * f.batch + row;
+      const bool first = i == 0;
+      void* const gx = e.at(r.gfrom_x, at * width);
+      void* const gfrom_h = r.gfrom_h == nullptr ? nullptr : e.at(r.gfrom_h, at * width);
+      const void* const gy = e.at(r.gy, at * H);
+      const void* const gstates = r.gstates == nullptr ? nullptr : e.at(r.gstates, at * H);
+      if (m > 0) {
+        step_backward(f.t, {.cell = f.cell,
+                            .n = m,
+                            .hidden = H,
+                            .sums = gh,
+                            .carry = carry,
+                            .h = first ? e.at(f.h, row * H) : e.at(static_cast<const void*>(f.y), before * H),
+                            .c = f.c == nullptr ? nullptr
+                                 : first        ? e.at(f.c, row * H)
+                                                : e.at(static_cast<const void*>(f.states), before * H),
+                            .y = e.at(f.y, at * H),
+                            .states = f.c == nullptr ? nullptr : e.at(f.states, at * H),
+                            .gates = kept == 0 ? f.gates : e.at(f.gates, at * kept),
+                            .gy = gy,
+                            .gstates = gstates,
+                            .gfrom_x = gx,
+                            .gfrom_h = gfrom_h});
+        const bool gru = f.cell == Cell::gru;
+        product(f.t, m, H, width, gru ? gfrom_h : gx, f.w, gh, gru ? 1 : 0, nullptr);
+      }
+      if (m < n) {  // the state went through as it was
+        add_to(f.t, e.at(gy, m * H), wide.at(gh, m * H), (n - m) * H);
+        if (gstates != nullptr) add_to(f.t, e.at(gstates, m * H), wide.at(carry, m * H), (n - m) * H);
+        for (void* g : {gx, gfrom_h})
+          if (g != nullptr) std::memset(e.at(g, m * width), 0, static_cast<size_t>((n - m) * width * e.size));
+      }
+    }
+    narrow(f.t, gh, e.at(r.gh, row * H), n * H);
+    if (r.gc != nullptr) narrow(f.t, carry, e.at(r.gc, row * H), n * H);
+  });
+}
+
+}  // namespace strata::recurrent
