@@ -46,6 +46,7 @@ LanguageModel::LanguageModel(std::string_view kind, const ModelConfig& config)
 }
 
 void LanguageModel::initialise() {
+  parts_.reset();
   const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers));
   for (const auto& [name, p] : named_parameters()) {
     const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight");

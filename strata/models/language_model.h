@@ -2,12 +2,14 @@
 // Decoder-only language models, built from a run's settings.
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "strata/nn/attention.h"
 #include "strata/nn/container.h"
+#include "strata/nn/init.h"
 #include "strata/nn/transformer.h"
 #include "strata/models/model_config.h"
 
@@ -27,6 +29,8 @@ struct ModelCache {
 ///     Tensor loss = model->loss(inputs, targets);
 ///     loss.backward();
 class LanguageModel : public nn::Module {
+  std::optional<nn::init::SkipDraws> parts_{std::in_place};  // before them: initialise() draws their weights anew
+
  public:
   virtual ~LanguageModel() = default;
   const ModelConfig& config() const { return config_; }

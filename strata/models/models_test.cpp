@@ -57,6 +57,31 @@ TEST_P(Family, LossStartsNearUniformAndFalls) {
   EXPECT_LT(last, 0.5 * first);
 }
 
+// Weights are drawn once, by numbers that come after those which the model's parts would have drawn for theirs.
+TEST_P(Family, DrawsItsWeightsOnce) {
+  manual_seed(4);
+  const auto model = make_model(tiny(GetParam()));
+  const RngKey end = default_generator().state();
+  uint64_t own = 0;
+  Tensor first;
+  for (const auto& [name, p] : model->named_parameters()) {
+    if (p.dim() < 2) continue;
+    if (!first.defined()) first = p;
+    own += static_cast<uint64_t>((p.numel() + 3) / 4);
+  }
+  EXPECT_LT(own, end.offset);
+  Generator g(4);
+  g.next(end.offset - own);
+  Tensor wanted = zeros(first.shape());
+  nn::init::normal_(wanted, 0, 0.02, g);
+  EXPECT_TRUE(equal(first, wanted));
+
+  manual_seed(4);
+  const nn::init::SkipDraws from_file;
+  make_model(tiny(GetParam()));
+  EXPECT_EQ(default_generator().state().offset, end.offset);
+}
+
 // Step by step with a cache, as in one pass.
 TEST_P(Family, CacheGivesWhatOnePassGives) {
   manual_seed(2);

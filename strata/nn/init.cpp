@@ -25,20 +25,33 @@ double fan_of(const Tensor& t, std::string_view mode) {
   const auto [in, out] = fans(t);
   return static_cast<double>(std::max<int64_t>(1, mode == "fan_in" ? in : out));
 }
+thread_local int t_skipping = 0;
+
+// What is drawn in t's place: a tensor without memory where draws are skipped.
+Tensor drawn_into(const Tensor& t) {
+  return t_skipping == 0 ? t : empty(TensorMeta{t.shape(), t.dtype(), Device::meta(), std::nullopt});
+}
 }  // namespace
 
+SkipDraws::SkipDraws() {
+  ++t_skipping;
+}
+SkipDraws::~SkipDraws() {
+  --t_skipping;
+}
+
 Tensor uniform_(Tensor t, double low, double high, Generator& generator) {
-  strata::uniform_(t, low, high, generator);
+  strata::uniform_(drawn_into(t), low, high, generator);
   return t;
 }
 
 Tensor normal_(Tensor t, double mean, double std, Generator& generator) {
-  strata::normal_(t, mean, std, generator);
+  strata::normal_(drawn_into(t), mean, std, generator);
   return t;
 }
 
 Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high, Generator& generator) {
-  strata::trunc_normal_(t, mean, std, low, high, generator);
+  strata::trunc_normal_(drawn_into(t), mean, std, low, high, generator);
   return t;
 }
 
@@ -98,6 +111,7 @@ Tensor orthogonal_(Tensor t, double gain, Generator& generator) {
   const int64_t rows = t.size(0), cols = t.numel() / rows, count = std::min(rows, cols);
   const DeviceScope host(Device::cpu());
   const Tensor drawn = init::normal_(empty({count, std::max(rows, cols)}, DType::f64), 0, 1, generator);
+  if (t_skipping > 0) return t;
   Tensor basis;
   for (int64_t i = 0; i < count; ++i) {  // Gram-Schmidt, each vector twice for accuracy
     Tensor v = drawn.narrow(0, i, 1);
@@ -141,7 +155,9 @@ Tensor sparse_(Tensor t, double sparsity, double std, Generator& generator) {
   init::normal_(t, 0, std, generator);
   // In each column the places of the smallest of as many random numbers.
   const DeviceScope host(Device::cpu());
-  const Tensor order = argsort(argsort(init::uniform_(empty(t.shape(), DType::f32), 0, 1, generator), 0), 0);
+  const Tensor drawn = init::uniform_(empty(t.shape(), DType::f32), 0, 1, generator);
+  if (t_skipping > 0) return t;
+  const Tensor order = argsort(argsort(drawn, 0), 0);
   const double zeros = std::ceil(sparsity * static_cast<double>(t.size(0)));
   const Tensor kept = ge(order, full({}, static_cast<int64_t>(zeros), DType::i64));
   t.copy_(t * kept.to(t.dtype()).to(t.device()));

@@ -11,6 +11,17 @@
 
 namespace strata::nn::init {
 
+/// While one lives, on its thread, what would be drawn stays as memory was, and generators move on as if it had been:
+/// for a model whose weights come from a file, or are drawn anew by what it is a part of. Constants are set all the
+/// same. Scopes nest.
+class SkipDraws {
+ public:
+  SkipDraws();
+  ~SkipDraws();
+  SkipDraws(const SkipDraws&) = delete;
+  SkipDraws& operator=(const SkipDraws&) = delete;
+};
+
 /// Uniform in [low, high); normal with the given mean and standard deviation.
 Tensor uniform_(Tensor t, double low = 0, double high = 1, Generator& generator = default_generator());
 Tensor normal_(Tensor t, double mean = 0, double std = 1, Generator& generator = default_generator());

@@ -235,6 +235,38 @@ TEST(Init, Distributions) {
   EXPECT_THROW(init::fans(zeros({3})), ShapeError);
 }
 
+TEST(Init, SkippedDrawsLeaveMemoryAndMoveTheGenerator) {
+  const auto fill = [](const TensorList& all) {
+    for (Tensor t : all) t.fill_(7);
+    Generator g(5);
+    init::uniform_(all[0], 0, 1, g);
+    init::normal_(all[1], 0, 1, g);
+    init::trunc_normal_(all[2], 0, 1, -1, 1, g);
+    init::orthogonal_(all[3], 1, g);
+    init::sparse_(all[4], 0.3, 1, g);
+    return g.state();
+  };
+  const auto tensors = [] {
+    return TensorList{zeros({33}), zeros({5, 3}), zeros({9}, DType::f64), zeros({3, 7}), zeros({4, 5})};
+  };
+  const TensorList drawn = tensors(), skipped = tensors();
+  const RngKey after = fill(drawn);
+  {
+    const init::SkipDraws outer;
+    { const init::SkipDraws inner; }
+    const RngKey moved = fill(skipped);
+    EXPECT_EQ(moved.seed, after.seed);
+    EXPECT_EQ(moved.offset, after.offset);
+    init::ones_(skipped[0]);
+  }
+  EXPECT_EQ(skipped[0].min().item(), 1);
+  for (size_t i = 1; i < skipped.size(); ++i)
+    EXPECT_TRUE(equal(skipped[i], full(skipped[i].shape(), 7, skipped[i].dtype()))) << i;
+  for (const Tensor& t : drawn) EXPECT_FALSE(equal(t, full(t.shape(), 7, t.dtype())));
+  fill(skipped);
+  for (size_t i = 0; i < drawn.size(); ++i) EXPECT_TRUE(equal(skipped[i], drawn[i])) << i;
+}
+
 TEST(Module, ThatMovesForgetsItsAutocastCopies) {
   Linear layer(4, 3);
   AutocastScope scope;

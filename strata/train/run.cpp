@@ -10,6 +10,7 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/nn/convert.h"
+#include "strata/nn/init.h"
 #include "strata/optim/record.h"
 
 namespace strata {
@@ -184,6 +185,7 @@ TrainedModel load_trained_model(const std::string& path, std::vector<std::string
   const FoundRun run = find_run(path, warnings);
   TrainedModel trained{.config = run.state.config, .step = run.state.step, .tokenizer = {}, .model = {}};
   trained.tokenizer = text::parse_tokenizer(run.state.tokenizer, run.path + ": tokenizer");
+  const nn::init::SkipDraws from_file;
   trained.model = make_model(trained.config.model);
   load_run(run, *trained.model, nullptr);
   trained.model->eval();

@@ -138,7 +138,11 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
         data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
 
   manual_seed(static_cast<uint64_t>(config_.seed));
-  model_ = make_model(config_);
+  {
+    std::optional<nn::init::SkipDraws> from_file;
+    if (found) from_file.emplace();
+    model_ = make_model(config_);
+  }
   model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
                               model_->table_names());
