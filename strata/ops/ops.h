@@ -29,6 +29,7 @@
 #include "strata/ops/norm/weight_norm.h"
 #include "strata/ops/places/places.h"
 #include "strata/ops/pool/pool.h"
+#include "strata/ops/prune/prune.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/rnn/rnn.h"
