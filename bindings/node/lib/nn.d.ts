@@ -108,6 +108,10 @@ interface AdaptiveMaxPoolClass {
   new (size: F.OutputSize, options: { returnIndices: true }): Module & { forward(x: Tensor): [values: Tensor, indices: Tensor] };
   new (size: F.OutputSize, options?: { returnIndices?: false }): Layer;
 }
+interface FractionalMaxPoolClass {
+  new (kernelSize: F.Sizes, options: F.FractionalMaxPoolSize & { returnIndices: true }): Module & { forward(x: Tensor): [values: Tensor, indices: Tensor] };
+  new (kernelSize: F.Sizes, options: F.FractionalMaxPoolSize & { returnIndices?: false }): Layer;
+}
 interface Resets {
   /** Draws the parameters again. */
   resetParameters(): void;
@@ -336,6 +340,8 @@ export interface Nn {
   AdaptiveMaxPool1d: AdaptiveMaxPoolClass;
   AdaptiveMaxPool2d: AdaptiveMaxPoolClass;
   AdaptiveMaxPool3d: AdaptiveMaxPoolClass;
+  FractionalMaxPool2d: FractionalMaxPoolClass;
+  FractionalMaxPool3d: FractionalMaxPoolClass;
   Upsample: PlainClass<[options: F.ResizeOptions]>;
   UpsamplingNearest2d: PlainClass<[options: { size?: F.Sizes | null; scaleFactor?: number | readonly number[] | null }]>;
   UpsamplingBilinear2d: PlainClass<[options: { size?: F.Sizes | null; scaleFactor?: number | readonly number[] | null }]>;

@@ -367,6 +367,35 @@ test('maxima with their places', () => {
   }
 });
 
+// torch.nn.functional.fractional_max_pool2d and 3d (2.15) of the same numbers.
+test('fractional maxima', () => {
+  const F = nn.functional;
+  const waves = (shape) => st.sin(st.arange(shape.reduce((a, b) => a * b), { dtype: 'f32' }).reshape(shape).mul(2.7));
+  const plane = waves([1, 2, 5, 7]);
+  const samples = st.tensor([[[0.3, 0.7], [0.1, 0.9]]]);
+  const [values, indices] = F.fractionalMaxPool2d(plane, [2, 3], { outputSize: [3, 4], samples, returnIndices: true });
+  assert.deepEqual(Array.from(indices.toTypedArray(), Number),
+    [1, 3, 3, 12, 8, 10, 10, 19, 22, 24, 24, 33, 7, 3, 3, 12, 14, 10, 10, 19, 28, 24, 24, 33]);
+  assert.deepEqual(values.toArray(), F.fractionalMaxPool2d(plane, [2, 3], { outputSize: [3, 4], samples }).toArray());
+  const volume = F.fractionalMaxPool3dWithIndices(waves([2, 4, 5, 3]), 2, { outputRatio: [0.5, 0.6, 0.4], samples: st.tensor([[[0.3, 0.7, 0.5], [0.1, 0.9, 0.2]]]) });
+  assert.deepEqual(Array.from(volume[1].toTypedArray(), Number), [17, 19, 10, 47, 38, 40, 1, 22, 29, 50, 50, 43]);
+  // Drawn: the same for a seed, each element from its plane.
+  const layer = new nn.FractionalMaxPool2d(2, { outputRatio: 0.6, returnIndices: true });
+  st.manualSeed(5);
+  const [first, at] = layer.forward(plane);
+  assert.deepEqual(first.shape, [1, 2, 3, 4]);
+  assert.deepEqual(st.gather(plane.reshape([1, 2, 35]), 2, at.reshape([1, 2, 12])).toArray(), first.reshape([1, 2, 12]).toArray());
+  st.manualSeed(5);
+  assert.deepEqual(layer.forward(plane)[0].toArray(), first.toArray());
+  assert.deepEqual(new nn.FractionalMaxPool3d(2, { outputSize: 2 }).forward(waves([2, 4, 5, 3])).shape, [2, 2, 2, 2]);
+  assert.match(String(layer), /FractionalMaxPool2d\(kernelSize=\[2, 2\]/);
+  for (const [f, error] of [
+    [() => new nn.FractionalMaxPool2d(2), st.ValueError], [() => new nn.FractionalMaxPool2d(2, { outputSize: 2, outputRatio: 0.5 }), st.ValueError],
+    [() => new nn.FractionalMaxPool2d(2, { outputRatio: 1.5 }), st.ValueError], [() => F.fractionalMaxPool2d(plane, 2), st.ValueError],
+    [() => F.fractionalMaxPool2d(plane, 2, { outputRatio: [0.5, 0.5, 0.5] }), st.ValueError], [() => F.fractionalMaxPool3d(st.ones([2, 3]), 2, { outputSize: 1 }), st.ShapeError],
+    [() => F.fractionalMaxPool2d(plane, 2, { outputSize: [9, 9] }), st.ShapeError]]) assert.throws(f, error);
+});
+
 test('weight and spectral norm', () => {
   st.manualSeed(11);
   const { utils } = nn;
