@@ -19,6 +19,7 @@
 #include "strata/ops/index/unravel.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg.h"
+#include "strata/ops/loss/adaptive.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/masked/masked.h"
 #include "strata/ops/matmul/matmul.h"

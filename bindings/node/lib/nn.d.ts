@@ -308,6 +308,18 @@ export interface Nn {
       weight: Tensor; bias: Tensor | null; forward(a: Tensor, b: Tensor): Tensor;
     };
   };
+  /** A softmax for very many classes, sorted from frequent to rare: a score each before the first cutoff, then clusters. */
+  AdaptiveLogSoftmaxWithLoss: {
+    new (inFeatures: number, nClasses: number, cutoffs: readonly number[], options?: { divValue?: number; headBias?: boolean } & Made): Module & Resets & {
+      readonly cutoffs: readonly number[];
+      head: Layer & { weight: Tensor; bias: Tensor | null };
+      forward(x: Tensor, target: Tensor): { output: Tensor; loss: Tensor };
+      /** The log-probabilities of all classes. */
+      logProb(x: Tensor): Tensor;
+      /** The most probable class of each row. */
+      predict(x: Tensor): Tensor;
+    };
+  };
   Conv1d: ConvClass;
   Conv2d: ConvClass;
   Conv3d: ConvClass;

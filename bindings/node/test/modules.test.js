@@ -396,6 +396,28 @@ test('fractional maxima', () => {
     [() => F.fractionalMaxPool2d(plane, 2, { outputSize: [9, 9] }), st.ShapeError]]) assert.throws(f, error);
 });
 
+// torch.nn.AdaptiveLogSoftmaxWithLoss (2.15) of the same parameters.
+test('a softmax in clusters', () => {
+  const layer = new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3, 7], { divValue: 2, headBias: true });
+  const named = layer.namedParameters();
+  assert.deepEqual(named.map(([name]) => name), ['head.weight', 'head.bias', 'tail.0.0.weight', 'tail.0.1.weight', 'tail.1.0.weight', 'tail.1.1.weight']);
+  st.noGrad(() => named.forEach(([, p], k) => p.copy_(st.sin(st.arange(p.numel, { dtype: 'f32' }).mul(0.7).add(k)).reshape(p.shape))));
+  const x = st.cos(st.arange(18, { dtype: 'f32' }).mul(1.3)).reshape([3, 6]);
+  const near = (t, wanted) => t.reshape([t.numel]).toArray().forEach((v, i) => assert.ok(Math.abs(v - wanted[i]) < 1e-5, `${i}: ${v}, not ${wanted[i]}`));
+  const { output, loss } = layer.forward(x, st.tensor([1n, 5n, 11n]));
+  near(output, [-0.7863993644714355, -5.401674270629883, -6.356454849243164]);
+  near(loss, [4.181509494781494]);
+  near(layer.logProb(x).select(0, 1), [-2.427030324935913, -0.3482685387134552, -3.758286952972412, -6.996665000915527, -3.473677396774292, -5.401674270629883,
+    -6.97797966003418, -5.631685256958008, -5.0117034912109375, -3.9983906745910645, -3.068324327468872, -2.658928394317627]);
+  assert.deepEqual(Array.from(layer.predict(x.mul(3)).toTypedArray(), Number), [2, 1, 0]);
+  loss.backward();
+  assert.ok(layer.tail.at(1)[1].weight.grad.abs().sum().item() > 0);
+  layer.resetParameters();
+  assert.match(String(layer), /AdaptiveLogSoftmaxWithLoss\(6, 12, \[3, 7\]/);
+  for (const f of [() => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, []), () => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3, 3]), () => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [12]),
+    () => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3], { divValue: 0 }), () => layer.forward(x, st.tensor([1n, 5n, 12n])), () => layer.predict(3)]) assert.throws(f, st.ValueError);
+});
+
 test('weight and spectral norm', () => {
   st.manualSeed(11);
   const { utils } = nn;

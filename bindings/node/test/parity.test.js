@@ -25,7 +25,7 @@ const rules = JSON.parse(native.optimizerRecords()).filter((r) => r.python).map(
 
 const LEFT_OUT = {
   // Parameters and buffers are tensors that are marked: nn.parameter(t), nn.buffer(t).
-  nn: ['Buffer', 'Parameter', 'RemovableHandle', 'RNNBase', 'RNNCellBase', 'AdaptiveLogSoftmaxWithLoss'],
+  nn: ['Buffer', 'Parameter', 'RemovableHandle', 'RNNBase', 'RNNCellBase'],
   // It is MultiheadAttention's.
   functional: ['multi_head_attention', 'multi_head_attention_forward'],
   init: [],
