@@ -23,6 +23,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/prune/prune.h"
 #include "strata/ops/random/random.h"
+#include "strata/ops/random/samplers.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -339,6 +340,11 @@ TEST(Describe, WhatRandomOpsDraw) {
          multinomial(full({2, 9}, 0.5), 3);
        },
        18},
+      {"exponential", {Dims{9}, 2.0, none, f32, cpu}, [] { exponential({9}, 2); }, 5},
+      {"cauchy", {Dims{9}, 0.0, 1.0, none, f32, cpu}, [] { cauchy({9}); }, 5},
+      {"geometric", {Dims{9}, 0.5, none, i64, cpu}, [] { geometric({9}, 0.5, DType::i64); }, 5},
+      {"log_normal", {Dims{9}, 0.0, 1.0, none, f32, cpu}, [] { log_normal({9}, 0, 1); }, 3},
+      {"log_normal", {Dims{9}, 0.0, 1.0, none, f64, cpu}, [] { log_normal({9}, 0, 1, DType::f64); }, 5},
       {"random_unstructured_mask",
        {x, Scalar(0.5), none},
        [] {

@@ -32,6 +32,7 @@
 #include "strata/ops/pool/pool.h"
 #include "strata/ops/prune/prune.h"
 #include "strata/ops/random/random.h"
+#include "strata/ops/random/samplers.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/rnn/rnn.h"
 #include "strata/ops/sampling/sampling.h"

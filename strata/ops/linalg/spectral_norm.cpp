@@ -19,12 +19,14 @@ using namespace linalg;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 constexpr std::string_view kOp = "spectral_norm";
+constexpr int64_t kMostIterations = 100'000;  // a call that ends
 
 Three composed(const Tensor& weight, const Tensor& u, const Tensor& v, int64_t iterations, int64_t dim, double eps) {
   check<DTypeError>(is_floating(weight.dtype()), kOp, "needs a floating weight, got ", weight);
   check<ShapeError>(weight.dim() >= 1 && weight.numel() > 0, kOp, "the weight is ", weight,
                     ", wants a dimension or more, and elements");
-  check(iterations >= 0, kOp, "iterations must not be negative, got ", iterations);
+  check(iterations >= 0 && iterations <= kMostIterations, kOp, "iterations must lie in [0, ", kMostIterations,
+        "], got ", iterations);
   const int64_t at = wrap_dim(dim, weight.dim(), kOp), n = weight.size(at), m = weight.numel() / n;
   check<ShapeError>(u.shape() == Shape({n}) && v.shape() == Shape({m}), kOp, "u is [", n, "] and v [", m, "], got ", u,
                     " and ", v);
@@ -104,7 +106,7 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t, do
           s.invalid<ShapeError>("u is [3]", weight({3, 5}), weight({5}), weight({3}));
           s.invalid<ShapeError>("a dimension or more", weight({}), weight({1}), weight({1}));
           s.invalid<IndexError>("out of range", weight({3, 5}), weight({3}), weight({5}), 0, 2);
-          s.invalid<ValueError>("negative", weight({3, 5}), weight({3}), weight({5}), -1);
+          s.invalid<ValueError>("in [0, ", weight({3, 5}), weight({3}), weight({5}), -1);
           s.invalid<DTypeError>("floating", s.tensor({3, 5}, DType::i32), weight({3}), weight({5}));
         },
     .reference = by_loops,
