@@ -9,6 +9,7 @@
 #include "strata/autograd/gradcheck.h"
 #include "strata/autograd/hooks.h"
 #include "strata/core/autocast.h"
+#include "strata/core/dtype_limits.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"

@@ -24,6 +24,7 @@ class dtype:
     is_signed: _bool
     name: str
     short_name: str
+    _limits: Mapping[str, Any]
 
 class device:
     def __init__(self, type: Union[str, _int, "device"], index: Optional[_int] = ...) -> None: ...

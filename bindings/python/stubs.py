@@ -233,7 +233,7 @@ def of_optimizers(rules: Any) -> str:
 
 def of_distributions(strata: Any) -> str:
     """strata/distributions/families.pyi: the classes that families.py makes of the records."""
-    lines = [HEADER, "from typing import Any, Dict, Optional, Union", "", "from .._core import Tensor",
+    lines = [HEADER, "from typing import Any, Dict, Optional, Sequence, Union", "", "from .._core import Tensor",
              "from .distribution import ExponentialFamily, Shell", "from .constraints import Constraint", "",
              "Value = Union[Tensor, float]", "_RECORDS: Dict[str, Any]", "_MADE: Dict[str, type]", "",
              "def _constraint(said: Dict[str, Any]) -> Constraint: ...", "",
@@ -250,7 +250,7 @@ def of_distributions(strata: Any) -> str:
             lines.append(f"    {p['name']}: {'int' if count else 'Tensor'}")
             if p["role"] == "derived":
                 continue
-            kind = "int" if count else "Value"
+            kind = "int" if count else "Union[Tensor, Sequence[float]]" if p["role"] == "pair" else "Value"
             kind = f"Optional[{kind}]" if p["role"] == "one_of" else kind
             left_out = p["role"] == "one_of" or p["default"] is not None
             arguments.append(f"{p['name']}: {kind}" + (" = ..." if left_out else ""))

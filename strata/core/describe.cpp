@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "strata/core/dtype_limits.h"
 #include "strata/core/json_text.h"
 
 namespace strata {
@@ -137,6 +138,20 @@ void write(Json& json, const OpBase& op) {
   json.end(']').end('}');
 }
 
+// What a dtype can hold.
+void write(Json& json, DType t) {
+  json.begin('{').key("name").string(name_of(t)).key("bits").integer(8 * size_of(t));
+  if (is_floating(t)) {
+    const FloatLimits limits = float_limits(t);
+    json.key("max").number(limits.max).key("eps").number(limits.eps);
+    json.key("smallest_normal").number(limits.smallest_normal).key("resolution").number(limits.resolution);
+  } else if (is_integral(t)) {
+    const IntLimits limits = int_limits(t);
+    json.key("min").integer(limits.min).key("max").integer(limits.max);
+  }
+  json.end('}');
+}
+
 }  // namespace
 
 std::string describe(const OpBase& op) {
@@ -147,7 +162,9 @@ std::string describe(const OpBase& op) {
 
 std::string describe(std::span<const OpBase* const> ops) {
   Json json;
-  json.begin('{').key("version").integer(1).key("ops").begin('[');
+  json.begin('{').key("version").integer(1).key("dtypes").begin('[');
+  for (int i = 0; i < kNumDTypes; ++i) write(json, static_cast<DType>(i));
+  json.end(']').key("ops").begin('[');
   for (const OpBase* op : ops) write(json, *op);
   return json.end(']').end('}').take() + "\n";
 }

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "strata/core/describe.h"
+#include "strata/core/dtype_limits.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/activation/activation.h"
@@ -18,7 +21,9 @@
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/prune/prune.h"
 #include "strata/ops/random/random.h"
+#include "strata/ops/random/samplers.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -65,6 +70,42 @@ TEST(Describe, OneRecordWordForWord) {
       R"j("view":false,"dynamic":false,"composed":false,"inplace":false,"random":true,"gradient":false,)j"
       R"j("autocast":"full","adapt":"none","dtypes":["bf16","f32","f64"],"kernels":["cpu"]})j";
   EXPECT_EQ(describe(described), want);
+}
+
+TEST(Describe, WhatDTypesHold) {
+  const auto dtypes = nlohmann::json::parse(describe(std::span<const OpBase* const>()))["dtypes"];
+  ASSERT_EQ(dtypes.size(), size_t{kNumDTypes});
+  for (const auto& t : dtypes) {
+    const DType dtype = parse_dtype(t["name"].get<std::string>());
+    EXPECT_EQ(t["bits"], 8 * size_of(dtype));
+    EXPECT_EQ(t.contains("eps"), is_floating(dtype));
+    EXPECT_EQ(t.contains("min"), is_integral(dtype));
+  }
+  EXPECT_EQ(dtypes[0].dump(), R"({"bits":8,"max":255,"min":0,"name":"u8"})");
+  EXPECT_EQ(dtypes[4]["max"], "9223372036854775807");
+  EXPECT_EQ(int_limits(DType::i16).min, -32768);
+  const FloatLimits f32 = float_limits(DType::f32), f64 = float_limits(DType::f64);
+  using F32 = std::numeric_limits<float>;
+  using F64 = std::numeric_limits<double>;
+  EXPECT_EQ(std::vector<double>({f32.eps, f32.max, f32.smallest_normal}),
+            std::vector<double>({F32::epsilon(), F32::max(), F32::min()}));
+  EXPECT_EQ(std::vector<double>({f64.eps, f64.max, f64.smallest_normal}),
+            std::vector<double>({F64::epsilon(), F64::max(), F64::min()}));
+  for (const DType t : {DType::f16, DType::bf16}) {
+    // The largest number is one, and what comes after it by its last digit is none.
+    const FloatLimits f = float_limits(t);
+    const auto rounded = [&](double v) {
+      return t == DType::f16 ? static_cast<float>(Half(static_cast<float>(v)))
+                             : static_cast<float>(BFloat16(static_cast<float>(v)));
+    };
+    EXPECT_EQ(rounded(f.max), f.max);
+    EXPECT_TRUE(std::isinf(rounded(f.max * (1 + f.eps / 2))));
+    EXPECT_EQ(rounded(1 + f.eps), 1 + f.eps);
+    EXPECT_NE(rounded(1 + f.eps / 2), 1 + f.eps / 2);
+    EXPECT_EQ(rounded(f.smallest_normal * (1 + f.eps)), f.smallest_normal * (1 + f.eps));
+  }
+  EXPECT_THROW(float_limits(DType::i32), DTypeError);
+  EXPECT_THROW(int_limits(DType::boolean), DTypeError);
 }
 
 TEST(Describe, EveryRecordIsThere) {
@@ -299,6 +340,23 @@ TEST(Describe, WhatRandomOpsDraw) {
          multinomial(full({2, 9}, 0.5), 3);
        },
        18},
+      {"exponential", {Dims{9}, 2.0, none, f32, cpu}, [] { exponential({9}, 2); }, 5},
+      {"cauchy", {Dims{9}, 0.0, 1.0, none, f32, cpu}, [] { cauchy({9}); }, 5},
+      {"geometric", {Dims{9}, 0.5, none, i64, cpu}, [] { geometric({9}, 0.5, DType::i64); }, 5},
+      {"log_normal", {Dims{9}, 0.0, 1.0, none, f32, cpu}, [] { log_normal({9}, 0, 1); }, 3},
+      {"log_normal", {Dims{9}, 0.0, 1.0, none, f64, cpu}, [] { log_normal({9}, 0, 1, DType::f64); }, 5},
+      {"random_unstructured_mask",
+       {x, Scalar(0.5), none},
+       [] {
+         random_unstructured_mask(full({2, 9}, 0.5), 0.5);
+       },
+       5},
+      {"random_structured_mask",
+       {x, Scalar(1), int64_t{1}, none},
+       [] {
+         random_structured_mask(full({2, 9}, 0.5), 1, 1);
+       },
+       3},
       {"dropout",
        {x, 0.5, none},
        [] {

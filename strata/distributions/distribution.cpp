@@ -166,8 +166,9 @@ void RecordedDistribution::prepare(const std::vector<Given>& given) {
   Device device = default_device();
   bool found = false;
   for (const bool floating : {true, false})
-    for (const Given& g : given)
-      if (g.tensor.defined() && is_floating(g.tensor.dtype()) == floating && !found) {
+    for (size_t i = 0; i < given.size(); ++i)
+      if (const Given& g = given[i]; r.parameters[i].role != Role::pair && g.tensor.defined() &&
+                                     is_floating(g.tensor.dtype()) == floating && !found) {
         if (floating) dtype = g.tensor.dtype();
         device = g.tensor.device();
         found = true;
@@ -177,10 +178,15 @@ void RecordedDistribution::prepare(const std::vector<Given>& given) {
     Given g = given[i];
     if (!g.given() && p.fallback) g = Given(*p.fallback);
     args_.given_.push_back(g.given());
-    check(g.given() || p.role == Role::one_of || p.role == Role::derived, r.name, "parameter ", p.name, " is missing");
+    check(g.given() || p.role == Role::one_of || p.role == Role::derived || p.fallback_pair, r.name, "parameter ",
+          p.name, " is missing");
     const DeviceScope at(p.role == Role::count ? Device::cpu() : device);
     const Shape one = found && p.event_dim == 1 ? Shape{1} : Shape{};  // of a number beside vectors
     Tensor t = g.number ? strata::full(one, *g.number, p.role == Role::count ? DType::f64 : dtype) : g.tensor;
+    if (p.role == Role::pair) {
+      check<ShapeError>(!g.given() || t.shape() == Shape({2}), r.name, p.name, " are two numbers, got ", t);
+      t = (g.given() ? t : from_span<double>(*p.fallback_pair, {2})).to(dtype).to(device);
+    }
     if (t.defined() && p.role == Role::count) {
       check(t.numel() == 1, r.name, "inhomogeneous ", p.name, " is not supported: it is one number");
       const double n = t.item<double>();

@@ -78,6 +78,30 @@ std::vector<Line> lines() {
   };
 }
 
+// torch.distributions.ContinuousBernoulli (2.15) with lims (0.4, 0.6): the series at 0.45, the formulas at 0.3.
+TEST(Distributions, TheLimitsOfASeriesAreGiven) {
+  const Tensor probs = from_span<double>(std::vector<double>{0.45, 0.3}, {2});
+  const Tensor lims = from_span<double>(std::vector<double>{0.4, 0.6}, {2});
+  const Distribution d = make("ContinuousBernoulli", {{"probs", probs}, {"lims", lims}});
+  const auto expect = [](const Tensor& found, double first, double second) {
+    EXPECT_NEAR(found.to_vector<double>()[0], first, 1e-12);
+    EXPECT_NEAR(found.to_vector<double>()[1], second, 1e-12);
+  };
+  expect(d.log_prob(full({2}, 0.2, DType::f64)), 0.05852381848967225, 0.2244532348642858);
+  expect(d.mean(), 0.4832888888888889, 0.43022250114382865);
+  expect(d.variance(), 0.08316751322751323, 0.08042515220619428);
+  expect(d.cdf(full({2}, 0.3, DType::f64)), 0.3, 0.3927963682754365);
+  expect(d.icdf(full({2}, 0.3, DType::f64)), 0.3, 0.22194347501007775);
+  expect(d.entropy(), -0.0016760401396388458, -0.02938620223212912);
+  // The pair decides about no dtype, and has a default.
+  const Distribution single = make("ContinuousBernoulli", {{"probs", 0.3}, {"lims", lims}});
+  EXPECT_EQ(single.parameter("lims").dtype(), DType::f32);
+  EXPECT_EQ(single.batch_shape(), Shape());
+  expect(make("ContinuousBernoulli", {{"probs", probs}}).parameter("lims"), 0.499, 0.501);
+  EXPECT_THROW(make("ContinuousBernoulli", {{"probs", probs}, {"lims", 0.4}}), ShapeError);
+  EXPECT_THROW(make("ContinuousBernoulli", {{"probs", probs}, {"lims", lims * 2}}), ValueError);
+}
+
 TEST(Distributions, DensitiesIntegrateToOne) {
   for (const Line& c : lines()) {
     SCOPED_TRACE(c.d.name());

@@ -23,8 +23,13 @@ std::string json(const Constraint& c) {
              ", \"upper\": ", number(c.upper()), ", \"joined\": ", c.joined(), "}");
 }
 std::string_view name_of(Role role) {
-  constexpr std::string_view names[] = {"batch", "one_of", "aside", "count", "derived"};
+  constexpr std::string_view names[] = {"batch", "one_of", "aside", "pair", "count", "derived"};
   return names[static_cast<size_t>(role)];
+}
+// A parameter's default, or `otherwise`.
+std::string fallback_of(const Parameter& p, std::string_view otherwise) {
+  if (p.fallback_pair) return cat('[', (*p.fallback_pair)[0], ", ", (*p.fallback_pair)[1], ']');
+  return p.fallback ? cat(*p.fallback) : std::string(otherwise);
 }
 // What a family has of what not all have.
 std::vector<std::string_view> functions_of(const DistributionRecord& r) {
@@ -84,8 +89,7 @@ std::string distributions_json() {
     const std::string parameters = json_list(r->parameters, [](const Parameter& p) {
       return cat("{\"name\": ", json_string(p.name), ", \"doc\": ", json_string(p.doc),
                  ", \"role\": ", json_string(name_of(p.role)), ", \"event_dim\": ", p.event_dim,
-                 ", \"default\": ", p.fallback ? cat(*p.fallback) : "null", ", \"constraint\": ", json(p.constraint),
-                 "}");
+                 ", \"default\": ", fallback_of(p, "null"), ", \"constraint\": ", json(p.constraint), "}");
     });
     return cat("{\"name\": ", json_string(r->name), ", \"module\": ", json_string(r->module),
                ", \"doc\": ", json_string(r->doc), ", \"parent\": ", json_string(r->parent),
@@ -116,11 +120,7 @@ std::string distributions_markdown() {
     for (const Parameter& p : r->parameters)
       s += cat("| `", p.name, "` | ", p.doc, p.role == Role::derived ? " It follows from the others." : "", " | ",
                p.constraint.kind() == Constraint::Kind::dependent ? std::string() : cat('`', p.constraint.text(), '`'),
-               " | ",
-               p.fallback               ? cat(*p.fallback)
-               : p.role == Role::one_of ? std::string("one of these")
-                                        : "",
-               " |\n");
+               " | ", fallback_of(p, p.role == Role::one_of ? "one of these" : ""), " |\n");
     if (r->support.kind() != Constraint::Kind::dependent) s += cat("\nSupport: `", r->support.text(), "`.\n");
     s += "\nBesides:";
     for (const std::string_view f : functions_of(*r)) s += cat(" `", f, "`");

@@ -25,6 +25,7 @@ struct Parameter {
     batch,    ///< it broadcasts with the others, but for its event's dimensions
     one_of,   ///< the same, and one of several of which exactly one is given (probs or logits)
     aside,    ///< a number or a tensor that stays as it is (a temperature)
+    pair,     ///< two numbers (a tensor [2]), which stay as they are
     count,    ///< a whole number
     derived,  ///< never given: it follows from the others
   };
@@ -35,6 +36,7 @@ struct Parameter {
   int64_t event_dim = 0;                ///< how many of its last dimensions belong to one distribution
   std::optional<double> fallback = {};  ///< its default
   bool eager = false;                   ///< derived when the distribution is made, not each time it is asked for
+  std::optional<std::array<double, 2>> fallback_pair = {};  ///< that of two numbers
 };
 
 /// The parameters of a batch of distributions, as the functions of a record see them.

@@ -7,14 +7,16 @@ namespace {
 
 using Role = Parameter::Role;
 
-// Near a probability of one half the formulas of ContinuousBernoulli are 0 / 0: there a few terms of their series.
+// Near a probability of one half the formulas of ContinuousBernoulli are 0 / 0: there, between `lims`, a few terms of
+// their series.
 struct Continuous {
   Tensor edge, cut, apart;  // far enough from one half; the probability there, another elsewhere; p - 1/2
-  explicit Continuous(const Tensor& given) {
-    const double eps = eps_of(given.dtype());
-    const Tensor p = given.clamp(eps, 1 - eps);
-    edge = (p <= 0.499) | (p > 0.501);
-    cut = where(edge, p, 0.499);
+  explicit Continuous(const Args& d) {
+    const Tensor low = d[2].select(0, 0), high = d[2].select(0, 1);
+    const double eps = eps_of(d[0].dtype());
+    const Tensor p = d[0].clamp(eps, 1 - eps);
+    edge = (p <= low) | (p > high);
+    cut = where(edge, p, low);
     apart = p - 0.5;
   }
   Tensor log_norm() const {
@@ -127,29 +129,33 @@ std::span<const DistributionRecord> unit_records() {
        .doc = "Bernoulli's probability as a density over [0, 1]: C(p) p^x (1 - p)^(1 - x) (Loaiza-Ganem, Cunningham, "
               "arXiv:1907.06845).",
        .parameters = {{"probs", "The probability p.", unit_interval(), Role::one_of},
-                      {"logits", "log(p / (1 - p)).", real(), Role::one_of}},
+                      {"logits", "log(p / (1 - p)).", real(), Role::one_of},
+                      {.name = "lims",
+                       .doc = "Between which p the formulas, which are 0 / 0 at one half, give way to their series.",
+                       .constraint = unit_interval(),
+                       .role = Role::pair,
+                       .fallback_pair = {{0.499, 0.501}}}},
        .support = unit_interval(),
        .has_rsample = true,
        .exponential = true,
        .derive = [](const Args& d, size_t i) { return odds(d, i, 0); },
        .draw = [](const Args& d, const Shape& s,
-                  Generator& g) { return Continuous(d[0]).inverse(open_uniform_like(d[0], s, g)); },
-       .log_prob = [](const Args& d,
-                      const Tensor& x) { return x * d[1] - softplus(d[1]) + Continuous(d[0]).log_norm(); },
+                  Generator& g) { return Continuous(d).inverse(open_uniform_like(d[0], s, g)); },
+       .log_prob = [](const Args& d, const Tensor& x) { return x * d[1] - softplus(d[1]) + Continuous(d).log_norm(); },
        .cdf =
            [](const Args& d, const Tensor& x) {
-             const Continuous c(d[0]);
+             const Continuous c(d);
              const Tensor far = (pow(c.cut, x) * pow(1 - c.cut, 1 - x) + c.cut - 1) / (2 * c.cut - 1);
              return where(c.edge, far, x).clamp(0, 1);
            },
-       .icdf = [](const Args& d, const Tensor& q) { return Continuous(d[0]).inverse(q); },
+       .icdf = [](const Args& d, const Tensor& q) { return Continuous(d).inverse(q); },
        .entropy =
            [](const Args& d) {
-             const Continuous c(d[0]);
+             const Continuous c(d);
              return softplus(d[1]) - c.log_norm() - c.mean() * d[1];
            },
-       .mean = [](const Args& d) { return Continuous(d[0]).mean(); },
-       .variance = [](const Args& d) { return Continuous(d[0]).variance(); }},
+       .mean = [](const Args& d) { return Continuous(d).mean(); },
+       .variance = [](const Args& d) { return Continuous(d).variance(); }},
       {.name = "RelaxedBernoulli",
        .module = "relaxed_bernoulli",
        .doc = "Bernoulli's 0 and 1 made smooth: sigmoid((logits + logistic noise) / temperature) (Maddison, Mnih, Teh, "

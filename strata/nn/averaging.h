@@ -7,6 +7,12 @@
 
 namespace strata::nn {
 
+/// Takes `values` into `means`, in place and without a gradient: decay mean + (1 - decay) value, or without `decay` the
+/// plain mean of these values and the `count` ones before (for 0 a copy). What is not floating is copied. Throws
+/// ShapeError for lists that do not go together, ValueError unless 0 <= decay <= 1.
+void update_averages(const TensorList& means, const TensorList& values, int64_t count,
+                     std::optional<double> decay = {});
+
 /// Of AveragedModel.
 struct AveragingOptions {
   /// avg = decay avg + (1 - decay) weight at each update; without one all updates count the same.

@@ -141,5 +141,27 @@ TEST(Averaging, EqualAndExponential) {
   EXPECT_THROW(AveragedModel(model, {.decay = 1.5}), ValueError);
 }
 
+TEST(AveragedModel, ListsOfTensors) {
+  const Tensor mean = full({3}, 2.0, DType::f64), count = full({}, 4, DType::i64), narrow = full({2}, 1.0, DType::bf16);
+  const TensorList means{mean, count, narrow};
+  const TensorList values{full({3}, 5.0, DType::f64), full({}, 9, DType::i64), full({2}, 3.0)};
+  update_averages(means, values, 2);
+  EXPECT_EQ(mean.to_vector<double>(), std::vector<double>(3, 3));
+  EXPECT_EQ(count.item<int64_t>(), 9);
+  EXPECT_NEAR(narrow.to_vector<double>()[0], 1 + 2 / 3., 1e-2);
+  update_averages(means, values, 7, 0.25);
+  EXPECT_EQ(mean.to_vector<double>(), std::vector<double>(3, 4.5));
+  update_averages(means, values, 0);
+  EXPECT_EQ(mean.to_vector<double>(), std::vector<double>(3, 5));
+  // A leaf that wants a gradient may be the mean.
+  const Tensor leaf = zeros({2}).set_requires_grad();
+  update_averages({leaf}, {ones({2})}, 1);
+  EXPECT_TRUE(leaf.is_leaf() && leaf.to_vector<float>()[0] == 0.5f);
+  EXPECT_THROW(update_averages(means, {mean}, 1), ShapeError);
+  EXPECT_THROW(update_averages({mean}, {narrow}, 1), ShapeError);
+  EXPECT_THROW(update_averages({mean}, {mean}, -1), ValueError);
+  EXPECT_THROW(update_averages({mean}, {mean}, 1, 1.5), ValueError);
+}
+
 }  // namespace
 }  // namespace strata::nn

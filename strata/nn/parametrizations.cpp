@@ -41,33 +41,29 @@ struct WeightNorm final : Parametrization {
 
 struct SpectralNorm final : Parametrization {
   SpectralNorm(const Tensor& weight, int64_t n, double e, int64_t d)
-      : Parametrization("SpectralNorm"), n_power_iterations(n), eps(e), dim(d) {
+      : Parametrization("SpectralNorm"),
+        n_power_iterations(n),
+        eps(e),
+        dim(wrap_dim(d, weight.dim(), "spectral_norm")) {
     const NoGrad guard;
-    const Tensor w = matrix(weight);
     const DeviceScope there(weight.device());
-    u = register_buffer("_u", normalize(randn({w.size(0)}, weight.dtype()), 2, 0, eps));
-    v = register_buffer("_v", normalize(randn({w.size(1)}, weight.dtype()), 2, 0, eps));
-    iterate(w, 15);
+    const int64_t rows = weight.size(dim);
+    u = register_buffer("_u", normalize(randn({rows}, weight.dtype()), 2, 0, eps));
+    v = register_buffer("_v", normalize(randn({weight.numel() / rows}, weight.dtype()), 2, 0, eps));
+    divided(weight, 15);
   }
 
-  Tensor matrix(const Tensor& weight) const {
-    const Tensor first = dim ? movedim(weight, {dim}, {0}) : weight;
-    return first.reshape({first.size(0), -1});
-  }
-  void iterate(const Tensor& w, int64_t times) {
-    const NoGrad guard;
-    for (int64_t i = 0; i < times; ++i) {
-      u.copy_(normalize(mv(w, v), 2, 0, eps));
-      v.copy_(normalize(mv(w.t(), u), 2, 0, eps));
+  // Also moves u and v by so many iterations.
+  Tensor divided(const Tensor& weight, int64_t iterations) {
+    const auto [y, new_u, new_v] = strata::spectral_norm(weight, u, v, iterations, dim, eps);
+    if (iterations > 0) {
+      const NoGrad guard;
+      u.copy_(new_u);
+      v.copy_(new_v);
     }
+    return y;
   }
-  Tensor forward(const TensorList& x) override {
-    const Tensor& weight = x[0];
-    const Tensor w = matrix(weight);
-    if (weight.dim() == 1 && w.size(0) == 1) return normalize(weight, 2, 0, eps);
-    if (is_training()) iterate(w.detach(), n_power_iterations);
-    return weight / dot(u.clone(), mv(w, v.clone()));  // copies: the next forward writes u and v
-  }
+  Tensor forward(const TensorList& x) override { return divided(x[0], is_training() ? n_power_iterations : 0); }
   TensorList right_inverse(const Tensor& value) override { return {value}; }
 
   int64_t n_power_iterations;

@@ -7,6 +7,7 @@
 #include "strata/optim/adamax/adamax.h"
 #include "strata/optim/adamw/adamw.h"
 #include "strata/optim/asgd/asgd.h"
+#include "strata/optim/clip.h"
 #include "strata/optim/lion/lion.h"
 #include "strata/optim/lbfgs.h"
 #include "strata/optim/loss_scaler.h"

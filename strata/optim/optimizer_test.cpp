@@ -177,6 +177,41 @@ TEST(ClipGradNorm, ScalesToTheLimit) {
   EXPECT_NEAR(c.grad().data<double>()[1], -1 / want, 1e-9);
 }
 
+TEST(ClipGradNorm, OfAnyOrder) {
+  Tensor a = leaf(zeros({3})), b = leaf(zeros({4})), none = leaf(zeros({2}));
+  const TensorList all{a, b, none};
+  const auto begin = [&] {
+    a.set_grad(full({3}, -2.0));
+    b.set_grad(to(full({4}, 1.0), DType::bf16));
+  };
+  begin();
+  EXPECT_EQ(grad_norm(all, 1), 10);
+  EXPECT_EQ(grad_norm(all, 2), grad_norm(all));
+  EXPECT_EQ(grad_norm(all, INFINITY), 2);
+  EXPECT_EQ(grad_norm(all, -INFINITY), 1);
+  EXPECT_EQ(grad_norm(all, 0), 2);  // gradients that are not zero
+  EXPECT_NEAR(grad_norm(all, -1), 1 / (3 / 2. + 4), 1e-7);
+  EXPECT_EQ(clip_grad_norm(all, 20, 1), 10);
+  EXPECT_EQ(values(a.grad())[0], -2);  // below the limit: untouched
+  EXPECT_EQ(clip_grad_norm(all, 0.5, INFINITY), 2);
+  EXPECT_NEAR(values(a.grad())[0], -0.5, 1e-6);
+  EXPECT_EQ(values(b.grad())[0], 0.25);
+  begin();
+  EXPECT_NEAR(clip_grad_norm(all, 1, 2), 4, 1e-12);
+  EXPECT_NEAR(values(a.grad())[0], -0.5, 1e-6);
+  begin();
+  clip_grads_with_norm(all, 1, full({1}, 8.0));
+  EXPECT_NEAR(values(a.grad())[2], -0.25, 1e-6);
+  clip_grads_with_norm(all, 9, full({1}, 8.0));
+  EXPECT_NEAR(values(a.grad())[2], -0.25, 1e-6);
+  a.set_grad(full({3}, INFINITY));
+  EXPECT_EQ(clip_grad_norm(all, 1, 1), INFINITY);
+  EXPECT_EQ(values(b.grad())[0], 0.125);
+  EXPECT_EQ(grad_norm({none}, 3), 0);
+  EXPECT_THROW(clip_grad_norm(all, 0, 1), ValueError);
+  EXPECT_THROW(clip_grads_with_norm(all, 1, ones({2})), ShapeError);
+}
+
 TEST(ClipGradNorm, FoldedIntoTheStepGivesTheSameUpdate) {
   Samples random(DType::f32, 2);
   const Tensor g = random.tensor({1000});

@@ -108,6 +108,10 @@ interface AdaptiveMaxPoolClass {
   new (size: F.OutputSize, options: { returnIndices: true }): Module & { forward(x: Tensor): [values: Tensor, indices: Tensor] };
   new (size: F.OutputSize, options?: { returnIndices?: false }): Layer;
 }
+interface FractionalMaxPoolClass {
+  new (kernelSize: F.Sizes, options: F.FractionalMaxPoolSize & { returnIndices: true }): Module & { forward(x: Tensor): [values: Tensor, indices: Tensor] };
+  new (kernelSize: F.Sizes, options: F.FractionalMaxPoolSize & { returnIndices?: false }): Layer;
+}
 interface Resets {
   /** Draws the parameters again. */
   resetParameters(): void;
@@ -304,6 +308,18 @@ export interface Nn {
       weight: Tensor; bias: Tensor | null; forward(a: Tensor, b: Tensor): Tensor;
     };
   };
+  /** A softmax for very many classes, sorted from frequent to rare: a score each before the first cutoff, then clusters. */
+  AdaptiveLogSoftmaxWithLoss: {
+    new (inFeatures: number, nClasses: number, cutoffs: readonly number[], options?: { divValue?: number; headBias?: boolean } & Made): Module & Resets & {
+      readonly cutoffs: readonly number[];
+      head: Layer & { weight: Tensor; bias: Tensor | null };
+      forward(x: Tensor, target: Tensor): { output: Tensor; loss: Tensor };
+      /** The log-probabilities of all classes. */
+      logProb(x: Tensor): Tensor;
+      /** The most probable class of each row. */
+      predict(x: Tensor): Tensor;
+    };
+  };
   Conv1d: ConvClass;
   Conv2d: ConvClass;
   Conv3d: ConvClass;
@@ -336,6 +352,8 @@ export interface Nn {
   AdaptiveMaxPool1d: AdaptiveMaxPoolClass;
   AdaptiveMaxPool2d: AdaptiveMaxPoolClass;
   AdaptiveMaxPool3d: AdaptiveMaxPoolClass;
+  FractionalMaxPool2d: FractionalMaxPoolClass;
+  FractionalMaxPool3d: FractionalMaxPoolClass;
   Upsample: PlainClass<[options: F.ResizeOptions]>;
   UpsamplingNearest2d: PlainClass<[options: { size?: F.Sizes | null; scaleFactor?: number | readonly number[] | null }]>;
   UpsamplingBilinear2d: PlainClass<[options: { size?: F.Sizes | null; scaleFactor?: number | readonly number[] | null }]>;

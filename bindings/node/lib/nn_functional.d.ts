@@ -93,6 +93,14 @@ export interface AvgPoolOverOptions extends AvgPoolOptions {
   /** What the sum of a window is divided by, in place of its size. */
   divisorOverride?: number | null;
 }
+export interface FractionalMaxPoolSize {
+  outputSize?: Sizes | null;
+  outputRatio?: number | readonly number[] | null;
+}
+export interface FractionalMaxPoolOptions extends FractionalMaxPoolSize {
+  /** From [0, 1): [N, C, 2] (width and height) or [N, C, 3] (depth, height, width) say where windows begin; drawn without them. */
+  samples?: Tensor | null;
+}
 export interface LpPoolOptions {
   stride?: Sizes | null;
   ceilMode?: boolean;
@@ -117,6 +125,10 @@ interface MaxPool {
 interface AdaptiveMaxPool {
   (x: Tensor, outputSize: OutputSize, options: { returnIndices: true }): [values: Tensor, indices: Tensor];
   (x: Tensor, outputSize: OutputSize, options?: { returnIndices?: false }): Tensor;
+}
+interface FractionalMaxPool {
+  (x: Tensor, kernelSize: Sizes, options: FractionalMaxPoolOptions & { returnIndices: true }): [values: Tensor, indices: Tensor];
+  (x: Tensor, kernelSize: Sizes, options: FractionalMaxPoolOptions & { returnIndices?: false }): Tensor;
 }
 type LpPool = (x: Tensor, normType: number, kernelSize: Sizes, options?: LpPoolOptions) => Tensor;
 type MaxUnpool = (x: Tensor, indices: Tensor, kernelSize: Sizes, options?: UnpoolOptions & { outputSize?: readonly number[] | null }) => Tensor;
@@ -219,6 +231,12 @@ export interface Functional {
   adaptiveMaxPool1dWithIndices(x: Tensor, outputSize: OutputSize): [values: Tensor, indices: Tensor];
   adaptiveMaxPool2dWithIndices(x: Tensor, outputSize: OutputSize): [values: Tensor, indices: Tensor];
   adaptiveMaxPool3dWithIndices(x: Tensor, outputSize: OutputSize): [values: Tensor, indices: Tensor];
+
+  /** Maxima of windows that begin at random steps, so that the result has outputSize, or outputRatio of the input's size. */
+  fractionalMaxPool2d: FractionalMaxPool;
+  fractionalMaxPool3d: FractionalMaxPool;
+  fractionalMaxPool2dWithIndices(x: Tensor, kernelSize: Sizes, options: FractionalMaxPoolOptions): [values: Tensor, indices: Tensor];
+  fractionalMaxPool3dWithIndices(x: Tensor, kernelSize: Sizes, options: FractionalMaxPoolOptions): [values: Tensor, indices: Tensor];
 
   /** (before, after) for the last dimension, then the one before it. */
   pad(x: Tensor, padding: readonly number[], options?: { mode?: PaddingMode; value?: number }): Tensor;

@@ -146,7 +146,7 @@ function generateDistributions() {
     "import type { Tensor } from './types';\nimport { Distribution, Transform } from './distributions';\n\n";
   for (const r of distributions) {
     const taken = r.parameters.filter((p) => p.role !== 'derived');
-    const type = (p) => (p.role === 'count' ? 'number' : 'Tensor | number');
+    const type = (p) => ({ count: 'number', pair: 'Tensor | readonly [number, number]' }[p.role] ?? 'Tensor | number');
     const mayMissHere = (p) => p.role === 'one_of' || p.default !== null;
     const positional = taken.map((p, i) => (taken.slice(i).every(mayMissHere) ? `${name(p)}?: ${type(p)} | null` : `${name(p)}: ${type(p)} | ${mayMissHere(p) ? 'null' : 'never'}`))
       .map((each) => each.replace(' | never', ''));

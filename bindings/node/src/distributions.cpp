@@ -36,8 +36,14 @@ napi_value new_distribution(Call& c) {
   std::vector<std::pair<std::string, dist::Given>> given;
   c.env.for_each(c[2], [&](napi_value v, uint32_t i) {
     dist::Given g;
+    bool list = false;
+    c.env.check(napi_is_array(c.env.env, v, &list));
     if (box_of(c.env, v) != nullptr) {
       g = dist::Given(tensor_of(c.env, v, name, names[i]));
+    } else if (list) {
+      std::vector<double> numbers;
+      c.env.for_each(v, [&](napi_value n, uint32_t) { numbers.push_back(c.env.real(n, name, names[i])); });
+      g = dist::Given(from_span<double>(numbers, {static_cast<int64_t>(numbers.size())}));
     } else if (!c.env.missing(v)) {
       g = dist::Given(c.env.real(v, name, names[i]));
     }

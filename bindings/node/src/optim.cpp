@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/task.h"
+#include "strata/nn/averaging.h"
 #include "strata/nn/init.h"
+#include "strata/ops/factory/factory.h"
 
 namespace strata::node {
 namespace {
@@ -236,11 +239,25 @@ napi_value state_bytes(Call& c) {
 TensorList params_of(Call& c, std::string_view op) {
   return tensors_of(c.env, c[0], op, "the parameters");
 }
+// The order of a norm, argument i: 2 when left out.
+double order_of(Call& c, size_t i, std::string_view op) {
+  return c.has(i) ? c.env.real(c[i], op, "normType") : 2;
+}
+// clipGradNorm(params, maxNorm, order)
 napi_value clip_norm(Call& c) {
   const TensorList params = params_of(c, "clipGradNorm");
-  const double max_norm = c.env.real(c[1], "clipGradNorm", "maxNorm");
+  const double max_norm = c.env.real(c[1], "clipGradNorm", "maxNorm"), order = order_of(c, 2, "clipGradNorm");
   const TapeGuard guard(c.env.mail.get());
-  return c.env.number(optim::clip_grad_norm(params, max_norm));
+  return c.env.number(optim::clip_grad_norm(params, max_norm, order));
+}
+// clipGradsWithNorm(params, maxNorm, the norm)
+napi_value clip_with_norm(Call& c) {
+  constexpr std::string_view op = "clipGradsWithNorm_";
+  const TensorList params = params_of(c, op);
+  const double max_norm = c.env.real(c[1], op, "maxNorm"), norm = c.env.real(c[2], op, "totalNorm");
+  const TapeGuard guard(c.env.mail.get());
+  optim::clip_grads_with_norm(params, max_norm, full({}, norm, DType::f64));
+  return c.env.undefined();
 }
 napi_value clip_value(Call& c) {
   const TensorList params = params_of(c, "clipGradValue");
@@ -251,8 +268,20 @@ napi_value clip_value(Call& c) {
 }
 napi_value norm_of(Call& c) {
   const TensorList params = params_of(c, "gradNorm");
+  const double order = order_of(c, 1, "gradNorm");
   const TapeGuard guard(c.env.mail.get());
-  return c.env.number(optim::grad_norm(params));
+  return c.env.number(optim::grad_norm(params, order));
+}
+// updateAverages(means, values, count, decay or null)
+napi_value update_averages(Call& c) {
+  constexpr std::string_view op = "updateAverages";
+  const TensorList means = tensors_of(c.env, c[0], op, "the means"), values = tensors_of(c.env, c[1], op, "the values");
+  const int64_t count = c.env.whole(c[2], op, "count");
+  std::optional<double> decay;
+  if (c.has(3)) decay = c.env.real(c[3], op, "decay");
+  const TapeGuard guard(c.env.mail.get());
+  nn::update_averages(means, values, count, decay);
+  return c.env.undefined();
 }
 
 // ---- loss scaling ----
@@ -476,6 +505,8 @@ void add_optim(Env& env, napi_value exports) {
                     {"optimizerLoadState", entry<load_state>},
                     {"clipGradNorm", entry<clip_norm>},
                     {"clipGradValue", entry<clip_value>},
+                    {"clipGradsWithNorm", entry<clip_with_norm>},
+                    {"updateAverages", entry<update_averages>},
                     {"gradNorm", entry<norm_of>},
                     {"optimizerRecords", entry<optimizer_records>},
                     {"optimizerOptions", entry<get_options>},

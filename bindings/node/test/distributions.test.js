@@ -41,6 +41,15 @@ test('parameters by position and by name, numbers and tensors', () => {
   assert.throws(() => new D.Distribution(), /make one of a family/);
 });
 
+test('a pair of numbers', () => {
+  const d = new D.ContinuousBernoulli({ probs: st.tensor([0.45, 0.3]), lims: [0.4, 0.6] });
+  const [first, second] = d.logProb(st.tensor([0.2, 0.2])).toArray();
+  assert.ok(Math.abs(first - 0.05852381848967225) < 1e-6 && Math.abs(second - 0.2244532348642858) < 1e-6);
+  assert.deepEqual(new D.ContinuousBernoulli(0.3).lims.toArray().map((v) => Math.fround(v)), [0.499, 0.501].map(Math.fround));
+  assert.throws(() => new D.ContinuousBernoulli({ probs: 0.3, lims: [0.4] }), st.ShapeError);
+  assert.throws(() => new D.ContinuousBernoulli({ probs: 0.3, lims: ['x', 1] }), st.ValueError);
+});
+
 test('what a distribution can be asked for', () => {
   const d = new D.Normal(f64(0.5), 2);
   near(d.logProb(f64(1)), -0.5 * 0.0625 - Math.log(2) - 0.5 * Math.log(2 * Math.PI), 1e-12);

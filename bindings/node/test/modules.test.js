@@ -367,6 +367,57 @@ test('maxima with their places', () => {
   }
 });
 
+// torch.nn.functional.fractional_max_pool2d and 3d (2.15) of the same numbers.
+test('fractional maxima', () => {
+  const F = nn.functional;
+  const waves = (shape) => st.sin(st.arange(shape.reduce((a, b) => a * b), { dtype: 'f32' }).reshape(shape).mul(2.7));
+  const plane = waves([1, 2, 5, 7]);
+  const samples = st.tensor([[[0.3, 0.7], [0.1, 0.9]]]);
+  const [values, indices] = F.fractionalMaxPool2d(plane, [2, 3], { outputSize: [3, 4], samples, returnIndices: true });
+  assert.deepEqual(Array.from(indices.toTypedArray(), Number),
+    [1, 3, 3, 12, 8, 10, 10, 19, 22, 24, 24, 33, 7, 3, 3, 12, 14, 10, 10, 19, 28, 24, 24, 33]);
+  assert.deepEqual(values.toArray(), F.fractionalMaxPool2d(plane, [2, 3], { outputSize: [3, 4], samples }).toArray());
+  const volume = F.fractionalMaxPool3dWithIndices(waves([2, 4, 5, 3]), 2, { outputRatio: [0.5, 0.6, 0.4], samples: st.tensor([[[0.3, 0.7, 0.5], [0.1, 0.9, 0.2]]]) });
+  assert.deepEqual(Array.from(volume[1].toTypedArray(), Number), [17, 19, 10, 47, 38, 40, 1, 22, 29, 50, 50, 43]);
+  // Drawn: the same for a seed, each element from its plane.
+  const layer = new nn.FractionalMaxPool2d(2, { outputRatio: 0.6, returnIndices: true });
+  st.manualSeed(5);
+  const [first, at] = layer.forward(plane);
+  assert.deepEqual(first.shape, [1, 2, 3, 4]);
+  assert.deepEqual(st.gather(plane.reshape([1, 2, 35]), 2, at.reshape([1, 2, 12])).toArray(), first.reshape([1, 2, 12]).toArray());
+  st.manualSeed(5);
+  assert.deepEqual(layer.forward(plane)[0].toArray(), first.toArray());
+  assert.deepEqual(new nn.FractionalMaxPool3d(2, { outputSize: 2 }).forward(waves([2, 4, 5, 3])).shape, [2, 2, 2, 2]);
+  assert.match(String(layer), /FractionalMaxPool2d\(kernelSize=\[2, 2\]/);
+  for (const [f, error] of [
+    [() => new nn.FractionalMaxPool2d(2), st.ValueError], [() => new nn.FractionalMaxPool2d(2, { outputSize: 2, outputRatio: 0.5 }), st.ValueError],
+    [() => new nn.FractionalMaxPool2d(2, { outputRatio: 1.5 }), st.ValueError], [() => F.fractionalMaxPool2d(plane, 2), st.ValueError],
+    [() => F.fractionalMaxPool2d(plane, 2, { outputRatio: [0.5, 0.5, 0.5] }), st.ValueError], [() => F.fractionalMaxPool3d(st.ones([2, 3]), 2, { outputSize: 1 }), st.ShapeError],
+    [() => F.fractionalMaxPool2d(plane, 2, { outputSize: [9, 9] }), st.ShapeError]]) assert.throws(f, error);
+});
+
+// torch.nn.AdaptiveLogSoftmaxWithLoss (2.15) of the same parameters.
+test('a softmax in clusters', () => {
+  const layer = new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3, 7], { divValue: 2, headBias: true });
+  const named = layer.namedParameters();
+  assert.deepEqual(named.map(([name]) => name), ['head.weight', 'head.bias', 'tail.0.0.weight', 'tail.0.1.weight', 'tail.1.0.weight', 'tail.1.1.weight']);
+  st.noGrad(() => named.forEach(([, p], k) => p.copy_(st.sin(st.arange(p.numel, { dtype: 'f32' }).mul(0.7).add(k)).reshape(p.shape))));
+  const x = st.cos(st.arange(18, { dtype: 'f32' }).mul(1.3)).reshape([3, 6]);
+  const near = (t, wanted) => t.reshape([t.numel]).toArray().forEach((v, i) => assert.ok(Math.abs(v - wanted[i]) < 1e-5, `${i}: ${v}, not ${wanted[i]}`));
+  const { output, loss } = layer.forward(x, st.tensor([1n, 5n, 11n]));
+  near(output, [-0.7863993644714355, -5.401674270629883, -6.356454849243164]);
+  near(loss, [4.181509494781494]);
+  near(layer.logProb(x).select(0, 1), [-2.427030324935913, -0.3482685387134552, -3.758286952972412, -6.996665000915527, -3.473677396774292, -5.401674270629883,
+    -6.97797966003418, -5.631685256958008, -5.0117034912109375, -3.9983906745910645, -3.068324327468872, -2.658928394317627]);
+  assert.deepEqual(Array.from(layer.predict(x.mul(3)).toTypedArray(), Number), [2, 1, 0]);
+  loss.backward();
+  assert.ok(layer.tail.at(1)[1].weight.grad.abs().sum().item() > 0);
+  layer.resetParameters();
+  assert.match(String(layer), /AdaptiveLogSoftmaxWithLoss\(6, 12, \[3, 7\]/);
+  for (const f of [() => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, []), () => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3, 3]), () => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [12]),
+    () => new nn.AdaptiveLogSoftmaxWithLoss(6, 12, [3], { divValue: 0 }), () => layer.forward(x, st.tensor([1n, 5n, 12n])), () => layer.predict(3)]) assert.throws(f, st.ValueError);
+});
+
 test('weight and spectral norm', () => {
   st.manualSeed(11);
   const { utils } = nn;

@@ -16,6 +16,7 @@ const make = {
   Module: null, parameter: null, buffer: null, init: null, functional: null, utils: null, causalMask: null,
   Linear: [3, 2], Bilinear: [3, 3, 2], Embedding: [5, 3], EmbeddingBag: [5, 3], Unflatten: [1, [3]], Fold: [[4, 4], 2], Unfold: [2], Threshold: [0, 1],
   Upsample: [{ size: 2 }], UpsamplingNearest2d: [{ size: 2 }], UpsamplingBilinear2d: [{ size: 2 }], PixelShuffle: [2], PixelUnshuffle: [2], ChannelShuffle: [3],
+  AdaptiveLogSoftmaxWithLoss: [4, 10, [2, 5], { divValue: 2 }], FractionalMaxPool2d: [2, { outputRatio: 0.5 }], FractionalMaxPool3d: [2, { outputSize: 2 }],
   LayerNorm: [3], RMSNorm: [3], GroupNorm: [3, 3], LocalResponseNorm: [2], LazyLinear: [2],
   RNN: [3, 2], LSTM: [3, 2], GRU: [3, 2], RNNCell: [3, 2], LSTMCell: [3, 2], GRUCell: [3, 2], MultiheadAttention: [4, 2], TransformerEncoderLayer: [4, 2],
   TransformerDecoderLayer: [4, 2], TransformerEncoder: [() => new nn.TransformerEncoderLayer(4, 2), 1], TransformerDecoder: [() => new nn.TransformerDecoderLayer(4, 2), 1],

@@ -25,10 +25,9 @@ const rules = JSON.parse(native.optimizerRecords()).filter((r) => r.python).map(
 
 const LEFT_OUT = {
   // Parameters and buffers are tensors that are marked: nn.parameter(t), nn.buffer(t).
-  nn: ['Buffer', 'Parameter', 'RemovableHandle', 'RNNBase', 'RNNCellBase', 'AdaptiveLogSoftmaxWithLoss', 'FractionalMaxPool2d', 'FractionalMaxPool3d'],
+  nn: ['Buffer', 'Parameter', 'RemovableHandle', 'RNNBase', 'RNNCellBase'],
   // It is MultiheadAttention's.
-  functional: ['multi_head_attention', 'multi_head_attention_forward', 'fractional_max_pool2d', 'fractional_max_pool2d_with_indices', 'fractional_max_pool3d',
-    'fractional_max_pool3d_with_indices'],
+  functional: ['multi_head_attention', 'multi_head_attention_forward'],
   init: [],
   // The older name of clip_grad_norm_.
   utils: ['clip_grad_norm'],

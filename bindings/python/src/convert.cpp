@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "py.h"
+#include "strata/core/dtype_limits.h"
 #include "strata/core/error.h"
 #include "strata/core/rng.h"
 
@@ -287,16 +288,41 @@ void bind_types(nb::module_& m) {
   g_int = nb::object(builtins.attr("int")).release().ptr();
   g_float = nb::object(builtins.attr("float")).release().ptr();
   nb::class_<PyDType>(m, "dtype", "An element type: strata.float32, strata.int64 ...")
-      .def_prop_ro("itemsize", [](const PyDType& t) { return size_of(t.value); }, "Bytes of one element.")
+      .def_prop_ro(
+          "itemsize", [](const PyDType& t) { return size_of(t.value); }, "Bytes of one element.")
       .def_prop_ro("is_floating_point", [](const PyDType& t) { return is_floating(t.value); })
       .def_prop_ro("is_complex", [](const PyDType&) { return false; })
       .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::u8 && t.value != DType::boolean; })
-      .def_prop_ro("name", [](const PyDType& t) { return kNames[static_cast<int>(t.value)]; }, "\"float32\"")
-      .def_prop_ro("short_name", [](const PyDType& t) { return std::string(name_of(t.value)); }, "\"f32\"")
+      .def_prop_ro(
+          "name", [](const PyDType& t) { return kNames[static_cast<int>(t.value)]; }, "\"float32\"")
+      .def_prop_ro(
+          "short_name", [](const PyDType& t) { return std::string(name_of(t.value)); }, "\"f32\"")
+      .def_prop_ro(
+          "_limits",
+          [](const PyDType& t) {
+            nb::dict d;
+            if (is_floating(t.value)) {
+              const FloatLimits limits = float_limits(t.value);
+              d["eps"] = limits.eps;
+              d["max"] = limits.max;
+              d["min"] = -limits.max;
+              d["smallest_normal"] = limits.smallest_normal;
+              d["tiny"] = limits.smallest_normal;
+              d["resolution"] = limits.resolution;
+            } else {
+              const IntLimits limits = int_limits(t.value);
+              d["max"] = limits.max;
+              d["min"] = limits.min;
+            }
+            d["bits"] = 8 * size_of(t.value);
+            return d;
+          },
+          "What it can hold: strata/core/dtype_limits.h.")
       .def("__repr__", [](const PyDType& t) { return std::string("strata.") + kNames[static_cast<int>(t.value)]; })
       .def("__reduce__", [](const PyDType& t) { return std::string(kNames[static_cast<int>(t.value)]); })
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, nb::arg("memo"));
+      .def(
+          "__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); }, nb::arg("memo"));
   for (int i = 0; i < kNumDTypes; ++i) {
     nb::object o = nb::cast(PyDType{static_cast<DType>(i)});
     m.attr(kNames[i]) = o;
@@ -318,22 +344,24 @@ void bind_types(nb::module_& m) {
           },
           nb::arg("type"), nb::arg("index") = nb::none())
       .def_prop_ro("type",
-                   [](const PyDevice& d) { return d.value.is_cpu() ? "cpu" : d.value.is_cuda() ? "cuda" : "meta"; })
-      .def_prop_ro("index",
-                   [](const PyDevice& d) {
-                     return d.value.is_cuda() ? std::optional<int>(d.value.index) : std::nullopt;
-                   })
-      .def("__eq__",
-           [](const PyDevice& a, nb::handle b) {
-             Device other;
-             try {
-               if (to_device(b.ptr(), other)) return a.value == other;
-             } catch (const Error&) {
-             }
-             PyErr_Clear();
-             return false;
-           },
-           nb::arg("other").none())
+                   [](const PyDevice& d) { return d.value.is_cpu()    ? "cpu"
+                                                  : d.value.is_cuda() ? "cuda"
+                                                                      : "meta"; })
+      .def_prop_ro(
+          "index",
+          [](const PyDevice& d) { return d.value.is_cuda() ? std::optional<int>(d.value.index) : std::nullopt; })
+      .def(
+          "__eq__",
+          [](const PyDevice& a, nb::handle b) {
+            Device other;
+            try {
+              if (to_device(b.ptr(), other)) return a.value == other;
+            } catch (const Error&) {
+            }
+            PyErr_Clear();
+            return false;
+          },
+          nb::arg("other").none())
       .def("__hash__", [](const PyDevice& d) { return static_cast<int64_t>(d.value.type) * 131 + d.value.index; })
       .def("__str__", [](const PyDevice& d) { return to_string(d.value); })
       .def("__repr__",

@@ -15,10 +15,13 @@ using dist::Constraint;
 using dist::Distribution;
 using dist::Function;
 
-// A number, a tensor, an array or nothing.
+// A number, a tensor, an array, a list or tuple of numbers, or nothing.
 dist::Given given_of(nb::handle o, std::string_view name) {
   if (o.is_none()) return {};
   if (is_tensor(o.ptr())) return {tensor_of(o.ptr())};
+  std::vector<double> numbers;
+  if ((PyTuple_Check(o.ptr()) || PyList_Check(o.ptr())) && nb::try_cast(o, numbers))
+    return {from_span<double>(numbers, {static_cast<int64_t>(numbers.size())})};
   double number = 0;
   Tensor t;
   if (!is_array(o.ptr()) && to_double(o.ptr(), number)) return {number};

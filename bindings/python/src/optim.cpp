@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "py.h"
+#include "strata/nn/averaging.h"
 #include "strata/nn/init.h"
+#include "strata/optim/clip.h"
 #include "strata/optim/lbfgs.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/lr_schedule.h"
@@ -227,9 +229,19 @@ void bind_optim(nb::module_& m) {
   m.def("_eye_", [](const Tensor& t) { init::eye_(t); });
   m.def("_dirac_", [](const Tensor& t, int64_t groups) { init::dirac_(t, groups); });
   m.def("_sparse_", [](const Tensor& t, double sparsity, double std) { init::sparse_(t, sparsity, std); });
-  m.def("grad_norm", &optim::grad_norm, Release(), nb::arg("params"), "The 2-norm of all gradients together.");
-  m.def("clip_grad_norm", &optim::clip_grad_norm, Release(), nb::arg("params"), nb::arg("max_norm"),
-        "Scales the gradients in place so that their joint 2-norm is at most max_norm; the norm before.");
+  m.def(
+      "grad_norm", [](const TensorList& params, double p) { return optim::grad_norm(params, p); }, Release(),
+      nb::arg("params"), nb::arg("p") = 2.0, "The norm of all gradients together.");
+  m.def(
+      "clip_grad_norm",
+      [](const TensorList& params, double max_norm, double p) { return optim::clip_grad_norm(params, max_norm, p); },
+      Release(), nb::arg("params"), nb::arg("max_norm"), nb::arg("p") = 2.0,
+      "Scales the gradients in place so that their joint norm is at most max_norm; the norm before.");
+  m.def("clip_grads_with_norm", &optim::clip_grads_with_norm, Release(), nb::arg("params"), nb::arg("max_norm"),
+        nb::arg("total_norm"), "Scales the gradients in place by max_norm / total_norm, where that is below 1.");
+  m.def("update_averages", &nn::update_averages, Release(), nb::arg("means"), nb::arg("values"), nb::arg("count"),
+        nb::arg("decay") = nb::none(),
+        "Takes values into means of `count` values (or with `decay` exponential ones), in place.");
   m.def("clip_grad_value", &optim::clip_grad_value, Release(), nb::arg("params"), nb::arg("max"),
         "Clamps every element of the gradients to [-max, max], in place.");
 }

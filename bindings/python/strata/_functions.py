@@ -512,19 +512,20 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 class finfo:
     """What a floating dtype can hold."""
 
+    bits: builtins.int
+    eps: builtins.float
+    max: builtins.float
+    min: builtins.float
+    resolution: builtins.float
+    smallest_normal: builtins.float
+    tiny: builtins.float
+
     def __init__(self, type: Any = None) -> None:
         t = _core.get_default_dtype() if type is None else type.dtype if isinstance(type, Tensor) else _as_dtype(type)
         if not t.is_floating_point:
             raise TypeError(f"finfo: a floating dtype is wanted, got {t}")
-        digits, low, high = {"float16": (10, -14, 16), "bfloat16": (7, -126, 128), "float32": (23, -126, 128),
-                             "float64": (52, -1022, 1024)}[t.name]
         self.dtype = t
-        self.bits = t.itemsize * 8
-        self.eps = 2.0**-digits
-        self.max = (2.0 - 2.0**-digits) * 2.0 ** (high - 1)
-        self.min = -self.max
-        self.smallest_normal = self.tiny = 2.0**low
-        self.resolution = 10.0 ** -builtins.int(digits * math.log10(2))
+        self.__dict__.update(t._limits)
 
     def __repr__(self) -> str:
         return f"finfo(eps={self.eps}, max={self.max}, min={self.min}, tiny={self.tiny}, dtype={self.dtype})"
@@ -533,14 +534,16 @@ class finfo:
 class iinfo:
     """What an integer dtype can hold."""
 
+    bits: builtins.int
+    max: builtins.int
+    min: builtins.int
+
     def __init__(self, type: Any) -> None:
         t = type.dtype if isinstance(type, Tensor) else _as_dtype(type)
         if t.is_floating_point or t.name == "bool":
             raise TypeError(f"iinfo: an integer dtype is wanted, got {t}")
         self.dtype = t
-        self.bits = t.itemsize * 8
-        self.max = 2 ** (self.bits - (1 if t.is_signed else 0)) - 1
-        self.min = -(2 ** (self.bits - 1)) if t.is_signed else 0
+        self.__dict__.update(t._limits)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from contextlib import contextmanager
@@ -198,23 +197,16 @@ def _draw_methods() -> None:
     for name in ("uniform_", "normal_", "trunc_normal_", "bernoulli_", "random_"):
         setattr(Tensor, name, _drawing(getattr(Tensor, name)))
 
-    def of_uniform(name: str, of: Callable[..., Tensor], doc: str) -> None:
+    def of_record(name: str, doc: str) -> None:
+        draw = _drawing(_core.ops[name])
+
         def method(self: Tensor, *args: Any, generator: Optional[Generator] = None, **kwargs: Any) -> Tensor:
-            drawn = 1 - _rand(self.shape, dtype=_core.float64, device=self.device, generator=generator)  # in (0, 1]
-            return self.copy_(of(drawn, *args, **kwargs).to(self.dtype))
+            return self.copy_(draw(self.shape, *args, generator=generator, dtype=self.dtype, device=self.device, **kwargs))
 
-        method.__name__, method.__doc__ = name, doc
-        setattr(Tensor, name, method)
+        method.__name__, method.__doc__ = name + "_", doc
+        setattr(Tensor, name + "_", method)
 
-    of_uniform("exponential_", lambda u, lambd=1.0: -u.log() / lambd, "Exponential numbers of rate ``lambd``.")
-    of_uniform("cauchy_", lambda u, median=0.0, sigma=1.0: median + sigma * (math.pi * (u - 0.5)).tan(), "Cauchy's numbers.")
-    of_uniform("geometric_", lambda u, p: (u.log() / math.log(1 - p)).floor() + 1 if p < 1 else u * 0 + 1,
-               "Numbers of trials until the first success of probability ``p``.")
-
-    def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Optional[Generator] = None) -> Tensor:
-        """Numbers whose logarithm is normal."""
-        method: Any = self.normal_
-        drawn: Tensor = method(mean, std, generator=generator)
-        return drawn.exp_()
-
-    setattr(Tensor, "log_normal_", log_normal_)
+    of_record("exponential", "Exponential numbers of rate ``lambd``.")
+    of_record("cauchy", "Cauchy's numbers.")
+    of_record("geometric", "Numbers of trials until the first success of probability ``p``.")
+    of_record("log_normal", "Numbers whose logarithm is normal.")

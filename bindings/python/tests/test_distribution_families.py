@@ -143,10 +143,21 @@ def test_every_family_is_here():
     assert set(torch.distributions.__all__) <= set(D.__all__)
     for name in FAMILIES:
         if hasattr(torch.distributions, name):
-            wanted = [
-                p for p in inspect.signature(getattr(torch.distributions, name).__init__).parameters if p != "lims"
-            ]
+            wanted = list(inspect.signature(getattr(torch.distributions, name).__init__).parameters)
             assert list(inspect.signature(getattr(D, name).__init__).parameters) == wanted, name
+
+
+def test_a_pair_of_numbers():
+    torch = pytest.importorskip("torch")
+    for lims in ((0.4, 0.6), [0.2, 0.31]):
+        ours, theirs = (m.distributions.ContinuousBernoulli(m.tensor([0.45, 0.3]), lims=lims) for m in (st, torch))
+        x, y = st.tensor(0.2), torch.tensor(0.2)
+        for found, wanted in ((ours.log_prob(x), theirs.log_prob(y)), (ours.mean, theirs.mean), (ours.cdf(x), theirs.cdf(y))):
+            assert found.tolist() == pytest.approx(wanted.tolist(), rel=1e-5)
+        again = pickle.loads(pickle.dumps(ours.expand([3, 2])))
+        assert again.log_prob(x).tolist()[1] == ours.log_prob(x).tolist()
+    with pytest.raises(ValueError):
+        D.ContinuousBernoulli(0.3, lims=(0.4,))
 
 
 def test_divergences_against_torch():

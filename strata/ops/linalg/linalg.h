@@ -139,5 +139,10 @@ Tensor linalg_vander(const Tensor& x, std::optional<int64_t> N = {});
 /// Matrices with orthonormal columns (rows where they are wide) from the lower triangles of x, times `base`: "cayley",
 /// "matrix_exp" or "householder"; "" is matrix_exp where x is square, else householder. Throws ShapeError, ValueError.
 Tensor orthogonal_map(const Tensor& x, std::string_view map = "", const Tensor& base = {});
+/// The weight, as a matrix W of the slices along `dim`, over u W v, its largest singular value for the vectors u and v
+/// that go with it; and u and v after so many power iterations. Gradients take u and v for constants. Throws
+/// ShapeError, IndexError, DTypeError, ValueError.
+std::tuple<Tensor, Tensor, Tensor> spectral_norm(const Tensor& weight, const Tensor& u, const Tensor& v,
+                                                 int64_t iterations = 0, int64_t dim = 0, double eps = 1e-12);
 
 }  // namespace strata

@@ -229,6 +229,9 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
 Tensor detail::uniform_of(const Shape& shape, double low, double high, RngKey key, DType dtype, Device device) {
   return uniform_op(shape, low, high, key, dtype, device);
 }
+Tensor detail::normal_of(const Shape& shape, double mean, double std, RngKey key, DType dtype, Device device) {
+  return normal_op(shape, mean, std, key, dtype, device);
+}
 Tensor uniform(const Shape& shape, double low, double high, std::optional<DType> dtype, Generator& g) {
   const DType t = dtype.value_or(default_dtype());
   return uniform_op.drawn(g, shape, low, high, {}, t, default_device());

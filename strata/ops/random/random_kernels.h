@@ -63,4 +63,9 @@ constexpr Real inverse_normal(Real p) {
   const double u = e * std::sqrt(2 * std::numbers::pi) * std::exp(x * x / 2);
   return x - u / (1 + x * u / 2);
 }
+namespace detail {
+/// Normal numbers of a key of one's own, for what is composed of them.
+Tensor normal_of(const Shape& shape, double mean, double std, RngKey key, DType dtype, Device device);
+}  // namespace detail
+
 }  // namespace strata

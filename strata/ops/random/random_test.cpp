@@ -8,6 +8,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/random/random_kernels.h"
+#include "strata/ops/random/samplers.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
@@ -136,6 +137,25 @@ TEST(Random, FillsReachStridedLeavesAndRecordNothing) {
   EXPECT_TRUE(x.is_leaf());
   manual_seed(12);
   EXPECT_EQ(x.t().to_vector<float>(), normal({4, 3}, 100, 1).to_vector<float>());
+}
+
+TEST(Random, FurtherLawsHaveTheirShares) {
+  const auto share_below = [](const Tensor& x, double at) {
+    double n = 0;
+    for (const double v : x.to_vector<double>()) n += v <= at;
+    return n / static_cast<double>(x.numel());
+  };
+  manual_seed(13);
+  const Tensor waits = exponential({100000}, 2), angles = cauchy({100000}, 1, 3), trials = geometric({100000}, 0.25);
+  for (const double at : {0.1, 0.5, 2.0}) EXPECT_NEAR(share_below(waits, at), 1 - std::exp(-2 * at), 0.01);
+  EXPECT_NEAR(share_below(angles, 1), 0.5, 0.01);
+  EXPECT_NEAR(share_below(angles, 4), 0.75, 0.01);
+  EXPECT_NEAR(share_below(trials, 1), 0.25, 0.01);
+  EXPECT_NEAR(share_below(trials, 3), 1 - 0.75 * 0.75 * 0.75, 0.01);
+  EXPECT_NEAR(share_below(log_normal({100000}, 0.5, 2), std::exp(0.5)), 0.5, 0.01);
+  EXPECT_EQ(geometric({4}, 0.5, DType::i16).dtype(), DType::i16);
+  Generator own(3), again(3);
+  EXPECT_EQ(exponential({5}, 1, {}, own).to_vector<float>(), exponential({5}, 1, {}, again).to_vector<float>());
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ module.exports = {
   ...require('./rnn.js'),
   ...require('./attention.js'),
   ...require('./container.js'),
+  ...require('./adaptive.js'),
   ...require('./lazy.js'),
   init,
   functional: require('./functional/index.js'),

@@ -3,7 +3,7 @@
 
 const functional = require('./functional/index.js');
 const { Module, detailOf } = require('./module.js');
-const { ints, kindOf, optionsOf, wantCount, wantOneOf } = require('../arguments.js');
+const { ints, kindOf, optionsOf, wantCount, wantNumber, wantOneOf } = require('../arguments.js');
 const { ValueError } = require('../errors.js');
 
 const each = (names, make) => Object.fromEntries(names.flatMap((name) => [1, 2, 3].map((n) => [`${name}${n}d`, make(`${name}${n}d`, n)])));
@@ -64,6 +64,27 @@ const adaptive = (defaults) => (name, n) => ({ [name]: class extends Module {
   }
   detail() {
     return detailOf([this.size]);
+  }
+} })[name];
+
+/** Maxima of windows that begin at random steps, so that the result has {outputSize}, or {outputRatio} of the input's size. */
+const fractional = (name, n) => ({ [name]: class extends Module {
+  constructor(kernelSize, options) {
+    super();
+    this.kernelSize = ints(kernelSize, n, name, 'kernelSize');
+    this.options = optionsOf(name, options, { outputSize: null, outputRatio: null, returnIndices: false });
+    const { outputSize, outputRatio } = this.options;
+    if ((outputSize === null) === (outputRatio === null)) throw new ValueError(`${name}: needs either outputSize or outputRatio`, name);
+    if (outputSize !== null) this.options.outputSize = ints(outputSize, n, name, 'outputSize');
+    for (const ratio of outputRatio === null ? [] : [outputRatio].flat()) {
+      if (!(wantNumber(ratio, name, 'outputRatio') > 0 && ratio < 1)) throw new ValueError(`${name}: outputRatio must be between 0 and 1, got ${ratio}`, name);
+    }
+  }
+  forward(x) {
+    return functionOf(name)(x, this.kernelSize, this.options);
+  }
+  detail() {
+    return detailOf([], { kernelSize: this.kernelSize, ...this.options });
   }
 } })[name];
 
@@ -134,6 +155,7 @@ module.exports = {
   ...each(['MaxUnpool'], maxUnpool),
   ...each(['AdaptiveAvgPool'], adaptive({})),
   ...each(['AdaptiveMaxPool'], adaptive({ returnIndices: false })),
+  FractionalMaxPool2d: fractional('FractionalMaxPool2d', 2), FractionalMaxPool3d: fractional('FractionalMaxPool3d', 3),
   ...each(['ZeroPad'], padding('constant')),
   ...each(['ConstantPad'], padding('value')),
   ...each(['ReflectionPad'], padding('reflect')),

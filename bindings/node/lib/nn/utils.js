@@ -23,9 +23,8 @@ const withGrad = (params, name) => tensorsOf(params, name).filter((p) => p.grad)
 /** The norm of all tensors together, as a number. */
 function getTotalNorm(tensors, normType = 2) {
   const found = tensorsOf(tensors, 'getTotalNorm');
-  if (found.length === 0) return 0;
   wantNumber(normType, 'getTotalNorm', 'normType');
-  return noGrad(() => F.norm(F.stack(found.map((t) => F.norm(t.detach().to('f32'), normType)), 0), normType).item());
+  return noGrad(() => F.total_norm(found.map((t) => t.detach()), normType).item());
 }
 /**
  * Scales gradients in place so that their joint norm is at most maxNorm; returns the norm before. One that is not finite leaves
@@ -35,21 +34,17 @@ function clipGradNorm_(params, maxNorm, options = undefined) {
   const { normType, errorIfNonfinite } = optionsOf('clipGradNorm_', options, { normType: 2, errorIfNonfinite: false });
   wantNumber(maxNorm, 'clipGradNorm_', 'maxNorm');
   const found = withGrad(params, 'clipGradNorm_');
-  if (normType === 2 && !errorIfNonfinite) return found.length ? native.clipGradNorm(found, maxNorm) : 0;
-  const total = getTotalNorm(found.map((p) => p.grad), normType);
-  if (!Number.isFinite(total)) {
-    if (errorIfNonfinite) throw new DivergedError(`clipGradNorm_: the gradients' norm of order ${normType} is ${total}`, 'clipGradNorm_');
-    return total;
+  const total = found.length ? native.clipGradNorm(found, maxNorm, wantNumber(normType, 'clipGradNorm_', 'normType')) : 0;
+  if (errorIfNonfinite && !Number.isFinite(total)) {
+    throw new DivergedError(`clipGradNorm_: the gradients' norm of order ${normType} is ${total}`, 'clipGradNorm_');
   }
-  clipGradsWithNorm_(found, maxNorm, total);
   return total;
 }
 /** Scales gradients in place by what brings a joint norm that is known to maxNorm. */
 function clipGradsWithNorm_(params, maxNorm, totalNorm) {
   wantNumber(maxNorm, 'clipGradsWithNorm_', 'maxNorm');
-  const share = maxNorm / (wantNumber(totalNorm, 'clipGradsWithNorm_', 'totalNorm') + 1e-6);
-  const found = withGrad(params, 'clipGradsWithNorm_');
-  if (share < 1) noGrad(() => { for (const p of found) p.grad.mul_(share); });
+  wantNumber(totalNorm, 'clipGradsWithNorm_', 'totalNorm');
+  native.clipGradsWithNorm(withGrad(params, 'clipGradsWithNorm_'), maxNorm, totalNorm);
 }
 /** Clamps every element of the gradients to [-clipValue, clipValue], in place. */
 function clipGradValue_(params, clipValue) {

@@ -69,28 +69,22 @@ function spectralNorm(module, options = undefined) {
   wantCount(o.nPowerIterations, 'spectralNorm', 'nPowerIterations');
   if (weight.ndim < 2 || weight.numel === 0) throw new ShapeError(`spectralNorm: wants two dimensions or more, got [${weight.shape.join(', ')}]`, 'spectralNorm');
   const dim = placeOf(o.dim ?? (module.constructor.name.startsWith('ConvTranspose') ? 1 : 0), weight.ndim, 'spectralNorm');
-  const matrix = (w) => w.movedim([dim], [0]).reshape([w.shape[dim], w.numel / w.shape[dim]]);
-  const unit = (t) => F.normalize(t, 2, 0, o.eps);
   const [orig, u, v] = [`${o.name}_orig`, `${o.name}_u`, `${o.name}_v`];
-  const like = { dtype: weight.dtype, device: weight.device };
-  const [rows, columns] = matrix(weight.detach()).shape;
+  const drawn = (n) => buffer(F.normalize(T.randn([n], { dtype: weight.dtype, device: weight.device }), 2, 0, o.eps));
   delete module[o.name];
   module[orig] = weight;
-  module[u] = buffer(unit(T.randn([rows], like)));
-  module[v] = buffer(unit(T.randn([columns], like)));
+  module[u] = drawn(weight.shape[dim]);
+  module[v] = drawn(weight.numel / weight.shape[dim]);
   return computed(module, o.name, 'spectral', () => {
-    if (module.training) {
+    const iterations = module.training ? o.nPowerIterations : 0;
+    const moved = F.spectral_norm(module[orig], module[u], module[v], iterations, dim, o.eps);
+    if (iterations > 0) {
       noGrad(() => {
-        const w = matrix(module[orig].detach());
-        for (let i = 0; i < o.nPowerIterations; ++i) {
-          module[v].copy_(unit(F.matmul(w.t(), module[u])));
-          module[u].copy_(unit(F.matmul(w, module[v])));
-        }
+        module[u].copy_(moved.new_u);
+        module[v].copy_(moved.new_v);
       });
     }
-    // Copies: a later iteration writes over the vectors that the gradient reads.
-    const sigma = F.sum(F.mul(module[u].clone(), F.matmul(matrix(module[orig]), module[v].clone())));
-    return F.div(module[orig], sigma);
+    return moved.y;
   }, [orig, u, v]);
 }
 /** The weight as one parameter again. */

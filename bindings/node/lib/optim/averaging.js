@@ -1,5 +1,5 @@
 'use strict';
-// Means of a model's weights over training, by the op that nn::AveragedModel takes (strata/nn/averaging.h).
+// Means of a model's weights over training, by what nn::AveragedModel takes (strata/nn/averaging.h).
 
 const { functions: F } = require('../ops.js');
 const T = require('../tensor.js');
@@ -12,10 +12,13 @@ const { ShapeError, ValueError } = require('../errors.js');
 /** decay times the mean so far plus 1 - decay times the new value. */
 function emaAverage(decay = 0.999) {
   if (typeof decay !== 'number' || !(decay >= 0 && decay <= 1)) throw new ValueError(`emaAverage: decay must be between 0 and 1, got ${kindOf(decay)}`, 'emaAverage');
-  return (mean, value) => F.lerp(mean, value, 1 - decay);
+  return inLists((mean, value) => F.lerp(mean, value, 1 - decay), decay);
 }
 /** The plain mean of all values, of which there were `count` before. */
-const swaAverage = () => (mean, value, count) => F.lerp(mean, value, 1 / (count + 1));
+const swaAverage = () => inLists((mean, value, count) => F.lerp(mean, value, 1 / (count + 1)), null);
+/** An average that also takes lists of tensors in place, all at once. */
+const inLists = (average, decay) =>
+  Object.defineProperty(average, 'lists', { value: (means, values, count) => native.updateAverages(means, values, count, decay) });
 
 /**
  * A model's means: `module`, a second module like it, holds them, and updateParameters(model) takes its values in. average(mean, value,
@@ -46,13 +49,16 @@ class AveragedModel extends Module {
     }
     const count = Number(this.n_averaged.item());
     const floating = (t) => t.dtype === 'bf16' || t.dtype.startsWith('f');
+    const one = (mean, value) => {
+      const from = value.detach().to(mean.device);
+      mean.detach().copy_(floating(mean) ? this.average(mean.detach(), from, count) : from);
+    };
     noGrad(() => {
-      const take = ([means, values], mixes) => means.forEach((mean, i) => {
-        const value = values[i].detach().to(mean.device);
-        mean.detach().copy_(mixes && count > 0 && floating(mean) ? this.average(mean.detach(), value, count) : value);
-      });
-      take(averaged, true);
-      take(copied, this.useBuffers);
+      for (const [[means, values], mixes] of [[averaged, true], [copied, this.useBuffers]]) {
+        if (!mixes || count === 0) native.updateAverages(means, values, 0);
+        else if (this.average.lists) this.average.lists(means, values, count);
+        else means.forEach((mean, i) => one(mean, values[i]));
+      }
       this.n_averaged.add_(1);
     });
   }

@@ -94,6 +94,11 @@ export async function main(signal: AbortSignal): Promise<number> {
   hook[Symbol.dispose]();
   const lazy = new st.nn.Sequential(new st.nn.LazyConv2d(3, 3), new st.nn.Hardshrink({ lambd: 0.1 }), (t) => st.nn.functional.softshrink(t, 0.2));
   lazy.append(new st.nn.AdaptiveMaxPool2d([null, 2])).pop();
+  const classes = new st.nn.AdaptiveLogSoftmaxWithLoss(8, 100, [10, 30], { divValue: 2 });
+  classes.forward(x, y).loss.backward();
+  console.log(classes.predict(x), classes.logProb(x).shape, classes.cutoffs);
+  const [largest, places] = new st.nn.FractionalMaxPool2d(2, { outputRatio: [0.5, 0.6], returnIndices: true }).forward(x);
+  console.log(st.nn.functional.fractionalMaxPool3d(x, [2, 1, 1], { outputSize: 2 }).add(1), largest, places);
   const [mixed, weights]: [st.Tensor, st.Tensor] = new st.nn.MultiheadAttention(4, 2).forward(x, x, x, { needWeights: true });
   const ctc: st.Tensor = new st.nn.CTCLoss({ zeroInfinity: true }).forward(x, y, [1, 2], y);
   const clipped: number = st.nn.utils.clipGradNorm_(net, 1, { normType: Infinity });

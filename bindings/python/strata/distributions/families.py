@@ -77,7 +77,7 @@ def _constraint(said: Dict[str, Any]) -> Constraint:
 
 def _constructor(parameters: List[Dict[str, Any]]) -> Any:
     """``__init__`` with the record's parameters in order; alternatives and those with defaults may be left out."""
-    left_out = {p["name"]: "None" if p["default"] is None else str(p["default"])
+    left_out = {p["name"]: "None" if p["default"] is None else str(tuple(p["default"]) if p["role"] == "pair" else p["default"])
                 for p in parameters if p["role"] == "one_of" or p["default"] is not None}
     names = [p["name"] for p in parameters]
     arguments = ", ".join(f"{n}={left_out[n]}" if n in left_out else n for n in names)

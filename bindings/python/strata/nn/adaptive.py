@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _ops as ops
 from .._core import Tensor, dtype as DType
@@ -53,45 +53,23 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if isinstance(module, Linear):
                 module.reset_parameters()
 
+    def _layers(self) -> Tuple[Tensor, Optional[Tensor], List[Tensor], List[int]]:
+        parts: List[Any] = [part for layers in self.tail for part in layers]
+        return self.head.weight, self.head.bias, [part.weight for part in parts], self.cutoffs
+
     def forward(self, input: Tensor, target: Tensor) -> _Output:
         if target.dim() > 1 or input.dim() != target.dim() + 1:
             raise ValueError("AdaptiveLogSoftmaxWithLoss: wants [N, in_features] and N targets (or [in_features] and one), got "
                              f"{list(input.shape)} and {list(target.shape)}")
-        if target.dim() == 0:
-            output, loss = self.forward(input.unsqueeze(0), target.unsqueeze(0))
-            return _Output(output.squeeze(0), loss)
-        if input.shape[0] != target.shape[0]:
+        if target.dim() and input.shape[0] != target.shape[0]:
             raise ValueError("Input and target should have the same size in the batch dimension.")
-        if target.numel() and (int(target.min().item()) < 0 or int(target.max().item()) >= self.n_classes):
-            raise ValueError(f"Target values should be in [0, {self.n_classes - 1}], but values in range "
-                             f"[{target.min().item()}, {target.max().item()}] were found.")
-        cluster: Any = 0  # 0 for the head's own classes
-        for end in self.cutoffs[:-1]:
-            cluster = cluster + (target >= end).to(target.dtype)
-        place = ops.where(cluster == 0, target, cluster + (self.shortlist_size - 1))
-        output = ops.log_softmax(self.head(input), 1).gather(1, place.unsqueeze(1)).squeeze(1)
-        for i, layers in enumerate(self.tail):
-            rows = ops.nonzero(cluster == i + 1).squeeze(1)
-            if rows.numel() == 0:
-                continue
-            logs = ops.log_softmax(layers(input.index_select(0, rows)), 1)
-            inside = target.index_select(0, rows) - self.cutoffs[i]
-            output = output.index_add(0, rows, logs.gather(1, inside.unsqueeze(1)).squeeze(1))
+        output = ops.adaptive_log_softmax(input, target, *self._layers())
         return _Output(output, -output.mean())
 
     def log_prob(self, input: Tensor) -> Tensor:
         """The log-probabilities of all classes: [N, n_classes]."""
-        head = ops.log_softmax(self.head(input), 1)
-        parts: List[Tensor] = [head[:, : self.shortlist_size]]
-        for i, layers in enumerate(self.tail):
-            at = self.shortlist_size + i
-            parts.append(ops.log_softmax(layers(input), 1) + head[:, at : at + 1])
-        return ops.cat(parts, 1)
+        return ops.adaptive_log_prob(input, *self._layers())
 
     def predict(self, input: Tensor) -> Tensor:
         """The most probable classes: [N]. The tails run for the rows in which the head prefers a cluster."""
-        best: Tensor = self.head(input).argmax(1)
-        rows = ops.nonzero(best >= self.shortlist_size).squeeze(1)
-        if rows.numel():
-            best = best.index_put([rows], self.log_prob(input.index_select(0, rows)).argmax(1))
-        return best
+        return ops.adaptive_predict(input, *self._layers())

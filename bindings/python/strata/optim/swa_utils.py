@@ -51,12 +51,13 @@ def _of_each(average: Average) -> MultiAverage:
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAverage:
     """get_ema_avg_fn() for a list of tensors, in place."""
-    return _of_each(get_ema_avg_fn(decay))
+    get_ema_avg_fn(decay)  # refuses what is no decay
+    return lambda means, values, count: _core.update_averages(list(means), list(values), int(count), decay)
 
 
 def get_swa_multi_avg_fn() -> MultiAverage:
     """get_swa_avg_fn() for a list of tensors, in place."""
-    return _of_each(get_swa_avg_fn())
+    return lambda means, values, count: _core.update_averages(list(means), list(values), int(count))
 
 
 class AveragedModel(Module):
@@ -84,15 +85,13 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Takes the model's parameters into the means; its buffers are copied, or averaged with ``use_buffers``."""
         means, values = self._kept(self.module), [t.detach() for t in self._kept(model)]
-        values = [v.to(m.device) for m, v in zip(means, values)]
+        average = self.multi_avg_fn or (_of_each(self.avg_fn) if self.avg_fn else get_swa_multi_avg_fn())
         count = int(self.n_averaged.item())
+        if count == 0:
+            _core.update_averages(means, values, 0)
+        else:
+            average([m.detach() for m in means], [v.to(m.device) for m, v in zip(means, values)], count)
         with no_grad():
-            if count == 0:
-                for mean, value in zip(means, values):
-                    mean.copy_(value)
-            else:
-                average = self.multi_avg_fn or _of_each(self.avg_fn or get_swa_avg_fn())
-                average([m.detach() for m in means], values, count)
             if not self.use_buffers:
                 for kept, new in zip(self.module.buffers(), model.buffers()):
                     kept.copy_(new.detach())

@@ -2,7 +2,8 @@
 // Pooling.
 
 const { functions: F, ops } = require('../../ops.js');
-const { define, ints, wantNumber } = require('../../arguments.js');
+const T = require('../../tensor.js');
+const { define, ints, wantNumber, wantTensor } = require('../../arguments.js');
 const { ShapeError, ValueError } = require('../../errors.js');
 
 const strideOf = (stride, kernel, n, name) => (stride === null ? kernel : ints(stride, n, name, 'stride'));
@@ -67,13 +68,40 @@ const adaptiveMaxPool = (n) => define(`adaptiveMaxPool${n}d`, ['x', 'outputSize*
   return [values, indices];
 });
 
+/**
+ * The largest elements of windows that begin at random steps (Graham, arXiv:1412.6071), so that the result has {outputSize}, or
+ * {outputRatio} of the input's size; with {returnIndices} [values, indices]. {samples} are the numbers that are drawn otherwise.
+ */
+const fractionalMaxPool = (n) => {
+  const name = `fractionalMaxPool${n}d`;
+  return define(name, ['x', 'kernelSize*'], { outputSize: null, outputRatio: null, returnIndices: false, samples: null }, (x, kernelSize, o) => {
+    if (x.ndim !== n + 1 && x.ndim !== n + 2) throw new ShapeError(`${name}: wants an input of ${n + 1} or ${n + 2} dimensions, got [${x.shape.join(', ')}]`, name);
+    if (o.outputSize === null && o.outputRatio === null) throw new ValueError(`${name}: needs either outputSize or outputRatio`, name);
+    const size = o.outputSize === null ? null : ints(o.outputSize, n, name, 'outputSize');
+    const ratios = size !== null ? [] : Array.isArray(o.outputRatio) ? o.outputRatio : [o.outputRatio];
+    if (![0, 1, n].includes(ratios.length)) throw new ValueError(`${name}: outputRatio wants one or ${n} numbers, got ${ratios.length}`, name);
+    const drawn = () => T.rand([x.ndim === n + 2 ? x.shape[0] : 1, x.shape[x.ndim - n - 1], n], { dtype: x.dtype === 'f64' ? 'f64' : 'f32', device: x.device });
+    const samples = o.samples === null ? drawn() : wantTensor(o.samples, name, 'samples');
+    const { values, indices } = ops.fractional_max_pool(x, samples, ints(kernelSize, n, name, 'kernelSize'), size, ...ratios.map((r) => wantNumber(r, name, 'outputRatio')));
+    return o.returnIndices ? [values, indices] : values;
+  });
+};
+
 /** The same with {returnIndices: true}. */
+const WITH_INDICES = new Map([
+  [maxPool, ['kernelSize*', { stride: null, padding: [0], dilation: [1], ceilMode: false }]],
+  [adaptiveMaxPool, ['outputSize*', {}]],
+  [fractionalMaxPool, ['kernelSize*', { outputSize: null, outputRatio: null, samples: null }]],
+]);
 const withIndices = (make) => (n) => {
   const f = make(n);
-  return define(`${f.name}WithIndices`, ['x', make === maxPool ? 'kernelSize*' : 'outputSize*'], make === maxPool
-    ? { stride: null, padding: [0], dilation: [1], ceilMode: false } : {}, (x, size, o) => f(x, size, { ...o, returnIndices: true }));
+  const [size, defaults] = WITH_INDICES.get(make);
+  return define(`${f.name}WithIndices`, ['x', size], defaults, (x, wanted, o) => f(x, wanted, { ...o, returnIndices: true }));
 };
 
 const families = { maxPool, avgPool, lpPool, maxUnpool, adaptiveAvgPool, adaptiveMaxPool };
-const made = (all, end) => Object.fromEntries(Object.entries(all).flatMap(([name, make]) => [1, 2, 3].map((n) => [`${name}${n}d${end}`, make(n)])));
-module.exports = { ...made(families, ''), ...made({ maxPool: withIndices(maxPool), adaptiveMaxPool: withIndices(adaptiveMaxPool) }, 'WithIndices') };
+const made = (all, end, sizes = [1, 2, 3]) => Object.fromEntries(Object.entries(all).flatMap(([name, make]) => sizes.map((n) => [`${name}${n}d${end}`, make(n)])));
+module.exports = {
+  ...made(families, ''), ...made({ maxPool: withIndices(maxPool), adaptiveMaxPool: withIndices(adaptiveMaxPool) }, 'WithIndices'),
+  ...made({ fractionalMaxPool }, '', [2, 3]), ...made({ fractionalMaxPool: withIndices(fractionalMaxPool) }, 'WithIndices', [2, 3]),
+};

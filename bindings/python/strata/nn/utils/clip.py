@@ -23,16 +23,17 @@ def _list(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
     return [p for p in found if p.grad is not None]
 
 
+def _checked(total: Tensor, norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    if error_if_nonfinite and not math.isfinite(float(total.item())):
+        raise RuntimeError(f"The total norm of order {norm_type} for gradients is non-finite, so it cannot be clipped.")
+    return total
+
+
 def get_total_norm(tensors: Union[Tensor, Iterable[Tensor]], norm_type: float = 2.0, error_if_nonfinite: bool = False,
                    foreach: Optional[bool] = None) -> Tensor:
     """The norm of all tensors together."""
     found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    if not found:
-        return F.tensor(0.0)
-    total = ops.norm(ops.stack([ops.norm(t.detach(), float(norm_type)) for t in found], 0), float(norm_type))
-    if error_if_nonfinite and not math.isfinite(float(total.item())):
-        raise RuntimeError(f"The total norm of order {norm_type} for gradients is non-finite, so it cannot be clipped.")
-    return total
+    return _checked(ops.total_norm([t.detach() for t in found], float(norm_type)), norm_type, error_if_nonfinite)
 
 
 def clip_grad_norm_(
@@ -42,30 +43,15 @@ def clip_grad_norm_(
     """Scales gradients in place so that their joint norm is at most ``max_norm``; returns the norm before. A norm that is
     not finite leaves them unchanged (PyTorch makes them NaN)."""
     found = _list(parameters)
-    if norm_type == 2.0 and not error_if_nonfinite:
-        return F.tensor(C.clip_grad_norm(found, float(max_norm)))
-    with no_grad():
-        total = get_total_norm([g for p in found if (g := p.grad) is not None], norm_type)
-        value = float(total.item())
-        if value != value or value == float("inf"):
-            if error_if_nonfinite:
-                raise RuntimeError(f"The total norm of order {norm_type} for gradients is non-finite, so it cannot be clipped.")
-            return total
-        if value > max_norm:
-            for p in found:
-                if p.grad is not None:
-                    p.grad.mul_(max_norm / (value + 1e-6))
-    return total
+    wide = any(g.dtype == C.float64 for p in found if (g := p.grad) is not None)
+    norm = C.clip_grad_norm(found, float(max_norm), float(norm_type))
+    return _checked(F.tensor(norm, dtype=C.float64 if wide else C.float32), norm_type, error_if_nonfinite)
 
 
 def clip_grads_with_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, total_norm: Tensor,
                           foreach: Optional[bool] = None) -> None:
     """Scales gradients in place by max_norm / total_norm, where that is below 1."""
-    with no_grad():
-        factor = ops.clamp(max_norm / (total_norm.detach() + 1e-6), None, 1.0)
-        for p in _list(parameters):
-            if p.grad is not None:
-                p.grad.mul_(factor.to(p.grad.device))
+    C.clip_grads_with_norm(_list(parameters), float(max_norm), total_norm)
 
 
 def clip_grad_norm(

@@ -30,31 +30,23 @@ class _SpectralNorm(Module):
     def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
         self.dim, self.n_power_iterations, self.eps = dim, n_power_iterations, eps
-        matrix = self._matrix(weight.detach())
-        self.register_buffer("_u", F.normalize(_core.randn(matrix.shape[0], dtype=weight.dtype, device=weight.device), dim=0, eps=eps))
-        self.register_buffer("_v", F.normalize(_core.randn(matrix.shape[1], dtype=weight.dtype, device=weight.device), dim=0, eps=eps))
-        self._iterate(matrix, 15)
+        rows = weight.shape[dim]
+        for name, n in (("_u", rows), ("_v", weight.numel() // rows)):
+            drawn = _core.randn(n, dtype=weight.dtype, device=weight.device)
+            self.register_buffer(name, F.normalize(drawn, dim=0, eps=eps))
+        self._divided(weight.detach(), 15)
 
-    def _matrix(self, weight: Tensor) -> Tensor:
-        if self.dim:
-            weight = weight.movedim(self.dim, 0)
-        return weight.reshape(weight.shape[0], -1)
-
-    def _iterate(self, matrix: Tensor, times: int) -> None:
-        with no_grad():
-            for _ in range(times):
-                self._u.copy_(F.normalize(matrix.mv(self._v), dim=0, eps=self.eps))
-                self._v.copy_(F.normalize(matrix.t().mv(self._u), dim=0, eps=self.eps))
+    def _divided(self, weight: Tensor, iterations: int) -> Tensor:
+        """Also moves _u and _v by so many iterations."""
+        y, u, v = ops.spectral_norm(weight, self._u, self._v, iterations, self.dim, self.eps)
+        if iterations:
+            with no_grad():
+                self._u.copy_(u)
+                self._v.copy_(v)
+        return y
 
     def forward(self, weight: Tensor) -> Tensor:
-        matrix = self._matrix(weight)
-        if matrix.shape[0] == 1 and weight.dim() == 1:
-            return F.normalize(weight, dim=0, eps=self.eps)
-        if self.training:
-            self._iterate(matrix.detach(), self.n_power_iterations)
-        u, v = self._u.clone(), self._v.clone()
-        found: Tensor = weight / u.dot(matrix.mv(v))
-        return found
+        return self._divided(weight, self.n_power_iterations if self.training else 0)
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value

@@ -22,28 +22,13 @@ __all__ = [
 Amount = Union[int, float]
 
 
-def _count(amount: Amount, size: int) -> int:
-    """How many of ``size`` are to go: a share of them, or a number."""
+def _checked(amount: Amount) -> Amount:
+    """A share or a number; whether there are so many is for the records to say."""
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
         raise TypeError(f"amount={amount} must be a number")
-    if isinstance(amount, float):
-        if not 0.0 <= amount <= 1.0:
-            raise ValueError(f"amount={amount} should be a float in the range [0.0, 1.0]")
-        return round(amount * size)
-    if amount < 0 or amount > size:
-        raise ValueError(f"amount={amount} should be between 0 and the number of parameters to prune, {size}")
+    if isinstance(amount, float) and not 0.0 <= amount <= 1.0 or amount < 0:
+        raise ValueError(f"amount={amount} should be a float in the range [0.0, 1.0] or a non-negative integer")
     return amount
-
-
-def _cleared(mask: Tensor, scores: Tensor, count: int) -> Tensor:
-    """The mask without those of ``count`` smallest scores among what it still has."""
-    if count == 0:
-        return mask.clone()
-    flat = mask.reshape([-1]).clone()
-    left = ops.nonzero(flat > 0).squeeze(1)
-    order = ops.argsort(scores.reshape([-1]).index_select(0, left), 0)
-    gone = left.index_select(0, order[:count])
-    return flat.index_put([gone], C.zeros([gone.numel()], dtype=flat.dtype, device=flat.device)).reshape(list(mask.shape))
 
 
 class BasePruningMethod:
@@ -116,19 +101,17 @@ class L1Unstructured(BasePruningMethod):
     """The smallest elements go."""
 
     def __init__(self, amount: Amount) -> None:
-        _count(amount, 2**62)
-        self.amount = amount
+        self.amount = _checked(amount)
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        return _cleared(default_mask, ops.abs(t), _count(self.amount, int((default_mask > 0).sum().item())))
+        return ops.l1_unstructured_mask(default_mask, t, self.amount)
 
 
 class RandomUnstructured(L1Unstructured):
     """Elements that are drawn go."""
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        drawn = C.rand(list(t.shape), dtype=C.float32, device=t.device)
-        return _cleared(default_mask, drawn, _count(self.amount, int((default_mask > 0).sum().item())))
+        return ops.random_unstructured_mask(default_mask, self.amount)
 
 
 class LnStructured(BasePruningMethod):
@@ -137,20 +120,10 @@ class LnStructured(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def __init__(self, amount: Amount, n: float, dim: int = -1) -> None:
-        _count(amount, 2**62)
-        self.amount, self.n, self.dim = amount, float(n), dim
-
-    def _scores(self, t: Tensor, dim: int) -> Tensor:
-        return ops.norm(t, self.n, [d for d in range(t.dim()) if d != dim])
+        self.amount, self.n, self.dim = _checked(amount), float(n), dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        if t.dim() < 2:
-            raise ValueError(f"channels are pruned of tensors of two dimensions or more, got {list(t.shape)}")
-        dim = self.dim % t.dim()
-        left = ops.any(default_mask > 0, [d for d in range(t.dim()) if d != dim]).to(default_mask.dtype)
-        kept = _cleared(left, self._scores(t, dim), _count(self.amount, int(left.sum().item())))
-        found: Tensor = default_mask * kept.reshape([-1 if d == dim else 1 for d in range(t.dim())])
-        return found
+        return ops.ln_structured_mask(default_mask, t, self.amount, self.n, self.dim)
 
 
 class RandomStructured(LnStructured):
@@ -159,8 +132,8 @@ class RandomStructured(LnStructured):
     def __init__(self, amount: Amount, dim: int = -1) -> None:
         super().__init__(amount, 1, dim)
 
-    def _scores(self, t: Tensor, dim: int) -> Tensor:
-        return C.rand([t.shape[dim]], dtype=C.float32, device=t.device)
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        return ops.random_structured_mask(default_mask, self.amount, self.dim)
 
 
 def identity(module: Module, name: str) -> Module:

@@ -97,14 +97,9 @@ def fuse_conv_bn_weights(
 ) -> Tuple[Parameter, Parameter]:
     """Weight and bias of a convolution (or, without more dimensions, a linear map) with a batch norm folded in."""
     with no_grad():
-        scale = (bn_rv + bn_eps).rsqrt()
-        scale = scale if bn_w is None else scale * bn_w
-        shift = (bn_rm * -1 if conv_b is None else conv_b - bn_rm) * scale
-        shift = shift if bn_b is None else shift + bn_b
-        form = [1] * conv_w.dim()
-        form[1 if transpose else 0] = -1
-        return (Parameter((conv_w * scale.reshape(form)).detach().to(conv_w.dtype), conv_w.requires_grad),
-                Parameter(shift.detach().to(conv_w.dtype), conv_w.requires_grad if conv_b is None else conv_b.requires_grad))
+        weight, bias = ops.fold_batch_norm(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 1 if transpose else 0)
+    return (Parameter(weight.detach(), conv_w.requires_grad),
+            Parameter(bias.detach(), conv_w.requires_grad if conv_b is None else conv_b.requires_grad))
 
 
 def fuse_linear_bn_weights(linear_w: Tensor, linear_b: Optional[Tensor], bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
