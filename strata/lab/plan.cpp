@@ -142,8 +142,13 @@ class Grown {
       for (const int group : order) {
         group_ = group;
         if (!runs_with(tiny_)) continue;
-        const Args args = growth_.sized(small, Growth::Round::powers);
-        if (elements_of(args) <= kMostTried && runs_with(args)) return true;
+        // Of several sizes, because two groups may have grown alike in one.
+        const double tries[] = {small / 4, small / 2, small, 2 * small};
+        const auto takes = [&](double elements) {
+          const Args args = growth_.sized(elements, Growth::Round::powers);
+          return elements_of(args) <= kMostTried && runs_with(args);
+        };
+        if (std::all_of(std::begin(tries), std::end(tries), takes)) return true;
       }
     }
     return false;
@@ -203,9 +208,11 @@ std::string kind_of(const Args& args) {
   return text;
 }
 
+// Tensors all count as one value: given.
 bool same_value(const Value& a, const Value& b) {
-  if (a.index() != b.index()) return false;
-  return a.index() == Value(Tensor()).index() || text_of(a) == text_of(b);
+  const bool tensor = std::holds_alternative<Tensor>(a);
+  if (tensor != std::holds_alternative<Tensor>(b)) return false;
+  return tensor || text_of(a) == text_of(b);
 }
 
 class Planner {
@@ -413,7 +420,9 @@ class Planner {
         args[i] = other;
         const Grown g(op_, args, options_);
         if (!g.usable() && (chosen_[s]->benchmark || !runs(op_, args))) continue;
-        std::string name = fmt::format("{}={}", arg.name, text_of(other));
+        // Not to be taken for the tensors' dtype.
+        const bool clash = arg.name == "dtype";
+        std::string name = fmt::format("{}{}={}", clash ? "argument " : "", arg.name, text_of(other));
         if (s != base_) name += fmt::format(" of sample {}", s);
         add(middle(g), g.usable() ? "middle" : "sample", name, first_, chosen_[s]->label);
         ++added;

@@ -106,7 +106,8 @@ Tensor Contents::make(const Shape& shape, DType dtype) const {
   const bool whole = is_integral(dtype, true);
   const Tensor t = whole ? samples.integers(shape, static_cast<int64_t>(low), static_cast<int64_t>(high) + 1, dtype)
                          : samples.uniform(shape, low, high, dtype);
-  if (kind == uniform || t.numel() == 0) return t;
+  const bool square = shape.size() >= 2 && shape.back() == shape[shape.size() - 2];
+  if (kind == uniform || t.numel() == 0 || t.dim() == 0 || (kind == positive && !square)) return t;
   std::vector<double> v = values(t);
   const auto row = static_cast<size_t>(shape.back());
   for (size_t r = 0; r < v.size(); r += row) {
