@@ -59,9 +59,11 @@ class Worker:
     def __init__(self, options):
         self.command = [sys.executable, str(pathlib.Path(__file__).resolve().with_name("compare_worker.py")), *options]
         self.process = None
+        self.waiting = b""
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.waiting = b""
 
     def stop(self):
         if self.process:
@@ -69,27 +71,46 @@ class Worker:
             self.process.wait()
         self.process = None
 
+    def line(self, until):
+        """The next line; None when the time is up, "" when there are no more."""
+        while b"\n" not in self.waiting:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))
+            if not ready:
+                return None
+            part = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not part:
+                return ""
+            self.waiting += part
+        line, _, self.waiting = self.waiting.partition(b"\n")
+        return line.decode()
+
     def ask(self, case, limit):
-        """The rows of one case; after `limit` seconds, or when the process ends, one that says so."""
+        """The rows of one case; after `limit` seconds, or when the process ends, one that says so and where it was."""
         if self.process is None:
             self.start()
         try:
-            self.process.stdin.write(json.dumps(case) + "\n")
+            self.process.stdin.write(json.dumps(case).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            return self.ended()
-        ready, _, _ = select.select([self.process.stdout], [], [], limit)
-        if not ready:
-            self.stop()
-            return [{"problem": f"took more than {limit:g} s"}]
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else self.ended()
+            return self.ended("beginning")
+        until, phase = time.monotonic() + limit, "beginning"
+        while True:
+            line = self.line(until)
+            if line is None:
+                self.stop()
+                return [{"problem": f"took more than {limit:g} s: {phase}"}]
+            if not line:
+                return self.ended(phase)
+            answer = json.loads(line)
+            if isinstance(answer, list):
+                return answer
+            phase = answer
 
-    def ended(self):
+    def ended(self, phase):
         status = self.process.wait()
         self.process = None
         name = signal.Signals(-status).name if status < 0 else f"status {status}"
-        return [{"problem": f"ended the process: {name}"}]
+        return [{"problem": f"ended the process: {name}: {phase}"}]
 
 
 def run(todo, worker, out, deadline, limit, show=sys.stderr):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Times single cases of compare_ops.py on Strata and PyTorch: a case a line on the standard input (the lines of `strata lab
-compare`), a list of rows a line on the standard output. Both engines get the same memory, in turns."""
+compare`); on the standard output what it is about to do, a text a line, and then a list of rows. Both engines get the
+same memory, in turns."""
 import argparse
 import base64
 import gc
@@ -148,7 +149,8 @@ def their_calls(f, name, case):
     values = [case.theirs[i] for i in places]
     if name in ADAPTED:
         values = ADAPTED[name](torch, dict(zip([case.schema[i][0] for i in places], values)))
-        yield lambda: f(*values)
+        values, named = values if isinstance(values, tuple) else (values, {})
+        yield lambda: f(*values, **named)
         return
     n = case.required
     changed = {m: v for i, m, v in zip(places[n:], names[n:], values[n:]) if not is_default(v, case.schema[i][2])}
@@ -254,7 +256,7 @@ def training(call, inputs, engine, weights):
     return step
 
 
-def timed_training(case, ours, theirs, clock):
+def timed_training(case, ours, theirs, clock, say):
     """The row of the pass with gradients, or why there is none."""
     our_inputs, their_inputs = case.floating()
     for chosen in (len(their_inputs), 1):  # all, or where PyTorch has no gradient for some, the first
@@ -263,6 +265,7 @@ def timed_training(case, ours, theirs, clock):
             t.requires_grad_(False)
         for t in mine + yours:
             t.requires_grad_()
+        say("PyTorch with gradients")
         try:
             outputs = [r for r in tensors_in(theirs(), torch) if r.dtype.is_floating_point and r.requires_grad]
             own = [r for r in tensors_in(ours(), st) if r.dtype.is_floating_point and r.requires_grad]
@@ -278,10 +281,12 @@ def timed_training(case, ours, theirs, clock):
         except Exception as e:
             problem = f"PyTorch's gradient: {type(e).__name__}: {e}"
             continue
+        say("Strata with gradients")
         try:
             mine_step()
         except Exception as e:
             return {"problem": f"Strata's gradient: {type(e).__name__}: {e}"[:300]}
+        say("timing with gradients")
         (a, a_median), (b, b_median) = clock.both(mine_step, yours_step)
         return {"ours": a, "theirs": b, "ours_median": a_median, "theirs_median": b_median, "inputs": chosen}
     return {"problem": problem[:300]}
@@ -291,28 +296,34 @@ def limited(call, engine, count):
     return lambda: tensors_in(call(), engine)[:count] if count else call()
 
 
-def rows_of(case, clock, device):
+def rows_of(case, clock, device, say):
+    """The case's rows; say() is told what is about to be called, should it never come back."""
     f = peer(torch, case["op"])
     if f is None:
         return [{"missing": True}]
+    say("making the arguments")
     both = Case(case, device)
     ours = our_call(st._core.ops[case["op"]], both)
     with torch.no_grad(), st.no_grad():
+        say("PyTorch")
         try:
             theirs, wanted = first_that_works(their_calls(f, case["op"], both))
         except Exception as e:
             return [{"problem": f"PyTorch refuses: {type(e).__name__}: {e}"[:300]}]
+        say("Strata")
         try:
             got = ours()
         except Exception as e:
             return [{"problem": f"Strata refuses: {type(e).__name__}: {e}"[:300]}]
+        say("comparing")
         different, differs = compared(got, wanted, case["shown"])
         about = {k: v for k, v in (("different", different), ("differs", "" if case["random"] else differs)) if v}
         del got, wanted
+        say("timing")
         (a, a_median), (b, b_median) = clock.both(ours, theirs)
     rows = [{"pass": "forward", **about, "ours": a, "theirs": b, "ours_median": a_median, "theirs_median": b_median}]
     if case["gradient"] and not different:
-        row = timed_training(both, ours, theirs, clock)
+        row = timed_training(both, ours, theirs, clock, say)
         if row:
             rows.append({"pass": "training", **about, **row})
     return rows
@@ -332,9 +343,13 @@ def main():
     # What libraries print goes elsewhere.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+
+    def say(phase):
+        print(json.dumps(phase), file=answers, flush=True)
+
     for line in sys.stdin:
         try:
-            rows = rows_of(json.loads(line), clock, a.device)
+            rows = rows_of(json.loads(line), clock, a.device, say)
         except Exception as e:
             rows = [{"problem": f"the comparison: {type(e).__name__}: {e}"[:300]}]
         print(json.dumps(rows), file=answers, flush=True)

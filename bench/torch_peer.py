@@ -64,22 +64,31 @@ def call_torch(f, names, values, required):
 # Records whose function has another name in PyTorch.
 RENAMED = {
     "add_scalar": "add", "div_scalar": "div", "mul_scalar": "mul", "pow_scalar": "pow", "rsub_scalar": "rsub", "scalar_pow": "pow",
-    "max_dim": "max", "min_dim": "min", "median_dim": "median", "nanmedian_dim": "nanmedian",
-    "im2col": "unfold", "col2im": "fold", "constant_pad": "pad", "standard_gamma": "_standard_gamma", "standard_gamma_grad": "_standard_gamma_grad",
-    "dirichlet": "_sample_dirichlet", "weight_norm": "_weight_norm",
+    "max_dim": "max", "min_dim": "min", "median_dim": "median", "nanmedian_dim": "nanmedian", "unique_dim": "unique",
+    "im2col": "unfold", "col2im": "fold", "constant_pad": "pad", "weight_norm": "_weight_norm", "batch_norm_running": "batch_norm",
+    "standard_gamma": "_standard_gamma", "standard_gamma_grad": "_standard_gamma_grad", "dirichlet": "_sample_dirichlet",
+}
+# Records for which it is a method or an operator.
+WRITTEN = {
+    "unfold": lambda torch: torch.Tensor.unfold,
+    "index": lambda torch: lambda x, indices: x[tuple(indices)],
+    "slice": lambda torch: lambda x, dim, start, end, step: x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)],
+    "uniform": lambda torch: lambda shape, low, high, dtype, device: torch.empty(shape, dtype=dtype, device=device).uniform_(low, high),
+    "conv_same": lambda torch: lambda x, weight, bias, dilation, groups: getattr(torch.nn.functional, f"conv{weight.dim() - 2}d")(
+        x, weight, bias, 1, "same", dilation, groups),
 }
 
 
-def peer(root, name):
-    """What found() gives, else the function that PyTorch has under another name; None where there is none."""
-    f = found(root, name)
+def peer(torch, name):
+    """What found() gives, else what PyTorch has under another name; None where there is nothing."""
+    if name in WRITTEN:
+        return WRITTEN[name](torch)
+    f = found(torch, name)
     if f is None and name.startswith("linalg_"):
-        f = getattr(root.linalg, name.removeprefix("linalg_"), None)
-    if f is None and RENAMED.get(name):
-        f = getattr(root, RENAMED[name], None) or found(root, RENAMED[name])
-    if f is None:
-        f = getattr(root.nn.utils.rnn, name, None)
-    return f
+        f = getattr(torch.linalg, name.removeprefix("linalg_"), None)
+    if f is None and name in RENAMED:
+        f = found(torch, RENAMED[name])
+    return f or getattr(torch.nn.utils.rnn, name, None)
 
 
 def recurrent(torch, v, states=1):
@@ -99,9 +108,25 @@ def lstm(torch, v):
     return recurrent(torch, v, 2)
 
 
-def batch_norm(torch, v):
-    return [v["x"], None, None, v["weight"], v["bias"], True, 0.1, v["eps"]]
+def windows(torch, v):
+    """A list of one number stands for every axis: PyTorch takes the number, and None for an empty list."""
+    return [(x[0] if len(x) == 1 else x or None) if isinstance(x, list) else x for x in v.values()]
 
 
-# Records whose arguments stand otherwise in PyTorch: PyTorch's by position, from the record's by name.
-ADAPTED = {"lstm": lstm, "gru": recurrent, "rnn_tanh": recurrent, "rnn_relu": recurrent, "batch_norm": batch_norm}
+# Records whose arguments stand otherwise in PyTorch: PyTorch's by position, or these and others by name, from the record's.
+ADAPTED = {
+    "lstm": lstm, "gru": recurrent, "rnn_tanh": recurrent, "rnn_relu": recurrent,
+    "batch_norm": lambda torch, v: [v["x"], None, None, v["weight"], v["bias"], True, 0.1, v["eps"]],
+    "convolution": lambda torch, v: [*list(v.values())[:6], False, [0] * len(v["stride"]), v["groups"]],
+    "im2col": windows, "lp_pool1d": windows, "lp_pool2d": windows, "lp_pool3d": windows,
+    "max_unpool1d": windows, "max_unpool2d": windows, "max_unpool3d": windows,
+    "feature_dropout": lambda torch, v: [v["input"], v["p"], True],
+    "cartesian_prod": lambda torch, v: v["tensors"], "block_diag": lambda torch, v: v["tensors"],
+    "gradient": lambda torch, v: ([v["x"]], {"dim": v["dims"] or list(range(v["x"].dim())), "edge_order": v["edge_order"],
+                                             **({"spacing": v["spacing"]} if v["spacing"] else {})}),
+    "linalg_solve_triangular": lambda torch, v: ([v["A"], v["B"]], {k: v[k] for k in ("upper", "left", "unitriangular")}),
+    "one_hot": lambda torch, v: [v["x"].long(), v["num_classes"]],
+    "tensordot": lambda torch, v: [v["a"], v["b"], (v["dims_a"], v["dims_b"])],
+    "pack_padded_sequence": lambda torch, v: [v["input"], v["lengths"], v["batch_first"], False],
+    "unique_dim": lambda torch, v: [v["x"], True, v["return_inverse"], v["return_counts"], v["dim"]],
+}
