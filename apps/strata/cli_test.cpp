@@ -47,6 +47,7 @@ TEST(Cli, ErrorsSayWhatIsWantedAndWhereTheHelpIs) {
       {"train --nonsense", "unknown option '--nonsense' (strata train --help lists the options)"},
       {"train a.toml b.toml", "unexpected argument 'b.toml' (strata train --help lists the options)"},
       {"lab verfy", "unknown command 'verfy'; did you mean verify? (strata lab --help lists the commands)"},
+      {"lab compare sofmax", "there is no op or family 'sofmax' (did you mean 'softmax'? strata ops lists all)"},
       {"lab bench -x", "unknown option '-x' (strata lab bench --help lists the options)"},
       {"train --steps 0", "--steps: wants an integer of at least 1, got '0' (strata train --help lists the options)"},
       {"train --steps many",
@@ -68,7 +69,8 @@ TEST(Cli, ErrorsSayWhatIsWantedAndWhereTheHelpIs) {
 }
 
 TEST(Cli, HelpNamesTheWholeCommandAndFitsTheScreen) {
-  for (const char* command : {"train", "generate", "estimate", "ops", "info", "lab", "lab verify", "lab bench"}) {
+  for (const char* command :
+       {"train", "generate", "estimate", "ops", "info", "lab", "lab verify", "lab bench", "lab compare"}) {
     const Result r = strata(std::string(command) + " --help");
     EXPECT_EQ(r.status, 0);
     EXPECT_NE(r.output.find(std::string("Usage: strata ") + command + " "), std::string::npos) << r.output;
@@ -137,6 +139,11 @@ TEST(Cli, LabVerifiesAndTimes) {
   std::remove(json.c_str());
   EXPECT_EQ(strata("lab verify add --json /no/such/folder/x.json").status, 2);
   EXPECT_EQ(strata("lab verify add --dtype f17").status, 2);
+  const std::string plan = ::testing::TempDir() + "strata_plan.jsonl";
+  const Result compare = strata("lab compare softmax --device cuda --plan " + plan);
+  EXPECT_EQ(compare.status, 0) << compare.output;
+  EXPECT_NE(compare.output.find("cases of 1 ops in " + plan), std::string::npos) << compare.output;
+  EXPECT_TRUE(strata("lab compare softmax").output.starts_with("{\"op\":\"softmax\"")) << compare.output;
   EXPECT_EQ(strata("lab verify nothing_like_it").status, 2);
   EXPECT_EQ(strata("lab").status, 2);
 }

@@ -18,6 +18,7 @@
 #include "strata/io/files.h"
 #include "strata/lab/bench.h"
 #include "strata/lab/peaks.h"
+#include "strata/lab/plan.h"
 #include "strata/lab/verify.h"
 
 namespace strata::cli {
@@ -25,7 +26,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> names;
-  std::string dtype, json, device = "cpu";
+  std::string dtype, json, plan, device = "cpu";
   double seconds = 0.2, limit = 300;
   int threads = 0, jobs = 1;
   bool no_backward = false, no_limits = false, named = false;
@@ -131,6 +132,35 @@ int run_bench(const Options& o) {
   return whole ? kOk : kFailure;
 }
 
+int run_compare(const Options& o) {
+  // Planned on the host for either: no card is needed.
+  const bool card = parse_device(o.device).is_cuda();
+  const lab::PlanOptions options = card ? lab::PlanOptions::card() : lab::PlanOptions();
+  std::vector<const OpBase*> ops = find_ops(o.names);
+  // What only other ops call has no function of its name elsewhere.
+  std::erase_if(ops, [](const OpBase* op) { return op->internal(); });
+  std::string lines;
+  size_t cases = 0;
+  const StopOnSignal signals("this op");
+  {
+    Progress progress(ops.size());
+    for (const OpBase* op : ops) {
+      if (StopOnSignal::stop_requested()) return kFailure;
+      progress.step(op->name());
+      const lab::Plan plan = lab::plan(*op, options);
+      lines += lab::to_json_lines(*op, plan);
+      cases += plan.cases.size();
+    }
+  }
+  if (o.plan.empty()) {
+    std::fputs(lines.c_str(), stdout);
+  } else {
+    io::write_file(o.plan, lines);
+    std::fputs(fmt::format("{} cases of {} ops in {}\n", cases, ops.size(), o.plan).c_str(), stdout);
+  }
+  return kOk;
+}
+
 }  // namespace
 
 void add_lab(CLI::App& app, Body& body) {
@@ -173,6 +203,19 @@ void add_lab(CLI::App& app, Body& body) {
   bench->add_flag("--no-backward", o->no_backward, "Forward only");
   bench->add_flag("--no-limits", o->no_limits, "Do not measure the machine's limits first");
   bench->callback([&body, o] { body = [o] { return run_bench(*o); }; });
+
+  CLI::App* compare = lab->add_subcommand(
+      "compare",
+      "Plan what bench/compare_ops.py times beside PyTorch: every op at each size, dtype, layout and option");
+  compare->add_option("OP", o->names, "Names of ops or families; none means all");
+  compare->add_option("--device", o->device, "cpu or cuda: how large is large")
+      ->type_name("DEVICE")
+      ->check(device_name());
+  compare
+      ->add_option("--plan", o->plan, "Write the cases to this file, one JSON object a line; otherwise they are shown")
+      ->type_name("FILE")
+      ->check(writable_file());
+  compare->callback([&body, o] { body = [o] { return run_compare(*o); }; });
 }
 
 }  // namespace strata::cli

@@ -1,7 +1,6 @@
 // Writes every record's samples with their results as JSON: one test table for all languages. docs/design/bindings.md
 // describes the format. Results are those of the CPU, computed from row-major arguments as a reader rebuilds them.
 
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -14,70 +13,15 @@
 #include "strata/core/op_base.h"
 #include "strata/core/samples.h"
 #include "strata/lab/compare.h"
+#include "strata/lab/value_json.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/linalg/linalg.h"
 
 namespace strata {
 namespace {
 
+using lab::values_json;
 using nlohmann::ordered_json;
-
-std::string base64(std::string_view bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto at = [&](size_t k) { return k < bytes.size() ? static_cast<uint8_t>(bytes[k]) : 0u; };
-    const uint32_t three = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
-    for (int k = 0; k < 4; ++k)
-      text += i + static_cast<size_t>(k) > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
-
-ordered_json tensor_json(const Tensor& t) {
-  if (!t.defined()) return nullptr;
-  return {{"dtype", name_of(t.dtype())},
-          {"shape", std::vector<int64_t>(t.shape().begin(), t.shape().end())},
-          {"data", base64(lab::bytes(t))}};
-}
-
-ordered_json number_json(double v) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-  return v;
-}
-
-struct ValueJson {
-  ordered_json operator()(std::monostate) const { return {{"none", true}}; }
-  ordered_json operator()(const Tensor& v) const { return {{"tensor", tensor_json(v)}}; }
-  ordered_json operator()(const TensorList& v) const {
-    auto list = ordered_json::array();
-    for (const Tensor& t : v) list.push_back(tensor_json(t));
-    return {{"tensors", list}};
-  }
-  ordered_json operator()(const Scalar& v) const {
-    if (v.kind() == DType::boolean) return (*this)(v.to_bool());
-    if (v.kind() == DType::i64) return (*this)(v.to_int());
-    return (*this)(v.to_double());
-  }
-  ordered_json operator()(int64_t v) const { return {{"int", std::to_string(v)}}; }
-  ordered_json operator()(double v) const { return {{"float", number_json(v)}}; }
-  ordered_json operator()(bool v) const { return {{"bool", v}}; }
-  ordered_json operator()(const std::string& v) const { return {{"string", v}}; }
-  ordered_json operator()(const Dims& v) const { return {{"ints", std::vector<int64_t>(v.begin(), v.end())}}; }
-  ordered_json operator()(DType v) const { return {{"dtype", name_of(v)}}; }
-  ordered_json operator()(Device v) const { return {{"device", to_string(v)}}; }
-  ordered_json operator()(const RngKey& v) const {
-    return {{"key", {std::to_string(v.seed), std::to_string(v.offset)}}};
-  }
-};
-
-ordered_json values_json(const std::vector<Value>& values) {
-  auto list = ordered_json::array();
-  for (const Value& v : values) list.push_back(std::visit(ValueJson(), v));
-  return list;
-}
 
 const char* error_name(std::type_index type) {
   if (type == typeid(ShapeError)) return "ShapeError";

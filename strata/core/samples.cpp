@@ -6,12 +6,15 @@
 #include <numeric>
 
 #include "strata/core/dispatch.h"
+#include "strata/core/sample_shapes.h"
 
 namespace strata {
 namespace {
 
 // Benchmarks' tensors repeat this many elements: to make each would take longer than to time them.
 constexpr int64_t kPeriod = 1 << 18;
+
+thread_local bool t_shapes = false;
 
 // A row-major host tensor whose element i is f(i), the same again after `period` elements.
 template <class F>
@@ -21,6 +24,7 @@ Tensor generate(const Shape& shape, DType dtype, int64_t period, F&& f) {
     T* p = t.data<T>();
     const int64_t n = t.numel(), own = std::min(n, period);
     for (int64_t i = 0; i < own; ++i) p[i] = static_cast<T>(Scalar(f(i)).template to<T>());
+    if (t_shapes) return;
     for (int64_t i = own; i < n; i += own) std::copy_n(p, std::min(own, n - i), p + i);
   });
   return t;
@@ -32,6 +36,13 @@ double unit(RngKey key, int64_t i) {
 }
 
 }  // namespace
+
+SampleShapesScope::SampleShapesScope() : previous_(t_shapes) {
+  t_shapes = true;
+}
+SampleShapesScope::~SampleShapesScope() {
+  t_shapes = previous_;
+}
 
 template <class As, class T>
 Samples::Given Samples::Given::of(const T& v) {

@@ -6,58 +6,20 @@ import base64
 import json
 import math
 import os
+import pathlib
+import sys
 
 import pytest
 
 import strata as st
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "bench"))
+from torch_peer import DTYPES, SPELLED, arguments, call_torch, flat, found, numbers  # noqa: E402
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing to compare with")
 
 PATH = os.environ.get("STRATA_SAMPLE_TABLE", "")
 FLOATS = {"f32": (2e-5, 2e-5), "f64": (1e-9, 1e-9)}
-# Schema names that PyTorch spells otherwise.
-SPELLED = {"x": "input", "a": "input", "b": "other", "q": "query", "k": "key", "v": "value", "kernel": "kernel_size",
-           "shape": "size", "sorted": "sorted_sequence", "pads": "pad"}
-NAMESPACES = ("nn.functional", "", "special", "linalg", "Tensor")
-
-
-def found(root, name):
-    """PyTorch's public functions of that name, or Strata's."""
-    for space in NAMESPACES:
-        holder = root
-        for part in filter(None, space.split(".")):
-            holder = getattr(holder, part, None)
-        f = getattr(holder, name, None)
-        if callable(f) and not isinstance(f, type):
-            return f
-    return None
-
-
-def arguments(schema):
-    """(name, type, default text or None) of each argument."""
-    text, depth, parts = schema[schema.index("(") + 1 :], 0, [""]
-    for c in text:
-        if c == ")" and depth == 0:
-            break
-        depth += (c in "[(") - (c in "])")
-        if c == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += c
-    result = []
-    for part in filter(str.strip, parts):
-        declared, _, default = part.strip().partition("=")
-        kind, name = declared.rsplit(" ", 1)
-        result.append((name, kind, default or None))
-    return result
-
-
-DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "u8": "uint8", "i8": "int8",
-          "i16": "int16", "i32": "int32", "i64": "int64", "bool": "bool"}
-
-
-def numbers(v):
-    return float(v) if isinstance(v, str) else v
 
 
 def tensors_of(spec):
@@ -126,21 +88,6 @@ KNOWN = {
                                      "PyTorch takes it as a word about the mask, and what it then does varies"),
     "soft_margin_loss": ("values differ by 1.79769e+308", "log(1 + exp(x)) does not overflow here"),
 }
-
-
-def flat(result):
-    return [result] if not isinstance(result, (tuple, list)) else list(result)
-
-
-def call_torch(f, names, values, required):
-    """By keywords for what has a default, else all by position: PyTorch's own argument names differ between functions."""
-    try:
-        return f(*values[:required], **dict(zip(names[required:], values[required:])))
-    except TypeError as first:
-        try:
-            return f(*values)
-        except TypeError:
-            raise first from None
 
 
 def differs(ours, theirs):
