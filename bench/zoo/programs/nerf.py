@@ -5,9 +5,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 SIZES = {
-    "tiny": dict(rays=16, samples=8, width=32, depth=4),
-    "cpu": dict(rays=128, samples=32, width=128, depth=8),
-    "card": dict(rays=4096, samples=64, width=256, depth=8),
+    "tiny": dict(rays=16, samples=8, width=32, depth=4, lr=3e-3),
+    "cpu": dict(rays=128, samples=32, width=128, depth=8, lr=5e-4),
+    "card": dict(rays=4096, samples=64, width=256, depth=8, lr=5e-4),
 }
 
 
@@ -67,7 +67,7 @@ def train(cfg, rng, device, prepare):
     rays_o = (-4.0 * F.normalize(rays_d, dim=-1)).clone()
     target = torch.sigmoid(3 * rays_d)
     model = prepare(NeRF(cfg.depth, cfg.width).to(device))
-    optimizer = torch.optim.Adam(params=model.parameters(), lr=5e-4, betas=(0.9, 0.999))
+    optimizer = torch.optim.Adam(params=model.parameters(), lr=cfg.lr, betas=(0.9, 0.999))
     decay_rate, global_step = 0.1, 0
     while True:
         for o, d, rgb in zip(rays_o, rays_d, target):
@@ -78,5 +78,5 @@ def train(cfg, rng, device, prepare):
             optimizer.step()
             global_step += 1
             for group in optimizer.param_groups:
-                group["lr"] = 5e-4 * decay_rate ** (global_step / 250000)
+                group["lr"] = cfg.lr * decay_rate ** (global_step / 250000)
             yield loss
