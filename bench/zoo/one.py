@@ -33,11 +33,13 @@ def load(name):
 
 
 class Weights:
-    """What the programs call as `prepare`. The first process writes the weights that its engine drew, later ones copy them."""
+    """What the programs call as `prepare`. The first process writes the weights that its engine drew, later ones copy
+    them."""
 
-    def __init__(self, folder, name, compiled):
+    def __init__(self, folder, name, compiled=False, nudged=False):
         self.folder = folder and pathlib.Path(folder) / name
         self.compiled = compiled
+        self.nudged = nudged  # by the last bit, to see what rounding alone does to the losses
         self.count = 0
         self.models = []
 
@@ -53,6 +55,12 @@ class Weights:
             else:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 np.savez(path, **{key: value.detach().cpu().numpy() for key, value in state.items()})
+        if self.nudged:
+            rng = np.random.default_rng(self.count)
+            with torch.no_grad():
+                for p in model.parameters():
+                    sign = torch.from_numpy(rng.choice([-1.0, 1.0], tuple(p.shape)).astype(np.float32))
+                    p.mul_(1 + 2**-23 * sign.to(p.device))
         self.count += 1
         self.models.append(model)
         return torch.compile(model) if self.compiled else model
@@ -75,7 +83,9 @@ def same_draws(seed):
 
     def put(value, like=None, device=None, dtype=None, **_):
         given = torch.from_numpy(np.asarray(value))
-        return given.to(device=device if like is None else like.device, dtype=dtype or (given.dtype if like is None else like.dtype))
+        if like is not None:
+            device, dtype = like.device, dtype or like.dtype
+        return given.to(device=device, dtype=dtype or given.dtype)
 
     def shape(size):
         return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
@@ -103,7 +113,8 @@ def same_draws(seed):
 
     made = {
         "randn": floats(rng.standard_normal), "rand": floats(rng.random), "randn_like": like(rng.standard_normal),
-        "rand_like": like(rng.random), "randint": randint, "randperm": lambda n, **more: put(rng.permutation(n), **more),
+        "rand_like": like(rng.random), "randint": randint,
+        "randperm": lambda n, **more: put(rng.permutation(n), **more),
         "bernoulli": lambda p: put(rng.random(tuple(p.shape)) < p.detach().cpu().numpy(), like=p),
         "multinomial": lambda p, count, replacement=False: put(pick(p, count, replacement), device=p.device),
     }
@@ -165,7 +176,7 @@ def timed(module, args, device, result):
 
     memory = Memory(device)
     start = time.perf_counter()
-    training = steps_of(module, args.size, device, args.seed, Weights(None, module.__name__, args.compile))
+    training = steps_of(module, args.size, device, args.seed, Weights(None, "", args.compile))
     wait(next(training))
     result["first_s"] = time.perf_counter() - start
     for _ in range(2):
@@ -192,7 +203,8 @@ def timed(module, args, device, result):
 def run(name, args):
     import torch
 
-    result = {"program": name, "engine": args.engine, "size": args.size, "device": args.device, "compiled": args.compile}
+    result = {"program": name, "engine": args.engine, "size": args.size, "device": args.device,
+              "compiled": args.compile}
     device = torch.device(args.device)
     try:
         with warnings.catch_warnings(record=True) as warned:
@@ -201,13 +213,9 @@ def run(name, args):
             if args.seconds:
                 timed(module, args, device, result)
             if args.losses:
-                weights = Weights(args.weights, name, False)
-                start = time.perf_counter()
-                with same_draws(args.seed):
-                    training = steps_of(module, args.size, device, args.seed, lambda m: dry(weights, m))
-                    result["losses"] = [float(next(training).detach()) for _ in range(args.losses)]
-                    training.close()
-                result["losses_s"] = time.perf_counter() - start
+                result["losses"] = losses_of(module, args, device, Weights(args.weights, name))
+            if args.losses and args.noise:
+                result["nudged"] = losses_of(module, args, device, Weights(args.weights, name, nudged=True))
         result["warnings"] = sorted({f"{w.category.__name__}: {str(w.message).splitlines()[0][:160]}" for w in warned})
         result["tolerance"] = getattr(module, "TOLERANCE", 2e-4)
         result["falls"] = getattr(module, "FALLS", True)
@@ -217,11 +225,19 @@ def run(name, args):
     return result
 
 
-def dry(weights, model):
-    """The model with the common weights and without dropout, of which each engine has its own."""
-    model = weights(model)
-    weights.without_dropout()
-    return model
+def losses_of(module, args, device, weights):
+    """Losses of the first steps with draws that are NumPy's, without dropout, of which each engine has its own."""
+
+    def prepare(model):
+        model = weights(model)
+        weights.without_dropout()
+        return model
+
+    with same_draws(args.seed):
+        training = steps_of(module, args.size, device, args.seed, prepare)
+        losses = [float(next(training).detach()) for _ in range(args.losses)]
+        training.close()
+    return losses
 
 
 def main():
@@ -235,6 +251,7 @@ def main():
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
                         help="cpu: time that this process computed, for a shared machine, with --threads 1")
     parser.add_argument("--losses", type=int, default=0, help="steps whose losses are to be compared; 0: none")
+    parser.add_argument("--noise", action="store_true", help="the losses again, from weights changed by their last bit")
     parser.add_argument("--weights", help="folder with the first weights; written where they are not there yet")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
@@ -260,7 +277,7 @@ def profile(name, args):
     from torch.profiler import ProfilerActivity
 
     device = torch.device(args.device)
-    training = steps_of(load(name), args.size, device, args.seed, Weights(None, name, args.compile))
+    training = steps_of(load(name), args.size, device, args.seed, Weights(None, "", args.compile))
     for _ in range(3):
         next(training)
     kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])

@@ -27,8 +27,8 @@ class Sentences(Dataset):
             hidden[1] = True
             labels[~hidden] = -100
             words[hidden] = MASK
-            self.items.append((torch.tensor(words), torch.tensor(labels), torch.tensor([0] * (cut + 1) + [1] * (n - cut - 1)),
-                               int(rng.integers(0, 2))))
+            kinds = [0] * (cut + 1) + [1] * (n - cut - 1)
+            self.items.append((torch.tensor(words), torch.tensor(labels), torch.tensor(kinds), int(rng.integers(0, 2))))
 
     def __len__(self):
         return len(self.items)
@@ -52,7 +52,8 @@ class Bert(nn.Module):
         self.kind = nn.Embedding(2, cfg.dim)
         self.norm = nn.LayerNorm(cfg.dim, eps=1e-12)
         self.dropout = nn.Dropout(0.1)
-        layer = nn.TransformerEncoderLayer(cfg.dim, cfg.heads, 4 * cfg.dim, dropout=0.1, activation="gelu", batch_first=True)
+        layer = nn.TransformerEncoderLayer(cfg.dim, cfg.heads, 4 * cfg.dim, dropout=0.1, activation="gelu",
+                                           batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, cfg.layers, enable_nested_tensor=False)
         self.transform = nn.Sequential(nn.Linear(cfg.dim, cfg.dim), nn.GELU(), nn.LayerNorm(cfg.dim))
         self.decoder = nn.Linear(cfg.dim, cfg.vocab)

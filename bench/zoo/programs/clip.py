@@ -9,8 +9,10 @@ from torch import nn
 
 SIZES = {
     "tiny": dict(image=16, patch=4, vocab=40, context=10, width=16, layers=2, heads=2, embed=8, batch=8, amp=False),
-    "cpu": dict(image=64, patch=16, vocab=2000, context=32, width=192, layers=4, heads=4, embed=128, batch=16, amp=False),
-    "card": dict(image=224, patch=32, vocab=49408, context=77, width=512, layers=12, heads=8, embed=512, batch=256, amp=True),
+    "cpu": dict(image=64, patch=16, vocab=2000, context=32, width=192, layers=4, heads=4, embed=128, batch=16,
+                amp=False),
+    "card": dict(image=224, patch=32, vocab=49408, context=77, width=512, layers=12, heads=8, embed=512, batch=256,
+                 amp=True),
 }
 
 
@@ -25,7 +27,8 @@ class ResidualAttentionBlock(nn.Module):
         self.attn = nn.MultiheadAttention(d_model, n_head)
         self.ln_1, self.ln_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.mlp = nn.Sequential(OrderedDict([
-            ("c_fc", nn.Linear(d_model, d_model * 4)), ("gelu", QuickGELU()), ("c_proj", nn.Linear(d_model * 4, d_model))]))
+            ("c_fc", nn.Linear(d_model, d_model * 4)), ("gelu", QuickGELU()),
+            ("c_proj", nn.Linear(d_model * 4, d_model))]))
         self.attn_mask = attn_mask
 
     def attention(self, x):
@@ -50,7 +53,8 @@ class CLIP(nn.Module):
         mask = torch.empty(cfg.context, cfg.context).fill_(float("-inf")).triu_(1)
         self.token_embedding = nn.Embedding(cfg.vocab, cfg.width)
         self.positional_embedding = nn.Parameter(torch.empty(cfg.context, cfg.width))
-        self.transformer = nn.Sequential(*[ResidualAttentionBlock(cfg.width, cfg.heads, mask) for _ in range(cfg.layers)])
+        self.transformer = nn.Sequential(
+            *[ResidualAttentionBlock(cfg.width, cfg.heads, mask) for _ in range(cfg.layers)])
         self.ln_final = nn.LayerNorm(cfg.width)
         self.text_projection = nn.Parameter(torch.empty(cfg.width, cfg.embed))
         self.logit_scale = nn.Parameter(torch.ones([]) * np.log(1 / 0.07))

@@ -37,7 +37,8 @@ class SpeechRecognition(nn.Module):
         self.cnn = nn.Conv2d(1, cfg.channels, 3, stride=2, padding=1)
         self.rescnn = nn.Sequential(*[ResidualCNN(cfg.channels, cfg.bins // 2) for _ in range(2)])
         self.fully_connected = nn.Linear(cfg.channels * cfg.bins // 2, cfg.hidden)
-        self.birnn = nn.GRU(cfg.hidden, cfg.hidden, cfg.layers, batch_first=True, bidirectional=True, dropout=0.1 * (cfg.layers > 1))
+        self.birnn = nn.GRU(cfg.hidden, cfg.hidden, cfg.layers, batch_first=True, bidirectional=True,
+                            dropout=0.1 * (cfg.layers > 1))
         self.classifier = nn.Sequential(nn.Linear(2 * cfg.hidden, cfg.hidden), nn.GELU(), nn.Dropout(0.1),
                                         nn.Linear(cfg.hidden, cfg.vocab))
 
@@ -66,7 +67,8 @@ def train(cfg, rng, device, prepare):
     model = prepare(SpeechRecognition(cfg).to(device))
     criterion = nn.CTCLoss(blank=0, zero_infinity=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scheduler = torch.optim.lr_scheduler.CyclicLR(optimizer, base_lr=5e-4, max_lr=3e-3, step_size_up=50, cycle_momentum=False)
+    scheduler = torch.optim.lr_scheduler.CyclicLR(optimizer, base_lr=5e-4, max_lr=3e-3, step_size_up=50,
+                                                  cycle_momentum=False)
     while True:
         for x, y, lengths in zip(spectrograms, labels, label_lengths):
             optimizer.zero_grad()

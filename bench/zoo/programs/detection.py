@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 SIZES = {
     "tiny": dict(image=64, width=8, classes=3, convs=1, batch=2, objects=3),
-    "cpu": dict(image=128, width=32, classes=10, convs=2, batch=2, objects=6),
+    "cpu": dict(image=192, width=32, classes=10, convs=2, batch=4, objects=6),
     "card": dict(image=512, width=256, classes=80, convs=4, batch=16, objects=12),
 }
 
@@ -129,7 +129,8 @@ def train(cfg, rng, device, prepare):
         targets.append(batch)
     anchors = make_anchors(cfg.image, Detector.strides).to(device)
     model = prepare(Detector(cfg).to(device))
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01, momentum=0.9, weight_decay=1e-4)
+    params = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(params, lr=0.01, momentum=0.9, weight_decay=1e-4)
     while True:
         for x, target in zip(images, targets):
             logits, deltas = model(x)

@@ -7,8 +7,9 @@ import torch.nn as nn
 SIZES = {
     "tiny": dict(tables=(20, 30, 15), dim=8, dense=5, bottom=(16, 8), top=(16, 1), bag=3, batch=8),
     "cpu": dict(tables=(2000, 5000, 1000, 500, 3000, 800), dim=32, dense=13, bottom=(256, 32), top=(256, 128, 1), bag=5,
-                batch=512),
-    "card": dict(tables=(100000,) * 26, dim=64, dense=13, bottom=(512, 256, 64), top=(1024, 512, 256, 1), bag=5, batch=8192),
+                batch=2048),
+    "card": dict(tables=(100000,) * 26, dim=64, dense=13, bottom=(512, 256, 64), top=(1024, 512, 256, 1), bag=5,
+                 batch=8192),
 }
 
 

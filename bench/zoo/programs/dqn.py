@@ -60,7 +60,8 @@ def train(cfg, rng, device, prepare):
         eps = max(0.05, eps * 0.995)
 
         picked = [memory[i] for i in rng.integers(0, len(memory), cfg.batch)]
-        states, actions, rewards, next_states, dones = (torch.from_numpy(np.stack(part)).to(device) for part in zip(*picked))
+        states, actions, rewards, next_states, dones = (
+            torch.from_numpy(np.stack(part)).to(device) for part in zip(*picked))
         state_action_values = policy_net(states).gather(1, actions.unsqueeze(1))
         with torch.no_grad():
             next_state_values = target_net(next_states).max(1)[0]

@@ -5,7 +5,7 @@ import torch.nn as nn
 
 SIZES = {
     "tiny": dict(nz=8, ngf=8, ndf=8, batch=8),
-    "cpu": dict(nz=64, ngf=32, ndf=32, batch=16),
+    "cpu": dict(nz=64, ngf=32, ndf=32, batch=32),
     "card": dict(nz=100, ngf=64, ndf=64, batch=256),
 }
 FALLS = False  # two losses pull against each other

@@ -1,4 +1,4 @@
-"""GPT-2: a decoder with learned positions and tied embeddings, AdamW with two groups, warm-up and cosine, clipped gradients."""
+"""GPT-2: a decoder with learned positions and tied embeddings, AdamW with two groups, cosine, clipped gradients."""
 
 import math
 

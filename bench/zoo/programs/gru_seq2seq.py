@@ -1,4 +1,4 @@
-"""Translation with attention: a GRU encoder, a GRUCell decoder in a Python loop, additive attention, teacher forcing."""
+"""Translation with attention: a GRU encoder, a GRUCell decoder in a loop, additive attention, teacher forcing."""
 
 import torch
 import torch.nn as nn

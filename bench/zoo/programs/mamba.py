@@ -1,4 +1,4 @@
-"""A Mamba-like language model: a causal depthwise convolution and a selective scan, written as a Python loop over time."""
+"""A Mamba-like language model: a causal depthwise convolution and a selective scan, a Python loop over time."""
 
 import math
 

@@ -14,7 +14,8 @@ SIZES = {
 class Expert(nn.Module):
     def __init__(self, dim, hidden):
         super().__init__()
-        self.w1, self.w2, self.w3 = nn.Linear(dim, hidden, False), nn.Linear(hidden, dim, False), nn.Linear(dim, hidden, False)
+        self.w1, self.w3 = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.w2 = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x):
         return self.w2(F.silu(self.w1(x)) * self.w3(x))

@@ -1,4 +1,4 @@
-"""RealNVP: affine couplings with alternating masks and batch norm as a layer, log-likelihood under torch.distributions."""
+"""RealNVP: affine couplings with alternating masks, batch norm as a layer, likelihood by torch.distributions."""
 
 import torch
 import torch.nn as nn
@@ -15,8 +15,10 @@ class LinearMaskedCoupling(nn.Module):
     def __init__(self, dim, hidden, mask):
         super().__init__()
         self.register_buffer("mask", mask)
-        self.s_net = nn.Sequential(nn.Linear(dim, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, dim))
-        self.t_net = nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, dim))
+        self.s_net = nn.Sequential(nn.Linear(dim, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(),
+                                   nn.Linear(hidden, dim))
+        self.t_net = nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
+                                   nn.Linear(hidden, dim))
         self.scale = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x):

@@ -1,4 +1,4 @@
-"""A physics-informed network for Burgers' equation: first and second derivatives by autograd.grad, trained through both."""
+"""A physics-informed network for Burgers' equation: second derivatives by autograd.grad, trained through."""
 
 import math
 

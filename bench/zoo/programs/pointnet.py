@@ -17,7 +17,7 @@ class STNkd(nn.Module):
         self.k = k
         self.conv1, self.conv2 = nn.Conv1d(k, 64 // scale, 1), nn.Conv1d(64 // scale, 256 // scale, 1)
         self.fc1, self.fc2 = nn.Linear(256 // scale, 128 // scale), nn.Linear(128 // scale, k * k)
-        self.bn1, self.bn2, self.bn3 = nn.BatchNorm1d(64 // scale), nn.BatchNorm1d(256 // scale), nn.BatchNorm1d(128 // scale)
+        self.bn1, self.bn2, self.bn3 = (nn.BatchNorm1d(n // scale) for n in (64, 256, 128))
 
     def forward(self, x):
         x = F.relu(self.bn1(self.conv1(x)))

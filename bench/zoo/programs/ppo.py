@@ -1,4 +1,4 @@
-"""PPO: rollouts sampled from Categorical in vectorised environments, advantages by GAE, clipped updates in minibatches."""
+"""PPO: rollouts sampled from Categorical in many environments, advantages by GAE, clipped updates in minibatches."""
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ def layer_init(layer, std=np.sqrt(2), bias_const=0.0):
 class Agent(nn.Module):
     def __init__(self, obs, hidden, actions):
         super().__init__()
-        self.critic = nn.Sequential(layer_init(nn.Linear(obs, hidden)), nn.Tanh(), layer_init(nn.Linear(hidden, hidden)),
-                                    nn.Tanh(), layer_init(nn.Linear(hidden, 1), std=1.0))
+        self.critic = nn.Sequential(layer_init(nn.Linear(obs, hidden)), nn.Tanh(),
+                                    layer_init(nn.Linear(hidden, hidden)), nn.Tanh(),
+                                    layer_init(nn.Linear(hidden, 1), std=1.0))
         self.actor = nn.Sequential(layer_init(nn.Linear(obs, hidden)), nn.Tanh(), layer_init(nn.Linear(hidden, hidden)),
                                    nn.Tanh(), layer_init(nn.Linear(hidden, actions), std=0.01))
 

@@ -1,4 +1,4 @@
-"""ResNet with bottlenecks as in torchvision: SGD with Nesterov momentum, channels-last, flips and crops, steps in the rate."""
+"""ResNet with bottlenecks as in torchvision: Nesterov momentum, channels-last, flips and crops."""
 
 import torch
 import torch.nn as nn
@@ -51,7 +51,8 @@ class ResNet(nn.Module):
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
-        self.layers = nn.Sequential(*(self._make_layer(width * 2 ** i, n, 1 if i == 0 else 2) for i, n in enumerate(layers)))
+        self.layers = nn.Sequential(
+            *(self._make_layer(width * 2 ** i, n, 1 if i == 0 else 2) for i, n in enumerate(layers)))
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(self.inplanes, classes)
         for m in self.modules():
@@ -89,15 +90,17 @@ class Images(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         top, left = self.corners[i]
-        image = torch.from_numpy(self.images[i, top:top + self.size, left:left + self.size].copy()).permute(2, 0, 1).float()
+        image = self.images[i, top:top + self.size, left:left + self.size].copy()
+        image = torch.from_numpy(image).permute(2, 0, 1).float()
         if self.flips[i]:
             image = image.flip(-1)
         return (image / 255.0 - 0.5) / 0.25, int(self.labels[i])
 
 
 def train(cfg, rng, device, prepare):
-    loader = torch.utils.data.DataLoader(Images(rng, 4 * cfg.batch if cfg.batch < 64 else cfg.batch, cfg.image, cfg.classes),
-                                         batch_size=cfg.batch, num_workers=0)
+    count = cfg.batch if cfg.batch >= 64 else 4 * cfg.batch
+    dataset = Images(rng, count, cfg.image, cfg.classes)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=cfg.batch, num_workers=0)
     model = prepare(ResNet(cfg.layers, cfg.width, cfg.classes).to(device, memory_format=torch.channels_last))
     criterion = nn.CrossEntropyLoss(label_smoothing=0.1).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4, nesterov=True)

@@ -1,4 +1,4 @@
-"""RNN-T speech: an LSTM encoder, a label predictor, a joint network, and the transducer loss by a loop over diagonals."""
+"""RNN-T speech: an LSTM encoder, a label predictor, a joint network, the transducer loss over diagonals."""
 
 import torch
 import torch.nn as nn
@@ -16,7 +16,8 @@ class Transducer(nn.Module):
         self.encoder = nn.LSTM(cfg.features, cfg.hidden, num_layers=2, batch_first=True)
         self.embed = nn.Embedding(cfg.vocab, cfg.hidden)
         self.predictor = nn.LSTM(cfg.hidden, cfg.hidden, batch_first=True)
-        self.joint_enc, self.joint_pred = nn.Linear(cfg.hidden, cfg.hidden), nn.Linear(cfg.hidden, cfg.hidden, bias=False)
+        self.joint_enc = nn.Linear(cfg.hidden, cfg.hidden)
+        self.joint_pred = nn.Linear(cfg.hidden, cfg.hidden, bias=False)
         self.joint = nn.Sequential(nn.Tanh(), nn.Linear(cfg.hidden, cfg.vocab))
 
     def forward(self, audio, labels):

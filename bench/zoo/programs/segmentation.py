@@ -1,4 +1,4 @@
-"""DeepLab-like segmentation: dilated backbone, atrous pyramid, bilinear upsampling, cross entropy with void pixels and dice."""
+"""DeepLab-like segmentation: dilated backbone, atrous pyramid, upsampling, cross entropy with void pixels, dice."""
 
 import torch
 import torch.nn as nn
@@ -62,8 +62,8 @@ class DeepLab(nn.Module):
         self.high = nn.Sequential(BasicBlock(w, 2 * w, stride=2), BasicBlock(2 * w, 4 * w, dilation=2))
         self.aspp = ASPP(4 * w, 2 * w)
         self.reduce = nn.Conv2d(w, w // 2, 1)
-        self.classifier = nn.Sequential(nn.Conv2d(2 * w + w // 2, 2 * w, 3, padding=1, bias=False), nn.BatchNorm2d(2 * w),
-                                        nn.ReLU(inplace=True), nn.Conv2d(2 * w, classes, 1))
+        self.classifier = nn.Sequential(nn.Conv2d(2 * w + w // 2, 2 * w, 3, padding=1, bias=False),
+                                        nn.BatchNorm2d(2 * w), nn.ReLU(inplace=True), nn.Conv2d(2 * w, classes, 1))
 
     def forward(self, x):
         low = self.low(x)

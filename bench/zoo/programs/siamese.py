@@ -1,4 +1,4 @@
-"""Siamese network: one convolutional embedding for pairs, contrastive and triplet losses, hardest negatives of the batch."""
+"""Siamese network: one embedding for pairs, contrastive and triplet losses, hardest negatives of the batch."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""Neural style transfer: the image is the parameter, features of a frozen network, Gram matrices, L-BFGS with a closure."""
+"""Neural style transfer: the image is the parameter, a frozen network, Gram matrices, L-BFGS with a closure."""
 
 import torch
 import torch.nn as nn

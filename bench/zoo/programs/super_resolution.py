@@ -38,7 +38,8 @@ class EDSR(nn.Module):
         super().__init__()
         self.sub_mean, self.add_mean = MeanShift(), MeanShift(sign=1)
         self.head = nn.Conv2d(3, features, 3, padding=1)
-        self.body = nn.Sequential(*[ResBlock(features) for _ in range(blocks)], nn.Conv2d(features, features, 3, padding=1))
+        self.body = nn.Sequential(*[ResBlock(features) for _ in range(blocks)],
+                                  nn.Conv2d(features, features, 3, padding=1))
         tail = []
         while scale > 1:
             tail += [nn.Conv2d(features, 4 * features, 3, padding=1), nn.PixelShuffle(2)]

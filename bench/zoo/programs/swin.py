@@ -6,8 +6,8 @@ import torch.nn as nn
 SIZES = {
     "tiny": dict(image=32, patch=2, window=4, depths=(2, 2), heads=(2, 4), dim=16, classes=5, batch=4, amp=False),
     "cpu": dict(image=64, patch=2, window=4, depths=(2, 2, 2), heads=(2, 4, 8), dim=48, classes=10, batch=8, amp=False),
-    "card": dict(image=224, patch=4, window=7, depths=(2, 2, 6, 2), heads=(3, 6, 12, 24), dim=96, classes=1000, batch=64,
-                 amp=True),
+    "card": dict(image=224, patch=4, window=7, depths=(2, 2, 6, 2), heads=(3, 6, 12, 24), dim=96, classes=1000,
+                 batch=64, amp=True),
 }
 
 

@@ -1,4 +1,4 @@
-"""A T5-like encoder and decoder: relative position buckets, additive masks, gated GELU, label smoothing."""
+"""A T5-like encoder and decoder: relative position buckets, additive masks, gated GELU, label smoothing, Adafactor."""
 
 import math
 
@@ -131,8 +131,7 @@ def train(cfg, rng, device, prepare):
     labels[:, ::2, -2:] = -100
     source, labels = source.to(device), labels.to(device)
     model = prepare(T5(cfg).to(device))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.999)
+    optimizer = torch.optim.Adafactor(model.parameters(), lr=1e-2)
     while True:
         for i in range(len(source)):
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=cfg.amp):
@@ -142,5 +141,4 @@ def train(cfg, rng, device, prepare):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            scheduler.step()
             yield loss

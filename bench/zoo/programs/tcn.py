@@ -41,7 +41,8 @@ class TCN(nn.Module):
     def __init__(self, channels, kernel):
         super().__init__()
         sizes = (2, *channels)
-        self.tcn = nn.Sequential(*[TemporalBlock(a, b, kernel, 2 ** i) for i, (a, b) in enumerate(zip(sizes, sizes[1:]))])
+        blocks = [TemporalBlock(a, b, kernel, 2 ** i) for i, (a, b) in enumerate(zip(sizes, sizes[1:]))]
+        self.tcn = nn.Sequential(*blocks)
         self.linear = nn.Linear(channels[-1], 1)
 
     def forward(self, x):

@@ -61,7 +61,8 @@ class UNet(nn.Module):
     def __init__(self, dim, mults):
         super().__init__()
         time_dim = dim * 4
-        self.time = nn.Sequential(SinusoidalPosEmb(dim), nn.Linear(dim, time_dim), nn.SiLU(), nn.Linear(time_dim, time_dim))
+        self.time = nn.Sequential(SinusoidalPosEmb(dim), nn.Linear(dim, time_dim), nn.SiLU(),
+                                  nn.Linear(time_dim, time_dim))
         self.inp = nn.Conv2d(3, dim, 3, padding=1)
         dims = [dim] + [dim * m for m in mults]
         self.downs, self.ups = nn.ModuleList(), nn.ModuleList()

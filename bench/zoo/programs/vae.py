@@ -6,7 +6,7 @@ from torch import nn, optim
 
 SIZES = {
     "tiny": dict(image=16, width=8, latent=6, batch=8),
-    "cpu": dict(image=32, width=32, latent=32, batch=32),
+    "cpu": dict(image=32, width=32, latent=32, batch=64),
     "card": dict(image=64, width=64, latent=128, batch=256),
 }
 

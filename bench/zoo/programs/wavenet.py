@@ -9,8 +9,8 @@ import torch.nn.functional as F
 SIZES = {
     "tiny": dict(length=64, residual=8, skip=16, dilations=(1, 2, 4), classes=32, batch=2),
     "cpu": dict(length=1024, residual=32, skip=64, dilations=(1, 2, 4, 8, 16, 32) * 2, classes=256, batch=4),
-    "card": dict(length=16000, residual=64, skip=256, dilations=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512) * 2, classes=256,
-                 batch=8),
+    "card": dict(length=16000, residual=64, skip=256, dilations=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512) * 2,
+                 classes=256, batch=8),
 }
 
 
@@ -45,7 +45,8 @@ class WaveNet(nn.Module):
         self.speakers = nn.Embedding(4, 16)
         self.first = CausalConv1d(cfg.residual, cfg.residual, 2)
         self.layers = nn.ModuleList(Layer(cfg.residual, cfg.skip, d, 16) for d in cfg.dilations)
-        self.head = nn.Sequential(nn.ReLU(), nn.Conv1d(cfg.skip, cfg.skip, 1), nn.ReLU(), nn.Conv1d(cfg.skip, cfg.classes, 1))
+        self.head = nn.Sequential(nn.ReLU(), nn.Conv1d(cfg.skip, cfg.skip, 1), nn.ReLU(),
+                                  nn.Conv1d(cfg.skip, cfg.classes, 1))
 
     def forward(self, codes, speaker):
         x = self.first(self.embed(codes).transpose(1, 2))

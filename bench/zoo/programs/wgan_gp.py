@@ -1,4 +1,4 @@
-"""WGAN with gradient penalty: the critic's gradient for its input is itself differentiated; several critic steps a step."""
+"""WGAN with gradient penalty: the critic's gradient is itself differentiated; several critic steps a step."""
 
 import torch
 import torch.autograd as autograd
@@ -18,8 +18,10 @@ class Generator(nn.Module):
         self.width = width
         self.project = nn.Sequential(nn.Linear(latent, 4 * 4 * 4 * width), nn.ReLU(True))
         self.main = nn.Sequential(
-            nn.Upsample(scale_factor=2), nn.Conv2d(4 * width, 2 * width, 3, padding=1), nn.BatchNorm2d(2 * width), nn.ReLU(True),
-            nn.Upsample(scale_factor=2), nn.Conv2d(2 * width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(True),
+            nn.Upsample(scale_factor=2), nn.Conv2d(4 * width, 2 * width, 3, padding=1), nn.BatchNorm2d(2 * width),
+            nn.ReLU(True),
+            nn.Upsample(scale_factor=2), nn.Conv2d(2 * width, width, 3, padding=1), nn.BatchNorm2d(width),
+            nn.ReLU(True),
             nn.Upsample(scale_factor=2), nn.Conv2d(width, 3, 3, padding=1), nn.Tanh())
 
     def forward(self, z):

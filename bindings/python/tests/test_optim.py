@@ -357,26 +357,6 @@ def test_schedules():
     ok(rates(lambda o: lr_scheduler.MultiplicativeLR(o, lambda i: 0.5), 4), [0.8 * 0.5**i for i in range(4)])
 
 
-def test_warm_restarts_at_fractions_of_an_epoch():
-    cosine = lambda at, period: 0.8 * (1 + math.cos(math.pi * at / period)) / 2
-    optimizer = optim.SGD([st.zeros(1, requires_grad=True)], lr=0.8)
-    schedule = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2, 2)
-    for epoch, at, period in [(0.25, 0.25, 2), (1.75, 1.75, 2), (2, 0, 4), (3.5, 1.5, 4), (13.125, 7.125, 8), (1 / 3, 1 / 3, 2)]:
-        schedule.step(epoch)
-        assert schedule.last_epoch == math.floor(epoch)
-        np.testing.assert_allclose(schedule.get_last_lr(), [cosine(at, period)], rtol=1e-6)
-    schedule.step(2.5)
-    schedule.step()  # a whole step on from there
-    assert schedule.last_epoch == 3
-    np.testing.assert_allclose(optimizer.param_groups[0]["lr"], cosine(1.5, 4), rtol=1e-6)
-    again = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2, 2)
-    again.load_state_dict(schedule.state_dict())
-    again.step()
-    np.testing.assert_allclose(again.get_last_lr(), [cosine(2.5, 4)], rtol=1e-6)
-    with pytest.raises(ValueError, match="non-negative epoch"):
-        schedule.step(-0.5)
-
-
 def test_every_schedule_of_the_engine_by_its_name():
     records = {r["name"]: r for r in json.loads(st._core._schedule_records())}
     assert {"constant", "cosine", "linear", "one_cycle", "wsd", "StepLR"} <= set(records)

@@ -1,4 +1,4 @@
-"""The programs of bench/zoo at their smallest: each trains under `import torch` as strata; beside PyTorch where that is installed."""
+"""The programs of bench/zoo at their smallest, with strata as `torch`; and beside PyTorch where that is installed."""
 
 import importlib.util
 import json
@@ -71,10 +71,11 @@ def test_losses_are_pytorchs(trained, pytorch, name):
 
 
 def test_the_runner_goes_on_where_it_stopped(tmp_path):
-    given = ["--size", "tiny", "--engines", "strata", "--turns", "2", "--seconds", "0.01", "--out", str(tmp_path / "zoo"), "--programs"]
+    given = ["--size", "tiny", "--engines", "strata", "--turns", "2", "--seconds", "0.01"]
+    given += ["--out", str(tmp_path / "zoo"), "--programs"]
     _run("run.py", *given, "gcn")
     lines = (tmp_path / "zoo.jsonl").read_text().splitlines()
     assert len(lines) == 2 and len(json.loads(lines[0])["times_s"]) >= 3 and json.loads(lines[0])["peak_bytes"] > 0
     assert "| gcn | - |" in _run("run.py", *given, "gcn", "vae")
-    assert (tmp_path / "zoo.jsonl").read_text().splitlines()[:2] == lines
-    assert [json.loads(line)["program"] for line in (tmp_path / "zoo.jsonl").read_text().splitlines()[2:]] == ["vae", "vae"]
+    now = (tmp_path / "zoo.jsonl").read_text().splitlines()
+    assert now[:2] == lines and [json.loads(line)["program"] for line in now[2:]] == ["vae", "vae"]

@@ -71,6 +71,9 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
 
+_LRScheduler = LRScheduler  # its name before PyTorch 2.0, from which many programs still derive
+
+
 class LambdaLR(LRScheduler):
     """The initial rate times ``lr_lambda(step)``, one function or one for each group."""
 
