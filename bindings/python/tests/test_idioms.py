@@ -100,6 +100,54 @@ def test_the_state_of_a_parameter_without_one():
     assert "exp_avg" in optimizer.state[p]
 
 
+def test_a_device_as_a_scope():
+    with st.device("meta") as outer:
+        assert nn.Linear(2, 3).weight.device.type == "meta" and outer == st.device("meta")
+        with st.device("cpu"):
+            assert st.zeros(2).device.type == "cpu"
+        assert st.zeros(2).device.type == "meta"
+    with pytest.raises(ZeroDivisionError), st.device("meta"):
+        1 / 0
+    assert st.zeros(2).device.type == "cpu"
+
+
+@pytest.mark.parametrize("path", ["strata.nn.modules.linear", "strata.nn.modules.transformer", "strata.overrides"])
+def test_a_name_that_a_path_lacks_is_an_import_error(path):
+    with pytest.raises(ImportError, match="nothing_of_the_kind"):
+        exec(f"from {path} import nothing_of_the_kind")
+
+
+def test_hooks_after_loading_a_state_dict():
+    net, seen = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), []
+    net[1].register_load_state_dict_post_hook(lambda module, keys: seen.append((module is net[1], list(keys.missing_keys))))
+    handle = net.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+    state = net.state_dict()
+    del state["0.bias"]
+    state["1.bias"] = st.ones(2)
+    assert net.load_state_dict(state).missing_keys == [] and seen == [(True, ["0.bias"])]
+    assert net[1].bias.tolist() == [1, 1]
+    handle.remove()
+    with pytest.raises(RuntimeError, match='Missing key.*"0.bias"'):
+        net.load_state_dict(state)
+    handle = net.register_load_state_dict_post_hook(lambda module, keys: keys)
+    with pytest.raises(AssertionError, match="inplace"):
+        net.load_state_dict(net.state_dict())
+
+
+def test_modules_made_without_memory():
+    with st.device("meta"):
+        net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    weight = net[0].weight
+    assert net.to_empty(device="cpu") is net and net[0].weight is weight and weight.device.type == "cpu"
+    assert net[1].running_mean.device.type == "cpu" and weight.shape == (3, 2) and weight.requires_grad
+    net[0].reset_parameters()
+    assert net.eval()(st.ones(1, 2)).shape == (1, 3)
+    with st.device("meta"):
+        net = nn.Sequential(nn.Linear(2, 3))
+    net.to_empty(device="cpu", recurse=False)
+    assert net[0].weight.device.type == "meta"
+
+
 def test_a_scheduler_of_ones_own_under_the_old_name():
     class Halving(lr_scheduler._LRScheduler):
         def get_lr(self):
