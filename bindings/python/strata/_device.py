@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import threading
+from typing import Any, List, Optional
 
 from . import _core
 
@@ -20,6 +21,30 @@ class default_device:
     def __exit__(self, *error: object) -> None:
         self._scope.exit()
 
+
+class _Entered(threading.local):
+    """The scopes of ``with st.device(..)`` that this thread is in: a device itself holds nothing."""
+
+    def __init__(self) -> None:
+        self.scopes: List[default_device] = []
+
+
+_entered = _Entered()
+
+
+def _enter(self: _core.device) -> _core.device:
+    scope = default_device(self)
+    scope.__enter__()
+    _entered.scopes.append(scope)
+    return self
+
+
+def _exit(self: _core.device, *error: object) -> None:
+    _entered.scopes.pop().__exit__()
+
+
+setattr(_core.device, "__enter__", _enter)
+setattr(_core.device, "__exit__", _exit)
 
 _lasting: Optional[default_device] = None
 

@@ -41,6 +41,21 @@ for _name in _composed.METHODS:
     setattr(Tensor, _name, getattr(_composed, _name))
 for _name in ("positive", "conj", "take", "sort", "argsort"):
     setattr(Tensor, _name, getattr(_array_api, _name))
+_backward = vars(Tensor)["backward"]
+
+
+@_method
+def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
+             inputs: Any = None) -> None:
+    """Adds the gradient of every leaf, or of the ``inputs`` alone, to its grad."""
+    if inputs is None:
+        _backward(self, gradient, retain_graph, create_graph)
+    else:
+        from .autograd import backward as of_some
+
+        of_some(self, gradient, retain_graph, create_graph, inputs)
+
+
 @_method
 def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return _ops.where(condition, self, other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Tuple
 
 from . import _core
-from ._core import FunctionCtx, backward, is_grad_enabled
+from ._core import FunctionCtx, is_grad_enabled
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
@@ -13,6 +13,21 @@ __all__ = [
     "inference_mode", "is_grad_enabled", "no_grad", "once_differentiable", "saved_tensors_hooks", "set_detect_anomaly",
     "set_grad_enabled", "Variable", "functional", "graph",
 ]
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
+             inputs: Any = None) -> None:
+    """Adds the gradients of the tensors' weighted sum to every leaf's grad, or to that of the ``inputs`` alone."""
+    if inputs is None:
+        return _core.backward(tensors, grad_tensors, retain_graph, create_graph)
+    wanted = [inputs] if isinstance(inputs, _core.Tensor) else list(inputs)
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    found = _core.grad(tensors, wanted, grad_tensors, retain_graph, create_graph, True)
+    with set_grad_enabled(create_graph):
+        for x, g in zip(wanted, found):
+            if g is not None:
+                x.grad = g if x.grad is None else x.grad + g
 
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
@@ -47,9 +62,10 @@ def _grad_rows(outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: Optio
 
 
 class Function:
-    """Derive from it to give code of your own a gradient of your own: static ``forward(ctx, *args)`` and
-    ``backward(ctx, *grads)``, called through ``apply``. Nothing in forward is recorded; backward gives one gradient (or
-    None) for each argument of forward, and can be differentiated again where it is written with ops."""
+    """Derive from it to give code of your own a gradient of your own: static ``forward(ctx, *args)`` (or ``forward(*args)``
+    and ``setup_context(ctx, inputs, output)``) and ``backward(ctx, *grads)``, called through ``apply``. Nothing in forward is
+    recorded; backward gives one gradient (or None) for each argument of forward, and can be differentiated again where it is
+    written with ops."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
@@ -59,9 +75,28 @@ class Function:
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("a Function needs a static backward(ctx, *grads)")
 
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> Any:
+        """For a ``forward(*args)`` without ctx: keeps here, after it, what backward needs."""
+        raise NotImplementedError("setup_context is not implemented.")
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        return _core.apply_function(cls, *args)
+        return _core.apply_function(cls if cls.setup_context is Function.setup_context else _whole(cls), *args)
+
+
+def _whole(cls: Any) -> Any:
+    """``cls`` with its forward and setup_context as one forward(ctx, ..)."""
+    made = vars(cls).get("_made_whole")
+    if made is None:
+
+        def forward(ctx: Any, *args: Any) -> Any:
+            output = cls.forward(*args)
+            cls.setup_context(ctx, args, output)
+            return output
+
+        made = cls._made_whole = type(cls.__name__, (cls,), {"forward": staticmethod(forward)})
+    return made
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:

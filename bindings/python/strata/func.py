@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _core, _derivatives
+from . import _core, _derivatives, _ops
 from ._core import Tensor
 from ._vmap import vmap
 from ._grad_mode import enable_grad
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
+           "vmap"]
 
 
 @contextmanager
@@ -55,6 +56,25 @@ def functional_call(
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
     with _swapped(module, values):
         return module(*arguments, **(kwargs or {}))
+
+
+def stack_module_state(models: Sequence[Any]) -> Tuple[Dict[str, Tensor], Dict[str, Tensor]]:
+    """Parameters and buffers of modules of one class, each stacked along a new first dimension: an ensemble for ``vmap`` over
+    ``functional_call``."""
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if len({type(m) for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(kind: str) -> Dict[str, Tensor]:
+        parts = [dict(getattr(m, kind)()) for m in models]
+        made = {name: _ops.stack([part[name].detach() for part in parts]) for name in parts[0]}
+        return {name: t.requires_grad_(parts[0][name].requires_grad) for name, t in made.items()}
+
+    return stacked("named_parameters"), stacked("named_buffers")
 
 
 def _map(value: Any, fn: Callable[[Tensor], Any]) -> Any:

@@ -6,7 +6,7 @@ import copy
 from collections import OrderedDict
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, TypeVar, Union
 
-from .._core import Tensor, bfloat16, dtype as DType, float16, float32, float64, zeros_like
+from .._core import Tensor, bfloat16, dtype as DType, empty_like, float16, float32, float64, zeros_like
 from .._grad_mode import no_grad
 from .._once import memory_format as layout
 from .hooks import BackwardHooks, RemovableHandle
@@ -47,6 +47,7 @@ class Module:
         d["_backward_pre_hooks"] = {}
         d["_state_dict_hooks"] = {}
         d["_load_pre_hooks"] = {}
+        d["_load_post_hooks"] = {}
 
     # ---- attributes
 
@@ -60,6 +61,7 @@ class Module:
     _backward_pre_hooks: Dict[int, Callable[..., Any]]
     _state_dict_hooks: Dict[int, Callable[..., Any]]
     _load_pre_hooks: Dict[int, Callable[..., Any]]
+    _load_post_hooks: Dict[int, Callable[..., Any]]
     _without_parameters = False  # a lazy layer before its first call
 
     def __getattr__(self, name: str) -> Any:
@@ -367,6 +369,10 @@ class Module:
         """``hook(module, state_dict, prefix, ...)`` runs before this module takes its part of a state_dict."""
         return RemovableHandle(self._load_pre_hooks, hook)
 
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """``hook(module, incompatible_keys)`` runs after this module took its part; it may change the lists of keys."""
+        return RemovableHandle(self._load_post_hooks, hook)
+
     def load_state_dict(
         self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
@@ -413,11 +419,11 @@ class Module:
         fn(self)
         return self
 
-    def _apply(self: T, fn: Callable[[Tensor], Tensor]) -> T:
+    def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
         """Replaces the elements of every parameter, its gradient and every buffer by ``fn`` of them."""
         done: Set[int] = set()
         with no_grad():
-            for module in self.modules():
+            for module in self.modules() if recurse else (self,):
                 for tensors in (module._parameters, module._buffers):
                     for tensor in tensors.values():
                         if tensor is None or id(tensor) in done:
@@ -455,6 +461,10 @@ class Module:
             return t.to(dtype) if dtype is not None and t.is_floating_point() else t
 
         return self._apply(convert)
+
+    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+        """Moves parameters and buffers to the device without their values: what "meta" has none of."""
+        return self._apply(lambda t: empty_like(t, device=device), recurse)
 
     def cpu(self: T) -> T:
         """Moves parameters and buffers to the CPU."""

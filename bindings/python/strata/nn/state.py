@@ -72,12 +72,9 @@ def load(root: Module, state_dict: Mapping[str, Tensor], strict: bool, assign: b
                 f"the shape in current model is {list(tensor.shape)}."
             )
     missing.extend(key for _, key in extras if key not in state)
-    if strict and unexpected:
-        errors.insert(0, "Unexpected key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in unexpected)))
-    if strict and missing:
-        errors.insert(0, "Missing key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in missing)))
-    if errors:
-        raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(root).__name__, "\n\t".join(errors)))
+    hooked = any(module._load_post_hooks for module in root.modules())
+    if errors or not hooked:  # hooks may yet strike keys out
+        _refuse(root, missing if strict else [], unexpected if strict else [], errors)
     with no_grad():
         for module, name, key, tensor in own:
             if key not in state:
@@ -91,4 +88,31 @@ def load(root: Module, state_dict: Mapping[str, Tensor], strict: bool, assign: b
     for module, key in extras:
         if key in state:
             module.set_extra_state(state[key])
-    return IncompatibleKeys(missing, unexpected)
+    found = IncompatibleKeys(missing, unexpected)
+    if hooked:
+        _call_hooks(root, found)
+        _refuse(root, missing if strict else [], unexpected if strict else [], [])
+    return found
+
+
+def _quoted(key: str) -> str:
+    return f'"{key}"'
+
+
+def _refuse(root: Module, missing: List[str], unexpected: List[str], errors: List[str]) -> None:
+    """RuntimeError, where there is something to say."""
+    said = [f"{kind} key(s) in state_dict: {', '.join(_quoted(k) for k in keys)}. "
+            for kind, keys in (("Missing", missing), ("Unexpected", unexpected)) if keys] + errors
+    if said:
+        raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(root).__name__, "\n\t".join(said)))
+
+
+def _call_hooks(module: Module, found: IncompatibleKeys) -> None:
+    """Those of the modules below first."""
+    for child in module._modules.values():
+        if child is not None:
+            _call_hooks(child, found)
+    for hook in module._load_post_hooks.values():
+        if hook(module, found) is not None:
+            raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                                 "values, if incompatible_keys need to be modified, it should be done inplace.")

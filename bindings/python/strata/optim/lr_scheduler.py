@@ -71,6 +71,9 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
 
+_LRScheduler = LRScheduler  # its name before PyTorch 2.0, from which many programs still derive
+
+
 class LambdaLR(LRScheduler):
     """The initial rate times ``lr_lambda(step)``, one function or one for each group."""
 
@@ -184,6 +187,25 @@ class CosineAnnealingLR(_Whole):
 
 class CosineAnnealingWarmRestarts(_Whole):
     _record = "CosineAnnealingWarmRestarts"
+    _FINE = 2**24  # parts of a step: with periods as much longer, whole numbers say where a fractional epoch is
+    _part = 0.0  # by how much of a step the rate is ahead of last_epoch
+
+    def step(self, epoch: Optional[float] = None) -> None:
+        """The next step's rates, or those of ``epoch``, which need not be whole: ``step(epoch + i / batches)``."""
+        if epoch is None and self._part == 0.0:
+            return super().step()
+        if epoch is None:
+            self.last_epoch += 1
+        elif epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        else:
+            self.last_epoch = math.floor(epoch)
+            self._part = float(epoch) - self.last_epoch
+        fine = self._FINE if self._part else 1
+        self._set(self._rates_at(round((self.last_epoch + self._part) * fine)))
+
+    def _of_group(self, group: int) -> Dict[str, Any]:
+        return {"T_0": vars(self)["T_0"] * self._FINE} if self._part else {}
 
 
 class ScheduleLR(_Recorded):

@@ -214,7 +214,7 @@ class Optimizer:
         if not self._kind:
             return self._own_state
         by_index = self._state_by_index()
-        found: Dict[Tensor, Dict[str, Any]] = {}
+        found: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)  # empty for a parameter without, as PyTorch's
         for i, p in enumerate(p for group in self.param_groups for p in group["params"]):
             if i in by_index:
                 found[p] = by_index[i]

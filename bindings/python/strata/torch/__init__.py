@@ -18,14 +18,14 @@ class _Loader(importlib.abc.Loader):
 
     def __init__(self, module: types.ModuleType) -> None:
         self._module = module
-        self._own = {k: module.__dict__.get(k) for k in ("__spec__", "__loader__", "__package__", "__path__")}
+        self._own = {k: module.__dict__.get(k, self) for k in ("__spec__", "__loader__", "__package__", "__path__")}
 
     def create_module(self, spec: Any) -> types.ModuleType:
         return self._module
 
     def exec_module(self, module: types.ModuleType) -> None:
         for key, value in self._own.items():  # import wrote its own
-            if value is None:
+            if value is self:
                 module.__dict__.pop(key, None)
             else:
                 module.__dict__[key] = value
