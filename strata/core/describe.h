@@ -9,7 +9,8 @@
 
 namespace strata {
 
-/// {"version": 1, "dtypes": [...], "ops": [...]}, one object a dtype, and one a record in the order given; docs/design/bindings.md says what each has.
+/// {"version": 1, "dtypes": [...], "ops": [...]}, one object a dtype, and one a record in the order given;
+/// docs/design/bindings.md says what each has.
 std::string describe(std::span<const OpBase* const> ops);
 /// The object of one record.
 std::string describe(const OpBase& op);

@@ -32,6 +32,7 @@ int64_t clusters(std::string_view op, const Tensor& x, const Tensor& head, const
   const int64_t n = cutoffs.size() - 1, features = x.size(-1);
   check(n >= 1 && cutoffs[0] > 0, op, "cutoffs are two or more positive numbers, got ", cutoffs);
   for (int i = 0; i < n; ++i) check(cutoffs[i] < cutoffs[i + 1], op, "cutoffs must ascend, got ", cutoffs);
+  check(cutoffs.back() < int64_t{1} << 62, op, "there are no ", cutoffs.back(), " classes");
   check<ShapeError>(head.shape() == Shape({cutoffs[0] + n, features}), op, "the head is [", cutoffs[0] + n, ", ",
                     features, "], got ", head);
   check<ShapeError>(!bias.defined() || bias.shape() == Shape({cutoffs[0] + n}), op, "the head's bias is [",
@@ -39,7 +40,8 @@ int64_t clusters(std::string_view op, const Tensor& x, const Tensor& head, const
   check<ShapeError>(static_cast<int64_t>(tails.size()) == 2 * n, op, n, " clusters have ", 2 * n,
                     " tensors in tails, got ", tails.size());
   for (int i = 0; i < n; ++i) {
-    const Tensor &down = tails[static_cast<size_t>(2 * i)], &up = tails[static_cast<size_t>(2 * i + 1)];
+    const size_t at = 2 * static_cast<size_t>(i);
+    const Tensor &down = tails[at], &up = tails[at + 1];
     check<ShapeError>(
         down.dim() == 2 && down.size(1) == features && up.shape() == Shape({cutoffs[i + 1] - cutoffs[i], down.size(0)}),
         op, "cluster ", i, " wants [features, ", features, "] and [", cutoffs[i + 1] - cutoffs[i], ", features], got ",

@@ -242,6 +242,7 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar, double, int64_t)> ln_op{{
           naive::each(v.shape(),
                       [&](const Dims& place) { slices[static_cast<size_t>(place[at])].push_back(v[place]); });
           std::vector<double> norms;
+          norms.reserve(slices.size());
           for (const auto& slice : slices) norms.push_back(norm_of(slice, n));
           return slices_by_loops(mask, norms, amount, dim);
         },

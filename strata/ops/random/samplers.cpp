@@ -1,5 +1,6 @@
 #include "strata/ops/random/samplers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string_view>
@@ -26,8 +27,9 @@ void check_floating(DType dtype, std::string_view op) {
 Tensor above_zero(const Shape& shape, RngKey key, Device device) {
   return 1 - detail::uniform_of(shape, 0, 1, key, DType::f64, device);
 }
+// For a number of f64 each; a shape that is none yet is left to the call.
 uint64_t wide_blocks(const Shape& shape) {
-  return random_blocks(2 * shape.product());
+  return random_blocks(std::max<int64_t>(shape.product(), 0), DType::f64);
 }
 // f(a number in (0, 1]) for each element.
 template <class F>
@@ -134,7 +136,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> log_normal
           return exp(detail::normal_of(shape, mean, std, key, dtype, device));
         },
     .draws = [](const Shape& shape, double, double, RngKey, DType dtype,
-                Device) { return random_blocks(shape.product() * (dtype == DType::f64 ? 2 : 1)); },
+                Device) { return random_blocks(std::max<int64_t>(shape.product(), 0), dtype); },
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64),
     .samples =
         [](Samples& s) {
