@@ -117,13 +117,14 @@ def markdown(rows, args, machine):
     table = summary(rows, args.size)
     compiled = any("compiled" in line for line in table)
     command = re.sub(r" --out[ =]\S+", "", " ".join(["bench/zoo/run.py", *sys.argv[1:]]))
+    held = "by which the process grew" if args.device == "cpu" else "that tensors held"
     text = [f"# The zoo, size {args.size}, on {args.device}", "",
             f"Command: `{command}`  ", f"{machine}", "",
             "Milliseconds a training step, the better median of each engine's turns, and the least; the ratio is "
-            "PyTorch's median over Strata's (above 1: Strata is faster). First: seconds to build the model and take its "
-            f"first step. MiB: the most {'by which the process grew' if args.device == 'cpu' else 'that tensors held'}. "
-            "Difference: of the losses of the first steps from the same weights, draws and batches, without dropout; and "
-            "what is allowed.", ""]
+            "PyTorch's median over Strata's (above 1: Strata is faster). First: seconds to build the model and take "
+            f"its first step. MiB: the most {held}. "
+            "Difference: of the losses of the first steps from the same weights, draws and batches, without dropout; "
+            "and what is allowed.", ""]
     head = ["program", "ratio", "Strata ms", "least", "PyTorch ms", "least", "first s", "PyTorch", "MiB", "PyTorch",
             "difference", "allowed"]
     if compiled:
