@@ -65,7 +65,8 @@ def tolerance_of(row, size):
     """The program's, or four times what the last bit of the first weights does to PyTorch's own losses. The card's
     sizes train in bf16, which has 8 bits."""
     least = max(row["tolerance"], 2e-2) if size == "card" else row["tolerance"]
-    return max(least, 4 * difference(row["losses"], row["nudged"])) if row.get("nudged") else least
+    noise = difference(row["losses"], row["nudged"]) if row.get("nudged") else 0.0
+    return max(least, min(4 * noise, 5e-2))
 
 
 def summary(rows, size):
