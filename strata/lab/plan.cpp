@@ -156,13 +156,16 @@ class Grown {
   double factor(const Args& args, int group) const {
     return group < 0 ? 1 : growth_.factor(args, static_cast<size_t>(group));
   }
+  // Where arguments are broadcast to one shape, and among special functions, integers are operands: a shift, a
+  // polynomial's degree. Elsewhere they point into something.
+  bool operands() const { return op_.adapt() != Adapt::none || op_.family() == "special"; }
   std::vector<Contents> contents(const Args& args) const {
     const double by = factor(args, group_);
     std::vector<Contents> r;
     size_t at = 0;
     visit_defined(args_, [&](const Tensor& t) {
       Contents c = plain_[at++];
-      const bool index = !is_number(t) && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+      const bool index = !is_number(t) && !operands() && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
       if (!is_number(t) && t.numel() <= kMostData && (tiling_ == 2 || (tiling_ == 1 && !is_floating(t.dtype())))) {
         c.kind = Contents::tiled;
         c.of = t;
