@@ -26,6 +26,8 @@ constexpr double kMostTried = 1 << 16;
 constexpr int64_t kMostData = 4096;
 // Samples that differ only in their numbers say nothing new; of others no more than so many.
 constexpr size_t kMostSamples = 8;
+// Larger numbers mean something else than a size or a place: no end.
+constexpr int64_t kMostNumber = 1 << 30;
 // Values of one option that are tried, beside the one that it has.
 constexpr size_t kMostValues = 3;
 // A result that is so much larger than its arguments was asked for by indices that mean something else, or would be far
@@ -392,7 +394,7 @@ class Planner {
         if (const Dims* d = std::get_if<Dims>(&now)) {
           for (const int64_t by : {1, -1}) {
             Dims other = *d;
-            for (int64_t& n : other) n += by;
+            for (int64_t& n : other) n += std::abs(n) < kMostNumber ? by : 0;
             add(other);
           }
         }
