@@ -28,6 +28,8 @@ from tokens import command  # noqa: E402
 
 # Fields of a planned case by which its results are found again.
 IDENTITY = ("op", "size", "dtype", "varied", "args")
+# Seconds that a worker may take until it can begin.
+START = 120
 
 
 def key_of(case, device):
@@ -88,6 +90,9 @@ class Worker:
         """The rows of one case; after `limit` seconds, or when the process ends, one that says so and where it was."""
         if self.process is None:
             self.start()
+            # Loading both engines is no case's time.
+            if not self.line(time.monotonic() + START):
+                return self.ended("starting")
         try:
             self.process.stdin.write(json.dumps(case).encode() + b"\n")
             self.process.stdin.flush()
@@ -107,6 +112,8 @@ class Worker:
             phase = answer
 
     def ended(self, phase):
+        if phase == "starting":
+            self.process.kill()
         status = self.process.wait()
         self.process = None
         name = signal.Signals(-status).name if status < 0 else f"status {status}"

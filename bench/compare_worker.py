@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times single cases of compare_ops.py on Strata and PyTorch: a case a line on the standard input (the lines of `strata lab
-compare`); on the standard output what it is about to do, a text a line, and then a list of rows. Both engines get the
+compare`); on the standard output "ready", then for each what it is about to do, a text a line, and a list of rows. Both engines get the
 same memory, in turns."""
 import argparse
 import base64
@@ -354,6 +354,7 @@ def main():
     def say(phase):
         print(json.dumps(phase), file=answers, flush=True)
 
+    say("ready")
     for line in sys.stdin:
         try:
             rows = rows_of(json.loads(line), clock, a.device, say)

@@ -58,7 +58,7 @@ def test_the_time_limit_begins_nothing_more(tmp_path):
 
 def scripted(text):
     worker = compare_ops.Worker([])
-    worker.command = [sys.executable, "-c", text]
+    worker.command = [sys.executable, "-c", "print('\"ready\"', flush=True)\n" + text]
     return worker
 
 
@@ -67,6 +67,9 @@ def test_a_case_that_hangs_or_crashes_is_a_row():
     assert hangs.ask(case("relu"), 1.0) == [{"problem": "took more than 1 s: Strata"}]
     crashes = scripted("import os, json, signal\ninput()\nprint(json.dumps('PyTorch'), flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)")
     assert crashes.ask(case("relu"), 20) == [{"problem": "ended the process: SIGSEGV: PyTorch"}]
+    absent = scripted("")
+    absent.command = [sys.executable, "-c", "raise SystemExit(3)"]
+    assert "starting" in absent.ask(case("relu"), 20)[0]["problem"]
     answers = scripted("import json\nfor line in iter(input, ''):\n"
                        " print(json.dumps('x'))\n print(json.dumps([{'op': json.loads(line)['op']}]), flush=True)")
     try:
