@@ -172,6 +172,29 @@ def summary(rows):
     return "\n".join(head + lines)
 
 
+def kind_of(row):
+    """What a case varies: a size, a layout, a dtype, the sample or an option."""
+    varied = row["varied"]
+    if not varied:
+        return f"size: {row['size']}"
+    if varied.startswith("dtype="):
+        return varied
+    return "another sample" if varied.startswith("sample ") else "an option" if "=" in varied else f"layout: {varied}"
+
+
+def by_variation(rows):
+    """Where it is slow, by what a case varies."""
+    kinds = {}
+    for r in timed(rows):
+        kinds.setdefault((kind_of(r), r["pass"]), []).append(ratio(r))
+    lines = ["| varied | pass | timed | geometric mean | at least 1.0 | below 0.7 |", "|---|---|---|---|---|---|"]
+    for (kind, name), all_ in sorted(kinds.items()):
+        mean = math.exp(sum(map(math.log, all_)) / len(all_))
+        lines.append(f"| {kind} | {name} | {len(all_)} | {mean:.2f} | {100 * sum(x >= 1 for x in all_) / len(all_):.0f}% | "
+                     f"{100 * sum(x < 0.7 for x in all_) / len(all_):.0f}% |")
+    return "\n".join(lines)
+
+
 def duration(s):
     return f"{s * 1e6:.1f} us" if s < 1e-3 else f"{s * 1e3:.2f} ms" if s < 1 else f"{s:.2f} s"
 
@@ -232,7 +255,7 @@ def left_out(rows):
 def page(rows, most, title):
     table, slow = ranked(rows, most)
     return (f"{title}{summary(rows)}\n\nA ratio is PyTorch's least time over Strata's: above 1 Strata is faster. Training is the forward call "
-            f"with its backward pass.\n\n## Slower, by time lost in a call ({min(slow, most)} of {slow})\n\n{table}\n\n"
+            f"with its backward pass.\n\n## By what is varied\n\n{by_variation(rows)}\n\n## Slower, by time lost in a call ({min(slow, most)} of {slow})\n\n{table}\n\n"
             f"## Ops with a case below 0.9, by time lost\n\n{worst_by_op(rows)}\n\n## Not compared\n\n{left_out(rows)}\n")
 
 

@@ -94,6 +94,9 @@ def test_the_page_ranks_by_time_lost_and_counts_what_was_left_out():
     page = compare_ops.page(rows, 10, "")
     assert "PyTorch has no function of that name: 1 cases of 1 ops: none" in page
     assert "PyTorch refuses: 1 cases of 1 ops: p" in page and "results differ in shape or dtype: 1 cases of 1 ops: other" in page
+    rows[1]["varied"] = "reduction=sum"
+    varied = compare_ops.by_variation(rows)
+    assert "| an option | forward | 1 | 0.67 | 0% | 100% |" in varied and "| size: middle | forward | 2 | 1.00 | 50% | 50% |" in varied
     worst = compare_ops.worst_by_op(rows)
     assert worst.index("| much") < worst.index("| often") and "| fast" not in worst
 
