@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times single cases of compare_ops.py on Strata and PyTorch: a case a line on the standard input (the lines of `strata lab
-compare`); on the standard output what it is about to do, a text a line, and then a list of rows. Both engines get the
+compare`); on the standard output "ready", then for each what it is about to do, a text a line, and a list of rows. Both engines get the
 same memory, in turns."""
 import argparse
 import base64
@@ -71,6 +71,12 @@ def laid_out(t, layout):
     return t
 
 
+def waited(device):
+    """Until a card has done what was asked of it: the engines have streams of their own."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
 class Case:
     """Arguments of both engines over the same memory."""
 
@@ -80,6 +86,7 @@ class Case:
         pairs = [self.both(spec) for spec in case["args"]]
         self.ours, self.theirs = [p[0] for p in pairs], [p[1] for p in pairs]
         self.keys = {i for i, (_, kind, _) in enumerate(self.schema) if kind.startswith("RngKey")}
+        waited(device)
         self.required = sum(default is None and i not in self.keys for i, (_, _, default) in enumerate(self.schema))
 
     def tensors(self, spec):
@@ -217,13 +224,11 @@ class Clock:
         self.device, self.seconds = device, seconds
 
     def once(self, call, count):
-        if self.device != "cpu":
-            torch.cuda.synchronize()
+        waited(self.device)
         begin = time.perf_counter()
         for _ in range(count):
             call()
-        if self.device != "cpu":
-            torch.cuda.synchronize()
+        waited(self.device)
         return (time.perf_counter() - begin) / count
 
     def both(self, *calls):
@@ -277,6 +282,7 @@ def timed_training(case, ours, theirs, clock, say):
             our_weights = [st.from_dlpack(w) for w in weights[:count]]
             mine_step, yours_step = (training(limited(f, n, count), i, n, w) for f, n, i, w in
                                      ((ours, st, mine, our_weights), (theirs, torch, yours, weights[:count])))
+            waited(case.device)
             yours_step()
         except Exception as e:
             problem = f"PyTorch's gradient: {type(e).__name__}: {e}"
@@ -316,6 +322,7 @@ def rows_of(case, clock, device, say):
         except Exception as e:
             return [{"problem": f"Strata refuses: {type(e).__name__}: {e}"[:300]}]
         say("comparing")
+        waited(device)
         different, differs = compared(got, wanted, case["shown"])
         about = {k: v for k, v in (("different", different), ("differs", "" if case["random"] else differs)) if v}
         del got, wanted
@@ -347,6 +354,7 @@ def main():
     def say(phase):
         print(json.dumps(phase), file=answers, flush=True)
 
+    say("ready")
     for line in sys.stdin:
         try:
             rows = rows_of(json.loads(line), clock, a.device, say)

@@ -108,6 +108,11 @@ def lstm(torch, v):
     return recurrent(torch, v, 2)
 
 
+def training(torch, v):
+    """What draws numbers: PyTorch's function passes its argument through unless it is told that it trains."""
+    return [*v.values(), True]
+
+
 def windows(torch, v):
     """A list of one number stands for every axis: PyTorch takes the number, and None for an empty list."""
     return [(x[0] if len(x) == 1 else x or None) if isinstance(x, list) else x for x in v.values()]
@@ -120,7 +125,7 @@ ADAPTED = {
     "convolution": lambda torch, v: [*list(v.values())[:6], False, [0] * len(v["stride"]), v["groups"]],
     "im2col": windows, "lp_pool1d": windows, "lp_pool2d": windows, "lp_pool3d": windows,
     "max_unpool1d": windows, "max_unpool2d": windows, "max_unpool3d": windows,
-    "feature_dropout": lambda torch, v: [v["input"], v["p"], True],
+    "feature_dropout": training, "alpha_dropout": training, "feature_alpha_dropout": training, "rrelu": training,
     "cartesian_prod": lambda torch, v: v["tensors"], "block_diag": lambda torch, v: v["tensors"],
     "gradient": lambda torch, v: ([v["x"]], {"dim": v["dims"] or list(range(v["x"].dim())), "edge_order": v["edge_order"],
                                              **({"spacing": v["spacing"]} if v["spacing"] else {})}),

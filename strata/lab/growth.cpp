@@ -66,6 +66,8 @@ Growth::Growth(const OpBase& op, std::vector<Value> args) : op_(op), args_(std::
 }
 
 void Growth::list_sizes() {
+  // Larger numbers are no sizes: the end of a slice that has none.
+  const auto is_size = [](int64_t n) { return n > 1 && n < (int64_t{1} << 32); };
   int index = 0;
   visit(args_, [&](const Tensor& t) {
     if (!t.defined()) return;  // map() does not see these
@@ -79,9 +81,9 @@ void Growth::list_sizes() {
     const int arg = static_cast<int>(i);
     if (const Dims* d = std::get_if<Dims>(&args_[i])) {
       for (int k = 0; k < d->size(); ++k)
-        if ((*d)[k] > 1) sizes_.push_back({-1, arg, k, d->size() - k, (*d)[k], false});
+        if (is_size((*d)[k])) sizes_.push_back({-1, arg, k, d->size() - k, (*d)[k], false});
     } else if (const int64_t* n = std::get_if<int64_t>(&args_[i])) {
-      if (*n > 1) sizes_.push_back({-1, arg, -1, -1, *n, false});
+      if (is_size(*n)) sizes_.push_back({-1, arg, -1, -1, *n, false});
     }
   }
 }

@@ -26,6 +26,8 @@ constexpr double kMostTried = 1 << 16;
 constexpr int64_t kMostData = 4096;
 // Samples that differ only in their numbers say nothing new; of others no more than so many.
 constexpr size_t kMostSamples = 8;
+// Larger numbers mean something else than a size or a place: no end.
+constexpr int64_t kMostNumber = 1 << 30;
 // Values of one option that are tried, beside the one that it has.
 constexpr size_t kMostValues = 3;
 // A result that is so much larger than its arguments was asked for by indices that mean something else, or would be far
@@ -156,13 +158,16 @@ class Grown {
   double factor(const Args& args, int group) const {
     return group < 0 ? 1 : growth_.factor(args, static_cast<size_t>(group));
   }
+  // Where arguments are broadcast to one shape, and among special functions, integers are operands: a shift, a
+  // polynomial's degree. Elsewhere they point into something.
+  bool operands() const { return op_.adapt() != Adapt::none || op_.family() == "special"; }
   std::vector<Contents> contents(const Args& args) const {
     const double by = factor(args, group_);
     std::vector<Contents> r;
     size_t at = 0;
     visit_defined(args_, [&](const Tensor& t) {
       Contents c = plain_[at++];
-      const bool index = !is_number(t) && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+      const bool index = !is_number(t) && !operands() && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
       if (!is_number(t) && t.numel() <= kMostData && (tiling_ == 2 || (tiling_ == 1 && !is_floating(t.dtype())))) {
         c.kind = Contents::tiled;
         c.of = t;
@@ -389,7 +394,7 @@ class Planner {
         if (const Dims* d = std::get_if<Dims>(&now)) {
           for (const int64_t by : {1, -1}) {
             Dims other = *d;
-            for (int64_t& n : other) n += by;
+            for (int64_t& n : other) n += std::abs(n) < kMostNumber ? by : 0;
             add(other);
           }
         }

@@ -74,6 +74,10 @@ Contents Contents::like(const Tensor& t) {
     c.high = std::max(c.high, x);
   }
   if (c.low > c.high) c.low = c.high = 0;
+  // The largest numbers of a dtype, which some samples have, are not what other sizes are about.
+  const double most = is_floating(t.dtype()) ? 1e4 : 0x1p52;
+  c.low = std::clamp(c.low, -most, most);
+  c.high = std::clamp(c.high, -most, most);
   if (t.dtype() == DType::boolean) return c;
   // A few numbers are in some order by chance.
   const size_t row =

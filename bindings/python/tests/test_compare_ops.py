@@ -58,7 +58,7 @@ def test_the_time_limit_begins_nothing_more(tmp_path):
 
 def scripted(text):
     worker = compare_ops.Worker([])
-    worker.command = [sys.executable, "-c", text]
+    worker.command = [sys.executable, "-c", "print('\"ready\"', flush=True)\n" + text]
     return worker
 
 
@@ -67,6 +67,9 @@ def test_a_case_that_hangs_or_crashes_is_a_row():
     assert hangs.ask(case("relu"), 1.0) == [{"problem": "took more than 1 s: Strata"}]
     crashes = scripted("import os, json, signal\ninput()\nprint(json.dumps('PyTorch'), flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)")
     assert crashes.ask(case("relu"), 20) == [{"problem": "ended the process: SIGSEGV: PyTorch"}]
+    absent = scripted("")
+    absent.command = [sys.executable, "-c", "raise SystemExit(3)"]
+    assert "starting" in absent.ask(case("relu"), 20)[0]["problem"]
     answers = scripted("import json\nfor line in iter(input, ''):\n"
                        " print(json.dumps('x'))\n print(json.dumps([{'op': json.loads(line)['op']}]), flush=True)")
     try:
@@ -91,8 +94,11 @@ def test_the_page_ranks_by_time_lost_and_counts_what_was_left_out():
     page = compare_ops.page(rows, 10, "")
     assert "PyTorch has no function of that name: 1 cases of 1 ops: none" in page
     assert "PyTorch refuses: 1 cases of 1 ops: p" in page and "results differ in shape or dtype: 1 cases of 1 ops: other" in page
+    rows[1]["varied"] = "reduction=sum"
+    varied = compare_ops.by_variation(rows)
+    assert "| an option | forward | 1 | 0.67 | 0% | 100% |" in varied and "| size: middle | forward | 2 | 1.00 | 50% | 50% |" in varied
     worst = compare_ops.worst_by_op(rows)
-    assert worst.index("| often") < worst.index("| much") and "| fast" not in worst
+    assert worst.index("| much") < worst.index("| often") and "| fast" not in worst
 
 
 def test_arguments_of_a_schema():
