@@ -9,6 +9,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
@@ -31,9 +32,16 @@ Cell cell_of(std::string_view op, const std::string& name) {
   throw ValueError(op, cat("cell must be tanh, relu, lstm or gru, got '", name, "'"));
 }
 
-// How many sequences have each step; empty: all of them.
-std::vector<int64_t> counts_of(const Tensor& batch_sizes) {
-  return batch_sizes.defined() ? batch_sizes.to_vector<int64_t>() : std::vector<int64_t>();
+// How many of the sequences have each step; empty: all of them.
+std::vector<int64_t> counts_of(const Tensor& batch_sizes, int64_t batch) {
+  if (!batch_sizes.defined()) return {};
+  const std::vector<int64_t> counts = batch_sizes.to_vector<int64_t>();
+  for (const int64_t n : counts) {
+    check(n >= 0 && n <= batch, "recurrence", "batch_sizes must be at most the batch and never rise, got ",
+          batch_sizes);
+    batch = n;
+  }
+  return counts;
 }
 
 void check_arguments(std::string_view op, Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c,
@@ -54,6 +62,13 @@ void check_arguments(std::string_view op, Cell cell, const Tensor& from_x, const
   if (!batch_sizes.defined()) return;
   check<ShapeError>(batch_sizes.dtype() == DType::i64 && batch_sizes.shape() == Shape{steps}, op,
                     "batch_sizes must be i64 [", steps, "], got ", batch_sizes);
+}
+
+// h before each step, from that after each and the first one.
+Tensor before_each(const Tensor& y, const Tensor& h, bool reverse) {
+  const int64_t steps = y.size(0);
+  return reverse ? cat({y.narrow(0, 1, steps - 1), h.unsqueeze(0)}, 0)
+                 : cat({h.unsqueeze(0), y.narrow(0, 0, steps - 1)}, 0);
 }
 
 // y and states by ops, step by step. `more` [T, B, gates hidden], where defined, is added to what h gives the gates.
@@ -81,6 +96,28 @@ State by_ops(Cell cell, const Tensor& from_x, const State& first, const Tensor& 
   return {stack(y, 0), first.c.defined() ? stack(states, 0) : Tensor()};
 }
 
+// All results by ops: the gates of all steps follow from the states before them.
+std::tuple<Tensor, Tensor, Tensor> composed(const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w,
+                                            const Tensor& bias, const Tensor& batch_sizes, const std::string& name,
+                                            bool reverse, bool keep) {
+  const Cell cell = cell_of("recurrence", name);
+  const State s = by_ops(cell, from_x, {h, c}, w, bias, counts_of(batch_sizes, from_x.size(1)), reverse, {});
+  const Tensor none = from_x.detach().reshape({-1}).narrow(0, 0, 0), states = s.c.defined() ? s.c : none;
+  if (!keep || kept_gates(cell) == 0) return {s.h, states, none};
+  const int64_t hidden = h.size(1);
+  const Tensor from_h = linear(before_each(s.h, h, reverse), w, bias);
+  const auto part = [&](const Tensor& of, int64_t gate) { return of.narrow(2, gate * hidden, hidden); };
+  const auto sum = [&](int64_t gate) { return part(from_x, gate) + part(from_h, gate); };
+  const Tensor first = sigmoid(sum(0)), second = sigmoid(sum(1));
+  const Tensor gates = cell == Cell::lstm
+                           ? cat({first, second, tanh(sum(2)), sigmoid(sum(3))}, 2)
+                           : cat({first, second, tanh(part(from_x, 2) + first * part(from_h, 2)), part(from_h, 2)}, 2);
+  if (!batch_sizes.defined()) return {s.h, states, gates};
+  const DeviceScope there(from_x.device());
+  const Tensor has = lt(arange(0, from_x.size(1)), batch_sizes.to(from_x.device()).unsqueeze(1));
+  return {s.h, states, where(has.unsqueeze(2), gates, zeros_like(gates))};
+}
+
 // ---- calls of the kernels ------------------------------------------------------------------------------------------
 
 // A call on contiguous memory; `keep` holds what had to be copied.
@@ -91,7 +128,7 @@ struct Forward {
 
   Forward(Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
           const Tensor& batch_sizes, bool reverse)
-      : counts(counts_of(batch_sizes)) {
+      : counts(counts_of(batch_sizes, from_x.size(1))) {
     call = {.cell = cell,
             .t = from_x.dtype(),
             .steps = from_x.size(0),
@@ -107,12 +144,6 @@ struct Forward {
             .y = nullptr,
             .states = nullptr,
             .gates = nullptr};
-    int64_t before = call.batch;
-    for (const int64_t n : counts) {
-      check(n >= 0 && n <= before, "recurrence", "batch_sizes must be at most the batch and never rise, got ",
-            batch_sizes);
-      before = n;
-    }
   }
   void* memory(const Tensor& t) {
     keep.push_back(t.contiguous());
@@ -179,7 +210,7 @@ Triple naive_recurrence(const Tensor& from_x, const Tensor& h, const Tensor& c, 
   const int64_t kept = keep ? kept_gates(cell) * hidden : 0;
   const auto numbers = [](const Tensor& t) { return t.defined() ? t.to_vector<double>() : Numbers(); };
   const Numbers x = numbers(from_x), h0 = numbers(h), c0 = numbers(c), wn = numbers(w), bn = numbers(bias);
-  const std::vector<int64_t> counts = counts_of(batch_sizes);
+  const std::vector<int64_t> counts = counts_of(batch_sizes, batch);
   Numbers one(static_cast<size_t>(width * width));  // from_x is what the input gives the gates already
   for (int64_t i = 0; i < width; ++i) one[static_cast<size_t>(i * width + i)] = 1;
   Numbers y(static_cast<size_t>(steps * batch * hidden)), states(cell == Cell::lstm ? y.size() : 0),
@@ -268,8 +299,9 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
               TensorList inputs{leaf(from_x), leaf(h)};
               if (c.defined()) inputs.push_back(leaf(c));
               if (cell == Cell::gru) inputs.push_back(leaf(zeros_like(from_x)));
-              const State s = by_ops(cell, inputs[0], {inputs[1], c.defined() ? inputs[2] : Tensor()}, w, bias,
-                                     counts_of(batch_sizes), reverse, cell == Cell::gru ? inputs[2] : Tensor());
+              const State s =
+                  by_ops(cell, inputs[0], {inputs[1], c.defined() ? inputs[2] : Tensor()}, w, bias,
+                         counts_of(batch_sizes, from_x.size(1)), reverse, cell == Cell::gru ? inputs[2] : Tensor());
               TensorList results{s.h}, grads{gy};
               if (gstates.defined() && s.c.defined()) {
                 results.push_back(s.c);
@@ -328,6 +360,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                   y.with_shape(kept > 0 ? Shape{from_x.size(0), from_x.size(1), kept} : Shape{0})};
             },
         .kernels = {.cpu = forward_kernel},
+        .composed = composed,
         .saves = "from_x h c w_hh b_hh batch_sizes y states gates",
         .backward =
             [](Backward& b, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
@@ -342,10 +375,8 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
               if (c.defined() && b.needs(2)) b.set(2, gc);
               const Tensor g = gfrom_h.numel() > 0 ? gfrom_h : gx;
               if (b.needs(3)) {
-                const int64_t steps = y.size(0);
-                const TensorList before = reverse ? TensorList{y.narrow(0, 1, steps - 1), h.unsqueeze(0)}
-                                                  : TensorList{h.unsqueeze(0), y.narrow(0, 0, steps - 1)};
-                b.set(3, matmul(g.reshape({-1, g.size(2)}).transpose(0, 1), cat(before, 0).reshape({-1, h.size(1)})));
+                b.set(3, matmul(g.reshape({-1, g.size(2)}).transpose(0, 1),
+                                before_each(y, h, reverse).reshape({-1, h.size(1)})));
               }
               if (bias.defined() && b.needs(4)) b.set(4, sum(g, {0, 1}));
             },
