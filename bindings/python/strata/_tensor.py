@@ -24,7 +24,7 @@ def _method(function: Any, name: Optional[str] = None) -> Any:
 for _name in ("max", "min", "cumsum", "cumprod", "var", "std", "sum", "mean", "norm", "prod", "clamp", "clamp_min",
               "clamp_max", "clip", "div", "divide", "true_divide", "nonzero", "argwhere", "unique", "split",
               "repeat_interleave", "scatter", "scatter_add", "topk", "msort", "softmax", "log_softmax", "allclose", "equal",
-              "rsub"):
+              "rsub", "pow"):
     _function = getattr(F, _name)
 
     def _bound(function: Any) -> Any:
@@ -41,6 +41,16 @@ for _name in _composed.METHODS:
     setattr(Tensor, _name, getattr(_composed, _name))
 for _name in ("positive", "conj", "take", "sort", "argsort"):
     setattr(Tensor, _name, getattr(_array_api, _name))
+_pow_ = vars(Tensor)["pow_"]
+
+
+@_method
+def pow_(self: Tensor, exponent: Any) -> Tensor:
+    """pow(), written over the tensor."""
+    result: Tensor = _pow_(self, exponent) if isinstance(exponent, Tensor) else _ops.pow_scalar_(self, exponent)
+    return result
+
+
 _backward = vars(Tensor)["backward"]
 
 

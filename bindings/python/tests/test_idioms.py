@@ -148,6 +148,27 @@ def test_modules_made_without_memory():
     assert net[0].weight.device.type == "meta"
 
 
+def test_powers_by_a_number_are_one_op_in_every_spelling():
+    x = st.tensor([[1.0, -2.0], [3.0, 0.5]])
+    with st.profiler.profile() as seen:
+        got = [x.pow(2), x.pow(exponent=2), st.pow(x, 2), x**2, x.clone().pow_(2), x.clone().pow_(exponent=2)]
+    assert {e.key for e in seen.key_averages()} <= {"pow_scalar", "clone"}
+    assert all(st.equal(y, x * x) for y in got)
+    for power in (2, 0.5, -1, 3.0, np.float32(2)):
+        y = x.abs()
+        assert y.pow_(power) is y
+        np.testing.assert_allclose(y.numpy(), np.abs(x.numpy()) ** power, rtol=1e-6)
+    assert st.equal(x.abs().pow(x), x.abs().pow_(x)) and st.equal(x.abs().pow(x), x.abs() ** x)
+    leaf = st.tensor([3.0], requires_grad=True)
+    y = (leaf * 1).pow_(3)
+    y.backward()
+    assert leaf.grad.tolist() == [27]
+    whole = st.tensor([1, 2])
+    for call in (lambda: whole.pow(-1), lambda: whole.pow_(-1), lambda: whole**-1):
+        with pytest.raises(ValueError, match="negative integer power"):
+            call()
+
+
 def test_a_scheduler_of_ones_own_under_the_old_name():
     class Halving(lr_scheduler._LRScheduler):
         def get_lr(self):
