@@ -51,7 +51,10 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
     return result
 
 
+<<<<<<< HEAD
 _method(pow_, "__ipow__")
+=======
+>>>>>>> zoo
 _backward = vars(Tensor)["backward"]
 
 
