@@ -51,10 +51,7 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
     return result
 
 
-<<<<<<< HEAD
 _method(pow_, "__ipow__")
-=======
->>>>>>> zoo
 _backward = vars(Tensor)["backward"]
 
 
