@@ -225,14 +225,15 @@ test('modes, gradients, apply', () => {
 
 test('a module that is disposed of', () => {
   const before = st.memoryStats().live;
-  const net = new nn.Sequential(new nn.Linear(256, 256), new nn.BatchNorm1d(256));
-  net.forward(st.ones([4, 256])).sum().backward();
-  assert.ok(st.memoryStats().live > before + 2 * 256 * 256 * 4);
+  // Large beside what may be collected meanwhile of other tests.
+  const net = new nn.Sequential(new nn.Linear(1024, 1024), new nn.BatchNorm1d(1024));
+  net.forward(st.ones([4, 1024])).sum().backward();
+  assert.ok(st.memoryStats().live > before + 2 * 1024 * 1024 * 4);
   const weight = net[0].weight;
   net.dispose();
   net[Symbol.dispose]();
   assert.ok(weight.disposed && net[1].running_mean.disposed);
-  assert.throws(() => net.forward(st.ones([4, 256])), /was disposed/);
+  assert.throws(() => net.forward(st.ones([4, 1024])), /was disposed/);
   assert.throws(() => net.stateDict(), st.StrataError);
   assert.throws(() => new st.optim.SGD(net, { lr: 1 }), st.StrataError);
 });
