@@ -7,6 +7,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
 #include "strata/core/op_base.h"
+#include "strata/core/partial_pass.h"
 
 namespace strata {
 namespace {
@@ -19,7 +20,7 @@ struct Pending {
 
 // One backward pass: counts the edges into every reachable node, then runs nodes whose edges have all delivered,
 // newest first.
-class Pass : detail::GatheredGrads {
+class Pass : detail::GatheredGrads, detail::PartialPass {
  public:
   Pass(bool retain_graph, bool create_graph) : retain_graph_(retain_graph), mode_(create_graph) {}
 
@@ -82,10 +83,17 @@ class Pass : detail::GatheredGrads {
 
   // This thread's pass while it runs; a rule may run another inside.
   struct Running {
-    explicit Running(Pass* pass) : outer(detail::t_gathered) { detail::t_gathered = pass; }
-    ~Running() { detail::t_gathered = outer; }
+    explicit Running(Pass* pass) : outer(detail::t_gathered), outer_partial(detail::t_partial_pass) {
+      detail::t_gathered = pass;
+      detail::t_partial_pass = pass->capturing_ ? pass : nullptr;
+    }
+    ~Running() {
+      detail::t_gathered = outer;
+      detail::t_partial_pass = outer_partial;
+    }
     Running(const Running&) = delete;
     detail::GatheredGrads* outer;
+    const detail::PartialPass* outer_partial;
   };
 
   // This pass at a node. One that releases it is alone with it, so that passes of other threads over the same graph,
@@ -126,6 +134,12 @@ class Pass : detail::GatheredGrads {
     if (found == nodes_.end() || !found->second.needed || found->second.grads.empty()) return nullptr;
     Tensor& sum = found->second.grads[edge.index];
     return sum.defined() && is_exclusive(sum) ? &sum : nullptr;
+  }
+
+  bool needs(const Edge& edge) const override {
+    const auto found = nodes_.find(edge.node.get());
+    // A rule that runs inside of another (of a write through a view) has edges that the pass does not know.
+    return found == nodes_.end() || found->second.needed;
   }
 
   void discover() {

@@ -1,13 +1,17 @@
 // The backward pass: accumulation, grad(), retained gradients, writes through views, threads.
+#include <map>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/autograd/checkpoint.h"
 #include "strata/core/error_test_util.h"
+#include "strata/core/op_base.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -109,6 +113,34 @@ TEST(Engine, GradLeavesUnneededPartsAlone) {
   EXPECT_FALSE(w.grad().defined());
   h.backward();  // was not released
   EXPECT_EQ(list(w.grad()), Doubles({6}));
+}
+
+TEST(Engine, GradComputesNothingForWhatIsNotAskedFor) {
+  struct Counter final : CallObserver {
+    std::map<std::string_view, int> calls;
+    void before(const Call& call) override { ++calls[call.op.name()]; }
+  };
+  const Tensor x = Tensor(ones({4, 3})).set_requires_grad(), w = Tensor(ones({5, 3})).set_requires_grad(),
+               b = Tensor(ones({5})).set_requires_grad();
+  const Tensor y = linear(x, w, b);
+  const auto calls_of = [&](const TensorList& inputs, bool create_graph) {
+    Counter counter;
+    const ObserverScope scope(counter);
+    const TensorList g = grad({y}, inputs, {ones({4, 5})}, create_graph, true);
+    EXPECT_EQ(g.size(), inputs.size());
+    for (const Tensor& each : g) EXPECT_TRUE(each.defined());
+    return counter.calls["matmul"];
+  };
+  for (const bool create_graph : {false, true}) {
+    EXPECT_EQ(calls_of({x}, create_graph), 1);
+    EXPECT_EQ(calls_of({w}, create_graph), 1);
+    EXPECT_EQ(calls_of({b}, create_graph), 0);
+    EXPECT_EQ(calls_of({x, w}, create_graph), 2);
+  }
+  // A pass inside of one (a rule that differentiates) is its own.
+  const Tensor nested = checkpoint([&](const Tensor& in) { return tanh(linear(in, w, b)); }, x);
+  const Tensor gx = grad({sum(nested)}, {x}, {}, false, true)[0];
+  EXPECT_TRUE(equal(gx, grad({sum(tanh(linear(x, w, b)))}, {x})[0]));
 }
 
 TEST(Engine, CreateGraphGivesHigherDerivatives) {

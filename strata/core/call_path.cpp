@@ -1,4 +1,5 @@
 #include "strata/core/call_path_inl.h"
+#include "strata/core/partial_pass.h"
 
 #include <memory>
 #include <type_traits>
@@ -109,7 +110,14 @@ class CallPath::RecordedNode final : public Node {
       ys.push_back(s.get(self, op_.name()));
       sole = sole && !s.packed();
     }
-    Backward b(gy, gx, edges, ys, sole);
+    // In a pass to some inputs, a rule that asks what is needed computes nothing for the others.
+    std::vector<Edge> some;
+    if (t_partial_pass != nullptr) [[unlikely]] {
+      some = edges;
+      for (Edge& e : some)
+        if (e.node && !t_partial_pass->needs(e)) e.node = {};
+    }
+    Backward b(gy, gx, t_partial_pass != nullptr ? some : edges, ys, sole);
     HeldTensors held(static_cast<size_t>(std::popcount(op_.tensors_ & ~op_.lists_)));
     std::vector<TensorList> lists;
     lists.reserve(static_cast<size_t>(std::popcount(op_.lists_)));

@@ -9,6 +9,7 @@
 #include <typeinfo>
 
 #include "strata/core/autocast.h"
+#include "strata/core/partial_pass.h"
 #include "strata/core/registration.h"
 #include "strata/core/saves.h"
 #include "strata/core/stand_in.h"
@@ -124,6 +125,7 @@ bool Backward::may_overwrite(int i) const {
 
 namespace detail {
 thread_local GatheredGrads* t_gathered = nullptr;
+thread_local const PartialPass* t_partial_pass = nullptr;
 }
 
 Tensor* Backward::gathered(int i) const {
