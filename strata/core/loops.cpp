@@ -9,7 +9,7 @@ namespace {
 constexpr int kMaxOperands = 8;
 }
 
-void run_strided(const Shape& shape, int count, const Tensor* const* tensors, int64_t grain, InnerLoop inner,
+void run_strided(const Shape& shape, int count, const Tensor* const* tensors, int64_t grain, RowsLoop inner,
                  void* ctx) {
   const int64_t total = shape.product();
   if (total == 0) return;
@@ -79,20 +79,27 @@ void run_strided(const Shape& shape, int count, const Tensor* const* tensors, in
       rest /= sizes[i];
       for (int k = 0; k < count; ++k) p[k] += index[i] * strides[i][k];
     }
+    const int64_t none[kMaxOperands] = {};
     for (int64_t left = end - begin; left > 0;) {
-      const int64_t n = std::min(left, sizes[0] - index[0]);
+      // Whole rows together; what is left of a row, or begins one, alone.
+      const bool whole = dims > 1 && index[0] == 0 && left >= sizes[0];
+      const int64_t n = whole ? sizes[0] : std::min(left, sizes[0] - index[0]);
+      const int64_t rows = whole ? std::min(left / sizes[0], sizes[1] - index[1]) : 1;
       char* q[kMaxOperands];
       std::copy(p, p + count, q);
-      inner(ctx, q, strides[0], n);
-      left -= n;
+      inner(ctx, q, strides[0], dims > 1 ? strides[1] : none, n, rows);
+      left -= n * rows;
       if (left <= 0) break;
       for (int k = 0; k < count; ++k) p[k] -= index[0] * strides[0][k];
       index[0] = 0;
+      int64_t steps = rows;
       for (int i = 1; i < dims; ++i) {
-        for (int k = 0; k < count; ++k) p[k] += strides[i][k];
-        if (++index[i] < sizes[i]) break;
+        for (int k = 0; k < count; ++k) p[k] += steps * strides[i][k];
+        index[i] += steps;
+        if (index[i] < sizes[i]) break;
         for (int k = 0; k < count; ++k) p[k] -= sizes[i] * strides[i][k];
         index[i] = 0;
+        steps = 1;
       }
     }
   });

@@ -12,6 +12,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/vec/level.h"
 #include "strata/ops/view/view.h"
@@ -426,6 +427,37 @@ TEST(Elementwise, ExponentialsOverTheWholeRangeOnEveryLevel) {
     }
   }
   set_vec_level(-1);
+}
+
+// Runs too short for a call of the kernel each are computed together: the same bits as from dense operands, where rows
+// repeat, elements repeat, either is strided, and blocks and threads cut them.
+TEST(ShortRows, GiveWhatDenseOperandsGive) {
+  for (const DType t : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::u8}) {
+    for (const int64_t n : {1, 2, 3, 7, 31, 63}) {
+      SCOPED_TRACE(cat(t, " rows of ", n));
+      const int64_t rows = 70000 / n;  // more than one thread takes
+      const auto numbers = [&](const Shape& shape, uint64_t seed) {
+        Generator g(seed);
+        return randint(0, 9, shape, DType::i64, g).to(t);
+      };
+      const Tensor x = numbers({rows, n}, 1), wide = numbers({rows, n + 2}, 2), turned = numbers({n, rows}, 3).t();
+      const TensorList others{numbers({n}, 4), numbers({rows, 1}, 5), wide.narrow(1, 1, n), turned};
+      for (const Tensor& other : others) {
+        const Tensor dense = other.expand({rows, n}).contiguous();
+        EXPECT_TRUE(equal(x + other, x + dense));
+        EXPECT_TRUE(equal(other - x, dense - x));
+        EXPECT_TRUE(equal(where(other > 4, x, other), where(dense > 4, x, dense)));
+        // Over a part of another tensor, whose rest stays.
+        Tensor whole = wide.clone();
+        Tensor part = whole.narrow(1, 1, n);
+        part.mul_(other);
+        EXPECT_TRUE(equal(part, wide.narrow(1, 1, n).contiguous() * dense));
+        EXPECT_TRUE(equal(whole.narrow(1, 0, 1), wide.narrow(1, 0, 1)));
+        EXPECT_TRUE(equal(whole.narrow(1, n + 1, 1), wide.narrow(1, n + 1, 1)));
+      }
+      EXPECT_TRUE(equal(-wide.narrow(1, 1, n), -wide.narrow(1, 1, n).contiguous()));
+    }
+  }
 }
 
 }  // namespace

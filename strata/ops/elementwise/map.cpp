@@ -50,6 +50,46 @@ void scatter(int64_t size, char* to, int64_t stride, const void* from, int64_t n
   }
 }
 
+// Rows of n elements, `stride` bytes apart and `row_stride` from one row to the next, to a dense buffer, and back.
+struct Rows {
+  int64_t stride, row_stride, n, rows;
+};
+template <class T>
+void gather_rows(void* to, const char* from, const Rows& r) {
+  T* out = static_cast<T*>(to);
+  for (int64_t row = 0; row < r.rows; ++row, out += r.n) {
+    const char* at = from + row * r.row_stride;
+    if (r.stride == 0) {
+      T v;
+      std::memcpy(&v, at, sizeof(T));
+      for (int64_t i = 0; i < r.n; ++i) out[i] = v;
+    } else if (r.stride == sizeof(T)) {
+      for (int64_t i = 0; i < r.n; ++i) std::memcpy(out + i, at + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    } else {
+      for (int64_t i = 0; i < r.n; ++i) std::memcpy(out + i, at + i * r.stride, sizeof(T));
+    }
+  }
+}
+template <class T>
+void scatter_rows(char* to, const void* from, const Rows& r) {
+  const T* in = static_cast<const T*>(from);
+  for (int64_t row = 0; row < r.rows; ++row, in += r.n)
+    for (int64_t i = 0; i < r.n; ++i) std::memcpy(to + row * r.row_stride + i * r.stride, in + i, sizeof(T));
+}
+template <class F>
+void with_word(int64_t size, F&& f) {
+  switch (size) {
+    case 1:
+      return f(uint8_t());
+    case 2:
+      return f(uint16_t());
+    case 4:
+      return f(uint32_t());
+    default:
+      return f(uint64_t());
+  }
+}
+
 // Reads n elements of dtype t, `stride` bytes apart, into a dense buffer of its compute type.
 void load(void* to, DType t, const char* from, int64_t stride, int64_t n) {
   const int64_t size = size_of(t);
@@ -146,9 +186,60 @@ struct Run {
   }
 };
 
+// Runs shorter than this are computed many at a time, through buffers: what a call of the kernel costs is shared.
+constexpr int64_t kShortRow = 64;
+
+void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+  alignas(64) char buffer[kMostInputs + 1][kBlock * 8];
+  alignas(64) uint16_t half[kBlock];
+  const int64_t most = kBlock / n;
+  const auto dense = [&](int k) {
+    return r.native[k] && strides[k] == size_of(r.types[k]) && row_strides[k] == n * strides[k];
+  };
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t count = std::min(most, rows - first), m = count * n;
+    const void* in[kMostInputs] = {};
+    for (int k = 1; k <= r.inputs; ++k) {
+      const char* from = p[k] + first * row_strides[k];
+      in[k - 1] = buffer[k];
+      if (dense(k)) {
+        in[k - 1] = from;
+      } else if (row_strides[k] != 0 || first == 0) {  // else the rows of before
+        with_word(size_of(r.types[k]), [&]<class T>(T) {
+          gather_rows<T>(r.native[k] ? static_cast<void*>(buffer[k]) : half, from,
+                         {strides[k], row_strides[k], n, count});
+        });
+        if (!r.native[k]) load(buffer[k], r.types[k], reinterpret_cast<const char*>(half), sizeof(uint16_t), m);
+      }
+    }
+    char* to = p[0] + first * row_strides[0];
+    if (dense(0)) {
+      r.f(to, in, m, *r.params);
+      continue;
+    }
+    r.f(buffer[0], in, m, *r.params);
+    const void* result = buffer[0];
+    if (!r.native[0]) {
+      store(reinterpret_cast<char*>(half), r.types[0], sizeof(uint16_t), buffer[0], m);
+      result = half;
+    }
+    with_word(size_of(r.types[0]), [&]<class T>(T) {
+      scatter_rows<T>(to, result, {strides[0], row_strides[0], n, count});
+    });
+  }
+}
+
 template <size_t N>
 void run(const Run& r, const std::array<const Tensor*, N>& ts) {
-  for_each_strided(ts[0]->shape(), ts, kGrain, r);
+  for_each_strided_rows(ts[0]->shape(), ts, kGrain,
+                        [&r](char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+                          if (rows > 1 && n < kShortRow) return short_rows(r, p, strides, row_strides, n, rows);
+                          for (int64_t row = 0; row < rows; ++row) {
+                            char* at[N];
+                            for (size_t k = 0; k < N; ++k) at[k] = p[k] + row * row_strides[k];
+                            r(at, strides, n);
+                          }
+                        });
 }
 
 // Reading elements after they were written would give nonsense: x.add_(x.t()).
