@@ -409,6 +409,15 @@ static void vec_unary_rows(VecTable& t) {
   t.hot<1>(Map::rsub_scalar, [](VF x, C c) { return c.a - x; });
   t.hot<1>(Map::mul_scalar, [](VF x, C c) { return x * c.a; });
   t.hot<1>(Map::div_scalar, [](VF x, C c) { return x / c.a; });
+  // Whole exponents that scripts have (the record gives 2, -1 and halves to kernels of their own); others lane by lane.
+  t.row<1>(Map::pow_scalar, [](VF x, C c) {
+    const float e = c.a[0];
+    if (e == 1.f) return x;
+    if (e == 3.f) return x * x * x;
+    if (e == 4.f) return (x * x) * (x * x);
+    if (e == -2.f) return 1.f / (x * x);
+    return each_lane(x, [e](float v) { return std::pow(v, e); });
+  });
   t.hot<1>(Map::clamp, [](VF x, C c) {
     const VF low = x < c.a ? c.a : x;
     return low > c.b ? c.b : low;

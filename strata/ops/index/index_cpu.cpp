@@ -367,7 +367,10 @@ void masked_fill_cpu(Tensor& y, const Tensor& x, const Tensor& mask, Scalar valu
             T* o = reinterpret_cast<T*>(p[0]);
             const T* a = reinterpret_cast<const T*>(p[1]);
             const uint8_t* m = reinterpret_cast<const uint8_t*>(p[2]);
-            for (int64_t i = 0; i < n; ++i) o[i] = m[i] ? v : a[i];
+            for (int64_t i = 0; i < n; ++i) {
+              const T old = a[i];  // read either way: no branch, which a random mask would mislead
+              o[i] = m[i] ? v : old;
+            }
             return;
           }
           for (int64_t i = 0; i < n; ++i)

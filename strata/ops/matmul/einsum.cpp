@@ -1,4 +1,4 @@
-// einsum: diagonals, sums and permutations around pairwise products by matmul.
+// einsum: diagonals, sums and permutations around pairwise products, by matmul where labels are summed.
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -158,6 +159,13 @@ Operand contract(Operand a, Operand b, Needed&& needed) {
     for (Label l : labels) s.push_back(o.t.size(position(o.labels, l)));
     return s;
   };
+  if (summed.empty() && batch.size() + left.size() + right.size() <= kMaxDims) {
+    // Each element is one product of two: a matrix product would have a depth of one.
+    Shape sa = sizes(a, batch), sb = sa;
+    for (int64_t n : sizes(a, left)) sa.push_back(n), sb.push_back(1);
+    for (int64_t n : sizes(b, right)) sa.push_back(1), sb.push_back(n);
+    return {reshape(arrange(a, batch + left), sa) * reshape(arrange(b, batch + right), sb), batch + left + right};
+  }
   const auto sum_size = sizes(a, summed).product(), rows = sizes(a, left).product(), cols = sizes(b, right).product();
   // Batch dimensions stay apart, so that no strided operand is copied, while the rank allows it.
   const Shape batch_sizes = sizes(a, batch);
@@ -301,7 +309,8 @@ const Op<Tensor(const std::string&, const TensorList&)> einsum_op{{
         "result has the term after \"->\"; letters that the result lacks are summed over. \"...\" stands for further "
         "dimensions, which broadcast. A letter twice in one term takes the diagonal. Without \"->\" the result has the "
         "dimensions of \"...\", then the letters met once in alphabetical order. Operands are contracted from left to "
-        "right by matmul. ValueError for a malformed equation, ShapeError for sizes that do not agree.",
+        "right by matmul, or multiplied where nothing is summed. ValueError for a malformed equation, ShapeError for "
+        "sizes that do not agree.",
     .example = "Tensor q = ones({2, 5, 3}), k = ones({2, 7, 3}); assert(einsum(\"bid,bjd->bij\", {q, k}).shape() == "
                "Shape({2, 5, 7}));",
     .composed = einsum_composed,
@@ -323,6 +332,8 @@ const Op<Tensor(const std::string&, const TensorList&)> einsum_op{{
     .samples =
         [](Samples& s) {
           s.add("ij,jk->ik", TensorList{s.tensor({3, 4}), s.tensor({4, 5})});
+          s.add("bld,bln,bld->bldn", TensorList{s.tensor({2, 3, 4}), s.tensor({2, 3, 5}), s.tensor({2, 3, 4})})
+              .named("nothing summed");
           s.add("ij,jk", TensorList{s.tensor({3, 4}), s.tensor({4, 5})}).named("implicit");
           s.add("bid, bjd -> bij", TensorList{s.tensor({2, 3, 4}), s.tensor({2, 5, 4})}).named("batch");
           s.add("bhid,bhjd->bhij", TensorList{permute(s.tensor({2, 3, 2, 4}), {0, 2, 1, 3}), s.tensor({2, 2, 5, 4})})
