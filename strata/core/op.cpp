@@ -126,7 +126,7 @@ bool Backward::may_overwrite(int i) const {
 namespace detail {
 thread_local GatheredGrads* t_gathered = nullptr;
 thread_local const PartialPass* t_partial_pass = nullptr;
-}
+}  // namespace detail
 
 Tensor* Backward::gathered(int i) const {
   if (detail::t_gathered == nullptr || grad_enabled()) return nullptr;

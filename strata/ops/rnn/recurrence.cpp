@@ -275,7 +275,9 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
               };
               expect(gy, "gy", shape);
               expect(y, "y", shape);
-              if (gstates.defined() && cell == Cell::lstm) expect(gstates, "gstates", shape);
+              check<ShapeError>(!gstates.defined() || cell == Cell::lstm, op,
+                                "gstates belongs to lstm and to no other cell");
+              if (gstates.defined()) expect(gstates, "gstates", shape);
               expect(states, "states", cell == Cell::lstm ? shape : Shape{0});
               const int64_t kept = kept_gates(cell) * h.size(1);
               expect(gates, "gates", kept > 0 ? Shape{shape[0], shape[1], kept} : Shape{0});
@@ -330,6 +332,12 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
                       .named(cat(name, reverse ? ", backward, lengths" : ""));
                 }
               }
+              const Example e = example(s, Cell::tanh, 2, 3, 4);
+              const Tensor y = s.tensor({2, 3, 4}), none = s.tensor({0});
+              s.invalid<ShapeError>("gstates belongs to lstm", y, y, e.from_x, e.h, e.c, e.w, e.bias, std::nullopt, y,
+                                    none, none, std::string("tanh"), false);
+              s.invalid<ShapeError>("gy is", e.h, std::nullopt, e.from_x, e.h, e.c, e.w, e.bias, std::nullopt, y, none,
+                                    none, std::string("tanh"), false);
             },
         .tolerance = 4,
         .tolerance_reason = "each step rounds its gradients, and the step before multiplies them",
