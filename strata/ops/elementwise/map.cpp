@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "strata/core/dispatch.h"
 #include "strata/core/error.h"
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy.h"
@@ -15,39 +16,6 @@ constexpr int64_t kStreamBytes = int64_t{32} << 20;
 
 DType compute_type(DType t) {
   return is_reduced_floating(t) ? DType::f32 : t;
-}
-
-template <class T>
-void gather(void* to, const char* from, int64_t stride, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) std::memcpy(static_cast<T*>(to) + i, from + i * stride, sizeof(T));
-}
-template <class T>
-void scatter(char* to, int64_t stride, const void* from, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * stride, static_cast<const T*>(from) + i, sizeof(T));
-}
-void gather(int64_t size, void* to, const char* from, int64_t stride, int64_t n) {
-  switch (size) {
-    case 1:
-      return gather<uint8_t>(to, from, stride, n);
-    case 2:
-      return gather<uint16_t>(to, from, stride, n);
-    case 4:
-      return gather<uint32_t>(to, from, stride, n);
-    default:
-      return gather<uint64_t>(to, from, stride, n);
-  }
-}
-void scatter(int64_t size, char* to, int64_t stride, const void* from, int64_t n) {
-  switch (size) {
-    case 1:
-      return scatter<uint8_t>(to, stride, from, n);
-    case 2:
-      return scatter<uint16_t>(to, stride, from, n);
-    case 4:
-      return scatter<uint32_t>(to, stride, from, n);
-    default:
-      return scatter<uint64_t>(to, stride, from, n);
-  }
 }
 
 // Rows of n elements, `stride` bytes apart and `row_stride` from one row to the next, to a dense buffer, and back.
@@ -76,18 +44,11 @@ void scatter_rows(char* to, const void* from, const Rows& r) {
   for (int64_t row = 0; row < r.rows; ++row, in += r.n)
     for (int64_t i = 0; i < r.n; ++i) std::memcpy(to + row * r.row_stride + i * r.stride, in + i, sizeof(T));
 }
-template <class F>
-void with_word(int64_t size, F&& f) {
-  switch (size) {
-    case 1:
-      return f(uint8_t());
-    case 2:
-      return f(uint16_t());
-    case 4:
-      return f(uint32_t());
-    default:
-      return f(uint64_t());
-  }
+void gather(DType t, void* to, const char* from, const Rows& r) {
+  dispatch_bytes(t, [&]<class T>() { gather_rows<T>(to, from, r); });
+}
+void scatter(DType t, char* to, const void* from, const Rows& r) {
+  dispatch_bytes(t, [&]<class T>() { scatter_rows<T>(to, from, r); });
 }
 
 // Reads n elements of dtype t, `stride` bytes apart, into a dense buffer of its compute type.
@@ -97,7 +58,7 @@ void load(void* to, DType t, const char* from, int64_t stride, int64_t n) {
   const void* dense = from;
   if (stride != size) {
     void* into = is_reduced_floating(t) ? half : to;
-    gather(size, into, from, stride, n);
+    gather(t, into, from, {stride, 0, n, 1});
     dense = into;
   }
   if (t == DType::bf16)
@@ -118,7 +79,7 @@ void store(char* to, DType t, int64_t stride, const void* from, int64_t n) {
     if (stride == size) return;
     from = half;
   }
-  scatter(size, to, stride, from, n);
+  scatter(t, to, from, {stride, 0, n, 1});
 }
 
 struct Run {
@@ -153,7 +114,7 @@ struct Run {
         constants.step[k] = 0;
         in[k] = buffer[k + 1];
         if (native[k + 1])
-          gather(size_of(types[k + 1]), buffer[k + 1], p[k + 1], 0, 64 / size_of(types[k + 1]));
+          gather(types[k + 1], buffer[k + 1], p[k + 1], {0, 0, 64 / size_of(types[k + 1]), 1});
         else
           load(buffer[k + 1], types[k + 1], p[k + 1], 0, 16);
       }
@@ -171,7 +132,7 @@ struct Run {
         in[k] = buffer[k + 1];
         if (strides[k + 1] == 0 && i > 0) continue;
         if (native[k + 1])
-          gather(size_of(types[k + 1]), buffer[k + 1], from, strides[k + 1], m);
+          gather(types[k + 1], buffer[k + 1], from, {strides[k + 1], 0, m, 1});
         else
           load(buffer[k + 1], types[k + 1], from, strides[k + 1], m);
       }
@@ -179,7 +140,7 @@ struct Run {
       f(direct[0] ? static_cast<void*>(to) : buffer[0], in, m, *params);
       if (direct[0]) continue;
       if (native[0])
-        scatter(size_of(types[0]), to, strides[0], buffer[0], m);
+        scatter(types[0], to, buffer[0], {strides[0], 0, m, 1});
       else
         store(to, types[0], strides[0], buffer[0], m);
     }
@@ -205,10 +166,8 @@ void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* r
       if (dense(k)) {
         in[k - 1] = from;
       } else if (row_strides[k] != 0 || first == 0) {  // else the rows of before
-        with_word(size_of(r.types[k]), [&]<class T>(T) {
-          gather_rows<T>(r.native[k] ? static_cast<void*>(buffer[k]) : half, from,
-                         {strides[k], row_strides[k], n, count});
-        });
+        gather(r.types[k], r.native[k] ? static_cast<void*>(buffer[k]) : half, from,
+               {strides[k], row_strides[k], n, count});
         if (!r.native[k]) load(buffer[k], r.types[k], reinterpret_cast<const char*>(half), sizeof(uint16_t), m);
       }
     }
@@ -223,9 +182,7 @@ void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* r
       store(reinterpret_cast<char*>(half), r.types[0], sizeof(uint16_t), buffer[0], m);
       result = half;
     }
-    with_word(size_of(r.types[0]), [&]<class T>(T) {
-      scatter_rows<T>(to, result, {strides[0], row_strides[0], n, count});
-    });
+    scatter(r.types[0], to, result, {strides[0], row_strides[0], n, count});
   }
 }
 

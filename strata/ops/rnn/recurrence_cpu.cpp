@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "strata/core/dispatch.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/rnn/recurrence_kernel.h"
 #include "strata/ops/vec/scratch.h"
@@ -42,7 +43,7 @@ int64_t present(const RecurrenceCall& r, int64_t t, int64_t row, int64_t n) {
 // [H, G H]: the product with h reads its rows as they lie.
 void transpose_weight(const RecurrenceCall& r, void* to) {
   const int64_t rows = gates(r.cell) * r.hidden, cols = r.hidden;
-  const auto turn = [&]<class E>(E) {
+  dispatch_bytes(r.t, [&]<class E>() {
     const E* from = static_cast<const E*>(r.w);
     constexpr int64_t kTile = 16;
     parallel_for(0, (cols + kTile - 1) / kTile, 4, [&](int64_t begin, int64_t end) {
@@ -52,15 +53,7 @@ void transpose_weight(const RecurrenceCall& r, void* to) {
             for (int64_t i = i0; i < std::min(rows, i0 + kTile); ++i)
               static_cast<E*>(to)[j * rows + i] = from[i * cols + j];
     });
-  };
-  switch (size_of(r.t)) {
-    case 2:
-      return turn(uint16_t());
-    case 4:
-      return turn(uint32_t());
-    default:
-      return turn(uint64_t());
-  }
+  });
 }
 
 // C [m, n] = A [m, k] B [k, n] (+ C) (+ bias), C in f32 (f64).
@@ -75,39 +68,23 @@ void product(DType t, int64_t m, int64_t n, int64_t k, const void* a, const void
   cpu::gemm(g);
 }
 
-void widen(DType t, const void* from, void* to, int64_t n) {
-  if (sum_dtype(t) == t) {
-    std::memcpy(to, from, static_cast<size_t>(n * size_of(t)));
-    return;
-  }
-  float* wide = static_cast<float*>(to);
-  for (int64_t i = 0; i < n; ++i)
-    wide[i] = t == DType::bf16 ? static_cast<float>(static_cast<const BFloat16*>(from)[i])
-                               : static_cast<float>(static_cast<const Half*>(from)[i]);
+// Between elements of dtype t and sums, n of them.
+void widen(DType t, const void* from, void* sums, int64_t n) {
+  dispatch_floats(t, "recurrence", [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i)
+      static_cast<compute_t<T>*>(sums)[i] = static_cast<compute_t<T>>(static_cast<const T*>(from)[i]);
+  });
 }
-void narrow(DType t, const void* from, void* to, int64_t n) {
-  if (sum_dtype(t) == t) {
-    std::memcpy(to, from, static_cast<size_t>(n * size_of(t)));
-    return;
-  }
-  const float* wide = static_cast<const float*>(from);
-  for (int64_t i = 0; i < n; ++i) {
-    if (t == DType::bf16)
-      static_cast<BFloat16*>(to)[i] = BFloat16(wide[i]);
-    else
-      static_cast<Half*>(to)[i] = Half(wide[i]);
-  }
+void narrow(DType t, const void* sums, void* to, int64_t n) {
+  dispatch_floats(t, "recurrence", [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = T(static_cast<const compute_t<T>*>(sums)[i]);
+  });
 }
-// sums += what `from` holds.
 void add_to(DType t, const void* from, void* sums, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (t == DType::f64)
-      static_cast<double*>(sums)[i] += static_cast<const double*>(from)[i];
-    else
-      static_cast<float*>(sums)[i] += t == DType::f32    ? static_cast<const float*>(from)[i]
-                                      : t == DType::bf16 ? static_cast<float>(static_cast<const BFloat16*>(from)[i])
-                                                         : static_cast<float>(static_cast<const Half*>(from)[i]);
-  }
+  dispatch_floats(t, "recurrence", [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i)
+      static_cast<compute_t<T>*>(sums)[i] += static_cast<compute_t<T>>(static_cast<const T*>(from)[i]);
+  });
 }
 
 }  // namespace
