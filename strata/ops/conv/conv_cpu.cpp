@@ -137,42 +137,29 @@ void convert(const From* from, To* to, int64_t n) {
 
 // The gradient of a weight sums over the batch. Parts of the batch, which depend on the sizes alone, are summed side by
 // side and added up in order: the same bits on any number of threads.
-// one(part's sizes, x, y, sums) computes a part, on the calling thread.
-template <class T, class Sum, class One>
-void weight_by_parts(const ConvSizes& s, const T* x, const T* y, Sum* w, One&& one) {
+template <class T>
+void weight_by_parts(const ConvSizes& s, const T* x, const T* y, T* w) {
   constexpr int64_t kMostParts = 16, kMostElements = int64_t{1} << 24;
   const int64_t size = weight_size(s);
   const int64_t parts =
       std::clamp<int64_t>(kMostElements / std::max<int64_t>(size, 1), 1, std::clamp<int64_t>(s.n, 1, kMostParts));
-  const auto sums = std::make_unique_for_overwrite<Sum[]>(static_cast<size_t>(parts * size));
+  const auto sums = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(parts * size));
   parallel_for(0, parts, grain(s, s.n / parts), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t from = s.n * p / parts, to = s.n * (p + 1) / parts;
       ConvSizes part = s;
       part.n = to - from;
-      one(part, x + from * s.ic * s.ih * s.iw, y + from * s.oc * s.oh * s.ow, sums.get() + p * size);
+      by_products(ConvKind::weight, part, x + from * s.ic * s.ih * s.iw, y + from * s.oc * s.oh * s.ow,
+                  sums.get() + p * size);
     }
   });
-  parallel_for(0, size, 16384, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      Sum total = 0;
-      for (int64_t p = 0; p < parts; ++p) total += sums[p * size + i];
-      w[i] = total;
-    }
-  });
+  detail::add_parts(static_cast<const T*>(sums.get()), parts, size, w);
 }
 
 void weight_f32(const ConvSizes& s, const float* x, const float* y, float* w) {
-  if (detail::conv_onednn(ConvKind::weight, s, DType::f32, DType::f32, x, y, nullptr, w)) return;
-  weight_by_parts(s, x, y, w, [](const ConvSizes& part, const float* px, const float* py, float* to) {
-    by_products(ConvKind::weight, part, px, py, to);
-  });
+  if (!detail::conv_onednn(ConvKind::weight, s, DType::f32, DType::f32, x, y, nullptr, w)) weight_by_parts(s, x, y, w);
 }
-void weight_f64(const ConvSizes& s, const double* x, const double* y, double* w) {
-  weight_by_parts(s, x, y, w, [](const ConvSizes& part, const double* px, const double* py, double* to) {
-    by_products(ConvKind::weight, part, px, py, to);
-  });
-}
+
 // Through f32, in which oneDNN also gives the sums of bf16 products.
 template <class T>
 void weight_reduced(const ConvSizes& s, const T* x, const T* y, T* w) {
@@ -268,7 +255,7 @@ void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void
     case DType::f32:
       return typed.operator()<float>(weight_f32);
     case DType::f64:
-      return typed.operator()<double>(weight_f64);
+      return typed.operator()<double>(weight_by_parts<double>);
     case DType::bf16:
       return typed.operator()<BFloat16>(weight_reduced<BFloat16>);
     case DType::f16:

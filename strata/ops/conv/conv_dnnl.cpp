@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <new>
 
 #include "strata/core/parallel.h"
 #include "strata/ops/conv/conv_kernels.h"
 #include "strata/ops/matmul/dnnl_inl.h"
+#include "strata/ops/vec/scratch.h"
 
 namespace strata::cpu::detail {
 namespace {
@@ -180,27 +180,6 @@ void make(const Key& key, ConvOp& op) {
   }
 }
 
-// Memory for reordered arguments, kept between calls: of a part, and of what several parts read.
-enum Space { part_space, first_space, second_space };
-char* workspace(Space which, size_t bytes) {
-  struct Freed {
-    void operator()(char* p) const { ::operator delete[](p, std::align_val_t(64)); }
-  };
-  struct Buffer {
-    std::unique_ptr<char[], Freed> memory;
-    size_t capacity = 0;
-  };
-  thread_local Buffer buffers[3];
-  Buffer& b = buffers[which];
-  if (bytes > b.capacity) {
-    b.memory.reset();
-    b.capacity = 0;  // should the next line throw
-    b.memory.reset(static_cast<char*>(::operator new[](bytes, std::align_val_t(64))));
-    b.capacity = bytes;
-  }
-  return b.memory.get();
-}
-
 // The primitive of this thread for `key`; false where oneDNN has none.
 ConvOp& op_of(const Key& key) {
   dnnl_on_this_thread();
@@ -213,19 +192,14 @@ void run(const Key& key, const void* first, const void* second, const void* bias
          std::array<const void*, 2> packed) {
   ConvOp& op = op_of(key);
   const void* ours[4] = {first, second, out, bias};
-  const auto round_up = [](size_t n) { return (n + 63) / 64 * 64; };
   const auto is_packed = [&](size_t i) { return i < 2 && packed[i] != nullptr; };
-  size_t total = 0;
-  for (size_t i = 0; i < op.ports.size(); ++i)
-    total += op.ports[i].reordered && !is_packed(i) ? round_up(op.ports[i].bytes) : 0;
-  char* space = workspace(part_space, total);
+  ScratchFrame frame;  // for what takes oneDNN's layout
   const void* theirs[4] = {};
   for (size_t i = 0; i < op.ports.size(); ++i) {
     ConvOp::Port& p = op.ports[i];
     theirs[i] = is_packed(i) ? packed[i] : ours[i];
     if (!p.reordered || is_packed(i)) continue;
-    theirs[i] = space;
-    space += round_up(p.bytes);
+    theirs[i] = frame.take<char>(static_cast<int64_t>(p.bytes));
     if (!p.is_result) p.reorder.run({ours[i], theirs[i]});
   }
   if (op.ports.size() == 4) {
@@ -238,14 +212,15 @@ void run(const Key& key, const void* first, const void* second, const void* bias
 
 // Argument `port` of `copies` calls as `key`'s primitive wants it, `step` bytes of ours from one to the next, on all
 // threads; nullptr where it takes ours. What they lie apart then is what `key`'s port says.
-char* packed(const Key& key, size_t port, int64_t unit, int64_t copies, const void* ours, int64_t step, Space which) {
+char* packed(const Key& key, size_t port, int64_t unit, int64_t copies, const void* ours, int64_t step,
+             ScratchFrame& frame) {
   const ConvOp::Port& p = op_of(key).ports[port];
   if (!p.reordered) return nullptr;
   constexpr size_t kSlice = 256 * 1024;
   const int64_t units = (dims_of(p.ours)[0] + unit - 1) / unit;
   const int64_t slices = std::clamp<int64_t>(static_cast<int64_t>(p.bytes / kSlice), 1, std::min<int64_t>(units, 8));
   const size_t bytes = p.bytes;
-  char* const space = workspace(which, bytes * static_cast<size_t>(copies));
+  char* const space = frame.take<char>(static_cast<int64_t>(bytes) * copies);
   parallel_for(0, copies * slices, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       op_of(key).pack(port, i % slices, slices, unit, static_cast<const char*>(ours) + i / slices * step,
@@ -333,15 +308,16 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
   const Key whole = key(0, 0);
   const int64_t whole_down = p.down == 1 ? 1 : s.n / p.images;
   const int64_t whole_across = p.across == 1 ? 1 : (transpose ? s.ic : s.oc) / p.channels;
+  ScratchFrame frame;
   const char* packed_first = nullptr;
   const char* packed_second = nullptr;
   const std::array layouts{op_of(whole).ports[0].theirs, op_of(whole).ports[1].theirs};
   const std::array bytes{op_of(whole).ports[0].bytes, op_of(whole).ports[1].bytes};
   if (p.across > 1 && p.down * first_down <= kMostPacked)
-    packed_first = packed(whole, 0, 1, whole_down, first, first_down * size_of(t), first_space);
+    packed_first = packed(whole, 0, 1, whole_down, first, first_down * size_of(t), frame);
   if (p.down > 1 && !weight)
     packed_second =
-        packed(whole, 1, s.groups == 1 ? 16 : s.groups, whole_across, second, second_across * size_of(t), second_space);
+        packed(whole, 1, s.groups == 1 ? 16 : s.groups, whole_across, second, second_across * size_of(t), frame);
 
   // The gradient of a weight is a sum over the batch: each block's own, then added up in order.
   const bool summed = weight && p.down > 1;
@@ -361,15 +337,7 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
           {given(packed_first, 0, b, whole_down), given(packed_second, 1, c, whole_across)});
     }
   });
-  if (summed) {
-    parallel_for(0, weights, 16384, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        float total = 0;
-        for (int64_t b = 0; b < p.down; ++b) total += sums[static_cast<size_t>(b * weights + i)];
-        static_cast<float*>(out)[i] = total;
-      }
-    });
-  }
+  if (summed) add_parts(static_cast<const float*>(sums.get()), p.down, weights, static_cast<float*>(out));
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "strata/core/dtype.h"
+#include "strata/core/parallel.h"
 
 namespace strata::cpu {
 
@@ -21,9 +22,21 @@ void conv_transpose(const ConvSizes& s, DType t, const void* y, const void* w, c
 void conv_weight(const ConvSizes& s, DType t, const void* x, const void* y, void* w);
 
 namespace detail {
+/// out[i] = the sum of sums[p * size + i] over the parts p, in their order.
+template <class T>
+void add_parts(const T* sums, int64_t parts, int64_t size, T* out) {
+  parallel_for(0, size, 16384, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T total = 0;
+      for (int64_t p = 0; p < parts; ++p) total += sums[p * size + i];
+      out[i] = total;
+    }
+  });
+}
+
 enum class ConvKind : int64_t { forward, transpose, weight };
-/// oneDNN's convolution for f32 and bf16, without bias unless forward, `weight` on the calling thread alone; false,
-/// with nothing done, where it has none. `result` may be f32 where t is bf16.
+/// oneDNN's convolution for f32 and bf16, without bias unless forward; false, with nothing done, where it has none.
+/// `result` may be f32 where t is bf16.
 bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
                  const void* bias, void* out);
 }  // namespace detail
