@@ -24,6 +24,7 @@ struct Key {
 };
 
 memory::dims dims_of(const memory::desc& d);
+int64_t block_of_first(const memory::desc& d);
 
 // A primitive and, for each of its arguments, the way from or to our layout.
 struct ConvOp {
@@ -55,15 +56,20 @@ struct ConvOp {
     main.add(arg, theirs);
     ports.push_back(std::move(p));
   }
-  // Reorders slice `i` of `count` of an argument into `theirs`. Slices begin at multiples of `unit`.
-  void pack(size_t port, int64_t i, int64_t count, int64_t unit, const void* ours, void* theirs) {
+  // Into how many slices, `most` at most, an argument can be cut for its reorder: they begin between blocks of theirs.
+  int64_t slices(size_t port, int64_t most) const {
+    const int64_t block = block_of_first(ports[port].theirs);
+    return block == 0 ? 1 : std::clamp<int64_t>((dims_of(ports[port].ours)[0] + block - 1) / block, 1, most);
+  }
+  // Reorders slice `i` of `count` of an argument into `theirs`.
+  void pack(size_t port, int64_t i, int64_t count, const void* ours, void* theirs) {
     Port& p = ports[port];
     if (count == 1) return p.reorder.run({ours, theirs});
     if (p.slices.size() != static_cast<size_t>(count)) p.slices = std::vector<DnnlOp>(static_cast<size_t>(count));
     DnnlOp& slice = p.slices[static_cast<size_t>(i)];
     if (!slice.primitive) {
       memory::dims sizes = dims_of(p.ours), from(sizes.size(), 0);
-      const int64_t units = (sizes[0] + unit - 1) / unit;
+      const int64_t unit = block_of_first(p.theirs), units = (sizes[0] + unit - 1) / unit;
       from[0] = units * i / count * unit;
       sizes[0] = std::min(sizes[0], units * (i + 1) / count * unit) - from[0];
       const memory::desc a = p.ours.submemory_desc(sizes, from), b = p.theirs.submemory_desc(sizes, from);
@@ -78,6 +84,14 @@ struct ConvOp {
 #if DNNL_VERSION_MAJOR >= 3
 memory::dims dims_of(const memory::desc& d) {
   return d.get_dims();
+}
+// Of how many elements of the first dimension a layout's blocks are: each processor has its own. 0: no such layout.
+int64_t block_of_first(const memory::desc& d) {
+  if (d.get_format_kind() != memory::format_kind::blocked) return 0;
+  int64_t block = 1;
+  const memory::dims sizes = d.get_inner_blks(), of = d.get_inner_idxs();
+  for (size_t i = 0; i < sizes.size(); ++i) block *= of[i] == 0 ? sizes[i] : 1;
+  return block;
 }
 using Forward = dnnl::convolution_forward::primitive_desc;
 Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
@@ -102,6 +116,14 @@ dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::de
 #else
 memory::dims dims_of(const memory::desc& d) {
   return d.dims();
+}
+// Of how many elements of the first dimension a layout's blocks are: each processor has its own. 0: no such layout.
+int64_t block_of_first(const memory::desc& d) {
+  if (d.data.format_kind != dnnl_blocked) return 0;
+  int64_t block = 1;
+  const auto& layout = d.data.format_desc.blocking;
+  for (int i = 0; i < layout.inner_nblks; ++i) block *= layout.inner_idxs[i] == 0 ? layout.inner_blks[i] : 1;
+  return block;
 }
 using Forward = dnnl::convolution_forward::primitive_desc;
 Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
@@ -212,18 +234,16 @@ void run(const Key& key, const void* first, const void* second, const void* bias
 
 // Argument `port` of `copies` calls as `key`'s primitive wants it, `step` bytes of ours from one to the next, on all
 // threads; nullptr where it takes ours. What they lie apart then is what `key`'s port says.
-char* packed(const Key& key, size_t port, int64_t unit, int64_t copies, const void* ours, int64_t step,
-             ScratchFrame& frame) {
+char* packed(const Key& key, size_t port, int64_t copies, const void* ours, int64_t step, ScratchFrame& frame) {
   const ConvOp::Port& p = op_of(key).ports[port];
   if (!p.reordered) return nullptr;
   constexpr size_t kSlice = 256 * 1024;
-  const int64_t units = (dims_of(p.ours)[0] + unit - 1) / unit;
-  const int64_t slices = std::clamp<int64_t>(static_cast<int64_t>(p.bytes / kSlice), 1, std::min<int64_t>(units, 8));
+  const int64_t slices = op_of(key).slices(port, std::clamp<int64_t>(static_cast<int64_t>(p.bytes / kSlice), 1, 8));
   const size_t bytes = p.bytes;
   char* const space = frame.take<char>(static_cast<int64_t>(bytes) * copies);
   parallel_for(0, copies * slices, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      op_of(key).pack(port, i % slices, slices, unit, static_cast<const char*>(ours) + i / slices * step,
+      op_of(key).pack(port, i % slices, slices, static_cast<const char*>(ours) + i / slices * step,
                       space + bytes * static_cast<size_t>(i / slices));
   });
   return space;
@@ -314,10 +334,8 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
   const std::array layouts{op_of(whole).ports[0].theirs, op_of(whole).ports[1].theirs};
   const std::array bytes{op_of(whole).ports[0].bytes, op_of(whole).ports[1].bytes};
   if (p.across > 1 && p.down * first_down <= kMostPacked)
-    packed_first = packed(whole, 0, 1, whole_down, first, first_down * size_of(t), frame);
-  if (p.down > 1 && !weight)
-    packed_second =
-        packed(whole, 1, s.groups == 1 ? 16 : s.groups, whole_across, second, second_across * size_of(t), frame);
+    packed_first = packed(whole, 0, whole_down, first, first_down * size_of(t), frame);
+  if (p.down > 1 && !weight) packed_second = packed(whole, 1, whole_across, second, second_across * size_of(t), frame);
 
   // The gradient of a weight is a sum over the batch: each block's own, then added up in order.
   const bool summed = weight && p.down > 1;
