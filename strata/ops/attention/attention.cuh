@@ -147,48 +147,42 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-/// Whether the tensor-core kernels take a call: bf16 or f16, one of their head sizes, no mask, no dropout, and rows
-/// that 16-byte copies can read.
+/// Whether the tensor-core kernels take a call: bf16 or f16, heads of up to 256 by 8, and rows that 16-byte copies can
+/// read.
 inline bool fits_mma(const AttentionCall& c, bool backward) {
-  const bool size = c.d == 32 || c.d == 64 || c.d == 80 || c.d == 96 || c.d == 128 || c.d == 256;
+  const bool size = c.d > 0 && c.d <= 256 && c.d % 8 == 0;
+  const bool options = c.mask_dtype != DType::f64 && static_cast<float>(c.dropout) < 1;
   const auto aligned = [&](const AttentionView& v, int64_t heads, int64_t time) {
     return cuda::aligned16(v.data) && (c.batch == 1 || v.batch % 8 == 0) && (heads == 1 || v.head % 8 == 0) &&
            (time == 1 || v.time % 8 == 0);
   };
-  return (c.dtype == DType::bf16 || c.dtype == DType::f16) && size && c.dv == c.d && !c.mask && c.dropout == 0 &&
-         c.scale > 0 && c.scale < 1e6 && c.tq > 0 && c.tk > 0 && c.tq < (1 << 30) && c.tk < (1 << 30) &&
-         aligned(c.q, c.heads, c.tq) && aligned(c.k, c.kv_heads, c.tk) && aligned(c.v, c.kv_heads, c.tk) &&
-         aligned(c.out, c.heads, c.tq) &&
+  return (c.dtype == DType::bf16 || c.dtype == DType::f16) && size && options && c.dv == c.d && c.scale > 0 &&
+         c.scale < 1e6 && c.tq > 0 && c.tk > 0 && c.tq < (1 << 30) && c.tk < (1 << 30) && aligned(c.q, c.heads, c.tq) &&
+         aligned(c.k, c.kv_heads, c.tk) && aligned(c.v, c.kv_heads, c.tk) && aligned(c.out, c.heads, c.tq) &&
          (!backward || (aligned(c.grad_out, c.heads, c.tq) && aligned(c.grad_q, c.heads, c.tq) &&
                         aligned(c.grad_k, c.kv_heads, c.tk) && aligned(c.grad_v, c.kv_heads, c.tk)));
 }
-/// Calls f.operator()<T, D>() for a call that fits.
+/// Calls f.operator()<T, D>() for a call that fits; sizes between fill up with zeros.
 template <class F>
 void dispatch_mma(const AttentionCall& c, F&& f) {
   const auto with_size = [&]<class T>() {
-    switch (c.d) {
-      case 32:
-        return f.template operator()<T, 32>();
-      case 64:
-        return f.template operator()<T, 64>();
-      case 80:
-        return f.template operator()<T, 80>();
-      case 96:
-        return f.template operator()<T, 96>();
-      case 128:
-        return f.template operator()<T, 128>();
-      default:
-        return f.template operator()<T, 256>();
-    }
+    if (c.d <= 32) return f.template operator()<T, 32>();
+    if (c.d <= 64) return f.template operator()<T, 64>();
+    if (c.d <= 80) return f.template operator()<T, 80>();
+    if (c.d <= 96) return f.template operator()<T, 96>();
+    if (c.d <= 128) return f.template operator()<T, 128>();
+    f.template operator()<T, 256>();
   };
   c.dtype == DType::bf16 ? with_size.template operator()<BFloat16>() : with_size.template operator()<Half>();
 }
 
 /// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
-/// it, heads of 64, 80, 96 or 128 (forward also 256), strides that bulk copies take.
+/// it, heads above 32 up to 128 (forward 256), strides that bulk copies take.
 bool fits_hopper(const AttentionCall& c, bool backward);
 void forward_hopper(const AttentionCall& c, const Tensor& like_this);
 void backward_hopper(const AttentionCall& c, const Tensor& like_this);
+/// Its part with masks or dropout.
+void forward_hopper_options(const AttentionCall& c, const Tensor& like_this);
 
 /// The tensor-core kernels, for calls that fit.
 void forward_mma(const AttentionCall& c, const Tensor& like_this);

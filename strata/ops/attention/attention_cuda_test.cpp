@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/shape/shape.h"
@@ -38,10 +40,10 @@ struct Tensors {
   void convert(DType dtype, Device device) {
     for (Tensor* t : {&q, &k, &v, &gy}) *t = t->to(dtype).to(device);
   }
-  void run(const AttentionOptions& options) {
+  void run(const AttentionOptions& options, const Tensor& mask = {}) {
     for (Tensor* t : {&q, &k, &v}) t->set_requires_grad();
     manual_seed(6);  // dropout's
-    y = scaled_dot_product_attention(q, k, v, {}, options);
+    y = scaled_dot_product_attention(q, k, v, mask, options);
     y.backward(gy);
     gq = q.grad(), gk = k.grad(), gv = v.grad();
   }
@@ -100,7 +102,82 @@ TEST_P(CudaAttention, AgreesWithTheCpuInDouble) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(HeadSizes, CudaAttention, ::testing::Values(16, 32, 64, 80, 96, 128, 256, 100));
+INSTANTIATE_TEST_SUITE_P(HeadSizes, CudaAttention,
+                         ::testing::Values(8, 16, 32, 40, 64, 72, 80, 96, 128, 160, 256, 100));
+
+// A mask for [batch, heads, tq, tk], in f32 or boolean, as its name says.
+Tensor mask_of(const std::string& kind, const Config& c) {
+  manual_seed(9);
+  const int64_t b = c.batch, h = c.heads, tq = c.tq, tk = c.tk;
+  const auto boolean = [&](const Shape& shape, auto&& seen) {  // seen(flat index)
+    std::vector<float> values(static_cast<size_t>(empty(shape).numel()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = seen(static_cast<int64_t>(i)) ? 1.f : 0.f;
+    return from_span<float>(values, shape).to(DType::boolean);
+  };
+  if (kind == "lengths") return boolean({b, 1, 1, tk}, [&](int64_t i) { return i % tk < tk - 37 * (i / tk) - 5; });
+  if (kind == "documents")  // nothing of most tiles is seen, and the queries from 300 on see nothing at all
+    return boolean({tq, tk}, [&](int64_t i) { return i / tk < 300 && i / tk / 70 == i % tk / 70; });
+  if (kind == "every pair") {
+    const Tensor r = rand({b, h, tk, tq}).transpose(2, 3);  // strided
+    return r > 0.3;
+  }
+  if (kind == "a query for all keys") return rand({h, tq, 1}) > 0.2;
+  if (kind == "slopes") return randn({h, 1, tk});
+  if (kind == "bias") return randn({b, 1, tq, tk}).transpose(2, 3).contiguous().transpose(2, 3);
+  const Tensor bias = randn({tq, tk});
+  if (kind == "bias and hidden") return where(rand({tq, tk}) > 0.4, bias, full_like(bias, -INFINITY));
+  return where(rand({b, h, tq, tk}) > 0.5, 0.f * randn({b, h, tq, tk}), full({b, h, tq, tk}, -1e9));
+}
+
+TEST_P(CudaAttention, MasksAgreeWithTheCpuInDouble) {
+  const int64_t d = GetParam();
+  AttentionOptions plain, causal, window, dropout, both;
+  causal.is_causal = true;
+  window.window = 90;
+  dropout.dropout_p = 0.3;
+  both.is_causal = true;
+  both.dropout_p = 0.1;
+  struct Masked {
+    const char* mask;
+    Config c;
+  };
+  const Masked all[] = {
+      {"lengths", {3, 2, 2, 129, 132, plain}},          {"lengths", {2, 2, 1, 260, 260, both}},
+      {"documents", {1, 2, 2, 420, 420, plain}},        {"documents", {1, 4, 2, 500, 500, causal}},
+      {"documents", {1, 2, 1, 420, 431, dropout}},      {"every pair", {2, 4, 2, 65, 131, plain}},
+      {"every pair", {1, 2, 2, 300, 300, window}},      {"a query for all keys", {2, 2, 2, 67, 130, plain}},
+      {"slopes", {2, 2, 2, 140, 260, causal}},          {"bias", {2, 2, 1, 70, 132, plain}},
+      {"bias", {1, 2, 2, 150, 151, dropout}},           {"bias and hidden", {2, 2, 2, 200, 300, both}},
+      {"bias and hidden", {1, 2, 2, 300, 300, window}}, {"far below", {1, 2, 2, 100, 200, plain}}};
+  for (const auto& [name, c] : all) {
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+      const Tensor mask = mask_of(name, c);
+      const bool additive = mask.dtype() != DType::boolean;
+      for (const DType type : {additive ? DType::f32 : DType::boolean, additive ? dtype : DType::boolean}) {
+        Tensors here(c, d), there(c, d), again(c, d);
+        const Tensor given = mask.to(type);
+        here.convert(dtype, Device::cpu());
+        here.convert(DType::f64, Device::cpu());
+        here.run(c.options, additive ? given.to(DType::f64) : given);
+        for (Tensors* t : {&there, &again}) {
+          t->convert(dtype, Device::cuda());
+          t->run(c.options, given.to(Device::cuda()));
+        }
+        const auto what = [&](const char* of) {
+          return std::string(name) + " of " + std::string(name_of(type)) + ", " + std::to_string(c.tq) + " x " +
+                 std::to_string(c.tk) + ' ' + std::string(name_of(dtype)) + ": " + of;
+        };
+        EXPECT_LE(difference(there.y, here.y), tolerance) << what("result");
+        EXPECT_LE(difference(there.gq, here.gq), tolerance) << what("grad q");
+        EXPECT_LE(difference(there.gk, here.gk), tolerance) << what("grad k");
+        EXPECT_LE(difference(there.gv, here.gv), tolerance) << what("grad v");
+        EXPECT_EQ(there.y.detach().to_vector<float>(), again.y.detach().to_vector<float>()) << what("bits");
+        EXPECT_EQ(there.gq.to_vector<float>(), again.gq.to_vector<float>()) << what("bits of grad q");
+        if (type == DType::boolean || type == dtype) break;
+      }
+    }
+  }
+}
 
 TEST_P(CudaAttention, PackedHeadsGiveTheSameAsSeparateOnes) {
   const int64_t d = GetParam(), heads = 4, kv = 2, t = 150;

@@ -41,8 +41,9 @@ __global__ void __launch_bounds__(256) backward_rows_kernel(const __grid_constan
 
 // Sums in the order of registers to grad_q. A thread has 8 neighbours of a row and of the row 8 on.
 template <class T, class S>
-__global__ void __launch_bounds__(256) backward_queries_kernel(const __grid_constant__ AttentionCall given,
-                                                               const BackwardSpace space, const Sequences sequences) {
+__global__ void __launch_bounds__(256)
+    backward_queries_kernel(const __grid_constant__ AttentionCall given, const BackwardSpace space,
+                            const Sequences sequences, const Options options) {
   AttentionCall c = given;
   constexpr int kItems = S::kRows * S::D / 16;  // of a tile
   const int64_t item = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, tile = item / kItems;
@@ -57,7 +58,10 @@ __global__ void __launch_bounds__(256) backward_queries_kernel(const __grid_cons
   if (column >= c.d) return;
   int64_t begin, end;
   visible_keys(c, row0, min(row0 + S::kRows, c.tq), begin, end);
-  const bool any = begin < end;  // else nothing was added up
+  bool any = begin < end;  // else nothing was added up
+  if (any && options.tiles != nullptr)
+    any = count_bits(options.tiles_of(b, h, row_tile), static_cast<int>(begin / S::kKeys),
+                     static_cast<int>((end - 1) / S::kKeys) + 1) > 0;
   const float4* const from =
       reinterpret_cast<const float4*>(space.sums + tile * (S::kRows * S::D)) + part * 1024 + j * 128 + row8 * 4;
   float4 x[4];
@@ -77,9 +81,11 @@ __global__ void __launch_bounds__(256) backward_queries_kernel(const __grid_cons
   if (row + 8 < c.tq) store(to + 8 * c.grad_q.time, true);
 }
 
-template <class T, class S>
+template <class T, class S, bool kOptions = false>
 void queue_backward(const AttentionCall& c, const Tensor& like_this) {
-  Tensor lists, floats, all_maps;
+  Tensor lists, floats, all_maps, bits;
+  Options options;
+  if constexpr (kOptions) options = options_of(c, S::kRows, S::kKeys, true, like_this, bits);
   const Sequences sequences = sequences_of(c, S::kRows, S::kKeys, like_this, lists);
   const bool several = c.sequences > 0;
   const int64_t heads = c.batch * c.heads;
@@ -110,21 +116,24 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
   const auto queue = [&](auto kernel, const BackwardMaps* maps_of) {
     cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
                      "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
-    kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps, space, sequences, maps_of);
+    kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps, space, sequences, maps_of,
+                                                                                  options);
   };
-  if (several) {
+  if constexpr (kOptions) {
+    queue(backward_hopper_kernel<T, S, false, true>, nullptr);
+  } else if (several) {
     MapSet set{};
     set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true);
     set.add(maps.grad_out, c.grad_out, false), set.add(maps.grad_k, c.grad_k, true),
         set.add(maps.grad_v, c.grad_v, true);
     const CUtensorMap* const written = maps_of_sequences(set, sequences, c.sequences + 2, like_this, all_maps);
-    queue(backward_hopper_kernel<T, S, true>, reinterpret_cast<const BackwardMaps*>(written));
+    queue(backward_hopper_kernel<T, S, true, false>, reinterpret_cast<const BackwardMaps*>(written));
   } else {
-    queue(backward_hopper_kernel<T, S, false>, nullptr);
+    queue(backward_hopper_kernel<T, S, false, false>, nullptr);
   }
   backward_queries_kernel<T, S>
-      <<<cuda::blocks_for(heads * space.row_tiles * (S::kRows * S::D / 16), 256), 256, 0, stream>>>(c, space,
-                                                                                                    sequences);
+      <<<cuda::blocks_for(heads * space.row_tiles * (S::kRows * S::D / 16), 256), 256, 0, stream>>>(c, space, sequences,
+                                                                                                    options);
 }
 
 }  // namespace
@@ -132,12 +141,15 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
 
 void backward_hopper(const AttentionCall& c, const Tensor& like_this) {
   using namespace hopper;
-  const auto with = [&]<class T>() {
+  const auto with = [&]<class T, bool kOptions>() {
     // Sizes between fill up with zeros in the copies.
-    c.d == 64 ? queue_backward<T, BackwardShape<64, 128, 2, 2>>(c, like_this)
-              : queue_backward<T, BackwardShape<128, 64, 2, 1>>(c, like_this);
+    c.d <= 64 ? queue_backward<T, BackwardShape<64, 128, 2, 2>, kOptions>(c, like_this)
+              : queue_backward<T, BackwardShape<128, 64, 2, 1>, kOptions>(c, like_this);
   };
-  c.dtype == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
+  const auto with_options = [&]<class T>() {
+    has_options(c) ? with.template operator()<T, true>() : with.template operator()<T, false>();
+  };
+  c.dtype == DType::bf16 ? with_options.template operator()<BFloat16>() : with_options.template operator()<Half>();
 }
 
 }  // namespace strata::attention_cuda

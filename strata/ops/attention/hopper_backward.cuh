@@ -11,6 +11,7 @@
 // so that they need not queue up) that run at the same time.
 
 #include "strata/ops/attention/hopper.cuh"
+#include "strata/ops/attention/options.cuh"
 
 namespace strata::attention_cuda::hopper {
 
@@ -77,10 +78,19 @@ __device__ __forceinline__ void post_count(int* p, int value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
 
-template <class T, class S, bool kSequences>
+template <bool kFirst, class A, class B>
+__device__ __forceinline__ auto& either(A& a, B& b) {
+  if constexpr (kFirst)
+    return a;
+  else
+    return b;
+}
+
+template <class T, class S, bool kSequences, bool kOptions>
 __global__ void __launch_bounds__(S::kThreads, 1)
     backward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ BackwardMaps given_maps,
-                           const BackwardSpace space, const Sequences sequences, const BackwardMaps* maps_of) {
+                           const BackwardSpace space, const Sequences sequences, const BackwardMaps* maps_of,
+                           const __grid_constant__ Options options) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // The call of the sequence that is being worked on, or the whole.
   std::conditional_t<kSequences, AttentionCall, const AttentionCall&> c = given;
@@ -162,6 +172,27 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     return i;
   };
 
+  // Whether a mask leaves something of tile `i` of queries to the item's keys.
+  const auto wanted = [&](const Item& x, int h, int i) {
+    if constexpr (!kOptions) return true;
+    return options.tiles == nullptr || (options.tiles_of(x.b, h, i)[x.tile / 32] >> (x.tile % 32) & 1) != 0;
+  };
+  // Goes to the next head and tile from (h, it) on that is wanted, if there is one.
+  const auto skip_hidden = [&](const Item& x, int& h, int& it) {
+    if constexpr (kOptions) {
+      const int end = (x.hk + 1) * head_group;
+      while (h < end && !wanted(x, h, row_tile(x, it)))
+        if (++it == x.n) it = 0, ++h;
+    }
+  };
+  const auto count_wanted = [&](const Item& x) {
+    if (!kOptions || options.tiles == nullptr) return head_group * x.n;
+    int sum = 0;
+    for (int h = x.hk * head_group; h < (x.hk + 1) * head_group; ++h)
+      for (int it = 0; it < x.n; ++it) sum += wanted(x, h, x.first + it);
+    return sum;
+  };
+
   // Worked out while every warp still has registers for it.
   Item mine{};
   if constexpr (!S::kStays) {
@@ -199,9 +230,11 @@ __global__ void __launch_bounds__(S::kThreads, 1)
             copy_in(to + rk.stage * S::kKeyBytes + i * N * 128, map, full + rk.stage, 64 * i, x.tile * N, x.hk, x.b);
         };
         copy_keys(all_ks, x.maps->k, full_k);
-        if (x.n == 0) copy_keys(all_vs, x.maps->v, full_v);
+        const int steps = count_wanted(x);
+        if (steps == 0) copy_keys(all_vs, x.maps->v, full_v);
         int h = x.hk * head_group, it = 0;
-        for (int step = 0; step < head_group * x.n; ++step) {
+        for (int step = 0; step < steps; ++step) {
+          skip_hidden(x, h, it);
           const int row = row_tile(x, it) * M;
           const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + x.tile0 * M + row;
           wait(empty_q + r.stage, r.parity ^ 1);
@@ -232,17 +265,24 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         if (taken < 0) break;
         const Item x = S::kStays ? item_at(taken) : mine;
         int h = x.hk * head_group, it = 0;
-        for (int step = 0; step < head_group * x.n; ++step) {
+        const int steps = count_wanted(x);
+        for (int step = 0; step < steps; ++step) {
+          skip_hidden(x, h, it);
           const int i = row_tile(x, it);
+          // Terms of the keys from tile `from` up to tile `to`.
+          const auto terms = [&](int from, int to) {
+            if (!kOptions || options.tiles == nullptr) return to - from;
+            return count_bits(options.tiles_of(x.b, h, i), from, to);
+          };
           int place;  // terms before this one
           if (x.rotated) {
             const int64_t begun = (static_cast<int64_t>(i + 1) * x.key_tiles - 1) / x.row_tiles + 1;
             const int upper = static_cast<int>(min(begun, static_cast<int64_t>(x.key_tiles)));
-            place = x.start <= i ? upper - 1 - x.tile : upper + x.key_tiles - 1 - x.tile;
+            place = x.start <= i ? terms(x.tile + 1, upper) : terms(0, upper) + terms(x.tile + 1, x.key_tiles);
           } else {
             int64_t begin, end;
             visible_keys(c, static_cast<int64_t>(i) * M, min(static_cast<int64_t>(i + 1) * M, c.tq), begin, end);
-            place = static_cast<int>((end - 1) / N) - x.tile;
+            place = terms(x.tile + 1, static_cast<int>((end - 1) / N) + 1);
           }
           const int64_t at = (static_cast<int64_t>(x.b) * c.heads + h) * space.row_tiles + x.tile0 + i;
           float* const to = space.sums + at * (M * D);
@@ -272,6 +312,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 
   take_registers<S::kRegisters>();
   const float factor = static_cast<float>(c.scale * kLog2e);
+  const RngKey random_key = kOptions ? resolved(c.key) : RngKey{};
   const auto release = [&](uint64_t* empty) {
     if (lane == 0) arrive(empty);
   };
@@ -291,7 +332,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     const Item item = S::kStays ? item_at(taken) : mine;
     const uint8_t* const ks = all_ks + rk.stage * S::kKeyBytes;
     const uint8_t* const vs = all_vs + rk.stage * S::kKeyBytes;
-    const int n = item.n, steps = head_group * n;
+    const int n = item.n, steps = count_wanted(item);
     const int key0 = item.tile * N + 64 * group, key = key0 + 16 * warp + lane / 4;  // this thread's, and key + 8
     const auto seen_by = [&](int j) { return j < c.tk ? seen_queries(c, j) : Seen{static_cast<int>(c.tq), -1}; };
     const Seen seen[2] = {seen_by(key), seen_by(key + 8)};
@@ -311,10 +352,15 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         multiply<T, false, false>(s, advanced(a, d / 4 * N * 128 + d % 4 * 32),
                                   advanced(bq, d / 4 * M * 128 + d % 4 * 32), d > 0);
     };
-    int it = 0;
+    int it = 0, h = item.hk * head_group;
+    SeenBits<M / 8> visible;
+    KeptBits<M / 8> kept;
+    const int mask_row[2] = {min(key, static_cast<int>(c.tk) - 1), min(key + 8, static_cast<int>(c.tk) - 1)};
     const auto pass = [&](auto more) {
+      skip_hidden(item, h, it);
       const int row = row_tile(item, it) * M;
-      if (++it == n) it = 0;
+      [[maybe_unused]] const int head = h;
+      if (++it == n) it = 0, ++h;
       const uint8_t* const q = qs + r.stage * S::kRowBytes;
       const uint8_t* const g = gs + r.stage * S::kRowBytes;
       wait(full_g + r.stage, r.parity);
@@ -327,6 +373,19 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           multiply<T, false, false>(dp, advanced(a, d / 4 * N * 128 + d % 4 * 32),
                                     advanced(bg, d / 4 * M * 128 + d % 4 * 32), d > 0);
         commit_products();
+      }
+      if constexpr (kOptions) {
+        if (options.additive) {
+          add_bias<M / 8>(s, c, options, item.b, head, true, mask_row, row);
+        } else if (options.seen != nullptr) {
+          visible.load(options, options.seen_of(item.b, head), mask_row, row);
+          visible.hide(s);
+        }
+        if (options.drop_below != 0) {
+          const uint64_t number =
+              ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * c.tk + (key0 + 16 * warp);
+          kept.draw_transposed(options, random_key, number, c.tk, options.fours);
+        }
       }
       if (row < all_first || row + M - 1 > all_last) {
 #pragma unroll
@@ -346,18 +405,37 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       for (int j = 0; j < M / 8; ++j) {
         const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[4 * j + e] = fast_exp2(fmaf(s[4 * j + e], factor, -(e % 2 ? x.y : x.x)));
+        for (int e = 0; e < 4; ++e) {
+          float power = fmaf(s[4 * j + e], factor, -(e % 2 ? x.y : x.x));
+          // Of a row that a finite mask all but hides, lse has lost what tells its scores apart.
+          if constexpr (kOptions) power = fminf(power, 0.f);
+          s[4 * j + e] = fast_exp2(power);
+        }
 #pragma unroll
         for (int e = 0; e < 2; ++e) p[j / 2][2 * (j % 2) + e] = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
       }
+      // What dropout leaves of the weights; those that it drops have a part in the gradient of scores.
+      [[maybe_unused]] uint32_t left[kOptions ? M / 16 : 1][4];
+      if constexpr (kOptions) {
+#pragma unroll
+        for (int j = 0; j < M / 8; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            uint32_t v = p[j / 2][2 * (j % 2) + e];
+            if (options.drop_below != 0)
+              v &= (kept[4 * j + 2 * e] ? 0xffffu : 0u) | (kept[4 * j + 2 * e + 1] ? 0xffff0000u : 0u);
+            left[j / 2][2 * (j % 2) + e] = v;
+          }
+      }
+      auto& weights = either<kOptions>(left, p);
       {
         const uint64_t bg = descriptor_t(g, M * 128);
 #pragma unroll
-        for (int j = 0; j < M / 16; ++j) pin(p[j]);
+        for (int j = 0; j < M / 16; ++j) pin(weights[j]);
         pin(grad_v);
         fence_products();
 #pragma unroll
-        for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_v, p[j], advanced(bg, j * 2048), true);
+        for (int j = 0; j < M / 16; ++j) multiply<T, true>(grad_v, weights[j], advanced(bg, j * 2048), true);
         commit_products();
       }
       wait_products<1>();
@@ -370,6 +448,13 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         for (int e = 0; e < 2; ++e) {
           // Registers do not hold all weights a second time in f32.
           const float2 w = unpack2<T>(p[j / 2][2 * (j % 2) + e]);
+          if constexpr (kOptions) {
+#pragma unroll
+            for (int f = 0; f < 2; ++f) {
+              float& y = dp[4 * j + 2 * e + f];
+              if (options.drop_below != 0) y = kept[4 * j + 2 * e + f] ? y * options.kept_scale : 0.f;
+            }
+          }
           t[j / 2][2 * (j % 2) + e] = pack2<T>(w.x * (dp[4 * j + 2 * e] - x.x), w.y * (dp[4 * j + 2 * e + 1] - x.y));
         }
       }
@@ -387,7 +472,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       wait_products<0>();
       pin(grad_v);
 #pragma unroll
-      for (int j = 0; j < M / 16; ++j) pin(p[j]);
+      for (int j = 0; j < M / 16; ++j) pin(weights[j]);
       release(empty_g + r.stage);
       float sum[32];
       {
@@ -472,7 +557,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         commit_out();
       }
     };
-    write(all_vs + rk.stage * S::kKeyBytes, 1.f, grad_v, item.maps->grad_v);
+    write(all_vs + rk.stage * S::kKeyBytes, kOptions ? options.kept_scale : 1.f, grad_v, item.maps->grad_v);
     write(all_ks + rk.stage * S::kKeyBytes, static_cast<float>(c.scale), grad_k, item.maps->grad_k);
     if constexpr (!S::kStays) break;
     leaving = empty_keys + rk.stage;

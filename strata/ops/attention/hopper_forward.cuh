@@ -4,6 +4,7 @@
 // of the next scores runs while the weights of the current tile are computed and multiplied with the values.
 
 #include "strata/ops/attention/hopper.cuh"
+#include "strata/ops/attention/options.cuh"
 
 namespace strata::attention_cuda::hopper {
 
@@ -45,10 +46,86 @@ struct ForwardShape {
       kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers + 4 * kQueryBuffers;
 };
 
-template <class T, class S, bool kSequences>
+/// The tiles of keys that a block of queries passes over, from the last to the first: all between two ends, or those of
+/// them of which a mask shows something.
+template <class S, bool kOptions>
+struct KeyTiles {
+  int first = 0, n = 0;  // the first key, the number of tiles
+  int at = 0;            // tiles that next() has named
+
+  __device__ __forceinline__ KeyTiles(const AttentionCall& c, const Options&, int, int, int q0) {
+    int64_t begin, end;
+    visible_keys(c, max(q0, 0), min(static_cast<int64_t>(q0) + S::kQueries, c.tq), begin, end);
+    first = static_cast<int>(min(begin, c.tk));
+    n = end > begin ? static_cast<int>((end - begin + S::kKeys - 1) / S::kKeys) : 0;
+  }
+  /// The first key of the next one.
+  __device__ __forceinline__ int next() { return first + (n - 1 - at++) * S::kKeys; }
+  /// How many come before the first that has keys up to `last`, and how many of all come before those without keys
+  /// from `begin` on.
+  __device__ __forceinline__ void needed(int begin, int last, int& from, int& to) const {
+    from = 0, to = n;
+    while (from < to && first + (n - 1 - from) * S::kKeys > last) ++from;
+    while (from < to && first + (n - to) * S::kKeys + S::kKeys - 1 < begin) --to;
+  }
+};
+template <class S>
+struct KeyTiles<S, true> {
+  const uint32_t* flags[S::kGroups];  // of 64 queries each; null: there are none
+  int begin = 0, end = 0, n = 0, at = 0;
+  bool all;
+
+  __device__ __forceinline__ KeyTiles(const AttentionCall& c, const Options& o, int b, int h, int q0) {
+    int64_t first, last;
+    visible_keys(c, max(q0, 0), min(static_cast<int64_t>(q0) + S::kQueries, c.tq), first, last);
+    all = o.tiles == nullptr;
+#pragma unroll
+    for (int g = 0; g < S::kGroups; ++g) {
+      const int row = q0 + 64 * g;
+      flags[g] = !all && row >= 0 && row < c.tq ? o.tiles_of(b, h, row / 64) : nullptr;
+    }
+    if (last > first) begin = static_cast<int>(first / S::kKeys), end = static_cast<int>((last - 1) / S::kKeys) + 1;
+    n = count(begin, end), at = end;
+  }
+  __device__ __forceinline__ uint32_t word(int i) const {
+    uint32_t w = all ? ~0u : 0;
+#pragma unroll
+    for (int g = 0; g < S::kGroups; ++g)
+      if (flags[g] != nullptr) w |= flags[g][i];
+    return w;
+  }
+  __device__ __forceinline__ int count(int from, int to) const {
+    int sum = 0;
+    for (int i = from / 32; 32 * i < to; ++i) {
+      uint32_t w = word(i);
+      if (32 * i < from) w &= ~0u << (from - 32 * i);
+      if (to - 32 * i < 32) w &= ~0u >> (32 - (to - 32 * i));
+      sum += __popc(w);
+    }
+    return sum;
+  }
+  __device__ __forceinline__ int next() {
+    for (;;) {  // there is one: next() is called n times
+      const int i = (at - 1) / 32, bits = at - 32 * i;
+      const uint32_t w = word(i) & (~0u >> (32 - bits));
+      if (w != 0) {
+        at = 32 * i + 31 - __clz(w);
+        return at * S::kKeys;
+      }
+      at = 32 * i;
+    }
+  }
+  __device__ __forceinline__ void needed(int first, int last, int& from, int& to) const {
+    from = last < 0 ? n : count(max(begin, last / S::kKeys + 1), end);
+    to = max(from, n - count(begin, min(end, first / S::kKeys)));
+  }
+};
+
+template <class T, class S, bool kSequences, bool kOptions>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     forward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ ForwardMaps given_maps,
-                          const Schedule schedule, const Sequences sequences, const ForwardMaps* maps_of) {
+                          const Schedule schedule, const Sequences sequences, const ForwardMaps* maps_of,
+                          const __grid_constant__ Options options) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // The call of the sequence that is being worked on, or the whole.
   std::conditional_t<kSequences, AttentionCall, const AttentionCall&> c = given;
@@ -103,13 +180,6 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     q0 = (tiles - 1 - tile) * S::kQueries;
     if (c.causal) q0 = static_cast<int>((c.tq + 63) / 64 * 64) - (tile + 1) * S::kQueries;
   };
-  // The first key and the number of tiles of keys.
-  const auto keys_of = [&](int q0, int& first) {
-    int64_t begin, end;
-    visible_keys(c, max(q0, 0), min(static_cast<int64_t>(q0) + S::kQueries, c.tq), begin, end);
-    first = static_cast<int>(min(begin, c.tk));
-    return end > begin ? static_cast<int>((end - begin + BK - 1) / BK) : 0;
-  };
   const int kv_group = static_cast<int>(c.heads / c.kv_heads);
 
   if (group == S::kGroups) {  // copies
@@ -131,12 +201,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       const int item = kSequences ? atomicAdd(sequences.ticket, 1) : schedule.item(round);
       const bool there = kSequences ? exists(item) : item >= 0;
       if (!kSequences && !there) break;
-      int q0, h, b, first, n = 0;
+      int q0, h, b;
       const ForwardMaps* maps;
       if (there) {
         locate(item, q0, h, b, maps);
         if constexpr (kSequences) acquire_map(maps->q), acquire_map(maps->k), acquire_map(maps->v);
-        n = keys_of(q0, first);
       }
       const int hk = h / kv_group;
       wait(empty_q + rq.stage, rq.parity ^ 1);
@@ -155,9 +224,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           copy_in(qs + rq.stage * S::kQueryBytes + (g * kChunks<D> + i) * S::kChunk, maps->q, full_q + rq.stage, 64 * i,
                   q0 + 64 * g, h, b);
       rq.next();
-      for (int i = 0; i <= n; ++i) {
-        if (i < n) copy_tile(ks, maps->k, full_k, empty_k, rk, first + (n - 1 - i) * BK, hk, b);
-        if (i > 0) copy_tile(vs, maps->v, full_v, empty_v, rv, first + (n - i) * BK, hk, b);
+      KeyTiles<S, kOptions> tiles(c, options, b, h, q0);
+      for (int i = 0, key = 0; i <= tiles.n; ++i) {
+        const int last = key;
+        if (i < tiles.n) copy_tile(ks, maps->k, full_k, empty_k, rk, key = tiles.next(), hk, b);
+        if (i > 0) copy_tile(vs, maps->v, full_v, empty_v, rv, last, hk, b);
       }
     }
     return;
@@ -165,6 +236,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
 
   if constexpr (S::kMoveRegisters) take_registers<S::kGroups == 3 ? 160 : 240>();
   const float factor = static_cast<float>(c.scale * kLog2e);
+  const RngKey key = kOptions ? resolved(c.key) : RngKey{};
   const bool leader = threadIdx.x % 128 == 0;
   Ring<S::kQueryBuffers> rq;
   Ring<S::kStages> rk, rv;
@@ -191,10 +263,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     if constexpr (kSequences) wait(full_q + rq.stage, rq.parity);
     const int item = kSequences ? items[rq.stage] : schedule.item(round);
     if (item < 0) break;
-    int q0, h, b, first;
+    int q0, h, b;
     const ForwardMaps* maps;
     locate(item, q0, h, b, maps);
-    const int n = keys_of(q0, first);
+    KeyTiles<S, kOptions> tiles(c, options, b, h, q0);
     const int row0 = q0 + 64 * group, row = row0 + 16 * warp + lane / 4;  // this thread's, and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
     // What every row of the warpgroup sees, and what some row does.
@@ -203,9 +275,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const int any_first = seen_keys(c, max(row0, 0)).first,
               any_last = any ? seen_keys(c, min(row0 + 63, static_cast<int>(c.tq) - 1)).last : -1;
     // Tiles in the order of work, of which this warpgroup needs those of [from, to).
-    int from = 0, to = n;
-    while (from < to && first + (n - 1 - from) * BK > any_last) ++from;
-    while (from < to && first + (n - to) * BK + BK - 1 < any_first) --to;
+    int from, to;
+    tiles.needed(any_first, any_last, from, to);
 
     float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, alpha[2] = {0, 0};
     bool shrinks = false;
@@ -235,9 +306,30 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       for (int j = 0; j < BK / 16; ++j) multiply<T, true>(o, p[j], advanced(bv, j * 2048), true);
       commit_products();
     };
+    // What masks and dropout are for a tile, which is got ready while its scores are computed.
+    SeenBits<BK / 8> visible;
+    KeptBits<BK / 8> kept;
+    const int mask_row[2] = {static_cast<int>(min(max(static_cast<int64_t>(row), int64_t{0}), c.tq - 1)),
+                             static_cast<int>(min(max(static_cast<int64_t>(row) + 8, int64_t{0}), c.tq - 1))};
+    const auto prepare = [&](int k0) {
+      if constexpr (kOptions) {
+        if (options.seen != nullptr && !options.additive) visible.load(options, options.seen_of(b, h), mask_row, k0);
+        if (options.drop_below != 0) {
+          const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
+          const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + k0, (rows + mask_row[1]) * c.tk + k0};
+          kept.draw(options, key, number, options.fours);
+        }
+      }
+    };
     // Scores to weights, in place; alpha is what older sums shrink by.
-    const auto weights = [&](int i) {
-      const int k0 = first + (n - 1 - i) * BK;
+    const auto weights = [&](int k0) {
+      if constexpr (kOptions) {
+        if (options.additive) {
+          add_bias<BK / 8>(s, c, options, b, h, false, mask_row, k0);
+        } else if (options.seen != nullptr) {
+          visible.hide(s);
+        }
+      }
       if (k0 + BK - 1 > all_last) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -291,6 +383,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           }
         l[r] += sum[0] + sum[1];
       }
+      if constexpr (kOptions) {
+        if (options.drop_below != 0) {
+#pragma unroll
+          for (int i = 0; i < BK / 2; ++i)
+            if (!kept[i]) s[i] = 0;
+        }
+      }
       pin(s);  // before what follows
     };
     const auto pack_weights = [&] {
@@ -307,22 +406,30 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     };
     const auto skip = [&] {  // a tile that only other warpgroups need
       my_turn(), next_turn();
+      if constexpr (kOptions) tiles.next();
       wait(full_k + rk.stage, rk.parity), release(empty_k + rk.stage), rk.next();
       wait(full_v + rv.stage, rv.parity), release(empty_v + rv.stage), rv.next();
     };
 
     wait(full_q + rq.stage, rq.parity);
     for (int i = 0; i < from; ++i) skip();
+    // Tile i's first key.
+    const auto key_of = [&](int i) {
+      if constexpr (!kOptions) tiles.at = i;
+      return tiles.next();
+    };
     if (from < to) {
       wait(full_k + rk.stage, rk.parity);
       my_turn();
       start_scores();
       next_turn();
+      const int k0 = key_of(from);
+      prepare(k0);
       release_queries();
       wait_products<0>();
       pin(s);
       release(empty_k + rk.stage), rk.next();
-      weights(from);
+      weights(k0);
       pack_weights();
       if constexpr (S::kAhead) {
         for (int i = from + 1; i < to; ++i) {
@@ -332,10 +439,12 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           wait(full_v + rv.stage, rv.parity);
           start_values();
           next_turn();
+          const int k0 = key_of(i);
+          prepare(k0);
           wait_products<1>();
           pin(s);
           release(empty_k + rk.stage), rk.next();
-          weights(i);
+          weights(k0);
           wait_products<0>();
           pin(o);
           release(empty_v + rv.stage), rv.next();
@@ -350,11 +459,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           wait(full_k + rk.stage, rk.parity);
           start_scores();
           next_turn();
+          const int k0 = key_of(i);
+          prepare(k0);
           wait_products<0>();
           pin(s), pin(o);
           release(empty_v + rv.stage), rv.next();
           release(empty_k + rk.stage), rk.next();
-          weights(i);
+          weights(k0);
           if (shrinks) shrink();
           pack_weights();
         }
@@ -369,7 +480,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     } else {
       my_turn(), next_turn();
     }
-    for (int i = to; i < n; ++i) skip();
+    for (int i = to; i < tiles.n; ++i) skip();
     release_queries();
 
     // The result leaves through the queries' place.
@@ -378,7 +489,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     for (int r = 0; r < 2; ++r) {
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 1);
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 2);
-      alpha[r] = l[r] == 0 ? 0.f : 1 / l[r];
+      alpha[r] = l[r] == 0 ? 0.f : (kOptions ? options.kept_scale : 1.f) / l[r];
       if (lane % 4 == 0 && row + 8 * r >= 0 && row + 8 * r < c.tq)
         lse[row + 8 * r] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
     }
@@ -426,13 +537,15 @@ inline int section_of(const AttentionCall& c, int blocks) {
   return static_cast<int>(std::min(heads, fit >= heads ? heads : n));
 }
 
-template <class T, class S>
+template <class T, class S, bool kOptions = false>
 void queue_forward(const AttentionCall& c, const Tensor& like_this) {
-  ForwardMaps maps;
-  maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, S::D, 64);
-  maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
-  maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, S::D, S::kKeys);
-  maps.out = tensor_map(c.dtype, c.out, c.batch, c.heads, c.tq, S::D, 64);
+  ForwardMaps maps;  // of as many columns as there are: copies fill up with zeros
+  maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, c.d, 64);
+  maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
+  maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
+  maps.out = tensor_map(c.dtype, c.out, c.batch, c.heads, c.tq, c.d, 64);
+  Options options;
+  Tensor space;
   Schedule schedule;
   schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
   schedule.heads = static_cast<int>(c.batch * c.heads);
@@ -441,16 +554,22 @@ void queue_forward(const AttentionCall& c, const Tensor& like_this) {
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");
     const int blocks = std::min(schedule.total(), multiprocessors() * S::kBlocks);
     schedule.section = section_of(c, blocks);
-    kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule, sequences, maps_of);
+    kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule, sequences, maps_of, options);
   };
-  if (c.sequences == 0) return queue(forward_hopper_kernel<T, S, false>, {}, nullptr);
-  Tensor lists, space;
-  const Sequences sequences = sequences_of(c, S::kQueries, S::kKeys, like_this, lists);
-  MapSet set{};
-  set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true), set.add(maps.out, c.out, false);
-  schedule.tiles = static_cast<int>(sequences.q_tiles);
-  queue(forward_hopper_kernel<T, S, true>, sequences,
-        reinterpret_cast<const ForwardMaps*>(maps_of_sequences(set, sequences, c.sequences + 2, like_this, space)));
+  if constexpr (kOptions) {
+    options = options_of(c, 64, S::kKeys, false, like_this, space);
+    return queue(forward_hopper_kernel<T, S, false, true>, {}, nullptr);
+  } else {
+    if (c.sequences == 0) return queue(forward_hopper_kernel<T, S, false, false>, {}, nullptr);
+    Tensor lists;
+    const Sequences sequences = sequences_of(c, S::kQueries, S::kKeys, like_this, lists);
+    MapSet set{};
+    set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true);
+    set.add(maps.out, c.out, false);
+    schedule.tiles = static_cast<int>(sequences.q_tiles);
+    queue(forward_hopper_kernel<T, S, true, false>, sequences,
+          reinterpret_cast<const ForwardMaps*>(maps_of_sequences(set, sequences, c.sequences + 2, like_this, space)));
+  }
 }
 
 }  // namespace strata::attention_cuda::hopper

@@ -67,14 +67,16 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-/// Starts the copy of rows [first, first + Rows) of `p` (rows `stride` apart) to a tile; rows from `end` on are zeros.
+/// Starts the copy of rows [first, first + Rows) of `p` (rows `stride` apart) to a tile; rows from `end` on and columns
+/// from `size` on are zeros.
 template <int Rows, int D, int Threads, class T>
-__device__ __forceinline__ void copy_tile(uint16_t* tile, const T* p, int64_t stride, int64_t first, int64_t end) {
+__device__ __forceinline__ void copy_tile(uint16_t* tile, const T* p, int64_t stride, int64_t first, int64_t end,
+                                          int size) {
   constexpr int kPieces = D / 8;
   for (int i = threadIdx.x; i < Rows * kPieces; i += Threads) {
     const int row = i / kPieces, piece = i % kPieces;
-    const bool valid = first + row < end;
-    copy_async(tile + TileShape<D>::at(row, piece), p + (valid ? (first + row) * stride : 0) + piece * 8, valid);
+    const bool valid = first + row < end && 8 * piece < size;
+    copy_async(tile + TileShape<D>::at(row, piece), p + (valid ? (first + row) * stride + piece * 8 : 0), valid);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/mma.cuh"
+#include "strata/ops/attention/options.cuh"
 
 namespace strata::attention_cuda {
 namespace {
@@ -45,7 +46,7 @@ __device__ __forceinline__ void add_products(float (&sum)[D / 8][4], const float
 // Writes a warp's 16 rows; this thread has `row` and row + 8.
 template <class T, int D>
 __device__ __forceinline__ void write(const AttentionView& view, int64_t b, int64_t head, int64_t row, int64_t time,
-                                      float scale, const float (&sum)[D / 8][4]) {
+                                      int size, float scale, const float (&sum)[D / 8][4]) {
   T* const out = head_of<T>(view, b, head);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -53,17 +54,18 @@ __device__ __forceinline__ void write(const AttentionView& view, int64_t b, int6
     if (i >= time) continue;
 #pragma unroll
     for (int d = 0; d < D / 8; ++d)
-      *reinterpret_cast<uint32_t*>(out + i * view.time + 8 * d + 2 * (threadIdx.x % 4)) =
-          pack<T>(sum[d][2 * r] * scale, sum[d][2 * r + 1] * scale);
+      if (8 * d < size)
+        *reinterpret_cast<uint32_t*>(out + i * view.time + 8 * d + 2 * (threadIdx.x % 4)) =
+            pack<T>(sum[d][2 * r] * scale, sum[d][2 * r + 1] * scale);
   }
 }
 
 // With rows of queries: s = q k^T, dp = grad_out v^T, grad_q = ds k. With rows of keys, all transposed: s = k q^T,
 // dp = v grad_out^T, grad_k = ds q, grad_v = p grad_out. p = exp2(s factor - lse2), ds = p (dp - delta).
-template <class T, int D, Of kOf>
+template <class T, int D, Of kOf, bool kOptions>
 __global__ void __launch_bounds__(kThreads, 1)
     backward_mma_kernel(const __grid_constant__ AttentionCall given, const RowTerms<float> given_terms,
-                        const Sequences sequences) {
+                        const Sequences sequences, const __grid_constant__ Options options) {
   constexpr bool kOfQuery = kOf == Of::query, kScores = kOf != Of::value,
                  kValues = kOf == Of::value || kOf == Of::key_and_value;
   constexpr int BC = kColumns<D, kOf>, kTile = BC * TileShape<D>::kPitch, kSteps = D / 16;
@@ -86,6 +88,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int64_t tile = kOfQuery ? tiles - 1 - at_tile : at_tile;
   const int64_t b = blockIdx.x % all / heads, head = blockIdx.x % all % heads, hk = kOfQuery ? head / group : head;
   const int64_t row0 = tile * kRows;
+  const int size = static_cast<int>(c.d);
 
   int64_t begin, end;
   if constexpr (kOfQuery) {
@@ -99,9 +102,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int64_t h = kOfQuery ? hk : hk * group + it / per_head, first = begin + it % per_head * BC;
     const AttentionView &x = kOfQuery ? c.k : c.q, &y = kOfQuery ? c.v : c.grad_out;
     const int64_t buffer = it & 1;
-    copy_tile<BC, D, kThreads>(c1 + buffer * kTile, head_of<const T>(x, b, h), x.time, first, other);
+    copy_tile<BC, D, kThreads>(c1 + buffer * kTile, head_of<const T>(x, b, h), x.time, first, other, size);
     if constexpr (kScores || kValues)
-      copy_tile<BC, D, kThreads>(c2 + buffer * kTile, head_of<const T>(y, b, h), y.time, first, other);
+      copy_tile<BC, D, kThreads>(c2 + buffer * kTile, head_of<const T>(y, b, h), y.time, first, other, size);
     if constexpr (!kOfQuery) {
       // Terms of queries past the last are those of the last: they are masked.
       if (threadIdx.x < BC) {
@@ -115,8 +118,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   {
     const AttentionView &x = kOfQuery ? c.q : c.k, &y = kOfQuery ? c.grad_out : c.v;
-    copy_tile<kRows, D, kThreads>(r1, head_of<const T>(x, b, head), x.time, row0, time);
-    if constexpr (kScores) copy_tile<kRows, D, kThreads>(r2, head_of<const T>(y, b, head), y.time, row0, time);
+    copy_tile<kRows, D, kThreads>(r1, head_of<const T>(x, b, head), x.time, row0, time, size);
+    if constexpr (kScores) copy_tile<kRows, D, kThreads>(r2, head_of<const T>(y, b, head), y.time, row0, time, size);
   }
   n > 0 ? copy_columns(0) : commit_copies();
 
@@ -135,6 +138,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       row_delta[r] = terms.delta[at];
     }
   }
+  const RngKey key = kOptions ? resolved(c.key) : RngKey{};
+  const int mask_row[2] = {static_cast<int>(min(row, time - 1)), static_cast<int>(min(row + 8, time - 1))};
   float score_sum[kScores ? D / 8 : 1][4] = {}, value_sum[kValues ? D / 8 : 1][4] = {};
 
   for (int64_t it = 0; it < n; ++it) {
@@ -167,15 +172,45 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
 
+    float(&flat)[BC / 2] = reinterpret_cast<float(&)[BC / 2]>(s);
+    KeptBits<BC / 8> kept;
+    if constexpr (kOptions) {
+      const int64_t h = kOfQuery ? head : hk * group + it / per_head;
+      if (options.additive) {
+        add_bias<BC / 8>(flat, c, options, b, h, !kOfQuery, mask_row, first);
+      } else if (options.seen != nullptr) {
+        SeenBits<BC / 8> visible;
+        visible.load(options, options.seen_of(b, h), mask_row, first);
+        visible.hide(flat);
+      }
+      if (options.drop_below != 0) {
+        const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
+        if constexpr (kOfQuery) {
+          const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + first, (rows + mask_row[1]) * c.tk + first};
+          kept.draw(options, key, number, options.fours && first % 4 == 0);
+        } else {
+          kept.draw_transposed(options, key, (rows + first) * c.tk + warp_first, c.tk, options.fours);
+        }
+      }
+    }
     const bool edge = first < all_first || first + BC - 1 > all_last;
 #pragma unroll
     for (int j = 0; j < BC / 8; ++j)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int at = 8 * j + 2 * (lane % 4) + e % 2;
-        float p = fast_exp2(fmaf(s[j][e], factor, -(kOfQuery ? row_lse2[e / 2] : lse2[at])));
+        float power = fmaf(s[j][e], factor, -(kOfQuery ? row_lse2[e / 2] : lse2[at]));
+        // Of a row that a finite mask all but hides, lse has lost what tells its scores apart.
+        if constexpr (kOptions) power = fminf(power, 0.f);
+        float p = fast_exp2(power);
         if (edge && (first + at < seen[e / 2].first || first + at > seen[e / 2].last)) p = 0;
         s[j][e] = p;
+        if constexpr (kOptions) {
+          if (options.drop_below != 0) {
+            if constexpr (kScores) dp[j][e] = kept[4 * j + e] ? dp[j][e] * options.kept_scale : 0.f;
+            if (!kept[4 * j + e]) s[j][e] = 0;
+          }
+        }
         if constexpr (kScores) dp[j][e] = p * (dp[j][e] - (kOfQuery ? row_delta[e / 2] : delta[at]));
       }
 
@@ -185,21 +220,29 @@ __global__ void __launch_bounds__(kThreads, 1)
   wait_copies<0>();
 
   if constexpr (kScores)
-    write<T, D>(kOfQuery ? c.grad_q : c.grad_k, b, head, row, time, static_cast<float>(c.scale), score_sum);
-  if constexpr (kValues) write<T, D>(c.grad_v, b, head, row, time, 1, value_sum);
+    write<T, D>(kOfQuery ? c.grad_q : c.grad_k, b, head, row, time, size, static_cast<float>(c.scale), score_sum);
+  if constexpr (kValues)
+    write<T, D>(c.grad_v, b, head, row, time, size, kOptions ? options.kept_scale : 1.f, value_sum);
 }
 
+// The bits of a mask, in rows of queries and in rows of keys.
+struct BothOptions {
+  Tensor space[2];
+  Options of_queries, of_keys;
+};
+
 template <class T, int D, Of kOf>
-void queue(const AttentionCall& c, RowTerms<float> terms, const Sequences& sequences) {
-  cuda::check_cuda(cudaFuncSetAttribute(backward_mma_kernel<T, D, kOf>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        kSharedBytes<D, kOf>),
-                   "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
-  const int64_t time = kOf == Of::query ? c.tq : c.tk, heads = kOf == Of::query ? c.heads : c.kv_heads;
-  int64_t tiles = (time + kRows - 1) / kRows;
-  if (c.sequences > 0) tiles = kOf == Of::query ? sequences.q_tiles : sequences.k_tiles;
-  backward_mma_kernel<T, D, kOf>
-      <<<cuda::blocks_for(c.batch * heads * tiles, 1), kThreads, kSharedBytes<D, kOf>, cuda::stream()>>>(c, terms,
-                                                                                                         sequences);
+void queue(const AttentionCall& c, RowTerms<float> terms, const Sequences& sequences, const BothOptions& options) {
+  const auto with = [&](auto kernel) {
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D, kOf>),
+                     "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
+    const int64_t time = kOf == Of::query ? c.tq : c.tk, heads = kOf == Of::query ? c.heads : c.kv_heads;
+    int64_t tiles = (time + kRows - 1) / kRows;
+    if (c.sequences > 0) tiles = kOf == Of::query ? sequences.q_tiles : sequences.k_tiles;
+    kernel<<<cuda::blocks_for(c.batch * heads * tiles, 1), kThreads, kSharedBytes<D, kOf>, cuda::stream()>>>(
+        c, terms, sequences, kOf == Of::query ? options.of_queries : options.of_keys);
+  };
+  has_options(c) ? with(backward_mma_kernel<T, D, kOf, true>) : with(backward_mma_kernel<T, D, kOf, false>);
 }
 
 }  // namespace
@@ -207,14 +250,19 @@ void queue(const AttentionCall& c, RowTerms<float> terms, const Sequences& seque
 void backward_mma(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this) {
   Tensor space;
   const Sequences sequences = sequences_of(c, kRows, kRows, like_this, space);
+  BothOptions options;
+  if (has_options(c)) {
+    options.of_queries = options_of(c, kRows, 64, false, like_this, options.space[0]);
+    options.of_keys = options_of(c, 64, kRows, true, like_this, options.space[1]);
+  }
   dispatch_mma(c, [&]<class T, int D>() {
     if constexpr (D <= 128) {
-      queue<T, D, Of::key_and_value>(c, terms, sequences);
+      queue<T, D, Of::key_and_value>(c, terms, sequences, options);
     } else {  // two sums of 256 columns do not fit a warp's registers
-      queue<T, D, Of::key>(c, terms, sequences);
-      queue<T, D, Of::value>(c, terms, sequences);
+      queue<T, D, Of::key>(c, terms, sequences, options);
+      queue<T, D, Of::value>(c, terms, sequences, options);
     }
-    queue<T, D, Of::query>(c, terms, sequences);
+    queue<T, D, Of::query>(c, terms, sequences, options);
   });
 }
 

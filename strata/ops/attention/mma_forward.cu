@@ -3,6 +3,7 @@
 
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/mma.cuh"
+#include "strata/ops/attention/options.cuh"
 
 namespace strata::attention_cuda {
 namespace {
@@ -15,9 +16,10 @@ inline constexpr int kKeys = D <= 128 ? 64 : 32;
 template <int D>
 inline constexpr int kSharedBytes = (kQueries + 4 * kKeys<D>)*TileShape<D>::kPitch * 2;
 
-template <class T, int D>
+template <class T, int D, bool kOptions>
 __global__ void __launch_bounds__(kThreads, 1)
-    forward_mma_kernel(const __grid_constant__ AttentionCall given, const Sequences sequences) {
+    forward_mma_kernel(const __grid_constant__ AttentionCall given, const Sequences sequences,
+                       const __grid_constant__ Options options) {
   constexpr int BK = kKeys<D>, kTile = BK * TileShape<D>::kPitch, kSteps = D / 16;
   constexpr bool kKeepQ = D <= 128;  // in registers
   extern __shared__ __align__(128) uint16_t shared[];
@@ -37,13 +39,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   const T* const k = head_of<const T>(c.k, b, hk);
   const T* const v = head_of<const T>(c.v, b, hk);
 
+  const int size = static_cast<int>(c.d);
   int64_t begin, end;
   visible_keys(c, q0, min(q0 + kQueries, c.tq), begin, end);
   const int64_t n = end > begin ? (end - begin + BK - 1) / BK : 0;
-  copy_tile<kQueries, D, kThreads>(qs, q, c.q.time, q0, c.tq);
+  copy_tile<kQueries, D, kThreads>(qs, q, c.q.time, q0, c.tq, size);
   if (n > 0) {
-    copy_tile<BK, D, kThreads>(ks, k, c.k.time, begin, c.tk);
-    copy_tile<BK, D, kThreads>(vs, v, c.v.time, begin, c.tk);
+    copy_tile<BK, D, kThreads>(ks, k, c.k.time, begin, c.tk, size);
+    copy_tile<BK, D, kThreads>(vs, v, c.v.time, begin, c.tk, size);
   }
   commit_copies();
 
@@ -54,6 +57,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const float factor = static_cast<float>(c.scale * kLog2e);
   float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, o[D / 8][4] = {};
   uint32_t qa[kKeepQ ? kSteps : 1][4];
+  const RngKey key = kOptions ? resolved(c.key) : RngKey{};
+  const int mask_row[2] = {static_cast<int>(min(row, c.tq - 1)), static_cast<int>(min(row + 8, c.tq - 1))};
 
   for (int64_t it = 0; it < n; ++it) {
     wait_copies<0>();
@@ -62,8 +67,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     const uint16_t* const kt = ks + (it & 1) * kTile;
     const uint16_t* const vt = vs + (it & 1) * kTile;
     if (it + 1 < n) {
-      copy_tile<BK, D, kThreads>(ks + (~it & 1) * kTile, k, c.k.time, k0 + BK, c.tk);
-      copy_tile<BK, D, kThreads>(vs + (~it & 1) * kTile, v, c.v.time, k0 + BK, c.tk);
+      copy_tile<BK, D, kThreads>(ks + (~it & 1) * kTile, k, c.k.time, k0 + BK, c.tk, size);
+      copy_tile<BK, D, kThreads>(vs + (~it & 1) * kTile, v, c.v.time, k0 + BK, c.tk, size);
       commit_copies();
     }
     if constexpr (kKeepQ) {
@@ -85,6 +90,22 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
 
+    float(&flat)[BK / 2] = reinterpret_cast<float(&)[BK / 2]>(s);
+    KeptBits<BK / 8> kept;
+    if constexpr (kOptions) {
+      if (options.additive) {
+        add_bias<BK / 8>(flat, c, options, b, h, false, mask_row, static_cast<int>(k0));
+      } else if (options.seen != nullptr) {
+        SeenBits<BK / 8> visible;
+        visible.load(options, options.seen_of(b, h), mask_row, static_cast<int>(k0));
+        visible.hide(flat);
+      }
+      if (options.drop_below != 0) {
+        const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
+        const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + k0, (rows + mask_row[1]) * c.tk + k0};
+        kept.draw(options, key, number, options.fours && k0 % 4 == 0);
+      }
+    }
     if (k0 < all_first || k0 + BK - 1 > all_last) {
 #pragma unroll
       for (int j = 0; j < BK / 8; ++j)
@@ -115,6 +136,9 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int e = 0; e < 4; ++e) {
         s[j][e] = fast_exp2(fmaf(s[j][e], factor, -shift[e / 2]));
         l[e / 2] += s[j][e];
+        if constexpr (kOptions) {
+          if (options.drop_below != 0 && !kept[4 * j + e]) s[j][e] = 0;
+        }
       }
 
 #pragma unroll
@@ -141,11 +165,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     l[r] += __shfl_xor_sync(0xffffffffu, l[r], 2);
     const int64_t i = row + 8 * r;
     if (i >= c.tq) continue;
-    const float inverse = l[r] == 0 ? 0.f : 1 / l[r];
+    const float inverse = l[r] == 0 ? 0.f : (kOptions ? options.kept_scale : 1.f) / l[r];
 #pragma unroll
     for (int d = 0; d < D / 8; ++d)
-      *reinterpret_cast<uint32_t*>(out + i * c.out.time + 8 * d + 2 * (lane % 4)) =
-          pack<T>(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
+      if (8 * d < size)
+        *reinterpret_cast<uint32_t*>(out + i * c.out.time + 8 * d + 2 * (lane % 4)) =
+            pack<T>(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
     if (lane % 4 == 0) lse[i] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
   }
 }
@@ -156,12 +181,16 @@ void forward_mma(const AttentionCall& c, const Tensor& like_this) {
   Tensor space;
   const Sequences sequences = sequences_of(c, kQueries, kQueries, like_this, space);
   const int64_t tiles = c.sequences > 0 ? sequences.q_tiles : (c.tq + kQueries - 1) / kQueries;
+  Tensor bits;
+  const Options options = has_options(c) ? options_of(c, kQueries, 64, false, like_this, bits) : Options{};
   dispatch_mma(c, [&]<class T, int D>() {
-    cuda::check_cuda(
-        cudaFuncSetAttribute(forward_mma_kernel<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D>),
-        "scaled_dot_product_attention", "cudaFuncSetAttribute");
-    const int64_t blocks = c.batch * c.heads * tiles;
-    forward_mma_kernel<T, D><<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D>, cuda::stream()>>>(c, sequences);
+    const auto queue = [&](auto kernel) {
+      cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D>),
+                       "scaled_dot_product_attention", "cudaFuncSetAttribute");
+      const int64_t blocks = c.batch * c.heads * tiles;
+      kernel<<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D>, cuda::stream()>>>(c, sequences, options);
+    };
+    has_options(c) ? queue(forward_mma_kernel<T, D, true>) : queue(forward_mma_kernel<T, D, false>);
   });
 }
 

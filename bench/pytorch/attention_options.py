@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""scaled_dot_product_attention with masks and dropout on a card, strata beside PyTorch (whatever kernel it chooses), in
+turns in one process: forward, and backward, milliseconds and TFLOP/s of all pairs (causal: of half).
+
+    attention_options.py [--seconds S] [--filter TEXT]
+
+PyTorch keeps its defaults; masks have the queries' dtype or are boolean."""
+import argparse
+import time
+
+import strata as st
+import torch
+import torch.nn.functional as F
+
+
+def timed(run, synchronize, seconds):
+    """Seconds of a call: a group between two waits, the best of three."""
+    run(), run()
+    synchronize()
+    begin = time.perf_counter()
+    run()
+    synchronize()
+    count = max(3, int(seconds / max(time.perf_counter() - begin, 1e-5)))
+    best = float("inf")
+    for _ in range(3):
+        begin = time.perf_counter()
+        for _ in range(count):
+            run()
+        synchronize()
+        best = min(best, (time.perf_counter() - begin) / count)
+    return best
+
+
+def masks(batch, heads, time_, dtype):
+    """Name to (mask on the CPU in torch, further arguments)."""
+    lengths = torch.full((batch,), time_)
+    lengths[1::2] -= time_ // 4
+    padding = (torch.arange(time_)[None, :] < lengths[:, None])[:, None, None, :]
+    square = torch.randn(time_, time_).to(dtype)
+    slopes = (-torch.arange(heads, dtype=torch.float32).add(1).mul(-8 / heads).exp2()[:, None, None] *
+              (torch.arange(time_)[:, None] - torch.arange(time_)[None, :]).abs()).to(dtype)
+    return {
+        "plain": (None, {}),
+        "causal": (None, {"is_causal": True}),
+        "dropout 0.1": (None, {"dropout_p": 0.1}),
+        "causal, dropout 0.1": (None, {"is_causal": True, "dropout_p": 0.1}),
+        "padding, boolean": (padding, {}),
+        "padding, dropout 0.1": (padding, {"dropout_p": 0.1}),
+        "square, boolean": (torch.ones(time_, time_, dtype=torch.bool).tril(), {}),
+        "square, additive": (square, {}),
+        "slopes by distance, additive": (slopes[None], {}),
+    }
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--seconds", type=float, default=0.03)
+    p.add_argument("--filter", default="")
+    p.add_argument("--shapes", nargs="*", default=["32x8x512x64", "4x16x4096x128"], help="batch x heads x time x size")
+    a = p.parse_args()
+    print(f"{'shape':16} {'mask':30} {'forward ms':>20} {'ratio':>6} {'backward ms':>20} {'ratio':>6} {'TFLOP/s':>12}")
+    for shape in a.shapes:
+        b, h, t, d = map(int, shape.split("x"))
+        numbers = [torch.randn(b, t, h, d).bfloat16() for _ in range(4)]
+        for name, (mask, options) in masks(b, h, t, torch.bfloat16).items():
+            if a.filter not in name:
+                continue
+            times = {}
+            for engine, f, synchronize in ((st, st.nn.functional, st.cuda.synchronize), (torch, F, torch.cuda.synchronize)):
+                def on_card(x):
+                    x = x.to("cuda")
+                    return x if engine is torch else st.from_dlpack(x)
+                q, k, v, g = (on_card(x).transpose(1, 2) for x in numbers)
+                m = None if mask is None else on_card(mask)
+                for x in (q, k, v):
+                    x.requires_grad_()
+                run = lambda: f.scaled_dot_product_attention(q, k, v, m, **options)
+                with engine.no_grad():
+                    forward = timed(run, synchronize, a.seconds)
+                y = run()
+                grad = engine.autograd.grad
+                backward = timed(lambda: grad(y, (q, k, v), g, retain_graph=True), synchronize, a.seconds)
+                times[engine] = forward, backward
+                del q, k, v, g, m, y
+            flop = 4 * b * h * t * t * d * (0.5 if options.get("is_causal") else 1)
+            ours, theirs = times[st], times[torch]
+            print(f"{shape:16} {name:30} {ours[0] * 1e3:9.3f} {theirs[0] * 1e3:9.3f} {theirs[0] / ours[0]:7.2f} "
+                  f"{ours[1] * 1e3:10.3f} {theirs[1] * 1e3:9.3f} {theirs[1] / ours[1]:6.2f} "
+                  f"{flop / ours[0] * 1e-12:6.0f} {2.5 * flop / ours[1] * 1e-12:5.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
