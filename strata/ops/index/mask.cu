@@ -1,4 +1,4 @@
-// Masks, classes and counts on a CUDA device.
+// Masks and classes on a CUDA device.
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,6 @@
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/range.cuh"
-#include "strata/cuda/rows.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index_kernels.h"
 
@@ -53,7 +52,7 @@ Tensor counts_of(const Tensor& on) {
 
 // Waits for the device.
 int64_t element(const Tensor& t, int64_t i) {
-  cuda::refuse_in_capture("nonzero, masked_select or bincount", "the result's size depends on values of the device");
+  cuda::refuse_in_capture("nonzero or masked_select", "the result's size depends on values of the device");
   int64_t v = 0;
   cuda::copy_bytes(&v, Device::cpu(), static_cast<const int64_t*>(t.raw_data()) + i, t.device(), sizeof v);
   return v;
@@ -185,33 +184,6 @@ void one_hot_cuda(Tensor& y, const Tensor& x, int64_t num_classes) {
   one_hot_kernel<<<cuda::blocks_for(y.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
       static_cast<const int64_t*>(dense.raw_data()), static_cast<int64_t*>(y.raw_data()), y.numel(), num_classes,
       cuda::range_check());
-}
-
-Tensor bincount_cuda(const Tensor& x, const Tensor& weights, int64_t minlength) {
-  return on_device_of(x, "bincount", [&] {
-    const Tensor dense = contiguous(to(x, DType::i64));
-    const cuda::SortedIndex sorted = cuda::sort_index(dense, cuda::kAnyValue);
-    int64_t bins = minlength;
-    if (x.numel() > 0) {
-      const int64_t last = element(sorted.keys, x.numel() - 1);
-      check(last >= 0, "bincount", "values must not be negative, got ", last);
-      check(last < kMostBins, "bincount", "values must be below 2^60, got ", last);
-      bins = std::max(bins, last + 1);
-    }
-    const DType type = !weights.defined() ? DType::i64 : weights.dtype() == DType::f32 ? DType::f32 : DType::f64;
-    const Tensor y = empty({{bins}, type, x.device(), std::nullopt});
-    fill_elements(y, 0);
-    if (x.numel() == 0) return y;
-    Tensor amounts;
-    if (weights.defined()) {
-      amounts = contiguous(to(weights, type));
-    } else {
-      amounts = empty({{x.numel()}, type, x.device(), std::nullopt});
-      fill_elements(amounts, 1);
-    }
-    cuda::add_rows(type, y.raw_data(), {1, bins, 1}, sorted, amounts.raw_data(), 1);
-    return y;
-  });
 }
 
 }  // namespace strata

@@ -172,8 +172,9 @@ void allow_shared(K kernel, size_t bytes) {
                "norm_backward", "cudaFuncSetAttribute");
 }
 
-// Aligned rows of up to 2048 vectors. False where the card has too little shared memory.
-template <class T, class A, int kRow, int kHeld>
+// Aligned rows of up to kCluster * kRow * kHeld vectors. False where the card has too little shared memory or no
+// clusters.
+template <class T, class A, int kRow, int kHeld, int kCluster = 1>
 bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
   using C = compute_t<T>;
   constexpr size_t kStep = size_t{kRingThreads<kHeld>} * kHeld * 16;
@@ -181,20 +182,37 @@ bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
   const auto stages =
       static_cast<int>(std::min<size_t>((card.shared_bytes_per_block - 1024) / stage, kMostStages<kHeld>));
   if (stages < 2) return false;
+  if (kCluster > 1 && card.major != 9) return false;  // other cards run what was compiled without clusters
   const bool sums = c.grad_weight != nullptr || c.grad_bias != nullptr;
-  const int64_t parts = std::min<int64_t>(card.multiprocessors, c.rows), all = c.rms ? c.n : 2 * c.n;
-  const Tensor workspace = sums ? make_workspace<C>(parts * all) : Tensor();
-  C* partial = sums ? static_cast<C*>(workspace.raw_data()) : nullptr;
   const auto launch = [&](auto kernel) {
     allow_shared(kernel, stage * stages);
-    kernel<<<static_cast<unsigned>(parts), kRingThreads<kHeld>, stage * stages, stream()>>>(c, partial, stages);
+    cudaLaunchConfig_t config = {};
+    config.blockDim = dim3(kRingThreads<kHeld>);
+    config.dynamicSmemBytes = stage * stages;
+    config.stream = stream();
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {kCluster, 1, 1};
+    // As many as the card runs at once: blocks of a cluster stand side by side, so that some multiprocessors may be
+    // left over.
+    int at_once = card.multiprocessors;
+    if (kCluster > 1) {
+      config.attrs = &cluster, config.numAttrs = 1;
+      config.gridDim = dim3(static_cast<unsigned>(kCluster * card.multiprocessors));
+      check_cuda(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config), "norm_backward",
+                 "cudaOccupancyMaxActiveClusters");
+      if (at_once < 1) return false;
+    }
+    const int64_t parts = std::min<int64_t>(at_once, c.rows), all = c.rms ? c.n : 2 * c.n;
+    const Tensor workspace = sums ? make_workspace<C>(parts * all) : Tensor();
+    C* partial = sums ? static_cast<C*>(workspace.raw_data()) : nullptr;
+    config.gridDim = dim3(static_cast<unsigned>(kCluster * parts));
+    check_cuda(cudaLaunchKernelEx(&config, kernel, c, partial, stages), "norm_backward", "cudaLaunchKernelEx");
+    if (sums) sum_parts<A>(c, partial, parts, all);
+    return true;
   };
-  if (c.rms)
-    launch(ring_backward_kernel<T, A, kRow, kHeld, true>);
-  else
-    launch(ring_backward_kernel<T, A, kRow, kHeld, false>);
-  if (sums) sum_parts<A>(c, partial, parts, all);
-  return true;
+  return c.rms ? launch(ring_backward_kernel<T, A, kRow, kHeld, true, kCluster>)
+               : launch(ring_backward_kernel<T, A, kRow, kHeld, false, kCluster>);
 }
 
 // Few vectors a thread, so that many threads find registers; a warp alone needs no barrier.
@@ -207,6 +225,11 @@ bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
   if (vectors <= 2 * 128) return ring_backward<T, A, 128, 2>(c, card);
   if (vectors <= 2 * 256) return ring_backward<T, A, 256, 2>(c, card);
   if (vectors <= 2 * 512) return ring_backward<T, A, 512, 2>(c, card);
+  // More vectors a thread would leave no registers for the widened weights, of which f32 needs half as many: a row is
+  // shared by several blocks instead.
+  if constexpr (sizeof(T) == 2)
+    if (vectors <= 2 * 2 * 512 && ring_backward<T, A, 512, 2, 2>(c, card)) return true;
+  if (vectors > 4 * 512 && vectors <= 4 * 2 * 512 && ring_backward<T, A, 512, 2, 4>(c, card)) return true;
   return vectors <= 4 * 512 && ring_backward<T, A, 512, 4>(c, card);
 }
 

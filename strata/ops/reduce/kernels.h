@@ -49,6 +49,9 @@ void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tens
 
 /// The same on a CUDA device.
 void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
+/// squared_deviations from the rows' own means, with one reading of x. False, and nothing done, where the reduced
+/// dimensions are not the last.
+bool squares_about_mean_cuda(const Tensor& y, const Tensor& x, uint32_t mask);
 void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
 void scan_cuda(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
 /// y[i] = x at indices[i], and y zeroed with x[i] added at indices[i], along `dim`; see pick_along and put_along.

@@ -188,11 +188,14 @@ double freedom(const Tensor& x, const Dims& dims, double correction) {
   return std::max(0.0, count_of(x, dims) - correction);
 }
 
-// Two passes: the mean, then the squares around it.
+// Two passes: the mean, then the squares around it. Rows on a card need one.
 template <class On>
 Tensor variance(On on, const Tensor& y, const Tensor& x, const Dims& dims, double correction) {
   const uint32_t mask = dim_mask(dims, x.dim(), "var");
-  const Tensor middle = accumulator(y), squares = accumulator(y);
+  const Tensor squares = accumulator(y);
+  if constexpr (on.cuda)
+    if (squares_about_mean_cuda(squares, x, mask)) return squares / freedom(x, dims, correction);
+  const Tensor middle = accumulator(y);
   reduce(on, Reduction::mean, middle, x, mask);
   reduce(on, Reduction::squared_deviations, squares, x, mask, middle);
   return squares / freedom(x, dims, correction);
@@ -392,7 +395,8 @@ const CountOp count_nonzero_op{{
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return reduce_cost(x); },
     .samples = samples_logic,
-    .reference = [](const Tensor& x, const Dims& dims) { return by_loops::reduced<by_loops::count_of_nonzero>(x, dims, false); },
+    .reference = [](const Tensor& x,
+                    const Dims& dims) { return by_loops::reduced<by_loops::count_of_nonzero>(x, dims, false); },
 }};
 
 }  // namespace

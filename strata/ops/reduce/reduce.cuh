@@ -4,7 +4,8 @@
 // card idle, n is cut into groups whose results a second kernel combines. Every order is fixed.
 //
 // A reducer R says what happens: types Acc and Shift; init(), step(acc, value, shift, position), combine(acc, acc),
-// and write(index of the result, acc).
+// and write(index of the result, acc). One that reduces rows alone
+// has steps(acc, widened vector) instead of step.
 
 #include <algorithm>
 #include <bit>
@@ -26,6 +27,11 @@ constexpr int resident_blocks(int bytes) {
   return bytes <= 32 ? 6 : 3;
 }
 
+template <class R, class T>
+inline constexpr bool kRowsAlone = requires(R r, typename R::Acc a, Vec<compute_t<T>, 1> v) {
+  r.steps(a, v);
+};
+
 // `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
 template <class R, class T>
 __global__ void __launch_bounds__(kThreads)
@@ -42,6 +48,14 @@ __global__ void __launch_bounds__(kThreads)
   Acc a[kAhead];
 #pragma unroll
   for (int u = 0; u < kAhead; ++u) a[u] = r.init();
+  const auto take = [&]<int V>(Acc& to, const Vec<T, V>& v, int64_t i) {
+    if constexpr (kRowsAlone<R, T>) {
+      r.steps(to, widen_all(v));
+    } else {
+#pragma unroll
+      for (int k = 0; k < V; ++k) r.step(to, widen(v.v[k]), s, i + k);
+    }
+  };
   const auto sweep = [&]<int V>(std::integral_constant<int, V>) {
     const int64_t step = static_cast<int64_t>(lanes) * V;
     int64_t i = begin + lane * V;
@@ -50,15 +64,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int u = 0; u < kAhead; ++u) v[u] = load_vec<V>(p + i + u * step);
 #pragma unroll
-      for (int u = 0; u < kAhead; ++u)
-#pragma unroll
-        for (int k = 0; k < V; ++k) r.step(a[u], widen(v[u].v[k]), s, i + u * step + k);
+      for (int u = 0; u < kAhead; ++u) take(a[u], v[u], i + u * step);
     }
-    for (; i < end; i += step) {
-      const Vec<T, V> v = load_vec<V>(p + i);
-#pragma unroll
-      for (int k = 0; k < V; ++k) r.step(a[0], widen(v.v[k]), s, i + k);
-    }
+    for (; i < end; i += step) take(a[0], load_vec<V>(p + i), i);
   };
   if (vectors)
     sweep(std::integral_constant<int, kVec<T>>());
@@ -215,7 +223,7 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     partial = make_partial(groups);
     rows_kernel<R, T><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)), kThreads, 0, stream()>>>(
         r, x, l.outer, l.n, length, lanes, vectors, s, partial);
-  } else {
+  } else if constexpr (!kRowsAlone<R, T>) {
     const bool wide = kColumns > 1 && l.inner % kColumns == 0 && aligned16(x);
     const int64_t columns = results / (wide ? kColumns : 1);
     const int64_t most_down = kThreads / std::min<int64_t>(kWarp, power_above(columns));

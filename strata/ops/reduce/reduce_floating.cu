@@ -30,6 +30,39 @@ struct ExtremeAbs {
   __device__ void write(int64_t i, Acc a) const { y[i] = cuda::narrow<T>(a); }
 };
 
+// The sum of squares about the mean, with one reading: each vector has a mean and squares of its own, and these are put
+// together (Chan, Golub and LeVeque, 1983), so that no digits are lost.
+template <class T>
+struct SquaresAboutMean {
+  using C = compute_t<T>;
+  struct Acc {
+    C count, mean, squares;
+  };
+  using Shift = C;
+  C* y;
+  __device__ Acc init() const { return {0, 0, 0}; }
+  template <int V>
+  __device__ void steps(Acc& a, const cuda::Vec<C, V>& v) const {
+    C mean = 0, squares = 0;
+#pragma unroll
+    for (int k = 0; k < V; ++k) mean += v.v[k];
+    mean *= C(1) / V;
+#pragma unroll
+    for (int k = 0; k < V; ++k) squares += (v.v[k] - mean) * (v.v[k] - mean);
+    a = combine(a, {C(V), mean, squares});
+  }
+  __device__ Acc combine(const Acc& a, const Acc& b) const {
+    const C count = a.count + b.count;
+    if (count == 0) return a;
+    const C away = b.mean - a.mean, share = b.count / count;
+    // In this order: of no elements on one side the product is 0, however far the mean is.
+    return {count, a.mean + away * share, a.squares + b.squares + away * (away * (a.count * share))};
+  }
+  __device__ void write(int64_t i, const Acc& a) const {
+    y[i] = a.squares;
+  }
+};
+
 struct Magnitude {
   template <class A>
   __device__ A operator()(A x, A) const {
@@ -87,6 +120,15 @@ void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l
         throw ValueError("reduce", "not a floating reduction");
     }
   });
+}
+
+bool squares_about_mean_cuda(const Tensor& y, const Tensor& x, uint32_t mask) {
+  const ReduceLayout l = reduce_layout(x, mask);
+  if (l.inner != 1) return false;
+  dispatch_floats(x.dtype(), "reduce", [&]<class T>() {
+    reduce_with<SquaresAboutMean<T>, T>({static_cast<compute_t<T>*>(y.raw_data())}, l);
+  });
+  return true;
 }
 
 }  // namespace strata

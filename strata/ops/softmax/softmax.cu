@@ -1,5 +1,6 @@
 // Softmax on a CUDA device, over rows and over columns.
 
+#include "strata/cuda/current.h"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/softmax/softmax_kernel.h"
 
@@ -67,6 +68,95 @@ __global__ void __launch_bounds__(kMostRowThreads, blocks_at_least(kHeld, kHeldF
     for (int j = 0; j < V; ++j) p.v[j] = narrow<T>(log ? d.v[j] - lsum : d.v[j] * scale);
     store_vec(to + i, p);
   });
+}
+
+// Rows that lie aligned and of which a multiprocessor's registers hold one only: a block for each multiprocessor copies
+// the next kStages rows to shared memory while it works on one. A thread reads only what it asked for itself, and asks
+// for another row as soon as it has this one in registers.
+constexpr int kRingThreads = 1024;
+template <class T, int kHeld, int kStages>
+__global__ void __launch_bounds__(kRingThreads, 1) ring_forward(bool log, const T* x, T* y, int64_t rows, int n) {
+  using C = compute_t<T>;
+  constexpr int V = kVec<T>;
+  extern __shared__ uint4 ring[];
+  __shared__ C tops[2][kRingThreads / kWarp], sums[2][kRingThreads / kWarp];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
+  bool in[kHeld];
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) in[k] = (thread + k * kRingThreads) * V < n;
+  int64_t asked = blockIdx.x;
+  const auto ask = [&](uint4* at) {
+    if (asked < rows) {
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k)
+        if (in[k]) copy_async(at + k * kRingThreads, x + asked * n + (thread + k * kRingThreads) * V);
+    }
+    asked += gridDim.x;
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+#pragma unroll
+  for (int s = 0; s < kStages; ++s) ask(ring + s * kHeld * kRingThreads + thread);
+  int stage = 0, parity = 0;
+  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    uint4* const at = ring + stage * kHeld * kRingThreads + thread;
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
+    Vec<C, V> e[kHeld];
+    C top = static_cast<C>(-INFINITY), sum = 0;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      if (in[k]) {
+        Vec<T, V> v;
+        const uint4 words = at[k * kRingThreads];
+        memcpy(&v, &words, 16);
+        e[k] = widen_all(v);
+#pragma unroll
+        for (int j = 0; j < V; ++j) top = fmax(top, e[k].v[j]);
+      }
+    ask(at);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    top = warp_reduce(top, Larger());
+    if (lane == 0) tops[parity][warp] = top;
+    __syncthreads();
+    top = warp_reduce(tops[parity][lane], Larger());
+    const C shift = exp_shift<T>(top);
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      if (in[k])
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C power = exp_below<T>(e[k].v[j], shift);
+          sum += power;
+          e[k].v[j] = log ? e[k].v[j] - top : power;
+        }
+    sum = warp_reduce(sum, Sum());
+    if (lane == 0) sums[parity][warp] = sum;
+    __syncthreads();
+    sum = warp_reduce(sums[parity][lane], Sum());
+    parity ^= 1;  // the next row's barriers stand between this row's reads and the next write to the same half
+    const C scale = C(1) / sum, lsum = ::log(sum);
+    T* const to = y + r * n;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      if (in[k]) {
+#pragma unroll
+        for (int j = 0; j < V; ++j) e[k].v[j] = log ? e[k].v[j] - lsum : e[k].v[j] * scale;
+        store_vec(to + (thread + k * kRingThreads) * V, narrow_all<T>(e[k]));
+      }
+  }
+}
+
+// False where a row is too long, or the card has too little shared memory.
+template <class T, int kHeld, int kStages>
+bool ring_rows(bool log, const T* x, T* y, int64_t rows, int64_t n) {
+  constexpr int kBytes = kStages * kHeld * kRingThreads * 16;
+  const DeviceProperties& card = properties(current_device());
+  if (n > int64_t{kHeld} * kRingThreads * kVec<T> || kBytes + 1024 > card.shared_bytes_per_block) return false;
+  const auto kernel = ring_forward<T, kHeld, kStages>;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "softmax",
+             "cudaFuncSetAttribute");
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(rows, card.multiprocessors));
+  kernel<<<blocks, kRingThreads, kBytes, stream()>>>(log, x, y, rows, static_cast<int>(n));
+  return true;
 }
 
 template <class T, int V, int kHeld>
@@ -163,6 +253,11 @@ void softmax_forward_cuda(DType t, bool log, const void* x, void* y, int64_t out
       return;
     }
     const RowLaunch l = row_launch<T>(outer, n, aligned16(x) && aligned16(y));
+    if constexpr (sizeof(T) <= 4) {
+      if (l.vectors && l.held != kHeldFew<kVec<T>> && ring_rows<T, 4, 3>(log, from, to, outer, n)) return;
+      if constexpr (sizeof(T) == 4)
+        if (l.vectors && l.held == 0 && ring_rows<T, 8, 1>(log, from, to, outer, n)) return;
+    }
     dispatch_rows<T>(l, [&](auto v, auto held) {
       forward_rows<T, decltype(v)::value, decltype(held)::value>
           <<<l.blocks, l.threads, 0, stream()>>>(log, from, to, outer, n);

@@ -72,10 +72,58 @@ TEST_F(SortCuda, SortAndTopkAndKthvalue) {
   }
 }
 
+// Rows of which several blocks take a part, rows that are sorted together and alone, digits that say little: few and
+// many of the elements share the k-th's.
+TEST_F(SortCuda, LongRows) {
+  manual_seed(13);
+  for (const DType t : {DType::u8, DType::bf16, DType::f32, DType::i64}) {
+    const Tensor ties = values({3, 100000}, t);
+    const Tensor few = is_floating(t) ? randn({2, 70001}).to(t) : randint(0, 100, {2, 70001}).to(t);
+    const Tensor close = is_floating(t) ? (rand({2, 40000}) * 1e-3 + 1).to(t) : ties.narrow(0, 0, 2);
+    for (const Tensor& x : {ties, few, close, few.transpose(0, 1)}) {
+      const int64_t dim = x.size(0) > x.size(1) ? 0 : 1;
+      SCOPED_TRACE(cat(x));
+      const Tensor dx = on(x);
+      for (const bool flag : {false, true}) {
+        const auto [v, at] = sort(x, dim, flag);
+        const auto [dv, dat] = sort(dx, dim, flag);
+        expect_same(dv, v);
+        expect_same(dat, at);
+        for (const int64_t k : {1, 50, 1024, 1025}) {
+          const auto [kv, kat] = topk(x, k, dim, flag);
+          const auto [dkv, dkat] = topk(dx, k, dim, flag);
+          expect_same(dkv, kv);
+          expect_same(dkat, kat);
+        }
+      }
+      for (const int64_t k : {1, 20000, 39999}) {
+        const auto [one, place] = kthvalue(x, k, dim);
+        const auto [done, dplace] = kthvalue(dx, k, dim);
+        expect_same(done, one);
+        expect_same(dplace, place);
+      }
+    }
+  }
+  const Tensor whole = randint(-1000000, 1000000, {int64_t{1} << 21}).to(DType::i32);
+  expect_same(std::get<0>(sort(on(whole))), std::get<0>(sort(whole)));
+  expect_same(std::get<1>(sort(on(whole))), std::get<1>(sort(whole)));
+}
+
 TEST_F(SortCuda, UniqueAndSearchsorted) {
   manual_seed(12);
+  const Tensor far = randint(-5, 5, {3000}).to(DType::i64) * (int64_t{1} << 40);
+  for (const bool inverse : {false, true}) {
+    const UniqueResult want = unique(far, inverse, true), got = unique(on(far), inverse, true);
+    expect_same(got.values, want.values);
+    expect_same(got.counts, want.counts);
+    if (inverse) expect_same(got.inverse, want.inverse);
+  }
   for (const DType t : kTypes) {
     for (const Shape& shape : {Shape{9, 1000}, Shape{1}, Shape{0}}) {
+      if (shape.size() == 2) {
+        const Tensor x = values(shape, t);
+        expect_same(unique(on(x)).values, unique(x).values);
+      }
       const Tensor x = values(shape, t);
       SCOPED_TRACE(cat(x));
       const UniqueResult want = unique(x, true, true), got = unique(on(x), true, true);

@@ -25,6 +25,8 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
 
 // On a CUDA device; in a build without CUDA unique_cuda throws and the others are not there.
 void sort_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending);
+// The first `take` of each row's sorted elements.
+void sort_first_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending, int64_t take);
 void topk_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest);
 void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool keepdim);
 std::tuple<Tensor, Tensor, Tensor> unique_cuda(const Tensor& x, bool return_inverse, bool return_counts);

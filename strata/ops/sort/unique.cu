@@ -1,0 +1,226 @@
+// The different values of a tensor on a CUDA device: a radix sort of keys, then one pass that selects where runs of
+// equal ones begin. Keys of integers are distances from the smallest, sorted by as many bits as the largest distance
+// has; they are sorted alone where nobody asks where the elements stood. Zeros have two signs and NaN many forms, of
+// which the result has the first element's: floating keys take their places along.
+
+#include <algorithm>
+#include <bit>
+
+#include <thrust/iterator/counting_iterator.h>
+#include <cub/device/device_select.cuh>
+
+#include "strata/cuda/current.h"
+#include "strata/cuda/launch.h"
+#include "strata/cuda/memory.h"
+#include "strata/cuda/rows.h"
+#include "strata/ops/sort/order.cuh"
+#include "strata/ops/sort/radix.cuh"
+#include "strata/ops/sort/sort_kernels.h"
+
+namespace strata {
+namespace {
+using namespace sort_detail;
+
+constexpr int kThreads = 256;
+
+// The smallest and the largest key of x, the largest as what is left of it to the greatest number: both are minima.
+template <class B>
+__global__ void __launch_bounds__(kThreads) range_kernel(const B* x, int64_t n, Order order, unsigned long long* ends) {
+  constexpr int kAhead = 4;
+  unsigned long long low = ~0ull, high = ~0ull;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  const auto take = [&](B v) {
+    const unsigned long long key = key_of(v, order);
+    low = min(low, key);
+    high = min(high, ~key);
+  };
+  int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  for (; i + (kAhead - 1) * step < n; i += kAhead * step) {
+    B v[kAhead];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) v[u] = x[i + u * step];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) take(v[u]);
+  }
+  for (; i < n; i += step) take(x[i]);
+#pragma unroll
+  for (int o = cuda::kWarp / 2; o > 0; o /= 2) {
+    low = min(low, __shfl_xor_sync(0xffffffffu, low, o));
+    high = min(high, __shfl_xor_sync(0xffffffffu, high, o));
+  }
+  if (threadIdx.x % cuda::kWarp != 0) return;
+  atomicMin(ends, low);
+  atomicMin(ends + 1, high);
+}
+
+// keys[e] = the key of element e above `base`; places[e] = e, unless null.
+template <class B, class K, class P>
+__global__ void __launch_bounds__(kThreads)
+    keys_kernel(const B* x, int64_t n, Order order, uint64_t base, K* keys, P* places) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= n) return;
+  keys[e] = static_cast<K>(key_of(x[e], order) - base);
+  if (places != nullptr) places[e] = static_cast<P>(e);
+}
+
+// Whether sorted element i begins a run; NaNs differ from each other.
+template <class K>
+struct Begins {
+  const K* keys;
+  bool has_nan;
+  K nan;
+  template <class I>
+  __device__ bool operator()(I i) const {
+    return i == 0 || keys[i] != keys[i - 1] || (has_nan && keys[i] == nan);
+  }
+};
+
+// Of run j its value, from its key or, with places, from its first element, and its length.
+template <class B, class K, class P>
+__global__ void __launch_bounds__(kThreads)
+    runs_kernel(const B* x, const K* keys, const P* places, const P* starts, Order order, uint64_t base, int64_t found,
+                int64_t n, B* values, int64_t* counts) {
+  const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (j >= found) return;
+  const P start = starts[j];
+  if (places != nullptr) {
+    values[j] = x[places[start]];
+  } else {
+    B value{};
+    value_of(static_cast<B>(keys[start] + base), order, value);
+    values[j] = value;
+  }
+  if (counts != nullptr) counts[j] = (j + 1 < found ? static_cast<int64_t>(starts[j + 1]) : n) - start;
+}
+
+// inverse of each element: the last run that begins at its place among the sorted or before.
+template <class P>
+__global__ void __launch_bounds__(kThreads)
+    inverse_kernel(const P* places, const P* starts, int64_t found, int64_t n, int64_t* inverse) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  int64_t low = 0, high = found - 1;  // starts[low] <= i
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (static_cast<int64_t>(starts[middle]) <= i)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  inverse[places[i]] = low;
+}
+
+struct Wanted {
+  Tensor dense, inverse;  // inverse has no elements where it is not wanted
+  bool counts;
+  uint64_t base;
+};
+struct Found {
+  Tensor values, counts;
+};
+
+template <class B, class K, class P>
+Found runs(const Wanted& w, const K* keys, const P* places) {
+  const Tensor& x = w.dense;
+  const int64_t n = x.numel();
+  const Order order = order_of(x.dtype());
+  const Tensor starts_memory = make({n}, sizeof(P) == 8 ? DType::i64 : DType::i32, x),
+               number = make({1}, DType::i64, x);
+  auto* const starts = static_cast<P*>(starts_memory.raw_data());
+  const Begins<K> begins{keys, order.kind == Kind::floating, static_cast<K>(static_cast<B>(~B(0)))};
+  size_t bytes = 0;
+  const auto select = [&](void* workspace) {
+    cuda::check_cuda(cub::DeviceSelect::If(workspace, bytes, thrust::counting_iterator<P>(0), starts,
+                                           static_cast<int64_t*>(number.raw_data()), n, begins, cuda::stream()),
+                     "unique", "cub::DeviceSelect::If");
+  };
+  select(nullptr);
+  const Tensor workspace = make({std::max<int64_t>(1, static_cast<int64_t>(bytes))}, DType::u8, x);
+  select(workspace.raw_data());
+  int64_t found = 0;
+  cuda::copy_bytes(&found, Device::cpu(), number.raw_data(), x.device(), sizeof found);
+  const Found r{make({found}, x.dtype(), x), make({w.counts ? found : 0}, DType::i64, x)};
+  runs_kernel<B, K, P><<<cuda::blocks_for(found, kThreads), kThreads, 0, cuda::stream()>>>(
+      static_cast<const B*>(x.raw_data()), keys, places, starts, order, w.base, found, n,
+      static_cast<B*>(r.values.raw_data()), w.counts ? static_cast<int64_t*>(r.counts.raw_data()) : nullptr);
+  if (w.inverse.numel() > 0)
+    inverse_kernel<P><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
+        places, starts, found, n, static_cast<int64_t*>(w.inverse.raw_data()));
+  return r;
+}
+
+// Keys of `bits` bits in words K; fewer than 2^32.
+template <class B, class K>
+Found by_radix_sort(const Wanted& w, int bits, bool with_places) {
+  const Tensor& x = w.dense;
+  const int64_t n = x.numel();
+  const Tensor key_memory = make({2 * n}, sizeof(K) == 8 ? DType::i64 : DType::i32, x);
+  const Tensor place_memory = make({with_places ? 2 * n : 0}, DType::i32, x);
+  auto* const key = static_cast<K*>(key_memory.raw_data());
+  auto* const place = with_places ? static_cast<uint32_t*>(place_memory.raw_data()) : nullptr;
+  TwoBuffers<K> keys{key, key + n};
+  TwoBuffers<uint32_t> places{place, with_places ? place + n : nullptr};
+  keys_kernel<B, K, uint32_t><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
+      static_cast<const B*>(x.raw_data()), n, order_of(x.dtype()), w.base, keys.now, places.now);
+  if (with_places)
+    radix_sort(keys, places, n, bits, x.device());
+  else
+    radix_sort(keys, n, bits, x.device());
+  return runs<B, K, uint32_t>(w, keys.now, places.now);
+}
+
+// Any number of elements.
+template <class B>
+Found by_sorted_index(const Wanted& w) {
+  const Tensor& x = w.dense;
+  constexpr int kBits = 8 * static_cast<int>(sizeof(B));
+  const Tensor keys = make({x.numel()}, DType::i64, x);
+  keys_kernel<B, uint64_t, int64_t><<<cuda::blocks_for(x.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
+      static_cast<const B*>(x.raw_data()), x.numel(), order_of(x.dtype()), 0, static_cast<uint64_t*>(keys.raw_data()),
+      nullptr);
+  const cuda::SortedIndex sorted = cuda::sort_index(keys, kBits < 63 ? int64_t{1} << kBits : cuda::kAnyValue);
+  return runs<B, uint64_t, int64_t>(w, static_cast<const uint64_t*>(sorted.keys.raw_data()),
+                                    static_cast<const int64_t*>(sorted.order.raw_data()));
+}
+
+template <class B>
+Found find(Wanted w) {
+  const Tensor& x = w.dense;
+  const int64_t n = x.numel();
+  if (n > int64_t{UINT32_MAX}) return by_sorted_index<B>(w);
+  const Order order = order_of(x.dtype());
+  int bits = 8 * static_cast<int>(sizeof(B));
+  const bool with_places = order.kind == Kind::floating || w.inverse.numel() > 0;
+  if constexpr (sizeof(B) >= 4) {
+    if (order.kind != Kind::floating) {
+      const Tensor ends = make({2}, DType::i64, x);
+      cuda::fill_bytes(x.device(), ends.raw_data(), 0xff, 16);
+      const auto blocks = static_cast<unsigned>(std::min<int64_t>(
+          (n + kThreads - 1) / kThreads, int64_t{8} * cuda::properties(cuda::current_device()).multiprocessors));
+      range_kernel<B><<<blocks, kThreads, 0, cuda::stream()>>>(static_cast<const B*>(x.raw_data()), n, order,
+                                                               static_cast<unsigned long long*>(ends.raw_data()));
+      uint64_t range[2] = {};
+      cuda::copy_bytes(range, Device::cpu(), ends.raw_data(), x.device(), sizeof range);
+      w.base = range[0];
+      bits = std::bit_width(~range[1] - range[0]);
+    }
+  }
+  if constexpr (sizeof(B) == 8)
+    if (bits > 32) return by_radix_sort<B, uint64_t>(w, bits, with_places);
+  return by_radix_sort<B, uint32_t>(w, bits, with_places);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> unique_cuda(const Tensor& x, bool return_inverse, bool return_counts) {
+  const cuda::LaunchScope scope("unique", x.device());
+  cuda::refuse_in_capture("unique", "the result's size depends on values of the device");
+  const Wanted w{contiguous(x), make(return_inverse ? x.shape() : Shape{0}, DType::i64, x), return_counts, 0};
+  if (x.numel() == 0) return {make({0}, x.dtype(), x), w.inverse, make({0}, DType::i64, x)};
+  Found found;
+  dispatch_bytes(x.dtype(), [&]<class B>() { found = find<B>(w); });
+  if (const char* failure = scope.failure()) throw DeviceError("unique", failure);
+  return {found.values, w.inverse, found.counts};
+}
+
+}  // namespace strata
