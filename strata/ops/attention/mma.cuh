@@ -1,10 +1,11 @@
 #pragma once
-// Tensor-core pieces of the attention kernels: m16n8k16 products of bf16 or f16 with sums in f32, and their operands
-// from shared memory. Tiles lie there in rows of D elements in 16-byte pieces, piece p of row r at place p ^ (r % 8)
-// within its group of eight where D is a multiple of 64, else in rows padded by 16 bytes: both keep the eight rows of
-// an ldmatrix in different banks.
+// Tensor-core pieces of the attention kernels: operands of m16n8k16 products of bf16 or f16 from shared memory. Tiles
+// lie there in rows of D elements in 16-byte pieces, piece p of row r at place p ^ (r % 8) within its group of eight
+// where D is a multiple of 64, else in rows padded by 16 bytes: both keep the eight rows of an ldmatrix in different
+// banks.
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/mma.cuh"
 
 namespace strata::attention_cuda {
 
@@ -31,21 +32,7 @@ __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const uint16_t
                : "memory");
 }
 
-/// c += a b for a [16][16] of rows, b [16][8].
-template <class T>
-__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
+using cuda::mma;
 
 /// Two neighbours of a row, rounded.
 template <class T>

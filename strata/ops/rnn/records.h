@@ -25,8 +25,8 @@ Tensor no_state(const Tensor& like, const Shape& shape);
 /// The states [B, hidden] after one step: from_x and from_h [B, gates hidden] are what the input and h give the gates.
 State advance(Cell cell, const Tensor& from_x, const Tensor& from_h, const State& before);
 
-/// Whether recurrence() has a kernel there.
-bool has_recurrence(DeviceType device);
+/// Whether recurrence() is the way to go there: it has a kernel, and products by the library would not be faster.
+bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden);
 /// h and (LSTM) c [T, B, hidden] after each step: from_x [T, B, gates hidden] is what the input gives the gates.
 /// batch_sizes i64 [T], where defined, says how many sequences have each step; the others keep their state.
 std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const State& first, const Tensor& w,

@@ -14,6 +14,7 @@
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/rnn/records.h"
+#include "strata/ops/rnn/recurrence_cuda.h"
 #include "strata/ops/rnn/recurrence_kernel.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
@@ -151,6 +152,7 @@ struct Forward {
   }
 };
 
+template <auto Kernel>
 void forward_kernel(Tensor& y, Tensor& states, Tensor& gates, const Tensor& from_x, const Tensor& h, const Tensor& c,
                     const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const std::string& cell,
                     bool reverse, bool) {
@@ -158,9 +160,10 @@ void forward_kernel(Tensor& y, Tensor& states, Tensor& gates, const Tensor& from
   f.call.y = y.raw_data();
   f.call.states = states.raw_data();
   f.call.gates = gates.numel() > 0 ? gates.raw_data() : nullptr;
-  recurrence_cpu(f.call);
+  Kernel(f.call);
 }
 
+template <auto Kernel>
 void backward_kernel(Tensor& gfrom_x, Tensor& gfrom_h, Tensor& gh, Tensor& gc, const Tensor& gy, const Tensor& gstates,
                      const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor&,
                      const Tensor& batch_sizes, const Tensor& y, const Tensor& states, const Tensor& gates,
@@ -169,13 +172,13 @@ void backward_kernel(Tensor& gfrom_x, Tensor& gfrom_h, Tensor& gh, Tensor& gc, c
   f.call.y = f.memory(y);
   f.call.states = f.memory(states);
   f.call.gates = f.memory(gates);
-  recurrence_backward_cpu({.forward = f.call,
-                           .gy = f.memory(gy),
-                           .gstates = gstates.defined() ? f.memory(gstates) : nullptr,
-                           .gfrom_x = gfrom_x.raw_data(),
-                           .gfrom_h = gfrom_h.numel() > 0 ? gfrom_h.raw_data() : nullptr,
-                           .gh = gh.raw_data(),
-                           .gc = c.defined() ? gc.raw_data() : nullptr});
+  Kernel({.forward = f.call,
+          .gy = f.memory(gy),
+          .gstates = gstates.defined() ? f.memory(gstates) : nullptr,
+          .gfrom_x = gfrom_x.raw_data(),
+          .gfrom_h = gfrom_h.numel() > 0 ? gfrom_h.raw_data() : nullptr,
+          .gh = gh.raw_data(),
+          .gc = c.defined() ? gc.raw_data() : nullptr});
 }
 
 Cost steps_cost(const Tensor& from_x, const Tensor& w, double products, double arrays) {
@@ -191,8 +194,9 @@ struct Example {
 };
 Example example(Samples& s, Cell cell, int64_t steps, int64_t batch, int64_t hidden) {
   const int64_t width = gates(cell) * hidden;
+  const double most = std::min(0.5, 2.5 / std::sqrt(static_cast<double>(hidden)));  // so that states do not grow
   return {s.uniform({steps, batch, width}, -1, 1), s.uniform({batch, hidden}, -1, 1),
-          cell == Cell::lstm ? s.uniform({batch, hidden}, -1, 1) : Tensor(), s.uniform({width, hidden}, -0.5, 0.5),
+          cell == Cell::lstm ? s.uniform({batch, hidden}, -1, 1) : Tensor(), s.uniform({width, hidden}, -most, most),
           s.uniform({width}, -0.5, 0.5)};
 }
 Tensor counted(const std::vector<int64_t>& sizes) {
@@ -285,7 +289,8 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
               return std::array<TensorMeta, 4>{x, cell == Cell::gru ? x : x.with_shape({0}), h.meta(),
                                                c.defined() ? c.meta() : x.with_shape({0})};
             },
-        .kernels = {.cpu = backward_kernel},
+        .kernels = {.cpu = backward_kernel<recurrence_backward_cpu>,
+                    .cuda = STRATA_CUDA_KERNEL(backward_kernel<recurrence_backward_cuda>)},
         .composed =
             [](const Tensor& gy, const Tensor& gstates, const Tensor& from_x, const Tensor& h, const Tensor& c,
                const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const Tensor&, const Tensor&,
@@ -318,19 +323,24 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
                    bool) { return steps_cost(from_x, w, 1, 3); },
         .samples =
             [](Samples& s) {
-              for (const auto& [name, cell] : kCells) {
+              const auto add = [&](const std::string& name, const Example& e, const Tensor& sizes, bool reverse,
+                                   bool states_too, const char* what) {
+                const auto [y, states, gates] =
+                    naive_recurrence(e.from_x, e.h, e.c, e.w, e.bias, sizes, name, reverse, true);
+                const auto own = [&](const Tensor& t) { return t.to(s.dtype()); };
+                s.add(s.uniform(y.shape(), -1, 1), states_too ? s.uniform(y.shape(), -1, 1) : Tensor(), e.from_x, e.h,
+                      e.c, e.w, e.bias, sizes, own(y), own(states), own(gates), name, reverse)
+                    .not_differentiable()
+                    .named(cat(name, what));
+              };
+              for (const auto& [text, cell] : kCells) {
+                const std::string name(text);
+                const bool lstm = cell == Cell::lstm;
                 const Example e = example(s, cell, 4, 3, 5);
-                for (const bool reverse : {false, true}) {
-                  const Tensor sizes = reverse ? counted({3, 2, 2, 1}) : Tensor();
-                  const auto [y, states, gates] =
-                      naive_recurrence(e.from_x, e.h, e.c, e.w, e.bias, sizes, std::string(name), reverse, true);
-                  const auto own = [&](const Tensor& t) { return t.to(s.dtype()); };
-                  s.add(s.uniform(y.shape(), -1, 1), cell == Cell::lstm ? s.uniform(y.shape(), -1, 1) : Tensor(),
-                        e.from_x, e.h, e.c, e.w, e.bias, sizes, own(y), own(states), own(gates), std::string(name),
-                        reverse)
-                      .not_differentiable()
-                      .named(cat(name, reverse ? ", backward, lengths" : ""));
-                }
+                add(name, e, {}, false, lstm, "");
+                add(name, e, counted({3, 2, 2, 1}), true, lstm, ", backward, lengths");
+                add(name, example(s, cell, 2, 37, 18), counted({37, 20}), false, lstm, ", many sequences");
+                add(name, example(s, cell, 2, 17, 133), counted({17, 6}), lstm, false, ", many units");
               }
               const Example e = example(s, Cell::tanh, 2, 3, 4);
               const Tensor y = s.tensor({2, 3, 4}), none = s.tensor({0});
@@ -367,7 +377,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                   y, cell == Cell::lstm ? y : y.with_shape({0}),
                   y.with_shape(kept > 0 ? Shape{from_x.size(0), from_x.size(1), kept} : Shape{0})};
             },
-        .kernels = {.cpu = forward_kernel},
+        .kernels = {.cpu = forward_kernel<recurrence_cpu>, .cuda = STRATA_CUDA_KERNEL(forward_kernel<recurrence_cuda>)},
         .composed = composed,
         .saves = "from_x h c w_hh b_hh batch_sizes y states gates",
         .backward =
@@ -404,6 +414,11 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                 s.add(many.from_x, many.h, many.c, many.w, many.bias, counted({37, 20}), name)
                     .not_differentiable()
                     .named(cat(name, ", many sequences"));
+                // On a card several blocks and several pieces of the depth for each warp.
+                const Example wide = example(s, cell, 3, 17, 133);
+                s.add(wide.from_x, wide.h, wide.c, wide.w, wide.bias, counted({17, 16, 5}), name, cell != Cell::relu)
+                    .not_differentiable()
+                    .named(cat(name, ", many units"));
               }
               const Example e = example(s, Cell::gru, 2, 3, 4);
               s.invalid<ValueError>("cell must be", e.from_x, e.h, e.c, e.w, e.bias, std::nullopt,
@@ -424,8 +439,10 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
 
 namespace recurrent {
 
-bool has_recurrence(DeviceType device) {
-  return device == DeviceType::meta || forward_op.has_kernel(device);
+bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden) {
+  if (device.type == DeviceType::meta) return true;
+  if (!forward_op.has_kernel(device.type)) return false;
+  return !device.is_cuda() || recurrence_pays(cell, t, batch, hidden, card_limits(device.index));
 }
 
 std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const State& first, const Tensor& w,

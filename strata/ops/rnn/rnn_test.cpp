@@ -15,6 +15,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/rnn/recurrence_cuda.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
@@ -157,6 +158,47 @@ TEST(Recurrent, PaddingAndPackingAreInverse) {
   EXPECT_EQ(std::get<0>(pad_packed_sequence(data, counts, true, 0.0, 6)).shape(), Shape({3, 6, 2}));
   EXPECT_THROW(pack_padded_sequence(padded, sizes({3, 4, 1}), true), ValueError);
   EXPECT_THROW(pack_padded_sequence(padded, sizes({4, 3}), true), ShapeError);
+}
+
+// The kernels on a card rely on these; planning needs none.
+TEST(RecurrencePlan, CoversAllWithWhatTheCardHas) {
+  using namespace recurrent;
+  for (const CardLimits card : {CardLimits{132, 232448}, {108, 166912}, {20, 101376}, {1, 101376}})
+    for (const int64_t size : {2, 4, 8})
+      for (const int64_t gates : {1, 3, 4})
+        for (const int64_t batch : {1, 16, 17, 33, 64, 100, 1000, 5000})
+          for (const int64_t hidden : {1, 5, 100, 513, 1024, 3000, 20000})
+            for (const bool forward : {true, false}) {
+              const RecurrencePlan p =
+                  plan_recurrence({batch, hidden, forward ? gates : 1, forward ? hidden : gates * hidden, size}, card);
+              const auto covers = [](int64_t parts, int64_t each, int64_t all) {
+                return parts * each >= all && (parts - 1) * each < all;
+              };
+              const std::string what = cat(card.multiprocessors, " ", size, " ", gates, " ", batch, " ", hidden);
+              ASSERT_TRUE(covers(p.groups, p.rows, batch)) << what;
+              ASSERT_TRUE(covers(p.parts, p.units, hidden)) << what;
+              ASSERT_EQ(p.rows % p.tile, 0) << what;
+              ASSERT_EQ(p.columns, p.units * (forward ? gates : 1)) << what;
+              ASSERT_EQ(p.depth_bytes % 64, 0) << what;
+              ASSERT_EQ(p.pitch % 128, 64) << what;
+              ASSERT_GE(p.depth_bytes, (forward ? hidden : gates * hidden) * size) << what;
+              ASSERT_GE(p.partial_pitch, (p.columns + p.width - 1) / p.width * p.width) << what;
+              ASSERT_LE(p.shared_bytes, card.shared_bytes) << what;
+              ASSERT_TRUE(!p.resident || p.groups * p.parts <= card.multiprocessors) << what;
+            }
+}
+
+TEST(RecurrencePlan, KeepsTheWeightOfUsualLayersInSharedMemory) {
+  using namespace recurrent;
+  const CardLimits card{132, 232448};
+  const auto both = [&](int64_t batch, int64_t hidden, int64_t size) {
+    return plan_recurrence({batch, hidden, 4, hidden, size}, card).resident &&
+           plan_recurrence({batch, hidden, 1, 4 * hidden, size}, card).resident;
+  };
+  EXPECT_TRUE(both(32, 512, 4) && both(16, 768, 2) && both(64, 1024, 2) && both(64, 1024, 4) && both(8, 1536, 2));
+  EXPECT_FALSE(both(16, 4096, 2));
+  EXPECT_TRUE(recurrence_pays(Cell::lstm, DType::bf16, 16, 2048, card));
+  EXPECT_FALSE(recurrence_pays(Cell::lstm, DType::bf16, 512, 4096, card));
 }
 
 }  // namespace

@@ -215,7 +215,7 @@ class Sequences {
   Tensor direction(const Weights& w, const Tensor& x, State& s, bool reverse) const {
     const Tensor from_x = from_input(w, x);
     const bool lengths = packed() && padded_rows_.defined();
-    if (!w.hr.defined() && has_recurrence(x.device().type)) {
+    if (!w.hr.defined() && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_)) {
       const auto [y, states] =
           recurrence(cell_, from_x, s, w.hh, w.bias_hh, lengths ? a_.batch_sizes : Tensor(), reverse);
       const int64_t last = reverse ? 0 : y.size(0) - 1;

@@ -1,0 +1,21 @@
+#include "strata/core/dispatch.h"
+#include "strata/ops/rnn/recurrence.cuh"
+#include "strata/ops/rnn/recurrence_cell.cuh"
+
+namespace strata::recurrent {
+
+void recurrence_backward_cuda(const RecurrenceBackwardCall& b) {
+  const RecurrenceCall& r = b.forward;
+  if (r.batch * r.hidden == 0) return;
+  const int64_t g = gates(r.cell);
+  WalkCall call(r, {r.batch, r.hidden, 1, g * r.hidden, static_cast<int64_t>(size_of(r.t))}, 2 * r.batch * r.hidden);
+  dispatch_floats(r.t, "recurrence_backward", [&]<class T>() {
+    using Step = BackwardStep<T>;
+    call.prepare<T, true>(r, nullptr, nullptr);
+    Step step{b, static_cast<compute_t<T>*>(call.own), static_cast<int>(g), r.cell == Cell::gru || r.counts != nullptr};
+    step.b.forward.counts = call.counts;
+    call.launch(walk_kernel_of<T, Step>(call.plan), streaming_kernel_of<T, Step>(call.plan), &step, r.steps + 1);
+  });
+}
+
+}  // namespace strata::recurrent

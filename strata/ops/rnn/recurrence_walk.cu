@@ -1,0 +1,103 @@
+#include "strata/cuda/current.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/rnn/recurrence.cuh"
+
+namespace strata::recurrent {
+namespace {
+
+using cuda::check_cuda;
+
+// Offsets of arrays in one block of memory.
+class Places {
+ public:
+  int64_t take(int64_t bytes) {
+    const int64_t at = bytes_;
+    bytes_ += (bytes + 255) / 256 * 256;
+    return at;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+
+bool can_be_resident(const void* kernel, int64_t shared_bytes, int64_t blocks) {
+  const int device = cuda::current_device();
+  int cooperative = 0, of_one = 0;
+  check_cuda(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, device), "recurrence",
+             "cudaDeviceGetAttribute");
+  if (cooperative == 0) return false;
+  check_cuda(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_one, kernel, kWalkThreads, static_cast<size_t>(shared_bytes)),
+      "recurrence", "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  return blocks <= static_cast<int64_t>(of_one) * cuda::properties(device).multiprocessors;
+}
+
+}  // namespace
+
+WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_elements)
+    : plan(plan_recurrence(p, card_limits(cuda::current_device()))) {
+  constexpr int64_t kRowsBehind = 8;  // streaming kernels read columns in eights
+  const Device device = Device::cuda(cuda::current_device());
+  const int64_t states_bytes = plan.groups * plan.rows * plan.depth_bytes;
+  Places places;
+  const int64_t weight = places.take((plan.parts * plan.columns + kRowsBehind) * plan.depth_bytes),
+                states = places.take(2 * states_bytes), arrivals = places.take(plan.groups * kArrivalBytes),
+                array = places.take(own_elements * std::max<int64_t>(p.size, 4)),
+                steps = places.take(r.counts == nullptr ? 0 : r.steps * static_cast<int64_t>(sizeof(int64_t)));
+  memory_ = empty({{places.bytes()}, DType::u8, device, std::nullopt});
+  auto* const base = static_cast<unsigned char*>(memory_.raw_data());
+  cuda::fill_bytes(device, base, 0, static_cast<size_t>(places.bytes()));
+  walk = {.batch = r.batch,
+          .hidden = r.hidden,
+          .rows = plan.rows,
+          .depth_bytes = plan.depth_bytes,
+          .pitch = plan.pitch,
+          .partial_bytes_at = plan.shared_bytes - plan.partial_bytes,
+          .parts = static_cast<int>(plan.parts),
+          .units = static_cast<int>(plan.units),
+          .columns = static_cast<int>(plan.columns),
+          .partial_pitch = static_cast<int>(plan.partial_pitch),
+          .weight = base + weight,
+          .states = base + states,
+          .states_bytes = states_bytes,
+          .arrivals = reinterpret_cast<unsigned*>(base + arrivals)};
+  own = base + array;
+  counts = nullptr;
+  if (r.counts == nullptr) return;
+  counts = reinterpret_cast<const int64_t*>(base + steps);
+  constexpr int64_t kAtOnce = 4000;
+  for (int64_t at = 0, bytes = r.steps * static_cast<int64_t>(sizeof(int64_t)); at < bytes; at += kAtOnce) {
+    cuda::put_bytes(base + steps + at, device, reinterpret_cast<const unsigned char*>(r.counts) + at,
+                    static_cast<size_t>(std::min(kAtOnce, bytes - at)));
+  }
+}
+
+void WalkCall::launch(const void* kernel, const void* streaming, const void* step, int64_t iterations) {
+  const auto shared_bytes = static_cast<int>(plan.shared_bytes);
+  const int64_t blocks = plan.groups * plan.parts;
+  const auto allow = [&](const void* f) {
+    check_cuda(cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "recurrence",
+               "cudaFuncSetAttribute");
+  };
+  const void* const one = plan.resident ? kernel : streaming;
+  allow(one);
+  const auto run = [&](const void* f, int64_t first, int64_t last, bool together) {
+    void* parameters[] = {&walk, const_cast<void*>(step), &first, &last};
+    const dim3 grid(static_cast<unsigned>(blocks));
+    const auto bytes = static_cast<size_t>(shared_bytes);
+    check_cuda(together ? cudaLaunchCooperativeKernel(f, grid, kWalkThreads, parameters, bytes, cuda::stream())
+                        : cudaLaunchKernel(f, grid, kWalkThreads, parameters, bytes, cuda::stream()),
+               "recurrence", "the launch");
+  };
+  if (plan.parts == 1) {  // no block waits for another
+    run(one, 0, iterations, false);
+  } else if (can_be_resident(one, plan.shared_bytes, blocks)) {
+    run(one, 0, iterations, true);
+  } else {
+    allow(streaming);
+    for (int64_t i = 0; i < iterations; ++i) run(streaming, i, i + 1, false);
+  }
+}
+
+}  // namespace strata::recurrent

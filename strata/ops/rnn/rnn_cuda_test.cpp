@@ -1,0 +1,126 @@
+// Recurrent layers on a CUDA device against the CPU's, and what the kernels' launches promise.
+
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/core/compare_test_util.h"
+#include "strata/cuda/graph.h"
+#include "strata/cuda/runtime.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/random/random.h"
+#include "strata/ops/rnn/rnn.h"
+
+namespace strata {
+namespace {
+
+class CudaRecurrent : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  }
+};
+
+struct Problem {
+  Tensor x, h, c;
+  TensorList parameters;
+  std::string_view cell;
+};
+
+// Numbers that all dtypes share.
+Problem problem(std::string_view cell, int64_t steps, int64_t batch, int64_t hidden, DType dtype, Device device) {
+  manual_seed(5);
+  const int64_t in = 20, width = hidden * (cell == "lstm" ? 4 : cell == "gru" ? 3 : 1);
+  const double most = 1 / std::sqrt(static_cast<double>(hidden));
+  const auto drawn = [&](const Shape& shape, double bound) {
+    Tensor t = uniform(shape, -bound, bound).to(DType::bf16).to(dtype).to(device);
+    t.set_requires_grad();
+    return t;
+  };
+  return {drawn({steps, batch, in}, 1),
+          drawn({1, batch, hidden}, 1),
+          drawn({1, batch, hidden}, 1),
+          {drawn({width, in}, 0.3), drawn({width, hidden}, most), drawn({width}, most), drawn({width}, most)},
+          cell};
+}
+
+Tensor output(const Problem& p) {
+  if (p.cell == "lstm") return std::get<0>(lstm(p.x, {p.h, p.c}, p.parameters));
+  return std::get<0>(p.cell == "gru" ? gru(p.x, p.h, p.parameters) : rnn_tanh(p.x, p.h, p.parameters));
+}
+
+// The output, and the gradients of everything.
+TensorList results(const Problem& p) {
+  const Tensor y = output(p);
+  TensorList inputs = p.parameters;
+  inputs.insert(inputs.end(), {p.x, p.h});
+  if (p.cell == "lstm") inputs.push_back(p.c);
+  manual_seed(6);
+  TensorList all = grad({y}, inputs, {randn(y.shape()).to(DType::bf16).to(y.dtype()).to(y.device())}, false);
+  all.push_back(y);
+  return all;
+}
+
+TEST_F(CudaRecurrent, AgreesWithTheCpuOverManySteps) {
+  for (const std::string_view cell : {"lstm", "gru", "tanh"})
+    for (const auto& [batch, hidden] : {std::pair(1, 1), {3, 100}, {50, 131}, {19, 520}}) {
+      for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-10), {DType::f32, 1e-4}}) {
+        const TensorList here = results(problem(cell, 30, batch, hidden, DType::f64, Device::cpu())),
+                         there = results(problem(cell, 30, batch, hidden, dtype, Device::cuda()));
+        ASSERT_EQ(here.size(), there.size());
+        for (size_t i = 0; i < here.size(); ++i)
+          EXPECT_LE(difference(there[i], here[i]), tolerance) << cell << " " << batch << " " << hidden << " " << i;
+      }
+    }
+}
+
+TEST_F(CudaRecurrent, TheSameBitsEveryTime) {
+  for (const std::string_view cell : {"lstm", "gru", "tanh"})
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      const Problem p = problem(cell, 60, 40, 300, dtype, Device::cuda());
+      const TensorList first = results(p);
+      for (int i = 0; i < 3; ++i) {
+        const TensorList again = results(p);
+        for (size_t k = 0; k < first.size(); ++k)
+          EXPECT_EQ(again[k].to_vector<double>(), first[k].to_vector<double>()) << cell << k;
+      }
+    }
+}
+
+TEST_F(CudaRecurrent, TwoStreamsAtATime) {
+  const NoGrad guard;
+  const Problem p = problem("lstm", 200, 20, 256, DType::f32, Device::cuda());
+  const std::vector<double> alone = output(p).to_vector<double>();
+  const cuda::Stream main = cuda::current_stream(), side = cuda::Stream::create();
+  side.wait(main);
+  TensorList here, there;
+  for (int i = 0; i < 4; ++i) {
+    here.push_back(output(p));
+    const cuda::StreamScope scope(side);
+    there.push_back(output(p));
+  }
+  cuda::synchronize();
+  for (const TensorList& list : {here, there})
+    for (const Tensor& y : list) EXPECT_EQ(y.to_vector<double>(), alone);
+}
+
+TEST_F(CudaRecurrent, InAGraph) {
+  const NoGrad guard;
+  for (const std::string_view cell : {"lstm", "gru"}) {
+    Problem p = problem(cell, 20, 20, 256, DType::f32, Device::cuda());
+    output(p);
+    cuda::Graph graph;
+    Tensor y;
+    graph.capture([&] { y = output(p); });
+    p.x.mul_(0.5);
+    const std::vector<double> wanted = output(p).to_vector<double>();
+    for (int i = 0; i < 3; ++i) {
+      graph.replay();
+      EXPECT_EQ(y.to_vector<double>(), wanted) << cell;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
