@@ -54,7 +54,7 @@ __device__ __forceinline__ uint4 load_weight(const unsigned char* p) {
 
 /// What a warp adds to a pass: a [Rows, depth] times w [Width, depth], over every kWalkWarps'th 64 bytes of the depth.
 /// Of each 64 bytes four lanes have 16: any order of the depth gives the same product, so that operands come in whole
-/// pieces. Columns from `columns` on are not written, nor read unless they lie in shared memory.
+/// pieces. Columns from `columns` on are the last one once more, and not written but to fill up to eight.
 template <class T, int Rows, int Width, bool Resident>
 struct Product;
 
@@ -67,7 +67,10 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
                              int columns, float* sums, int sums_pitch) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, blocks = static_cast<int>(depth_bytes / 64);
     a += lane / 4 * depth_bytes + lane % 4 * 16;
-    w += lane / 4 * pitch + lane % 4 * 16;
+    w += lane % 4 * 16;
+    int columns_at[kWide];
+#pragma unroll
+    for (int n = 0; n < kWide; ++n) columns_at[n] = min(8 * n + lane / 4, columns - 1) * static_cast<int>(pitch);
     float c[kTall][kWide][4] = {};
     for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
       uint4 x[kAhead][2 * kTall];
@@ -76,7 +79,7 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
         const int at = first + s * kWalkWarps;
         if (at >= blocks) break;
 #pragma unroll
-        for (int r = 0; r < 2 * kTall; ++r) x[s][r] = load_shared_state(a + 8 * r * depth_bytes + int64_t{64} * at);
+        for (int r = 0; r < 2 * kTall; ++r) x[s][r] = load_shared_state(a + 8 * r * depth_bytes + 64 * at);
       }
 #pragma unroll
       for (int s = 0; s < kAhead; ++s) {
@@ -85,7 +88,7 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
         for (int n = 0; n < kWide; ++n) {
           if (!Resident && 8 * n >= columns) break;
-          const uint4 b = load_weight<Resident>(w + 8 * n * pitch + int64_t{64} * at);
+          const uint4 b = load_weight<Resident>(w + columns_at[n] + 64 * at);
 #pragma unroll
           for (int m = 0; m < kTall; ++m) {
             const uint4 &upper = x[s][2 * m], &lower = x[s][2 * m + 1];
@@ -118,7 +121,10 @@ requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, blocks = static_cast<int>(depth_bytes / 64);
     const int piece = lane % 4, column = lane / 4 % 2, row = lane / 8;
     a += row * depth_bytes + piece * 16;
-    w += column * pitch + piece * 16;
+    w += piece * 16;
+    int columns_at[kWide];
+#pragma unroll
+    for (int n = 0; n < kWide; ++n) columns_at[n] = min(2 * n + column, columns - 1) * static_cast<int>(pitch);
     T c[kTall * kWide] = {};
     for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
       uint4 x[kAhead][kTall];
@@ -127,7 +133,7 @@ requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
         const int at = first + s * kWalkWarps;
         if (at >= blocks) break;
 #pragma unroll
-        for (int r = 0; r < kTall; ++r) x[s][r] = load_shared_state(a + 4 * r * depth_bytes + int64_t{64} * at);
+        for (int r = 0; r < kTall; ++r) x[s][r] = load_shared_state(a + 4 * r * depth_bytes + 64 * at);
       }
 #pragma unroll
       for (int s = 0; s < kAhead; ++s) {
@@ -136,7 +142,7 @@ requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
         for (int n = 0; n < kWide; ++n) {
           if (!Resident && 2 * n >= columns) break;
-          const uint4 b = load_weight<Resident>(w + 2 * n * pitch + int64_t{64} * at);
+          const uint4 b = load_weight<Resident>(w + columns_at[n] + 64 * at);
           T by[kPiece];
           memcpy(by, &b, 16);
 #pragma unroll

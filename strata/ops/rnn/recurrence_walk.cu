@@ -37,11 +37,10 @@ bool can_be_resident(const void* kernel, int64_t shared_bytes, int64_t blocks) {
 
 WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_elements)
     : plan(plan_recurrence(p, card_limits(cuda::current_device()))) {
-  constexpr int64_t kRowsBehind = 8;  // streaming kernels read columns in eights
   const Device device = Device::cuda(cuda::current_device());
   const int64_t states_bytes = plan.groups * plan.rows * plan.depth_bytes;
   Places places;
-  const int64_t weight = places.take((plan.parts * plan.columns + kRowsBehind) * plan.depth_bytes),
+  const int64_t weight = places.take(plan.parts * plan.columns * plan.depth_bytes),
                 states = places.take(2 * states_bytes), arrivals = places.take(plan.groups * kArrivalBytes),
                 array = places.take(own_elements * std::max<int64_t>(p.size, 4)),
                 steps = places.take(r.counts == nullptr ? 0 : r.steps * static_cast<int64_t>(sizeof(int64_t)));
