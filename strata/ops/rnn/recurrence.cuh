@@ -62,6 +62,7 @@ struct Product;
 template <class T, int Rows, int Width, bool Resident>
 requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
   static constexpr int kTall = Rows / 16, kWide = Width / 8, kAhead = kTall == 1 ? 8 : 4;
+  static constexpr int kChains = kTall * kWide <= 4 ? 2 : 1;  // few sums wait for each product before
 
   __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
                              int columns, float* sums, int sums_pitch) {
@@ -71,7 +72,7 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
     int columns_at[kWide];
 #pragma unroll
     for (int n = 0; n < kWide; ++n) columns_at[n] = min(8 * n + lane / 4, columns - 1) * static_cast<int>(pitch);
-    float c[kTall][kWide][4] = {};
+    float c[kChains][kTall][kWide][4] = {};
     for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
       uint4 x[kAhead][2 * kTall];
 #pragma unroll
@@ -84,7 +85,7 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
       for (int s = 0; s < kAhead; ++s) {
         const int at = first + s * kWalkWarps;
-        if (at >= blocks) break;
+        if (at >= blocks) continue;  // not break: products of several pieces may overlap
 #pragma unroll
         for (int n = 0; n < kWide; ++n) {
           if (!Resident && 8 * n >= columns) break;
@@ -92,8 +93,8 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
           for (int m = 0; m < kTall; ++m) {
             const uint4 &upper = x[s][2 * m], &lower = x[s][2 * m + 1];
-            cuda::mma<T>(c[m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
-            cuda::mma<T>(c[m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
+            cuda::mma<T>(c[0][m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
+            cuda::mma<T>(c[kChains - 1][m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
           }
         }
       }
@@ -104,8 +105,9 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
       for (int m = 0; m < kTall; ++m) {
         float* const to = sums + (16 * m + lane / 4) * sums_pitch + 8 * n + lane % 4 * 2;
-        to[0] = c[m][n][0], to[1] = c[m][n][1];
-        to[8 * sums_pitch] = c[m][n][2], to[8 * sums_pitch + 1] = c[m][n][3];
+        const auto sum = [&](int i) { return kChains == 2 ? c[0][m][n][i] + c[kChains - 1][m][n][i] : c[0][m][n][i]; };
+        to[0] = sum(0), to[1] = sum(1);
+        to[8 * sums_pitch] = sum(2), to[8 * sums_pitch + 1] = sum(3);
       }
     }
   }
@@ -212,15 +214,20 @@ __global__ void __launch_bounds__(kWalkThreads, 1)
   }
   R* const partial = reinterpret_cast<R*>(shared + w.partial_bytes_at);
   const int of_warp = Rows * w.partial_pitch, warp = threadIdx.x / 32;
-  const int own_row = static_cast<int>(threadIdx.x) / w.units, own_unit = static_cast<int>(threadIdx.x) % w.units;
+  constexpr int kHeld = Rows / 16;  // items of a thread whose operands are loaded before the wait
 
   for (int64_t i = first; i < last; ++i) {
     const unsigned char* const from = w.states + (i & 1) * w.states_bytes + row0 * w.depth_bytes;
     unsigned char* const to = w.states + ((i + 1) & 1) * w.states_bytes + row0 * w.depth_bytes;
     for (int64_t tile = 0; tile < rows; tile += Rows) {
       const auto has = [&](int row, int unit) { return row < Rows && tile + row < rows && unit < units; };
-      typename Step::In in{};
-      if (has(own_row, own_unit)) in = step.load(i, row0 + tile + own_row, unit0 + own_unit);
+      const auto load = [&](int item) { return step.load(i, row0 + tile + item / w.units, unit0 + item % w.units); };
+      typename Step::In held[kHeld] = {};
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
+        const int item = static_cast<int>(threadIdx.x) + k * kWalkThreads;
+        if (has(item / w.units, item % w.units)) held[k] = load(item);
+      }
       if (tile == 0 && i > first) {
         if (w.parts > 1 && threadIdx.x == 0) wait_for(arrivals, static_cast<unsigned>(i - first) * w.parts);
         __syncthreads();
@@ -236,17 +243,18 @@ __global__ void __launch_bounds__(kWalkThreads, 1)
       // Only what other blocks wait for is written before they are told.
       typename Step::Out out;
       int at = -1;
-      for (int item = threadIdx.x; item < Rows * w.units; item += kWalkThreads) {
-        const bool own = item == static_cast<int>(threadIdx.x);
-        const int row = own ? own_row : item / w.units, unit = own ? own_unit : item % w.units;
+      for (int item = threadIdx.x, k = 0; item < Rows * w.units; item += kWalkThreads, ++k) {
+        const int row = item / w.units, unit = item % w.units;
         if (!has(row, unit)) continue;
-        if (!own) in = step.load(i, row0 + tile + row, unit0 + unit);
+        typename Step::In in = held[0];
+        if (kHeld > 1 && k == 1) in = held[kHeld - 1];
+        if (k >= kHeld) in = load(item);
         if (at >= 0) step.store(i, row0 + tile + at / w.units, unit0 + at % w.units, out);
         out = step.compute(i, in, [&](int gate) {
           const R* const sums = partial + row * w.partial_pitch + gate * w.units + unit;
           R sum = sums[0];
 #pragma unroll
-          for (int k = 1; k < kWalkWarps; ++k) sum += sums[k * of_warp];
+          for (int other = 1; other < kWalkWarps; ++other) sum += sums[other * of_warp];
           return sum;
         });
         step.publish(out, reinterpret_cast<T*>(to + (tile + row) * w.depth_bytes) + unit0 + unit);
