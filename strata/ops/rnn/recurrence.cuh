@@ -61,8 +61,9 @@ struct Product;
 /// On tensor cores: lane l has rows l / 4 and l / 4 + 8 of the operand, and column l / 4 of the weight.
 template <class T, int Rows, int Width, bool Resident>
 requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
-  static constexpr int kTall = Rows / 16, kWide = Width / 8, kAhead = kTall == 1 ? 8 : 4;
-  static constexpr int kChains = kTall * kWide <= 4 ? 2 : 1;  // few sums wait for each product before
+  static constexpr int kTall = Rows / 16, kWide = Width / 8;
+  static constexpr int kAhead = (kWide <= kTall ? 16 : 8) / kTall;  // pieces on their way, as registers allow
+  static constexpr int kChains = kTall * kWide <= 4 ? 2 : 1;        // few sums wait for each product before
 
   __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
                              int columns, float* sums, int sums_pitch) {
@@ -116,7 +117,8 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 /// In full precision: of 32 lanes four share the depth, two the columns and four the rows.
 template <class T, int Rows, int Width, bool Resident>
 requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
-  static constexpr int kTall = Rows / 4, kWide = Width / 2, kAhead = 4, kPiece = 16 / sizeof(T);
+  static constexpr int kTall = Rows / 4, kWide = Width / 2, kAhead = sizeof(T) == 4 && kWide == 4 ? 8 : 4;
+  static constexpr int kPiece = 16 / sizeof(T);
 
   __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
                              int columns, T* sums, int sums_pitch) {
