@@ -54,21 +54,26 @@ __device__ __forceinline__ uint4 load_weight(const unsigned char* p) {
 
 /// What a warp adds to a pass: a [Rows, depth] times w [Width, depth], over every kWalkWarps'th 64 bytes of the depth.
 /// Of each 64 bytes four lanes have 16: any order of the depth gives the same product, so that operands come in whole
-/// pieces. Columns from `columns` on are not written, nor read unless they lie in shared memory.
+/// pieces. Columns from `columns` on are the last one once more, and not written but to fill up to eight.
 template <class T, int Rows, int Width, bool Resident>
 struct Product;
 
 /// On tensor cores: lane l has rows l / 4 and l / 4 + 8 of the operand, and column l / 4 of the weight.
 template <class T, int Rows, int Width, bool Resident>
 requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
-  static constexpr int kTall = Rows / 16, kWide = Width / 8, kAhead = kTall == 1 ? 8 : 4;
+  static constexpr int kTall = Rows / 16, kWide = Width / 8;
+  static constexpr int kAhead = (kWide <= kTall ? 16 : 8) / kTall;  // pieces on their way, as registers allow
+  static constexpr int kChains = kTall * kWide <= 4 ? 2 : 1;        // few sums wait for each product before
 
   __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
                              int columns, float* sums, int sums_pitch) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, blocks = static_cast<int>(depth_bytes / 64);
     a += lane / 4 * depth_bytes + lane % 4 * 16;
-    w += lane / 4 * pitch + lane % 4 * 16;
-    float c[kTall][kWide][4] = {};
+    w += lane % 4 * 16;
+    int columns_at[kWide];
+#pragma unroll
+    for (int n = 0; n < kWide; ++n) columns_at[n] = min(8 * n + lane / 4, columns - 1) * static_cast<int>(pitch);
+    float c[kChains][kTall][kWide][4] = {};
     for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
       uint4 x[kAhead][2 * kTall];
 #pragma unroll
@@ -76,21 +81,21 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
         const int at = first + s * kWalkWarps;
         if (at >= blocks) break;
 #pragma unroll
-        for (int r = 0; r < 2 * kTall; ++r) x[s][r] = load_shared_state(a + 8 * r * depth_bytes + int64_t{64} * at);
+        for (int r = 0; r < 2 * kTall; ++r) x[s][r] = load_shared_state(a + 8 * r * depth_bytes + 64 * at);
       }
 #pragma unroll
       for (int s = 0; s < kAhead; ++s) {
         const int at = first + s * kWalkWarps;
-        if (at >= blocks) break;
+        if (at >= blocks) continue;  // not break: products of several pieces may overlap
 #pragma unroll
         for (int n = 0; n < kWide; ++n) {
           if (!Resident && 8 * n >= columns) break;
-          const uint4 b = load_weight<Resident>(w + 8 * n * pitch + int64_t{64} * at);
+          const uint4 b = load_weight<Resident>(w + columns_at[n] + 64 * at);
 #pragma unroll
           for (int m = 0; m < kTall; ++m) {
             const uint4 &upper = x[s][2 * m], &lower = x[s][2 * m + 1];
-            cuda::mma<T>(c[m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
-            cuda::mma<T>(c[m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
+            cuda::mma<T>(c[0][m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
+            cuda::mma<T>(c[kChains - 1][m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
           }
         }
       }
@@ -101,8 +106,9 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
       for (int m = 0; m < kTall; ++m) {
         float* const to = sums + (16 * m + lane / 4) * sums_pitch + 8 * n + lane % 4 * 2;
-        to[0] = c[m][n][0], to[1] = c[m][n][1];
-        to[8 * sums_pitch] = c[m][n][2], to[8 * sums_pitch + 1] = c[m][n][3];
+        const auto sum = [&](int i) { return kChains == 2 ? c[0][m][n][i] + c[kChains - 1][m][n][i] : c[0][m][n][i]; };
+        to[0] = sum(0), to[1] = sum(1);
+        to[8 * sums_pitch] = sum(2), to[8 * sums_pitch + 1] = sum(3);
       }
     }
   }
@@ -111,14 +117,18 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 /// In full precision: of 32 lanes four share the depth, two the columns and four the rows.
 template <class T, int Rows, int Width, bool Resident>
 requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
-  static constexpr int kTall = Rows / 4, kWide = Width / 2, kAhead = 4, kPiece = 16 / sizeof(T);
+  static constexpr int kTall = Rows / 4, kWide = Width / 2, kAhead = sizeof(T) == 4 && kWide == 4 ? 8 : 4;
+  static constexpr int kPiece = 16 / sizeof(T);
 
   __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
                              int columns, T* sums, int sums_pitch) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, blocks = static_cast<int>(depth_bytes / 64);
     const int piece = lane % 4, column = lane / 4 % 2, row = lane / 8;
     a += row * depth_bytes + piece * 16;
-    w += column * pitch + piece * 16;
+    w += piece * 16;
+    int columns_at[kWide];
+#pragma unroll
+    for (int n = 0; n < kWide; ++n) columns_at[n] = min(2 * n + column, columns - 1) * static_cast<int>(pitch);
     T c[kTall * kWide] = {};
     for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
       uint4 x[kAhead][kTall];
@@ -127,7 +137,7 @@ requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
         const int at = first + s * kWalkWarps;
         if (at >= blocks) break;
 #pragma unroll
-        for (int r = 0; r < kTall; ++r) x[s][r] = load_shared_state(a + 4 * r * depth_bytes + int64_t{64} * at);
+        for (int r = 0; r < kTall; ++r) x[s][r] = load_shared_state(a + 4 * r * depth_bytes + 64 * at);
       }
 #pragma unroll
       for (int s = 0; s < kAhead; ++s) {
@@ -136,7 +146,7 @@ requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
         for (int n = 0; n < kWide; ++n) {
           if (!Resident && 2 * n >= columns) break;
-          const uint4 b = load_weight<Resident>(w + 2 * n * pitch + int64_t{64} * at);
+          const uint4 b = load_weight<Resident>(w + columns_at[n] + 64 * at);
           T by[kPiece];
           memcpy(by, &b, 16);
 #pragma unroll
@@ -206,15 +216,20 @@ __global__ void __launch_bounds__(kWalkThreads, 1)
   }
   R* const partial = reinterpret_cast<R*>(shared + w.partial_bytes_at);
   const int of_warp = Rows * w.partial_pitch, warp = threadIdx.x / 32;
-  const int own_row = static_cast<int>(threadIdx.x) / w.units, own_unit = static_cast<int>(threadIdx.x) % w.units;
+  constexpr int kHeld = Rows / 16;  // items of a thread whose operands are loaded before the wait
 
   for (int64_t i = first; i < last; ++i) {
     const unsigned char* const from = w.states + (i & 1) * w.states_bytes + row0 * w.depth_bytes;
     unsigned char* const to = w.states + ((i + 1) & 1) * w.states_bytes + row0 * w.depth_bytes;
     for (int64_t tile = 0; tile < rows; tile += Rows) {
       const auto has = [&](int row, int unit) { return row < Rows && tile + row < rows && unit < units; };
-      typename Step::In in{};
-      if (has(own_row, own_unit)) in = step.load(i, row0 + tile + own_row, unit0 + own_unit);
+      const auto load = [&](int item) { return step.load(i, row0 + tile + item / w.units, unit0 + item % w.units); };
+      typename Step::In held[kHeld] = {};
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
+        const int item = static_cast<int>(threadIdx.x) + k * kWalkThreads;
+        if (has(item / w.units, item % w.units)) held[k] = load(item);
+      }
       if (tile == 0 && i > first) {
         if (w.parts > 1 && threadIdx.x == 0) wait_for(arrivals, static_cast<unsigned>(i - first) * w.parts);
         __syncthreads();
@@ -230,17 +245,18 @@ __global__ void __launch_bounds__(kWalkThreads, 1)
       // Only what other blocks wait for is written before they are told.
       typename Step::Out out;
       int at = -1;
-      for (int item = threadIdx.x; item < Rows * w.units; item += kWalkThreads) {
-        const bool own = item == static_cast<int>(threadIdx.x);
-        const int row = own ? own_row : item / w.units, unit = own ? own_unit : item % w.units;
+      for (int item = threadIdx.x, k = 0; item < Rows * w.units; item += kWalkThreads, ++k) {
+        const int row = item / w.units, unit = item % w.units;
         if (!has(row, unit)) continue;
-        if (!own) in = step.load(i, row0 + tile + row, unit0 + unit);
+        typename Step::In in = held[0];
+        if (kHeld > 1 && k == 1) in = held[kHeld - 1];
+        if (k >= kHeld) in = load(item);
         if (at >= 0) step.store(i, row0 + tile + at / w.units, unit0 + at % w.units, out);
         out = step.compute(i, in, [&](int gate) {
           const R* const sums = partial + row * w.partial_pitch + gate * w.units + unit;
           R sum = sums[0];
 #pragma unroll
-          for (int k = 1; k < kWalkWarps; ++k) sum += sums[k * of_warp];
+          for (int other = 1; other < kWalkWarps; ++other) sum += sums[other * of_warp];
           return sum;
         });
         step.publish(out, reinterpret_cast<T*>(to + (tile + row) * w.depth_bytes) + unit0 + unit);

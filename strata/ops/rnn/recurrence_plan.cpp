@@ -43,11 +43,11 @@ RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card) {
     r.depth_bytes = round_up(p.depth * p.size, 64);
     r.pitch = r.depth_bytes % 128 == 64 ? r.depth_bytes : r.depth_bytes + 64;
     // 8 more than a multiple of 16: rows of a store lie in different banks.
-    const int64_t padded = round_up(r.columns, r.width);
+    const int64_t padded = round_up(r.columns, 8);
     r.partial_pitch = padded % 16 == 8 ? padded : padded + 8;
     r.partial_bytes = kWarps * tile * r.partial_pitch * std::max<int64_t>(p.size, 4);
     r.resident = resident;
-    r.shared_bytes = (resident ? padded * r.pitch : 0) + r.partial_bytes;
+    r.shared_bytes = (resident ? r.columns * r.pitch : 0) + r.partial_bytes;
     return r;
   };
   const bool tall = p.size == 2 && p.batch > kTile;  // passes of 32 sequences

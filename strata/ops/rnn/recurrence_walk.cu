@@ -37,11 +37,10 @@ bool can_be_resident(const void* kernel, int64_t shared_bytes, int64_t blocks) {
 
 WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_elements)
     : plan(plan_recurrence(p, card_limits(cuda::current_device()))) {
-  constexpr int64_t kRowsBehind = 8;  // streaming kernels read columns in eights
   const Device device = Device::cuda(cuda::current_device());
   const int64_t states_bytes = plan.groups * plan.rows * plan.depth_bytes;
   Places places;
-  const int64_t weight = places.take((plan.parts * plan.columns + kRowsBehind) * plan.depth_bytes),
+  const int64_t weight = places.take(plan.parts * plan.columns * plan.depth_bytes),
                 states = places.take(2 * states_bytes), arrivals = places.take(plan.groups * kArrivalBytes),
                 array = places.take(own_elements * std::max<int64_t>(p.size, 4)),
                 steps = places.take(r.counts == nullptr ? 0 : r.steps * static_cast<int64_t>(sizeof(int64_t)));
@@ -86,18 +85,17 @@ void WalkCall::launch(const void* kernel, const void* streaming, const void* ste
     void* parameters[] = {&walk, const_cast<void*>(step), &first, &last};
     const dim3 grid(static_cast<unsigned>(blocks));
     const auto bytes = static_cast<size_t>(shared_bytes);
-    check_cuda(together ? cudaLaunchCooperativeKernel(f, grid, kWalkThreads, parameters, bytes, cuda::stream())
-                        : cudaLaunchKernel(f, grid, kWalkThreads, parameters, bytes, cuda::stream()),
-               "recurrence", "the launch");
+    return together ? cudaLaunchCooperativeKernel(f, grid, kWalkThreads, parameters, bytes, cuda::stream())
+                    : cudaLaunchKernel(f, grid, kWalkThreads, parameters, bytes, cuda::stream());
   };
-  if (plan.parts == 1) {  // no block waits for another
-    run(one, 0, iterations, false);
-  } else if (can_be_resident(one, plan.shared_bytes, blocks)) {
-    run(one, 0, iterations, true);
-  } else {
-    allow(streaming);
-    for (int64_t i = 0; i < iterations; ++i) run(streaming, i, i + 1, false);
+  const bool alone = plan.parts == 1;  // no block waits for another
+  if (alone || can_be_resident(one, plan.shared_bytes, blocks)) {
+    const cudaError_t e = run(one, 0, iterations, !alone);
+    if (e != cudaErrorCooperativeLaunchTooLarge) return check_cuda(e, "recurrence", "the launch");
+    cudaGetLastError();  // this process has a part of the card only
   }
+  allow(streaming);
+  for (int64_t i = 0; i < iterations; ++i) check_cuda(run(streaming, i, i + 1, false), "recurrence", "the launch");
 }
 
 }  // namespace strata::recurrent
