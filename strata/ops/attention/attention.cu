@@ -5,6 +5,7 @@
 // again for every tile that it passes; so nothing is added across blocks, and results are the same every time.
 
 #include "strata/ops/attention/attention.cuh"
+#include "strata/ops/attention/options.cuh"
 
 #include <limits>
 
@@ -245,7 +246,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
 
 // A warp a query.
 template <class T>
-__global__ void __launch_bounds__(kThreads) row_terms_kernel(AttentionCall c, RowTerms<compute_t<T>> terms) {
+__global__ void __launch_bounds__(kThreads)
+    row_terms_kernel(AttentionCall c, RowTerms<compute_t<T>> terms, compute_t<T> lse_unit) {
   using C = compute_t<T>;
   const int lane = threadIdx.x % kWarp;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
@@ -259,7 +261,7 @@ __global__ void __launch_bounds__(kThreads) row_terms_kernel(AttentionCall c, Ro
   if (lane != 0) return;
   const C lse = static_cast<const C*>(c.lse)[row];
   terms.delta[row] = sum - (c.grad_lse ? static_cast<const C*>(c.grad_lse)[row] : C(0));
-  terms.lse2[row] = lse == -static_cast<C>(INFINITY) ? static_cast<C>(INFINITY) : lse * C(kLog2e);
+  terms.lse2[row] = lse == -static_cast<C>(INFINITY) ? static_cast<C>(INFINITY) : lse * lse_unit;
 }
 
 int64_t tiles_of(int64_t n) {
@@ -316,14 +318,17 @@ void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
   const int64_t rows = c.batch * c.heads * c.tq;
   const Tensor terms =
       empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(), std::nullopt});
+  // The tensor-core kernels with options want lse in the unit of their scores.
+  const bool on_tensor_cores = fits_mma(c, true), scores_unit = on_tensor_cores && has_options(c);
+  const double lse_unit = !scores_unit ? kLog2e : c.mask != nullptr && c.mask_dtype != DType::boolean ? 1 : 1 / c.scale;
   if (rows > 0)
     dispatch_floats(c.dtype, "scaled_dot_product_attention_backward", [&]<class T>() {
       using C = compute_t<T>;
       C* p = static_cast<C*>(terms.raw_data());
-      row_terms_kernel<T>
-          <<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(c, RowTerms<C>{p, p + rows});
+      row_terms_kernel<T><<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(
+          c, RowTerms<C>{p, p + rows}, static_cast<C>(lse_unit));
     });
-  if (fits_mma(c, true)) {
+  if (on_tensor_cores) {
     float* p = static_cast<float*>(terms.raw_data());
     return backward_mma(c, RowTerms<float>{p, p + rows}, like_this);
   }

@@ -6,11 +6,12 @@ namespace strata::attention_cuda {
 namespace hopper {
 namespace {
 
-// lse2 (+inf where a query sees nothing or does not exist), delta, and counts of 0. D / 8 lanes a query. Of several
-// sequences each one's rows begin with a tile.
+// lse in units of `lse_unit` (+inf where a query sees nothing or does not exist), delta, and counts of 0. D / 8 lanes a
+// query. Of several sequences each one's rows begin with a tile.
 template <class T, class S>
-__global__ void __launch_bounds__(256) backward_rows_kernel(const __grid_constant__ AttentionCall c,
-                                                            const BackwardSpace space, const Sequences sequences) {
+__global__ void __launch_bounds__(256)
+    backward_rows_kernel(const __grid_constant__ AttentionCall c, const BackwardSpace space, const Sequences sequences,
+                         const float lse_unit) {
   constexpr int kLanes = S::D / 8;
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) / kLanes;
   const int64_t heads = c.batch * c.heads;
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(256) backward_rows_kernel(const __grid_constan
   sum = cuda::warp_reduce<kLanes>(sum, cuda::Sum{});
   if (lane != 0) return;
   const float lse = i < end ? static_cast<const float*>(c.lse)[head * c.lse_head + i] : -INFINITY;
-  space.lse2[at] = lse == -INFINITY ? INFINITY : lse * static_cast<float>(kLog2e);
+  space.lse2[at] = lse == -INFINITY ? INFINITY : lse * lse_unit;
   space.delta[at] = i < end && c.grad_lse ? sum - static_cast<const float*>(c.grad_lse)[head * c.lse_head + i] : sum;
   if (at < heads * space.row_tiles) space.counts[at] = 0;
   if (at == 0) *space.ticket = 0;
@@ -110,7 +111,8 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
   maps.grad_k = tensor_map(c.dtype, c.grad_k, c.batch, c.kv_heads, c.tk, c.d, 64);
   maps.grad_v = tensor_map(c.dtype, c.grad_v, c.batch, c.kv_heads, c.tk, c.d, 64);
   const cudaStream_t stream = cuda::stream();
-  backward_rows_kernel<T, S><<<cuda::blocks_for(rows * (S::D / 8), 256), 256, 0, stream>>>(c, space, sequences);
+  backward_rows_kernel<T, S><<<cuda::blocks_for(rows * (S::D / 8), 256), 256, 0, stream>>>(
+      c, space, sequences, kOptions ? 1 / options.lse_factor : static_cast<float>(kLog2e));
   const int64_t items = c.batch * c.kv_heads * space.key_tiles;
   const int64_t blocks = S::kStays ? std::min<int64_t>(items, multiprocessors()) : items;
   const auto queue = [&](auto kernel, const BackwardMaps* maps_of) {

@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   }
 
   take_registers<S::kRegisters>();
-  const float factor = static_cast<float>(c.scale * kLog2e);
+  const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
   const RngKey random_key = kOptions ? resolved(c.key) : RngKey{};
   const auto release = [&](uint64_t* empty) {
     if (lane == 0) arrive(empty);
@@ -376,7 +376,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       }
       if constexpr (kOptions) {
         if (options.additive) {
-          add_bias<M / 8>(s, c, options, item.b, head, true, mask_row, row);
+          Bias<M / 8>().add(s, c, options, mask_of(c, item.b, head), true, mask_row, row);
         } else if (options.seen != nullptr) {
           visible.load(options, options.seen_of(item.b, head), mask_row, row);
           visible.hide(s);
@@ -406,10 +406,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          float power = fmaf(s[4 * j + e], factor, -(e % 2 ? x.y : x.x));
-          // Of a row that a finite mask all but hides, lse has lost what tells its scores apart.
-          if constexpr (kOptions) power = fminf(power, 0.f);
-          s[4 * j + e] = fast_exp2(power);
+          const float lse = e % 2 ? x.y : x.x;
+          // With a mask, lse has the scores' unit (see backward_rows_kernel).
+          s[4 * j + e] = fast_exp2(kOptions ? (s[4 * j + e] - lse) * factor : fmaf(s[4 * j + e], factor, -lse));
         }
 #pragma unroll
         for (int e = 0; e < 2; ++e) p[j / 2][2 * (j % 2) + e] = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);

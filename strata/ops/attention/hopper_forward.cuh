@@ -3,6 +3,8 @@
 // the copies; each of the others owns 64 queries and passes over tiles of keys from the last to the first. The product
 // of the next scores runs while the weights of the current tile are computed and multiplied with the values.
 
+#include <cfloat>
+
 #include "strata/ops/attention/hopper.cuh"
 #include "strata/ops/attention/options.cuh"
 
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   }
 
   if constexpr (S::kMoveRegisters) take_registers<S::kGroups == 3 ? 160 : 240>();
-  const float factor = static_cast<float>(c.scale * kLog2e);
+  const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
   const RngKey key = kOptions ? resolved(c.key) : RngKey{};
   const bool leader = threadIdx.x % 128 == 0;
   Ring<S::kQueryBuffers> rq;
@@ -278,7 +280,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     int from, to;
     tiles.needed(any_first, any_last, from, to);
 
-    float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, alpha[2] = {0, 0};
+    constexpr float kLowest = kOptions ? -FLT_MAX : -1e30f;  // a mask may add the lowest number
+    float m[2] = {kLowest, kLowest}, l[2] = {0, 0}, alpha[2] = {0, 0};
     bool shrinks = false;
     float s[BK / 2], o[D / 2];
     uint32_t p[BK / 16][4];
@@ -308,12 +311,17 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     };
     // What masks and dropout are for a tile, which is got ready while its scores are computed.
     SeenBits<BK / 8> visible;
+    Bias<BK / 8> bias;
     KeptBits<BK / 8> kept;
     const int mask_row[2] = {static_cast<int>(min(max(static_cast<int64_t>(row), int64_t{0}), c.tq - 1)),
                              static_cast<int>(min(max(static_cast<int64_t>(row) + 8, int64_t{0}), c.tq - 1))};
     const auto prepare = [&](int k0) {
       if constexpr (kOptions) {
-        if (options.seen != nullptr && !options.additive) visible.load(options, options.seen_of(b, h), mask_row, k0);
+        if (options.additive) {
+          bias.load(c, options, mask_of(c, b, h), mask_row, k0);
+        } else if (options.seen != nullptr) {
+          visible.load(options, options.seen_of(b, h), mask_row, k0);
+        }
         if (options.drop_below != 0) {
           const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
           const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + k0, (rows + mask_row[1]) * c.tk + k0};
@@ -325,7 +333,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const auto weights = [&](int k0) {
       if constexpr (kOptions) {
         if (options.additive) {
-          add_bias<BK / 8>(s, c, options, b, h, false, mask_row, k0);
+          bias.add(s, c, options, mask_of(c, b, h), false, mask_row, k0);
         } else if (options.seen != nullptr) {
           visible.hide(s);
         }
@@ -371,14 +379,15 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       }
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float shift = m[r] * factor;
+        [[maybe_unused]] const float shift = m[r] * factor;
         float sum[2] = {0, 0};
 #pragma unroll
         for (int j = 0; j < BK / 8; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             float& x = s[4 * j + 2 * r + e];
-            x = fast_exp2(fmaf(x, factor, -shift));
+            // With a mask, what is taken off may be so low that a multiple of it is no number.
+            x = fast_exp2(kOptions ? (x - m[r]) * factor : fmaf(x, factor, -shift));
             sum[e] += x;
           }
         l[r] += sum[0] + sum[1];
@@ -491,7 +500,9 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 2);
       alpha[r] = l[r] == 0 ? 0.f : (kOptions ? options.kept_scale : 1.f) / l[r];
       if (lane % 4 == 0 && row + 8 * r >= 0 && row + 8 * r < c.tq)
-        lse[row + 8 * r] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
+        lse[row + 8 * r] = l[r] == 0  ? -INFINITY
+                           : kOptions ? fmaf(m[r], options.lse_factor, log2f(l[r]) * static_cast<float>(kLn2))
+                                      : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
     }
     shrink();
     named_sync(8 + group, 128);

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const auto seen_by = [&](int64_t i) { return kOfQuery ? seen_keys(c, i) : seen_queries(c, i); };
   const Seen seen[2] = {seen_by(row), seen_by(row + 8)};
   const int all_first = seen_by(warp_last).first, all_last = seen_by(warp_first).last;
-  const float factor = static_cast<float>(c.scale * kLog2e);
+  const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
   float row_lse2[2] = {}, row_delta[2] = {};
   if constexpr (kOfQuery) {
 #pragma unroll
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (kOptions) {
       const int64_t h = kOfQuery ? head : hk * group + it / per_head;
       if (options.additive) {
-        add_bias<BC / 8>(flat, c, options, b, h, !kOfQuery, mask_row, first);
+        Bias<BC / 8>().add(flat, c, options, mask_of(c, b, h), !kOfQuery, mask_row, first);
       } else if (options.seen != nullptr) {
         SeenBits<BC / 8> visible;
         visible.load(options, options.seen_of(b, h), mask_row, first);
@@ -199,10 +199,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int at = 8 * j + 2 * (lane % 4) + e % 2;
-        float power = fmaf(s[j][e], factor, -(kOfQuery ? row_lse2[e / 2] : lse2[at]));
-        // Of a row that a finite mask all but hides, lse has lost what tells its scores apart.
-        if constexpr (kOptions) power = fminf(power, 0.f);
-        float p = fast_exp2(power);
+        const float lse = kOfQuery ? row_lse2[e / 2] : lse2[at];  // in the scores' unit where there are options
+        float p = fast_exp2(kOptions ? (s[j][e] - lse) * factor : fmaf(s[j][e], factor, -lse));
         if (edge && (first + at < seen[e / 2].first || first + at > seen[e / 2].last)) p = 0;
         s[j][e] = p;
         if constexpr (kOptions) {

@@ -1,6 +1,8 @@
 // Attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691): a block has 128 queries, a warp 16 of them, and
 // passes over tiles of keys, the next of which is copied while one is worked on.
 
+#include <cfloat>
+
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/mma.cuh"
 #include "strata/ops/attention/options.cuh"
@@ -54,8 +56,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
   // What every row of the warp sees: tiles within need no masking.
   const int all_first = seen_keys(c, q0 + 16 * warp + 15).first, all_last = seen_keys(c, q0 + 16 * warp).last;
-  const float factor = static_cast<float>(c.scale * kLog2e);
-  float m[2] = {-1e30f, -1e30f}, l[2] = {0, 0}, o[D / 8][4] = {};
+  const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
+  constexpr float kLowest = kOptions ? -FLT_MAX : -1e30f;  // a mask may add the lowest number
+  float m[2] = {kLowest, kLowest}, l[2] = {0, 0}, o[D / 8][4] = {};
   uint32_t qa[kKeepQ ? kSteps : 1][4];
   const RngKey key = kOptions ? resolved(c.key) : RngKey{};
   const int mask_row[2] = {static_cast<int>(min(row, c.tq - 1)), static_cast<int>(min(row + 8, c.tq - 1))};
@@ -94,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     KeptBits<BK / 8> kept;
     if constexpr (kOptions) {
       if (options.additive) {
-        add_bias<BK / 8>(flat, c, options, b, h, false, mask_row, static_cast<int>(k0));
+        Bias<BK / 8>().add(flat, c, options, mask_of(c, b, h), false, mask_row, static_cast<int>(k0));
       } else if (options.seen != nullptr) {
         SeenBits<BK / 8> visible;
         visible.load(options, options.seen_of(b, h), mask_row, static_cast<int>(k0));
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int j = 0; j < BK / 8; ++j)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        s[j][e] = fast_exp2(fmaf(s[j][e], factor, -shift[e / 2]));
+        s[j][e] = fast_exp2(kOptions ? (s[j][e] - m[e / 2]) * factor : fmaf(s[j][e], factor, -shift[e / 2]));
         l[e / 2] += s[j][e];
         if constexpr (kOptions) {
           if (options.drop_below != 0 && !kept[4 * j + e]) s[j][e] = 0;
@@ -171,7 +174,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (8 * d < size)
         *reinterpret_cast<uint32_t*>(out + i * c.out.time + 8 * d + 2 * (lane % 4)) =
             pack<T>(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
-    if (lane % 4 == 0) lse[i] = l[r] == 0 ? -INFINITY : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
+    if (lane % 4 == 0)
+      lse[i] = l[r] == 0  ? -INFINITY
+               : kOptions ? fmaf(m[r], options.lse_factor, log2f(l[r]) * static_cast<float>(kLn2))
+                          : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
   }
 }
 

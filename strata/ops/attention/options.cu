@@ -10,9 +10,12 @@ namespace {
 constexpr int kThreads = 256;
 
 struct Bits {
-  uint32_t* words;
-  int64_t heads;  // of the mask
-  int64_t rows, row_words;
+  uint32_t *words, *tiles;
+  int64_t heads;            // of the mask
+  int64_t queries, keys;    // of the mask: 1 where it has one for all
+  int64_t rows, row_words;  // words of a row: as far as kernels read, or one where there is one column for all
+  int64_t q_tiles, tile_words;
+  int query_tile, key_tile;
   bool transposed;
 };
 
@@ -25,56 +28,57 @@ __device__ __forceinline__ bool lets_see(M v) {
   }
 }
 
-// A warp has 32 queries by 32 keys: a ballot a query makes a word, lane i keeping that of query i; ballots over the
-// lanes' bits turn them round.
+// A block has a tile of queries by 32 tiles of keys. A warp takes 32 queries by 32 keys at a time: a ballot a query
+// makes a word, lane i keeping that of query i; ballots over the lanes' bits turn them round.
 template <class M>
-__global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ AttentionCall c, const Bits to,
-                                                        int64_t q_blocks, int64_t k_blocks, int64_t total) {
-  const int lane = threadIdx.x % 32;
-  int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
-  if (at >= total) return;
-  const int64_t k0 = at % k_blocks * 32;
-  at /= k_blocks;
-  const int64_t q0 = at % q_blocks * 32, head = at / q_blocks;
-  const M* const from = static_cast<const M*>(c.mask) + head / to.heads * c.mask_stride[0] +
-                        head % to.heads * c.mask_stride[1] + (k0 + lane) * c.mask_stride[3];
-  uint32_t mine = 0;
+__global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ AttentionCall c, const Bits to) {
+  __shared__ uint32_t tiles;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int64_t at = blockIdx.x;
+  const int64_t tile_word = at % to.tile_words;
+  at /= to.tile_words;
+  const int64_t q_tile = at % to.q_tiles, head = at / to.q_tiles;
+  if (threadIdx.x == 0) tiles = 0;
+  __syncthreads();
+  const bool one_key = to.keys == 1, one_column = to.row_words == 1;
+  const int64_t q_begin = q_tile * to.query_tile, k_begin = one_key ? 0 : tile_word * 32 * to.key_tile;
+  int64_t q_end = min(q_begin + to.query_tile, to.queries), k_end = min(k_begin + 32 * to.key_tile, to.keys);
+  // The last blocks clear what lies behind the last column as well.
+  if (!one_column && to.transposed && q_tile + 1 == to.q_tiles) q_end = 32 * to.row_words;
+  if (!one_column && !to.transposed && tile_word + 1 == to.tile_words) k_end = 32 * to.row_words;
+  const M* const from =
+      static_cast<const M*>(c.mask) + head / to.heads * c.mask_stride[0] + head % to.heads * c.mask_stride[1];
+  const int64_t k_blocks = (k_end - k_begin + 31) / 32, q_blocks = (q_end - q_begin + 31) / 32;
+  for (int64_t i = warp; i < q_blocks * k_blocks; i += kThreads / 32) {
+    const int64_t q0 = q_begin + i / k_blocks * 32, k0 = k_begin + i % k_blocks * 32, k = k0 + lane;
+    uint32_t mine = 0, any = 0;
 #pragma unroll 8
-  for (int i = 0; i < 32; ++i) {
-    const bool there = q0 + i < c.tq && k0 + lane < c.tk;
-    const uint32_t word = __ballot_sync(0xffffffffu, there && lets_see(from[(q0 + i) * c.mask_stride[2]]));
-    if (lane == i) mine = word;
-  }
-  if (to.transposed) {
-    uint32_t turned = 0;
-#pragma unroll 8
-    for (int i = 0; i < 32; ++i) {
-      const uint32_t word = __ballot_sync(0xffffffffu, (mine >> i & 1) != 0);
-      if (lane == i) turned = word;
+    for (int j = 0; j < 32; ++j) {
+      const bool there = q0 + j < to.queries && k < to.keys;
+      const uint32_t word =
+          __ballot_sync(0xffffffffu, there && lets_see(from[(q0 + j) * c.mask_stride[2] + k * c.mask_stride[3]]));
+      if (lane == j) mine = word;
+      any |= word;
     }
-    mine = turned;
+    // The tile of keys of this lane's key.
+    if (any >> lane & 1) atomicOr(&tiles, 1u << (k - k_begin) / to.key_tile);
+    if (to.transposed) {
+      uint32_t turned = 0;
+#pragma unroll 8
+      for (int j = 0; j < 32; ++j) {
+        const uint32_t word = __ballot_sync(0xffffffffu, (mine >> j & 1) != 0);
+        if (lane == j) turned = word;
+      }
+      mine = turned;
+    }
+    if (one_column) mine = 0u - (mine & 1);
+    const int64_t row = (to.transposed ? k0 : q0) + lane, column = (to.transposed ? q0 : k0) / 32;
+    if (row < to.rows && column < to.row_words) to.words[(head * to.rows + row) * to.row_words + column] = mine;
   }
-  const int64_t row = (to.transposed ? k0 : q0) + lane, column = (to.transposed ? q0 : k0) / 32;
-  if (row < to.rows && column < to.row_words) to.words[(head * to.rows + row) * to.row_words + column] = mine;
-}
-
-// A warp has 32 tiles of keys of a tile of queries, a lane one of them.
-__global__ void __launch_bounds__(kThreads) tiles_kernel(const Bits bits, uint32_t* to, int64_t columns, int query_tile,
-                                                         int key_tile, int64_t q_tiles, int64_t words, int64_t total) {
-  int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
-  if (at >= total) return;
-  const int64_t result = at, word = at % words;
-  at /= words;
-  const int64_t q = at % q_tiles, head = at / q_tiles, k = 32 * word + threadIdx.x % 32;
-  const int row_tile = bits.transposed ? key_tile : query_tile, column_tile = bits.transposed ? query_tile : key_tile;
-  const int64_t row0 = (bits.transposed ? k : q) * row_tile, column0 = (bits.transposed ? q : k) * column_tile;
-  const int64_t row_end = min(row0 + row_tile, bits.rows), column_end = min(column0 + column_tile, columns);
-  bool any = false;
-  for (int64_t row = row0; row < row_end && column0 < column_end && !any; ++row)
-    any = count_bits(bits.words + (head * bits.rows + row) * bits.row_words, static_cast<int>(column0),
-                     static_cast<int>(column_end)) > 0;
-  const uint32_t all = __ballot_sync(0xffffffffu, any);
-  if (threadIdx.x % 32 == 0) to[result] = all;
+  __syncthreads();
+  // One key for all: what it shows, it shows in every tile.
+  if (threadIdx.x == 0)
+    to.tiles[(head * to.q_tiles + q_tile) * to.tile_words + tile_word] = one_key && tiles != 0 ? ~0u : tiles;
 }
 
 template <class F>
@@ -96,44 +100,46 @@ void dispatch_mask(DType t, F&& f) {
 Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool transposed, const Tensor& like_this,
                    Tensor& space) {
   Options o;
-  o.per_scale = static_cast<float>(1 / c.scale);
+  o.additive = c.mask != nullptr && c.mask_dtype != DType::boolean;
+  o.scale = static_cast<float>(c.scale);
+  o.factor = static_cast<float>(o.additive ? kLog2e : c.scale * kLog2e);
+  o.lse_factor = static_cast<float>(o.additive ? 1 : c.scale);
   o.kept_scale = static_cast<float>(1 / (1 - c.dropout));
   // uniform_f32(bits) < p, without the conversion.
   o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(c.dropout)) * 0x1p24)) << 8;
   o.fours = c.tk % 4 == 0;
   if (c.mask == nullptr) return o;
-  o.additive = c.mask_dtype != DType::boolean;
-  const size_t pair = 2 * size_of(c.mask_dtype);
-  o.pairs = c.mask_stride[3] == 1 && c.mask_stride[0] % 2 == 0 && c.mask_stride[1] % 2 == 0 &&
-            c.mask_stride[2] % 2 == 0 && c.tk % 2 == 0 && reinterpret_cast<uintptr_t>(c.mask) % pair == 0;
+  o.pairs = o.additive && c.mask_stride[3] == 1 && c.mask_stride[0] % 2 == 0 && c.mask_stride[1] % 2 == 0 &&
+            c.mask_stride[2] % 2 == 0 && reinterpret_cast<uintptr_t>(c.mask) % 4 == 0;
 
   const int64_t batch = c.mask_stride[0] == 0 ? 1 : c.batch, heads = c.mask_stride[1] == 0 ? 1 : c.heads;
-  const int64_t rows = transposed ? c.tk : c.tq, columns = transposed ? c.tq : c.tk;
+  Bits bits{};
+  bits.heads = heads;
+  bits.queries = c.mask_stride[2] == 0 ? 1 : c.tq;
+  bits.keys = c.mask_stride[3] == 0 ? 1 : c.tk;
+  bits.rows = transposed ? bits.keys : bits.queries;
+  const int64_t columns = transposed ? bits.queries : bits.keys;
   // Tiles may end behind the last column, and a tile's first one need not begin a word.
-  const int64_t row_words = (columns + (transposed ? query_tile : key_tile)) / 32 + 2;
-  const int64_t q_tiles = (c.tq + query_tile - 1) / query_tile, k_tiles = (c.tk + key_tile - 1) / key_tile;
-  const int64_t words = batch * heads * rows * row_words, tile_words = (k_tiles + 31) / 32;
-  space = empty({Shape{words + batch * heads * q_tiles * tile_words}, DType::i32, like_this.device(), std::nullopt});
-  const Bits bits{static_cast<uint32_t*>(space.raw_data()), heads, rows, row_words, transposed};
+  bits.row_words = columns == 1 ? 1 : (columns + (transposed ? query_tile : key_tile)) / 32 + 2;
+  bits.q_tiles = (bits.queries + query_tile - 1) / query_tile;
+  bits.tile_words = ((c.tk + key_tile - 1) / key_tile + 31) / 32;
+  bits.query_tile = query_tile;
+  bits.key_tile = key_tile;
+  bits.transposed = transposed;
+  const int64_t head_words = bits.rows * bits.row_words, head_tiles = bits.q_tiles * bits.tile_words;
+  space = empty({Shape{batch * heads * (head_words + head_tiles)}, DType::i32, like_this.device(), std::nullopt});
+  bits.words = static_cast<uint32_t*>(space.raw_data());
+  bits.tiles = bits.words + batch * heads * head_words;
   o.seen = bits.words;
-  o.seen_row = row_words;
-  o.seen_head = heads == 1 ? 0 : rows * row_words;
-  o.seen_batch = batch == 1 ? 0 : heads * rows * row_words;
-  o.tiles = bits.words + words;
-  o.tiles_row = static_cast<int>(tile_words);
-  o.tiles_head = heads == 1 ? 0 : q_tiles * tile_words;
-  o.tiles_batch = batch == 1 ? 0 : heads * q_tiles * tile_words;
-
-  const int64_t q_blocks = transposed ? row_words : (c.tq + 31) / 32,
-                k_blocks = transposed ? (c.tk + 31) / 32 : row_words;
-  const int64_t total = batch * heads * q_blocks * k_blocks;
+  o.seen_row = bits.rows == 1 ? 0 : bits.row_words;
+  o.seen_word = columns == 1 ? 0 : 1;
+  o.tiles = bits.tiles;
+  o.tiles_row = bits.queries == 1 ? 0 : static_cast<int>(bits.tile_words);
+  if (heads > 1) o.seen_head = head_words, o.tiles_head = head_tiles;
+  if (batch > 1) o.seen_batch = heads * head_words, o.tiles_batch = heads * head_tiles;
   dispatch_mask(c.mask_dtype, [&]<class M>() {
-    seen_kernel<M>
-        <<<cuda::blocks_for(total, kThreads / 32), kThreads, 0, cuda::stream()>>>(c, bits, q_blocks, k_blocks, total);
+    seen_kernel<M><<<cuda::blocks_for(batch * heads * head_tiles, 1), kThreads, 0, cuda::stream()>>>(c, bits);
   });
-  const int64_t all_tiles = batch * heads * q_tiles * tile_words;
-  tiles_kernel<<<cuda::blocks_for(all_tiles, kThreads / 32), kThreads, 0, cuda::stream()>>>(
-      bits, bits.words + words, columns, query_tile, key_tile, q_tiles, tile_words, all_tiles);
   return o;
 }
 

@@ -12,15 +12,20 @@ namespace strata::attention_cuda {
 
 /// What a call's mask and dropout are to a kernel.
 struct Options {
-  const uint32_t* seen = nullptr;  ///< a bit for each query and key: seen, or given more than -inf. Null: no mask
-  int64_t seen_batch = 0, seen_head = 0;  ///< words from one to the next; 0 where the mask has one for all
-  int64_t seen_row = 0;
-  const uint32_t* tiles = nullptr;  ///< for each tile of queries a bit for each tile of keys: some of it is seen
+  /// A bit for each query and key, in rows of the kernel's orientation: seen, or given more than -inf. Null: no mask.
+  const uint32_t* seen = nullptr;
+  int64_t seen_batch = 0, seen_head = 0,
+          seen_row = 0;  ///< words from one to the next; 0 where the mask has one for all
+  int seen_word = 1;     ///< likewise along a row
+  /// For each tile of queries a bit for each tile of keys: something of it is seen.
+  const uint32_t* tiles = nullptr;
   int64_t tiles_batch = 0, tiles_head = 0;
   int tiles_row = 0;
-  bool additive = false;
-  bool pairs = false;       ///< two neighbouring keys of an additive mask can be read at once
-  float per_scale = 1;      ///< what a bias counts in scores that are not scaled yet
+  bool additive = false;    ///< the mask is added to scores, which are scaled first
+  bool pairs = false;       ///< two neighbouring keys of it can be read at once
+  float scale = 1;          ///< of scores, where the mask is additive
+  float factor = 1;         ///< weights are 2 to the power of this times a score, once it is complete
+  float lse_factor = 1;     ///< what a score counts in lse, a natural logarithm
   uint32_t drop_below = 0;  ///< a weight whose random number is below is dropped; 0: no dropout
   float kept_scale = 1;     ///< what the others are multiplied by
   bool fours = false;       ///< keys come in whole groups of four random numbers
@@ -35,7 +40,7 @@ struct Options {
 };
 
 /// Makes them for kernels whose flags are of `query_tile` by `key_tile`, and whose scores are transposed or not;
-/// `space` keeps their memory. Two small kernels on the stream where there is a mask.
+/// `space` keeps their memory. One small kernel on the stream where there is a mask.
 Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool transposed, const Tensor& like_this,
                    Tensor& space);
 /// Whether a call has any.
@@ -66,11 +71,11 @@ struct SeenBits {
     const int shift = column % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const uint32_t* const p = seen + row[r] * o.seen_row + column / 32;
+      const uint32_t* const p = seen + row[r] * o.seen_row + column / 32 * o.seen_word;
 #pragma unroll
       for (int c = 0; c < kWords; ++c) {
-        const uint32_t high = shift == 0 ? 0 : p[c + 1];
-        words[c][r] = __funnelshift_r(p[c], high, shift) >> (2 * (threadIdx.x % 4));
+        const uint32_t low = p[c * o.seen_word], high = shift == 0 ? 0 : p[(c + 1) * o.seen_word];
+        words[c][r] = __funnelshift_r(low, high, shift) >> (2 * (threadIdx.x % 4));
       }
     }
   }
@@ -83,47 +88,120 @@ struct SeenBits {
   }
 };
 
-/// Adds an additive mask to scores that are not scaled yet. `mask` is row 0, column 0 of the head; rows that do not
-/// exist must have been moved to one that does, columns from `end` on are given anything.
-template <int kBlocks, class M>
-__device__ __forceinline__ void add_bias_of(float (&s)[4 * kBlocks], const Options& o, const M* mask, int64_t row_step,
-                                            int64_t column_step, const int (&row)[2], int column, int end, bool pairs) {
-  // A finite bias stays finite, and far below every score.
-  const auto add = [&](float& x, float v) { x += v > -INFINITY ? fminf(fmaxf(v * o.per_scale, -1e30f), 1e30f) : v; };
-  const int first = column + 2 * (threadIdx.x % 4);
+/// An additive mask's part of a tile, added to the scores, which are scaled first. It is read in pairs of 16 bits while
+/// the scores are computed, or where it is needed.
+template <int kBlocks>
+struct Bias {
+  uint32_t pairs[kBlocks][2];
+  bool loaded = false;
+
+  /// `mask` is row 0, column 0 of the head. Only where pairs can be read: rows are queries, the whole tile exists.
+  __device__ __forceinline__ void load(const AttentionCall& c, const Options& o, const void* mask, const int (&row)[2],
+                                       int column) {
+    loaded = o.pairs && c.mask_dtype != DType::f32 && column + 8 * kBlocks <= c.tk && column % 2 == 0;
+    if (!loaded) return;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const M* const p = mask + row[r] * row_step;
+    for (int r = 0; r < 2; ++r) {
+      const uint16_t* const p =
+          static_cast<const uint16_t*>(mask) + row[r] * c.mask_stride[2] + column + 2 * (threadIdx.x % 4);
 #pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      const int at = first + 8 * j;
-      if (pairs) {
-        const auto v = cuda::load_vec<2>(p + min(at, end - 2));
-        add(s[4 * j + 2 * r], cuda::widen(v.v[0])), add(s[4 * j + 2 * r + 1], cuda::widen(v.v[1]));
+      for (int j = 0; j < kBlocks; ++j) pairs[j][r] = __ldg(reinterpret_cast<const uint32_t*>(p + 8 * j));
+    }
+  }
+  template <class M>
+  __device__ __forceinline__ void add_loaded(float (&s)[4 * kBlocks], float scale) const {
+#pragma unroll
+    for (int j = 0; j < kBlocks; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t v = pairs[j][r];
+        float2 x;
+        if constexpr (std::is_same_v<M, BFloat16>) {
+          x = {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
+        } else {
+          x = __half22float2(*reinterpret_cast<const __half2*>(&v));
+        }
+        s[4 * j + 2 * r] = fmaf(s[4 * j + 2 * r], scale, x.x);
+        s[4 * j + 2 * r + 1] = fmaf(s[4 * j + 2 * r + 1], scale, x.y);
+      }
+  }
+  // Reads what it adds. Columns from `end` on are given the last one's.
+  template <class M>
+  static __device__ __forceinline__ void add_read(float (&s)[4 * kBlocks], float scale, const M* mask, int64_t row_step,
+                                                  int64_t column_step, const int (&row)[2], int column, int end) {
+    const int first = column + 2 * (threadIdx.x % 4);
+    const bool whole = column + 8 * kBlocks <= end;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const M* p = mask + row[r] * row_step + first * column_step;
+      if (whole) {
+#pragma unroll
+        for (int j = 0; j < kBlocks; ++j) {
+          float& x = s[4 * j + 2 * r];
+          float& y = s[4 * j + 2 * r + 1];
+          x = fmaf(x, scale, cuda::widen(p[0])), y = fmaf(y, scale, cuda::widen(p[column_step]));
+          p += 8 * column_step;
+        }
       } else {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) add(s[4 * j + 2 * r + e], cuda::widen(p[min(at + e, end - 1) * column_step]));
+        for (int j = 0; j < kBlocks; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int64_t at = min(first + 8 * j + e, end - 1);
+            s[4 * j + 2 * r + e] =
+                fmaf(s[4 * j + 2 * r + e], scale, cuda::widen(mask[row[r] * row_step + at * column_step]));
+          }
       }
     }
   }
-}
-template <int kBlocks>
-__device__ __forceinline__ void add_bias(float (&s)[4 * kBlocks], const AttentionCall& c, const Options& o, int64_t b,
-                                         int64_t h, bool transposed, const int (&row)[2], int column) {
-  const int64_t at = b * c.mask_stride[0] + h * c.mask_stride[1];
-  const int64_t row_step = c.mask_stride[transposed ? 3 : 2], column_step = c.mask_stride[transposed ? 2 : 3];
-  const int end = static_cast<int>(transposed ? c.tq : c.tk);
-  const auto with = [&]<class M>(const M*) {
-    add_bias_of<kBlocks>(s, o, static_cast<const M*>(c.mask) + at, row_step, column_step, row, column, end,
-                         o.pairs && !transposed && column % 2 == 0);
-  };
-  if (c.mask_dtype == DType::f32) {
-    with(static_cast<const float*>(nullptr));
-  } else if (c.mask_dtype == DType::bf16) {
-    with(static_cast<const BFloat16*>(nullptr));
-  } else {
-    with(static_cast<const Half*>(nullptr));
+  __device__ __forceinline__ void add(float (&s)[4 * kBlocks], const AttentionCall& c, const Options& o,
+                                      const void* mask, bool transposed, const int (&row)[2], int column) const {
+    const int64_t row_step = c.mask_stride[transposed ? 3 : 2], column_step = c.mask_stride[transposed ? 2 : 3];
+    const int end = static_cast<int>(transposed ? c.tq : c.tk);
+    const auto with = [&]<class M>(const M* of) {
+      if constexpr (!std::is_same_v<M, float>) {
+        if (loaded) return add_loaded<M>(s, o.scale);
+      }
+      add_read(s, o.scale, of, row_step, column_step, row, column, end);
+    };
+    if (c.mask_dtype == DType::f32) {
+      with(static_cast<const float*>(mask));
+    } else if (c.mask_dtype == DType::bf16) {
+      with(static_cast<const BFloat16*>(mask));
+    } else {
+      with(static_cast<const Half*>(mask));
+    }
   }
+};
+
+/// Row 0, column 0 of a head's mask.
+__device__ __forceinline__ const void* mask_of(const AttentionCall& c, int64_t b, int64_t h) {
+  const int64_t at = b * c.mask_stride[0] + h * c.mask_stride[1];
+  return static_cast<const char*>(c.mask) + at * (c.mask_dtype == DType::f32 ? 4 : 2);
+}
+
+/// philox() in fewer instructions: nvcc adds zeros to the upper halves of products in 64 bits.
+__device__ __forceinline__ void draw_four(uint32_t (&c)[4], RngKey key, uint64_t block) {
+  const uint64_t counter = key.offset + block;
+  c[0] = static_cast<uint32_t>(counter), c[1] = static_cast<uint32_t>(counter >> 32), c[2] = c[3] = 0;
+  uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    uint32_t low0, high0, low1, high1;
+    asm("{\n.reg .b64 p;\nmul.wide.u32 p, %2, 0xD2511F53;\nmov.b64 {%0, %1}, p;\n}"
+        : "=r"(low0), "=r"(high0)
+        : "r"(c[0]));
+    asm("{\n.reg .b64 p;\nmul.wide.u32 p, %2, 0xCD9E8D57;\nmov.b64 {%0, %1}, p;\n}"
+        : "=r"(low1), "=r"(high1)
+        : "r"(c[2]));
+    c[0] = high1 ^ c[1] ^ k0, c[2] = high0 ^ c[3] ^ k1;
+    c[1] = low1, c[3] = low0;
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+}
+/// bits = 2 bits + 1 where x is not below: `complement` is 2^32 less what x is compared with.
+__device__ __forceinline__ void append_kept(uint32_t& bits, uint32_t x, uint32_t complement) {
+  asm("{\n.reg .b32 t;\nadd.cc.u32 t, %1, %2;\naddc.u32 %0, %0, %0;\n}" : "+r"(bits) : "r"(x), "r"(complement));
 }
 
 /// Which weights of a thread's part of a tile dropout keeps: bit 4 j + 2 r + e % 32 of word j / 8, as they are
@@ -184,10 +262,11 @@ struct KeptBits {
     for (int w = 0; w < kWords; ++w) {
       mine[w] = 0;
 #pragma unroll 2
-      for (int j = 0; j < (8 * w + 8 <= kBlocks ? 8 : kBlocks - 8 * w); ++j) {
-        const auto four = philox(key, block_of(8 * w + j));
+      for (int j = (8 * w + 8 <= kBlocks ? 8 : kBlocks - 8 * w) - 1; j >= 0; --j) {
+        uint32_t four[4];
+        draw_four(four, key, block_of(8 * w + j));
 #pragma unroll
-        for (int k = 0; k < 4; ++k) mine[w] |= (four[k] >= o.drop_below ? 1u : 0u) << (4 * j + k);
+        for (int k = 3; k >= 0; --k) append_kept(mine[w], four[k], 0u - o.drop_below);
       }
     }
   }
