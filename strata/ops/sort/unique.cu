@@ -96,21 +96,31 @@ __global__ void __launch_bounds__(kThreads)
   if (counts != nullptr) counts[j] = (j + 1 < found ? static_cast<int64_t>(starts[j + 1]) : n) - start;
 }
 
-// inverse of each element: the last run that begins at its place among the sorted or before.
-template <class P>
-__global__ void __launch_bounds__(kThreads)
-    inverse_kernel(const P* places, const P* starts, int64_t found, int64_t n, int64_t* inverse) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
-  int64_t low = 0, high = found - 1;  // starts[low] <= i
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (static_cast<int64_t>(starts[middle]) <= i)
-      low = middle;
+// inverse of each element: the run in which it stands among the sorted. A warp looks for its first element's run and
+// counts from there on.
+constexpr int kWarpSteps = 16;
+template <class K, class P>
+__global__ void __launch_bounds__(kThreads) inverse_kernel(const P* places, const P* starts, const Begins<K> begins,
+                                                           int64_t found, int64_t n, int64_t* inverse) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / cuda::kWarp;
+  const int64_t first = warp * cuda::kWarp * kWarpSteps;
+  if (first >= n) return;
+  int64_t run = 0, high = found - 1;  // starts[run] <= first
+  while (run < high) {
+    const int64_t middle = (run + high + 1) / 2;
+    if (static_cast<int64_t>(starts[middle]) <= first)
+      run = middle;
     else
       high = middle - 1;
   }
-  inverse[places[i]] = low;
+#pragma unroll 4
+  for (int step = 0; step < kWarpSteps; ++step) {
+    const int64_t i = first + step * cuda::kWarp + lane;
+    const unsigned votes = __ballot_sync(0xffffffffu, i < n && i > first && begins(i));
+    if (i < n) inverse[places[i]] = run + __popc(votes & (0xffffffffu >> (cuda::kWarp - 1 - lane)));
+    run += __popc(votes);
+  }
 }
 
 struct Wanted {
@@ -147,8 +157,8 @@ Found runs(const Wanted& w, const K* keys, const P* places) {
       static_cast<const B*>(x.raw_data()), keys, places, starts, order, w.base, found, n,
       static_cast<B*>(r.values.raw_data()), w.counts ? static_cast<int64_t*>(r.counts.raw_data()) : nullptr);
   if (w.inverse.numel() > 0)
-    inverse_kernel<P><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
-        places, starts, found, n, static_cast<int64_t*>(w.inverse.raw_data()));
+    inverse_kernel<K, P><<<cuda::blocks_for(n, int64_t{kThreads} * kWarpSteps), kThreads, 0, cuda::stream()>>>(
+        places, starts, begins, found, n, static_cast<int64_t*>(w.inverse.raw_data()));
   return r;
 }
 
