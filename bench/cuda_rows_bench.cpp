@@ -4,29 +4,22 @@
 //     cuda_rows_bench [filter] [--lines FILE]
 // FILE takes "name <tab> bytes <tab> milliseconds" lines, which bench/pytorch/cuda_rows.py sets beside PyTorch's times.
 
-#include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "bench/device_time.h"
-#include "strata/core/error.h"
+#include "bench/device_rows.h"
 #include "strata/core/node.h"
-#include "strata/core/op_base.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/attention/attention.h"
-#include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
-#include "strata/ops/factory/factory.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/norm/norm.h"
-#include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/softmax/softmax.h"
 #include "strata/ops/view/view.h"
@@ -34,42 +27,6 @@
 
 namespace {
 using namespace strata;
-
-const Rows* g_rows = nullptr;
-double g_copy = 0;
-
-bool wanted(const std::string& name) {
-  return g_rows->wanted(name);
-}
-
-// f(i) runs on set i of the inputs; a call must move `bytes`, of which a set holds about `set_bytes`.
-template <class F>
-void row(const std::string& name, double bytes, int64_t sets, F&& f) {
-  const double ms = device_ms(sets, f);
-  const double rate = bytes / ms * 1e-6;
-  if (name == "copy") g_copy = rate;
-  std::printf("%-48s %9.4f ms  %7.0f GB/s  %4.0f%%\n", name.c_str(), ms, rate, 100 * rate / g_copy);
-  std::fflush(stdout);
-  g_rows->line(name, bytes, ms);
-}
-
-int64_t sets_for(int64_t bytes) {
-  return std::clamp<int64_t>(kRotate / std::max<int64_t>(bytes, 1), 1, 16);
-}
-std::vector<Tensor> several(int64_t sets, const Shape& shape, DType t) {
-  std::vector<Tensor> all;
-  for (int64_t i = 0; i < sets; ++i) all.push_back(randn(shape, DType::f32).to(t));
-  return all;
-}
-std::vector<Value> call(const char* op, const std::vector<Value>& args) {
-  const OpBase* record = OpBase::find(op);
-  check(record != nullptr, op, "there is no such op");
-  return record->call_boxed(args);
-}
-
-std::string label(const char* op, int64_t rows, int64_t n, const char* type = "bf16") {
-  return cat(op, " ", rows, "x", n, " ", type);
-}
 
 void bench_norms(int64_t rows, int64_t n) {
   const double x_bytes = 2. * static_cast<double>(rows * n);
@@ -253,10 +210,7 @@ int main(int argc, char** argv) {
   if (!Rows::on_a_card()) return 0;
   const DeviceScope on(Device::cuda());
   const NoGrad guard;
-  {
-    const Tensor from = randn({int64_t{1} << 28}), to = empty_like(from);
-    row("copy", 2. * static_cast<double>(from.nbytes()), 1, [&](int64_t) { copy_elements(to, from); });
-  }
+  copy_row();
   bench_norms(16384, 4096);
   bench_norms(32768, 768);
   bench_norms(8192, 2048);

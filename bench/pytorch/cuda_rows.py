@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""PyTorch's side of cuda_rows_bench: the same ops, shapes and rotating inputs, eager and (with --compile) through
-torch.compile; times between CUDA events, the median of rounds. Given the file that `cuda_rows_bench --lines FILE` wrote,
-prints both side by side, as fractions of the copy bandwidth that Strata's program measured in the same run.
+"""PyTorch's side of cuda_rows_bench and cuda_sort_bench: the same ops, shapes and rotating inputs, eager and (with
+--compile) through torch.compile; times between CUDA events, the median of rounds. Given the file that either wrote with
+`--lines FILE`, prints both side by side, as fractions of the copy bandwidth that Strata's program measured in the same
+run.
 
     cuda_rows.py FILE [--filter TEXT] [--compile NAME,NAME...]"""
 import argparse
@@ -20,6 +21,52 @@ def sets_for(nbytes):
     return min(16, max(1, ROTATE // nbytes))
 
 
+def counts_and_sorts(add, wanted):
+    """cuda_sort_bench's own lines."""
+    aten, many = torch.ops.aten, 1 << 24
+    x = [torch.randint(0, 1000, (many,), device="cuda") for _ in range(2)]
+    wide = [torch.randint(0, 1000000, (many,), device="cuda") for _ in range(2)]
+    w = torch.rand(many, device="cuda")
+    add("bincount 16M of 1000 i64", 2, torch.bincount, x)
+    add("bincount 16M of 1000000 i64", 2, torch.bincount, wide)
+    add("bincount weights 16M of 1000 i64", 2, lambda x: torch.bincount(x, w), x)
+    add("unique 16M of 1000 i64", 2, torch.unique, x)
+    add("unique 16M of 1000000 i64", 2, torch.unique, wide)
+    both = lambda x: torch.unique(x, return_inverse=True, return_counts=True)
+    add("unique inverse 16M of 1000000 i64", 2, both, wide)
+    del x, wide
+    rows = several(2, (256, 128256), torch.float32)
+    size = " 256x128256 f32"
+    add("cumsum" + size, 2, lambda x: x.cumsum(1), rows)
+    add("cummax" + size, 2, lambda x: x.cummax(1), rows)
+    add("topk50" + size, 2, lambda x: x.topk(50), rows)
+    add("topk1000" + size, 2, lambda x: x.topk(1000), rows)
+    add("kthvalue" + size, 2, lambda x: x.kthvalue(128256 // 2), rows)
+    add("sort" + size, 2, lambda x: x.sort(stable=True), rows)
+    del rows
+    if wanted("sort 268M i32"):
+        long = [torch.randint(-1000000000, 1000000000, (1 << 28,), device="cuda", dtype=torch.int32)]
+        add("sort 268M i32", 1, lambda x: x.sort(stable=True), long)
+        del long
+    one = several(4, (many,), torch.float32)
+    add("cumsum 16M f32", 4, lambda x: x.cumsum(0), one)
+    add("topk100 16M f32", 4, lambda x: x.topk(100), one)
+    add("sort 2048x2048 f32", 8, lambda x: x.sort(stable=True), several(8, (2048, 2048), torch.float32))
+    x = several(2, (2048, 32768), torch.float32)
+    add("softmax 2048x32768 f32", 2, lambda x: torch.softmax(x, -1), x)
+    add("log_softmax 2048x32768 f32", 2, lambda x: torch.log_softmax(x, -1), x)
+    add("var_rows 16384x4096 f32", 2, lambda x: x.var(1), [t.view(16384, 4096) for t in x])
+    n = 16384
+    x, g = several(3, (2048, n), torch.float32), several(3, (2048, n), torch.float32)
+    w, b = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
+    mean, rstd = torch.zeros(2048, 1, device="cuda"), torch.ones(2048, 1, device="cuda")
+    grads = lambda g, x: aten.native_layer_norm_backward(g, x, [n], mean, rstd, w, b, [True, True, True])
+    add("layer_norm_backward 2048x16384 f32", 3, grads, g, x)
+    if hasattr(aten, "_fused_rms_norm_backward"):
+        grads = lambda g, x: aten._fused_rms_norm_backward(g, x, [n], rstd, w, [True, True])
+        add("rms_norm_backward 2048x16384 f32", 3, grads, g, x)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("lines")
@@ -36,8 +83,11 @@ def main():
     aten = torch.ops.aten
     eager, fast = {}, {}
 
+    def wanted(name):
+        return name in ours and a.filter in name
+
     def add(name, sets, fn, *lists):
-        if name not in ours or a.filter not in name:
+        if not wanted(name):
             return
         get = lambda f: (lambda i: f(*(l[i % len(l)] for l in lists)))
         try:
@@ -158,6 +208,8 @@ def main():
             lambda g: aten.embedding_dense_backward(g, text, 256, -1, False),
             g,
         )
+    if any(name.startswith(("bincount", "unique", "cumsum", "topk", "sort")) for name in ours):
+        counts_and_sorts(add, wanted)
     shapes = [(50304, 768), (1024, 768)]
     block = [(768,), (768,), (2304, 768), (2304,), (768, 768), (768,), (768,), (768,), (3072, 768), (3072,), (768, 3072)]
     shapes += 12 * (block + [(768,)])

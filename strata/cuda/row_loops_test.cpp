@@ -119,6 +119,16 @@ TEST_F(CudaRows, Norms) {
   }
 }
 
+// Rows that the blocks of a cluster share, and that are copied ahead: several to each, so that the ring turns.
+TEST_F(CudaRows, LongRows) {
+  for (const Shape& s : {Shape{280, 12000}, Shape{140, 16384}, Shape{700, 8200}, Shape{150, 32768}}) {
+    const Shape n{s[1]};
+    expect_alike([](const auto& x) { return softmax(x[0], -1); }, {s}, "softmax");
+    expect_alike([&](const auto& x) { return rms_norm(x[0], n, x[1]); }, {s, n}, "rms_norm");
+    expect_alike([&](const auto& x) { return layer_norm(x[0], n, x[1], x[2]); }, {s, n, n}, "layer_norm");
+  }
+}
+
 TEST_F(CudaRows, DropoutKeepsWhatTheProcessorKeeps) {
   for (const int64_t n : {1, 7, 2048, 4095, 4096, 4097, 100003})
     for (const DType type : kTypes)

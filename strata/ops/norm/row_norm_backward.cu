@@ -1,5 +1,7 @@
 // Gradients of layer norm and RMS norm on a CUDA device.
 
+#include <atomic>
+
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/norm/norm_cuda.cuh"
 #include "strata/ops/norm/norm_kernel.h"
@@ -199,9 +201,16 @@ bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
     if (kCluster > 1) {
       config.attrs = &cluster, config.numAttrs = 1;
       config.gridDim = dim3(static_cast<unsigned>(kCluster * card.multiprocessors));
-      check_cuda(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config), "norm_backward",
-                 "cudaOccupancyMaxActiveClusters");
-      if (at_once < 1) return false;
+      // Asked once: both kernels have one block a multiprocessor, and the same shared memory for as many streams.
+      static std::atomic<int> known[64][2];
+      std::atomic<int>& answer = known[current_device() % 64][c.grad_sum != nullptr];
+      at_once = answer.load(std::memory_order_relaxed);
+      if (at_once == 0) {
+        check_cuda(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config), "norm_backward",
+                   "cudaOccupancyMaxActiveClusters");
+        if (at_once < 1) return false;
+        answer.store(at_once, std::memory_order_relaxed);
+      }
     }
     const int64_t parts = std::min<int64_t>(at_once, c.rows), all = c.rms ? c.n : 2 * c.n;
     const Tensor workspace = sums ? make_workspace<C>(parts * all) : Tensor();

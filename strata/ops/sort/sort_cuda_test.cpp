@@ -123,6 +123,7 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
       if (shape.size() == 2) {
         const Tensor x = values(shape, t);
         expect_same(unique(on(x)).values, unique(x).values);
+        expect_same(unique(on(x), false, true).counts, unique(x, false, true).counts);
       }
       const Tensor x = values(shape, t);
       SCOPED_TRACE(cat(x));

@@ -1,7 +1,7 @@
 // The different values of a tensor on a CUDA device: a radix sort of keys, then one pass that selects where runs of
 // equal ones begin. Keys of integers are distances from the smallest, sorted by as many bits as the largest distance
-// has; they are sorted alone where nobody asks where the elements stood. Zeros have two signs and NaN many forms, of
-// which the result has the first element's: floating keys take their places along.
+// has; they are sorted alone where nobody asks where the elements stood, and of few bits only counted. Zeros have two
+// signs and NaN many forms, of which the result has the first element's: floating keys take their places along.
 
 #include <algorithm>
 #include <bit>
@@ -13,6 +13,8 @@
 #include "strata/cuda/launch.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/rows.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/index/index_kernels.h"
 #include "strata/ops/sort/order.cuh"
 #include "strata/ops/sort/radix.cuh"
 #include "strata/ops/sort/sort_kernels.h"
@@ -22,6 +24,7 @@ namespace {
 using namespace sort_detail;
 
 constexpr int kThreads = 256;
+constexpr int kCounted = 15;  // bits of keys that are counted rather than sorted: bincount counts them in one reading
 
 // The smallest and the largest key of x, the largest as what is left of it to the greatest number: both are minima.
 template <class B>
@@ -93,21 +96,31 @@ __global__ void __launch_bounds__(kThreads)
   if (counts != nullptr) counts[j] = (j + 1 < found ? static_cast<int64_t>(starts[j + 1]) : n) - start;
 }
 
-// inverse of each element: the last run that begins at its place among the sorted or before.
-template <class P>
-__global__ void __launch_bounds__(kThreads)
-    inverse_kernel(const P* places, const P* starts, int64_t found, int64_t n, int64_t* inverse) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
-  int64_t low = 0, high = found - 1;  // starts[low] <= i
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (static_cast<int64_t>(starts[middle]) <= i)
-      low = middle;
+// inverse of each element: the run in which it stands among the sorted. A warp looks for its first element's run and
+// counts from there on.
+constexpr int kWarpSteps = 16;
+template <class K, class P>
+__global__ void __launch_bounds__(kThreads) inverse_kernel(const P* places, const P* starts, const Begins<K> begins,
+                                                           int64_t found, int64_t n, int64_t* inverse) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / cuda::kWarp;
+  const int64_t first = warp * cuda::kWarp * kWarpSteps;
+  if (first >= n) return;
+  int64_t run = 0, high = found - 1;  // starts[run] <= first
+  while (run < high) {
+    const int64_t middle = (run + high + 1) / 2;
+    if (static_cast<int64_t>(starts[middle]) <= first)
+      run = middle;
     else
       high = middle - 1;
   }
-  inverse[places[i]] = low;
+#pragma unroll 4
+  for (int step = 0; step < kWarpSteps; ++step) {
+    const int64_t i = first + step * cuda::kWarp + lane;
+    const unsigned votes = __ballot_sync(0xffffffffu, i < n && i > first && begins(i));
+    if (i < n) inverse[places[i]] = run + __popc(votes & (0xffffffffu >> (cuda::kWarp - 1 - lane)));
+    run += __popc(votes);
+  }
 }
 
 struct Wanted {
@@ -144,8 +157,8 @@ Found runs(const Wanted& w, const K* keys, const P* places) {
       static_cast<const B*>(x.raw_data()), keys, places, starts, order, w.base, found, n,
       static_cast<B*>(r.values.raw_data()), w.counts ? static_cast<int64_t*>(r.counts.raw_data()) : nullptr);
   if (w.inverse.numel() > 0)
-    inverse_kernel<P><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
-        places, starts, found, n, static_cast<int64_t*>(w.inverse.raw_data()));
+    inverse_kernel<K, P><<<cuda::blocks_for(n, int64_t{kThreads} * kWarpSteps), kThreads, 0, cuda::stream()>>>(
+        places, starts, begins, found, n, static_cast<int64_t*>(w.inverse.raw_data()));
   return r;
 }
 
@@ -167,6 +180,36 @@ Found by_radix_sort(const Wanted& w, int bits, bool with_places) {
   else
     radix_sort(keys, n, bits, x.device());
   return runs<B, K, uint32_t>(w, keys.now, places.now);
+}
+
+// The values and counts of the keys that occur.
+template <class B>
+__global__ void __launch_bounds__(kThreads) counted_kernel(const int64_t* occur, const int64_t* all, Order order,
+                                                           uint64_t base, int64_t found, B* values, int64_t* counts) {
+  const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (j >= found) return;
+  B value{};
+  value_of(static_cast<B>(static_cast<uint64_t>(occur[j]) + base), order, value);
+  values[j] = value;
+  if (counts != nullptr) counts[j] = all[occur[j]];
+}
+
+// Keys of few bits, of fewer than 2^32 integers: each is counted, and those that occur are the result.
+template <class B>
+Found by_counts(const Wanted& w) {
+  const Tensor& x = w.dense;
+  const int64_t n = x.numel();
+  const Order order = order_of(x.dtype());
+  const Tensor keys = make({n}, DType::i32, x);
+  keys_kernel<B, uint32_t, uint32_t><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
+      static_cast<const B*>(x.raw_data()), n, order, w.base, static_cast<uint32_t*>(keys.raw_data()), nullptr);
+  const Tensor all = bincount_cuda(keys, {}, 0), occur = contiguous(reshape(nonzero(all), {-1}));
+  const int64_t found = occur.numel();
+  const Found r{make({found}, x.dtype(), x), make({w.counts ? found : 0}, DType::i64, x)};
+  counted_kernel<B><<<cuda::blocks_for(found, kThreads), kThreads, 0, cuda::stream()>>>(
+      static_cast<const int64_t*>(occur.raw_data()), static_cast<const int64_t*>(all.raw_data()), order, w.base, found,
+      static_cast<B*>(r.values.raw_data()), w.counts ? static_cast<int64_t*>(r.counts.raw_data()) : nullptr);
+  return r;
 }
 
 // Any number of elements.
@@ -205,6 +248,7 @@ Found find(Wanted w) {
       bits = std::bit_width(~range[1] - range[0]);
     }
   }
+  if (!with_places && bits <= kCounted) return by_counts<B>(w);
   if constexpr (sizeof(B) == 8)
     if (bits > 32) return by_radix_sort<B, uint64_t>(w, bits, with_places);
   return by_radix_sort<B, uint32_t>(w, bits, with_places);

@@ -63,9 +63,11 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
                       if (low == high) low -= 1, high += 1;
                       const Tensor inside =
                           logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
-                      const Tensor part = to(
-                          (masked_select(flat, inside) - low) * static_cast<double>(bins) / (high - low), DType::i64);
-                      return to(bincount(clamp(part, Scalar(0), Scalar(bins - 1)), {}, bins), x.dtype());
+                      // What is outside, and NaN, goes to one part more: nobody waits for how many they are.
+                      const Tensor part =
+                          to((where(inside, flat, low) - low) * static_cast<double>(bins) / (high - low), DType::i64);
+                      const Tensor all = where(inside, clamp(part, Scalar(0), Scalar(bins - 1)), bins);
+                      return to(slice(bincount(all, {}, bins + 1), 0, 0, bins), x.dtype());
                     }},
     .cost =
         [](const Tensor& x, int64_t, Scalar, Scalar) {

@@ -1,0 +1,96 @@
+// Scans and variances on a CUDA device against the CPU's: short and long rows, few and many, in parts, along other
+// dimensions, backwards.
+
+#include <cmath>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "strata/cuda/runtime.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/strata.h"
+
+namespace strata {
+namespace {
+
+class ReduceCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  }
+  static Tensor on(const Tensor& t) { return t.to(Device::cuda()); }
+  static void expect_same(const Tensor& got, const Tensor& want) {
+    ASSERT_EQ(got.shape(), want.shape());
+    ASSERT_EQ(got.dtype(), want.dtype());
+    const Tensor a = got.to(Device::cpu()).contiguous(), b = want.contiguous();
+    EXPECT_EQ(std::memcmp(a.raw_data(), b.raw_data(), static_cast<size_t>(a.nbytes())), 0);
+  }
+};
+
+const Shape kShapes[] = {{3, 33},     {5, 100},      {200, 4096},     {2, 4097},
+                         {1, 100000}, {3, 70002, 2}, {130, 16400, 1}, {1, 1000001}};
+
+TEST_F(ReduceCuda, ScansOfWholeNumbers) {
+  manual_seed(31);
+  for (const Shape& shape : kShapes)
+    for (const DType t : {DType::u8, DType::i32, DType::i64, DType::f64}) {
+      // Whole numbers, whose sums are exact in any order.
+      const Tensor x = randint(0, 50, shape).to(t), dx = on(x);
+      SCOPED_TRACE(cat(x));
+      expect_same(cumsum(dx, 1), cumsum(x, 1));
+      expect_same(flip(cumsum(flip(dx, {1}), 1), {1}), flip(cumsum(flip(x, {1}), 1), {1}));
+      const auto [v, at] = cummax(x, 1);
+      const auto [dv, dat] = cummax(dx, 1);
+      expect_same(dv, v);
+      expect_same(dat, at);
+      const auto [low, low_at] = cummin(x, 1);
+      const auto [dlow, dlow_at] = cummin(dx, 1);
+      expect_same(dlow, low);
+      expect_same(dlow_at, low_at);
+    }
+}
+
+TEST_F(ReduceCuda, ScansOfFractionsRepeatTheirBits) {
+  manual_seed(32);
+  for (const Shape& shape : kShapes)
+    for (const DType t : {DType::f32, DType::bf16}) {
+      const Tensor x = rand(shape).to(t), dx = on(x);
+      SCOPED_TRACE(cat(x));
+      const Tensor got = cumsum(dx, 1).to(Device::cpu());
+      expect_same(cumsum(dx, 1), got);
+      const Tensor want = cumsum(x.to(DType::f64), 1);
+      const Tensor off = abs(got.to(DType::f64) - want) / want;
+      EXPECT_LT(max(off).item(), t == DType::f32 ? 1e-4 : 1e-2);
+      expect_same(cumprod(dx, 1), cumprod(dx, 1).to(Device::cpu()));
+    }
+}
+
+// The gradient scans from the end.
+TEST_F(ReduceCuda, GradientOfScan) {
+  manual_seed(33);
+  for (const Shape& shape : {Shape{3, 4100}, Shape{2, 100000}, Shape{2, 100001}}) {
+    const Tensor g = randint(-9, 9, shape).to(DType::f64);
+    const auto gradient = [&](Tensor x) {
+      x.set_requires_grad();
+      sum(cumsum(x, 1) * g.to(x.device())).backward();
+      return x.grad();
+    };
+    expect_same(gradient(on(zeros(shape, DType::f64))), gradient(zeros(shape, DType::f64)));
+  }
+}
+
+TEST_F(ReduceCuda, VarianceFarFromZero) {
+  manual_seed(34);
+  for (const Shape& shape : {Shape{4, 37}, Shape{300, 4096}, Shape{2, 1000000}, Shape{5000, 3000}, Shape{6, 1}})
+    for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
+      const Tensor x = (randn(shape) + (t == DType::bf16 ? 4.0 : 1000.0)).to(t), dx = on(x);
+      SCOPED_TRACE(cat(x));
+      const Tensor want = var(x.to(DType::f64), {1}, 0), got = var(dx, {1}, 0).to(Device::cpu()).to(DType::f64);
+      EXPECT_LT(max(abs(got - want)).item(), t == DType::bf16 ? 1e-2 : 2e-3);
+      expect_same(var(dx, {0, 1}), var(dx, {0, 1}).to(Device::cpu()));
+    }
+  EXPECT_TRUE(std::isnan(var(on(ones({1})), {0}).item()));
+}
+
+}  // namespace
+}  // namespace strata
