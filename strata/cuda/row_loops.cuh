@@ -193,16 +193,6 @@ __device__ __forceinline__ Vec<C, V> load_wide(const A* p) {
   return r;
 }
 
-/// Copies 16 bytes to shared memory, later; both are aligned.
-__device__ __forceinline__ void copy_async(uint4* to, const void* from) {
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-}
-/// Until all of the thread's copies have arrived, for the thread itself.
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
 /// Calls f(V), the elements of an access, as a constant.
 template <class T, class F>
 void by_vectors(const RowLaunch& l, F&& f) {

@@ -47,22 +47,6 @@ struct BackwardSpace {
   bool rotated;                     // blocks of a head start at different queries
 };
 
-__device__ __forceinline__ void copy_bytes_in(void* to, const void* from, uint64_t* barrier, int bytes) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(bytes), "r"(shared_address(barrier))
-               : "memory");
-}
-__device__ __forceinline__ void copy_bytes_out(float* to, const void* from, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)),
-               "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void add_bytes_out(float* to, const void* from, int bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-               "r"(shared_address(from)), "r"(bytes)
-               : "memory");
-}
 __device__ __forceinline__ void wait_count(const int* p, int wanted) {
 #ifdef STRATA_HOPPER_DEBUG
   const long long start = clock64();

@@ -32,7 +32,8 @@ __device__ __forceinline__ void add_products(float (&sum)[D / 8][4], const float
 #pragma unroll
   for (int j = 0; j < BC; j += 16) {
     const float(&lo)[4] = w[j / 8], (&hi)[4] = w[j / 8 + 1];
-    const uint32_t wa[4] = {pack<T>(lo[0], lo[1]), pack<T>(lo[2], lo[3]), pack<T>(hi[0], hi[1]), pack<T>(hi[2], hi[3])};
+    const uint32_t wa[4] = {pack2<T>(lo[0], lo[1]), pack2<T>(lo[2], lo[3]), pack2<T>(hi[0], hi[1]),
+                            pack2<T>(hi[2], hi[3])};
 #pragma unroll
     for (int d = 0; d < D / 8; d += 2) {
       uint32_t b[4];
@@ -56,7 +57,7 @@ __device__ __forceinline__ void write(const AttentionView& view, int64_t b, int6
     for (int d = 0; d < D / 8; ++d)
       if (8 * d < size)
         *reinterpret_cast<uint32_t*>(out + i * view.time + 8 * d + 2 * (threadIdx.x % 4)) =
-            pack<T>(sum[d][2 * r] * scale, sum[d][2 * r + 1] * scale);
+            pack2<T>(sum[d][2 * r] * scale, sum[d][2 * r + 1] * scale);
   }
 }
 

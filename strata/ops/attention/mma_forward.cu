@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int j = 0; j < BK; j += 16) {
       const float(&lo)[4] = s[j / 8], (&hi)[4] = s[j / 8 + 1];
-      const uint32_t pa[4] = {pack<T>(lo[0], lo[1]), pack<T>(lo[2], lo[3]), pack<T>(hi[0], hi[1]),
-                              pack<T>(hi[2], hi[3])};
+      const uint32_t pa[4] = {pack2<T>(lo[0], lo[1]), pack2<T>(lo[2], lo[3]), pack2<T>(hi[0], hi[1]),
+                              pack2<T>(hi[2], hi[3])};
 #pragma unroll
       for (int d = 0; d < D / 8; d += 2) {
         uint32_t bv[4];
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int d = 0; d < D / 8; ++d)
       if (8 * d < size)
         *reinterpret_cast<uint32_t*>(out + i * c.out.time + 8 * d + 2 * (lane % 4)) =
-            pack<T>(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
+            pack2<T>(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
     if (lane % 4 == 0)
       lse[i] = l[r] == 0  ? -INFINITY
                : kOptions ? fmaf(m[r], options.lse_factor, log2f(l[r]) * static_cast<float>(kLn2))

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
     const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
 #pragma unroll
     for (int r = 0; r < kRowsA; ++r) {
-      copy_piece(a_at + swizzled(row0 + r * kRowStep, piece), a + static_cast<int64_t>(r * kRowStep) * filter,
+      copy_async(a_at + swizzled(row0 + r * kRowStep, piece), a + static_cast<int64_t>(r * kRowStep) * filter,
                  valid && m0 + row0 + r * kRowStep < g.m);
     }
     const int down = g.first_y + u * g.step_y, right = g.first_x + v * g.step_x;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
     for (int r = 0; r < kRowsB; ++r) {
       const bool inside = static_cast<unsigned>(top[r] + down) < static_cast<unsigned>(g.height) &&
                           static_cast<unsigned>(left[r] + right) < static_cast<unsigned>(g.width);
-      copy_piece(b_at + swizzled(row0 + r * kRowStep, piece), from[r] + shift, valid && inside);
+      copy_async(b_at + swizzled(row0 + r * kRowStep, piece), from[r] + shift, valid && inside);
     }
   };
 
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
   const int warpgroup = tid / 128;
   for (int b = 0; b < Stages - 1; ++b) {
     if (b < g.blocks) load(b, b);
-    copy_commit();
+    commit_copies();
   }
   for (int b = 0, stage = 0; b < g.blocks; ++b) {
     copy_wait<Stages - 2>();
@@ -127,8 +127,9 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
     multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
     const int next = b + Stages - 1;
     if (next < g.blocks) load(next, stage == 0 ? Stages - 1 : stage - 1);
-    copy_commit();
-    warpgroup_wait(sums);
+    commit_copies();
+    wait_products<0>();
+    pin(sums);
     stage = stage + 1 == Stages ? 0 : stage + 1;
   }
   __syncthreads();

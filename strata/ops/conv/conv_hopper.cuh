@@ -2,15 +2,17 @@
 // What the kernels of convolutions on Hopper's tensor cores share: operands with their channels innermost, and stages
 // of tiles in shared memory.
 
+#include "strata/cuda/tile/copy.cuh"
+#include "strata/cuda/tile/product.cuh"
 #include "strata/ops/conv/conv_cuda.cuh"
-#include "strata/ops/conv/warpgroup.cuh"
 
 namespace strata::conv_cuda {
+
+using namespace cuda::tile;
 
 inline constexpr int kBlockN = 128;    // columns of a block's tile
 inline constexpr int kStages = 3;      // several blocks share a multiprocessor
 inline constexpr int kDeepStages = 6;  // a block has one for itself
-inline constexpr int kRowBytes = 128;
 
 // ---- operands ----
 
@@ -31,34 +33,22 @@ constexpr int stage_bytes() {
   return (64 * Warpgroups + kBlockN) * kRowBytes;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-// 16 bytes to shared memory, zeros unless `valid`; past L1, whose traffic is that of shared memory.
-__device__ __forceinline__ void copy_piece(uint32_t to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void copy_commit() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
 // All but the last `Left` groups of copies are there, for the tensor cores too.
 template <int Left>
 __device__ __forceinline__ void copy_wait() {
-  asm volatile("cp.async.wait_group %0;\nfence.proxy.async.shared::cta;" ::"n"(Left) : "memory");
-}
-__device__ __forceinline__ uint32_t swizzled(int row, int piece) {
-  return static_cast<uint32_t>(row * kRowBytes + ((piece ^ (row & 7)) << 4));
+  wait_copies<Left>();
+  fence_shared();
 }
 
 // Queues sums += a b for a stage whose rows are along the sum.
 template <class T>
 __device__ __forceinline__ void multiply_stage(float (&sums)[64], uint32_t a, uint32_t b) {
-  warpgroup_fence();
+  fence_products();
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    warpgroup_product<T, false>(sums, rows_along_k(a + static_cast<uint32_t>(k * 32)),
-                                rows_along_k(b + static_cast<uint32_t>(k * 32)), 1);
-  warpgroup_commit();
+    multiply<T, false, false>(sums, descriptor_k(a + static_cast<uint32_t>(k * 32)),
+                              descriptor_k(b + static_cast<uint32_t>(k * 32)), 1);
+  commit_products();
 }
 
 // A warpgroup's sums into [m, columns] from (row, column) on; `columns` is even.

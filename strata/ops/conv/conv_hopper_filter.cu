@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
 #pragma unroll
     for (int r = 0; r < kPixels / kStepA; ++r) {
       const int row = tid / kPiecesA + r * kStepA, p = block * kPixels + row;
-      copy_piece(a_at + static_cast<uint32_t>(piece_a / 8 * kHalf) + swizzled(row, piece_a % 8),
+      copy_async(a_at + static_cast<uint32_t>(piece_a / 8 * kHalf) + swizzled(row, piece_a % 8),
                  y + static_cast<int64_t>(p) * y_width, valid_a && p < g.total);
     }
 #pragma unroll
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
       const int4 place = places[block & 1][row];
       const bool inside = static_cast<unsigned>(place.y + down) < static_cast<unsigned>(g.height) &&
                           static_cast<unsigned>(place.z + right) < static_cast<unsigned>(g.width);
-      copy_piece(b_at + static_cast<uint32_t>(piece_b / 8 * kHalf) + swizzled(row, piece_b % 8),
+      copy_async(b_at + static_cast<uint32_t>(piece_b / 8 * kHalf) + swizzled(row, piece_b % 8),
                  x + static_cast<int64_t>(place.x + shift) * x_width, valid_b && inside);
     }
   };
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
   __syncthreads();
   for (int s = 0; s < kStages - 1; ++s) {
     if (begin + s < end) load(begin + s, s);
-    copy_commit();
+    commit_copies();
   }
   __syncthreads();
   locate(begin + 2);
@@ -95,18 +95,19 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
     copy_wait<kStages - 2>();
     __syncthreads();
     const uint32_t a_at = base + static_cast<uint32_t>(stage * kStage), b_at = a_at + kM * kRowBytes;
-    warpgroup_fence();
+    fence_products();
 #pragma unroll
     for (int k = 0; k < 4; ++k)  // 16 pixels each
-      warpgroup_product<T, true>(
-          sums, rows_across_k(a_at + static_cast<uint32_t>(warpgroup * kHalf + k * 16 * kRowBytes), kHalf),
-          rows_across_k(b_at + static_cast<uint32_t>(k * 16 * kRowBytes), kHalf), 1);
-    warpgroup_commit();
+      multiply<T, true, true>(sums,
+                              descriptor_t(a_at + static_cast<uint32_t>(warpgroup * kHalf + k * 16 * kRowBytes), kHalf),
+                              descriptor_t(b_at + static_cast<uint32_t>(k * 16 * kRowBytes), kHalf), 1);
+    commit_products();
     const int next = block + kStages - 1;
     locate(next + 1);  // read after the next barrier; its place was read before this one
     if (next < end) load(next, stage == 0 ? kStages - 1 : stage - 1);
-    copy_commit();
-    warpgroup_wait(sums);
+    commit_copies();
+    wait_products<0>();
+    pin(sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
 
@@ -149,11 +150,11 @@ __global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum 
     const T* const b = x + static_cast<int64_t>(n) * g.groups * g.channels * g.plane + p;
 #pragma unroll
     for (int r = 0; r < kRowsA; ++r)
-      copy_piece(a_at + swizzled(row0 + r * kRowStep, piece), a + static_cast<int64_t>(r * kRowStep) * g.plane,
+      copy_async(a_at + swizzled(row0 + r * kRowStep, piece), a + static_cast<int64_t>(r * kRowStep) * g.plane,
                  p < g.plane && m0 + row0 + r * kRowStep < g.m);
 #pragma unroll
     for (int r = 0; r < kRowsB; ++r)
-      copy_piece(b_at + swizzled(row0 + r * kRowStep, piece), b + static_cast<int64_t>(r * kRowStep) * g.plane,
+      copy_async(b_at + swizzled(row0 + r * kRowStep, piece), b + static_cast<int64_t>(r * kRowStep) * g.plane,
                  p < g.plane && n0 + row0 + r * kRowStep < g.channels);
   };
 
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum 
   const int warpgroup = tid / 128;
   for (int s = 0; s < kStages - 1; ++s) {
     if (begin + s < end) load(begin + s, s);
-    copy_commit();
+    commit_copies();
   }
   for (int block = begin, stage = 0; block < end; ++block) {
     copy_wait<kStages - 2>();
@@ -172,8 +173,9 @@ __global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum 
     multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
     const int next = block + kStages - 1;
     if (next < end) load(next, stage == 0 ? kStages - 1 : stage - 1);
-    copy_commit();
-    warpgroup_wait(sums);
+    commit_copies();
+    wait_products<0>();
+    pin(sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
   write_sums(sums, g.sums + (static_cast<int64_t>(share) * g.groups + group) * g.m * g.columns, g.m, g.columns,

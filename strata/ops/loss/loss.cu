@@ -5,6 +5,7 @@
 #include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/row_loops.cuh"
+#include "strata/cuda/tile/copy.cuh"
 #include "strata/ops/loss/loss_kernel.h"
 
 namespace strata {
@@ -337,11 +338,11 @@ __global__ void __launch_bounds__(kMostRowThreads, 2) cross_entropy_both_kernel(
 
   // Each thread waits for what it asked for itself, and reads no more before the barrier.
   for (int j = first_from(row.begin); j < kept; j += static_cast<int>(blockDim.x))
-    copy_async(staged + j, row.from + int64_t{j} * kVec<T>);
+    tile::copy_async(staged + j, row.from + int64_t{j} * kVec<T>);
   RowSums<T> mine;
   add_edges(mine, smoothed, row);
   add_range(mine, smoothed, rest, row.end, from_memory);
-  wait_for_copies();
+  tile::wait_all_copies();
   add_range(mine, smoothed, row.begin, kept, from_shared);
   const C at_target = n > 0 ? target_logit(c, x, t) : C(0);  // before another thread writes where it lies
   const Exponentials<C> s = row_reduce(mine.s, AddExponentials<T>(), shared, true);

@@ -3,6 +3,7 @@
 // shared memory.
 
 #include "strata/cuda/row_loops.cuh"
+#include "strata/cuda/tile/copy.cuh"
 #include "strata/ops/norm/norm_cuda.cuh"
 #include "strata/ops/norm/norm_kernel.h"
 
@@ -20,11 +21,11 @@ inline constexpr int kMostStages = kHeld == 4 ? 2 : 4;
 /// All but `pending` groups of copies have arrived, for the thread itself.
 __device__ __forceinline__ void wait_for_copies_but(int pending) {
   if (pending >= 3)
-    asm volatile("cp.async.wait_group 3;" ::: "memory");
+    tile::wait_copies<3>();
   else if (pending == 2)
-    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    tile::wait_copies<2>();
   else
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    tile::wait_copies<1>();
 }
 
 /// Waits for the kThreads threads of one row.
@@ -92,14 +93,14 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
 #pragma unroll
       for (int k = 0; k < kHeld; ++k)
         if (in[k]) {
-          copy_async(at + k * kThreads, px + k * kRow * V);
-          copy_async(at + (kHeld + k) * kThreads, pg + k * kRow * V);
-          if (streams == 3) copy_async(at + (2 * kHeld + k) * kThreads, ps + k * kRow * V);
+          tile::copy_async(at + k * kThreads, px + k * kRow * V);
+          tile::copy_async(at + (kHeld + k) * kThreads, pg + k * kRow * V);
+          if (streams == 3) tile::copy_async(at + (2 * kHeld + k) * kThreads, ps + k * kRow * V);
         }
       px += apart, pg += apart, ps += apart;
     }
     asked += step;
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    tile::commit_copies();
   };
   // Into the place of a row that is done with; the place of the next one.
   const auto ask_again = [&](uint4* at) {
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   constexpr int kSums = kRms ? 1 : 2;
   C* out = partial + unit * kSums * n;
   C* columns = kRows == 1 ? out : reinterpret_cast<C*>(ring) + static_cast<int64_t>(row) * kSums * n;
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  tile::wait_copies<0>();
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kHeld; ++k)

@@ -7,7 +7,7 @@
 #include "strata/cuda/each.cuh"
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/memory.h"
-#include "strata/cuda/mma.cuh"
+#include "strata/cuda/tile/fragment.cuh"
 #include "strata/ops/rnn/recurrence_cuda.h"
 
 namespace strata::recurrent {
@@ -94,8 +94,8 @@ requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
 #pragma unroll
           for (int m = 0; m < kTall; ++m) {
             const uint4 &upper = x[s][2 * m], &lower = x[s][2 * m + 1];
-            cuda::mma<T>(c[0][m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
-            cuda::mma<T>(c[kChains - 1][m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
+            cuda::tile::mma<T>(c[0][m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
+            cuda::tile::mma<T>(c[kChains - 1][m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
           }
         }
       }

@@ -2,6 +2,7 @@
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/row_loops.cuh"
+#include "strata/cuda/tile/copy.cuh"
 #include "strata/ops/softmax/softmax_kernel.h"
 
 namespace strata {
@@ -89,17 +90,17 @@ __global__ void __launch_bounds__(kRingThreads, 1) ring_forward(bool log, const 
     if (asked < rows) {
 #pragma unroll
       for (int k = 0; k < kHeld; ++k)
-        if (in[k]) copy_async(at + k * kRingThreads, x + asked * n + (thread + k * kRingThreads) * V);
+        if (in[k]) tile::copy_async(at + k * kRingThreads, x + asked * n + (thread + k * kRingThreads) * V);
     }
     asked += gridDim.x;
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    tile::commit_copies();
   };
 #pragma unroll
   for (int s = 0; s < kStages; ++s) ask(ring + s * kHeld * kRingThreads + thread);
   int stage = 0, parity = 0;
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     uint4* const at = ring + stage * kHeld * kRingThreads + thread;
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
+    tile::wait_copies<kStages - 1>();
     Vec<C, V> e[kHeld];
     C top = static_cast<C>(-INFINITY), sum = 0;
 #pragma unroll
