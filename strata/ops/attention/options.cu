@@ -7,7 +7,7 @@
 namespace strata::attention_cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512, kBlockTiles = 8;  // tiles of keys of a block: a byte of flags
 
 struct Bits {
   uint32_t *words, *tiles;
@@ -28,24 +28,26 @@ __device__ __forceinline__ bool lets_see(M v) {
   }
 }
 
-// A block has a tile of queries by 32 tiles of keys. A warp takes 32 queries by 32 keys at a time: a ballot a query
+// A block has a tile of queries by 8 tiles of keys. A warp takes 32 queries by 32 keys at a time: a ballot a query
 // makes a word, lane i keeping that of query i; ballots over the lanes' bits turn them round.
 template <class M>
 __global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ AttentionCall c, const Bits to) {
   __shared__ uint32_t tiles;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int64_t at = blockIdx.x;
-  const int64_t tile_word = at % to.tile_words;
-  at /= to.tile_words;
+  const int64_t flags = at % (4 * to.tile_words);  // which byte of the row's
+  at /= 4 * to.tile_words;
   const int64_t q_tile = at % to.q_tiles, head = at / to.q_tiles;
   if (threadIdx.x == 0) tiles = 0;
   __syncthreads();
   const bool one_key = to.keys == 1, one_column = to.row_words == 1;
-  const int64_t q_begin = q_tile * to.query_tile, k_begin = one_key ? 0 : tile_word * 32 * to.key_tile;
-  int64_t q_end = min(q_begin + to.query_tile, to.queries), k_end = min(k_begin + 32 * to.key_tile, to.keys);
-  // The last blocks clear what lies behind the last column as well.
-  if (!one_column && to.transposed && q_tile + 1 == to.q_tiles) q_end = 32 * to.row_words;
-  if (!one_column && !to.transposed && tile_word + 1 == to.tile_words) k_end = 32 * to.row_words;
+  const int64_t q_begin = q_tile * to.query_tile, k_begin = one_key ? 0 : flags * kBlockTiles * to.key_tile;
+  // What lies behind the last column is cleared as well, by the block that comes last along the columns.
+  const int64_t all_columns = 32 * to.row_words;
+  int64_t q_end = min(q_begin + to.query_tile, to.queries);
+  int64_t k_end = min(k_begin + kBlockTiles * to.key_tile, to.transposed || one_column ? to.keys : all_columns);
+  if (!one_column && to.transposed && q_tile + 1 == to.q_tiles) q_end = all_columns;
+  if (!one_column && !to.transposed && flags + 1 == 4 * to.tile_words) k_end = all_columns;
   const M* const from =
       static_cast<const M*>(c.mask) + head / to.heads * c.mask_stride[0] + head % to.heads * c.mask_stride[1];
   const int64_t k_blocks = (k_end - k_begin + 31) / 32, q_blocks = (q_end - q_begin + 31) / 32;
@@ -78,7 +80,8 @@ __global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ 
   __syncthreads();
   // One key for all: what it shows, it shows in every tile.
   if (threadIdx.x == 0)
-    to.tiles[(head * to.q_tiles + q_tile) * to.tile_words + tile_word] = one_key && tiles != 0 ? ~0u : tiles;
+    reinterpret_cast<uint8_t*>(to.tiles)[(head * to.q_tiles + q_tile) * 4 * to.tile_words + flags] =
+        static_cast<uint8_t>(one_key && tiles != 0 ? 0xff : tiles);
 }
 
 template <class F>
@@ -138,7 +141,7 @@ Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool tr
   if (heads > 1) o.seen_head = head_words, o.tiles_head = head_tiles;
   if (batch > 1) o.seen_batch = heads * head_words, o.tiles_batch = heads * head_tiles;
   dispatch_mask(c.mask_dtype, [&]<class M>() {
-    seen_kernel<M><<<cuda::blocks_for(batch * heads * head_tiles, 1), kThreads, 0, cuda::stream()>>>(c, bits);
+    seen_kernel<M><<<cuda::blocks_for(4 * batch * heads * head_tiles, 1), kThreads, 0, cuda::stream()>>>(c, bits);
   });
   return o;
 }

@@ -199,11 +199,6 @@ __device__ __forceinline__ void draw_four(uint32_t (&c)[4], RngKey key, uint64_t
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   }
 }
-/// bits = 2 bits + 1 where x is not below: `complement` is 2^32 less what x is compared with.
-__device__ __forceinline__ void append_kept(uint32_t& bits, uint32_t x, uint32_t complement) {
-  asm("{\n.reg .b32 t;\nadd.cc.u32 t, %1, %2;\naddc.u32 %0, %0, %0;\n}" : "+r"(bits) : "r"(x), "r"(complement));
-}
-
 /// Which weights of a thread's part of a tile dropout keeps: bit 4 j + 2 r + e % 32 of word j / 8, as they are
 /// numbered.
 template <int kBlocks>
@@ -261,12 +256,12 @@ struct KeptBits {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
       mine[w] = 0;
-#pragma unroll 2
-      for (int j = (8 * w + 8 <= kBlocks ? 8 : kBlocks - 8 * w) - 1; j >= 0; --j) {
+#pragma unroll
+      for (int j = 0; j < (8 * w + 8 <= kBlocks ? 8 : kBlocks - 8 * w); ++j) {
         uint32_t four[4];
         draw_four(four, key, block_of(8 * w + j));
 #pragma unroll
-        for (int k = 3; k >= 0; --k) append_kept(mine[w], four[k], 0u - o.drop_below);
+        for (int k = 0; k < 4; ++k) mine[w] |= four[k] >= o.drop_below ? 1u << (4 * j + k) : 0u;
       }
     }
   }

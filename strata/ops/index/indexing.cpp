@@ -6,6 +6,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/index_kernels.h"
 #include "strata/ops/index/index_reference_inl.h"
@@ -223,6 +224,12 @@ Tensor basic_index(const Tensor& x, const std::vector<TensorIndex>& indices, Ten
   return v;
 }
 
+// Indices on the processor may name elements of a tensor that is elsewhere, as in PyTorch.
+void bring_beside(const Tensor& x, TensorList& indices) {
+  for (Tensor& t : indices)
+    if (t.defined() && t.device().is_cpu() && !x.device().is_cpu()) t = t.to(x.device());
+}
+
 }  // namespace
 
 Tensor index(const Tensor& x, const TensorList& indices) {
@@ -236,6 +243,7 @@ Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& value
 Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
   TensorList tensors;
   const Tensor v = basic_index(*this, indices, tensors, "index");
+  bring_beside(v, tensors);
   return tensors.empty() ? v : index_op(v, tensors);
 }
 
@@ -246,6 +254,7 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor
     return masked_fill_(*this, indices[0].tensor, value.item_scalar());
   TensorList tensors;
   Tensor v = basic_index(*this, indices, tensors, "index_put_");
+  bring_beside(v, tensors);
   if (!tensors.empty()) {
     index_put_op.inplace(v, tensors, fit_value(value, v, plan_index(v, tensors, "index_put_").shape), accumulate);
   } else if (accumulate) {

@@ -247,7 +247,9 @@ void scan_with(const R& r, const T* x, const Lines& l, bool aligned) {
     scan_lines<R, T><<<cuda::blocks_for(l.count, kThreads), kThreads, 0, cuda::stream()>>>(r, x, l);
     return;
   }
-  const auto kernel = aligned && l.n % kElements == 0 ? scan_rows<R, T, true> : scan_rows<R, T, false>;
+  // Backwards, elements below a word are taken one by one.
+  const bool vectors = aligned && l.n % kElements == 0 && !(l.reverse && sizeof(T) < 4);
+  const auto kernel = vectors ? scan_rows<R, T, true> : scan_rows<R, T, false>;
   const int64_t parts = l.count >= kManyRows ? 1 : std::clamp<int64_t>(kPartsWanted / l.count, 1, 1 + l.n / kPart);
   const int64_t part = ((l.n + parts - 1) / parts + kElements - 1) / kElements * kElements;
   constexpr int64_t kWarpTile = int64_t{cuda::kWarp} * kElements * kVectors<Acc>;

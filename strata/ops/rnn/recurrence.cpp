@@ -442,7 +442,7 @@ namespace recurrent {
 bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden) {
   if (device.type == DeviceType::meta) return true;
   if (!forward_op.has_kernel(device.type)) return false;
-  return !device.is_cuda() || recurrence_pays(cell, t, batch, hidden, card_limits(device.index));
+  return !device.is_cuda() || batch * hidden == 0 || recurrence_pays(cell, t, batch, hidden, card_limits(device.index));
 }
 
 std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const State& first, const Tensor& w,
@@ -451,8 +451,9 @@ std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const Sta
   const bool keep = grad_enabled() && (wants(from_x) || wants(first.h) || wants(first.c) || wants(w) || wants(bias));
   for (const auto& [name, each] : kCells) {
     if (each != cell) continue;
-    auto [y, states, gates] =
-        forward_op(from_x, first.h, first.c, w, bias, batch_sizes, std::string(name), reverse, keep);
+    // A record's tensors are on one device; packed sequences keep these on the processor.
+    const Tensor sizes = batch_sizes.defined() ? batch_sizes.to(from_x.device()) : batch_sizes;
+    auto [y, states, gates] = forward_op(from_x, first.h, first.c, w, bias, sizes, std::string(name), reverse, keep);
     return {y, cell == Cell::lstm ? states : Tensor()};
   }
   return {};
