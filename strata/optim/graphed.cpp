@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kName = "graphed";
 constexpr size_t kMostKinds = 256;  // of arguments, that are remembered
-constexpr int kMostInARow = 4;      // captures for arguments of one kind without a replay between them
+constexpr int kMostInARow = 4;      // captures because the gradients did not fit those that there are
 
 class CudaWork final : public GraphedWork {
  public:
@@ -38,10 +38,13 @@ class CudaBackend final : public GraphedBackend {
   bool capturing() const override { return cuda::capturing(); }
   void begin(Device device) override {
     const cuda::Stream now = cuda::current_stream(device.index);
-    auto [it, first] = places_.try_emplace(device.index, Place{cuda::GraphPool(device.index), now});
-    if (first || it->second.last == now) return;
-    now.wait(it->second.last);
-    it->second.last = now;
+    const auto it = places_.find(device.index);
+    if (it == places_.end()) {
+      places_.emplace(device.index, Place{cuda::GraphPool(device.index), now});
+    } else if (!(it->second.last == now)) {
+      now.wait(it->second.last);
+      it->second.last = now;
+    }
   }
   std::unique_ptr<GraphedWork> capture(Device device, const GraphedCall& step, const TensorList& inputs,
                                        GraphedResult& result) override {
@@ -243,7 +246,7 @@ struct GraphedSteps::State {
   // What is known of arguments of a kind.
   struct Kind {
     int eager = 0;   // calls so far that ran op by op
-    int in_row = 0;  // captures since the last replay of one that was there
+    int in_row = 0;  // captures beside others that are kept but did not fit
     bool refused = false;
   };
 
@@ -275,8 +278,11 @@ struct GraphedSteps::State {
     Kind& kind = kind_of(key);
     if (kind.refused) return eager(tensors, step);
     backend->begin(device);
+    bool others = false;
     for (auto it = entries.begin(); it != entries.end(); ++it) {
-      if (it->key != key || !it->fits()) continue;
+      if (it->key != key) continue;
+      others = true;
+      if (!it->fits()) continue;
       entries.splice(entries.begin(), entries, it);
       kind.in_row = 0;
       GraphedResult r = it->replay(tensors);
@@ -288,6 +294,7 @@ struct GraphedSteps::State {
       ++kind.eager;
       return r;
     }
+    if (!others) kind.in_row = 0;
     std::string reason;
     try {
       capture(std::move(key), kind, device, tensors, step);

@@ -66,6 +66,7 @@ class Graphed:
         self._steps = C.GraphedSteps(warmup, most, fallback)
         self._held: Dict[int, Any] = {}  # arguments that are known by who they are
         self._warned = False
+        self._reason = self._note = ""  # why it was not captured, where that came from the step
         functools.update_wrapper(self, step)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -95,8 +96,10 @@ class Graphed:
             now, named = _with_tensors(plain, given)
             try:
                 made = self._step(*now, **named)
-            except DeviceError as e:
-                if not C.cuda_capturing():
+            except Exception as e:
+                if C.cuda_capturing():
+                    self._reason = str(e)
+                if not C.cuda_capturing() or not isinstance(e, DeviceError):
                     raise
                 raise DeviceError(
                     f"graphed: the step cannot be captured as one graph: {e}. Nothing of this call was run. Leave that out "
@@ -105,10 +108,13 @@ class Graphed:
             shape = _without_tensors(made, results)
             return [t.detach() for t in results], shape
 
+        self._reason = ""
         found, shape = self._steps.call(tensors, rest, step)
-        if self._steps.note and not self._warned:
+        if self._reason:
+            self._note = f"graphed: the step runs op by op: {self._reason}"
+        if self.note and not self._warned:
             self._warned = True
-            warnings.warn(self._steps.note.splitlines()[0], stacklevel=2)
+            warnings.warn(self.note, stacklevel=2)
         return _with_tensors(shape, found)
 
     @property
@@ -129,7 +135,7 @@ class Graphed:
     @property
     def note(self) -> str:
         """With ``fallback``: why the step was not captured when that was last tried; empty where it was."""
-        return self._steps.note
+        return self._steps.note and (self._note or self._steps.note)
 
     def clear(self) -> None:
         """Drops the graphs and gives their memory back; the next calls begin anew. After an optimizer's
