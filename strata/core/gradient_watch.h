@@ -14,7 +14,7 @@ struct GradientWatch {
   virtual void cast(const Tensor& parameter, const Tensor& low) = 0;
 };
 /// This thread's, or nullptr.
-extern thread_local GradientWatch* t_gradient_watch;
+extern constinit thread_local GradientWatch* t_gradient_watch;
 
 /// Installs `watch` (nullptr: none) on this thread while one lives.
 class GradientWatchScope {

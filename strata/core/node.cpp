@@ -11,7 +11,7 @@
 
 namespace strata {
 namespace detail {
-thread_local GradientWatch* t_gradient_watch = nullptr;
+constinit thread_local GradientWatch* t_gradient_watch = nullptr;
 }
 namespace {
 std::atomic<uint64_t> g_sequence{0};

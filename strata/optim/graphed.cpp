@@ -122,6 +122,8 @@ class Watch final : public CallObserver, public GradientWatch {
     for (const auto& [parameter, low] : casts_) autograd_meta(parameter).low = {};
   }
   std::vector<Gradient> take_gradients() {
+    // Those that the step made for itself are gone by now.
+    std::erase_if(gradients_, [](const Gradient& g) { return g.leaf.ref().use_count() == 1; });
     for (Gradient& g : gradients_) {
       g.after = g.leaf.grad();
       if (!g.looked || (g.before.defined() && !seen(g.before))) g.before = {};

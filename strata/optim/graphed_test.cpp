@@ -35,17 +35,20 @@ struct FakeGraphs final : detail::GraphedBackend {
       if (depth++ > 0) return;
       const detail::ThreadModeScope plain({false, 0});
       calls.push_back({&call.op, call.form, call.args(), {}});
-      for (const Value& v : calls.back().args) {
-        if (const auto* t = std::get_if<Tensor>(&v)) see(*t);
-        if (const auto* list = std::get_if<TensorList>(&v))
-          for (const Tensor& t : *list) see(t);
+      for (Value& v : calls.back().args) {
+        if (auto* t = std::get_if<Tensor>(&v)) see(*t);
+        if (auto* list = std::get_if<TensorList>(&v))
+          for (Tensor& t : *list) see(t);
       }
     }
     void after(const Call&, std::span<const Tensor> results) override {
-      if (--depth == 0) calls.back().results.assign(results.begin(), results.end());
+      if (--depth > 0) return;
+      for (const Tensor& t : results) calls.back().results.push_back(t.defined() ? t.detach() : t);
     }
     void failed(const Call&) override { --depth; }
-    void see(const Tensor& t) {
+    // The place alone is kept, as a card's graph does.
+    void see(Tensor& t) {
+      if (t.defined()) t = t.detach();
       if (t.defined() && !first.contains(t.storage().get())) {
         const Tensor all = alias(t, {static_cast<int64_t>(t.storage()->nbytes) / size_of(t.dtype())}, {1}, 0);
         first.emplace(t.storage().get(), std::pair(all, all.clone()));
@@ -272,6 +275,21 @@ TEST(Graphed, OtherGradientsAtEachCallAreRefusedInTheEnd) {
     }
   }
   EXPECT_NE(text.find("other gradients at each call"), std::string::npos) << text;
+}
+
+TEST(Graphed, LeavesThatTheStepMakesAreItsOwn) {
+  Steps steps;
+  const Tensor w = full({4}, 3.0);
+  const auto slope = [&](const TensorList& in) {
+    Tensor a = in[0].detach(), b = zeros({4});
+    a.set_requires_grad(), b.set_requires_grad();
+    (a * a * w + b * in[0]).sum().backward();
+    return a.grad() + b.grad();
+  };
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(values(steps(slope, {full({4}, 1.0 * i)})), std::vector<float>(4, 7.f * i)) << i;
+  EXPECT_EQ(steps.runs, 2);
+  EXPECT_EQ(steps.steps.replays(), 4);
 }
 
 TEST(Graphed, WhatFailsLeavesEverythingAsItWas) {

@@ -89,11 +89,16 @@ class Graphed:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors: List[Tensor] = []
-        plain = _without_tensors((args, kwargs), tensors)
-        rest = repr(_map(plain, self._name)).encode()
+        plain: Any = None
+        rest = b""
+        if not kwargs and all(isinstance(a, Tensor) for a in args):  # the commonest, without taking apart
+            tensors.extend(args)
+        else:
+            plain = _without_tensors((args, kwargs), tensors)
+            rest = repr(_map(plain, self._name)).encode()
 
         def step(given: Sequence[Optional[Tensor]]) -> Tuple[List[Tensor], Any]:
-            now, named = _with_tensors(plain, given)
+            now, named = (given, {}) if plain is None else _with_tensors(plain, given)
             try:
                 made = self._step(*now, **named)
             except Exception as e:
@@ -112,10 +117,10 @@ class Graphed:
         found, shape = self._steps.call(tensors, rest, step)
         if self._reason:
             self._note = f"graphed: the step runs op by op: {self._reason}"
-        if self.note and not self._warned:
+        if not self._warned and self.note:
             self._warned = True
             warnings.warn(self.note, stacklevel=2)
-        return _with_tensors(shape, found)
+        return found[0] if shape is _HOLE else _with_tensors(shape, found)
 
     @property
     def graphs(self) -> int:
