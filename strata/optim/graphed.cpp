@@ -304,8 +304,8 @@ struct GraphedSteps::State {
       reason = e.what();
       if (!options.fallback)
         throw DeviceError(kName, cat("the step cannot be captured as one graph: ", reason,
-                                     ". Nothing of this call was "
-                                     "run. Leave that out of the step, or let it run op by op with fallback"));
+                                     ". Nothing of this call was run. Leave that out of the step, or let it run op by "
+                                     "op with fallback"));
     } catch (const std::exception& e) {
       if (!options.fallback) throw;
       reason = e.what();
