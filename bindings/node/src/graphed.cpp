@@ -32,9 +32,8 @@ napi_value graphed_call(Call& c) {
   auto step = [&](const TensorList& in) {
     napi_value given = wrap_list(env, TensorList(in));
     napi_value made = env.made(napi_call_function, env.undefined(), fn, size_t{1}, &given);
-    return GraphedResult{
-        tensors_of(env, env.made(napi_get_element, made, uint32_t{0}), "graphed", "the results", true),
-        std::make_shared<JsRef>(env, env.made(napi_get_element, made, uint32_t{1}))};
+    return GraphedResult{tensors_of(env, env.made(napi_get_element, made, uint32_t{0}), "graphed", "the results", true),
+                         std::make_shared<JsRef>(env, env.made(napi_get_element, made, uint32_t{1}))};
   };
   const TapeGuard guard(env.mail.get());
   GraphedResult result = steps.call(inputs, rest, GraphedCall(step));
