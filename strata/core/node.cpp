@@ -5,10 +5,14 @@
 #include <iterator>
 
 #include "strata/core/computed_node.h"
+#include "strata/core/gradient_watch.h"
 #include "strata/core/op.h"
 #include "strata/core/stand_in.h"
 
 namespace strata {
+namespace detail {
+constinit thread_local GradientWatch* t_gradient_watch = nullptr;
+}
 namespace {
 std::atomic<uint64_t> g_sequence{0};
 thread_local std::shared_ptr<SavedTensorHooks> t_hooks;
@@ -70,6 +74,8 @@ class Accumulator final : public Node {
                       " is not floating");
     check<DeviceError>(g.device() == leaf.device(), "backward", "the gradient ", g,
                        " is not on the device of its leaf ", leaf);
+    if (detail::t_gradient_watch) [[unlikely]]
+      detail::t_gradient_watch->touched(leaf, true);
     add(std::move(g));
     if (post_hooks_.empty()) return;
     for (const auto& entry : post_hooks_.list())
@@ -179,6 +185,8 @@ Tensor& Tensor::set_requires_grad(bool value) {
 }
 
 Tensor Tensor::grad() const {
+  if (detail::t_gradient_watch) [[unlikely]]
+    detail::t_gradient_watch->touched(*this, true);
   const AutogradMeta* m = get().autograd.get();
   const Accumulator* a = m ? m->accumulator.get() : nullptr;
   return a ? a->slot()->get() : Tensor();
@@ -192,6 +200,8 @@ void Tensor::set_grad(const Tensor& g) {
   } else if (!get().autograd) {
     return;
   }
+  if (detail::t_gradient_watch) [[unlikely]]
+    detail::t_gradient_watch->touched(*this, false);
   accumulator_of(*this).slot()->set(g);
 }
 

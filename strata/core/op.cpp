@@ -9,6 +9,7 @@
 #include <typeinfo>
 
 #include "strata/core/autocast.h"
+#include "strata/core/gradient_watch.h"
 #include "strata/core/partial_pass.h"
 #include "strata/core/registration.h"
 #include "strata/core/saves.h"
@@ -453,6 +454,8 @@ Tensor low_copy(const Tensor& parameter, DType dtype) {
     NoGrad guard;
     low = {parameter.detach().to(dtype), parameter.version()};
   }
+  if (t_gradient_watch) [[unlikely]]
+    t_gradient_watch->cast(parameter, low.tensor);
   return low.tensor.detach();
 }
 

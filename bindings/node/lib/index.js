@@ -34,6 +34,7 @@ const strata = {
   ...tensors,
   ...autograd,
   ...errors,
+  ...require('./graphed.js'),
   ...require('./models.js'),
   ...require('./objects.js'),
   ...require('./trainer.js'),

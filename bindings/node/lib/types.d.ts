@@ -284,6 +284,21 @@ export interface Recording extends Iterable<RecordedCall> {
   toText(): string;
 }
 
+/** What graphed() gives: call it as the step. */
+export interface GraphedStep<A extends readonly unknown[], R> {
+  (...args: A): R;
+  /** Graphs that are kept now. */
+  readonly graphs: number;
+  /** How often the step was captured. */
+  readonly captures: number;
+  /** Calls that were a replay of a graph that was there. */
+  readonly replays: number;
+  /** With {fallback}: why the step was not captured when that was last tried; empty where it was. */
+  readonly note: string;
+  /** Drops the graphs and gives their memory back. */
+  clear(): void;
+}
+
 export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   Tensor: TensorClass;
   Scalar: ScalarClass;
@@ -338,6 +353,9 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   /** fn(...inputs), computed again in backward in place of keeping what it saves. */
   checkpoint<A extends readonly unknown[], R>(fn: (...inputs: A) => R, ...inputs: A): R;
   checkpointSequential(parts: Iterable<Layer | ((x: Tensor) => Tensor)>, segments: number, x: Tensor): Tensor;
+  /** The training step fn as one CUDA graph from its second or third call on, with the same bits; on the CPU as it is. */
+  graphed<A extends readonly unknown[], R>(fn: (...args: A) => R,
+    options?: { warmup?: number; most?: number; fallback?: boolean }): GraphedStep<A, R>;
   /** Inside, the first NaN is an AutogradError that names the op behind it. */
   detectAnomaly<T>(fn: () => T): T;
   detectAnomaly(): ModeScope;

@@ -81,6 +81,7 @@ NAPI_MODULE_INIT() {
     add_autograd(*e, exports);
     add_modes(*e, exports);
     add_cuda(*e, exports);
+    add_graphed(*e, exports);
     add_optim(*e, exports);
     add_distributions(*e, exports);
     add_files(*e, exports);

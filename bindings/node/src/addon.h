@@ -9,6 +9,7 @@ void add_tensors(Env& env, napi_value exports);
 void add_autograd(Env& env, napi_value exports);
 void add_modes(Env& env, napi_value exports);
 void add_cuda(Env& env, napi_value exports);
+void add_graphed(Env& env, napi_value exports);
 void add_optim(Env& env, napi_value exports);
 void add_distributions(Env& env, napi_value exports);
 void add_files(Env& env, napi_value exports);

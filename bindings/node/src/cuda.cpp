@@ -2,6 +2,7 @@
 
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
+#include "bindings/node/src/late.h"
 #include "bindings/node/src/modes.h"
 #include "bindings/node/src/task.h"
 #include "strata/cuda/graph.h"
@@ -160,33 +161,6 @@ napi_value event_elapsed(Call& c) {
 
 // ---- graphs ----
 
-// Freed at the event loop's next turn, or by dispose(): not during collection, which may happen inside a capture.
-template <class T>
-struct Late {
-  std::shared_ptr<T> value;
-  std::shared_ptr<Mailbox> mail;
-};
-template <class T>
-napi_value boxed_late(Env& env, std::shared_ptr<T> value) {
-  auto owner = std::make_unique<Late<T>>(Late<T>{std::move(value), env.mail});
-  napi_value v = env.external(owner.get(), [](FinalEnv, void* p, void*) {
-    const std::unique_ptr<Late<T>> late(static_cast<Late<T>*>(p));
-    if (late->value) late->mail->post([last = std::move(late->value)](Env&) {});
-  });
-  (void)owner.release();
-  return v;
-}
-template <class T>
-T& late(Call& c, const char* what) {
-  const Late<T>& box = *c.env.handle<Late<T>>(c[0]);
-  check(box.value != nullptr, what, "was disposed");
-  return *box.value;
-}
-template <class T>
-napi_value dispose_late(Call& c) {
-  c.env.handle<Late<T>>(c[0])->value.reset();
-  return c.env.undefined();
-}
 napi_value pool_create(Call& c) {
   return boxed_late(c.env, std::make_shared<cuda::GraphPool>(index_of(c, 0)));
 }

@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   bind_functions(m);
   bind_autograd(m);
   bind_cuda(m);
+  bind_graphed(m);
   bind_io(m);
   bind_optim(m);
   bind_distributions(m);

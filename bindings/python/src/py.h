@@ -178,6 +178,7 @@ void bind_functions(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_autograd(nb::module_& m);
 void bind_cuda(nb::module_& m);
+void bind_graphed(nb::module_& m);
 void bind_optim(nb::module_& m);
 void bind_profile(nb::module_& m);
 void bind_data(nb::module_& m);

@@ -44,6 +44,7 @@ from ._version import __version__
 from . import amp, backends, distributions, func, linalg, models, nn, optim, random, special, testing, utils
 from . import accelerator, distributed, hub, jit, masked, profiler, signal
 from ._compile import compile  # noqa: A004
+from ._graphed import graphed
 from ._vmap import vmap
 from .signal.windows import (
     bartlett_window, blackman_window, hamming_window, hann_window, kaiser_window,

@@ -18,7 +18,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Optional[boo
     decorator."""
     if not disable:
         once("compile", "compile(): nothing is compiled; the function runs as it is, with the engine's fused kernels. "
-                        "st.cuda.CUDAGraph records and repeats the work of a step")
+                        "st.graphed records and repeats the work of a step")
     return (lambda function: function) if model is None else model
 
 

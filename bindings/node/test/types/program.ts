@@ -125,6 +125,12 @@ export async function main(signal: AbortSignal): Promise<number> {
   console.log(wrong);
   const low: st.Tensor = st.autocast({ dtype: 'f16' }, () => net.forward(x));
   const again: st.Tensor = st.checkpoint((v, k) => net.forward(v).mul(k), x, 2);
+  const step = st.graphed((v: st.Tensor, scale: number) => ({ loss: v.mul(scale), scale }), { warmup: 2, most: 4 });
+  const stepped: st.Tensor = step(x, 2).loss;
+  step.clear();
+  // @ts-expect-error the arguments are those of the function
+  step(x, 'two');
+  console.log(stepped, step.graphs + step.captures + step.replays, step.note);
   const mode: st.ModeScope = st.autocast();
   mode[Symbol.dispose]();
   const stream: st.CudaStream = st.cuda.currentStream();

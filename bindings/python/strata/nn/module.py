@@ -6,7 +6,7 @@ import copy
 from collections import OrderedDict
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, TypeVar, Union
 
-from .._core import Tensor, bfloat16, dtype as DType, empty_like, float16, float32, float64, zeros_like
+from .._core import Tensor, bfloat16, dtype as DType, empty_like, float16, float32, float64
 from .._grad_mode import no_grad
 from .._once import memory_format as layout
 from .hooks import BackwardHooks, RemovableHandle
@@ -410,7 +410,7 @@ class Module:
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                parameter.grad = zeros_like(parameter.grad)
+                parameter.grad = parameter.grad.detach().zero_()
 
     def apply(self: T, fn: Callable[["Module"], Any]) -> T:
         """``fn(module)`` for every module below this one, then for this one."""

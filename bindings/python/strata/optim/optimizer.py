@@ -11,11 +11,12 @@ the engine's optimizers has, is given; they are fixed when it is made:
 from __future__ import annotations
 
 import math
+import weakref
 from collections import defaultdict
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from .. import _core as C
-from .._core import Tensor, zeros_like
+from .._core import Tensor
 from .._functions import tensor
 from .._grad_mode import enable_grad, no_grad
 from ..nn.hooks import RemovableHandle
@@ -159,8 +160,28 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__}: maximize must be the same in all groups")
         return found.pop()
 
+    def _before_replays(self) -> None:
+        """A graph that is being captured: its replays take the options of their time, or say that they cannot."""
+        known = weakref.ref(self)
+        numbers = [{k: v for k, v in group.items() if k not in ("params", "initial_lr")} for group in self.param_groups]
+
+        def update() -> None:
+            now = known()
+            if now is None:
+                return
+            now._taken += 1
+            if now._engine is not None:
+                now._sync()
+            elif any(group[k] != v for group, kept in zip(now.param_groups, numbers) for k, v in kept.items()):
+                raise C.DeviceError(f"{type(now).__name__}: an option was changed, but its update computes in Python, with the "
+                                    "options of when it was captured in a CUDA graph")
+
+        C.cuda_before_replays(update)
+
     def _update(self, grad_scale: float) -> None:
         self._taken += 1
+        if C.cuda_capturing():
+            self._before_replays()
         if self._engine is not None:
             self._sync().step(-grad_scale if self._maximizes() else grad_scale)
             return
@@ -196,7 +217,7 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    p.grad = zeros_like(p.grad)
+                    p.grad = p.grad.detach().zero_()
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` runs before each step()."""
