@@ -5,6 +5,7 @@
 #include "strata/core/error.h"
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/kernels.h"
 
 namespace strata {
@@ -186,10 +187,52 @@ void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* r
   }
 }
 
+// Whether operand k, as the result lies, is a matrix that lies transposed.
+bool lies_across(const Run& r, int k, const int64_t* strides, const int64_t* row_strides) {
+  const int64_t size = size_of(r.types[k]);
+  return row_strides[k] == size && strides[k] != size && strides[k] != 0;
+}
+
+// Rows of which an operand lies across: turned block by block, so that a line of memory is read once.
+void across_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+  constexpr int64_t kHeight = 16, kWidth = 128;
+  alignas(64) char buffer[kMostInputs][kHeight * kWidth * 8];
+  bool across[kMostInputs + 1] = {};
+  int64_t steps[kMostInputs + 1];
+  for (int k = 0; k <= r.inputs; ++k) {
+    across[k] = k > 0 && lies_across(r, k, strides, row_strides);
+    steps[k] = across[k] ? size_of(r.types[k]) : strides[k];
+  }
+  for (int64_t row = 0; row < rows; row += kHeight) {
+    const int64_t height = std::min(kHeight, rows - row);
+    for (int64_t col = 0; col < n; col += kWidth) {
+      const int64_t width = std::min(kWidth, n - col);
+      char* at[kMostInputs + 1];
+      int64_t next[kMostInputs + 1];
+      for (int k = 0; k <= r.inputs; ++k) {
+        at[k] = p[k] + row * row_strides[k] + col * strides[k];
+        next[k] = row_strides[k];
+        if (!across[k]) continue;
+        next[k] = width * steps[k];
+        transpose_elements(steps[k], at[k], strides[k], buffer[k - 1], next[k], height, width);
+        at[k] = buffer[k - 1];
+      }
+      for (int64_t i = 0; i < height; ++i) {
+        r(at, steps, width);
+        for (int k = 0; k <= r.inputs; ++k) at[k] += next[k];
+      }
+    }
+  }
+}
+
 template <size_t N>
 void run(const Run& r, const std::array<const Tensor*, N>& ts) {
   for_each_strided_rows(ts[0]->shape(), ts, kGrain,
                         [&r](char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+                          bool across = false;
+                          for (int k = 1; k < static_cast<int>(N); ++k)
+                            across = across || lies_across(r, k, strides, row_strides);
+                          if (across && rows >= 8 && n >= 8) return across_rows(r, p, strides, row_strides, n, rows);
                           if (rows > 1 && n < kShortRow) return short_rows(r, p, strides, row_strides, n, rows);
                           for (int64_t row = 0; row < rows; ++row) {
                             char* at[N];
