@@ -169,14 +169,17 @@ STRATA_INLINE VF atanh_of(VF x) {
 typedef float VFHalf __attribute__((vector_size(kVecBytes / 2)));
 typedef int64_t VL __attribute__((vector_size(kVecBytes)));
 
+constexpr double kToInteger = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer, in the low bits
+constexpr double kLn2 = 0.69314718055994531, kInfinity = std::numeric_limits<double>::infinity();
+
 template <int N>
 STRATA_INLINE VD polynomial(VD x, const double (&c)[N]) {
   VD p = set1(c[0]);
   for (int i = 1; i < N; ++i) p = fma(p, x, set1(c[i]));
   return p;
 }
-// 2^(b log2(a)) in double precision, for normal positive a.
-STRATA_INLINE VD power_in_double(VD a, VD b) {
+// For normal positive a.
+STRATA_INLINE VD log2_in_double(VD a) {
   const VL u = bits<VL>(a);
   const VL e = (u - 0x3fe6a09e667f3bcd) >> 52;
   const VD m = bits<VD>(u - (e << 52));
@@ -184,30 +187,37 @@ STRATA_INLINE VD power_in_double(VD a, VD b) {
   // log2((1 + s) / (1 - s)) / s in s^2: 4e-12
   static constexpr double c[] = {0.34071259025868006, 0.41167373768164617, 0.57708356646411663, 0.96179667344923825,
                                  2.8853900817899887};
-  const VD magic = set1(6755399441055744.0);  // 1.5 * 2^52: adding it rounds to an integer, in the low bits
-  VD y = b * fma(polynomial(z, c), s, bits<VD>(e + 0x4338000000000000) - magic);
+  return fma(polynomial(z, c), s, bits<VD>(e + 0x4338000000000000) - set1(kToInteger));
+}
+// 2^(b log2(a)) for normal positive a.
+STRATA_INLINE VD power_in_double(VD a, VD b) {
+  VD y = b * log2_in_double(a);
   y = y > 200.0 ? set1(200.0) : (y < -200.0 ? set1(-200.0) : y);
-  const VD n = y + magic, f = y - (n - magic);
+  const VD n = y + kToInteger, f = y - (n - kToInteger);
   // 2^f, |f| <= 1/2: 6e-11
-  static constexpr double d[] = {1.5303699899644103e-05, 0.00015469729234889767, 0.0013333478477891695,
+  static constexpr double c[] = {1.5303699899644103e-05, 0.00015469729234889767, 0.0013333478477891695,
                                  0.0096180256132207473,  0.055504109063197353,   0.24022651213499499,
                                  0.69314718055683477,    0.99999999995956157};
-  return bits<VD>(bits<VL>(polynomial(f, d)) + (bits<VL>(n) << 52));
+  return bits<VD>(bits<VL>(polynomial(f, c)) + (bits<VL>(n) << 52));
+}
+// f of x (and more) in double, rounded once.
+template <class F, class... X>
+STRATA_INLINE VF in_double(F f, X... x) {
+  VF y;
+  for (int half = 0; half < 2; ++half) {
+    const auto widened = [half](VF v) {
+      VFHalf h;
+      __builtin_memcpy(&h, reinterpret_cast<const char*>(&v) + half * sizeof h, sizeof h);
+      return __builtin_convertvector(h, VD);
+    };
+    const VFHalf h = __builtin_convertvector(f(widened(x)...), VFHalf);
+    __builtin_memcpy(reinterpret_cast<char*>(&y) + half * sizeof h, &h, sizeof h);
+  }
+  return y;
 }
 STRATA_INLINE VF power_of(VF a, VF b) {
   const VF size = absolute(a);
-  float x[kW], e[kW], y[kW];
-  store(x, size);
-  store(e, b);
-  for (int half = 0; half < 2; ++half) {
-    VFHalf xs, es;
-    __builtin_memcpy(&xs, x + half * (kW / 2), sizeof xs);
-    __builtin_memcpy(&es, e + half * (kW / 2), sizeof es);
-    const VFHalf ys = __builtin_convertvector(
-        power_in_double(__builtin_convertvector(xs, VD), __builtin_convertvector(es, VD)), VFHalf);
-    __builtin_memcpy(y + half * (kW / 2), &ys, sizeof ys);
-  }
-  VF result = load(y);
+  VF result = in_double([](VD x, VD y) { return power_in_double(x, y); }, size, b);
   // A negative number to a whole power has that power's parity; to another power it has none.
   const VF half = b * 0.5f;
   const VF odd = truncated(half) != half ? -result : result;
@@ -228,11 +238,69 @@ STRATA_INLINE VF hypot_of(VF a, VF b) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   return a == inf ? a : (b == inf ? b : y);
 }
-STRATA_INLINE VF logit_of(VF x) {
-  // Near 1/2, where the quotient's logarithm would lose its digits, by log(1 + (2x - 1) / (1 - x)).
-  const VF rest = 1.f - x;
-  const VF middle = log1p_of((x + x - 1.f) / rest);
-  return x > 0.25f ? (x < 0.75f ? middle : log_of(x / rest)) : log_of(x / rest);
+// Special functions are computed in double. 1 - x is exact there.
+STRATA_INLINE VD logit_of(VD x) {
+  const VD y = log2_in_double(x / (1.0 - x)) * kLn2;
+  const VD inside = x < 1.0 ? y : (x == 1.0 ? set1(kInfinity) : set1(std::numeric_limits<double>::quiet_NaN()));
+  return x > 0.0 ? inside : (x == 0.0 ? set1(-kInfinity) : set1(std::numeric_limits<double>::quiet_NaN()));
+}
+STRATA_INLINE VD limited_logit_of(VD x, double eps) {
+  const VD y = logit_of(x);
+  if (eps < 0) return y;
+  const VD low = logit_of(set1(eps));
+  return x < eps ? low : (x > 1.0 - eps ? -low : y);
+}
+STRATA_INLINE VD square_root(VD x) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_sqrt_pd(x);
+#elif STRATA_VEC_LEVEL == 1
+  return _mm256_sqrt_pd(x);
+#else
+  for (int i = 0; i < kLanes<double>; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+#endif
+}
+STRATA_INLINE VD erfinv_of(VD x) {
+  // erfinv(x) / x in w = -log(1 - x^2): below 5 in w - 2.5, 6e-11; above, as far as f32 goes, in sqrt(w) - 3.12, 2e-11
+  static constexpr double low[] = {-2.120357937081943e-11, 1.230288792194333e-10,  8.327003513367655e-10,
+                                   -1.085439690004752e-08, 1.369149411769071e-08,  4.786448230604586e-07,
+                                   -3.417115226632202e-06, -4.995881445114588e-06, 0.0002182506493911314,
+                                   -0.001252708083626383,  -0.004177317810135281,  0.2466402767852692,
+                                   1.501409351110792};
+  static constexpr double high[] = {-3.817715367675185e-06, 1.190003378179844e-05, -1.300108680626957e-06,
+                                    -5.833352591080272e-05, 0.000140556014826826,  -9.624885165763241e-05,
+                                    -0.0003253728478243088, 0.001272272629780556,  -0.002557819740628033,
+                                    0.003857868053997051,   -0.005377534901267245, 0.007127973083415919,
+                                    1.003647813497989,      2.953301733634061};
+  const VD w = log2_in_double((1.0 - x) * (1.0 + x)) * -kLn2;
+  return x * (w < 5.0 ? polynomial(w - 2.5, low) : polynomial(square_root(w) - 3.12, high));
+}
+STRATA_INLINE VF erfinv_of(VF x) {
+  const VF a = absolute(x), y = in_double([](VD v) { return erfinv_of(v); }, x);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  return a < 1.f ? y : (a == 1.f ? with_sign_of(set1(inf), x) : set1(std::numeric_limits<float>::quiet_NaN()));
+}
+
+// where(): the condition is bytes, the others are f32.
+static void vec_where(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  const uint8_t* c = static_cast<const uint8_t*>(in[0]);
+  const float* a = static_cast<const float*>(in[1]);
+  const float* b = static_cast<const float*>(in[2]);
+  float* y = static_cast<float*>(out);
+  const int64_t step[] = {params.step[0], params.step[1], params.step[2]};
+  int64_t i = 0;
+#if STRATA_VEC_LEVEL >= 1
+  for (; i + kW <= n; i += kW, c += kW * step[0], a += kW * step[1], b += kW * step[2]) {
+#if STRATA_VEC_LEVEL >= 2
+    const __m128i mask = _mm_loadu_si128(reinterpret_cast<const __m128i*>(c));
+    store(y + i, _mm512_mask_blend_ps(_mm_test_epi8_mask(mask, mask), load(b), load(a)));
+#else
+    const __m256i mask = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(c)));
+    store(y + i, bits<VI>(mask) != 0 ? load(a) : load(b));
+#endif
+  }
+#endif
+  for (; i < n; ++i, c += step[0], a += step[1], b += step[2]) y[i] = *c ? *a : *b;
 }
 
 // ---- the table -----------------------------------------------------------------------------------------------------
@@ -268,11 +336,11 @@ static void vec_more_rows(Table& t) {
   t.template row<2>(Map::xlogy, [](VF a, VF b) { return b != b ? b : (a == 0.f ? VF{} : a * log_of(b)); });
   t.template row<2>(Map::xlog1py, [](VF a, VF b) { return b != b ? b : (a == 0.f ? VF{} : a * log1p_of(b)); });
   t.template row<1>(Map::logit, [](VF x, C c) {
-    const VF y = logit_of(x);
-    if (c.a[0] < 0.f) return y;
-    const VF low = logit_of(c.a);
-    return x < c.a ? low : (1.f - x < c.a ? -low : y);
+    const double eps = c.a[0];
+    return in_double([eps](VD v) { return limited_logit_of(v, eps); }, x);
   });
+  t.template row<1>(Map::erfinv, [](VF x) { return erfinv_of(x); });
+  t.map[static_cast<size_t>(Map::where)] = vec_where;
   t.template row<2>(Map::copysign, [](VF a, VF b) { return with_sign_of(a, b); });
   t.template row<2>(Map::fmax, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a > b ? a : b)); });
   t.template row<2>(Map::fmin, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a < b ? a : b)); });
