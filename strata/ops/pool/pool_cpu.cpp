@@ -206,13 +206,16 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
     const auto one = [&](int64_t k, int64_t i, int64_t j) {
       C best = -std::numeric_limits<C>::infinity();
       int64_t at = -1;
-      rows(k, i, [&](int64_t row, int64_t) {
-        for (int64_t b = 0; b < w.count[j]; ++b) {
-          const int64_t here = row + w.start[j] + b * w.step;
-          const C v = from[here];
-          if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
+      for (int64_t c = 0; c < d.count[k]; ++c) {
+        for (int64_t a = 0; a < h.count[i]; ++a) {
+          const int64_t row = t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
+          for (int64_t b = 0; b < w.count[j]; ++b) {
+            const int64_t here = row + b * w.step;
+            const C v = from[here];
+            if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
+          }
         }
-      });
+      }
       y[to + j] = static_cast<T>(best);
       positions[to + j] = at;
     };
