@@ -78,8 +78,11 @@ bool has_dense_conversion(DType to, DType from) {
 
 template <int64_t size>
 void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, int64_t rows) {
-  if (st[0] == size && rows > 1 && n > 1 && row_st[1] == size && st[1] != size) {
-    STRATA_VEC_CALL(transpose_sized)(size, p[1], st[1], p[0], row_st[0], rows, n);
+  // Lines that lie across, from either end.
+  if (st[0] == size && rows > 1 && n > 1 && std::abs(row_st[1]) == size && std::abs(st[1]) != size) {
+    const int64_t last = row_st[1] < 0 ? rows - 1 : 0;
+    STRATA_VEC_CALL(transpose_sized)
+    (size, p[1] + last * row_st[1], st[1], p[0] + last * row_st[0], last > 0 ? -row_st[0] : row_st[0], rows, n);
     return;
   }
   for (int64_t r = 0; r < rows; ++r) {
