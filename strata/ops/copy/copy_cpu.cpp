@@ -3,6 +3,13 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/elementwise/kernels.h"
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/copy/copy_rows_inl.h"
+#include "strata/ops/vec/levels_inl.h"
 
 namespace strata {
 namespace {
@@ -37,22 +44,78 @@ void convert_run(char** p, const int64_t* st, int64_t n) {
     *reinterpret_cast<D*>(p[0] + i * st[0]) = convert<D>(*reinterpret_cast<const S*>(p[1] + i * st[1]));
 }
 
-template <class T>
-void move_run(char** p, const int64_t* st, int64_t n) {
-  constexpr int64_t size = sizeof(T);
-  if (st[0] == size && st[1] == size) {
-    std::memcpy(p[0], p[1], static_cast<size_t>(n * size));
+// Dense runs, of which one type is f32 or a float of 16 bits: those go through f32, which is exact.
+void convert_dense(DType to, char* y, DType from, const char* x, int64_t n) {
+  if (const auto run = STRATA_VEC_CALL(convert_run_of)(to, from)) return run(y, x, n);
+  const Converters& c = converters();
+  constexpr int64_t kBlock = 512;
+  alignas(64) float buffer[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    const void* in = x + i * size_of(from);
+    void* out = y + i * size_of(to);
+    float* wide = to == DType::f32 ? static_cast<float*>(out) : buffer;
+    if (from == DType::f32)
+      wide = const_cast<float*>(static_cast<const float*>(in));
+    else if (from == DType::bf16)
+      c.bf16_to_f32(wide, in, m);
+    else if (from == DType::f16)
+      c.f16_to_f32(wide, in, m);
+    else
+      STRATA_VEC_CALL(convert_run_of)(DType::f32, from)(wide, in, m);
+    if (to == DType::bf16)
+      c.f32_to_bf16(out, wide, m);
+    else if (to == DType::f16)
+      c.f32_to_f16(out, wide, m);
+    else if (to != DType::f32)
+      STRATA_VEC_CALL(convert_run_of)(to, DType::f32)(out, wide, m);
+  }
+}
+// f64 is not rounded twice, to f32 and then to 16 bits: convert() does the same.
+bool has_dense_conversion(DType to, DType from) {
+  return from == DType::f32 || to == DType::f32 || is_reduced_floating(from) || is_reduced_floating(to);
+}
+
+template <int64_t size>
+void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, int64_t rows) {
+  // Lines that lie across, from either end.
+  if (st[0] == size && rows > 1 && n > 1 && std::abs(row_st[1]) == size && std::abs(st[1]) != size) {
+    const int64_t last = row_st[1] < 0 ? rows - 1 : 0;
+    STRATA_VEC_CALL(transpose_sized)
+    (size, p[1] + last * row_st[1], st[1], p[0] + last * row_st[0], last > 0 ? -row_st[0] : row_st[0], rows, n);
     return;
   }
-  for (int64_t i = 0; i < n; ++i) std::memcpy(p[0] + i * st[0], p[1] + i * st[1], size);
+  for (int64_t r = 0; r < rows; ++r) {
+    char* to = p[0] + r * row_st[0];
+    const char* from = p[1] + r * row_st[1];
+    if (st[0] == size && st[1] == size)
+      std::memcpy(to, from, static_cast<size_t>(n * size));
+    else if (st[0] == size && st[1] == -size)
+      STRATA_VEC_CALL(reversed_sized)(size, to, from, n);
+    else
+      for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * st[0], from + i * st[1], size);
+  }
 }
 
 }  // namespace
 
+void transpose_elements(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows,
+                        int64_t cols) {
+  STRATA_VEC_CALL(transpose_sized)(size, from, from_step, to, to_step, rows, cols);
+}
+
 void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
   const std::array<const Tensor*, 2> ts{&dst, &src};
   if (dst.dtype() == src.dtype()) {
-    dispatch_bytes(dst.dtype(), [&]<class T>() { for_each_strided(dst.shape(), ts, kGrain, move_run<T>); });
+    dispatch_bytes(dst.dtype(),
+                   [&]<class T>() { for_each_strided_rows(dst.shape(), ts, kGrain, move_rows<sizeof(T)>); });
+    return;
+  }
+  if (has_dense_conversion(dst.dtype(), src.dtype()) && dst.is_contiguous() && src.is_contiguous()) {
+    for_each_strided(dst.shape(), ts, kGrain,
+                     [to = dst.dtype(), from = src.dtype()](char** p, const int64_t*, int64_t n) {
+                       convert_dense(to, p[0], from, p[1], n);
+                     });
     return;
   }
   dispatch_all(dst.dtype(), "copy", [&]<class D>() {

@@ -5,6 +5,7 @@
 #include "strata/core/error.h"
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/kernels.h"
 
 namespace strata {
@@ -186,10 +187,86 @@ void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* r
   }
 }
 
+// Whether operand k, as the result lies, is a matrix that lies transposed.
+bool lies_across(const Run& r, int k, const int64_t* strides, const int64_t* row_strides) {
+  const int64_t size = size_of(r.types[k]);
+  return row_strides[k] == size && strides[k] != size && strides[k] != 0;
+}
+
+// Rows of which all operands lie across (or are numbers): computed as they lie, and the results turned.
+void turned_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+  constexpr int64_t kHeight = 128, kWidth = 16;
+  alignas(64) char buffer[kHeight * kWidth * 8];
+  const int64_t size = size_of(r.types[0]);
+  MapParams params = *r.params;
+  params.stream = false;  // what is written is read at once
+  Run run = r;
+  run.params = &params;
+  int64_t steps[kMostInputs + 1];
+  std::copy(row_strides, row_strides + r.inputs + 1, steps);
+  steps[0] = size;
+  for (int64_t row = 0; row < rows; row += kHeight) {
+    const int64_t height = std::min(kHeight, rows - row);
+    for (int64_t col = 0; col < n; col += kWidth) {
+      const int64_t width = std::min(kWidth, n - col);
+      for (int64_t i = 0; i < width; ++i) {
+        char* at[kMostInputs + 1];
+        for (int k = 1; k <= r.inputs; ++k) at[k] = p[k] + row * row_strides[k] + (col + i) * strides[k];
+        at[0] = buffer + i * height * size;
+        run(at, steps, height);
+      }
+      transpose_elements(size, buffer, height * size, p[0] + row * row_strides[0] + col * size, row_strides[0], height,
+                         width);
+    }
+  }
+}
+
+// Rows of which an operand lies across: turned block by block, so that a line of memory is read once.
+void across_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+  constexpr int64_t kHeight = 16, kWidth = 128;
+  alignas(64) char buffer[kMostInputs][kHeight * kWidth * 8];
+  bool across[kMostInputs + 1] = {};
+  int64_t steps[kMostInputs + 1];
+  for (int k = 0; k <= r.inputs; ++k) {
+    across[k] = k > 0 && lies_across(r, k, strides, row_strides);
+    steps[k] = across[k] ? size_of(r.types[k]) : strides[k];
+  }
+  for (int64_t row = 0; row < rows; row += kHeight) {
+    const int64_t height = std::min(kHeight, rows - row);
+    for (int64_t col = 0; col < n; col += kWidth) {
+      const int64_t width = std::min(kWidth, n - col);
+      char* at[kMostInputs + 1];
+      int64_t next[kMostInputs + 1];
+      for (int k = 0; k <= r.inputs; ++k) {
+        at[k] = p[k] + row * row_strides[k] + col * strides[k];
+        next[k] = row_strides[k];
+        if (!across[k]) continue;
+        next[k] = width * steps[k];
+        transpose_elements(steps[k], at[k], strides[k], buffer[k - 1], next[k], height, width);
+        at[k] = buffer[k - 1];
+      }
+      for (int64_t i = 0; i < height; ++i) {
+        r(at, steps, width);
+        for (int k = 0; k <= r.inputs; ++k) at[k] += next[k];
+      }
+    }
+  }
+}
+
 template <size_t N>
 void run(const Run& r, const std::array<const Tensor*, N>& ts) {
   for_each_strided_rows(ts[0]->shape(), ts, kGrain,
                         [&r](char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
+                          int across = 0, numbers = 0;
+                          for (int k = 1; k < static_cast<int>(N); ++k) {
+                            across += lies_across(r, k, strides, row_strides);
+                            numbers += strides[k] == 0 && row_strides[k] == 0;
+                          }
+                          if (across > 0 && rows >= 8 && n >= 8) {
+                            const bool all = across > 1 && across + numbers == static_cast<int>(N) - 1 &&
+                                             strides[0] == size_of(r.types[0]);
+                            return (all ? turned_rows : across_rows)(r, p, strides, row_strides, n, rows);
+                          }
                           if (rows > 1 && n < kShortRow) return short_rows(r, p, strides, row_strides, n, rows);
                           for (int64_t row = 0; row < rows; ++row) {
                             char* at[N];

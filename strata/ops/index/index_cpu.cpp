@@ -367,9 +367,10 @@ void masked_fill_cpu(Tensor& y, const Tensor& x, const Tensor& mask, Scalar valu
             T* o = reinterpret_cast<T*>(p[0]);
             const T* a = reinterpret_cast<const T*>(p[1]);
             const uint8_t* m = reinterpret_cast<const uint8_t*>(p[2]);
+            // By bits: compilers make a branch of a choice, which a random mask would mislead.
             for (int64_t i = 0; i < n; ++i) {
-              const T old = a[i];  // read either way: no branch, which a random mask would mislead
-              o[i] = m[i] ? v : old;
+              const T mask = static_cast<T>(-static_cast<int64_t>(m[i] != 0));
+              o[i] = static_cast<T>((v & mask) | (a[i] & static_cast<T>(~mask)));
             }
             return;
           }

@@ -206,8 +206,10 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
           const Shape s = broadcast_shapes(x.shape(), y.shape(), "linalg_vecdot");
           const int64_t d = wrap_dim(dim, s.size(), "linalg_vecdot");
           check<ShapeError>(!s.empty(), "linalg_vecdot", "x and y are 0-dim, wants vectors");
-          const auto along = [&](const Tensor& t) { return movedim(expand(t, s), {d}, {-1}); };
-          return squeeze(squeeze(matmul(unsqueeze(along(x), -2), unsqueeze(along(y), -1)), -1), -1);
+          const auto wide = [&](const Tensor& t) {
+            return expand(is_reduced_floating(t.dtype()) ? t.to(DType::f32) : t, s);
+          };
+          return sum(wide(x) * wide(y), {d}).to(x.dtype());
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, const Tensor& y, int64_t) { return pair_cost(x, y, 2); },

@@ -13,6 +13,7 @@
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
+#include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -174,23 +175,40 @@ const Op<Tensor(const Tensor&, double)> pdist_op{{
         },
 }};
 
+// From so many rows on, Euclidean distances are made of products, as in PyTorch.
+constexpr int64_t kFewRows = 25;
+
+// |x|^2 + |y|^2 - 2 x . y, which rounding may take below 0; where it does, and where rows are equal, no gradient flows.
+Tensor euclidean_by_products(const Tensor& x, const Tensor& y) {
+  const Tensor xx = sum(square(x), {-1}, true), yy = sum(square(y), {-1}, true);
+  const Tensor squares = xx + transpose(yy, -2, -1) - matmul(x, transpose(y, -2, -1)) * 2;
+  const Tensor none = squares <= 0;
+  return where(none, Scalar(0), sqrt(where(none, Scalar(1), squares)));
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, double)> cdist_op{{
     .schema = "cdist(Tensor x1, Tensor x2, float p=2.0) -> Tensor",
     .doc = "The p-norms of the differences of each row of x1 [.., P, M] and each of x2 [.., R, M]: [.., P, R]. The "
-           "leading dimensions broadcast. ShapeError, and ValueError where p is negative.",
+           "leading dimensions broadcast. With p 2 and more than 25 rows they are computed as |x|^2 + |y|^2 - 2 x . y, "
+           "which loses digits of small distances. ShapeError, and ValueError where p is negative.",
     .example = "assert(cdist(zeros({1, 2}), full({3, 2}, 2.0), 1.0).sum().item() == 12);",
     .composed =
         [](const Tensor& a, const Tensor& b, double p) {
           check<ShapeError>(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-1), "cdist", "x1 is ", a, ", x2 is ",
                             b, ", wanted [.., P, M] and [.., R, M]");
           check(p >= 0, "cdist", "p must not be negative, got ", p);
-          return norm(as_floating(a).unsqueeze(-2) - as_floating(b).unsqueeze(-3), p, {-1}).to(floating_type(a, b));
+          const Tensor x = as_floating(a), y = as_floating(b);
+          const bool many = a.size(-2) > kFewRows || b.size(-2) > kFewRows;
+          const Tensor d = p == 2 && many && a.size(-1) > 0 ? euclidean_by_products(x, y)
+                                                            : norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, {-1});
+          return d.to(floating_type(a, b));
         },
     .autocast = Autocast::full,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({5, 3}), s.tensor({4, 3}));
           s.add(s.tensor({2, 3, 2}), s.tensor({4, 2}), 1.5);
+          s.add(s.uniform({2, 27, 3}, 1, 2), s.uniform({5, 3}, -2, -1)).named("by products");
           s.invalid<ShapeError>("wanted", s.tensor({3, 2}), s.tensor({3, 4}));
           s.invalid<ValueError>("negative", s.tensor({3, 2}), s.tensor({3, 2}), -1.0);
         },

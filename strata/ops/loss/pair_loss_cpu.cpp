@@ -5,36 +5,51 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/loss/pair_loss_inl.h"
 
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/loss/pair_loss_rows_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
 namespace strata {
 namespace {
 
 template <class T>
 using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+// The n losses to `loss`, or where that is null their sum, which is returned.
+template <PairLoss kind, class T>
+double rows(const T* x, const T* target, int64_t n, double param, T* loss) {
+  if constexpr (std::is_same_v<T, double>) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double v = pair_value<kind, double>(x[i], target[i], param);
+      loss ? void(loss[i] = v) : void(sum += v);
+    }
+    return sum;
+  } else {
+    return STRATA_VEC_CALL(pair_rows_any)(kind, dtype_of<T>, x, target, n, static_cast<float>(param), loss);
+  }
+}
+
 template <PairLoss kind, class T>
 void run(const T* x, const T* target, int64_t n, double param, Reduction reduction, double divisor, T* loss) {
-  using R = Real<T>;
-  const R p = static_cast<R>(param);
-  const auto at = [&](int64_t i) { return pair_value<kind, R>(static_cast<R>(x[i]), static_cast<R>(target[i]), p); };
   if (reduction == Reduction::none) {
-    parallel_for(0, n, 8192, [&](int64_t from, int64_t to) {
-      for (int64_t i = from; i < to; ++i) loss[i] = T(at(i));
-    });
+    parallel_for(0, n, 8192,
+                 [&](int64_t from, int64_t to) { rows<kind>(x + from, target + from, to - from, param, loss + from); });
     return;
   }
   constexpr int64_t kPart = 4096;
   std::vector<double> sums((n + kPart - 1) / kPart);
   parallel_for(0, static_cast<int64_t>(sums.size()), 2, [&](int64_t from, int64_t to) {
     for (int64_t part = from; part < to; ++part) {
-      const int64_t end = std::min(n, (part + 1) * kPart);
-      double s = 0;
-      for (int64_t i = part * kPart; i < end; ++i) s += at(i);
-      sums[part] = s;
+      const int64_t begin = part * kPart, end = std::min(n, begin + kPart);
+      sums[part] = rows<kind, T>(x + begin, target + begin, end - begin, param, nullptr);
     }
   });
   double total = 0;
   for (double s : sums) total += s;
-  *loss = T(static_cast<R>(total / divisor));
+  *loss = T(static_cast<Real<T>>(total / divisor));
 }
 
 template <class F>

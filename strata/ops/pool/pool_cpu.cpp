@@ -6,8 +6,15 @@
 
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/pool/pool_kernels.h"
 #include "strata/ops/vec/scratch.h"
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/pool/max_rows_inl.h"
+#include "strata/ops/vec/levels_inl.h"
 
 namespace strata::cpu {
 namespace {
@@ -154,31 +161,82 @@ void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
   });
 }
 
+// Outputs begin .. end of a row whose windows have equally many elements and lie at equal distances.
+struct Even {
+  int64_t begin = 0, end = 0, stride = 1;
+  explicit Even(const Taps& w) {
+    for (int64_t i = 0; i < w.outputs();) {
+      const int64_t step = i + 1 < w.outputs() ? w.start[i + 1] - w.start[i] : 1;
+      int64_t j = i + 1;
+      while (j < w.outputs() && w.count[j] == w.count[i] && w.start[j] - w.start[j - 1] == step) ++j;
+      if (w.count[i] > 0 && step > 0 && j - i > end - begin) begin = i, end = j, stride = step;
+      i = j;
+    }
+  }
+};
+
+// A plane in the type that it is compared in.
+template <class T>
+const compute_t<T>* widened(const T* plane, int64_t n, std::vector<compute_t<T>>& buffer) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    return plane;
+  } else {
+    buffer.resize(static_cast<size_t>(n));
+    (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(buffer.data(), plane, n);
+    return buffer.data();
+  }
+}
+
 template <class T>
 void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* positions) {
   using C = compute_t<T>;
   const Taps &d = t.d, &h = t.h, &w = t.w;
+  const Even even(w);
+  const auto taps = STRATA_VEC_CALL(max_taps_of)(std::is_same_v<C, double>);
+  const bool many = even.end - even.begin >= 8 && t.in < (int64_t{1} << 30);
   for_planes(planes, t.work(), [&](int64_t p) {
-    const T* from = x + p * t.in;
+    std::vector<C> buffer;
+    const C* from = widened(x + p * t.in, t.in, buffer);
     int64_t to = p * t.out;
-    for (int64_t k = 0; k < d.outputs(); ++k) {
-      for (int64_t i = 0; i < h.outputs(); ++i) {
-        for (int64_t j = 0; j < w.outputs(); ++j, ++to) {
-          C best = -std::numeric_limits<C>::infinity();
-          int64_t at = -1;
-          for (int64_t c = 0; c < d.count[k]; ++c) {
-            for (int64_t a = 0; a < h.count[i]; ++a) {
-              const int64_t row = t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
-              for (int64_t b = 0; b < w.count[j]; ++b) {
-                const int64_t here = row + b * w.step;
-                const C v = static_cast<C>(from[here]);
-                if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
-              }
-            }
+    // Calls f(place of the row, number of the row) for the input rows of output row (k, i).
+    const auto rows = [&](int64_t k, int64_t i, auto&& f) {
+      for (int64_t c = 0; c < d.count[k]; ++c)
+        for (int64_t a = 0; a < h.count[i]; ++a) f(t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step), c + a);
+    };
+    const auto one = [&](int64_t k, int64_t i, int64_t j) {
+      C best = -std::numeric_limits<C>::infinity();
+      int64_t at = -1;
+      for (int64_t c = 0; c < d.count[k]; ++c) {
+        for (int64_t a = 0; a < h.count[i]; ++a) {
+          const int64_t row = t.row_at(d.start[k] + c * d.step, h.start[i] + a * h.step) + w.start[j];
+          for (int64_t b = 0; b < w.count[j]; ++b) {
+            const int64_t here = row + b * w.step;
+            const C v = from[here];
+            if (at < 0 || v > best || (v != v && best == best)) best = v, at = here;
           }
-          y[to] = static_cast<T>(best);
-          positions[to] = at;
         }
+      }
+      y[to + j] = static_cast<T>(best);
+      positions[to + j] = at;
+    };
+    for (int64_t k = 0; k < d.outputs(); ++k) {
+      for (int64_t i = 0; i < h.outputs(); ++i, to += w.outputs()) {
+        const bool side_by_side = many && d.count[k] > 0 && h.count[i] > 0;
+        const int64_t begin = side_by_side ? even.begin : w.outputs(), end = side_by_side ? even.end : w.outputs();
+        for (int64_t j = 0; j < begin; ++j) one(k, i, j);
+        constexpr int64_t kBlock = 256;
+        for (int64_t j = begin; j < end; j += kBlock) {
+          const int64_t n = std::min(kBlock, end - j);
+          C best[kBlock];
+          int32_t place[kBlock];
+          rows(k, i, [&](int64_t row, int64_t number) {
+            for (int64_t b = 0; b < w.count[j]; ++b)
+              taps(from, static_cast<int32_t>(even.stride), static_cast<int32_t>(row + w.start[j] + b * w.step), best,
+                   place, static_cast<int32_t>(n), number + b == 0);
+          });
+          for (int64_t m = 0; m < n; ++m) y[to + j + m] = static_cast<T>(best[m]), positions[to + j + m] = place[m];
+        }
+        for (int64_t j = end; j < w.outputs(); ++j) one(k, i, j);
       }
     }
   });

@@ -121,6 +121,17 @@ void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shi
     for (int64_t i = 0; i < results; ++i) write(i, r.init());
     return;
   }
+  // Rows that are shorter than the lanes of reduce_run(): one element after the other.
+  if (l.inner == 1 && l.n <= kLanes) {
+    parallel_for(0, results, std::max<int64_t>(1, kGrain / l.n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        Acc a = r.init();
+        for (int64_t k = 0; k < l.n; ++k) r.step(a, p[i * l.n + k], shift ? shift[i] : typename R::Shift(), k);
+        write(i, a);
+      }
+    });
+    return;
+  }
   const int64_t tiles = l.inner == 1 ? 1 : (l.inner + kTile - 1) / kTile;
   const int64_t length = l.inner == 1 ? kRowJob : kColumnJob;  // of n, for one job
   const int64_t groups = (l.n + length - 1) / length;

@@ -253,27 +253,36 @@ const Op<Tensor(const Tensor&, const Dims&, Scalar)> constant_pad_op{{
     .reference = by_loops::padded_with,
 }};
 
-// Which element each place of a padded dimension shows.
-Tensor pad_index(const std::string& mode, int64_t size, int64_t before, int64_t after, int64_t dim, const Tensor& x) {
-  check<ShapeError>(size > 0, "pad", "mode ", mode, " needs elements to repeat in dimension ", dim, " of ", x);
+// x with `before` and `after` elements around dimension `dim`, of what it holds itself. What a side crops beyond x it
+// takes from the other side's.
+Tensor padded_by_itself(const std::string& mode, const Tensor& x, int64_t dim, int64_t before, int64_t after,
+                        const Tensor& whole) {
+  const int64_t size = x.shape()[dim];
+  check<ShapeError>(size > 0, "pad", "mode ", mode, " needs elements to repeat in dimension ", dim, " of ", whole);
   check<ShapeError>(mode != "reflect" || std::max(before, after) < size, "pad",
                     "mode reflect needs pads below the size ", size, " of dimension ", dim, ", got ", before, " and ",
                     after);
   check<ShapeError>(mode != "circular" || std::max(before, after) <= size, "pad",
                     "mode circular needs pads of at most the size ", size, " of dimension ", dim, ", got ", before,
                     " and ", after);
-  // A tensor, so that absurd pads are refused by its allocation.
-  const Tensor index = empty({{before + size + after}, DType::i64, Device::cpu(), std::nullopt});
-  int64_t* from = index.data<int64_t>();
-  for (int64_t i = -before; i < size + after; ++i) {
-    if (mode == "reflect")
-      *from++ = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
-    else if (mode == "replicate")
-      *from++ = std::clamp<int64_t>(i, 0, size - 1);
-    else
-      *from++ = i < 0 ? i + size : i >= size ? i - size : i;
-  }
-  return to(index, x.device());
+  const auto part = [&](int64_t begin, int64_t end) { return slice(x, dim, begin, end); };
+  const auto repeated = [&](int64_t at, int64_t times) {
+    Shape shape = x.shape();
+    shape[dim] = times;
+    return expand(part(at, at + 1), shape);
+  };
+  TensorList parts{x};
+  if (before > 0)
+    parts.insert(parts.begin(), mode == "reflect"     ? flip(part(1, before + 1), {dim})
+                                : mode == "replicate" ? repeated(0, before)
+                                                      : part(size - before, size));
+  if (after > 0)
+    parts.push_back(mode == "reflect"     ? flip(part(size - 1 - after, size - 1), {dim})
+                    : mode == "replicate" ? repeated(size - 1, after)
+                                          : part(0, after));
+  const Tensor y = parts.size() > 1 ? cat(parts, dim) : x;
+  const int64_t crop = std::max<int64_t>(0, -before), length = y.shape()[dim];
+  return before < 0 || after < 0 ? slice(y, dim, crop, length - std::max<int64_t>(0, -after)) : y;
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{{
@@ -301,9 +310,10 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{
               size = y.shape()[d];
             }
             if (before == 0 && after == 0) continue;
-            y = index_select(y, d, pad_index(mode, size, before, after, d, x));
+            y = padded_by_itself(mode, y, d, before, after, x);
           }
-          return y;
+          // Crops alone leave a view.
+          return y.storage() == x.storage() ? clone(y) : y;
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&, const std::string&, Scalar) { return move_cost(x); },

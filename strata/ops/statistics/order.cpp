@@ -73,9 +73,31 @@ TensorMeta infer_whole(const Tensor& x, std::string_view op) {
   check<ShapeError>(x.numel() > 0 || is_floating(x.dtype()), op, "no elements to choose from in ", x);
   return like(x).with_shape({});
 }
+// The lower median of what is not NaN by selection, which needs no sorting; NaN of nothing.
+Tensor selected_median(const Tensor& flat) {
+  std::vector<double> numbers;
+  std::vector<float> singles;
+  const auto choose = [](auto& all) {
+    all.erase(std::remove_if(all.begin(), all.end(), [](auto v) { return v != v; }), all.end());
+    if (all.empty()) return static_cast<double>(NAN);
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
+    std::nth_element(all.begin(), middle, all.end());
+    return static_cast<double>(*middle);
+  };
+  if (flat.dtype() == DType::f64) {
+    numbers = flat.to_vector<double>();
+    return from_span<double>(std::vector<double>{choose(numbers)}, {});
+  }
+  singles = flat.to(DType::f32).to_vector<float>();
+  return from_span<double>(std::vector<double>{choose(singles)}, {});
+}
 void median_into(Tensor& y, const Tensor& x, bool skip_nan) {
   if (x.numel() == 0) return fill_elements(y, NAN);
   const Tensor flat = reshape(x, {x.numel()});
+  if (skip_nan && is_floating(x.dtype()) && x.device().is_cpu()) {
+    y.copy_(selected_median(flat).to(y.dtype()));
+    return;
+  }
   y.copy_(reshape(gather(flat, 0, median_place(flat, 0, skip_nan)), {}));
 }
 // All elements that are as large share it; where it is NaN, the NaN do.

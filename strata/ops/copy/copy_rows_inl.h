@@ -1,0 +1,131 @@
+// Conversions of dense runs from and to f32, and transposed blocks, for one processor level. No include guard: see
+// strata/ops/vec/levels_inl.h.
+
+namespace strata::STRATA_VEC_NS {
+
+// ---- conversions: the results are those of convert() in copy_cpu.cpp ---------------------------------------------
+
+// Truncated, saturated to i64, of which D takes the low bits; NaN is 0. What fits in i32 is the same without that way.
+template <class D>
+static void from_f32(void* to, const void* from, int64_t n) {
+  D* y = static_cast<D*>(to);
+  const float* x = static_cast<const float*>(from);
+  if constexpr (std::is_same_v<D, bool>) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] != 0;
+  } else if constexpr (std::is_floating_point_v<D>) {
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<D>(x[i]);
+  } else {
+    constexpr int64_t kBlock = 128;
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      const int64_t m = std::min(kBlock, n - begin);
+      const float* in = x + begin;
+      D* out = y + begin;
+      int32_t wide = 0;
+      for (int64_t i = 0; i < m; ++i) wide |= !(std::fabs(in[i]) < 2147483648.f);
+      if (!wide) {
+        int32_t whole[kBlock];
+        for (int64_t i = 0; i < m; ++i) whole[i] = static_cast<int32_t>(in[i]);
+        for (int64_t i = 0; i < m; ++i) out[i] = static_cast<D>(whole[i]);
+        continue;
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        const float v = in[i];
+        const int64_t whole = v != v                         ? 0
+                              : v >= 9.2233720368547758e18f  ? INT64_MAX
+                              : v <= -9.2233720368547758e18f ? INT64_MIN
+                                                             : static_cast<int64_t>(v);
+        out[i] = static_cast<D>(whole);
+      }
+    }
+  }
+}
+template <class S>
+static void to_f32(void* to, const void* from, int64_t n) {
+  float* y = static_cast<float*>(to);
+  const S* x = static_cast<const S*>(from);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]);
+}
+
+using ConvertRun = void (*)(void* to, const void* from, int64_t n);
+struct ConvertRuns {
+  ConvertRun from_f32[kNumDTypes] = {}, to_f32[kNumDTypes] = {};
+  template <class... T>
+  void fill() {
+    ((from_f32[static_cast<size_t>(dtype_of<T>)] = &STRATA_VEC_NS::from_f32<T>), ...);
+    ((to_f32[static_cast<size_t>(dtype_of<T>)] = &STRATA_VEC_NS::to_f32<T>), ...);
+  }
+};
+// The conversion between f32 and a type that is not a float of 16 bits; nullptr for any other.
+static ConvertRun convert_run_of(DType to, DType from) {
+  static const ConvertRuns runs = [] {
+    ConvertRuns r;
+    r.fill<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, double>();
+    return r;
+  }();
+  if (from == DType::f32) return runs.from_f32[static_cast<size_t>(to)];
+  return to == DType::f32 ? runs.to_f32[static_cast<size_t>(from)] : nullptr;
+}
+
+// ---- runs that do not lie side by side ---------------------------------------------------------------------------
+
+template <class T>
+static void reversed(void* to, const void* last, int64_t n) {
+  T* y = static_cast<T*>(to);
+  const T* x = static_cast<const T*>(last);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[-i];
+}
+
+constexpr int64_t kTile = 16;
+
+template <class T>
+STRATA_INLINE void transpose_tile(const char* from, int64_t from_step, char* to, int64_t to_step) {
+#if STRATA_VEC_LEVEL >= 2
+  if constexpr (sizeof(T) == 4) {
+    __m512i lines[kTile];
+    for (int i = 0; i < kTile; ++i) lines[i] = _mm512_loadu_si512(from + i * from_step);
+    transpose16(lines);
+    for (int i = 0; i < kTile; ++i) _mm512_storeu_si512(to + i * to_step, lines[i]);
+    return;
+  }
+#endif
+  T tile[kTile][kTile];
+  for (int64_t i = 0; i < kTile; ++i) __builtin_memcpy(tile[i], from + i * from_step, sizeof tile[i]);
+  for (int64_t i = 0; i < kTile; ++i) {
+    T line[kTile];
+    for (int64_t j = 0; j < kTile; ++j) line[j] = tile[j][i];
+    __builtin_memcpy(to + i * to_step, line, sizeof line);
+  }
+}
+template <class T>
+static void transpose(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows, int64_t cols) {
+  constexpr int64_t size = sizeof(T);
+  for (int64_t r = 0; r < rows; r += kTile) {
+    for (int64_t c = 0; c < cols; c += kTile) {
+      const char* in = from + c * from_step + r * size;
+      char* out = to + r * to_step + c * size;
+      const int64_t height = std::min(kTile, rows - r), width = std::min(kTile, cols - c);
+      if (height == kTile && width == kTile) {
+        transpose_tile<T>(in, from_step, out, to_step);
+        continue;
+      }
+      for (int64_t i = 0; i < height; ++i)
+        for (int64_t j = 0; j < width; ++j)
+          __builtin_memcpy(out + i * to_step + j * size, in + j * from_step + i * size, sizeof(T));
+    }
+  }
+}
+static void transpose_sized(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows,
+                            int64_t cols) {
+  if (size == 1) return transpose<uint8_t>(from, from_step, to, to_step, rows, cols);
+  if (size == 2) return transpose<uint16_t>(from, from_step, to, to_step, rows, cols);
+  if (size == 4) return transpose<uint32_t>(from, from_step, to, to_step, rows, cols);
+  transpose<uint64_t>(from, from_step, to, to_step, rows, cols);
+}
+static void reversed_sized(int64_t size, void* to, const void* last, int64_t n) {
+  if (size == 1) return reversed<uint8_t>(to, last, n);
+  if (size == 2) return reversed<uint16_t>(to, last, n);
+  if (size == 4) return reversed<uint32_t>(to, last, n);
+  reversed<uint64_t>(to, last, n);
+}
+
+}  // namespace strata::STRATA_VEC_NS
