@@ -12,7 +12,15 @@ static void from_f32(void* to, const void* from, int64_t n) {
   const float* x = static_cast<const float*>(from);
   if constexpr (std::is_same_v<D, Half> || std::is_same_v<D, BFloat16>) {
     int64_t i = 0;
-    for (; i + kW <= n; i += kW) store(y + i, load(x + i));
+    for (; i + kW <= n; i += kW) {
+      if constexpr (std::is_same_v<D, Half>) {
+        store(y + i, load(x + i));
+      } else {
+        // The processor's own instruction, which store() has, takes the smallest numbers as 0.
+        const V16 h = __builtin_convertvector(bf16_round(load(x + i)), V16);
+        __builtin_memcpy(static_cast<void*>(y + i), &h, sizeof h);
+      }
+    }
     for (; i < n; ++i) y[i] = D(x[i]);
   } else if constexpr (std::is_same_v<D, bool>) {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i] != 0;
