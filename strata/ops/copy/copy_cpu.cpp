@@ -3,7 +3,6 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy_kernels.h"
-#include "strata/ops/elementwise/kernels.h"
 
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
@@ -46,32 +45,17 @@ void convert_run(char** p, const int64_t* st, int64_t n) {
 
 // Dense runs, of which one type is f32 or a float of 16 bits: those go through f32, which is exact.
 void convert_dense(DType to, char* y, DType from, const char* x, int64_t n) {
-  if (const auto run = STRATA_VEC_CALL(convert_run_of)(to, from)) return run(y, x, n);
-  const Converters& c = converters();
+  const auto runs = STRATA_VEC_CALL(convert_run_of);
+  if (const auto run = runs(to, from)) return run(y, x, n);
   constexpr int64_t kBlock = 512;
   alignas(64) float buffer[kBlock];
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t m = std::min(kBlock, n - i);
-    const void* in = x + i * size_of(from);
-    void* out = y + i * size_of(to);
-    float* wide = to == DType::f32 ? static_cast<float*>(out) : buffer;
-    if (from == DType::f32)
-      wide = const_cast<float*>(static_cast<const float*>(in));
-    else if (from == DType::bf16)
-      c.bf16_to_f32(wide, in, m);
-    else if (from == DType::f16)
-      c.f16_to_f32(wide, in, m);
-    else
-      STRATA_VEC_CALL(convert_run_of)(DType::f32, from)(wide, in, m);
-    if (to == DType::bf16)
-      c.f32_to_bf16(out, wide, m);
-    else if (to == DType::f16)
-      c.f32_to_f16(out, wide, m);
-    else if (to != DType::f32)
-      STRATA_VEC_CALL(convert_run_of)(to, DType::f32)(out, wide, m);
+    runs(DType::f32, from)(buffer, x + i * size_of(from), m);
+    runs(to, DType::f32)(y + i * size_of(to), buffer, m);
   }
 }
-// f64 is not rounded twice, to f32 and then to 16 bits: convert() does the same.
+// To 16 bits f64 goes through f32 in convert() too.
 bool has_dense_conversion(DType to, DType from) {
   return from == DType::f32 || to == DType::f32 || is_reduced_floating(from) || is_reduced_floating(to);
 }

@@ -10,7 +10,19 @@ template <class D>
 static void from_f32(void* to, const void* from, int64_t n) {
   D* y = static_cast<D*>(to);
   const float* x = static_cast<const float*>(from);
-  if constexpr (std::is_same_v<D, bool>) {
+  if constexpr (std::is_same_v<D, Half> || std::is_same_v<D, BFloat16>) {
+    int64_t i = 0;
+    for (; i + kW <= n; i += kW) {
+      if constexpr (std::is_same_v<D, Half>) {
+        store(y + i, load(x + i));
+      } else {
+        // The processor's own instruction, which store() has, takes the smallest numbers as 0.
+        const V16 h = __builtin_convertvector(bf16_round(load(x + i)), V16);
+        __builtin_memcpy(static_cast<void*>(y + i), &h, sizeof h);
+      }
+    }
+    for (; i < n; ++i) y[i] = D(x[i]);
+  } else if constexpr (std::is_same_v<D, bool>) {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i] != 0;
   } else if constexpr (std::is_floating_point_v<D>) {
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<D>(x[i]);
@@ -43,7 +55,10 @@ template <class S>
 static void to_f32(void* to, const void* from, int64_t n) {
   float* y = static_cast<float*>(to);
   const S* x = static_cast<const S*>(from);
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]);
+  int64_t i = 0;
+  if constexpr (std::is_same_v<S, Half> || std::is_same_v<S, BFloat16>)
+    for (; i + kW <= n; i += kW) store(y + i, load(x + i));
+  for (; i < n; ++i) y[i] = static_cast<float>(x[i]);
 }
 
 using ConvertRun = void (*)(void* to, const void* from, int64_t n);
@@ -55,11 +70,11 @@ struct ConvertRuns {
     ((to_f32[static_cast<size_t>(dtype_of<T>)] = &STRATA_VEC_NS::to_f32<T>), ...);
   }
 };
-// The conversion between f32 and a type that is not a float of 16 bits; nullptr for any other.
+// The conversion between f32 and another type; nullptr for others.
 static ConvertRun convert_run_of(DType to, DType from) {
   static const ConvertRuns runs = [] {
     ConvertRuns r;
-    r.fill<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, double>();
+    r.fill<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, Half, BFloat16, double>();
     return r;
   }();
   if (from == DType::f32) return runs.from_f32[static_cast<size_t>(to)];

@@ -10,6 +10,7 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/index/index_kernels.h"
 
 namespace strata {
@@ -355,29 +356,18 @@ void scatter_add_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& inde
 // ---- masks ----
 
 void masked_fill_cpu(Tensor& y, const Tensor& x, const Tensor& mask, Scalar value) {
-  dispatch_bytes(y.dtype(), [&]<class T>() {
-    Tensor one = empty({{}, y.dtype(), Device::cpu(), std::nullopt});
-    fill_elements(one, value);
-    T v;
-    std::memcpy(&v, one.raw_data(), sizeof(T));
-    for_each_strided(
-        y.shape(), std::array<const Tensor*, 3>{&y, &x, &mask}, kGrain, [v](char** p, const int64_t* s, int64_t n) {
-          constexpr int64_t size = sizeof(T);
-          if (s[0] == size && s[1] == size && s[2] == 1) {
-            T* o = reinterpret_cast<T*>(p[0]);
-            const T* a = reinterpret_cast<const T*>(p[1]);
-            const uint8_t* m = reinterpret_cast<const uint8_t*>(p[2]);
-            // By bits: compilers make a branch of a choice, which a random mask would mislead.
-            for (int64_t i = 0; i < n; ++i) {
-              const T mask = static_cast<T>(-static_cast<int64_t>(m[i] != 0));
-              o[i] = static_cast<T>((v & mask) | (a[i] & static_cast<T>(~mask)));
-            }
-            return;
-          }
-          for (int64_t i = 0; i < n; ++i)
-            *reinterpret_cast<T*>(p[0] + i * s[0]) = p[2][i * s[2]] ? v : *reinterpret_cast<const T*>(p[1] + i * s[1]);
-        });
-  });
+  const Tensor one = empty({{}, y.dtype(), Device::cpu(), std::nullopt});
+  fill_elements(one, value);
+  const Tensor filled = alias(one, y.shape(), Strides::filled(y.shape().size(), 0), 0);
+  // As where() does: nothing is computed, so 16-bit floats are taken as they are.
+  const auto bits = [](const Tensor& t) {
+    Tensor r = alias(t, t.shape(), t.strides(), t.storage_offset());
+    if (is_reduced_floating(t.dtype())) r.impl().dtype = DType::i16;
+    return r;
+  };
+  Tensor out = bits(y);
+  const Tensor yes = bits(filled), no = bits(x);
+  map_cpu(Map::where, out, {&mask, &yes, &no}, {});
 }
 
 void masked_scatter_cpu(Tensor& y, const Tensor& x, const Tensor& mask, const Tensor& source) {
