@@ -1,6 +1,6 @@
 // Convolutions whose groups have one input channel each: every result is a short sum of its own.
 
-#include "strata/ops/conv/conv_cuda.cuh"
+#include "strata/ops/conv/depthwise.cuh"
 
 namespace strata::conv_cuda {
 namespace {
@@ -184,6 +184,7 @@ void by_size(const ConvSizes& s, F&& f) {
 }  // namespace
 
 void depthwise_forward(const ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y) {
+  if (fits_tiles(s, t)) return depthwise_tiles_forward(s, t, x, w, bias, y);
   const int64_t plane = s.oh * s.ow;
   const int threads = threads_of(plane);
   dispatch_floats(t, "convolution", [&]<class T>() {
@@ -196,6 +197,7 @@ void depthwise_forward(const ConvSizes& s, DType t, const void* x, const void* w
 }
 
 void depthwise_transpose(const ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x) {
+  if (fits_tiles(s, t)) return depthwise_tiles_transpose(s, t, y, w, bias, x);
   const int64_t plane = s.ih * s.iw;
   const int threads = threads_of(plane);
   dispatch_floats(t, "convolution_transpose", [&]<class T>() {
@@ -213,8 +215,12 @@ void depthwise_weight(const ConvSizes& s, DType t, Device device, const void* x,
   const Tensor sums = workspace(sum_dtype(t), device, shares * size);
   dispatch_floats(t, "convolution_weight", [&]<class T>() {
     auto* parts = static_cast<compute_t<T>*>(sums.raw_data());
-    weight_kernel<T><<<dim3(static_cast<unsigned>(s.oc), static_cast<unsigned>(shares)), kThreads, 0, stream()>>>(
-        Sizes(s), divisor(s.ow), static_cast<const T*>(x), static_cast<const T*>(y), parts);
+    if (fits_tiles(s, t)) {
+      depthwise_tiles_weight(s, t, x, y, shares, static_cast<float*>(sums.raw_data()));
+    } else {
+      weight_kernel<T><<<dim3(static_cast<unsigned>(s.oc), static_cast<unsigned>(shares)), kThreads, 0, stream()>>>(
+          Sizes(s), divisor(s.ow), static_cast<const T*>(x), static_cast<const T*>(y), parts);
+    }
     shares_kernel<T><<<blocks_for(size, kThreads), kThreads, 0, stream()>>>(size, shares, parts, static_cast<T*>(w));
   });
 }
