@@ -296,16 +296,6 @@ TEST(CapturedStep, EqualsTheEagerOneBitForBitIn16Bits) {
   }
 }
 
-// An optimizer of a program's own, with each step's numbers from the host.
-class HostBound final : public OptimizerOf<SGDOptions> {
- public:
-  explicit HostBound(const TensorList& p) : OptimizerOf("host_bound", {{number_params(p), SGDOptions{}}}) {}
-
- protected:
-  std::vector<StateSpec> state_spec(const Param&) const override { return {}; }
-  void update(const std::vector<Param*>&, double) override {}
-};
-
 TEST(CapturedStep, SaysWhatItNeeds) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
   Tensor p = ones({4, 4}).to(Device::cuda()).set_requires_grad();

@@ -8,6 +8,7 @@
 
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/optim/optim.h"
 
 namespace strata::optim {
 
@@ -59,6 +60,16 @@ struct AdamFormula {
       p[i] -= lr * (m[i] / (1 - std::pow(beta1, t))) / (std::sqrt(v[i] / (1 - std::pow(beta2, t))) + eps);
     }
   }
+};
+
+/// An optimizer of a program's own, with each step's numbers from the host.
+class HostBound final : public OptimizerOf<SGDOptions> {
+ public:
+  explicit HostBound(const TensorList& p) : OptimizerOf("host_bound", {{number_params(p), SGDOptions{}}}) {}
+
+ protected:
+  std::vector<StateSpec> state_spec(const Param&) const override { return {}; }
+  void update(const std::vector<Param*>&, double) override {}
 };
 
 }  // namespace strata::optim
