@@ -168,6 +168,7 @@ STRATA_INLINE VF atanh_of(VF x) {
 
 typedef float VFHalf __attribute__((vector_size(kVecBytes / 2)));
 typedef int64_t VL __attribute__((vector_size(kVecBytes)));
+typedef uint64_t VLU __attribute__((vector_size(kVecBytes)));
 
 constexpr double kToInteger = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer, in the low bits
 constexpr double kLn2 = 0.69314718055994531, kInfinity = std::numeric_limits<double>::infinity();
@@ -180,9 +181,9 @@ STRATA_INLINE VD polynomial(VD x, const double (&c)[N]) {
 }
 // For normal positive a.
 STRATA_INLINE VD log2_in_double(VD a) {
-  const VL u = bits<VL>(a);
-  const VL e = (u - 0x3fe6a09e667f3bcd) >> 52;
-  const VD m = bits<VD>(u - (e << 52));
+  const VLU u = bits<VLU>(a);
+  const VL e = bits<VL>(u - 0x3fe6a09e667f3bcdu) >> 52;
+  const VD m = bits<VD>(u - (bits<VLU>(e) << 52));
   const VD s = (m - 1.0) / (m + 1.0), z = s * s;
   // log2((1 + s) / (1 - s)) / s in s^2: 4e-12
   static constexpr double c[] = {0.34071259025868006, 0.41167373768164617, 0.57708356646411663, 0.96179667344923825,
@@ -198,7 +199,7 @@ STRATA_INLINE VD power_in_double(VD a, VD b) {
   static constexpr double c[] = {1.5303699899644103e-05, 0.00015469729234889767, 0.0013333478477891695,
                                  0.0096180256132207473,  0.055504109063197353,   0.24022651213499499,
                                  0.69314718055683477,    0.99999999995956157};
-  return bits<VD>(bits<VL>(polynomial(f, c)) + (bits<VL>(n) << 52));
+  return bits<VD>(bits<VLU>(polynomial(f, c)) + (bits<VLU>(n) << 52));
 }
 // f of x (and more) in double, rounded once.
 template <class F, class... X>

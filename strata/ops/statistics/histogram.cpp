@@ -55,7 +55,8 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
     .dynamic = {.everywhere =
                     [](const Tensor& x, int64_t bins, Scalar min, Scalar max) {
                       check_floating(x, "histc");
-                      check(bins >= 1, "histc", "bins must be at least 1, got ", bins);
+                      check(bins >= 1 && bins < INT64_MAX, "histc", "bins must be at least 1 and fit in memory, got ",
+                            bins);
                       const Tensor flat = wide(reshape(x, {x.numel()}));
                       double low = min.to_double(), high = max.to_double();
                       check_range(low, high, "histc");
