@@ -74,6 +74,24 @@ struct PatchRow {
   }
 };
 
+// Calls f(a, b, m, j, v) for each tap (a, b) and result (m, j) of a patch, v being the input between them.
+template <int K, class F>
+__device__ __forceinline__ void for_patch(const float* from, int pitch, F&& f) {
+#pragma unroll
+  for (int r = 0; r < K + kPatch - 1; ++r) {
+    const PatchRow<K> row(from + r * pitch);
+#pragma unroll
+    for (int m = 0; m < kPatch; ++m) {
+      const int a = r - m;
+      if (a < 0 || a >= K) continue;
+#pragma unroll
+      for (int b = 0; b < K; ++b)
+#pragma unroll
+        for (int j = 0; j < kPatch; ++j) f(a, b, m, j, row.v[j + b]);
+    }
+  }
+}
+
 // `turned`: the filter is read from its end, which makes this the transpose of itself.
 template <class T, int K>
 __global__ void __launch_bounds__(kMostThreads)
@@ -103,19 +121,7 @@ __global__ void __launch_bounds__(kMostThreads)
 #pragma unroll
     for (int j = 0; j < kPatch; ++j) sum[m][j] = start;
   const float* const from = in + (g * t.rows + py) * t.pitch + px;
-#pragma unroll
-  for (int r = 0; r < K + kPatch - 1; ++r) {
-    const PatchRow<K> row(from + r * t.pitch);
-#pragma unroll
-    for (int m = 0; m < kPatch; ++m) {
-      const int a = r - m;
-      if (a < 0 || a >= K) continue;
-#pragma unroll
-      for (int b = 0; b < K; ++b)
-#pragma unroll
-        for (int j = 0; j < kPatch; ++j) sum[m][j] += weights[a * K + b] * row.v[j + b];
-    }
-  }
+  for_patch<K>(from, t.pitch, [&](int a, int b, int m, int j, float v) { sum[m][j] += weights[a * K + b] * v; });
   T* const to = y + q * t.oh * t.ow;
 #pragma unroll
   for (int m = 0; m < kPatch; ++m) {
@@ -173,19 +179,7 @@ __global__ void __launch_bounds__(kMostThreads)
             grad[m][j] = row_there && j0 + j < t.ow ? widen(grads[i * t.ow + j0 + j]) : 0.f;
         }
       }
-#pragma unroll
-      for (int r = 0; r < K + kPatch - 1; ++r) {
-        const PatchRow<K> row(from + r * t.pitch);
-#pragma unroll
-        for (int m = 0; m < kPatch; ++m) {
-          const int a = r - m;
-          if (a < 0 || a >= K) continue;
-#pragma unroll
-          for (int b = 0; b < K; ++b)
-#pragma unroll
-            for (int j = 0; j < kPatch; ++j) sum[a * K + b] += grad[m][j] * row.v[j + b];
-        }
-      }
+      for_patch<K>(from, t.pitch, [&](int a, int b, int m, int j, float v) { sum[a * K + b] += grad[m][j] * v; });
     }
   }
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;

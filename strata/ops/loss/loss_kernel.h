@@ -2,6 +2,7 @@
 // Loss kernels on raw memory; everything is contiguous.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "strata/core/dtype.h"
 #include "strata/core/tensor.h"
@@ -33,6 +34,24 @@ void cross_entropy_backward_cpu(const CrossEntropyCall& c);
 
 /// Losses of pairs (x, target) of equal shape, `param` being delta (huber), beta (smooth_l1) or log_target (kl_div).
 enum class PairLoss : uint8_t { mse, l1, smooth_l1, huber, bce_with_logits, kl_div };
+/// f(integral constant) for the loss that `kind` names.
+template <class F>
+auto dispatch_pair_loss(PairLoss kind, F&& f) {
+  switch (kind) {
+    case PairLoss::mse:
+      return f(std::integral_constant<PairLoss, PairLoss::mse>{});
+    case PairLoss::l1:
+      return f(std::integral_constant<PairLoss, PairLoss::l1>{});
+    case PairLoss::smooth_l1:
+      return f(std::integral_constant<PairLoss, PairLoss::smooth_l1>{});
+    case PairLoss::huber:
+      return f(std::integral_constant<PairLoss, PairLoss::huber>{});
+    case PairLoss::bce_with_logits:
+      return f(std::integral_constant<PairLoss, PairLoss::bce_with_logits>{});
+    default:
+      return f(std::integral_constant<PairLoss, PairLoss::kl_div>{});
+  }
+}
 
 /// loss [n] for none, else one value: the sum over `divisor`. Sums have one order for any number of threads.
 void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,

@@ -76,20 +76,7 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
       run<decltype(k)::value>(static_cast<const T*>(x), static_cast<const T*>(target), n, param, reduction, divisor,
                               static_cast<T*>(loss));
     };
-    switch (kind) {
-      case PairLoss::mse:
-        return go(std::integral_constant<PairLoss, PairLoss::mse>{});
-      case PairLoss::l1:
-        return go(std::integral_constant<PairLoss, PairLoss::l1>{});
-      case PairLoss::smooth_l1:
-        return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>{});
-      case PairLoss::huber:
-        return go(std::integral_constant<PairLoss, PairLoss::huber>{});
-      case PairLoss::bce_with_logits:
-        return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>{});
-      case PairLoss::kl_div:
-        return go(std::integral_constant<PairLoss, PairLoss::kl_div>{});
-    }
+    dispatch_pair_loss(kind, go);
   });
 }
 

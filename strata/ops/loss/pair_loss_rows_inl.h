@@ -66,24 +66,10 @@ STRATA_INLINE double pair_rows(const T* x, const T* target, int64_t n, float par
 
 template <class T>
 static double pair_rows_of(PairLoss kind, const void* x, const void* target, int64_t n, float param, void* loss) {
-  const auto go = [&](auto k) {
+  return dispatch_pair_loss(kind, [&](auto k) {
     return pair_rows<decltype(k)::value>(static_cast<const T*>(x), static_cast<const T*>(target), n, param,
                                          static_cast<T*>(loss));
-  };
-  switch (kind) {
-    case PairLoss::mse:
-      return go(std::integral_constant<PairLoss, PairLoss::mse>{});
-    case PairLoss::l1:
-      return go(std::integral_constant<PairLoss, PairLoss::l1>{});
-    case PairLoss::smooth_l1:
-      return go(std::integral_constant<PairLoss, PairLoss::smooth_l1>{});
-    case PairLoss::huber:
-      return go(std::integral_constant<PairLoss, PairLoss::huber>{});
-    case PairLoss::bce_with_logits:
-      return go(std::integral_constant<PairLoss, PairLoss::bce_with_logits>{});
-    default:
-      return go(std::integral_constant<PairLoss, PairLoss::kl_div>{});
-  }
+  });
 }
 // For f32, bf16 and f16.
 static double pair_rows_any(PairLoss kind, DType t, const void* x, const void* target, int64_t n, float param,

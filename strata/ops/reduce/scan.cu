@@ -68,20 +68,31 @@ struct RunningExtreme {
   }
 };
 
-// The value of the lane `o` before.
-template <class T>
-__device__ __forceinline__ T shuffle_up(const T& v, int o) {
+// A value of another lane: what `move` does to each word of it.
+template <class T, class F>
+__device__ __forceinline__ T moved(const T& v, F&& move) {
   if constexpr (std::is_arithmetic_v<T>) {
-    return static_cast<T>(__shfl_up_sync(0xffffffffu, v, o));
+    return static_cast<T>(move(v));
   } else {
     constexpr int kWords = sizeof(T) / 4;
     uint32_t words[kWords];
     memcpy(words, &v, sizeof(T));
-    for (int k = 0; k < kWords; ++k) words[k] = __shfl_up_sync(0xffffffffu, words[k], o);
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) words[k] = move(words[k]);
     T r;
     memcpy(&r, words, sizeof(T));
     return r;
   }
+}
+// The value of the lane `o` before.
+template <class T>
+__device__ __forceinline__ T shuffle_up(const T& v, int o) {
+  return moved(v, [&](auto word) { return __shfl_up_sync(0xffffffffu, word, o); });
+}
+// The value of lane `from`.
+template <class T>
+__device__ __forceinline__ T from_lane(const T& v, int from) {
+  return moved(v, [&](auto word) { return __shfl_sync(0xffffffffu, word, from); });
 }
 
 // One thread a line, one element after the other.
@@ -95,23 +106,6 @@ __global__ void __launch_bounds__(kThreads) scan_lines(R r, const T* x, Lines l)
   for (int64_t k = 0, i = first; k < l.n; ++k, i += step) {
     a = r.combine(a, r.of(cuda::widen(x[i]), k));
     r.write(i, a);
-  }
-}
-
-// The value of lane `from`.
-template <class T>
-__device__ __forceinline__ T from_lane(const T& v, int from) {
-  if constexpr (std::is_arithmetic_v<T>) {
-    return static_cast<T>(__shfl_sync(0xffffffffu, v, from));
-  } else {
-    constexpr int kWords = sizeof(T) / 4;
-    uint32_t words[kWords];
-    memcpy(words, &v, sizeof(T));
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) words[k] = __shfl_sync(0xffffffffu, words[k], from);
-    T r;
-    memcpy(&r, words, sizeof(T));
-    return r;
   }
 }
 
