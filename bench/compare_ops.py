@@ -108,6 +108,8 @@ class Worker:
                 return self.ended(phase)
             answer = json.loads(line)
             if isinstance(answer, list):
+                if any("CUDA error" in row.get("problem", "") for row in answer):
+                    self.stop()  # no later call of that process would work
                 return answer
             phase = answer
 
@@ -284,6 +286,7 @@ def main():
     p.add_argument("--table", help="write the page to this file as well")
     p.add_argument("--rows", type=int, default=60, help="lines of the ranked table")
     p.add_argument("--commit", default="")
+    p.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on, for several processors at once")
     a = p.parse_args()
     begin, left = time.monotonic(), 0
     if not a.report:
@@ -297,15 +300,23 @@ def main():
         cases = [c for c in lines if "args" in c]
         if a.only:
             cases = [c for c in cases if re.search(a.only, f"{c['size']} {c['dtype']} {c['varied']}")]
-        todo = pending(cases, read_lines(a.out), a.device)
+        part, parts = (int(n) for n in a.part.split("/"))
+        todo = pending(cases[part - 1::parts], read_lines(a.out), a.device)
+        if todo:
+            with open(a.out, "a") as f:
+                f.write(json.dumps({"run": {"command": command("bench/compare_ops.py", sys.argv[1:]), "machine": machine(a.device),
+                                            "date": datetime.date.today().isoformat(), "commit": a.commit}}) + "\n")
         worker = Worker(["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads)])
         try:
             left = len(todo) - run(todo, worker, a.out, begin + 60 * a.minutes, a.limit)
         finally:
             worker.stop()
-    rows = read_lines(a.out)
-    title = (f"# Every op beside PyTorch\n\nCommand: `{command('bench/compare_ops.py', sys.argv[1:])}`  \nMachine: {machine(a.device)}  \n"
-             f"Date: {datetime.date.today().isoformat()}" + (f", commit {a.commit}" if a.commit else "") + "\n\n")
+    lines = read_lines(a.out)
+    rows = [r for r in lines if "run" not in r]
+    runs = [r["run"] for r in lines if "run" in r]
+    one = runs[-1] if runs else {"command": "", "machine": "", "date": "", "commit": ""}
+    title = (f"# Every op beside PyTorch\n\nCommand: `{one['command']}`  \nMachine: {one['machine']}  \n"
+             f"Date: {one['date']}" + (f", commit {one['commit']}" if one["commit"] else "") + "\n\n")
     text = page(rows, a.rows, title)
     print(text)
     if a.table:

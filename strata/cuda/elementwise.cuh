@@ -33,7 +33,7 @@ template <int N>
 struct Walk {
   int64_t numel = 0, pieces = 0;
   int dims = 0;
-  bool dense = true;  ///< all operands row-major without gaps
+  bool dense = true;  ///< no operand has gaps, and all lie in the same order
   int64_t sizes[kMostDims] = {};
   FastDivisor by[kMostDims];
   int64_t strides[N][kMostDims] = {};
@@ -69,8 +69,21 @@ Walk<N> make_walk(const std::array<const Tensor*, N>& t, std::string_view op) {
     w.dims = 1, w.sizes[0] = w.numel;
     for (int k = 0; k < N; ++k) w.strides[k][0] = 1;
   } else {
-    for (int d = shape.size() - 1; d >= 0; --d) {
-      if (shape[d] == 1) continue;
+    int order[kMaxDims], used = 0;  // innermost first
+    for (int d = shape.size() - 1; d >= 0; --d)
+      if (shape[d] != 1) order[used++] = d;
+    // Small strides of the first operand that has them go inside, as on the CPU (insertion sort: stable).
+    const auto belongs_inside = [&](int inner, int outer) {
+      for (int k = 0; k < N; ++k) {
+        const int64_t a = t[static_cast<size_t>(k)]->strides()[inner], b = t[static_cast<size_t>(k)]->strides()[outer];
+        if (a != b && a != 0 && b != 0) return b < a;
+      }
+      return false;
+    };
+    for (int i = 1; i < used; ++i)
+      for (int j = i; j > 0 && belongs_inside(order[j - 1], order[j]); --j) std::swap(order[j - 1], order[j]);
+    for (int i = 0; i < used; ++i) {
+      const int d = order[i];
       bool merges = w.dims > 0;
       for (int k = 0; k < N && merges; ++k)
         merges = t[static_cast<size_t>(k)]->strides()[d] == w.strides[k][w.dims - 1] * w.sizes[w.dims - 1];
@@ -84,6 +97,8 @@ Walk<N> make_walk(const std::array<const Tensor*, N>& t, std::string_view op) {
       ++w.dims;
     }
     if (w.dims == 0) w.dims = 1, w.sizes[0] = 1;
+    w.dense = w.dims == 1;
+    for (int k = 0; k < N; ++k) w.dense = w.dense && w.strides[k][0] == 1;
   }
   return w;
 }
@@ -207,7 +222,8 @@ void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&.
   };
   const int64_t numel = y.numel();
   if (numel == 0) return;
-  if (y.is_contiguous() && (in.is_contiguous() && ...) && aligned(y) && (aligned(in) && ...)) {
+  const bool vectors = aligned(y) && (aligned(in) && ...);
+  const auto run_dense = [&] {
     static Launcher launch(reinterpret_cast<const void*>(&detail::dense_kernel<V, Out, F, In...>));
     [&](const auto*... from) {
       int64_t n = numel;
@@ -215,9 +231,10 @@ void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&.
       void* parameters[] = {&n, &f, &to, &from...};
       launch(blocks_for(numel, int64_t{detail::kThreads} * V), detail::kThreads, parameters);
     }(static_cast<const In*>(in.raw_data())...);
-    return;
-  }
+  };
+  if (vectors && y.is_contiguous() && (in.is_contiguous() && ...)) return run_dense();  // no walk to make
   const auto w = make_walk<N>(std::array<const Tensor*, N>{&y, &in...}, op);
+  if (vectors && w.dense) return run_dense();
   // Whether operand k starts every piece at a multiple of its vectors.
   const auto is_whole = [&](int k, const Tensor& t, const std::array<int64_t, N>& at) {
     bool whole = w.strides[k][0] == 1 && at[static_cast<size_t>(k)] % V == 0 && aligned(t);

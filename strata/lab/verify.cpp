@@ -6,6 +6,7 @@
 
 #include "strata/lab/verifier.h"
 #include "strata/memory/poison.h"
+#include "strata/ops/conv/conv.h"
 
 namespace strata::lab {
 namespace {
@@ -70,7 +71,19 @@ bool Verifier::schema_has(std::string_view type) const {
   return std::any_of(args.begin(), args.end(), [&](const SchemaArg& a) { return a.type.text().starts_with(type); });
 }
 
+namespace {
+// Results are measured by what f32 gives; what TF32 loses is no fault.
+struct FullPrecision {
+  const bool before = allow_tf32_convolutions();
+  FullPrecision() { set_allow_tf32_convolutions(false); }
+  FullPrecision(const FullPrecision&) = delete;
+  FullPrecision& operator=(const FullPrecision&) = delete;
+  ~FullPrecision() { set_allow_tf32_convolutions(before); }
+};
+}  // namespace
+
 OpReport Verifier::run() {
+  const FullPrecision precision;
   const auto begin = std::chrono::steady_clock::now();
   const memory::GuardScope guards;
   const Sample none;

@@ -15,6 +15,7 @@
 #include "strata/core/op_base.h"
 #include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
 
 namespace strata::detail {
@@ -187,7 +188,7 @@ void add_bytes(std::string& key, const T& v) {
 std::string key_of(const TensorList& tensors, std::string_view rest) {
   std::string key;
   key.reserve(rest.size() + 16 + 40 * tensors.size());
-  for (const bool b : {t_mode.grad_enabled, cuda::allow_tf32()}) add_bytes(key, b);
+  for (const bool b : {t_mode.grad_enabled, cuda::allow_tf32(), allow_tf32_convolutions()}) add_bytes(key, b);
   const auto device = [&](Device d) { add_bytes(key, d.type), add_bytes(key, d.index); };
   device(default_device());
   add_bytes(key, default_dtype());

@@ -101,6 +101,9 @@ export interface Cuda {
   /** Whether products of f32 may round their operands to TF32. */
   setAllowTf32(on: boolean): void;
   allowTf32(): boolean;
+  /** The same for convolutions: on at first. */
+  setAllowTf32Convolutions(on: boolean): void;
+  allowTf32Convolutions(): boolean;
   /** While on, every op waits for its kernels and names itself in the error of a failed one. */
   setLaunchBlocking(on: boolean): void;
   Stream: { new (device?: CudaDevice): Stream };

@@ -203,6 +203,8 @@ module.exports = {
   synchronizeAsync: (device, options) => waited(options, (flag) => native.cudaSynchronizeAsync(flag, indexOf(device))),
   setAllowTf32: (on) => native.cudaSetAllowTf32(on),
   allowTf32: () => native.cudaAllowTf32(),
+  setAllowTf32Convolutions: (on) => native.setAllowTf32Convolutions(on),
+  allowTf32Convolutions: () => native.allowTf32Convolutions(),
   setLaunchBlocking: (on) => native.cudaSetLaunchBlocking(on),
   Stream, currentStream, defaultStream, stream, recordStream, Event,
   CUDAGraph, GraphPool, graphPoolHandle,

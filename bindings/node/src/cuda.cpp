@@ -9,6 +9,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
+#include "strata/ops/conv/conv.h"
 
 namespace strata::node {
 namespace {
@@ -62,6 +63,13 @@ napi_value set_memory_fraction(Call& c) {
 napi_value set_allow_tf32(Call& c) {
   cuda::set_allow_tf32(c.env.truth(c[0], "setAllowTf32", "the value"));
   return c.env.undefined();
+}
+napi_value set_allow_tf32_convolutions_of(Call& c) {
+  set_allow_tf32_convolutions(c.env.truth(c[0], "setAllowTf32Convolutions", "the value"));
+  return c.env.undefined();
+}
+napi_value get_allow_tf32_convolutions(Call& c) {
+  return c.env.boolean(allow_tf32_convolutions());
 }
 napi_value get_allow_tf32(Call& c) {
   return c.env.boolean(cuda::allow_tf32());
@@ -254,6 +262,8 @@ void add_cuda(Env& env, napi_value exports) {
                     {"cudaSetMemoryFraction", entry<set_memory_fraction>},
                     {"cudaSetAllowTf32", entry<set_allow_tf32>},
                     {"cudaAllowTf32", entry<get_allow_tf32>},
+                    {"setAllowTf32Convolutions", entry<set_allow_tf32_convolutions_of>},
+                    {"allowTf32Convolutions", entry<get_allow_tf32_convolutions>},
                     {"cudaSetLaunchBlocking", entry<set_launch_blocking>},
                     {"cudaSynchronize", entry<synchronize>},
                     {"cudaSynchronizeAsync", entry<synchronize_async>},

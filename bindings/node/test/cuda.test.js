@@ -42,6 +42,13 @@ test('a network learns on the card', { skip }, async () => {
   assert.ok(st.mse_loss(net.forward(x), y).item() < 0.01);
 });
 
+test('whether convolutions may use TF32', () => {
+  assert.equal(st.cuda.allowTf32Convolutions(), true);
+  st.cuda.setAllowTf32Convolutions(false);
+  assert.equal(st.cuda.allowTf32Convolutions(), false);
+  st.cuda.setAllowTf32Convolutions(true);
+});
+
 test('what the card is', { skip }, () => {
   const p = st.cuda.getDeviceProperties();
   assert.ok(p.name.length > 0 && p.totalMemory > 2 ** 30 && p.multiProcessorCount > 0);

@@ -48,24 +48,47 @@ class _Backend(types.ModuleType):
     @contextmanager
     def flags(self, **settings: Any) -> Iterator[None]:
         """The settings inside a ``with``."""
-        before = {k: self.__dict__[k] for k in settings if k in self._says}
+        before = {k: getattr(self, k) for k in settings}
         for k, v in settings.items():
             if v is not None:
                 setattr(self, k, v)
         try:
             yield
         finally:
-            self.__dict__.update(before)
+            for k, v in before.items():  # quietly: what changes nothing was said when it was set
+                self.__dict__.update({k: v}) if k in self._says else setattr(self, k, v)
 
 
 _chooses = "the engine chooses its convolutions by their shapes, without trying them out"
-cudnn = _Backend(
+
+
+class _Convolutions(_Backend):
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether convolutions of float32 on a card may round their operands to TF32: the engine's own switch."""
+        return _core.allow_tf32_convolutions()
+
+    @allow_tf32.setter
+    def allow_tf32(self, on: bool) -> None:
+        _core.set_allow_tf32_convolutions(bool(on))
+
+    @property
+    def fp32_precision(self) -> str:
+        """The same in newer words: "tf32" or "ieee"."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, word: str) -> None:
+        if word not in ("tf32", "ieee", "none"):
+            raise ValueError(f"backends.cudnn.fp32_precision: tf32 or ieee is wanted, got {word!r}")
+        self.allow_tf32 = word != "ieee"
+
+
+cudnn = _Convolutions(
     "cudnn", lambda: False, "cuDNN's settings; the engine has kernels of its own and does not load it.",
     enabled=(True, "the engine has kernels of its own and uses no cuDNN"),
     benchmark=(False, _chooses), benchmark_limit=(10, _chooses),
     deterministic=(True, "every result is the same from run to run"),
-    allow_tf32=(False, "convolutions of float32 are computed in float32"),
-    fp32_precision=("ieee", "convolutions of float32 are computed in float32"),
 )
 cudnn.__dict__.update(version=lambda: None, is_acceptable=lambda tensor: False, CUDNN_TENSOR_DTYPES=set())
 mps = _Backend("mps", lambda: False, "Apple's devices: there are none here.")

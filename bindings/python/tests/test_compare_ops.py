@@ -67,6 +67,8 @@ def test_a_case_that_hangs_or_crashes_is_a_row():
     assert hangs.ask(case("relu"), 1.0) == [{"problem": "took more than 1 s: Strata"}]
     crashes = scripted("import os, json, signal\ninput()\nprint(json.dumps('PyTorch'), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)")  # which no sanitizer catches
     assert crashes.ask(case("relu"), 20) == [{"problem": "ended the process: SIGKILL: PyTorch"}]
+    poisoned = scripted("import json\nfor line in iter(input, ''):\n print(json.dumps([{'problem': 'PyTorch refuses: CUDA error: assert'}]), flush=True)")
+    assert "CUDA error" in poisoned.ask(case("relu"), 20)[0]["problem"] and poisoned.process is None  # the next case gets a new process
     absent = scripted("")
     absent.command = [sys.executable, "-c", "raise SystemExit(3)"]
     assert "starting" in absent.ask(case("relu"), 20)[0]["problem"]
@@ -114,7 +116,9 @@ def test_beside_pytorch(tmp_path):
                "--out", str(out), "--seconds", "0.001", "--threads", "1", "--only", "^small|=bf16|every_second|reduction"]
     done = subprocess.run([*command, "--table", str(page)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    rows = compare_ops.read_lines(out)
+    lines = compare_ops.read_lines(out)
+    rows = [r for r in lines if "run" not in r]
+    assert len(lines) == len(rows) + 1 and "softmax lstm" in lines[0]["run"]["command"]
     assert not [r for r in rows if "problem" in r], [r for r in rows if "problem" in r]
     assert not [r for r in rows if r.get("different") or r.get("differs")], rows
     passes = {(r["op"], r.get("pass")) for r in rows}
@@ -123,7 +127,7 @@ def test_beside_pytorch(tmp_path):
     assert all(r["ours"] > 0 and r["theirs"] > 0 for r in rows if not r.get("missing"))
     assert "geometric mean" in page.read_text() and "swiglu" in page.read_text()
     again = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert again.returncode == 0 and compare_ops.read_lines(out) == rows
+    assert again.returncode == 0 and compare_ops.read_lines(out) == lines
     unknown = subprocess.run([*command[:2], "sofmax", "--strata", STRATA, "--out", str(out)], capture_output=True, text=True, timeout=60)
     assert unknown.returncode != 0 and "did you mean 'softmax'" in unknown.stderr
 

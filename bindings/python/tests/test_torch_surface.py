@@ -261,6 +261,12 @@ def test_switches_say_once_what_happens_instead(said):
     with cudnn.flags(deterministic=False):
         assert cudnn.deterministic is False
     assert cudnn.deterministic is True and len(said) == 2
+    assert cudnn.allow_tf32 is True and cudnn.fp32_precision == "tf32"  # the engine's own switch, on as in PyTorch
+    with cudnn.flags(allow_tf32=False):
+        assert cudnn.fp32_precision == "ieee" and st._core.allow_tf32_convolutions() is False
+    assert cudnn.allow_tf32 is True and len(said) == 2
+    with pytest.raises(ValueError, match="tf32 or ieee is wanted"):
+        cudnn.fp32_precision = "bf16"
     with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
         pass
     st.backends.cuda.enable_flash_sdp(False)

@@ -1,6 +1,7 @@
 #include "strata/ops/conv/conv.h"
 
 #include <array>
+#include <atomic>
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
@@ -12,6 +13,8 @@
 
 namespace strata {
 namespace {
+
+std::atomic<bool> g_tf32{true};
 
 // ---- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -421,6 +424,13 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
     }};
 
 }  // namespace
+
+void set_allow_tf32_convolutions(bool on) {
+  g_tf32.store(on);
+}
+bool allow_tf32_convolutions() {
+  return g_tf32.load(std::memory_order_relaxed);
+}
 
 Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride, const Dims& padding,
                    const Dims& dilation, int64_t groups) {

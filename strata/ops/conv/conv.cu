@@ -2,6 +2,7 @@
 // side by side, or where one image is too much, rows of its result.
 
 #include "strata/ops/matmul/gemm_cuda.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_cuda.cuh"
 
 namespace strata {
@@ -228,7 +229,8 @@ Cut cut_for(int64_t images, int64_t rows, int64_t row_elements, int64_t element_
   return {std::min(images, most / std::max<int64_t>(1, rows)), rows};
 }
 
-void product(const Gemm& g, Device device) {
+void product(Gemm g, Device device) {
+  g.tf32 = allow_tf32_convolutions();
   cuda::gemm(g, device);
 }
 

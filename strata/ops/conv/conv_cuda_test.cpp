@@ -95,7 +95,13 @@ class CudaConvolution : public ::testing::TestWithParam<size_t> {
   }
 };
 
+struct Tf32 {
+  explicit Tf32(bool on) { set_allow_tf32_convolutions(on); }
+  ~Tf32() { set_allow_tf32_convolutions(true); }
+};
+
 TEST_P(CudaConvolution, AgreesWithTheCpuInDouble) {
+  const Tf32 off(false);
   const Config& c = kConfigs[GetParam()];
   for (const auto& [dtype, tolerance] :
        {std::pair(DType::f64, 1e-12), {DType::f32, 1e-5}, {DType::bf16, 4e-3}, {DType::f16, 1e-3}})
@@ -103,9 +109,8 @@ TEST_P(CudaConvolution, AgreesWithTheCpuInDouble) {
 }
 
 TEST_P(CudaConvolution, AgreesInTf32) {
-  cuda::set_allow_tf32(true);
+  ASSERT_TRUE(allow_tf32_convolutions() && !cuda::allow_tf32());  // as it comes, and apart from other products
   compare(kConfigs[GetParam()], DType::f32, 2e-3);
-  cuda::set_allow_tf32(false);
 }
 
 TEST_P(CudaConvolution, HasTheSameBitsEveryTime) {
@@ -124,6 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaConvolution, ::testing::Range(size_t{0}, st
 // Windows of one image that are larger than the workspace: rows of the result are unrolled in pieces.
 TEST(CudaConvolutionPieces, AgreeWithTheCpu) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const Tf32 off(false);
   const Config c{{2, 16, 1100, 500}, {4, 16, 5, 5}, {2, 1}, {2, 1}, {2, 1}, 1, true};
   Tensors here(c), there(c);
   here.convert(DType::f32, Device::cpu());

@@ -1,5 +1,6 @@
 // Operands of convolutions on Hopper's tensor cores: written once more with their channels innermost.
 
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_hopper.cuh"
 
 namespace strata::conv_cuda {
@@ -135,7 +136,7 @@ const void* turn_filters(DType t, Device device, const void* given, int64_t oc, 
 
 bool fits_hopper(const ConvSizes& s, DType t, Device device) {
   constexpr int64_t kMost = int64_t{1} << 30;
-  if (t == DType::f64 || (t == DType::f32 && !allow_tf32()) || properties(device.index).major != 9) return false;
+  if (t == DType::f64 || (t == DType::f32 && !allow_tf32_convolutions()) || properties(device.index).major != 9) return false;
   const int64_t icg = pad_channels(s.ic / s.groups, t), ocg = pad_channels(s.oc / s.groups, t);
   const int64_t taps = s.kh * s.kw;
   const int64_t widest = std::max(icg, ocg);

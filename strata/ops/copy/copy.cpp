@@ -1,5 +1,6 @@
 #include "strata/ops/copy/copy.h"
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy_kernels.h"
@@ -28,9 +29,10 @@ F chosen(const ByDevice<F>& kernels, Device d) {
 
 const Op<Tensor(const Tensor&, DType)> to_op{{
     .schema = "to(Tensor x, DType dtype) -> Tensor",
-    .doc = "x converted to another dtype, row-major. Floating to integer truncates towards zero; any number but 0 is "
+    .doc = "x converted to another dtype, in the order of its elements in memory. Floating to integer truncates "
+           "towards zero; any number but 0 is "
            "true. The gradient is converted back.",
-    .infer = [](const Tensor& x, DType dtype) { return like(x).with_dtype(dtype); },
+    .infer = [](const Tensor& x, DType dtype) { return laid_like(x).with_dtype(dtype); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, DType) { copy_elements(on, y, x); }),
     .backward = [](Backward& b, const Tensor& x, DType) { b.set(0, to(b.gy(), x.dtype())); },
     .dtypes = kAllTypes,
@@ -59,7 +61,8 @@ const Op<Tensor(const Tensor&, DType)> to_op{{
 
 const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
     .schema = "to_device(Tensor x, Device device, Device source=cpu) -> Tensor",
-    .doc = "A row-major copy of x, which is on `source`, on another device; x.to(device) is x itself when it is there "
+    .doc = "A copy of x, which is on `source`, on another device, its elements in the same order in memory; "
+           "x.to(device) is x itself when it is there "
            "already. A copy to the "
            "host returns when the bytes have arrived. The gradient is copied back.",
     .infer =
@@ -68,7 +71,7 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
                              "the gradient goes back to `source`, which is ", source, ", but x is ", x);
           check<DeviceError>(!x.is_meta() || device.is_meta(), "to_device", "a meta tensor has no elements to move to ",
                              device, ": ", x);
-          TensorMeta m = like(x);
+          TensorMeta m = laid_like(x);
           m.device = device;
           return m;
         },

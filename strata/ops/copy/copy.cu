@@ -3,6 +3,8 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/copy/copy_kernels.h"
 
+#include "strata/core/layout.h"
+
 #include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/memory.h"
 
@@ -121,7 +123,7 @@ bool transpose(const Tensor& dst, const Tensor& src) {
 
 void copy_within(const Tensor& dst, const Tensor& src) {
   if (dst.dtype() == src.dtype()) {
-    if (dst.is_contiguous() && src.is_contiguous())
+    if (lie_alike(dst, src))
       return cuda::copy_bytes(dst.raw_data(), dst.device(), src.raw_data(), src.device(),
                               static_cast<size_t>(dst.nbytes()));
     return dispatch_bytes(dst.dtype(), [&]<class T>() {
@@ -144,8 +146,9 @@ void copy_elements_cuda(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0) return;
   if (dst.device() == src.device()) return copy_within(dst, src);
   // Across devices whole blocks of bytes move: what is strided or of another dtype is brought in line on its own side.
-  const Tensor from = src.dtype() == dst.dtype() ? src.contiguous() : src.to(dst.dtype()).contiguous();
-  if (dst.is_contiguous()) {
+  const Tensor same = src.dtype() == dst.dtype() ? src : src.to(dst.dtype());
+  const Tensor from = lie_alike(dst, same) ? same : same.contiguous();
+  if (lie_alike(dst, from)) {
     cuda::copy_bytes(dst.raw_data(), dst.device(), from.raw_data(), from.device(), static_cast<size_t>(dst.nbytes()));
     return;
   }

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "strata/core/dispatch.h"
+#include "strata/core/layout.h"
 #include "strata/core/loops.h"
 #include "strata/ops/copy/copy_kernels.h"
 
@@ -95,7 +96,7 @@ void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
                    [&]<class T>() { for_each_strided_rows(dst.shape(), ts, kGrain, move_rows<sizeof(T)>); });
     return;
   }
-  if (has_dense_conversion(dst.dtype(), src.dtype()) && dst.is_contiguous() && src.is_contiguous()) {
+  if (has_dense_conversion(dst.dtype(), src.dtype()) && lie_alike(dst, src)) {
     for_each_strided(dst.shape(), ts, kGrain,
                      [to = dst.dtype(), from = src.dtype()](char** p, const int64_t*, int64_t n) {
                        convert_dense(to, p[0], from, p[1], n);

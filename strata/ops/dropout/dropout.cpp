@@ -2,8 +2,11 @@
 
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy_kernels.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/dropout/dropout_kernel.h"
 
 namespace strata {
@@ -25,14 +28,15 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
         [](const Tensor& x, double p, RngKey) {
           check<DTypeError>(is_floating(x.dtype()), "dropout", "needs a floating dtype, got ", x.dtype());
           check(p >= 0 && p <= 1, "dropout", "p must be in [0, 1], got ", p);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p, RngKey key) {
-      const Tensor xc = x.contiguous();
+      const Tensor xc = x.contiguous(), rows = y.is_contiguous() ? y : empty(like(y));
       if constexpr (on.cuda)
-        dropout_cuda(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
+        dropout_cuda(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
       else
-        dropout_cpu(x.dtype(), xc.raw_data(), y.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
+        dropout_cpu(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
+      if (!rows.same_as(y)) copy_elements(on, y, rows);
     }),
     .backward = [](Backward& b, const Tensor&, double p, RngKey key) { b.set(0, dropout(b.gy(), p, key)); },
     .draws = [](const Tensor& x, double, RngKey) { return random_blocks(x.numel()); },

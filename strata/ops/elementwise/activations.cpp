@@ -45,7 +45,7 @@ const BinaryOp sigmoid_backward_op{binary<Map::sigmoid_backward>({
     .schema = "sigmoid_backward(Tensor g, Tensor y) -> Tensor",
     .internal = true,
     .doc = "g * y * (1 - y): the gradient of y = sigmoid(x).",
-    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "sigmoid_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "sigmoid_backward", x); },
     .saves = "g:y y",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& y) {
@@ -69,7 +69,7 @@ const BinaryOp tanh_backward_op{binary<Map::tanh_backward>({
     .schema = "tanh_backward(Tensor g, Tensor y) -> Tensor",
     .internal = true,
     .doc = "g * (1 - y^2): the gradient of y = tanh(x).",
-    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "tanh_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "tanh_backward", x); },
     .saves = "g:y y",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& y) {
@@ -109,7 +109,7 @@ const BinaryOp relu_backward_op{binary<Map::relu_backward>({
     .schema = "relu_backward(Tensor g, Tensor y) -> Tensor",
     .internal = true,
     .doc = "g where y > 0, else 0: the gradient of relu from its result or its argument.",
-    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "relu_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "relu_backward", x); },
     .saves = "y",
     .backward =
         [](Backward& b, const Tensor&, const Tensor& y) {
@@ -123,7 +123,7 @@ const BinaryOp relu_backward_op{binary<Map::relu_backward>({
 const OneNumber leaky_relu_op{{
     .schema = "leaky_relu(Tensor x, float negative_slope=0.01) -> Tensor",
     .doc = "x where positive, else negative_slope * x.",
-    .infer = [](const Tensor& x, double) { return like(x); },
+    .infer = [](const Tensor& x, double) { return laid_like(x); },
     .kernels = on_each_device(
         [](auto on, Tensor& y, const Tensor& x, double slope) { map(on, Map::leaky_relu, y, {&x}, {{slope}}); }),
     .saves = "x",
@@ -143,7 +143,7 @@ const PairOneNumber leaky_relu_backward_op{{
     .schema = "leaky_relu_backward(Tensor g, Tensor x, float negative_slope) -> Tensor",
     .internal = true,
     .doc = "g where x > 0, else negative_slope * g: the gradient of leaky_relu.",
-    .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "leaky_relu_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x, double) { return like_if(g, kFloats, "leaky_relu_backward", x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double slope) {
       map(on, Map::leaky_relu_backward, y, {&g, &x}, {{slope}});
     }),
@@ -170,7 +170,7 @@ const TwoNumbers elu_op{{
     .doc = "scale * x where positive, else scale * alpha * (exp(x) - 1); arXiv:1511.07289. selu is elu with the "
            "constants of "
            "arXiv:1706.02515.",
-    .infer = [](const Tensor& x, double, double) { return like(x); },
+    .infer = [](const Tensor& x, double, double) { return laid_like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double alpha, double scale) {
       map(on, Map::elu, y, {&x}, {{alpha, scale}});
     }),
@@ -195,7 +195,7 @@ const PairOneNumber elu_backward_op{{
     .schema = "elu_backward(Tensor g, Tensor x, float alpha) -> Tensor",
     .internal = true,
     .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
-    .infer = [](const Tensor& g, const Tensor&, double) { return like_if(g, kFloats, "elu_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x, double) { return like_if(g, kFloats, "elu_backward", x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
       map(on, Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
     }),
@@ -259,7 +259,8 @@ const PairTwoNumbers hardtanh_backward_op{{
     .schema = "hardtanh_backward(Tensor g, Tensor x, float min, float max) -> Tensor",
     .internal = true,
     .doc = "g where min < x < max, else 0: the gradient of hardtanh.",
-    .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "hardtanh_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x, double,
+                double) { return like_if(g, kFloats, "hardtanh_backward", x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double min, double max) {
       map(on, Map::hardtanh_backward, y, {&g, &x}, {{min, max}});
     }),
@@ -300,7 +301,7 @@ const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
     .schema = "hardswish_backward(Tensor g, Tensor x) -> Tensor",
     .internal = true,
     .doc = "g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2.",
-    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "hardswish_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "hardswish_backward", x); },
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x) {
@@ -318,7 +319,7 @@ const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
 const TwoNumbers softplus_op{{
     .schema = "softplus(Tensor x, float beta=1, float threshold=20) -> Tensor",
     .doc = "log(1 + exp(beta * x)) / beta, or x where beta * x > threshold (the difference is then below rounding).",
-    .infer = [](const Tensor& x, double, double) { return like(x); },
+    .infer = [](const Tensor& x, double, double) { return laid_like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double beta, double threshold) {
       map(on, Map::softplus, y, {&x}, {{beta, threshold}});
     }),
@@ -344,7 +345,8 @@ const PairTwoNumbers softplus_backward_op{{
     .schema = "softplus_backward(Tensor g, Tensor x, float beta, float threshold) -> Tensor",
     .internal = true,
     .doc = "g * sigmoid(beta * x), or g where beta * x > threshold: the gradient of softplus.",
-    .infer = [](const Tensor& g, const Tensor&, double, double) { return like_if(g, kFloats, "softplus_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x, double,
+                double) { return like_if(g, kFloats, "softplus_backward", x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double beta, double threshold) {
       map(on, Map::softplus_backward, y, {&g, &x}, {{beta, threshold}});
     }),
@@ -384,7 +386,7 @@ const BinaryOp mish_backward_op{binary<Map::mish_backward>({
     .schema = "mish_backward(Tensor g, Tensor x) -> Tensor",
     .internal = true,
     .doc = "g times the derivative of mish at x: with t = tanh(softplus(x)), t + x * sigmoid(x) * (1 - t^2).",
-    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "mish_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "mish_backward", x); },
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x) {
@@ -414,7 +416,7 @@ const BinaryOp silu_backward_op{binary<Map::silu_backward>({
     .schema = "silu_backward(Tensor g, Tensor x) -> Tensor",
     .internal = true,
     .doc = "g times the derivative of silu at x: with s = sigmoid(x), s * (1 + x * (1 - s)).",
-    .infer = [](const Tensor& g, const Tensor&) { return like_if(g, kFloats, "silu_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "silu_backward", x); },
     .saves = "g:x x",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x) {

@@ -17,7 +17,7 @@ const ScaledOp add_op{{
     .doc = "a + alpha * b. Integers wrap around; bool adds as \"or\".",
     .example = "Tensor y = add(full({2}, 1.0), full({2}, 2.0), 10); assert(y.to_vector<float>() == "
                "std::vector<float>({21, 21}));",
-    .infer = [](const Tensor& a, const Tensor&, Scalar) { return like(a); },
+    .infer = [](const Tensor& a, const Tensor& b, Scalar) { return laid_like(a, b); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
       map(on, Map::add, y, {&a, &b}, {{alpha}});
     }),
@@ -42,7 +42,7 @@ const ScaledOp sub_op{{
     .schema = "sub(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
     .aliases = "subtract",
     .doc = "a - alpha * b. Integers wrap around; DTypeError for two bool tensors (use logical_xor).",
-    .infer = [](const Tensor& a, const Tensor&, Scalar) { return like_if(a, kNumbers, "sub"); },
+    .infer = [](const Tensor& a, const Tensor& b, Scalar) { return like_if(a, kNumbers, "sub", b); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, Scalar alpha) {
       map(on, Map::sub, y, {&a, &b}, {{alpha}});
     }),
@@ -161,7 +161,7 @@ const BinaryOp floor_divide_op{binary<Map::floor_divide>({
     .schema = "floor_divide(Tensor a, Tensor b) -> Tensor",
     .doc = "floor(a / b), keeping integer dtypes. ValueError for an integer division by zero. Its gradient is 0.",
     .example = "assert(floor_divide(full({1}, -7), 2).item<int>() == -4);",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "floor_divide"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "floor_divide", b); },
     .backward =
         [](Backward& b, const Tensor&, const Tensor&) {
           for (int i = 0; i < 2; ++i)
@@ -176,7 +176,7 @@ const BinaryOp trunc_divide_op{binary<Map::trunc_divide>({
     .schema = "trunc_divide(Tensor a, Tensor b) -> Tensor",
     .doc = "a / b without its fraction, keeping integer dtypes. ValueError for an integer division by zero. Its "
            "gradient is 0.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "trunc_divide"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "trunc_divide", b); },
     .backward =
         [](Backward& b, const Tensor&, const Tensor&) {
           for (int i = 0; i < 2; ++i)
@@ -190,7 +190,7 @@ const BinaryOp trunc_divide_op{binary<Map::trunc_divide>({
 const BinaryOp remainder_op{binary<Map::remainder>({
     .schema = "remainder(Tensor a, Tensor b) -> Tensor",
     .doc = "a - b * floor(a / b): it has the sign of b, as Python's %. ValueError for an integer division by zero.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "remainder"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "remainder", b); },
     .saves = "a:b b:b",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {
@@ -205,7 +205,7 @@ const BinaryOp remainder_op{binary<Map::remainder>({
 const BinaryOp fmod_op{binary<Map::fmod>({
     .schema = "fmod(Tensor a, Tensor b) -> Tensor",
     .doc = "a - b * trunc(a / b): it has the sign of a, as C's fmod. ValueError for an integer division by zero.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "fmod"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "fmod", b); },
     .saves = "a:b b:b",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {

@@ -62,7 +62,7 @@ const BinaryOp logical_xor_op{comparison<Map::logical_xor>({
 // Tests of one tensor.
 template <Map F>
 UnaryOp::Record test(UnaryOp::Record r) {
-  r.infer = [](const Tensor& x) { return like(x).with_dtype(DType::boolean); };
+  r.infer = [](const Tensor& x) { return laid_like(x).with_dtype(DType::boolean); };
   if (!r.kernels) r.kernels = map_unary<F>;
   r.dtypes = kAllTypes;
   r.cost = [](const Tensor& x) { return Cost{0, static_cast<double>(x.nbytes() + x.numel())}; };
@@ -120,9 +120,9 @@ const IscloseOp isclose_op{{
            "are compared "
            "in f64.",
     .infer =
-        [](const Tensor& a, const Tensor&, double rtol, double atol, bool) {
+        [](const Tensor& a, const Tensor& b, double rtol, double atol, bool) {
           check(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol, " must not be negative");
-          return like(a).with_dtype(DType::boolean);
+          return laid_like(a, b).with_dtype(DType::boolean);
         },
     .kernels = on_each_device(
         [](auto on, Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
@@ -163,7 +163,7 @@ void samples_bits(Samples& s) {
 const BinaryOp bitwise_and_op{binary<Map::bitwise_and>({
     .schema = "bitwise_and(Tensor a, Tensor b) -> Tensor",
     .doc = "The bits set in both a and b. DTypeError for floating tensors.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kBits, "bitwise_and"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kBits, "bitwise_and", b); },
     .dtypes = kBits,
     .samples = samples_bits,
     .reference = pointwise<([](double a, double b) { return static_cast<int64_t>(a) & static_cast<int64_t>(b); })>,
@@ -171,7 +171,7 @@ const BinaryOp bitwise_and_op{binary<Map::bitwise_and>({
 const BinaryOp bitwise_or_op{binary<Map::bitwise_or>({
     .schema = "bitwise_or(Tensor a, Tensor b) -> Tensor",
     .doc = "The bits set in a or b. DTypeError for floating tensors.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kBits, "bitwise_or"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kBits, "bitwise_or", b); },
     .dtypes = kBits,
     .samples = samples_bits,
     .reference = pointwise<([](double a, double b) { return static_cast<int64_t>(a) | static_cast<int64_t>(b); })>,
@@ -179,7 +179,7 @@ const BinaryOp bitwise_or_op{binary<Map::bitwise_or>({
 const BinaryOp bitwise_xor_op{binary<Map::bitwise_xor>({
     .schema = "bitwise_xor(Tensor a, Tensor b) -> Tensor",
     .doc = "The bits set in exactly one of a and b. DTypeError for floating tensors.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kBits, "bitwise_xor"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kBits, "bitwise_xor", b); },
     .dtypes = kBits,
     .samples = samples_bits,
     .reference = pointwise<([](double a, double b) { return static_cast<int64_t>(a) ^ static_cast<int64_t>(b); })>,
@@ -212,7 +212,7 @@ void samples_shift(Samples& s) {
 const BinaryOp left_shift_op{binary<Map::left_shift>({
     .schema = "bitwise_left_shift(Tensor a, Tensor b) -> Tensor",
     .doc = "a * 2^b without the bits that leave the dtype; 0 for b outside [0, bits). DTypeError unless integers.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kInts, "bitwise_left_shift"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kInts, "bitwise_left_shift", b); },
     .dtypes = kInts,
     .samples = samples_shift,
     .reference = pointwise<([](double a, double b) { return a * std::exp2(b); })>,
@@ -220,7 +220,7 @@ const BinaryOp left_shift_op{binary<Map::left_shift>({
 const BinaryOp right_shift_op{binary<Map::right_shift>({
     .schema = "bitwise_right_shift(Tensor a, Tensor b) -> Tensor",
     .doc = "a / 2^b rounded down; 0, or -1 for negative a, for b outside [0, bits). DTypeError unless integers.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kInts, "bitwise_right_shift"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kInts, "bitwise_right_shift", b); },
     .dtypes = kInts,
     .samples = samples_shift,
     .reference = pointwise<([](double a, double b) { return std::floor(a / std::exp2(b)); })>,
@@ -234,10 +234,10 @@ const WhereOp where_op{{
     .doc = "a where condition, else b; the three broadcast. DTypeError unless condition is bool.",
     .example = "Tensor x = full({2}, -1.0); assert(where(x < 0, 5, x).sum().item() == 10);",
     .infer =
-        [](const Tensor& condition, const Tensor& a, const Tensor&) {
+        [](const Tensor& condition, const Tensor& a, const Tensor& b) {
           check<DTypeError>(condition.dtype() == DType::boolean, "where", "the condition must be bool, got ",
                             condition);
-          return like(a);
+          return laid_like(a, b, condition);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& c, const Tensor& a, const Tensor& b) {
       // Nothing is computed, so 16-bit floats need no conversion.

@@ -26,7 +26,7 @@ const GeluOp gelu_op{{
     .infer =
         [](const Tensor& x, const std::string& approximate) {
           is_tanh_form(approximate);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const std::string& approximate) {
       map(on, is_tanh_form(approximate) ? Map::gelu_tanh : Map::gelu, y, {&x});
@@ -62,9 +62,9 @@ const GeluBackwardOp gelu_backward_op{{
     .doc =
         "g times the derivative of gelu at x: Phi(x) + x * phi(x), phi the normal density, or that of the tanh form.",
     .infer =
-        [](const Tensor& g, const Tensor&, const std::string& approximate) {
+        [](const Tensor& g, const Tensor& x, const std::string& approximate) {
           is_tanh_form(approximate);
-          return like_if(g, kFloats, "gelu_backward");
+          return like_if(g, kFloats, "gelu_backward", x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, const std::string& approximate) {
       map(on, is_tanh_form(approximate) ? Map::gelu_tanh_backward : Map::gelu_backward, y, {&g, &x});

@@ -30,7 +30,7 @@ const UnaryOp sgn_op{{
 // Tests of one tensor: bool results. `whole` is what integers and bool get.
 template <Map F>
 UnaryOp::Record float_test(UnaryOp::Record r) {
-  r.infer = [](const Tensor& x) { return like(x).with_dtype(DType::boolean); };
+  r.infer = [](const Tensor& x) { return laid_like(x).with_dtype(DType::boolean); };
   if (!r.kernels)
     r.kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) {
       if (is_floating(x.dtype()))
@@ -129,7 +129,7 @@ const BinaryOp heaviside_op{binary<Map::heaviside>({
     .schema = "heaviside(Tensor x, Tensor values) -> Tensor",
     .doc = "0 where x < 0 or is NaN, `values` where x is 0, 1 above. DTypeError for bool.",
     .example = "assert(heaviside(zeros({1}), full({1}, 0.5)).item() == 0.5);",
-    .infer = [](const Tensor& x, const Tensor&) { return like_if(x, kNumbers, "heaviside"); },
+    .infer = [](const Tensor& x, const Tensor& b) { return like_if(x, kNumbers, "heaviside", b); },
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor&) {
@@ -164,7 +164,7 @@ const FrexpOp frexp_op{{
     },
     .kernels = on_each_device([](auto on, Tensor& mantissa, Tensor& exponent, const Tensor& x) {
       map(on, Map::frexp_mantissa, mantissa, {&x});
-      Tensor e = empty(mantissa.meta());
+      Tensor e = empty(laid_like(mantissa));
       map(on, Map::frexp_exponent, e, {&x});
       exponent.copy_(e);
     }),
@@ -207,7 +207,7 @@ const BinaryOp nextafter_op{{
            "AutogradError where one is asked for.",
     .example = "assert(nextafter(ones({1}), full({1}, 2.0)).item() > 1);",
     .infer = [](const Tensor& a,
-                const Tensor&) { return like_if(a, dtype_bit(DType::f32) | dtype_bit(DType::f64), "nextafter"); },
+                const Tensor& b) { return like_if(a, dtype_bit(DType::f32) | dtype_bit(DType::f64), "nextafter", b); },
     .kernels = map_binary<Map::nextafter>,
     .backward = [](Backward&, const Tensor&,
                    const Tensor&) { throw AutogradError("nextafter", "there is no gradient of a neighbour"); },
@@ -232,7 +232,7 @@ const BinaryOp gcd_op{binary<Map::gcd>({
     .schema = "gcd(Tensor a, Tensor b) -> Tensor",
     .doc = "The greatest common divisor, not negative; of 0 and 0 it is 0. DTypeError unless integers.",
     .example = "assert(gcd(full({1}, 12), full({1}, -18)).item<int>() == 6);",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kInts, "gcd"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kInts, "gcd", b); },
     .dtypes = kInts,
     .samples =
         [](Samples& s) {
@@ -250,7 +250,7 @@ const BinaryOp lcm_op{binary<Map::lcm>({
     .schema = "lcm(Tensor a, Tensor b) -> Tensor",
     .doc = "The least common multiple, not negative; 0 where either is 0; it wraps around. DTypeError unless integers.",
     .example = "assert(lcm(full({1}, 4), full({1}, -6)).item<int>() == 12);",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kInts, "lcm"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kInts, "lcm", b); },
     .dtypes = kInts,
     .samples =
         [](Samples& s) {

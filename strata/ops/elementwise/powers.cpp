@@ -15,7 +15,7 @@ using ScaledTernaryOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&, S
 const BinaryOp pow_op{binary<Map::pow>({
     .schema = "pow(Tensor a, Tensor b) -> Tensor",
     .doc = "a to the power b, elementwise. An integer to a negative integer power is 0 unless the base is 1 or -1.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "pow"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "pow", b); },
     .saves = "a b result",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {
@@ -89,7 +89,7 @@ using ScalarPowOp = Op<Tensor(Scalar, const Tensor&)>;
 const ScalarPowOp scalar_pow_op{{
     .schema = "scalar_pow(Scalar base, Tensor x) -> Tensor",
     .doc = "A fixed base to the power x; pow(base, x).",
-    .infer = [](Scalar, const Tensor& x) { return like(x); },
+    .infer = [](Scalar, const Tensor& x) { return laid_like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, Scalar base, const Tensor& x) {
       if (base.to_double() == 2)
         map(on, Map::exp2, y, {&x});
@@ -152,7 +152,7 @@ const BinaryOp minimum_op{binary<Map::minimum>({
 const BinaryOp fmax_op{binary<Map::fmax>({
     .schema = "fmax(Tensor a, Tensor b) -> Tensor",
     .doc = "The larger of a and b, ignoring NaN where the other is a number. At a tie a gets the gradient.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "fmax"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "fmax", b); },
     .saves = "a b",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {
@@ -168,7 +168,7 @@ const BinaryOp fmax_op{binary<Map::fmax>({
 const BinaryOp fmin_op{binary<Map::fmin>({
     .schema = "fmin(Tensor a, Tensor b) -> Tensor",
     .doc = "The smaller of a and b, ignoring NaN where the other is a number. At a tie a gets the gradient.",
-    .infer = [](const Tensor& a, const Tensor&) { return like_if(a, kNumbers, "fmin"); },
+    .infer = [](const Tensor& a, const Tensor& b) { return like_if(a, kNumbers, "fmin", b); },
     .saves = "a b",
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {
@@ -268,7 +268,7 @@ void samples_three(Samples& s) {
 const TernaryOp lerp_op{{
     .schema = "lerp(Tensor a, Tensor b, Tensor weight) -> Tensor",
     .doc = "a + weight * (b - a), exact at weight 0 and 1.",
-    .infer = [](const Tensor& a, const Tensor&, const Tensor&) { return like_if(a, kFloats, "lerp"); },
+    .infer = [](const Tensor& a, const Tensor& b, const Tensor& c) { return like_if(a, kFloats, "lerp", b, c); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& b, const Tensor& w) {
       map(on, Map::lerp, y, {&a, &b, &w});
     }),
@@ -289,7 +289,8 @@ const TernaryOp lerp_op{{
 const ScaledTernaryOp addcmul_op{{
     .schema = "addcmul(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
     .doc = "x + value * a * b.",
-    .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kNumbers, "addcmul"); },
+    .infer = [](const Tensor& x, const Tensor& a, const Tensor& b,
+                Scalar) { return like_if(x, kNumbers, "addcmul", a, b); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
       map(on, Map::addcmul, y, {&x, &a, &b}, {{v}});
     }),
@@ -316,7 +317,8 @@ const ScaledTernaryOp addcmul_op{{
 const ScaledTernaryOp addcdiv_op{{
     .schema = "addcdiv(Tensor x, Tensor a, Tensor b, Scalar value=1) -> Tensor",
     .doc = "x + value * a / b. DTypeError for integers.",
-    .infer = [](const Tensor& x, const Tensor&, const Tensor&, Scalar) { return like_if(x, kFloats, "addcdiv"); },
+    .infer = [](const Tensor& x, const Tensor& a, const Tensor& b,
+                Scalar) { return like_if(x, kFloats, "addcdiv", a, b); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
       map(on, Map::addcdiv, y, {&x, &a, &b}, {{v}});
     }),

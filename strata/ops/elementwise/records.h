@@ -2,6 +2,7 @@
 // What the records of elementwise functions share. A record gives its schema, doc and gradient; unary<> and binary<>
 // fill in the rest.
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -16,10 +17,11 @@ using BinaryOp = Op<Tensor(const Tensor&, const Tensor&)>;
 
 inline constexpr DTypeSet kNumbers = kFloats | kInts;
 
-/// Refuses dtypes outside `set` from infer, so that a dry run refuses them too.
-inline TensorMeta like_if(const Tensor& x, DTypeSet set, std::string_view op) {
+/// laid_like() of operands; refuses dtypes outside `set` from infer, so that a dry run refuses them too.
+template <class... T>
+TensorMeta like_if(const Tensor& x, DTypeSet set, std::string_view op, const T&... more) {
   check<DTypeError>((set & dtype_bit(x.dtype())) != 0, op, "does not take ", x.dtype(), " tensors, got ", x);
-  return like(x);
+  return laid_like(x, more...);
 }
 
 /// Least bytes for tensors each moved once, and a few operations an element.
@@ -106,7 +108,7 @@ inline constexpr auto map_binary = on_each_device([](auto on, Tensor& y, const T
 /// A function of one argument: of floats (integers become default_dtype()) unless `adapt` says otherwise.
 template <Map F>
 UnaryOp::Record unary(UnaryOp::Record r, Adapt adapt = Adapt::promote_float) {
-  if (!r.infer) r.infer = [](const Tensor& x) { return like(x); };
+  if (!r.infer) r.infer = [](const Tensor& x) { return laid_like(x); };
   r.kernels = map_unary<F>;
   r.inplace = true;
   r.adapt = adapt;
@@ -117,7 +119,7 @@ UnaryOp::Record unary(UnaryOp::Record r, Adapt adapt = Adapt::promote_float) {
 
 template <Map F>
 BinaryOp::Record binary(BinaryOp::Record r, Adapt adapt = Adapt::promote) {
-  if (!r.infer) r.infer = [](const Tensor& a, const Tensor&) { return like(a); };
+  if (!r.infer) r.infer = [](const Tensor& a, const Tensor& b) { return laid_like(a, b); };
   r.kernels = map_binary<F>;
   r.inplace = true;
   r.adapt = adapt;
@@ -129,7 +131,7 @@ BinaryOp::Record binary(BinaryOp::Record r, Adapt adapt = Adapt::promote) {
 /// A test of one tensor, or of two broadcast tensors, with bool results and no gradient.
 template <Map F>
 BinaryOp::Record comparison(BinaryOp::Record r) {
-  r.infer = [](const Tensor& a, const Tensor&) { return like(a).with_dtype(DType::boolean); };
+  r.infer = [](const Tensor& a, const Tensor& b) { return laid_like(a, b).with_dtype(DType::boolean); };
   r.kernels = map_binary<F>;
   r.inplace_by_copy = true;
   r.adapt = Adapt::promote;

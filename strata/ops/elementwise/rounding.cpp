@@ -11,7 +11,7 @@ namespace {
 // Integers are their own floor: the public functions return them as they are, the records copy them.
 template <Map F>
 UnaryOp::Record rounding(UnaryOp::Record r) {
-  r.infer = [](const Tensor& x) { return like(x); };
+  r.infer = [](const Tensor& x) { return laid_like(x); };
   r.backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); };
   r.dtypes = kNumbers;
   r.samples = samples_kinked;
@@ -55,7 +55,7 @@ const RoundOp round_op{{
            "again, so what the product loses is lost. Negative: the nearest multiple of 10^-decimals. Integers stay.",
     .example =
         "assert(round(full({1}, 2.5)).item() == 2 && std::abs(round(full({1}, 1.267), 2).item() - 1.27) < 1e-6);",
-    .infer = [](const Tensor& x, int64_t) { return like(x); },
+    .infer = [](const Tensor& x, int64_t) { return laid_like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t decimals) {
       if (!is_floating(x.dtype())) return void(y.copy_(x));
       if (decimals == 0) return map(on, Map::round, y, {&x});
@@ -165,8 +165,8 @@ const ClampBackwardOp clamp_backward_op{{
     .schema = "clamp_backward(Tensor g, Tensor x, Scalar? min=None, Scalar? max=None) -> Tensor",
     .internal = true,
     .doc = "g where min <= x <= max, else 0: the gradient of clamp.",
-    .infer = [](const Tensor& g, const Tensor&, std::optional<Scalar>,
-                std::optional<Scalar>) { return like_if(g, kNumbers, "clamp_backward"); },
+    .infer = [](const Tensor& g, const Tensor& x, std::optional<Scalar>,
+                std::optional<Scalar>) { return like_if(g, kNumbers, "clamp_backward", x); },
     .kernels = on_each_device(
         [](auto on, Tensor& y, const Tensor& g, const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
           map(on, Map::clamp_backward, y, {&g, &x}, bounds(min, max, x.dtype()));
@@ -196,7 +196,7 @@ const NanToNumOp nan_to_num_op{{
     .doc =
         "NaN replaced by nan, infinities by posinf and neginf, or by the dtype's largest finite numbers. The gradient "
         "passes where x is finite. Integers and bool stay.",
-    .infer = [](const Tensor& x, double, std::optional<double>, std::optional<double>) { return like(x); },
+    .infer = [](const Tensor& x, double, std::optional<double>, std::optional<double>) { return laid_like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double nan, std::optional<double> posinf,
                                  std::optional<double> neginf) {
       if (!is_floating(x.dtype())) return void(y.copy_(x));

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/index_kernels.h"
-#include "strata/ops/naive_inl.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -36,7 +37,7 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
     .infer =
         [](const Tensor& x, const Tensor& mask, Scalar) {
           check_mask(mask, "masked_fill");
-          return like(x);
+          return laid_like(x, mask);
         },
     .kernels = {.cpu = masked_fill_cpu, .cuda = STRATA_CUDA_KERNEL(masked_fill_cuda)},
     .saves = "mask",

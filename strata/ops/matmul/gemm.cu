@@ -62,7 +62,7 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
   const bool wide = g.in == DType::f64;
   const cublasComputeType_t compute =
       wide ? CUBLAS_COMPUTE_64F
-           : (g.in == DType::f32 && allow_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
+           : (g.in == DType::f32 && (g.tf32 || allow_tf32()) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
   const cudaDataType_t in = data_type(g.in), out = data_type(g.out);
 
   // What the kernel does after the product; the rest is another pass.

@@ -37,6 +37,8 @@ struct Gemm {
   /// A matrix like C (dtype, strides): gelu_tanh stores its argument there unless null, gelu_tanh_grad reads it.
   /// Takes no batch and no beta.
   void* aux = nullptr;
+  /// f32 on a card: operands may be rounded to TF32 even where cuda::allow_tf32() is false.
+  bool tf32 = false;
 };
 
 }  // namespace strata

@@ -20,7 +20,7 @@ void check_order(std::string_view op, int64_t n) {
 }
 /// A function of one argument whose kernel is a row with constants.
 UnaryOp::Record of_order(UnaryOp::Record r) {
-  r.infer = [](const Tensor& x) { return like(x); };
+  r.infer = [](const Tensor& x) { return laid_like(x); };
   r.inplace = true;
   r.adapt = Adapt::promote_float;
   r.autocast = Autocast::full;
@@ -111,7 +111,7 @@ const OrderOp bessel_jn_op{{
     .infer =
         [](const Tensor& x, int64_t n) {
           check_order("bessel_jn", n);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t n) {
       map(on, Map::bessel_j, y, {&x}, {{static_cast<double>(n)}});
@@ -164,7 +164,7 @@ const ScaledOrderOp bessel_in_op{{
     .infer =
         [](const Tensor& x, int64_t n, bool) {
           check_order("bessel_in", n);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t n, bool scaled) {
       map(on, Map::bessel_i, y, {&x}, {{static_cast<double>(n), scaled}});
@@ -326,7 +326,7 @@ const OrderOp spherical_bessel_jn_op{{
     .infer =
         [](const Tensor& x, int64_t n) {
           check_order("spherical_bessel_jn", n);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t n) {
       map(on, Map::spherical_bessel_j, y, {&x}, {{static_cast<double>(n)}});

@@ -112,7 +112,7 @@ const PolygammaOp polygamma_op{{
         [](int64_t n, const Tensor& x) {
           check(n >= 0, "polygamma", "n is the number of derivatives and cannot be negative, got ", n);
           check(n < INT64_MAX, "polygamma", "its gradient is of order n + 1, which does not fit in 64 bits: n is ", n);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, int64_t n, const Tensor& x) {
       if (n == 0) return map(on, Map::digamma, y, {&x});
@@ -177,7 +177,7 @@ const BinaryOp zeta_op{{
            "Infinite at a = 1 and where b is 0 or a negative integer; NaN for a < 1, and for other negative b unless "
            "a is whole. The gradient is that in b; AutogradError where a wants one.",
     .example = "assert(std::abs(zeta(full({1}, 2.0), ones({1})).item() - 1.6449341) < 1e-6);",
-    .infer = [](const Tensor& x, const Tensor&) { return like(x); },
+    .infer = [](const Tensor& x, const Tensor& b) { return laid_like(x, b); },
     .kernels = map_binary<Map::zeta>,
     .saves = "a:b b:b",
     .backward =
@@ -204,7 +204,7 @@ Tensor gamma_density(const Tensor& a, const Tensor& x) {
 }
 template <bool Upper>
 BinaryOp::Record incomplete_gamma(BinaryOp::Record r) {
-  r.infer = [](const Tensor& a, const Tensor&) { return like(a); };
+  r.infer = [](const Tensor& a, const Tensor& b) { return laid_like(a, b); };
   r.kernels = on_each_device([](auto on, Tensor& y, const Tensor& a, const Tensor& x) {
     map(on, Map::igamma, y, {&a, &x}, {{Upper}});
   });
@@ -342,7 +342,7 @@ const LogitOp logit_op{{
     .infer =
         [](const Tensor& x, std::optional<double> eps) {
           check(!eps || *eps >= 0, "logit", "eps must not be negative, got ", eps.value_or(0));
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, std::optional<double> eps) {
       map(on, Map::logit, y, {&x}, {{eps.value_or(-1)}});
@@ -376,7 +376,7 @@ const BinaryOp xlog1py_op{{
     .schema = "xlog1py(Tensor a, Tensor b) -> Tensor",
     .doc = "a * log1p(b), 0 where a is 0; NaN where b is NaN.",
     .example = "assert(xlog1py(zeros({1}), full({1}, -1.0)).item() == 0);",
-    .infer = [](const Tensor& a, const Tensor&) { return like(a); },
+    .infer = [](const Tensor& a, const Tensor& b) { return laid_like(a, b); },
     .kernels = map_binary<Map::xlog1py>,
     .saves = "a b",
     .backward =
