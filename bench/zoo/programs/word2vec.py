@@ -8,7 +8,7 @@ import torch.nn.functional as F
 SIZES = {
     "tiny": dict(vocab=50, dim=8, window=2, negatives=4, batch=32),
     "cpu": dict(vocab=20000, dim=100, window=5, negatives=10, batch=512),
-    "card": dict(vocab=200000, dim=300, window=5, negatives=15, batch=16384),
+    "card": dict(vocab=50000, dim=256, window=5, negatives=15, batch=8192),
 }
 
 
