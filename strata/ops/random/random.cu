@@ -8,7 +8,7 @@
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/range.cuh"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/random/box_muller.h"
+#include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
 
 namespace strata {

@@ -7,7 +7,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/random/box_muller.h"
+#include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
 
 namespace strata {
