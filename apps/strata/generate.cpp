@@ -21,10 +21,9 @@ struct Arguments {
 int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   std::vector<std::string> warnings;
-  const TrainedModel trained = load_trained_model(a.checkpoint, &warnings);
+  const TrainedModel trained = load_trained_model(a.checkpoint, &warnings, parse_device(a.device));
   for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
   if (a.prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
-  trained.model->to(parse_device(a.device));
   TextWriter writer(trained, a.prompt, a.sample);
   std::fputs(a.prompt.c_str(), stdout);
   for (long long i = 0; i < a.tokens; ++i) {

@@ -16,6 +16,7 @@
 
 #include "strata/core/error.h"
 #include "strata/io/descriptor.h"
+#include "strata/io/fill.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
 #include "strata/io/input_file.h"
@@ -117,10 +118,7 @@ void check_size(const WrittenFile& wanted, const InputFile& file) {
                  wanted.bytes, ": the file was changed or damaged");
 }
 
-void check_hash(const WrittenFile& wanted, const InputFile& file) {
-  check_size(wanted, file);
-  Hasher hasher;
-  file.hash(hasher);
+void check_hash(const WrittenFile& wanted, const InputFile& file, const Hasher& hasher) {
   check<IoError>(hasher.digest() == wanted.xxh64, kOp, quote(file.path()), ": its xxh64 is ", to_hex(hasher.digest()),
                  ", state.json says ", to_hex(wanted.xxh64), ": the file was changed or damaged");
 }
@@ -158,16 +156,32 @@ class OpenCheckpoint {
   }
   void verify() {
     for (const auto& [name, file] : files_) {
-      check_hash(state_.files.at(name), file);
+      check_size(state_.files.at(name), file);
+      Hasher hasher;
+      fill_tensors(file, {}, &hasher);
+      check_hash(state_.files.at(name), file, hasher);
       read_safetensors_header(file);
     }
     verified_ = true;
   }
   /// The tensors of a file; its checksum is looked at unless that has been done.
-  TensorMap tensors(const std::string& name) const {
+  TensorMap tensors(const std::string& name, const TensorMap& into, Device device) const {
     const InputFile& f = file(name);
-    if (!verified_) check_hash(state_.files.at(name), f);
-    return SafetensorsFile(f.again()).tensors();
+    if (verified_) return SafetensorsFile(f.again()).read(into, device);
+    const WrittenFile& wanted = state_.files.at(name);
+    check_size(wanted, f);
+    Hasher hasher;
+    TensorMap result;
+    try {
+      result = SafetensorsFile(f.again()).read(into, device, &hasher);
+    } catch (const IoError&) {  // what makes no sense is told as what it is: damage
+      Hasher all;
+      fill_tensors(f, {}, &all);
+      check_hash(wanted, f, all);
+      throw;
+    }
+    check_hash(wanted, f, hasher);
+    return result;
   }
 
  private:
@@ -308,7 +322,8 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
 }
 
 namespace {
-Checkpoint load(const OpenCheckpoint& from, const std::vector<std::string>& only, bool tensors) {
+Checkpoint load(const OpenCheckpoint& from, const std::vector<std::string>& only, bool tensors,
+                const TensorFiles& into = {}, Device device = Device::cpu()) {
   Checkpoint result;
   result.step = from.state().step;
   result.state = from.state().texts;
@@ -317,7 +332,8 @@ Checkpoint load(const OpenCheckpoint& from, const std::vector<std::string>& only
   for (const auto& [name, wanted] : from.state().files) {
     const std::string stem = name.substr(0, name.size() - kExtension.size());
     if (!only.empty() && std::find(only.begin(), only.end(), stem) == only.end()) continue;
-    result.files[stem] = from.tensors(name);
+    const auto place = into.find(stem);
+    result.files[stem] = from.tensors(name, place == into.end() ? TensorMap() : place->second, device);
   }
   return result;
 }
@@ -334,8 +350,13 @@ Checkpoint load_checkpoint(const std::string& dir, const std::vector<std::string
 }
 
 Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::string>& only) {
+  return load_checkpoint(found, only, {});
+}
+
+Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::string>& only, const TensorFiles& into,
+                           Device device) {
   check<ValueError>(found.files != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
-  return load(*found.files, only, true);
+  return load(*found.files, only, true, into, device);
 }
 
 Checkpoint load_checkpoint_state(const FoundCheckpoint& found) {

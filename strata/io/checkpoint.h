@@ -65,6 +65,10 @@ struct FoundCheckpoint {
 FoundCheckpoint open_checkpoint(const std::string& dir);
 /// What load_checkpoint(found.path) gives, checksums included unless find_latest_checkpoint has just computed them.
 Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::string>& only = {});
+/// The same with what `into` names filled in place, straight from the disk, and the rest made on `device`
+/// (SafetensorsFile::read). Where it throws, what was to be filled may hold anything.
+Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::string>& only, const TensorFiles& into,
+                           Device device = Device::cpu());
 /// What load_checkpoint_state(found.path) gives.
 Checkpoint load_checkpoint_state(const FoundCheckpoint& found);
 

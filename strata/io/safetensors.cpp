@@ -6,7 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "strata/core/backend.h"
 #include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/io/fill.h"
 
 namespace strata::io {
 namespace {
@@ -45,18 +48,27 @@ std::string json_string(std::string_view text, std::string_view what) {
     throw ValueError("save_safetensors", cat(what, " ", quote(text), " is not UTF-8"));
   }
 }
+void check_booleans(const Tensor& t, const SafetensorsEntry& e, std::string_view file) {
+  if (e.dtype != DType::boolean || e.nbytes == 0) return;
+  const auto* bytes = static_cast<const uint8_t*>(t.raw_data());
+  const auto* bad = std::find_if(bytes, bytes + e.nbytes, [](uint8_t b) { return b > 1; });
+  check<IoError>(bad == bytes + e.nbytes, kOp, quote(file), ": tensor ", quote(e.name), ": byte ", bad - bytes,
+                 " of its data is neither 0 nor 1, which BOOL does not allow");
+}
+
 template <class Read>
 Tensor copy_entry(const SafetensorsEntry& e, std::string_view file, Read&& read) {
   Tensor t = empty(TensorMeta{e.shape, e.dtype, Device::cpu()});
   if (e.nbytes == 0) return t;
   read(t.raw_data());
-  if (e.dtype == DType::boolean) {
-    const auto* bytes = static_cast<const uint8_t*>(t.raw_data());
-    const auto* bad = std::find_if(bytes, bytes + e.nbytes, [](uint8_t b) { return b > 1; });
-    check<IoError>(bad == bytes + e.nbytes, kOp, quote(file), ": tensor ", quote(e.name), ": byte ", bad - bytes,
-                   " of its data is neither 0 nor 1, which BOOL does not allow");
-  }
+  check_booleans(t, e, file);
   return t;
+}
+
+// Whether the bytes of an entry can be read straight into `t`.
+bool takes(const Tensor& t, const SafetensorsEntry& e) {
+  return t.defined() && !t.is_meta() && t.dtype() == e.dtype && t.shape() == e.shape && t.is_contiguous() &&
+         t.tier() == memory::backend(t.device()).tier && e.dtype != DType::boolean;
 }
 }  // namespace
 
@@ -83,8 +95,23 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
 }
 
 TensorMap SafetensorsFile::tensors() const {
+  return read({});
+}
+
+TensorMap SafetensorsFile::read(const TensorMap& into, Device device, Hasher* hasher) const {
+  const memory::TierScope own{Tier()};
   TensorMap result;
-  for (const SafetensorsEntry& e : entries()) result.emplace(e.name, copy(e));
+  std::vector<Filling> fillings;
+  for (const SafetensorsEntry& e : entries()) {
+    const auto found = into.find(e.name);
+    const bool in_place = found != into.end() && takes(found->second, e);
+    const Device there = e.dtype == DType::boolean ? Device::cpu() : device;
+    fillings.push_back({e.offset, in_place ? found->second : empty(TensorMeta{e.shape, e.dtype, there})});
+    result.emplace(e.name, fillings.back().tensor);
+    if (in_place) bump_version(found->second, "read");
+  }
+  fill_tensors(file_, fillings, hasher);
+  for (const SafetensorsEntry& e : entries()) check_booleans(result.at(e.name), e, path());
   return result;
 }
 

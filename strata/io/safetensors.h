@@ -74,6 +74,11 @@ class SafetensorsFile {
   Tensor tensor(std::string_view name) const;
   /// Copies of all tensors.
   TensorMap tensors() const;
+  /// All tensors, the file read once and by several threads (fill_tensors). One that `into` has under its name, with
+  /// its dtype and shape, contiguous and in its device's own memory, is filled in place and given back; of the others
+  /// there are copies on `device`, of booleans on the host. `hasher`, where given, takes every byte of the file. Throws
+  /// IoError as tensor(); what was to be filled may hold anything then.
+  TensorMap read(const TensorMap& into, Device device = Device::cpu(), Hasher* hasher = nullptr) const;
 
  private:
   const SafetensorsEntry* find(std::string_view name) const;

@@ -223,6 +223,14 @@ StateDict Module::state_dict() const {
   return all;
 }
 
+namespace {
+// The same elements: read from a file straight to where they belong.
+bool is_view_of(const Tensor& a, const Tensor& b) {
+  return a.storage() == b.storage() && a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype() &&
+         a.strides() == b.strides();
+}
+}  // namespace
+
 LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   const std::string op = state_->kind + ".load_state_dict";
   StateDict own = state_dict();
@@ -246,7 +254,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   check<ShapeError>(wrong.empty(), op, some_of(wrong));
   NoGrad guard;
   for (auto& [name, t] : own)
-    if (const auto it = state.find(name); it != state.end()) t.copy_(it->second);
+    if (const auto it = state.find(name); it != state.end() && !is_view_of(it->second, t)) t.copy_(it->second);
   return report;
 }
 

@@ -465,7 +465,22 @@ StateDict Optimizer::state_dict() const {
   return all;
 }
 
+namespace {
+// Memory as a state made here and now would have.
+bool is_plain(const Tensor& t) {
+  return memory::detail::t_caller.tier == Tier() && t.tier() == memory::backend(t.device()).tier;
+}
+}  // namespace
+
 void Optimizer::load_state_dict(const StateDict& state) {
+  load_state(state, false);
+}
+void Optimizer::load_state_dict(StateDict&& state) {
+  load_state(state, true);
+  state.clear();
+}
+
+void Optimizer::load_state(const StateDict& state, bool take) {
   NoGrad guard;
   memory::TagScope tag(memory::Tag::optimizer);
   std::vector<std::vector<Tensor>> loaded(params_.size());
@@ -495,8 +510,11 @@ void Optimizer::load_state_dict(const StateDict& state) {
       check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
                         spec[i].dtype);
       const Device device = spec[i].key == "step" ? step_device(p.tensor) : p.tensor.device();
-      Tensor copy = empty({spec[i].shape, spec[i].dtype, device, std::nullopt});
-      if (!copy.is_meta()) copy_elements(copy, it->second);
+      Tensor copy = it->second;
+      if (!take || !copy.is_contiguous() || !(copy.device() == device) || !is_plain(copy)) {
+        copy = empty({spec[i].shape, spec[i].dtype, device, std::nullopt});
+        if (!copy.is_meta()) copy_elements(copy, it->second);
+      }
       loaded[k].push_back(std::move(copy));
       ++used;
     }

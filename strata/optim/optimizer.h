@@ -104,6 +104,9 @@ class Optimizer {
   /// Copies the state of a state_dict() of an optimizer of the same kind over parameters of the same names. Throws
   /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed.
   void load_state_dict(const StateDict& state);
+  /// The same, without a copy of what is where it belongs already: the optimizer takes the tensors, whose storage
+  /// nobody else may use.
+  void load_state_dict(StateDict&& state);
 
   /// Bytes of the state that every parameter will have once it was updated.
   int64_t state_bytes() const;
@@ -181,6 +184,7 @@ class Optimizer {
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
+  void load_state(const StateDict& state, bool take);
   void show_update(const std::vector<Param*>& active);
   void run_loops(Rule rule, const std::vector<Slab>& slabs);
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.

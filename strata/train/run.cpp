@@ -9,6 +9,7 @@
 
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
+#include "strata/memory/allocator.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/init.h"
 #include "strata/optim/record.h"
@@ -159,16 +160,15 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
 }
 
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
-  std::vector<std::string> files{kModelFile};
-  if (optimizer) files.push_back(kOptimizerFile);
-  const io::Checkpoint c = io::load_checkpoint(run.checkpoint, files);
-  const auto tensors = [&](const char* file) -> const io::TensorMap& {
-    const auto it = c.files.find(file);
-    check<IoError>(it != c.files.end(), run.path, "the checkpoint has no ", file, ".safetensors");
-    return it->second;
+  const Device device = model.device();
+  const auto read = [&](const char* file, const io::TensorMap& into) {
+    io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, device);
+    return std::move(c.files.at(file));
   };
-  model.load_state_dict(tensors(kModelFile));
-  if (optimizer) optimizer->load_state_dict(tensors(kOptimizerFile));
+  model.load_state_dict(read(kModelFile, model.state_dict()));  // straight into its parameters
+  if (!optimizer) return;
+  const memory::TagScope tag(memory::Tag::optimizer);
+  optimizer->load_state_dict(read(kOptimizerFile, {}));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {
@@ -181,15 +181,29 @@ std::optional<Recording> read_recorded_step(const std::string& out) {
   return Recording::from_text(io::read_file(out + kRecordedStep));
 }
 
-TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings) {
-  const FoundRun run = find_run(path, warnings);
+namespace {
+TrainedModel load_trained(const FoundRun& run, Device device) {
   TrainedModel trained{.config = run.state.config, .step = run.state.step, .tokenizer = {}, .model = {}};
   trained.tokenizer = text::parse_tokenizer(run.state.tokenizer, run.path + ": tokenizer");
   const nn::init::SkipDraws from_file;
+  const DeviceScope there(device);
   trained.model = make_model(trained.config.model);
   load_run(run, *trained.model, nullptr);
   trained.model->eval();
   return trained;
+}
+}  // namespace
+
+TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings, Device device) {
+  // The newest is nearly always whole, and read as it is checked, without what training alone wants. Where it is not,
+  // find_run looks at all of it and at the ones before.
+  if (const std::vector<std::string> all = io::list_checkpoints(path); !is_checkpoint(path) && !all.empty()) {
+    try {
+      return load_trained(find_run(all.back()), device);
+    } catch (const IoError&) {
+    }
+  }
+  return load_trained(find_run(path, warnings), device);
 }
 
 }  // namespace strata

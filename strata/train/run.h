@@ -90,7 +90,9 @@ struct TrainedModel {
   std::shared_ptr<text::Tokenizer> tokenizer;
   std::shared_ptr<LanguageModel> model;
 };
-/// Loads the newest checkpoint of a run's folder, or the checkpoint at `path`. Throws as find_run and load_run.
-TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings = nullptr);
+/// Loads the newest checkpoint of a run's folder, or the checkpoint at `path`, from the disk straight to `device`.
+/// Throws as find_run and load_run.
+TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings = nullptr,
+                                Device device = Device::cpu());
 
 }  // namespace strata

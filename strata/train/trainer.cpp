@@ -141,9 +141,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   {
     std::optional<nn::init::SkipDraws> from_file;
     if (found) from_file.emplace();
+    const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
     model_ = make_model(config_);
   }
-  model_->to(device_);  // after initialisation: the same weights on every device
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
                               model_->table_names());
   schedule_ = make_schedule(config_.optim, config_.steps);

@@ -8,6 +8,7 @@
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/range.cuh"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
 
 namespace strata {
@@ -17,12 +18,7 @@ using cuda::widen;
 
 constexpr int kThreads = 256;
 
-__device__ __forceinline__ float mul_add(float a, float b, float c) {
-  return __fadd_rn(__fmul_rn(a, b), c);
-}
-__device__ __forceinline__ double mul_add(double a, double b, double c) {
-  return __dadd_rn(__dmul_rn(a, b), c);
-}
+using box_muller::mul_add;
 
 // Element i is f(its Words 32-bit numbers, i); a thread takes the elements of one counter block.
 template <int Words, class T, class F>
@@ -82,10 +78,10 @@ struct Normal {
       u = mul_add(static_cast<float>(bits[0]), 0x1p-32f, 0x1p-33f);
       v = uniform_f32(bits[1]);
     }
-    const C r = std * sqrt(C{-2} * log(u));
-    const C angle = 2 * std::numbers::pi_v<C> * v;
-    first = narrow<T>(mul_add(r, cos(angle), mean));
-    second = narrow<T>(mul_add(r, sin(angle), mean));
+    C x, y;
+    box_muller::pair(u, v, mean, std, x, y);
+    first = narrow<T>(x);
+    second = narrow<T>(y);
   }
 };
 

@@ -7,6 +7,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
 
 namespace strata {
@@ -112,7 +113,7 @@ void uniform_cpu(Tensor& out, const Shape&, double low, double high, RngKey key,
   });
 }
 
-// Box and Muller's transform of pairs: elements 2j and 2j + 1 share two uniform numbers.
+// Elements 2j and 2j + 1 share two uniform numbers.
 void normal_cpu(Tensor& out, const Shape&, double mean, double std, RngKey key, DType, Device) {
   into_dense(out, [&](Tensor& y) {
     dispatch_floats(y.dtype(), "normal", [&]<class T>() {
@@ -121,20 +122,23 @@ void normal_cpu(Tensor& out, const Shape&, double mean, double std, RngKey key, 
       constexpr int words = std::is_same_v<T, double> ? 2 : 1;
       const C m = static_cast<C>(mean), s = static_cast<C>(std);
       for_chunks<words>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
-        for (int64_t i = 0; i < n; i += 2) {
+        C first[kChunk / 2], second[kChunk / 2];
+        for (int64_t j = 0; j < (n + 1) / 2; ++j) {
           C u, v;
           if constexpr (words == 2) {
-            u = 1 - uniform_f64(bits[2 * i], bits[2 * i + 1]);
-            v = uniform_f64(bits[2 * i + 2], bits[2 * i + 3]);
+            u = 1 - uniform_f64(bits[4 * j], bits[4 * j + 1]);
+            v = uniform_f64(bits[4 * j + 2], bits[4 * j + 3]);
           } else {
-            u = static_cast<float>(bits[i]) * 0x1p-32f + 0x1p-33f;  // never 0: its logarithm is finite
-            v = uniform_f32(bits[i + 1]);
+            u = static_cast<float>(bits[2 * j]) * 0x1p-32f + 0x1p-33f;  // never 0: its logarithm is finite
+            v = uniform_f32(bits[2 * j + 1]);
           }
-          const C r = s * std::sqrt(C{-2} * std::log(u));
-          const C angle = 2 * std::numbers::pi_v<C> * v;
-          p[begin + i] = static_cast<T>(m + r * std::cos(angle));
-          if (i + 1 < n) p[begin + i + 1] = static_cast<T>(m + r * std::sin(angle));
+          box_muller::pair(u, v, m, s, first[j], second[j]);
         }
+        for (int64_t j = 0; j < n / 2; ++j) {
+          p[begin + 2 * j] = static_cast<T>(first[j]);
+          p[begin + 2 * j + 1] = static_cast<T>(second[j]);
+        }
+        if (n % 2 == 1) p[begin + n - 1] = static_cast<T>(first[n / 2]);
       });
     });
   });

@@ -20,8 +20,8 @@ void bernoulli_cpu(Tensor& y, const Tensor& p, RngKey key);
 void multinomial_cpu(Tensor& y, const Tensor& weights, int64_t num_samples, bool replacement, RngKey key);
 void randperm_cpu(Tensor& y, int64_t n, RngKey key, Device device);
 
-/// The same numbers on a CUDA device, but for the last bits of logarithms, sines and cosines. Probabilities and weights
-/// are not checked there: one that is not a probability, or a row without weights, gives some number.
+/// The same numbers on a CUDA device; those of trunc_normal but for the last bits of logarithms. Probabilities and
+/// weights are not checked there: one that is not a probability, or a row without weights, gives some number.
 /// @{
 void uniform_cuda(Tensor& y, const Shape& shape, double low, double high, RngKey key, DType dtype, Device device);
 void normal_cuda(Tensor& y, const Shape& shape, double mean, double std, RngKey key, DType dtype, Device device);

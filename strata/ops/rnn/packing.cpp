@@ -6,6 +6,7 @@
 #include <string>
 
 #include "strata/core/node.h"
+#include "strata/cuda/graph.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
@@ -136,7 +137,7 @@ Pair pack_composed(const Tensor& input, const Tensor& lengths, bool batch_first)
       rows.push_back(batch_first ? n * time + t : t * batch + n);
     counts.push_back(n);
   }
-  return {index_select(flatten(input, 0, 1), 0, counted(rows).to(input.device())), counted(counts)};
+  return {index_select(flatten(input, 0, 1), 0, recurrent::rows_on(rows, input.device())), counted(counts)};
 }
 
 const Op<Pair(const Tensor&, const Tensor&, bool)> pack_padded_sequence_op{{
@@ -224,7 +225,7 @@ Pair pad_packed_composed(const Tensor& data, const Tensor& batch_sizes, bool bat
     }
     at += n;
   }
-  Tensor y = index_select(cat({data, filler(data, 1, value)}, 0), 0, counted(rows).to(data.device()));
+  Tensor y = index_select(cat({data, filler(data, 1, value)}, 0), 0, recurrent::rows_on(rows, data.device()));
   if (time > longest) y = cat({y, filler(data, (time - longest) * batch, value)}, 0);
   y = unflatten(y, 0, {time, batch});
   return {batch_first ? y.transpose(0, 1) : y, counted(lengths)};
@@ -281,6 +282,13 @@ const Op<Pair(const Tensor&, const Tensor&, bool, double, std::optional<int64_t>
 }};
 
 }  // namespace
+
+// From memory that is not page-locked the driver waits for the stream before it copies more than a few kilobytes.
+// While a graph is captured such memory is none: what the graph keeps would be given back.
+Tensor recurrent::rows_on(const std::vector<int64_t>& rows, const Device& device) {
+  const Tensor host = counted(rows);
+  return device.is_cuda() && !cuda::capturing() ? pin_memory(host).to(device) : host.to(device);
+}
 
 Tensor pad_sequence(const TensorList& sequences, bool batch_first, double padding_value,
                     const std::string& padding_side) {

@@ -22,6 +22,8 @@ struct State {
 };
 /// A state of zeros, with the dtype and device of `like`.
 Tensor no_state(const Tensor& like, const Shape& shape);
+/// Numbers of rows, or counts, on a device: queued behind its work without waiting for it.
+Tensor rows_on(const std::vector<int64_t>& rows, const Device& device);
 /// The states [B, hidden] after one step: from_x and from_h [B, gates hidden] are what the input and h give the gates.
 State advance(Cell cell, const Tensor& from_x, const Tensor& from_h, const State& before);
 

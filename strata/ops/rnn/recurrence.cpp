@@ -121,7 +121,8 @@ std::tuple<Tensor, Tensor, Tensor> composed(const Tensor& from_x, const Tensor& 
 
 // ---- calls of the kernels ------------------------------------------------------------------------------------------
 
-// A call on contiguous memory; `keep` holds what had to be copied.
+// A call on contiguous memory; `keep` holds what had to be copied. A card reads the counts where they are: reading them
+// here would wait for it.
 struct Forward {
   std::vector<Tensor> keep;
   std::vector<int64_t> counts;
@@ -129,7 +130,7 @@ struct Forward {
 
   Forward(Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
           const Tensor& batch_sizes, bool reverse)
-      : counts(counts_of(batch_sizes, from_x.size(1))) {
+      : counts(from_x.device().is_cuda() ? std::vector<int64_t>() : counts_of(batch_sizes, from_x.size(1))) {
     call = {.cell = cell,
             .t = from_x.dtype(),
             .steps = from_x.size(0),
@@ -145,6 +146,8 @@ struct Forward {
             .y = nullptr,
             .states = nullptr,
             .gates = nullptr};
+    if (from_x.device().is_cuda() && batch_sizes.defined())
+      call.counts = static_cast<const int64_t*>(memory(batch_sizes));
   }
   void* memory(const Tensor& t) {
     keep.push_back(t.contiguous());
@@ -451,9 +454,8 @@ std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const Sta
   const bool keep = grad_enabled() && (wants(from_x) || wants(first.h) || wants(first.c) || wants(w) || wants(bias));
   for (const auto& [name, each] : kCells) {
     if (each != cell) continue;
-    // A record's tensors are on one device; packed sequences keep these on the processor.
-    const Tensor sizes = batch_sizes.defined() ? batch_sizes.to(from_x.device()) : batch_sizes;
-    auto [y, states, gates] = forward_op(from_x, first.h, first.c, w, bias, sizes, std::string(name), reverse, keep);
+    auto [y, states, gates] =
+        forward_op(from_x, first.h, first.c, w, bias, batch_sizes, std::string(name), reverse, keep);
     return {y, cell == Cell::lstm ? states : Tensor()};
   }
   return {};

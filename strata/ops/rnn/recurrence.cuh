@@ -288,6 +288,9 @@ __global__ void prepare_kernel(const __grid_constant__ Walk w, const T* given, i
   });
 }
 
+/// Tells of counts (on the device) that are no batch sizes. The kernels read nothing out of range for them.
+void check_counts(const RecurrenceCall& r);
+
 /// What both directions do around their walk: memory of zeros on the current stream, the first states, the launch.
 class WalkCall {
  public:
@@ -295,8 +298,7 @@ class WalkCall {
   WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own);
   RecurrencePlan plan;
   Walk walk{};
-  void* own;              ///< the step's array
-  const int64_t* counts;  ///< r.counts on the device, or nullptr
+  void* own;  ///< the step's array
 
   /// Launches the preparation. `h` and `c`, where they are given, become the first states and the step's array.
   template <class T, bool Transposed>

@@ -13,7 +13,6 @@ void recurrence_backward_cuda(const RecurrenceBackwardCall& b) {
     using Step = BackwardStep<T>;
     call.prepare<T, true>(r, nullptr, nullptr);
     Step step{b, static_cast<compute_t<T>*>(call.own), static_cast<int>(g), r.cell == Cell::gru || r.counts != nullptr};
-    step.b.forward.counts = call.counts;
     call.launch(walk_kernel_of<T, Step>(call.plan), streaming_kernel_of<T, Step>(call.plan), &step, r.steps + 1);
   });
 }

@@ -42,8 +42,8 @@ __device__ __forceinline__ void write(void* p, int64_t at, compute_t<T> v) {
 template <class T>
 struct ForwardStep {
   using R = compute_t<T>;
-  RecurrenceCall r;  // counts are on the device
-  R* carry;          // [batch, H]: the LSTM's c
+  RecurrenceCall r;
+  R* carry;  // [batch, H]: the LSTM's c
   int gates;
 
   struct In {
@@ -134,8 +134,8 @@ struct ForwardStep {
 template <class T>
 struct BackwardStep {
   using R = compute_t<T>;
-  RecurrenceBackwardCall b;  // counts are on the device
-  R* carry;                  // [2, batch, H]: the gradient of the LSTM's c; what flows to h beside the product
+  RecurrenceBackwardCall b;
+  R* carry;  // [2, batch, H]: the gradient of the LSTM's c; what flows to h beside the product
   int gates;
   bool beside;  // whether anything does
 

@@ -21,7 +21,7 @@ struct RecurrenceCall {
   DType t;
   int64_t steps, batch, hidden;
   bool reverse;           ///< from the last step to the first
-  const int64_t* counts;  ///< [steps], on the host: how many sequences, the first ones, have each step; nullptr: all
+  const int64_t* counts;  ///< [steps]: how many sequences, the first ones, have each step; nullptr: all
   const void* from_x;     ///< [steps, batch, G H]: what the input gives the gates
   const void *h, *c;      ///< [batch, H]: the first states; c of the LSTM only
   const void *w, *bias;   ///< [G H, H], [G H] or nullptr

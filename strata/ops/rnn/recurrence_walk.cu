@@ -1,4 +1,5 @@
 #include "strata/cuda/current.h"
+#include "strata/cuda/range.cuh"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/rnn/recurrence.cuh"
 
@@ -21,6 +22,13 @@ class Places {
   int64_t bytes_ = 0;
 };
 
+__global__ void __launch_bounds__(cuda::kEachThreads)
+    counts_kernel(const int64_t* counts, int64_t steps, int64_t batch, cuda::RangeCheck check) {
+  cuda::for_each(steps, [&](int64_t t) {
+    if (counts[t] < 0 || counts[t] > (t == 0 ? batch : counts[t - 1])) check.refuse(static_cast<double>(counts[t]));
+  });
+}
+
 bool can_be_resident(const void* kernel, int64_t shared_bytes, int64_t blocks) {
   const int device = cuda::current_device();
   int cooperative = 0, of_one = 0;
@@ -42,8 +50,7 @@ WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_el
   Places places;
   const int64_t weight = places.take(plan.parts * plan.columns * plan.depth_bytes),
                 states = places.take(2 * states_bytes), arrivals = places.take(plan.groups * kArrivalBytes),
-                array = places.take(own_elements * std::max<int64_t>(p.size, 4)),
-                steps = places.take(r.counts == nullptr ? 0 : r.steps * static_cast<int64_t>(sizeof(int64_t)));
+                array = places.take(own_elements * std::max<int64_t>(p.size, 4));
   memory_ = empty({{places.bytes()}, DType::u8, device, std::nullopt});
   auto* const base = static_cast<unsigned char*>(memory_.raw_data());
   cuda::fill_bytes(device, base, 0, static_cast<size_t>(places.bytes()));
@@ -62,14 +69,12 @@ WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_el
           .states_bytes = states_bytes,
           .arrivals = reinterpret_cast<unsigned*>(base + arrivals)};
   own = base + array;
-  counts = nullptr;
+}
+
+void check_counts(const RecurrenceCall& r) {
   if (r.counts == nullptr) return;
-  counts = reinterpret_cast<const int64_t*>(base + steps);
-  constexpr int64_t kAtOnce = 4000;
-  for (int64_t at = 0, bytes = r.steps * static_cast<int64_t>(sizeof(int64_t)); at < bytes; at += kAtOnce) {
-    cuda::put_bytes(base + steps + at, device, reinterpret_cast<const unsigned char*>(r.counts) + at,
-                    static_cast<size_t>(std::min(kAtOnce, bytes - at)));
-  }
+  counts_kernel<<<cuda::each_blocks(r.steps), cuda::kEachThreads, 0, cuda::stream()>>>(
+      r.counts, r.steps, r.batch, cuda::value_check("batch_sizes must be at most the batch and never rise"));
 }
 
 void WalkCall::launch(const void* kernel, const void* streaming, const void* step, int64_t iterations) {

@@ -182,11 +182,9 @@ class Sequences {
       }
       at += n;
     }
-    const auto there = [&](const std::vector<int64_t>& rows) {
-      return from_span<int64_t>(rows, {static_cast<int64_t>(rows.size())}).to(x_.device());
-    };
-    padded_rows_ = there(padded);
-    packed_rows_ = there(places);
+    padded_rows_ = rows_on(padded, x_.device());
+    packed_rows_ = rows_on(places, x_.device());
+    sizes_there_ = rows_on(counts_, x_.device());
   }
 
   // What the input gives the gates, [T, B, rows]: one product for all steps. A packed sequence has rows of another
@@ -217,7 +215,7 @@ class Sequences {
     const bool lengths = packed() && padded_rows_.defined();
     if (!w.hr.defined() && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_)) {
       const auto [y, states] =
-          recurrence(cell_, from_x, s, w.hh, w.bias_hh, lengths ? a_.batch_sizes : Tensor(), reverse);
+          recurrence(cell_, from_x, s, w.hh, w.bias_hh, lengths ? sizes_there_ : Tensor(), reverse);
       const int64_t last = reverse ? 0 : y.size(0) - 1;
       s = {y.select(0, last), states.defined() ? states.select(0, last) : Tensor()};
       if (!packed()) return y;
@@ -277,7 +275,7 @@ class Sequences {
   int64_t directions_, hidden_ = 0, real_ = 0, batch_ = -1;
   bool single_ = false, projects_ = false;
   std::vector<int64_t> counts_;
-  Tensor x_, hidden_state_, cell_state_, padded_rows_, packed_rows_;
+  Tensor x_, hidden_state_, cell_state_, padded_rows_, packed_rows_, sizes_there_;
   std::vector<Weights> weights_;
 };
 

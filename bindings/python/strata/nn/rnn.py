@@ -95,7 +95,9 @@ class RNNBase(Module):
             return y, last
         if packed.unsorted_indices is not None:
             last = [ops.index_select(s, 1, packed.unsorted_indices) for s in last]
-        return PackedSequence(y, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), last
+        out = PackedSequence(y, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+        out._unsorted_on_host = packed._unsorted_on_host
+        return out, last
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

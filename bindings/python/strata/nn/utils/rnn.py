@@ -24,6 +24,8 @@ class PackedSequence(_Packed):
     """Sequences without their padding: ``data`` holds the first step of all, then the second of those that have one, ..;
     ``batch_sizes`` says how many have each step. The recurrent layers take and give them."""
 
+    _unsorted_on_host: Optional[Tensor] = None  # where it is known: reading it from a card would wait for the card
+
     def __new__(cls, data: Tensor, batch_sizes: Tensor, sorted_indices: Optional[Tensor] = None,
                 unsorted_indices: Optional[Tensor] = None) -> "PackedSequence":
         if unsorted_indices is None and sorted_indices is not None:
@@ -85,7 +87,10 @@ def pack_padded_sequence(input: Tensor, lengths: Union[Tensor, Sequence[int]], b
         raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
                            "`enforce_sorted=False` to pack_padded_sequence to sidestep this requirement.")
     data, batch_sizes = ops.pack_padded_sequence(input, sizes, batch_first)
-    return PackedSequence(data, batch_sizes, order)
+    packed = PackedSequence(data, batch_sizes, order)
+    if order is not None:
+        packed._unsorted_on_host = invert_permutation(places)
+    return packed
 
 
 def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
@@ -94,7 +99,8 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     x, lengths = ops.pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, total_length)
     if sequence.unsorted_indices is not None:
         x = ops.index_select(x, 0 if batch_first else 1, sequence.unsorted_indices)
-        lengths = ops.index_select(lengths, 0, sequence.unsorted_indices.cpu())
+        back = sequence._unsorted_on_host
+        lengths = ops.index_select(lengths, 0, sequence.unsorted_indices.cpu() if back is None else back)
     return x, lengths
 
 
