@@ -279,6 +279,7 @@ def main():
     p.add_argument("--seconds", type=float, default=0.1, help="for each engine and pass of a case")
     p.add_argument("--limit", type=float, default=60, help="seconds that one case may take altogether")
     p.add_argument("--threads", type=int, default=0)
+    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: the process's CPU time, on a busy machine")
     p.add_argument("--only", help="cases of which 'size dtype varied' matches this regular expression")
     p.add_argument("--report", action="store_true", help="time nothing, show what the file has")
     p.add_argument("--table", help="write the page to this file as well")
@@ -298,7 +299,7 @@ def main():
         if a.only:
             cases = [c for c in cases if re.search(a.only, f"{c['size']} {c['dtype']} {c['varied']}")]
         todo = pending(cases, read_lines(a.out), a.device)
-        worker = Worker(["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads)])
+        worker = Worker(["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads), "--clock", a.clock])
         try:
             left = len(todo) - run(todo, worker, a.out, begin + 60 * a.minutes, a.limit)
         finally:

@@ -350,6 +350,10 @@ static void vec_more_rows(Table& t) {
   t.template row<1>(Map::nan_to_num, [](VF x, C c) {
     return x != x ? c.a : (x > 3.4028234e38f ? c.b : (x < -3.4028234e38f ? c.c : x));
   });
+  t.template row<1>(Map::replace_between, [](VF x, C c) { return x >= c.a ? (x <= c.b ? c.c : x) : x; });
+  t.template row<2>(Map::replace_between_backward,
+                    [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? VF{} : g) : g; });
+  t.template row<1>(Map::angle, [](VF x) { return x != x ? x : (x < 0.f ? set1(3.14159265f) : VF{}); });
   t.template row<1>(Map::hardsigmoid, [](VF x) {
     const VF v = x + 3.f;
     return (v < 0.f ? VF{} : (v > 6.f ? set1(6.f) : v)) / 6.f;
