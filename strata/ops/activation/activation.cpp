@@ -171,9 +171,8 @@ const Op<Tensor(const Tensor&, double, double, double)> replace_between_op{{
           s.add(s.off_grid({2, 37}), -static_cast<double>(INFINITY), 0.5, 7.0);
           s.invalid<DTypeError>("does not take", s.boolean({3}), 0.0, 1.0, 0.0);
         },
-    .reference = pointwise<([](double x, double low, double high, double value) {
-      return x >= low && x <= high ? value : x;
-    })>,
+    .reference =
+        pointwise<([](double x, double low, double high, double value) { return x >= low && x <= high ? value : x; })>,
 }};
 
 const OneNumber hardshrink_op{{

@@ -235,8 +235,7 @@ void unary_rows(Rows& r) {
     constexpr T most = std::numeric_limits<T>::max();
     return x != x ? c.a : x > most ? c.b : x < -most ? c.c : x;
   });
-  r.floats<1>(Map::replace_between,
-              [] STRATA_DEVICE(auto x, const auto& c) { return x >= c.a && x <= c.b ? c.c : x; });
+  r.floats<1>(Map::replace_between, [] STRATA_DEVICE(auto x, const auto& c) { return x >= c.a && x <= c.b ? c.c : x; });
   r.floats<1>(Map::angle, [] STRATA_DEVICE(auto x) {
     using T = decltype(x);
     return x != x ? x : x < 0 ? T(3.14159265358979323846) : T(0);

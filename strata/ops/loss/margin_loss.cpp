@@ -214,7 +214,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
     .cost =
         [](const Tensor& x, const Tensor&, const std::string&) {
           const double classes = x.dim() > 0 ? static_cast<double>(x.size(-1)) : 0;
-          return Cost{static_cast<double>(x.numel()) * (8 + 2 * std::log2(classes + 1)), static_cast<double>(x.nbytes())};
+          return Cost{static_cast<double>(x.numel()) * (8 + 2 * std::log2(classes + 1)),
+                      static_cast<double>(x.nbytes())};
         },
     .samples =
         [](Samples& s) {
