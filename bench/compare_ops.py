@@ -281,6 +281,7 @@ def main():
     p.add_argument("--seconds", type=float, default=0.1, help="for each engine and pass of a case")
     p.add_argument("--limit", type=float, default=60, help="seconds that one case may take altogether")
     p.add_argument("--threads", type=int, default=0)
+    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: the process's CPU time, on a busy machine")
     p.add_argument("--only", help="cases of which 'size dtype varied' matches this regular expression")
     p.add_argument("--report", action="store_true", help="time nothing, show what the file has")
     p.add_argument("--table", help="write the page to this file as well")
@@ -306,7 +307,7 @@ def main():
             with open(a.out, "a") as f:
                 f.write(json.dumps({"run": {"command": command("bench/compare_ops.py", sys.argv[1:]), "machine": machine(a.device),
                                             "date": datetime.date.today().isoformat(), "commit": a.commit}}) + "\n")
-        worker = Worker(["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads)])
+        worker = Worker(["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads), "--clock", a.clock])
         try:
             left = len(todo) - run(todo, worker, a.out, begin + 60 * a.minutes, a.limit)
         finally:

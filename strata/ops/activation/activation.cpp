@@ -8,7 +8,7 @@
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/records.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/softmax/softmax.h"
@@ -22,10 +22,6 @@ template <class F>
 Tensor computed(const Tensor& x, F&& f) {
   if (!is_floating(x.dtype())) return f(x.to(default_dtype()));
   return is_reduced_floating(x.dtype()) ? f(x.to(DType::f32)).to(x.dtype()) : f(x);
-}
-// x where it is compared with a number, which must not be rounded to bf16 or f16 before.
-Tensor compared(const Tensor& x) {
-  return is_reduced_floating(x.dtype()) ? x.detach().to(DType::f32) : x.detach();
 }
 // f at each element, by hand.
 template <class F>
@@ -128,11 +124,66 @@ const OneNumber softshrink_op{{
         },
 }};
 
+// What cuts a band out of the line: one pass over x, and one over the gradient.
+Tensor replace_between_backward(const Tensor& g, const Tensor& x, double low, double high);
+const Op<Tensor(const Tensor&, const Tensor&, double, double)> replace_between_backward_op{{
+    .schema = "replace_between_backward(Tensor g, Tensor x, float low, float high) -> Tensor",
+    .internal = true,
+    .doc = "0 where low <= x <= high, else g: the gradient of replace_between.",
+    .infer = [](const Tensor& g, const Tensor&, double,
+                double) { return like_if(g, kFloats, "replace_between_backward"); },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double low, double high) {
+      map(on, Map::replace_between_backward, y, {&g, &x}, {{low, high}});
+    }),
+    .saves = "x",
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& x, double low, double high) {
+          if (b.needs(0)) b.set(0, replace_between_backward(b.gy(), x, low, high));
+          if (b.needs(1)) b.set(1, no_slope(b.gy()));
+        },
+    .adapt = Adapt::promote,
+    .cost = [](const Tensor& g, const Tensor& x, double, double) { return map_cost(2, g, g, x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), -1.0, 1.0);
+          s.add(s.tensor({2, 37}), s.off_grid({2, 37}), -static_cast<double>(INFINITY), 0.0);
+        },
+    .reference = pointwise<([](double g, double x, double low, double high) { return x >= low && x <= high ? 0 : g; })>,
+}};
+Tensor replace_between_backward(const Tensor& g, const Tensor& x, double low, double high) {
+  return replace_between_backward_op(g, x, low, high);
+}
+const Op<Tensor(const Tensor&, double, double, double)> replace_between_op{{
+    .schema = "replace_between(Tensor x, float low, float high, float value) -> Tensor",
+    .internal = true,
+    .doc = "value where low <= x <= high, else x: what threshold and hardshrink are.",
+    .infer = [](const Tensor& x, double, double, double) { return like_if(x, kFloats, "replace_between"); },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double low, double high, double value) {
+      map(on, Map::replace_between, y, {&x}, {{low, high, value}});
+    }),
+    .saves = "x",
+    .backward = [](Backward& b, const Tensor& x, double low, double high,
+                   double) { b.set(0, replace_between_backward(b.gy(), x, low, high)); },
+    .cost = [](const Tensor& x, double, double, double) { return map_cost(2, x, x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), -1.0, 1.0, 0.0);
+          s.add(s.off_grid({2, 37}), -static_cast<double>(INFINITY), 0.5, 7.0);
+          s.invalid<DTypeError>("does not take", s.boolean({3}), 0.0, 1.0, 0.0);
+        },
+    .reference =
+        pointwise<([](double x, double low, double high, double value) { return x >= low && x <= high ? value : x; })>,
+}};
+
 const OneNumber hardshrink_op{{
     .schema = "hardshrink(Tensor input, float lambd=0.5) -> Tensor",
     .doc = "input, 0 where |input| <= lambd.",
     .example = "assert(hardshrink(full({1}, 0.25)).item() == 0 && hardshrink(full({1}, 2.0)).item() == 2);",
-    .composed = [](const Tensor& x, double lambd) { return where(abs(compared(x)) <= lambd, Scalar(0), x); },
+    .composed =
+        [](const Tensor& x, double lambd) {
+          return is_floating(x.dtype()) ? replace_between_op(x, -lambd, lambd, 0.0)
+                                        : where(abs(x) <= lambd, Scalar(0), x);
+        },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 1.0);
@@ -159,7 +210,11 @@ const TwoNumbers threshold_op{{
     .schema = "threshold(Tensor input, float threshold, float value) -> Tensor",
     .doc = "input where it is above threshold (or NaN), else value.",
     .example = "assert(threshold(full({1}, 0.25), 0.5, 7).item() == 7);",
-    .composed = [](const Tensor& x, double limit, double value) { return masked_fill(x, compared(x) <= limit, value); },
+    .composed =
+        [](const Tensor& x, double limit, double value) {
+          return is_floating(x.dtype()) ? replace_between_op(x, -static_cast<double>(INFINITY), limit, value)
+                                        : masked_fill(x, x <= limit, value);
+        },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 0.0, 20.0);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <cstring>
 
 #include "strata/core/parallel.h"
 #include "strata/ops/conv/conv_kernels.h"
@@ -20,7 +22,7 @@ struct Key {
   ConvSizes s;                          // of the part
   int64_t x_images, y_images, w_outer;  // elements from one image, or one output channel's weights, to the next
   int32_t t, result;
-  int64_t bias;
+  int64_t bias, winograd;
 };
 
 memory::dims dims_of(const memory::desc& d);
@@ -94,24 +96,24 @@ int64_t block_of_first(const memory::desc& d) {
   return block;
 }
 using Forward = dnnl::convolution_forward::primitive_desc;
-Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
-                     const memory::dims& st, const memory::dims& di, const memory::dims& pad, bool bias) {
+Forward forward_desc(dnnl::algorithm alg, const memory::desc& x, const memory::desc& w, const memory::desc& b,
+                     const memory::desc& y, const memory::dims& st, const memory::dims& di, const memory::dims& pad,
+                     bool bias) {
   constexpr auto kind = dnnl::prop_kind::forward_training;
-  constexpr auto alg = dnnl::algorithm::convolution_direct;
   return bias ? Forward(dnnl_engine(), kind, alg, x, w, b, y, st, di, pad, pad)
               : Forward(dnnl_engine(), kind, alg, x, w, y, st, di, pad, pad);
 }
-dnnl::convolution_backward_data::primitive_desc data_desc(const memory::desc& x, const memory::desc& w,
-                                                          const memory::desc& y, const memory::dims& st,
-                                                          const memory::dims& di, const memory::dims& pad,
-                                                          const Forward& hint) {
-  return {dnnl_engine(), dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad, hint};
+dnnl::convolution_backward_data::primitive_desc data_desc(dnnl::algorithm alg, const memory::desc& x,
+                                                          const memory::desc& w, const memory::desc& y,
+                                                          const memory::dims& st, const memory::dims& di,
+                                                          const memory::dims& pad, const Forward& hint) {
+  return {dnnl_engine(), alg, x, w, y, st, di, pad, pad, hint};
 }
-dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::desc& x, const memory::desc& w,
-                                                                const memory::desc& y, const memory::dims& st,
-                                                                const memory::dims& di, const memory::dims& pad,
-                                                                const Forward& hint) {
-  return {dnnl_engine(), dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad, hint};
+dnnl::convolution_backward_weights::primitive_desc weights_desc(dnnl::algorithm alg, const memory::desc& x,
+                                                                const memory::desc& w, const memory::desc& y,
+                                                                const memory::dims& st, const memory::dims& di,
+                                                                const memory::dims& pad, const Forward& hint) {
+  return {dnnl_engine(), alg, x, w, y, st, di, pad, pad, hint};
 }
 #else
 memory::dims dims_of(const memory::desc& d) {
@@ -126,25 +128,25 @@ int64_t block_of_first(const memory::desc& d) {
   return block;
 }
 using Forward = dnnl::convolution_forward::primitive_desc;
-Forward forward_desc(const memory::desc& x, const memory::desc& w, const memory::desc& b, const memory::desc& y,
-                     const memory::dims& st, const memory::dims& di, const memory::dims& pad, bool bias) {
+Forward forward_desc(dnnl::algorithm alg, const memory::desc& x, const memory::desc& w, const memory::desc& b,
+                     const memory::desc& y, const memory::dims& st, const memory::dims& di, const memory::dims& pad,
+                     bool bias) {
   constexpr auto kind = dnnl::prop_kind::forward_training;
-  constexpr auto alg = dnnl::algorithm::convolution_direct;
   using Desc = dnnl::convolution_forward::desc;
   return Forward(bias ? Desc(kind, alg, x, w, b, y, st, di, pad, pad) : Desc(kind, alg, x, w, y, st, di, pad, pad),
                  dnnl_engine());
 }
-dnnl::convolution_backward_data::primitive_desc data_desc(const memory::desc& x, const memory::desc& w,
-                                                          const memory::desc& y, const memory::dims& st,
-                                                          const memory::dims& di, const memory::dims& pad,
-                                                          const Forward& hint) {
-  return {{dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad}, dnnl_engine(), hint};
+dnnl::convolution_backward_data::primitive_desc data_desc(dnnl::algorithm alg, const memory::desc& x,
+                                                          const memory::desc& w, const memory::desc& y,
+                                                          const memory::dims& st, const memory::dims& di,
+                                                          const memory::dims& pad, const Forward& hint) {
+  return {{alg, x, w, y, st, di, pad, pad}, dnnl_engine(), hint};
 }
-dnnl::convolution_backward_weights::primitive_desc weights_desc(const memory::desc& x, const memory::desc& w,
-                                                                const memory::desc& y, const memory::dims& st,
-                                                                const memory::dims& di, const memory::dims& pad,
-                                                                const Forward& hint) {
-  return {{dnnl::algorithm::convolution_direct, x, w, y, st, di, pad, pad}, dnnl_engine(), hint};
+dnnl::convolution_backward_weights::primitive_desc weights_desc(dnnl::algorithm alg, const memory::desc& x,
+                                                                const memory::desc& w, const memory::desc& y,
+                                                                const memory::dims& st, const memory::dims& di,
+                                                                const memory::dims& pad, const Forward& hint) {
+  return {{alg, x, w, y, st, di, pad, pad}, dnnl_engine(), hint};
 }
 #endif
 
@@ -165,10 +167,11 @@ void make(const Key& key, ConvOp& op) {
   const memory::desc ax(xd, tx, Tag::any), aw(wd, tw, Tag::any), ay(yd, ty, Tag::any), b({s.oc}, t, Tag::x);
   const memory::desc px(xd, tx, memory::dims{key.x_images, s.ih * s.iw, s.iw, 1}), pw(wd, tw, wstrides),
       py(yd, ty, memory::dims{key.y_images, s.oh * s.ow, s.ow, 1});
+  const auto alg = key.winograd != 0 ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
   // Backward primitives take a forward one, of the arguments' dtype, as a hint.
   const Forward hint = key.kind == ConvKind::forward
-                           ? forward_desc(ax, aw, b, ay, st, di, pad, key.bias != 0)
-                           : forward_desc(memory::desc(xd, t, Tag::any), memory::desc(wd, t, Tag::any), b,
+                           ? forward_desc(alg, ax, aw, b, ay, st, di, pad, key.bias != 0)
+                           : forward_desc(alg, memory::desc(xd, t, Tag::any), memory::desc(wd, t, Tag::any), b,
                                           memory::desc(yd, t, Tag::any), st, di, pad, false);
   const auto is_reference = [](const auto& pd) { return std::strncmp(pd.impl_info_str(), "ref", 3) == 0; };
   switch (key.kind) {
@@ -182,7 +185,7 @@ void make(const Key& key, ConvOp& op) {
       break;
     }
     case ConvKind::transpose: {
-      const auto pd = data_desc(ax, aw, ay, st, di, pad, hint);
+      const auto pd = data_desc(alg, ax, aw, ay, st, di, pad, hint);
       if (is_reference(pd)) return;
       op.add(DNNL_ARG_DIFF_DST, py, pd.diff_dst_desc(), false);
       op.add(DNNL_ARG_WEIGHTS, pw, pd.weights_desc(), false);
@@ -191,7 +194,7 @@ void make(const Key& key, ConvOp& op) {
       break;
     }
     case ConvKind::weight: {
-      const auto pd = weights_desc(ax, aw, ay, st, di, pad, hint);
+      const auto pd = weights_desc(alg, ax, aw, ay, st, di, pad, hint);
       if (is_reference(pd)) return;
       op.add(DNNL_ARG_SRC, px, pd.src_desc(), false);
       op.add(DNNL_ARG_DIFF_DST, py, pd.diff_dst_desc(), false);
@@ -263,13 +266,40 @@ struct Parts {
   int64_t down, across;
 };
 
-Parts parts_of(ConvKind kind, const ConvSizes& s) {
+// Winograd's F(4x4, 3x3): a fourth of the products for results of four rows and columns, with sums and differences
+// before and after them, whose rounding shows (docs/design/cpu-convs.md). STRATA_CONV_WINOGRAD=0 turns it off.
+constexpr int64_t kTile = 4;
+int64_t tiles_of(const ConvSizes& s) {
+  return s.n * pieces(s.oh, kTile) * pieces(s.ow, kTile);
+}
+bool winograd_fits(const ConvSizes& s, DType t, DType result) {
+  static const bool allowed = [] {
+    const char* choice = std::getenv("STRATA_CONV_WINOGRAD");
+    return choice == nullptr || std::strcmp(choice, "0") != 0;
+  }();
+  if (!allowed || t != DType::f32 || result != DType::f32 || s.groups != 1) return false;
+  if (s.kh != 3 || s.kw != 3 || s.sh != 1 || s.sw != 1 || s.dh != 1 || s.dw != 1) return false;
+  // Vectors of channels; and enough tiles for what turning a weight costs.
+  return s.ic % 16 == 0 && s.oc % 16 == 0 && s.ic >= 32 && s.oc >= 32 && s.oh >= kTile && s.ow >= kTile &&
+         tiles_of(s) >= 32;
+}
+
+Parts parts_of(ConvKind kind, const ConvSizes& s, bool winograd) {
   const int64_t channels = kind == ConvKind::transpose ? s.ic : s.oc;
   const int64_t weights = s.oc * (s.ic / s.groups) * s.kh * s.kw;
   const int64_t read = s.n * (kind == ConvKind::transpose ? s.oc * s.oh * s.ow : s.ic * s.ih * s.iw);
   constexpr int64_t kParts = 16, kMostParts = 32, kManyWeights = int64_t{1} << 20;
   int64_t down, least;  // blocks of images; channels of a block, 0: all of them
-  if (kind == ConvKind::weight) {
+  int64_t most_parts = kMostParts;
+  if (winograd) {
+    // Each part turns its weights.
+    constexpr int64_t kTiles = 64, kEnough = 8;
+    down = std::clamp<int64_t>(tiles_of(s) / kTiles, 1, std::min(s.n, kind == ConvKind::weight ? kParts : kMostParts));
+    if (kind == ConvKind::weight)
+      down = std::min(down, std::max<int64_t>(1, std::max(kManyWeights, read / 4) / weights));
+    least = down < kEnough ? (s.n == 1 ? 32 : 64) : 0;
+    most_parts = kEnough;
+  } else if (kind == ConvKind::weight) {
     // The blocks' gradients are added up: where they are large beside x, few of them.
     down = std::clamp<int64_t>(std::max(kManyWeights, read / 4) / weights, 1, std::min(s.n, kParts));
     least = 32;
@@ -290,22 +320,21 @@ Parts parts_of(ConvKind kind, const ConvSizes& s) {
   p.down = pieces(s.n, p.images);
   p.channels = channels;
   if (least > 0 && s.groups == 1)
-    p.channels = std::clamp<int64_t>(pieces(channels * p.down, kMostParts * least) * least, 1, channels);
+    p.channels = std::clamp<int64_t>(pieces(channels * p.down, most_parts * least) * least, 1, channels);
   p.across = pieces(channels, p.channels);
   return p;
 }
-}  // namespace
 
-bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
-                 const void* bias, void* out) {
-  if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
-  if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
+bool conv_in_parts(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
+                   const void* bias, void* out, bool winograd) {
   const bool transpose = kind == ConvKind::transpose, weight = kind == ConvKind::weight;
   const int64_t in_image = s.ic * s.ih * s.iw, out_image = s.oc * s.oh * s.ow;
   const int64_t outer = s.ic / s.groups * s.kh * s.kw, weights = s.oc * outer;
-  const Parts p = parts_of(kind, s);
+  const Parts p = parts_of(kind, s, winograd);
   const auto key = [&](int64_t b, int64_t c) {
-    Key k{kind, s, in_image, out_image, outer, static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr};
+    Key k{
+        kind,    s, in_image, out_image, outer, static_cast<int32_t>(t), static_cast<int32_t>(result), bias != nullptr,
+        winograd};
     k.s.n = std::min(p.images, s.n - b * p.images);
     int64_t& channels = transpose ? k.s.ic : k.s.oc;
     channels = std::min(p.channels, channels - c * p.channels);
@@ -357,6 +386,16 @@ bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const
   });
   if (summed) add_parts(static_cast<const float*>(sums.get()), p.down, weights, static_cast<float*>(out));
   return true;
+}
+}  // namespace
+
+bool conv_onednn(ConvKind kind, const ConvSizes& s, DType t, DType result, const void* first, const void* second,
+                 const void* bias, void* out) {
+  if (dnnl_dtype(t) == memory::data_type::undef || t == DType::f16) return false;
+  if (s.n == 0 || s.ic == 0 || s.oc == 0) return false;
+  // oneDNN has Winograd's for some processors.
+  if (winograd_fits(s, t, result) && conv_in_parts(kind, s, t, result, first, second, bias, out, true)) return true;
+  return conv_in_parts(kind, s, t, result, first, second, bias, out, false);
 }
 
 }  // namespace strata::cpu::detail

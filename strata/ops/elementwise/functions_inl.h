@@ -235,6 +235,11 @@ void unary_rows(Rows& r) {
     constexpr T most = std::numeric_limits<T>::max();
     return x != x ? c.a : x > most ? c.b : x < -most ? c.c : x;
   });
+  r.floats<1>(Map::replace_between, [] STRATA_DEVICE(auto x, const auto& c) { return x >= c.a && x <= c.b ? c.c : x; });
+  r.floats<1>(Map::angle, [] STRATA_DEVICE(auto x) {
+    using T = decltype(x);
+    return x != x ? x : x < 0 ? T(3.14159265358979323846) : T(0);
+  });
   r.floats<1>(Map::pow_scalar, [] STRATA_DEVICE(auto x, const auto& c) { return std::pow(x, c.a); });
   r.ints<1>(Map::pow_scalar, [] STRATA_DEVICE(auto x, const auto& c) { return power(x, c.a); });
   r.floats<1>(Map::scalar_pow, [] STRATA_DEVICE(auto x, const auto& c) { return std::pow(c.a, x); });
@@ -305,6 +310,8 @@ void activation_rows(Rows& r) {
               [] STRATA_DEVICE(auto g, auto x, const auto& c) { return x > c.a && x < c.b ? g : decltype(g)(0); });
   r.numbers<2>(Map::clamp_backward,
                [] STRATA_DEVICE(auto g, auto x, const auto& c) { return x >= c.a && x <= c.b ? g : decltype(g)(0); });
+  r.floats<2>(Map::replace_between_backward,
+              [] STRATA_DEVICE(auto g, auto x, const auto& c) { return x >= c.a && x <= c.b ? decltype(g)(0) : g; });
   r.floats<2>(Map::hardswish_backward, [] STRATA_DEVICE(auto g, auto x) {
     using T = decltype(x);
     return x < -3 ? T(0) : x > 3 ? g : g * (x / 3 + T(0.5));

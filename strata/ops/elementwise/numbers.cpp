@@ -87,19 +87,14 @@ const UnaryOp isreal_op{float_test<Map::isposinf>({
     .reference = pointwise<([](double) { return true; })>,
 })};
 
-const UnaryOp angle_op{{
+const UnaryOp angle_op{unary<Map::angle>({
     .schema = "angle(Tensor x) -> Tensor",
     .doc = "pi for negative x, NaN for NaN, else 0; integers become default_dtype(). The gradient is 0.",
     .example = "assert(angle(full({1}, 2.0)).item() == 0);",
-    .composed =
-        [](const Tensor& x) {
-          const Tensor v = is_floating(x.dtype()) ? x : x.to(default_dtype());
-          return where(v < 0, kPi, v * 0).detach() + v * 0;
-        },
-    .dtypes = kNumbers,
+    .backward = [](Backward& b, const Tensor&) { b.set(0, no_slope(b.gy())); },
     .samples = samples_kinked,
     .reference = pointwise<([](double x) { return std::atan2(0.0, x == 0 ? 1 : x); })>,
-}};
+})};
 
 const BinaryOp copysign_op{binary<Map::copysign>(
     {

@@ -282,6 +282,22 @@ STRATA_INLINE VF erfinv_of(VF x) {
   return a < 1.f ? y : (a == 1.f ? with_sign_of(set1(inf), x) : set1(std::numeric_limits<float>::quiet_NaN()));
 }
 
+// x = mantissa 2^exponent. What has no bits for an exponent is made larger first.
+struct Split {
+  VF mantissa, exponent;
+};
+STRATA_INLINE Split split_of(VF x) {
+  const VF a = absolute(x);
+  const auto tiny = a < 1.17549435e-38f;
+  const VU u = bits<VU>(tiny ? x * 16777216.f : x);
+  const VF e = __builtin_convertvector(bits<VI>((u >> 23) & 0xffu) - 126, VF);
+  const VF m = bits<VF>((u & 0x807fffffu) | 0x3f000000u);
+  const VF above = tiny ? e - 24.f : e;
+  // 0, infinities and NaN
+  const VF kept = a <= 3.4028234e38f ? (a == 0.f ? x : m) : x;
+  return {kept, a <= 3.4028234e38f ? (a == 0.f ? VF{} : above) : VF{}};
+}
+
 // where(): the condition is bytes, the others are f32.
 static void vec_where(void* out, const void* const* in, int64_t n, const MapParams& params) {
   const uint8_t* c = static_cast<const uint8_t*>(in[0]);
@@ -347,9 +363,19 @@ static void vec_more_rows(Table& t) {
   t.template row<2>(Map::fmin, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a < b ? a : b)); });
   t.template row<2>(Map::heaviside, [](VF a, VF b) { return a == 0.f ? b : (a > 0.f ? set1(1.f) : VF{}); });
   t.template row<1>(Map::sign, [](VF x) { return x != x ? x : (x > 0.f ? set1(1.f) : (x < 0.f ? set1(-1.f) : VF{})); });
+  t.template row<1>(Map::frexp_mantissa, [](VF x) { return split_of(x).mantissa; });
+  t.template row<1>(Map::frexp_exponent, [](VF x) { return split_of(x).exponent; });
+  t.template row<1>(Map::entr, [](VF x) {
+    const VF y = x == 0.f ? VF{} : -x * log_of(x);
+    return x < 0.f ? set1(-std::numeric_limits<float>::infinity()) : (x != x ? x : y);
+  });
   t.template row<1>(Map::nan_to_num, [](VF x, C c) {
     return x != x ? c.a : (x > 3.4028234e38f ? c.b : (x < -3.4028234e38f ? c.c : x));
   });
+  t.template row<1>(Map::replace_between, [](VF x, C c) { return x >= c.a ? (x <= c.b ? c.c : x) : x; });
+  t.template row<2>(Map::replace_between_backward,
+                    [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? VF{} : g) : g; });
+  t.template row<1>(Map::angle, [](VF x) { return x != x ? x : (x < 0.f ? set1(3.14159265f) : VF{}); });
   t.template row<1>(Map::hardsigmoid, [](VF x) {
     const VF v = x + 3.f;
     return (v < 0.f ? VF{} : (v > 6.f ? set1(6.f) : v)) / 6.f;

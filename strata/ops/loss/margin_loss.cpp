@@ -13,6 +13,7 @@
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -195,17 +196,26 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
           const Tensor x = widened(input).reshape({-1, classes}), t = target.to(DType::i64).reshape({-1, classes});
           const Tensor used = cumsum((t < 0).to(DType::i64), 1) == 0, at = where(used, t, Scalar(0)).to(DType::i64);
           const Tensor named = scatter_add(zeros_like(t), 1, at, used.to(DType::i64)) > 0;
-          const Tensor each = clamp_min(1 - gather(x, 1, at).unsqueeze(2) + x.unsqueeze(1), 0);
-          const Tensor pairs = logical_and(used.unsqueeze(2), logical_not(named).unsqueeze(1));
-          const Tensor rows = sum(where(pairs, each, Scalar(0.0)), {1, 2}) / static_cast<double>(classes);
+          // Of the other classes, best first, those above target - 1 are the first ones: their sum is a running one.
+          const Scalar infinite(static_cast<double>(INFINITY));
+          const Tensor falling = std::get<0>(sort(where(named, infinite, -x), 1));
+          const Tensor sums = cumsum(where(falling == infinite, Scalar(0.0), -falling), 1);
+          const Tensor bound = gather(x, 1, at) - 1;
+          const Tensor count = searchsorted(falling.detach(), -bound.detach());
+          const Tensor above = gather(sums, 1, clamp_min(count - 1, 0)) - count.to(x.dtype()) * bound;
+          // NaN, which no order counts, is added.
+          const Tensor odd = sum(where(isnan(x), x, Scalar(0.0)), {1});
+          const Tensor rows =
+              (sum(where(logical_and(used, count > 0), above, Scalar(0.0)), {1}) + odd) / static_cast<double>(classes);
           const bool single = r == "none" && input.dim() == 1;
           return reduced(single ? rows.reshape({}) : rows, r, input.dtype(), op);
         },
     .autocast = Autocast::full,
     .cost =
         [](const Tensor& x, const Tensor&, const std::string&) {
-          const double pairs = x.dim() > 0 ? static_cast<double>(x.numel() * x.size(-1)) : 0;
-          return Cost{4 * pairs, static_cast<double>(x.nbytes())};
+          const double classes = x.dim() > 0 ? static_cast<double>(x.size(-1)) : 0;
+          return Cost{static_cast<double>(x.numel()) * (8 + 2 * std::log2(classes + 1)),
+                      static_cast<double>(x.nbytes())};
         },
     .samples =
         [](Samples& s) {

@@ -84,7 +84,9 @@ const ScaledOp addr_op{{
           check_dtypes("addr", input, a);
           check_factors("addr", a, beta, alpha);
           check_broadcast("addr", input, {a.shape()[0], b.shape()[0]});
-          return addmm(input, unsqueeze(a, 1), unsqueeze(b, 0), beta, alpha);
+          const Tensor column = unsqueeze(a, 1), row = unsqueeze(b, 0);
+          if (beta.to_double() == 0) return alpha.to_double() == 1 ? column * row : column * row * alpha;
+          return addcmul(beta.to_double() == 1 ? input : input * beta, column, row, alpha);
         },
     .autocast = Autocast::promote,
     .dtypes = kNumbers,

@@ -39,7 +39,7 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
   if (weight.defined()) scale = scale * weight;
   Tensor shift = -(mean * scale);
   if (bias.defined()) shift = shift + bias;
-  return (x * scale.reshape(channels) + shift.reshape(channels)).to(x.dtype());
+  return addcmul(shift.reshape(channels), x, scale.reshape(channels)).to(x.dtype());
 }
 
 // y without any running statistics that follow: empty ones.

@@ -107,6 +107,22 @@ void spread_windows(const Taps& t, const std::vector<C>& weight, const std::vect
   }
 }
 
+// Sums of a window's elements, which lie side by side: of a long one eight at a time.
+template <class C, class T>
+C window_sum(const T* at, const C* weight, int64_t count) {
+  constexpr int64_t kLanes = 8;
+  C sum = 0;
+  int64_t b = 0;
+  if (count >= 2 * kLanes) {
+    C lanes[kLanes] = {};
+    for (; b + kLanes <= count; b += kLanes)
+      for (int64_t l = 0; l < kLanes; ++l) lanes[l] += weight[b + l] * static_cast<C>(at[b + l]);
+    for (const C v : lanes) sum += v;
+  }
+  for (; b < count; ++b) sum += weight[b] * static_cast<C>(at[b]);
+  return sum;
+}
+
 template <class T>
 void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
   using C = compute_t<T>;
@@ -122,6 +138,10 @@ void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
       const T* row = x + p * t.in + r * w.inputs;
       for (int64_t j = 0; j < cols; ++j) {
         const T* at = row + w.start[j];
+        if (w.step == 1) {
+          first[r * cols + j] = window_sum<C>(at, ww.data() + wo[j], w.count[j]);
+          continue;
+        }
         C sum = 0;
         for (int64_t b = 0; b < w.count[j]; ++b) sum += ww[wo[j] + b] * static_cast<C>(at[b * w.step]);
         first[r * cols + j] = sum;
@@ -154,7 +174,12 @@ void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
       for (int64_t j = 0; j < cols; ++j) {
         C* to = sums + w.start[j];
         const C g = first[r * cols + j];
-        for (int64_t b = 0; b < w.count[j]; ++b) to[b * w.step] += g * ww[wo[j] + b];
+        const C* const weight = ww.data() + wo[j];
+        if (w.step == 1) {
+          for (int64_t b = 0; b < w.count[j]; ++b) to[b] += g * weight[b];
+        } else {
+          for (int64_t b = 0; b < w.count[j]; ++b) to[b * w.step] += g * weight[b];
+        }
       }
       for (int64_t j = 0; j < w.inputs; ++j) x[p * t.in + r * w.inputs + j] = static_cast<T>(sums[j]);
     }

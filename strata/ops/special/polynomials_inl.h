@@ -74,6 +74,18 @@ STRATA_SPECIAL double orthogonal_polynomial(int family, int derivative, double x
   }
   if (family < 4 && n > 32 && derivative == 0) return chebyshev_by_angle(family, x, n);
   if (n > kMostSteps) return family == kLegendre && derivative == 0 ? large_legendre(x, n) : STRATA_SPECIAL_NAN;
+  if (family < 4 && derivative == 0) {
+    if (n == 0) return 1;
+    double below = 1, here = family == kChebyshevT   ? x
+                             : family == kChebyshevV ? 2 * x - 1
+                                                     : 2 * x + (family == kChebyshevW);
+    for (int k = 1; k < static_cast<int>(n); ++k) {
+      const double next = 2 * x * here - below;
+      below = here;
+      here = next;
+    }
+    return here;
+  }
   // Derivatives 0 to `derivative` of the orders k - 1 and k.
   double before[kMostDerivatives] = {}, now[kMostDerivatives] = {};
   now[0] = 1;
