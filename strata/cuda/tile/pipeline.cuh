@@ -22,6 +22,7 @@ class Pipeline {
   __device__ __forceinline__ void init(int consumers) {
     for (int i = 0; i < kStages; ++i) init_barrier(full_ + i, 1), init_barrier(empty_ + i, consumers);
     fence_barriers();
+    fence_shared();
   }
 
   /// The producer's thread: fills the next stage once it is free. `copies(tile, barrier)` starts copies of kStageBytes.

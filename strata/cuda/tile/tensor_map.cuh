@@ -25,13 +25,14 @@ inline bool fits_copies(const Matrices& m) {
   return reinterpret_cast<uintptr_t>(m.data) % 16 == 0 && m.columns < INT32_MAX && m.rows < INT32_MAX &&
          m.batches < INT32_MAX && fits(m.rows, m.row_bytes) && fits(m.batches, m.batch_bytes);
 }
+#ifndef STRATA_TILE_EMULATION
 /// A map of three dims (column, row, batch) for boxes of 128 bytes of columns by `rows` rows (256 at most), swizzled.
 CUtensorMap tensor_map(const Matrices& m, int rows);
 /// Whether kernels of tiles run on the current device: capability 9.0, code for it, and a driver that makes maps.
 bool has_tiles();
-
-#ifdef STRATA_TILE_EMULATION
-inline CUtensorMap tensor_map(const Matrices& m, int rows) {
+#else
+// Of this file's program alone: the library has one of this name for the card.
+static inline CUtensorMap tensor_map(const Matrices& m, int rows) {
   CUtensorMap map;
   map.data = static_cast<uint8_t*>(const_cast<void*>(m.data)), map.element_bytes = m.element_bytes;
   const int64_t sizes[] = {m.columns, m.rows, m.batches}, steps[] = {m.element_bytes, m.row_bytes, m.batch_bytes};
