@@ -8,8 +8,13 @@
 
 namespace strata::cuda::tile {
 
+#ifndef STRATA_TILE_EMULATION
 __device__ __forceinline__ void init_barrier(uint64_t* b, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
+}
+/// Makes init_barrier()'s barriers known to the copy engine.
+__device__ __forceinline__ void fence_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void arrive(uint64_t* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
@@ -51,6 +56,7 @@ __device__ __forceinline__ void named_sync(int id, int threads) {
 __device__ __forceinline__ void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+#endif
 
 /// Where a ring of buffers stands.
 template <int kStages>

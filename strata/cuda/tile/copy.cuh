@@ -2,10 +2,13 @@
 // Copies between global and shared memory that run on: 16 bytes a thread (cp.async, sm_80), and whole boxes and runs of
 // bytes by the copy engine (TMA, sm_90).
 
+#ifndef STRATA_TILE_EMULATION
 #include <cuda.h>
+#endif
 
 #include "strata/cuda/tile/barrier.cuh"
 
+#ifndef STRATA_TILE_EMULATION
 namespace strata::cuda::tile {
 
 // ---- 16 bytes a thread ----
@@ -46,11 +49,37 @@ __device__ __forceinline__ void copy_in(void* to, const CUtensorMap& map, uint64
       "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
+/// The same of a tensor of three dims and of two.
+__device__ __forceinline__ void copy_in(void* to, const CUtensorMap& map, uint64_t* barrier, int column, int row,
+                                        int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(batch)
+      : "memory");
+}
+__device__ __forceinline__ void copy_in(void* to, const CUtensorMap& map, uint64_t* barrier, int column, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(column), "r"(row)
+      : "memory");
+}
 /// Starts the copy of a box to global memory; what is outside of the tensor is not written.
 __device__ __forceinline__ void copy_out(const CUtensorMap& map, const void* from, int column, int row, int head,
                                          int batch) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
                "r"(shared_address(from)), "r"(column), "r"(row), "r"(head), "r"(batch)
+               : "memory");
+}
+__device__ __forceinline__ void copy_out(const CUtensorMap& map, const void* from, int column, int row, int batch) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(column), "r"(row), "r"(batch)
+               : "memory");
+}
+__device__ __forceinline__ void copy_out(const CUtensorMap& map, const void* from, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
 }
 __device__ __forceinline__ void commit_out() {
@@ -59,6 +88,11 @@ __device__ __forceinline__ void commit_out() {
 /// Waits until this thread's copies out have read shared memory, or until they are complete.
 __device__ __forceinline__ void wait_out_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+/// The same but for the last `Pending` groups of them.
+template <int Pending>
+__device__ __forceinline__ void wait_out_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 __device__ __forceinline__ void wait_out() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -90,3 +124,4 @@ __device__ __forceinline__ void add_bytes_out(float* to, const void* from, int b
 }
 
 }  // namespace strata::cuda::tile
+#endif

@@ -2,8 +2,9 @@
 // Operands and sums in registers as tensor cores hold them: matrices from and to shared memory, products of a warp
 // (mma.sync, sm_80), and pairs of 16 bits.
 
-#include "strata/cuda/kernel.cuh"
+#include "strata/cuda/tile/shared_tile.cuh"
 
+#ifndef STRATA_TILE_EMULATION
 namespace strata::cuda::tile {
 
 /// Four 8x8 matrices; lanes 8m .. 8m + 7 hold the addresses of matrix m's rows.
@@ -71,3 +72,4 @@ __device__ __forceinline__ void store_transposed(uint32_t address, uint32_t a, u
 }
 
 }  // namespace strata::cuda::tile
+#endif

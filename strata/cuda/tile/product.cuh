@@ -1,6 +1,7 @@
 #pragma once
 // Hopper's matrix products of a warpgroup (wgmma; PTX ISA 8.0, code for sm_90a alone): sums [64][N] in f32 registers of
-// an operand a [64][K] in shared memory or registers and b [K][N] in shared memory.
+// an operand a [64][K] in shared memory or registers and b [K][N] in shared memory; of s8 in registers of 32-bit
+// integers.
 //
 // Shared operands are tiles (shared_tile.cuh): rows of 128 bytes whose 16-byte pieces are swizzled, beginning at
 // multiples of 1024 bytes. Products run on: registers and tiles that they read or write are theirs until
@@ -32,6 +33,21 @@ __device__ __forceinline__ uint64_t advanced(uint64_t descriptor, int bytes) {
   return descriptor + static_cast<uint64_t>(bytes >> 4);
 }
 
+/// What a product takes: elements of one type, or of two (E4M3 and E5M2).
+template <class A, class B>
+struct Pair {};
+template <class T>
+inline constexpr bool kFp8 = std::is_same_v<T, E4M3> || std::is_same_v<T, E5M2> ||
+                             std::is_same_v<T, Pair<E4M3, E5M2>> || std::is_same_v<T, Pair<E5M2, E4M3>>;
+template <class T>
+inline constexpr bool kEightBits = kFp8<T> || std::is_same_v<T, int8_t>;
+/// Bytes of one product's depth: 16 numbers of 16 bits, 32 of eight, 8 of f32.
+inline constexpr int kProductBytes = 32;
+/// What sums of products are.
+template <class T>
+using sum_t = std::conditional_t<std::is_same_v<T, int8_t>, int32_t, float>;
+
+#ifndef STRATA_TILE_EMULATION
 /// Between ordinary uses of registers and products that read or write them.
 __device__ __forceinline__ void fence_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -55,6 +71,11 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
 }
+template <int N>
+__device__ __forceinline__ void pin(int32_t (&r)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
 
 // d += a b, or d = a b where accumulate is 0, of a warpgroup: d is [64][N], the K of a and b is 16. Thread t has rows
 // 16 (t / 32) + t % 32 / 4 and 8 more, of each 8 columns 2 (t % 4) and the next: d[4 j + e] is row + 8 (e / 2), column
@@ -75,9 +96,9 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 #define STRATA_REGS128                                                                                             \
   STRATA_REGS40 STRATA_TEN(4) STRATA_TEN(5) STRATA_TEN(6) STRATA_TEN(7) STRATA_TEN(8) STRATA_TEN(9) STRATA_TEN(10) \
       STRATA_TEN(11) STRATA_EIGHT(12)
-#define STRATA_OUT8(i)                                                                                        \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-      "+f"(d[i + 7])
+#define STRATA_OUT8(i)                                                                                      \
+  STRATA_SUM(d[i]), STRATA_SUM(d[i + 1]), STRATA_SUM(d[i + 2]), STRATA_SUM(d[i + 3]), STRATA_SUM(d[i + 4]), \
+      STRATA_SUM(d[i + 5]), STRATA_SUM(d[i + 6]), STRATA_SUM(d[i + 7])
 #define STRATA_OUT16 STRATA_OUT8(0), STRATA_OUT8(8)
 #define STRATA_OUT32 STRATA_OUT16, STRATA_OUT8(16), STRATA_OUT8(24)
 #define STRATA_OUT40 STRATA_OUT32, STRATA_OUT8(32)
@@ -110,6 +131,22 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
                : STRATA_OUT##R                                                                       \
                : "l"(a.shared), "l"(b), "r"(accumulate)                                              \
                : "memory");
+/* eight bits: K is 32, neither operand is transposed */
+#define STRATA_WGMMA_EIGHT(N, R, SUMS, TYPES, SIGNS, R0, R1, R2, R3, R4, R5, ...)                                      \
+  if constexpr (kShared) {                                                                                             \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k32." SUMS     \
+                 "." TYPES " {" STRATA_REGS##R "}, %" #R0 ", %" #R1 ", p" SIGNS ";\n}"                                 \
+                 : STRATA_OUT##R                                                                                       \
+                 : "l"(a.shared), "l"(b), "r"(accumulate)                                                              \
+                 : "memory");                                                                                          \
+  } else {                                                                                                             \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k32." SUMS     \
+                 "." TYPES " {" STRATA_REGS##R "}, {%" #R0 ", %" #R1 ", %" #R2 ", %" #R3 "}, %" #R4 ", p" SIGNS ";\n}" \
+                 : STRATA_OUT##R                                                                                       \
+                 : "r"(a.regs[0]), "r"(a.regs[1]), "r"(a.regs[2]), "r"(a.regs[3]), "l"(b), "r"(accumulate)             \
+                 : "memory");                                                                                          \
+  }
+#define STRATA_SUM(x) "+f"(x)
 #define STRATA_WGMMA(N, R, ...)                                                                 \
   template <class T, bool kShared, int kTransA, int kTransB, class A>                           \
   __device__ __forceinline__ void wgmma(float(&d)[R], const A& a, uint64_t b, int accumulate) { \
@@ -118,6 +155,17 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
     } else if constexpr (std::is_same_v<T, float>) {                                            \
       static_assert(kShared && !kTransA && !kTransB);                                           \
       STRATA_WGMMA_TF32(N, R, __VA_ARGS__)                                                      \
+    } else if constexpr (kFp8<T>) {                                                             \
+      static_assert(!kTransA && !kTransB);                                                      \
+      if constexpr (std::is_same_v<T, E4M3>) {                                                  \
+        STRATA_WGMMA_EIGHT(N, R, "f32", "e4m3.e4m3", ", 1, 1", __VA_ARGS__)                     \
+      } else if constexpr (std::is_same_v<T, E5M2>) {                                           \
+        STRATA_WGMMA_EIGHT(N, R, "f32", "e5m2.e5m2", ", 1, 1", __VA_ARGS__)                     \
+      } else if constexpr (std::is_same_v<T, Pair<E4M3, E5M2>>) {                               \
+        STRATA_WGMMA_EIGHT(N, R, "f32", "e4m3.e5m2", ", 1, 1", __VA_ARGS__)                     \
+      } else {                                                                                  \
+        STRATA_WGMMA_EIGHT(N, R, "f32", "e5m2.e4m3", ", 1, 1", __VA_ARGS__)                     \
+      }                                                                                         \
     } else {                                                                                    \
       STRATA_WGMMA_ONE(N, R, "f16.f16", __VA_ARGS__)                                            \
     }                                                                                           \
@@ -129,6 +177,17 @@ STRATA_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
 STRATA_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
 STRATA_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
 STRATA_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
+#undef STRATA_SUM
+#define STRATA_SUM(x) "+r"(x)
+#define STRATA_WGMMA_S8(N, R, ...)                                                                \
+  template <class T, bool kShared, int kTransA, int kTransB, class A>                             \
+  __device__ __forceinline__ void wgmma(int32_t(&d)[R], const A& a, uint64_t b, int accumulate) { \
+    static_assert(std::is_same_v<T, int8_t> && !kTransA && !kTransB);                             \
+    STRATA_WGMMA_EIGHT(N, R, "s32", "s8.s8", "", __VA_ARGS__)                                     \
+  }
+STRATA_WGMMA_S8(64, 32, 32, 33, 34, 35, 36, 37, 38)
+STRATA_WGMMA_S8(128, 64, 64, 65, 66, 67, 68, 69, 70)
+STRATA_WGMMA_S8(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef STRATA_EIGHT
 #undef STRATA_FOUR
 #undef STRATA_ONES
@@ -148,11 +207,15 @@ STRATA_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef STRATA_REGS64
 #undef STRATA_REGS88
 #undef STRATA_SIX
+#undef STRATA_SUM
 #undef STRATA_TEN
 #undef STRATA_TWO
 #undef STRATA_WGMMA
+#undef STRATA_WGMMA_EIGHT
 #undef STRATA_WGMMA_ONE
+#undef STRATA_WGMMA_S8
 #undef STRATA_WGMMA_TF32
+#endif
 
 struct SharedA {
   uint64_t shared;
@@ -161,17 +224,19 @@ struct RegisterA {
   const uint32_t (&regs)[4];
 };
 /// a from shared memory; kTransA, kTransB: the operand is transposed there (descriptor_t). T is BFloat16 or Half with a
-/// depth of 16, or float, rounded to TF32, with a depth of 8 and no transposed operands.
+/// depth of 16; float, rounded to TF32, with a depth of 8, or one of eight bits with a depth of 32, without transposed
+/// operands. Sums of fp8 keep about 14 bits of what is added (DeepSeek-V3, arXiv 2412.19437, 3.3.2).
 template <class T, bool kTransA, bool kTransB, int R>
-__device__ __forceinline__ void multiply(float (&d)[R], uint64_t a, uint64_t b, bool accumulate) {
+__device__ __forceinline__ void multiply(sum_t<T> (&d)[R], uint64_t a, uint64_t b, bool accumulate) {
   wgmma<T, true, kTransA, kTransB>(d, SharedA{a}, b, accumulate);
 }
-/// a from registers, as mma.sync's m16n8k16 takes it.
+/// a from registers, as mma.sync's m16n8k16 (m16n8k32) takes it.
 template <class T, bool kTransB, int R>
-__device__ __forceinline__ void multiply(float (&d)[R], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+__device__ __forceinline__ void multiply(sum_t<T> (&d)[R], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
   wgmma<T, false, 0, kTransB>(d, RegisterA{a}, b, accumulate);
 }
 
+#ifndef STRATA_TILE_EMULATION
 /// Moves registers between warpgroups: each names how many its threads want from now on.
 template <int N>
 __device__ __forceinline__ void take_registers() {
@@ -181,5 +246,6 @@ template <int N>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
+#endif
 
 }  // namespace strata::cuda::tile

@@ -2,16 +2,19 @@
 
 #include "strata/ops/matmul/gemm_cuda.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/tile/tensor_map.cuh"
 #include "strata/ops/matmul/gemm_choice.h"
 #include "strata/ops/matmul/gemm_odd.h"
 #include "strata/ops/matmul/gemm_own.h"
 #include "strata/ops/matmul/gemm_shape.h"
+#include "strata/ops/matmul/gemm_tiles.h"
 
 namespace strata::cuda {
 namespace {
@@ -163,6 +166,39 @@ Tensor dense(DType t, const void* from, Shape batch, Strides& batch_strides, int
   return to;
 }
 
+// STRATA_MATMUL=tiles at the start of the program: our own kernels where they fit, for measuring and for programs that
+// want no library's choice.
+bool tiles_first() {
+  static const bool first = [] {
+    const char* const s = std::getenv("STRATA_MATMUL");
+    return s != nullptr && std::string_view(s) == "tiles";
+  }();
+  return first;
+}
+
+// Products of i8, whose sums wrap: on tensor cores where the depth is a multiple of 16, an operand whose depth is not
+// contiguous copied first. The library has no such result.
+bool multiply_i8(const Gemm& given, Device device) {
+  constexpr double kWorthCopies = 1 << 20;
+  Gemm g = given;
+  const double products = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+  if (g.in != DType::i8 || !g.batch.empty() || g.k % 16 != 0 || g.c_col != 1 || g.c_row % 16 != 0 || !aligned16(g.c) ||
+      g.alpha != 1 || g.beta != 0 || g.bias != nullptr || products < kWorthCopies || !tile::has_tiles())
+    return false;
+  Tensor a_copy, b_copy;
+  if (g.a_col != 1 || g.a_row % 16 != 0 || !aligned16(g.a)) {
+    a_copy = empty({{g.m, g.k}, g.in, device, std::nullopt});
+    copy_matrices(g.in, g.a, 0, g.a_row, g.a_col, a_copy.raw_data(), 1, g.m, g.k);
+    g.a = a_copy.raw_data(), g.a_row = g.k, g.a_col = 1;
+  }
+  if (g.b_row != 1 || g.b_col % 16 != 0 || !aligned16(g.b)) {
+    b_copy = empty({{g.n, g.k}, g.in, device, std::nullopt});
+    copy_matrices(g.in, g.b, 0, g.b_col, g.b_row, b_copy.raw_data(), 1, g.n, g.k);
+    g.b = b_copy.raw_data(), g.b_col = g.k, g.b_row = 1;
+  }
+  return gemm_tiles(g, device);
+}
+
 }  // namespace
 
 void gemm(const Gemm& given, Device device) {
@@ -173,6 +209,7 @@ void gemm(const Gemm& given, Device device) {
         "gemm", "this epilogue needs aux, no batch and beta 0");
   Gemm g = given;
   merge_batch(g);
+  if (g.k != 0 && multiply_i8(g, device)) return;
   if (g.k == 0 || is_integral(g.in)) return gemm_own(g);
   // A column of results is its own transpose; so is one that lies by columns, unless a bias tells the two apart.
   if (g.c_col != 1 && g.n > 1) {
@@ -182,6 +219,7 @@ void gemm(const Gemm& given, Device device) {
   if (g.m > 1 && g.c_row < g.n) return gemm_own(g);
   g.c_col = 1;
   if (g.m == 1) g.c_row = g.n;
+  if (tiles_first() && g.batch.empty() && gemm_tiles(g, device)) return;
   if (g.batch.empty() && gemm_odd(g, device)) return;
 
   // The library wants an aligned bias, and adding it later would round twice.
@@ -214,6 +252,7 @@ void gemm(const Gemm& given, Device device) {
     one.a = static_cast<const char*>(g.a) + ao * in;
     one.b = static_cast<const char*>(g.b) + bo * in;
     one.c = static_cast<char*>(g.c) + co * out;
+    if (tiles_first() && !g.batch.empty() && gemm_tiles(one, device)) continue;
     Tensor a_copy, b_copy;
     auto a = lie(one.m, one.k, one.a_row, one.a_col), b = lie(one.k, one.n, one.b_row, one.b_col);
     if (!a) {

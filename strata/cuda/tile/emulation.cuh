@@ -1,0 +1,296 @@
+#pragma once
+// Kernels of tiles on the processor, from the same sources: define STRATA_TILE_EMULATION, include them and call
+// emulation::launch(). For tests: what a card does with an ill-made kernel at times, this does always, and says so.
+//
+// A block's threads are fibers that run in turn until they wait. Shared memory is an array, full of NaN at first.
+// Whatever runs on by itself runs as late as it may (seed 0) or at random times (other seeds): copies when no thread
+// can go on, products when they are waited for. Operands are read as their descriptors say, swizzle and all.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <ucontext.h>
+
+#include "strata/core/dtype.h"
+#include "strata/core/error.h"
+
+#define __device__
+#define __host__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+
+struct EmulatedIndex {
+  unsigned x = 0, y = 0, z = 0;
+};
+inline EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
+struct float2 {
+  float x, y;
+};
+/// A tensor map: sizes and box in elements, steps in bytes.
+struct CUtensorMap {
+  uint8_t* data = nullptr;
+  int element_bytes = 0, dims = 3;
+  int64_t sizes[3] = {}, steps[3] = {};
+  int box[3] = {};
+};
+
+namespace strata::cuda::tile::emulation {
+
+inline constexpr uint32_t kBase = 1024;  // the address where shared memory begins; zero is none
+inline constexpr size_t kMostShared = 232448, kStackBytes = 256 << 10;
+
+/// Threads that meet in an instruction of all of them.
+struct Meeting {
+  int arrived = 0;
+  uint64_t times = 0;
+  const char* what = nullptr;
+  void* arguments[128] = {};
+};
+struct Barrier {  // an mbarrier
+  int expected = 0, pending = 0;
+  int64_t bytes = 0;
+  uint64_t phase = 0;
+};
+struct NamedBarrier {
+  int threads = 0, arrived = 0;
+  uint64_t times = 0;
+};
+using Work = std::function<void()>;
+struct Groups {  // of copies or products that run on
+  std::vector<Work> open;
+  std::deque<std::vector<Work>> closed;
+  void close() { closed.push_back(std::move(open)), open.clear(); }
+  void finish(size_t left) {
+    for (; closed.size() > left; closed.pop_front())
+      for (Work& w : closed.front()) w();
+  }
+  bool idle() const {
+    if (!open.empty()) return false;
+    for (const auto& c : closed)
+      if (!c.empty()) return false;
+    return true;
+  }
+};
+struct Thread {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack;
+  int number = 0;
+  bool done = false;
+  bool (*ready)(void*) = nullptr;  // null: it can go on
+  void* ready_argument = nullptr;
+  const char* waits_for = nullptr;
+  int64_t waits_for_which = -1;
+  Groups copies, out;  // cp.async and copies to global memory
+};
+
+class Block {
+ public:
+  Block(int threads, size_t shared_bytes, uint64_t seed) : seed_(seed), random_(seed), threads_(threads) {
+    if (shared_bytes > kMostShared) failure = cat("a block has ", kMostShared, " bytes of shared memory");
+    bytes_.assign(shared_bytes + 1024, 0xff);
+    unfenced.assign(shared_bytes / 16 + 1, 0);
+    shared = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(bytes_.data()) + 1023) / 1024 * 1024);
+    shared_size = shared_bytes;
+    warps.resize(static_cast<size_t>(threads + 31) / 32), groups.resize(static_cast<size_t>(threads + 127) / 128);
+    products.resize(groups.size());
+  }
+
+  /// Runs `body` on every thread; the first failure, or nothing.
+  std::string run(const Work& body) {
+    body_ = &body;
+    all_.resize(static_cast<size_t>(threads_));
+    for (int i = 0; i < threads_; ++i) {
+      Thread& t = all_[static_cast<size_t>(i)];
+      t.number = i;
+      t.stack.reset(new char[kStackBytes]);
+      getcontext(&t.context);
+      t.context.uc_stack.ss_sp = t.stack.get(), t.context.uc_stack.ss_size = kStackBytes;
+      t.context.uc_link = &scheduler_;
+      makecontext(&t.context, reinterpret_cast<void (*)()>(&Block::begin), 0);
+    }
+    while (failure.empty() && pass()) {
+    }
+    if (failure.empty()) check_end();
+    return failure;
+  }
+
+  /// Called by threads. Does not return.
+  [[noreturn]] void fail(std::string what) {
+    if (failure.empty()) failure = cat("thread ", now->number, ": ", what);
+    std::string().swap(what);  // this stack is left for good
+    for (;;) swapcontext(&now->context, &scheduler_);
+  }
+  /// Lets other threads run until ready() holds.
+  template <class Ready>
+  void wait_until(const Ready& ready, const char* what, int64_t which = -1) {
+    if (ready()) return;
+    now->ready = [](void* r) { return (*static_cast<const Ready*>(r))(); };
+    now->ready_argument = const_cast<void*>(static_cast<const void*>(&ready));
+    now->waits_for = what, now->waits_for_which = which;
+    swapcontext(&now->context, &scheduler_);
+  }
+  /// The last of `size` threads calls act() with what each of them brought.
+  template <class Act>
+  void meet(Meeting& m, int size, int index, const char* what, void* argument, const Act& act) {
+    if (m.arrived > 0 && std::strcmp(m.what, what) != 0) fail(cat("threads meet in ", m.what, " and in ", what));
+    m.what = what, m.arguments[index] = argument;
+    const uint64_t times = m.times;
+    if (++m.arrived == size) {
+      m.arrived = 0;
+      act(m.arguments);
+      ++m.times;
+      return;
+    }
+    wait_until([&] { return m.times != times; }, what);
+  }
+  template <class Act>
+  void meet_warp(const char* what, void* argument, const Act& act) {
+    meet(warps[static_cast<size_t>(now->number / 32)], 32, now->number % 32, what, argument, act);
+  }
+  template <class Act>
+  void meet_group(const char* what, void* argument, const Act& act) {
+    meet(groups[static_cast<size_t>(now->number / 128)], 128, now->number % 128, what, argument, act);
+  }
+
+  uint32_t address(const void* p) {
+    const auto at = static_cast<const uint8_t*>(p) - shared;
+    if (at < 0 || static_cast<size_t>(at) >= shared_size) fail("an address outside of shared memory");
+    return kBase + static_cast<uint32_t>(at);
+  }
+  uint8_t* pointer(uint32_t address, size_t bytes) {
+    if (address < kBase || address - kBase + bytes > shared_size) fail("an address outside of shared memory");
+    return shared + (address - kBase);
+  }
+  Barrier& barrier(const uint64_t* b) {
+    const auto found = barriers.find(address(b));
+    if (found == barriers.end()) fail("a barrier that was not initialised");
+    return found->second;
+  }
+  static void settle(Barrier& b) {
+    if (b.pending == 0 && b.bytes == 0) ++b.phase, b.pending = b.expected;
+  }
+  /// Ordinary stores that the copy engine and products may not see yet.
+  void stored(uint32_t at, int bytes) {
+    for (uint32_t i = (at - kBase) / 16; i <= (at - kBase + static_cast<uint32_t>(bytes) - 1) / 16; ++i)
+      unfenced[i] = now->number + 1;
+  }
+  void fenced() {
+    for (int& u : unfenced)
+      if (u == now->number + 1) u = 0;
+  }
+  bool seen(uint32_t at) const { return unfenced[(at - kBase) / 16] == 0; }
+
+  std::string failure;
+  uint8_t* shared = nullptr;
+  size_t shared_size = 0;
+  Thread* now = nullptr;
+  std::vector<Meeting> warps, groups;
+  std::vector<Groups> products;  // of warpgroups
+  std::map<uint32_t, Barrier> barriers;
+  std::map<int, NamedBarrier> named;
+  std::vector<Work> arriving;  // copies to shared memory by the copy engine
+  std::vector<int> unfenced;   // of 16 bytes: 1 + the thread that stored them
+
+ private:
+  static void begin();
+
+  bool chance(int of) { return seed_ != 0 && random_() % static_cast<uint64_t>(of) == 0; }
+  void land_one() {
+    const size_t i = seed_ == 0 ? 0 : random_() % arriving.size();
+    const Work w = std::move(arriving[i]);
+    arriving.erase(arriving.begin() + static_cast<int64_t>(i));
+    w();
+  }
+  // Every thread that can go on does; false when all are done.
+  bool pass() {
+    bool alive = false, moved = false;
+    const size_t first = seed_ == 0 ? 0 : random_() % all_.size();
+    for (size_t i = 0; i < all_.size() && failure.empty(); ++i) {
+      Thread& t = all_[(first + i) % all_.size()];
+      if (t.done) continue;
+      alive = true;
+      if (t.ready != nullptr && !t.ready(t.ready_argument)) continue;
+      if (chance(8)) continue;
+      t.ready = nullptr, moved = true;
+      now = &t;
+      threadIdx.x = static_cast<unsigned>(t.number);
+      swapcontext(&scheduler_, &t.context);
+    }
+    if (!alive || !failure.empty()) return false;
+    if (!arriving.empty() && (!moved || chance(3))) {
+      land_one();
+    } else if (chance(3)) {
+      for (Groups& g : products)
+        if (!g.closed.empty()) g.finish(g.closed.size() - 1);
+      for (Thread& t : all_)
+        if (!t.out.closed.empty() && chance(2)) t.out.finish(t.out.closed.size() - 1);
+    } else if (!moved && seed_ == 0) {
+      stuck();
+    } else if (!moved && ++idle_ > 100) {
+      stuck();
+    }
+    if (moved) idle_ = 0;
+    return true;
+  }
+  void stuck() {
+    for (const Thread& t : all_)
+      if (!t.done) {
+        failure = cat("nothing can go on: thread ", t.number, " waits for ", t.waits_for, " ", t.waits_for_which);
+        return;
+      }
+  }
+  void check_end() {
+    if (!arriving.empty()) failure = "the block ends before its copies to shared memory";
+    for (const Groups& g : products)
+      if (!g.idle()) failure = "the block ends before its products";
+    for (const Thread& t : all_)
+      if (!t.copies.idle() || !t.out.idle()) failure = "the block ends before its copies have read shared memory";
+  }
+
+  const uint64_t seed_;
+  std::mt19937_64 random_;
+  int threads_, idle_ = 0;
+  std::vector<uint8_t> bytes_;
+  std::vector<Thread> all_;
+  ucontext_t scheduler_{};
+  const Work* body_ = nullptr;
+};
+
+inline Block* block = nullptr;  // the one that runs
+
+inline void Block::begin() {
+  (*block->body_)();
+  block->now->done = true;
+}
+
+/// Runs blocks one after another; the first failure, or nothing.
+template <class... P, class... A>
+std::string launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared_bytes, uint64_t seed,
+                   const A&... arguments) {
+  gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1};
+  for (unsigned b = 0; b < blocks; ++b) {
+    blockIdx = {b, 0, 0};
+    Block running(static_cast<int>(threads), shared_bytes, seed == 0 ? 0 : seed + b);
+    block = &running;
+    if (running.failure.empty()) running.run([&] { kernel(arguments...); });
+    block = nullptr;
+    if (!running.failure.empty()) return cat("block ", b, ", ", running.failure);
+  }
+  return {};
+}
+
+}  // namespace strata::cuda::tile::emulation
+
+#include "strata/cuda/tile/emulation_instructions.cuh"

@@ -1,0 +1,459 @@
+#pragma once
+// The instructions of the vocabulary for emulation.cuh: what the other headers here have as assembly.
+
+#include "strata/cuda/tile/emulation.cuh"
+
+namespace strata::cuda {
+
+template <class T, int N>
+struct Vec {
+  T v[N];
+};
+template <class T>
+float widen(T v) {
+  return static_cast<float>(v);
+}
+template <class T, class C>
+T narrow(C v) {
+  return static_cast<T>(v);
+}
+
+}  // namespace strata::cuda
+
+// ---- the language ----
+
+inline void __syncwarp() {
+  using strata::cuda::tile::emulation::block;
+  block->meet_warp("__syncwarp", nullptr, [](void**) {});
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  using strata::cuda::tile::emulation::block;
+  struct Lane {
+    T in, out;
+    int mask;
+  } lane{value, value, mask};
+  block->meet_warp("__shfl_xor_sync", &lane, [](void** all) {
+    for (int i = 0; i < 32; ++i) {
+      Lane& l = *static_cast<Lane*>(all[i]);
+      l.out = static_cast<Lane*>(all[i ^ l.mask])->in;
+    }
+  });
+  return lane.out;
+}
+
+namespace strata::cuda::tile {
+
+struct E4M3;
+struct E5M2;
+template <class A, class B>
+struct Pair;
+
+inline uint32_t shared_address(const void* p) {
+  return emulation::block->address(p);
+}
+inline uint8_t* shared_memory() {
+  return emulation::block->shared;
+}
+template <class T>
+void store_pair(uint8_t* to, T a, T b) {
+  emulation::block->stored(shared_address(to), 2 * sizeof(T));
+  std::memcpy(to, &a, sizeof a), std::memcpy(to + sizeof a, &b, sizeof b);
+}
+
+// ---- barriers ----
+
+inline void init_barrier(uint64_t* b, int arrivals) {
+  emulation::block->barriers[shared_address(b)] = {arrivals, arrivals, 0, 0};
+}
+inline void fence_barriers() {}
+inline void arrive(uint64_t* at) {
+  emulation::Barrier& b = emulation::block->barrier(at);
+  if (b.pending == 0) emulation::block->fail("more arrivals than a barrier expects");
+  --b.pending;
+  emulation::Block::settle(b);
+}
+inline void arrive_expecting(uint64_t* at, uint32_t bytes) {
+  emulation::block->barrier(at).bytes += bytes;
+  arrive(at);
+}
+inline void wait(uint64_t* at, uint32_t parity) {
+  const emulation::Barrier& b = emulation::block->barrier(at);
+  emulation::block->wait_until([&] { return (b.phase & 1) != parity; }, "the barrier at", shared_address(at));
+}
+inline void fence_shared() {
+  emulation::block->fenced();
+}
+inline void named_arrive(int id, int threads) {
+  emulation::NamedBarrier& b = emulation::block->named[id];
+  if (b.arrived > 0 && b.threads != threads)
+    emulation::block->fail(cat("barrier ", id, " of different numbers of threads"));
+  b.threads = threads;
+  if (++b.arrived == threads) b.arrived = 0, ++b.times;
+}
+inline void named_sync(int id, int threads) {
+  emulation::NamedBarrier& b = emulation::block->named[id];
+  const uint64_t times = b.times;
+  named_arrive(id, threads);
+  emulation::block->wait_until([&] { return b.times != times; }, "named barrier", id);
+}
+
+// ---- copies ----
+
+inline void copy_async(uint32_t to, const void* from, bool valid = true) {
+  emulation::Block* const block = emulation::block;
+  if (to % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
+    block->fail("a copy of 16 bytes that is not aligned");
+  uint8_t* const at = block->pointer(to, 16);
+  const int thread = block->now->number;
+  block->now->copies.open.push_back([=] {
+    valid ? std::memcpy(at, from, 16) : std::memset(at, 0, 16);
+    block->unfenced[(to - emulation::kBase) / 16] = thread + 1;
+  });
+}
+inline void copy_async(void* to, const void* from) {
+  copy_async(shared_address(to), from);
+}
+inline void commit_copies() {
+  emulation::block->now->copies.close();
+}
+template <int Pending>
+void wait_copies() {
+  emulation::block->now->copies.finish(Pending);
+}
+inline void wait_all_copies() {
+  commit_copies();
+  emulation::block->now->copies.finish(0);
+}
+
+namespace emulation {
+
+// Calls f(shared memory, global memory or null, bytes) for the pieces of a box that lies swizzled from `to` on.
+template <class F>
+void each_piece(const CUtensorMap& map, uint8_t* shared, uint32_t to, const int64_t (&begin)[3], const F& f) {
+  const int pieces = map.box[0] * map.element_bytes / 16, in_piece = 16 / map.element_bytes;
+  uint32_t at = to;
+  for (int z = 0; z < map.box[2]; ++z)
+    for (int y = 0; y < map.box[1]; ++y)
+      for (int p = 0; p < pieces; ++p, at += 16) {
+        const int64_t i[3] = {begin[0] + p * in_piece, begin[1] + y, begin[2] + z};
+        uint8_t* const here = shared + ((at ^ ((at >> 7 & 7) << 4)) - kBase);
+        const bool row = i[1] >= 0 && i[1] < map.sizes[1] && i[2] >= 0 && i[2] < map.sizes[2];
+        for (int e = 0; e < in_piece; ++e) {
+          const bool inside = row && i[0] + e >= 0 && i[0] + e < map.sizes[0];
+          f(here + e * map.element_bytes,
+            inside ? map.data + (i[0] + e) * map.element_bytes + i[1] * map.steps[1] + i[2] * map.steps[2] : nullptr,
+            static_cast<size_t>(map.element_bytes));
+        }
+      }
+}
+inline size_t box_bytes(const CUtensorMap& map) {
+  return static_cast<size_t>(map.box[0] * map.box[1] * map.box[2] * map.element_bytes);
+}
+
+}  // namespace emulation
+
+inline void copy_in(void* to, const CUtensorMap& given, uint64_t* at, int column, int row, int batch) {
+  using emulation::block;
+  const uint32_t address = shared_address(to);
+  const size_t bytes = emulation::box_bytes(given);
+  if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
+  block->pointer(address, bytes);
+  emulation::Barrier* const barrier = &block->barrier(at);
+  block->arriving.push_back([=, map = given] {
+    emulation::each_piece(map, block->shared, address, {column, row, batch},
+                          [](uint8_t* shared, const uint8_t* global, size_t n) {
+                            global != nullptr ? std::memcpy(shared, global, n) : std::memset(shared, 0, n);
+                          });
+    barrier->bytes -= static_cast<int64_t>(bytes);
+    emulation::Block::settle(*barrier);
+  });
+}
+inline void copy_in(void* to, const CUtensorMap& map, uint64_t* at, int column, int row) {
+  copy_in(to, map, at, column, row, 0);
+}
+inline void copy_out(const CUtensorMap& given, const void* from, int column, int row, int batch) {
+  using emulation::block;
+  const uint32_t address = shared_address(from);
+  const size_t bytes = emulation::box_bytes(given);
+  if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
+  if (column < 0 || row < 0 || batch < 0) block->fail("a copy out begins at a negative place");
+  block->pointer(address, bytes);
+  for (uint32_t i = 0; i < bytes; i += 16)
+    if (!block->seen(address + i)) block->fail("a copy out of what was stored without fence_shared()");
+  block->now->out.open.push_back([=, map = given] {
+    emulation::each_piece(map, block->shared, address, {column, row, batch},
+                          [](const uint8_t* shared, uint8_t* global, size_t n) {
+                            if (global != nullptr) std::memcpy(global, shared, n);
+                          });
+  });
+}
+inline void copy_out(const CUtensorMap& map, const void* from, int column, int row) {
+  copy_out(map, from, column, row, 0);
+}
+inline void commit_out() {
+  emulation::block->now->out.close();
+}
+template <int Pending>
+void wait_out_read() {
+  emulation::block->now->out.finish(Pending);
+}
+inline void wait_out_read() {
+  wait_out_read<0>();
+}
+inline void wait_out() {
+  wait_out_read<0>();
+}
+
+// ---- fragments ----
+
+template <class T>
+uint32_t pack2(float low, float high) {
+  return static_cast<uint32_t>(T(low).bits) | static_cast<uint32_t>(T(high).bits) << 16;
+}
+template <class T>
+float2 unpack2(uint32_t v) {
+  T low, high;
+  low.bits = static_cast<uint16_t>(v), high.bits = static_cast<uint16_t>(v >> 16);
+  return {static_cast<float>(low), static_cast<float>(high)};
+}
+
+namespace emulation {
+
+struct Matrices4 {
+  uint8_t* row;
+  uint32_t* r[4];
+};
+// Element (i, j) of matrix m, both in shared memory and in the lane that holds it.
+template <class F>
+void each_element(void** all, bool transposed, const F& f) {
+  for (int m = 0; m < 4; ++m)
+    for (int i = 0; i < 8; ++i)
+      for (int j = 0; j < 8; ++j) {
+        const int row = transposed ? j : i, column = transposed ? i : j;  // of the fragment
+        uint32_t& reg = *static_cast<Matrices4*>(all[row * 4 + column / 2])->r[m];
+        f(static_cast<Matrices4*>(all[8 * m + i])->row + 2 * j, reg, 16 * (column % 2));
+      }
+}
+inline void load_four(uint32_t (&r)[4], const uint16_t* p, bool transposed) {
+  Matrices4 mine{block->pointer(block->address(p), 16), {&r[0], &r[1], &r[2], &r[3]}};
+  block->meet_warp("ldmatrix", &mine, [&](void** all) {
+    each_element(all, transposed, [](const uint8_t* at, uint32_t& reg, int shift) {
+      uint16_t v;
+      std::memcpy(&v, at, 2);
+      reg = (reg & ~(0xffffu << shift)) | static_cast<uint32_t>(v) << shift;
+    });
+  });
+}
+inline void store_four(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d, bool transposed) {
+  Matrices4 mine{block->pointer(address, 16), {&a, &b, &c, &d}};
+  block->stored(address, 16);
+  block->meet_warp("stmatrix", &mine, [&](void** all) {
+    each_element(all, transposed, [](uint8_t* at, uint32_t& reg, int shift) {
+      const auto v = static_cast<uint16_t>(reg >> shift);
+      std::memcpy(at, &v, 2);
+    });
+  });
+}
+
+}  // namespace emulation
+
+inline void load_matrices(uint32_t (&r)[4], const uint16_t* p) {
+  emulation::load_four(r, p, false);
+}
+inline void load_transposed(uint32_t (&r)[4], const uint16_t* p) {
+  emulation::load_four(r, p, true);
+}
+inline void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  emulation::store_four(address, a, b, c, d, false);
+}
+inline void store_transposed(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  emulation::store_four(address, a, b, c, d, true);
+}
+
+// ---- products ----
+
+namespace emulation {
+
+// The value of a number of eight bits with this many bits of mantissa.
+inline float fp8(uint8_t code, int mantissa, int bias) {
+  const int exponent = code >> mantissa & ((1 << (7 - mantissa)) - 1), fraction = code & ((1 << mantissa) - 1);
+  float v;
+  if (mantissa == 3 ? (code & 0x7f) == 0x7f : exponent == 31) {
+    v = mantissa == 2 && fraction == 0 ? INFINITY : NAN;
+  } else {
+    v = exponent == 0 ? std::ldexp(static_cast<float>(fraction), 1 - bias - mantissa)
+                      : std::ldexp(static_cast<float>(fraction + (1 << mantissa)), exponent - bias - mantissa);
+  }
+  return code & 0x80 ? -v : v;
+}
+template <class T>
+float number(const uint8_t* p) {
+  if constexpr (std::is_same_v<T, E4M3>) return fp8(*p, 3, 7);
+  if constexpr (std::is_same_v<T, E5M2>) return fp8(*p, 2, 15);
+  if constexpr (std::is_same_v<T, int8_t>) return static_cast<int8_t>(*p);
+  if constexpr (std::is_same_v<T, float>) {
+    uint32_t u;
+    std::memcpy(&u, p, 4);
+    u &= 0xffffe000u;  // TF32
+    float f;
+    std::memcpy(&f, &u, 4);
+    return f;
+  }
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>) {
+    T v;
+    std::memcpy(&v, p, 2);
+    return static_cast<float>(v);
+  }
+  return 0;
+}
+template <class T>
+struct Types {
+  using A = T;
+  using B = T;
+  static constexpr int kBytes = std::is_same_v<T, float>                                 ? 4
+                                : std::is_same_v<T, BFloat16> || std::is_same_v<T, Half> ? 2
+                                                                                         : 1;
+};
+template <class L, class R>
+struct Types<Pair<L, R>> {
+  using A = L;
+  using B = R;
+  static constexpr int kBytes = 1;
+};
+
+// Where element (outer, k) of an operand lies (PTX ISA 9.7.15.5: canonical layouts, 128-byte swizzle).
+inline uint32_t place(uint64_t descriptor, bool transposed, int outer, int k, int bytes) {
+  const auto start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
+  const auto leading = static_cast<uint32_t>(descriptor >> 16 & 0x3fff) << 4;
+  const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
+  const auto u = [](int v) { return static_cast<uint32_t>(v); };
+  const uint32_t at = transposed ? start + u(outer / 64) * leading + u(k / 8) * stride + u(k % 8 * 128 + outer % 64 * 2)
+                                 : start + u(outer / 8) * stride + u(outer % 8 * 128 + k * bytes);
+  return at ^ ((at >> 7 & 7) << 4);
+}
+inline void check_descriptor(uint64_t descriptor) {
+  if (descriptor >> 62 != 1) block->fail("a descriptor without the 128-byte swizzle");
+  if (((descriptor & 0x3fff) << 4 & 0x380) != 0) block->fail("an operand that begins at no multiple of 1024 bytes");
+}
+// The numbers of an operand, [outer][k], read when the product runs.
+template <class T>
+std::vector<float> read_operand(uint64_t descriptor, bool transposed, int outers, int depth, int bytes) {
+  std::vector<float> all(static_cast<size_t>(outers * depth));
+  for (int o = 0; o < outers; ++o)
+    for (int k = 0; k < depth; ++k) {
+      const uint32_t at = place(descriptor, transposed, o, k, bytes);
+      if (at < kBase || at - kBase + 4 > block->shared_size) {
+        block->failure = "a product reads outside of shared memory";
+        return all;
+      }
+      if (!block->seen(at)) block->failure = "a product of what was stored without fence_shared()";
+      all[static_cast<size_t>(o * depth + k)] = number<T>(block->shared + (at - kBase));
+    }
+  return all;
+}
+
+}  // namespace emulation
+
+inline void fence_products() {
+  emulation::block->meet_group("wgmma.fence", nullptr, [](void**) {});
+}
+inline void commit_products() {
+  using emulation::block;
+  block->meet_group("wgmma.commit_group", nullptr,
+                    [](void**) { block->products[static_cast<size_t>(block->now->number / 128)].close(); });
+}
+template <int Pending>
+void wait_products() {
+  using emulation::block;
+  block->meet_group("wgmma.wait_group", nullptr,
+                    [](void**) { block->products[static_cast<size_t>(block->now->number / 128)].finish(Pending); });
+}
+template <class T, int N>
+void pin(T (&)[N]) {}
+template <int N>
+void take_registers() {
+  emulation::block->meet_group("setmaxnreg", nullptr, [](void**) {});
+}
+template <int N>
+void give_registers() {
+  emulation::block->meet_group("setmaxnreg", nullptr, [](void**) {});
+}
+
+template <class T, bool kShared, int kTransA, int kTransB, class A, class D, int R>
+void wgmma(D (&d)[R], const A& a, uint64_t b, int accumulate) {
+  using emulation::block;
+  using Types = emulation::Types<T>;
+  constexpr int kBytes = Types::kBytes, kDepth = 32 / kBytes, kColumns = 2 * R;
+  struct Part {
+    D* d;
+    const uint32_t* regs;
+  } mine{d, nullptr};
+  if constexpr (kShared) {
+    emulation::check_descriptor(a.shared);
+  } else {
+    mine.regs = a.regs;
+  }
+  emulation::check_descriptor(b);
+  block->meet_group("wgmma", &mine, [&](void** all) {
+    std::vector<Part> parts;
+    for (int t = 0; t < 128; ++t) parts.push_back(*static_cast<Part*>(all[t]));
+    uint64_t shared = 0;
+    if constexpr (kShared) shared = a.shared;
+    const auto multiply_all = [=] {
+      std::vector<float> rows(64 * kDepth);
+      if constexpr (kShared) {
+        rows = emulation::read_operand<typename Types::A>(shared, kTransA, 64, kDepth, kBytes);
+      } else {
+        constexpr int kIn = 4 / kBytes;  // numbers of a register
+        for (int t = 0; t < 128; ++t)
+          for (int i = 0; i < 4; ++i)
+            for (int e = 0; e < kIn; ++e) {
+              const int row = t / 32 * 16 + t % 32 / 4 + i % 2 * 8, k = i / 2 * kDepth / 2 + t % 4 * kIn + e;
+              rows[static_cast<size_t>(row * kDepth + k)] = emulation::number<typename Types::A>(
+                  reinterpret_cast<const uint8_t*>(parts[static_cast<size_t>(t)].regs + i) + e * kBytes);
+            }
+      }
+      const std::vector<float> columns =
+          emulation::read_operand<typename Types::B>(b, kTransB, kColumns, kDepth, kBytes);
+      for (int t = 0; t < 128; ++t)
+        for (int i = 0; i < R; ++i) {
+          const float* const x = rows.data() + (t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8) * kDepth;
+          const float* const y = columns.data() + (i / 4 * 8 + t % 4 * 2 + i % 2) * kDepth;
+          D sum = accumulate ? parts[static_cast<size_t>(t)].d[i] : D(0);
+          for (int k = 0; k < kDepth; ++k) sum += static_cast<D>(x[k] * y[k]);
+          parts[static_cast<size_t>(t)].d[i] = sum;
+        }
+    };
+    block->products[static_cast<size_t>(block->now->number / 128)].open.push_back(multiply_all);
+  });
+}
+
+/// c += a b of a warp, at once.
+template <class T>
+void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  struct Part {
+    float* c;
+    const uint32_t* a;
+    uint32_t b[2];
+  } mine{c, a, {b0, b1}};
+  emulation::block->meet_warp("mma.sync", &mine, [](void** all) {
+    const auto half_of = [](uint32_t v, int e) { return e == 0 ? unpack2<T>(v).x : unpack2<T>(v).y; };
+    for (int t = 0; t < 32; ++t)
+      for (int i = 0; i < 4; ++i) {
+        const int row = t / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
+        float& sum = static_cast<Part*>(all[t])->c[i];
+        for (int k = 0; k < 16; ++k) {
+          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + k % 8 / 2]);
+          const Part& y = *static_cast<Part*>(all[column * 4 + k % 8 / 2]);
+          sum += half_of(x.a[row / 8 + k / 8 * 2], k % 2) * half_of(y.b[k / 8], k % 2);
+        }
+      }
+  });
+}
+
+}  // namespace strata::cuda::tile
+
+inline void __syncthreads() {
+  strata::cuda::tile::named_sync(0, static_cast<int>(blockDim.x));
+}

@@ -1,0 +1,278 @@
+// Kernels of tiles on the processor: attention from tiles against sums in double precision, and what the emulation
+// finds in kernels that are wrong.
+
+#define STRATA_TILE_EMULATION
+#include "strata/cuda/tile/copy.cuh"
+#include "strata/cuda/tile/pipeline.cuh"
+#include "strata/cuda/tile/product.cuh"
+#include "strata/cuda/tile/rows.cuh"
+#include "strata/cuda/tile/tensor_map.cuh"
+
+#include <gtest/gtest.h>
+
+namespace strata::cuda::tile {
+namespace {
+
+constexpr int kTile = 64 * kRowBytes;  // 64 rows of 64 numbers of 16 bits
+
+struct Numbers {  // [batches][rows][columns] of T, columns a multiple of 8
+  int64_t batches, rows, columns;
+  std::vector<float> all;
+  Numbers(int64_t batches, int64_t rows, int64_t columns, unsigned seed)
+      : batches(batches), rows(rows), columns(columns) {
+    std::mt19937 random(seed);
+    for (int64_t i = 0; i < batches * rows * columns; ++i)
+      all.push_back(static_cast<float>(BFloat16(static_cast<float>(random() % 2001) / 1000 - 1)));
+  }
+  float at(int64_t z, int64_t i, int64_t j) const { return all[static_cast<size_t>((z * rows + i) * columns + j)]; }
+};
+// The same numbers as the kernels want them.
+template <class T>
+struct Memory {
+  alignas(16) std::vector<T> room;
+  Matrices matrices;
+  explicit Memory(const Numbers& n) : room(n.all.size() + 8) {
+    T* const data = room.data() + (16 - reinterpret_cast<uintptr_t>(room.data()) % 16) % 16 / sizeof(T);
+    for (size_t i = 0; i < n.all.size(); ++i) data[i] = T(n.all[i]);
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+    matrices = {
+        data, static_cast<int>(kBytes), n.columns, n.rows, n.batches, n.columns * kBytes, n.rows * n.columns * kBytes};
+  }
+  float operator[](int64_t i) const { return static_cast<float>(static_cast<const T*>(matrices.data)[i]); }
+};
+
+// ---- attention ----
+
+struct AttentionMaps {
+  CUtensorMap q, k, v, out;
+};
+// 64 queries of a head of size 64 a block: one warp starts the copies, a warpgroup passes over tiles of 64 keys.
+template <class T>
+__global__ void attention_kernel(const __grid_constant__ AttentionMaps maps, int tiles, int keys, float scale,
+                                 bool causal) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  uint8_t *const q = shared_memory(), *const result = q + kTile;
+  using Stages = Pipeline<2, 2 * kTile>;
+  Stages stages(result + kTile);
+  uint64_t* const full_q = reinterpret_cast<uint64_t*>(result + kTile + Stages::kSharedBytes);
+  const int row0 = static_cast<int>(blockIdx.x) % tiles * 64, head = static_cast<int>(blockIdx.x) / tiles;
+  const int seen = causal && row0 + 64 < keys ? row0 + 64 : keys, steps = (seen + 63) / 64;
+  if (threadIdx.x == 0) stages.init(4), init_barrier(full_q, 1), fence_barriers();
+  __syncthreads();
+
+  if (threadIdx.x >= 128) {
+    if (threadIdx.x > 128) return;
+    arrive_expecting(full_q, kTile);
+    copy_in(q, maps.q, full_q, 0, row0, head);
+    for (int i = 0; i < steps; ++i)
+      stages.fill([&](uint8_t* to, uint64_t* full) {
+        copy_in(to, maps.k, full, 0, 64 * i, head);
+        copy_in(to + kTile, maps.v, full, 0, 64 * i, head);
+      });
+    return;
+  }
+
+  float out[32], top[2] = {-1e30f, -1e30f}, sum[2] = {0, 0};
+  for (float& o : out) o = 0;
+  wait(full_q, 0);
+  for (int i = 0; i < steps; ++i) {
+    const uint8_t* const k = stages.take();
+    float s[32], shrink[2];
+    fence_products();
+#pragma unroll
+    for (int d = 0; d < 4; ++d)
+      multiply<T, false, false>(s, advanced(descriptor_k(q), 32 * d), advanced(descriptor_k(k), 32 * d), d > 0);
+    commit_products();
+    wait_products<0>();
+    pin(s);
+#pragma unroll
+    for (int e = 0; e < 32; ++e) {
+      const int key = 64 * i + column_of(e);
+      s[e] = key < keys && (!causal || key <= row0 + row_of(e)) ? s[e] * scale : -1e30f;
+    }
+    shrink[0] = top[0], shrink[1] = top[1];
+    row_max(s, top);
+    for (int r = 0; r < 2; ++r) shrink[r] = exp2f(shrink[r] - top[r]), sum[r] *= shrink[r];
+#pragma unroll
+    for (int e = 0; e < 32; ++e) s[e] = exp2f(s[e] - top[e % 4 / 2]);
+    row_sum(s, sum);
+    scale_rows(out, shrink);
+    uint32_t p[4][4];
+    round_operand<T>(s, p);
+    fence_products();
+#pragma unroll
+    for (int j = 0; j < 4; ++j) multiply<T, true>(out, p[j], advanced(descriptor_t(k + kTile, kTile), 2048 * j), true);
+    commit_products();
+    wait_products<0>();
+    pin(out);
+    stages.release(threadIdx.x % 32 == 0);
+  }
+  row_total(sum);
+  const float by[2] = {1 / sum[0], 1 / sum[1]};
+  scale_rows(out, by);
+  store_box<T>(result, out, 0);
+  fence_shared();
+  named_sync(1, 128);
+  if (threadIdx.x == 0) copy_out(maps.out, result, 0, row0, head), commit_out(), wait_out_read();
+#endif
+}
+
+template <class T>
+void check_attention(int heads, int queries, int keys, bool causal, uint64_t seed) {
+  SCOPED_TRACE(cat(heads, " of ", queries, " x ", keys, causal ? ", causal" : "", ", seed ", seed));
+  const Numbers q(heads, queries, 64, 1), k(heads, keys, 64, 2), v(heads, keys, 64, 3), none(heads, queries, 64, 4);
+  const Memory<T> q_there(q), k_there(k), v_there(v), out(none);
+  const int tiles = (queries + 63) / 64;
+  const AttentionMaps maps{tensor_map(q_there.matrices, 64), tensor_map(k_there.matrices, 64),
+                           tensor_map(v_there.matrices, 64), tensor_map(out.matrices, 64)};
+  const size_t bytes = 2 * kTile + Pipeline<2, 2 * kTile>::kSharedBytes + 8;
+  ASSERT_EQ(emulation::launch(attention_kernel<T>, static_cast<unsigned>(heads * tiles), 160, bytes, seed, maps, tiles,
+                              keys, 0.125f * 1.44269504f, causal),
+            "");
+  for (int h = 0; h < heads; ++h)
+    for (int i = 0; i < queries; ++i) {
+      std::vector<double> weights;
+      double total = 0;
+      for (int j = 0; j < keys && (!causal || j <= i); ++j) {
+        double s = 0;
+        for (int d = 0; d < 64; ++d) s += static_cast<double>(q.at(h, i, d)) * k.at(h, j, d);
+        weights.push_back(std::exp(0.125 * s)), total += weights.back();
+      }
+      for (int d = 0; d < 64; ++d) {
+        double want = 0;
+        for (size_t j = 0; j < weights.size(); ++j) want += weights[j] / total * v.at(h, static_cast<int64_t>(j), d);
+        ASSERT_NEAR(out[(h * queries + i) * 64 + d], want, 1e-2) << h << ", " << i << ", " << d;
+      }
+    }
+}
+
+TEST(TileEmulation, Attention) {
+  for (const uint64_t seed : {0, 1, 2}) {
+    check_attention<BFloat16>(2, 100, 150, false, seed);
+    check_attention<Half>(1, 130, 130, true, seed);
+    check_attention<BFloat16>(1, 3, 7, false, seed);
+  }
+}
+
+// ---- kernels that are wrong ----
+
+enum class Flaw {
+  none,
+  full_not_awaited,
+  products_not_awaited,
+  released_early,
+  wrong_step,
+  wrong_transposition,
+  misaligned,
+  not_fenced,
+  result_overwritten,
+  never_released,
+  bytes_not_announced,
+  copies_not_finished,
+  products_not_committed,
+  rows_too_many,
+};
+
+// c [64][64] in f32 = a b^T, the depth in `steps` tiles, through two stages and one box for each half of the columns.
+template <Flaw kFlaw>
+__global__ void little_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                              const __grid_constant__ CUtensorMap c, int steps) {
+  uint8_t* const tiles = shared_memory() + (kFlaw == Flaw::misaligned ? 512 : 0);
+  uint8_t* const box = tiles + 4 * kTile;
+  uint64_t *const full = reinterpret_cast<uint64_t*>(box + kTile), *const empty = full + 2;
+  if (threadIdx.x == 0)
+    for (int i = 0; i < 2; ++i) init_barrier(full + i, 1), init_barrier(empty + i, 4);
+  __syncthreads();
+  Ring<2> ring;
+  if (threadIdx.x >= 128) {
+    if (threadIdx.x > 128) return;
+    for (int i = 0; i < steps; ++i, ring.next()) {
+      wait(empty + ring.stage, ring.parity ^ 1);
+      if (kFlaw == Flaw::bytes_not_announced) {
+        arrive(full + ring.stage);
+      } else {
+        arrive_expecting(full + ring.stage, 2 * kTile);
+      }
+      copy_in(tiles + 2 * ring.stage * kTile, a, full + ring.stage, 64 * i, 0, 0);
+      copy_in(tiles + (2 * ring.stage + 1) * kTile, b, full + ring.stage, 64 * i, 0, 0);
+    }
+    return;
+  }
+  float sums[32];
+  for (int i = 0; i < steps; ++i, ring.next()) {
+    if (kFlaw != Flaw::full_not_awaited) wait(full + ring.stage, ring.parity);
+    const uint64_t x = descriptor_k(tiles + 2 * ring.stage * kTile),
+                   y = kFlaw == Flaw::wrong_transposition ? descriptor_t(tiles + (2 * ring.stage + 1) * kTile, kTile)
+                                                          : descriptor_k(tiles + (2 * ring.stage + 1) * kTile);
+    constexpr int kStep = kFlaw == Flaw::wrong_step ? 64 : 32;
+    fence_products();
+    for (int k = 0; k < 4; ++k)
+      multiply<BFloat16, false, kFlaw == Flaw::wrong_transposition>(sums, advanced(x, k * kStep), advanced(y, k * 32),
+                                                                    i + k > 0);
+    if (kFlaw != Flaw::products_not_committed) commit_products();
+    if (kFlaw == Flaw::released_early && threadIdx.x % 32 == 0) arrive(empty + ring.stage);
+    if (kFlaw != Flaw::products_not_awaited) wait_products<0>();
+    if (kFlaw != Flaw::released_early && kFlaw != Flaw::never_released && threadIdx.x % 32 == 0)
+      arrive(empty + ring.stage);
+  }
+  for (int half = 0; half < 2; ++half) {
+    if (threadIdx.x == 0 && kFlaw != Flaw::result_overwritten) wait_out_read();
+    named_sync(1, 128);
+    store_box<float>(box, sums, 32 * half);
+    if (kFlaw != Flaw::not_fenced) fence_shared();
+    named_sync(1, 128);
+    if (threadIdx.x == 0) copy_out(c, box, 32 * half, kFlaw == Flaw::rows_too_many ? -64 : 0, 0), commit_out();
+  }
+  if (threadIdx.x == 0 && kFlaw != Flaw::copies_not_finished) wait_out_read();
+}
+
+// What the emulation says; "wrong numbers" where it says nothing and the result is wrong.
+template <Flaw kFlaw>
+std::string outcome(uint64_t seed) {
+  const int steps = 5;
+  const Numbers a(1, 64, 64 * steps, 1), b(1, 64, 64 * steps, 2), none(1, 64, 64, 3);
+  const Memory<BFloat16> a_there(a), b_there(b);
+  const Memory<float> c(none);
+  const std::string failure =
+      emulation::launch(little_kernel<kFlaw>, 1, 160, 5 * kTile + 1024, seed, tensor_map(a_there.matrices, 64),
+                        tensor_map(b_there.matrices, 64), tensor_map(c.matrices, 64), steps);
+  if (!failure.empty()) return failure;
+  for (int i = 0; i < 64; ++i)
+    for (int j = 0; j < 64; ++j) {
+      double want = 0;
+      for (int k = 0; k < 64 * steps; ++k) want += static_cast<double>(a.at(0, i, k)) * b.at(0, j, k);
+      if (!(std::fabs(c[i * 64 + j] - want) < 1e-3)) return "wrong numbers";
+    }
+  return "";
+}
+template <Flaw kFlaw>
+void expect_found(const std::string& what) {
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    const std::string said = outcome<kFlaw>(seed);
+    EXPECT_NE(said.find(what), std::string::npos) << "seed " << seed << ": " << said;
+  }
+}
+
+TEST(TileEmulation, WrongKernelsAreFound) {
+  for (const uint64_t seed : {0, 1, 2, 3, 4, 5}) EXPECT_EQ(outcome<Flaw::none>(seed), "");
+  expect_found<Flaw::wrong_step>("multiple of 1024 bytes");  // the next row, not further along this one
+  expect_found<Flaw::wrong_transposition>("wrong numbers");
+  expect_found<Flaw::misaligned>("multiple of 1024 bytes");
+  expect_found<Flaw::not_fenced>("without fence_shared()");
+  expect_found<Flaw::never_released>("nothing can go on");
+  expect_found<Flaw::bytes_not_announced>("");
+  expect_found<Flaw::products_not_committed>("before its products");
+  expect_found<Flaw::rows_too_many>("negative place");
+  // As late as may be, what is not awaited is not there.
+  EXPECT_NE(outcome<Flaw::full_not_awaited>(0), "");
+  EXPECT_NE(outcome<Flaw::products_not_awaited>(0), "");
+  EXPECT_EQ(outcome<Flaw::result_overwritten>(0), "wrong numbers");
+  EXPECT_NE(outcome<Flaw::copies_not_finished>(0).find("before its copies have read"), std::string::npos);
+  // A copy over a tile that a product still reads: at some of the random times.
+  int found = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) found += !outcome<Flaw::released_early>(seed).empty();
+  EXPECT_GT(found, 0);
+}
+
+}  // namespace
+}  // namespace strata::cuda::tile
