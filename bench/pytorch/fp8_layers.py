@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A Llama layer's linear maps, forward and backward, in PyTorch: bf16, and fp8 by a hand-written layer around
 torch._scaled_mm (e4m3 forward, e5m2 for gradients, one dynamic scale for each operand), both compiled; and the same in
-Strata, bf16 (whose cast of the weight the optimizer makes in a step, so it is not timed here) and fp8. What lies between the maps (norms, attention, SwiGLU) is left out: each map gets an input of its own.
+Strata, bf16 (the cast of the weight is made by the optimizer there, and not timed here) and fp8. What lies between the
+maps (norms, attention, SwiGLU) is left out: each map gets an input of its own.
 
     bench/pytorch/fp8_layers.py [--engines torch strata] [--shapes llama-3b llama-8b]
 """
@@ -35,7 +36,8 @@ def of_torch(shapes):
             a, scale_a, b, scale_b = ctx.saved_tensors
             c, scale_c = codes(g, e5m2)
             gx = torch._scaled_mm(c, b.t().contiguous().t(), scale_c, scale_b, out_dtype=torch.bfloat16)
-            gw = torch._scaled_mm(c.t().contiguous(), a.t().contiguous().t(), scale_c, scale_a, out_dtype=torch.bfloat16)
+            gw = torch._scaled_mm(c.t().contiguous(), a.t().contiguous().t(), scale_c, scale_a,
+                                  out_dtype=torch.bfloat16)
             return gx, gw.float()
 
     def fp8(x, w):

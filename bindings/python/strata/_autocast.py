@@ -28,8 +28,8 @@ class autocast:
     ``low_gradients`` leaves the gradients of parameters in the low dtype, which only the optimizers read.
 
     With ``fp8="tensor"`` or ``fp8="row"`` products of linear layers whose sizes are multiples of 16 run in eight bits
-    (``linear_fp8`` with that scaling), all else in bfloat16. ``fp8_exclude``: modules and weights that stay in bfloat16,
-    best the first and last layers."""
+    (``linear_fp8`` with that scaling), all else in bfloat16. ``fp8_exclude``: modules and weights that stay in
+    bfloat16, best the first and last layers."""
 
     def __init__(self, device_type: Any = "cpu", dtype: Any = None, enabled: bool = True, cache_enabled: bool = True, *,
                  low_gradients: bool = False, fp8: Optional[str] = None, fp8_exclude: Iterable[Any] = ()) -> None:
