@@ -102,7 +102,7 @@ void add_estimate(CLI::App& app, Body& body) {
       "The memory that training will take, from a dry run, and whether there is as much; the least time of a step");
   auto a = std::make_shared<Arguments>();
   estimate->add_option("config", a->config, "Settings (TOML), as for strata train");
-  estimate->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
+  estimate->add_option("--dtype", a->dtype, "f32, or autocast to bf16, f16 or fp8 with f32 weights")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   estimate->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")

@@ -173,7 +173,7 @@ void add_train(CLI::App& app, Body& body) {
   train->add_option("--seed", a->seed, "Seed of the weights, the order of the data and dropout")
       ->type_name("N")
       ->check(at_least(0));
-  train->add_option("--dtype", a->dtype, "f32, or autocast to bf16 or f16 with f32 weights")
+  train->add_option("--dtype", a->dtype, "f32, or autocast to bf16, f16 or fp8 with f32 weights")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   train->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")

@@ -1,7 +1,5 @@
 #include "strata/autograd/checkpoint.h"
 
-#include "strata/core/autocast.h"
-
 namespace strata::detail {
 namespace {
 // Ends a recomputation as soon as the last tensor that backward needs is there.
@@ -38,10 +36,7 @@ struct CheckpointFrame::Refill final : SavedTensorHooks {
 };
 
 CheckpointFrame::CheckpointFrame()
-    : random_(default_generator().state()),
-      device_(default_device()),
-      autocast_dtype_(autocast_dtype()),
-      autocast_(autocast_enabled()) {}
+    : random_(default_generator().state()), device_(default_device()), autocast_(autocast_settings()) {}
 
 std::shared_ptr<void> CheckpointFrame::pack(const Tensor& t) {
   slots_.push_back({.version = t.version()});
@@ -64,7 +59,7 @@ void CheckpointFrame::recompute() {
   const auto refill = std::make_shared<Refill>(*this);
   GradMode on(true);
   DeviceScope device(device_);
-  AutocastScope autocast(autocast_dtype_, autocast_);
+  AutocastScope autocast(autocast_);
   SavedTensorHooksScope scope(refill);
   try {
     run_again();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "strata/core/autocast.h"
 #include "strata/core/device.h"
 #include "strata/core/dtype.h"
 #include "strata/core/node.h"
@@ -38,8 +39,7 @@ class CheckpointFrame : public SavedTensorHooks, public std::enable_shared_from_
   std::vector<Slot> slots_;
   RngKey random_;
   Device device_;
-  DType autocast_dtype_;
-  bool autocast_;
+  AutocastSettings autocast_;
 };
 
 /// An input of a checkpointed function. Tensors are kept like any saved tensor: an enclosing checkpoint recomputes them

@@ -1,3 +1,4 @@
+#include "strata/core/autocast_fp8.h"
 #include "strata/core/call_path_inl.h"
 #include "strata/core/partial_pass.h"
 
@@ -340,6 +341,7 @@ void CallPath::call_drawn(Generator& g, ArgsAt at, const Results& into) const {
 
 void CallPath::call_unusual(ArgsAt at, const Results& into) const {
   if (!(t_mode.unusual & kAutocast) || policies_.autocast == Autocast::keep) return call_cast(at, into);
+  if (go_fp8(*this, at, into)) return;
   DType widest = DType::boolean;
   each_tensor(at, [&](const Tensor& t, int) {
     if (t.defined() && is_floating(t.dtype())) widest = promote_types(widest, t.dtype());

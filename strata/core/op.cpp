@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <typeinfo>
 
-#include "strata/core/autocast.h"
 #include "strata/core/gradient_watch.h"
 #include "strata/core/partial_pass.h"
 #include "strata/core/registration.h"
@@ -384,98 +383,6 @@ void draw_missing_keys(const OpBase& op, std::span<Value> args) {
     args[i] = default_generator().next(op.draws_boxed(args));
   }
 }
-
-// ---- autocast ----
-
-namespace {
-struct AutocastState {
-  DType dtype = DType::bf16;
-  bool low_gradients = false;
-  int depth = 0;
-  // Casts of leaves that want gradients (parameters), so that a weight used twice has one entry on the tape.
-  std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
-};
-thread_local AutocastState t_autocast;
-}  // namespace
-
-AutocastScope::AutocastScope(DType dtype, bool enabled, bool low_gradients)
-    : previous_dtype_(t_autocast.dtype),
-      previous_enabled_((t_mode.unusual & kAutocast) != 0),
-      previous_low_gradients_(t_autocast.low_gradients) {
-  check<DTypeError>(is_reduced_floating(dtype), "AutocastScope", "the low precision is bf16 or f16, got ", dtype);
-  t_autocast.dtype = dtype;
-  t_autocast.low_gradients = low_gradients;
-  ++t_autocast.depth;
-  if (enabled)
-    t_mode.unusual |= kAutocast;
-  else
-    t_mode.unusual &= ~kAutocast;
-}
-AutocastScope::~AutocastScope() {
-  t_autocast.dtype = previous_dtype_;
-  t_autocast.low_gradients = previous_low_gradients_;
-  if (previous_enabled_)
-    t_mode.unusual |= kAutocast;
-  else
-    t_mode.unusual &= ~kAutocast;
-  if (--t_autocast.depth == 0) t_autocast.cache.clear();
-}
-
-bool autocast_enabled() {
-  return (t_mode.unusual & kAutocast) != 0;
-}
-DType autocast_dtype() {
-  return t_autocast.dtype;
-}
-
-namespace {
-// The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
-struct CastNode final : Node {
-  CastNode(const Tensor& parameter, bool keeps_low) : dtype(parameter.dtype()), keeps_low(keeps_low) {
-    edges.push_back(gradient_edge(parameter));
-  }
-  std::string_view name() const override { return "to"; }
-  bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
-  bool passes_on() const override { return true; }
-  void apply(Grads& gy, Grads& gx) override {
-    if (gy[0].defined()) gx[0] = keeps_low || gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
-  }
-  DType dtype;
-  bool keeps_low;
-};
-}  // namespace
-
-namespace detail {
-Tensor low_copy(const Tensor& parameter, DType dtype) {
-  static std::mutex mutex;  // threads may share a parameter
-  const std::lock_guard lock(mutex);
-  LowCopy& low = autograd_meta(parameter).low;
-  if (!low.is_current(parameter, dtype)) {
-    NoGrad guard;
-    low = {parameter.detach().to(dtype), parameter.version()};
-  }
-  if (t_gradient_watch) [[unlikely]]
-    t_gradient_watch->cast(parameter, low.tensor);
-  return low.tensor.detach();
-}
-
-Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
-  if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
-  const DType target = policy == Autocast::low ? t_autocast.dtype : policy == Autocast::full ? DType::f32 : widest;
-  if (t.dtype() == target || policy == Autocast::keep) return t;
-  const ThreadModeScope uncast({t_mode.grad_enabled, t_mode.unusual & ~kAutocast});  // the cast itself is not cast
-  const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
-  if (!parameter) return t.to(target);
-  if (!grad_enabled()) return low_copy(t, target);
-  auto& entry = t_autocast.cache[&t.impl()];
-  if (!entry.first.defined() || entry.second.dtype() != target) {
-    Tensor low = low_copy(t, target);
-    set_history(low, Ref<Node>(new CastNode(t, t_autocast.low_gradients)), 0);
-    entry = {t, std::move(low)};
-  }
-  return entry.second;
-}
-}  // namespace detail
 
 bool saves_argument(const OpBase& op, size_t index, uint64_t wanting) {
   detail::Plans& all = detail::plans();

@@ -287,11 +287,12 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   } catch (const ValueError& e) {
     fail(blame({"train.device"}), fmt::format("train.device: {}", e.what()));
   }
-  if (c.grad_dtype == "bf16" && (c.dtype != "bf16" || c.accumulate != 1))
+  const std::string low = c.dtype == "fp8" ? "bf16" : c.dtype;
+  if (c.grad_dtype == "bf16" && (low != "bf16" || c.accumulate != 1))
     fail(blame({"train.grad_dtype", "train.dtype", "train.accumulate"}),
          fmt::format("train.grad_dtype = bf16 wants train.dtype = bf16 and train.accumulate = 1, got {} and {}",
                      c.dtype, c.accumulate));
-  if (c.param_dtype != "f32" && c.dtype != c.param_dtype)
+  if (c.param_dtype != "f32" && low != c.param_dtype)
     fail(blame({"train.param_dtype", "train.dtype"}),
          fmt::format("train.param_dtype = {} wants train.dtype = {}, got {}", c.param_dtype, c.param_dtype, c.dtype));
   if (c.optim.low_state && c.optim.param_update == "master")

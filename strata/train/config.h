@@ -70,6 +70,8 @@ struct TrainConfig {
   std::string dtype = "f32";
   std::string grad_dtype = "f32";
   std::string param_dtype = "f32";
+  std::string fp8_scaling = "tensor";
+  std::string fp8_exclude = "head";
   std::string device = "cpu";
   std::string graph = "auto";
   int64_t seed = 1;

@@ -173,14 +173,25 @@ std::vector<ConfigKey> make_keys() {
        rules_with([](const auto& r) { return r.option("weight_decay") != nullptr; })},
       {"train.grad_clip", kNumber, "Largest norm of the gradient; 0 for no limit.", "", 0, 1e30,
        optim_of<&O::grad_clip>},
-      {"train.dtype", kText, "f32, or autocast to bf16 or (with a loss scale) f16, weights in f32 (--dtype).",
-       "f32 bf16 f16", 0, 0, top<&T::dtype>},
+      {"train.dtype", kText,
+       "f32, or autocast to bf16 or (with a loss scale) f16, weights in f32; fp8: bf16 with the products of linear "
+       "layers in eight bits (--dtype).",
+       "f32 bf16 f16 fp8", 0, 0, top<&T::dtype>},
+      {"train.fp8_scaling", kText,
+       "Under fp8, one scale for each operand of a product, or one for each of its rows: more exact, slower.",
+       "tensor row", 0, 0, top<&T::fp8_scaling>},
+      {"train.fp8_exclude", kText,
+       "Under fp8, the layers that stay in bf16: names or parts of names between dots, separated by spaces, e.g. "
+       "\"head blocks.0\".",
+       "", 0, 0, top<&T::fp8_exclude>},
       {"train.grad_dtype", kText,
-       "Gradients of weights under bf16: kept in f32, or as products round them (accumulate 1), which saves memory and "
+       "Gradients of weights under bf16 and fp8: kept in f32, or as products round them (accumulate 1), which saves "
+       "memory and "
        "time.",
        "f32 bf16", 0, 0, top<&T::grad_dtype>},
       {"train.param_dtype", kText,
-       "Weights of two or more dimensions: f32, or bf16 (with train.dtype bf16), which halves their memory and that of "
+       "Weights of two or more dimensions: f32, or bf16 (with train.dtype bf16 or fp8), which halves their memory and "
+       "that of "
        "their "
        "gradients.",
        "f32 bf16", 0, 0, top<&T::param_dtype>},

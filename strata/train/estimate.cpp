@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "strata/autograd/autograd.h"
-#include "strata/core/autocast.h"
 #include "strata/core/dry_run.h"
 #include "strata/data/dataset.h"
 #include "strata/memory/allocator.h"
@@ -14,6 +13,7 @@
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch_kept.h"
+#include "strata/train/precision.h"
 #include "strata/train/run.h"
 
 namespace strata {
@@ -68,7 +68,7 @@ class DryRun {
   }
   Tensor loss(const data::Batch& batch) const {
     std::optional<AutocastScope> autocast;
-    if (config_.dtype != "f32") autocast.emplace(parse_dtype(config_.dtype), true, config_.grad_dtype == "bf16");
+    if (const auto settings = autocast_of(config_, *model)) autocast.emplace(*settings);
     return model->loss(batch[0], batch[1]);
   }
   void backward(const Tensor& loss) const {
@@ -100,9 +100,10 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   const bool on_cpu = !config.device.starts_with("cuda");
-  const Tensor scratch =
-      reserve(on_cpu && config.dtype == "bf16" ? product_scratch(*run.model, config.batch * config.model.context) : 0,
-              Tag::workspace);
+  const Tensor scratch = reserve(on_cpu && activation_dtype(config) == DType::bf16
+                                     ? product_scratch(*run.model, config.batch * config.model.context)
+                                     : 0,
+                                 Tag::workspace);
   int64_t gradients = 0;
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
   const int64_t passes = std::min<int64_t>(config.accumulate, 3);
@@ -114,16 +115,17 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
     const Tensor others = reserve(
         2 * (config.accumulate - passes) * config.batch * config.model.context * static_cast<int64_t>(sizeof(int64_t)),
         Tag::data);
+    std::optional<Fp8WeightsScope> weights(std::in_place);
     for (const data::Batch& batch : batches) {
       const Tensor loss = run.loss(batch);
       if (config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
-        const DType dtype = config.dtype == "f32" ? DType::f32 : parse_dtype(config.dtype);
         reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
-                                                       config.model.vocab, dtype),
+                                                       config.model.vocab, activation_dtype(config)),
                 Tag::workspace);
       }
       run.backward(loss);
     }
+    weights.reset();
     gradients = memory::stats(DeviceType::meta).live[static_cast<int>(Tag::gradient)];
     if (step == 0) run.optimizer->step();
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "strata/core/autocast.h"
+#include "strata/train/precision.h"
 
 namespace strata {
 
@@ -30,7 +30,7 @@ std::string sample_text(const TrainedModel& trained) {
   if (prompt.empty()) prompt = trained.tokenizer->encode("\n");
   if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
   std::optional<AutocastScope> autocast;    // weights of two types want it
-  if (config.param_dtype != "f32") autocast.emplace(parse_dtype(config.dtype));
+  if (config.param_dtype != "f32") autocast.emplace(activation_dtype(config));
   const SampleOptions options{.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config.seed)};
   TokenSampler sampler(trained.model, std::move(prompt), within(*trained.tokenizer, options));
   std::vector<int32_t> written;

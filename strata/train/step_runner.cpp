@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "strata/autograd/autograd.h"
-#include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
@@ -17,6 +16,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/train/precision.h"
 
 namespace strata {
 
@@ -49,11 +49,10 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
     : model_(model),
       optimizer_(optimizer),
       device_(device),
-      low_gradients_(config.grad_dtype == "bf16"),
+      autocast_(autocast_of(config, model)),
       max_norm_(config.optim.grad_clip > 0 ? config.optim.grad_clip : INFINITY),
       must_capture_(config.graph == "on") {
-  if (config.dtype != "f32") low_ = parse_dtype(config.dtype);
-  if (low_ == DType::f16) scaler_.emplace(device);
+  if (autocast_ && autocast_->dtype == DType::f16) scaler_.emplace(device);
   check(!must_capture_ || device.is_cuda(), "train", "train.graph is on, but train.device is ", device,
         ": only CUDA devices have graphs");
   // All that make_optimizer() makes can, their numbers reach the device before each replay.
@@ -75,7 +74,7 @@ bool StepRunner::captured() const {
 
 Tensor StepRunner::loss(const data::Batch& batch) const {
   std::optional<AutocastScope> autocast;
-  if (low_) autocast.emplace(*low_, true, low_gradients_);
+  if (autocast_) autocast.emplace(*autocast_);
   return model_.loss(batch[0].to(device_), batch[1].to(device_));
 }
 
@@ -83,6 +82,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   optimizer_.zero_grad();
   const double share = 1.0 / static_cast<double>(batches.size());
   Tensor total;
+  std::optional<Fp8WeightsScope> weights(std::in_place);  // their codes are the same for all batches
   for (const data::Batch& batch : batches) {
     const Tensor l = loss(batch);
     {
@@ -93,6 +93,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
     const Tensor shared = batches.size() == 1 ? l : l * share;
     (scaler_ ? scaler_->scale(shared) : shared).backward();
   }
+  weights.reset();
   return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
 }
 

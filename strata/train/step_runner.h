@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "strata/core/autocast.h"
 #include "strata/core/recording.h"
 #include "strata/data/dataset.h"
 #include "strata/models/language_model.h"
@@ -63,8 +64,7 @@ class StepRunner {
   const LanguageModel& model_;
   optim::Optimizer& optimizer_;
   Device device_;
-  std::optional<DType> low_;  // of autocast
-  bool low_gradients_;
+  std::optional<AutocastSettings> autocast_;
   double max_norm_;
   bool must_capture_ = false;
   std::optional<optim::LossScaler> scaler_;

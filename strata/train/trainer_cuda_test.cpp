@@ -130,7 +130,21 @@ INSTANTIATE_TEST_SUITE_P(Train, CapturedTraining,
                                          std::tuple{"llama", "bf16", "adamw", 3}, std::tuple{"gpt", "f16", "adamw", 2},
                                          std::tuple{"gpt", "bf16", "lion", 1}, std::tuple{"llama", "f32", "sgd", 1},
                                          std::tuple{"gpt", "f32", "adam", 1}, std::tuple{"gpt", "bf16", "muon", 1},
-                                         std::tuple{"gpt", "bf16", "adafactor", 2}));
+                                         std::tuple{"gpt", "bf16", "adafactor", 2},
+                                         std::tuple{"gpt", "fp8", "adamw", 2}, std::tuple{"llama", "fp8", "adamw", 1}));
+
+TEST_F(OnCard, CapturedFp8ByRowEqualsTheEagerOne) {
+  c_.dtype = "fp8";
+  c_.fp8_scaling = "row";
+  c_.accumulate = 2;
+  captured_equals_eager();
+}
+
+TEST_F(OnCard, CapturedFp8WithLowGradientsEqualsTheEagerOne) {
+  c_.dtype = "fp8";
+  c_.param_dtype = c_.grad_dtype = "bf16";
+  captured_equals_eager();
+}
 
 class CapturedRules : public OnCard, public testing::WithParamInterface<const char*> {};
 

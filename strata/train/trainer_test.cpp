@@ -129,6 +129,7 @@ TEST_P(Resume, SameBitsAsUnbroken) {
 }
 INSTANTIATE_TEST_SUITE_P(Train, Resume,
                          testing::Values(std::tuple{"gpt", "f32", "adamw"}, std::tuple{"llama", "bf16", "adamw"},
+                                         std::tuple{"gpt", "fp8", "adamw"}, std::tuple{"llama", "fp8", "muon"},
                                          std::tuple{"gpt", "f32", "muon"}, std::tuple{"gpt", "f32", "sgd"},
                                          std::tuple{"gpt", "f32", "lion"}, std::tuple{"gpt", "f32", "adafactor"}));
 
@@ -185,6 +186,56 @@ TEST_F(Trainer, Bf16WeightsLearnAsF32Ones) {
   c_.optim.low_state = false;
   c_.optim.param_update = "master";
   EXPECT_NEAR(last_loss("master"), want, 0.03 * want);
+}
+
+TEST_F(Trainer, Fp8LearnsAsBf16AndF32) {
+  c_.steps = 150;
+  c_.optim.lr = 2e-3;
+  const auto last_loss = [&](const char* name) {
+    train_in(name);
+    const std::vector<StepMetrics> m = metrics(name);
+    double sum = 0;
+    for (size_t i = m.size() - 20; i < m.size(); ++i) sum += m[i].loss / 20;
+    return sum;
+  };
+  for (const char* family : {"gpt", "llama"}) {
+    c_.model.family = family;
+    const auto run = [&](const std::string& name) { return last_loss((name + family).c_str()); };
+    c_.dtype = "f32";
+    const double exact = run("f32");
+    EXPECT_LT(exact, 3);
+    c_.dtype = "bf16";
+    EXPECT_NEAR(run("bf16"), exact, 0.01 * exact);
+    c_.dtype = "fp8";
+    c_.fp8_scaling = "tensor";
+    const double fp8 = run("fp8");
+    EXPECT_NEAR(fp8, exact, 0.02 * exact);
+    EXPECT_NE(fp8, exact);
+    c_.fp8_scaling = "row";
+    EXPECT_NEAR(run("row"), exact, 0.02 * exact);
+  }
+}
+
+TEST_F(Trainer, Fp8LeavesOutLayersByName) {
+  c_.dtype = "bf16";
+  const auto losses = [&](const char* name) {
+    train_in(name);
+    std::vector<double> all;
+    for (const StepMetrics& s : metrics(name)) all.push_back(s.loss);
+    return all;
+  };
+  const std::vector<double> bf16 = losses("bf16");
+  c_.dtype = "fp8";
+  const std::vector<double> fp8 = losses("fp8");
+  EXPECT_NE(fp8, bf16);
+  c_.fp8_exclude = "head blocks.0 blocks.1";
+  EXPECT_EQ(losses("none"), bf16);
+  c_.fp8_exclude = "attn blocks.0.mlp blocks.1.mlp.up";
+  const std::vector<double> one = losses("one");
+  EXPECT_NE(one, bf16);
+  EXPECT_NE(one, fp8);
+  c_.fp8_exclude = "block";
+  EXPECT_THROW(train_in("wrong"), ValueError);
 }
 
 TEST_F(Trainer, ResultDoesNotDependOnThreads) {

@@ -22,14 +22,17 @@ const savedTensorsHooks = (pack, unpack, fn) => {
 };
 /**
  * Products in low precision and what needs precision in f32, by each record's policy; parameters stay f32. With
- * {lowGradients} the gradients of parameters stay in the low dtype, which only the optimizers read.
+ * {lowGradients} the gradients of parameters stay in the low dtype, which only the optimizers read. With {fp8: 'tensor'} or
+ * {fp8: 'row'} products of linear layers whose sizes are multiples of 16 run in eight bits (linearFp8 with that scaling), but
+ * for the modules and weights in {fp8Exclude}: best the first and last layers.
  */
 function autocast(options, fn) {
   if (typeof options === 'function') [options, fn] = [{}, options];
-  const { dtype = 'bf16', enabled = true, lowGradients = false, ...rest } = options ?? {};
+  const { dtype = 'bf16', enabled = true, lowGradients = false, fp8 = null, fp8Exclude = [], ...rest } = options ?? {};
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw new ValueError(`autocast: there is no option '${unknown}'`, 'autocast');
-  return under('autocast', () => native.enterAutocast(dtype, enabled, lowGradients), fn);
+  const weights = fp8Exclude.flatMap((layer) => (layer instanceof Tensor ? [layer] : layer.parameters()));
+  return under('autocast', () => native.enterAutocast(dtype, enabled, lowGradients, fp8, weights), fn);
 }
 
 /**

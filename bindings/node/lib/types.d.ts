@@ -448,6 +448,10 @@ export interface AutocastOptions {
   enabled?: boolean;
   /** Leaves the gradients of parameters in the low dtype, which only the optimizers read. */
   lowGradients?: boolean;
+  /** Products of linear layers in eight bits, with one scale for each operand or one for each of its rows; all else in bf16. */
+  fp8?: 'tensor' | 'row' | null;
+  /** Modules and weights that stay in bf16: best the first and last layers. */
+  fp8Exclude?: (Layer | Tensor)[];
 }
 export interface GradcheckOptions {
   eps?: number;

@@ -39,11 +39,17 @@ napi_value exit_mode(Call& c) {
   return c.env.boolean(innermost);
 }
 
-// enterAutocast(dtype, enabled, lowGradients)
+// enterAutocast(dtype, enabled, lowGradients, fp8 or null, excluded weights)
 napi_value enter_autocast(Call& c) {
   const DType dtype = c.has(0) ? parse_dtype(c.env.text(c[0], "autocast", "dtype")) : DType::bf16;
   const bool enabled = c.env.truth(c[1], "autocast", "enabled");
   const bool low = c.env.truth(c[2], "autocast", "lowGradients");
+  if (c.has(3)) {
+    check(dtype == DType::bf16, "autocast", "with fp8 all else runs in bf16, not ", dtype);
+    const Fp8Options fp8{.scaling = c.env.text(c[3], "autocast", "fp8"),
+                         .exclude = tensors_of(c.env, c[4], "autocast", "fp8Exclude")};
+    return enter_mode(c.env, [=] { return std::make_shared<AutocastScope>(fp8, enabled, low); });
+  }
   return enter_mode(c.env, [=] { return std::make_shared<AutocastScope>(dtype, enabled, low); });
 }
 napi_value is_autocast_enabled(Call& c) {

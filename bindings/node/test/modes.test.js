@@ -17,6 +17,25 @@ const close = (a, b, tolerance = 1e-6) => {
   x.forEach((v, i) => assert.ok(Math.abs(v - y[i]) <= tolerance * (1 + Math.abs(y[i])), `[${i}] ${v} and ${y[i]}`));
 };
 
+test('autocast runs linear layers in fp8, but for those that are left out', () => {
+  const [body, head, x] = [new st.nn.Linear(32, 32), new st.nn.Linear(32, 16), st.randn([8, 32])];
+  st.noGrad(() => {
+    const plain = st.autocast(() => body.forward(x));
+    for (const fp8 of ['tensor', 'row']) {
+      const want = st.linearFp8(x.to('bf16'), body.weight, body.bias.to('bf16'), fp8);
+      assert.ok(st.equal(st.autocast({ fp8 }, () => body.forward(x)), want));
+      assert.ok(!st.equal(plain, want));
+      for (const out of [body, body.weight]) {
+        assert.ok(st.equal(st.autocast({ fp8, fp8Exclude: [head, out] }, () => body.forward(x)), plain));
+      }
+    }
+  });
+  st.autocast({ fp8: 'tensor' }, () => head.forward(body.forward(x)).to('f32').sum()).backward();
+  assert.equal(body.weight.grad.dtype, 'f32');
+  assert.throws(() => st.autocast({ fp8: 'block' }, () => 1), /scaling/);
+  assert.throws(() => st.autocast({ dtype: 'f16', fp8: 'tensor' }, () => 1), /bf16/);
+});
+
 test('autocast runs products in bf16 or f16, and leaves parameters as they are', () => {
   const x = st.randn([4, 8]);
   const net = new st.nn.Linear(8, 3);

@@ -316,6 +316,9 @@ void bind_autograd(nb::module_& m) {
       .def(nb::init<>())
       .def("enter", [](Held1<AutocastScope>& s, DType t, bool on, bool low) { s.scope = std::make_unique<AutocastScope>(t, on, low); },
            nb::arg("dtype"), nb::arg("enabled") = true, nb::arg("low_gradients") = false)
+      .def("enter_fp8", [](Held1<AutocastScope>& s, const std::string& scaling, const TensorList& exclude, bool on, bool low) {
+             s.scope = std::make_unique<AutocastScope>(Fp8Options{.scaling = scaling, .exclude = exclude}, on, low);
+           }, nb::arg("scaling"), nb::arg("exclude"), nb::arg("enabled") = true, nb::arg("low_gradients") = false)
       .def("exit", [](Held1<AutocastScope>& s) { s.scope.reset(); });
   m.def("is_autocast_enabled", [] { return autocast_enabled(); });
   m.def("get_autocast_dtype", [] { return autocast_dtype(); });

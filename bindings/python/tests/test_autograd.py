@@ -283,6 +283,33 @@ def test_autocast():
             pass
 
 
+def test_autocast_in_fp8():
+    body, head, x = st.nn.Linear(32, 32), st.nn.Linear(32, 16), st.randn(8, 32)
+    with st.no_grad():
+        low = x.to(st.bfloat16)
+        want = {how: st.ops.linear_fp8(low, body.weight, body.bias.to(st.bfloat16), how) for how in ("tensor", "row")}
+        for how in want:
+            with st.autocast("cpu", fp8=how):
+                assert st.get_autocast_dtype() is st.bfloat16
+                assert st.equal(body(x), want[how])
+                assert st.equal(st.nn.functional.linear(x, body.weight, body.bias), want[how])
+        with st.autocast("cpu"):
+            plain = body(x)
+        assert not st.equal(plain, want["tensor"])
+        for left_out in (body, body.weight):
+            with st.autocast("cpu", fp8="tensor", fp8_exclude=[head, left_out]):
+                assert st.equal(body(x), plain)
+    with st.autocast("cpu", fp8="tensor", fp8_exclude=[head]):
+        loss = head(body(x)).float().square().mean()
+    loss.backward()
+    assert body.weight.grad.dtype is st.float32 and bool(body.weight.grad.abs().sum() > 0)
+    with pytest.raises(ValueError, match="scaling"):
+        with st.autocast("cpu", fp8="block"):
+            pass
+    with pytest.raises(ValueError, match="bfloat16"):
+        st.autocast("cpu", dtype=st.float16, fp8="tensor")
+
+
 def test_anomaly_and_gradcheck():
     x = st.tensor([0.0], requires_grad=True)
     with st.autograd.detect_anomaly():

@@ -56,4 +56,17 @@ constexpr uint8_t fp8_code(float v, Fp8 f) {
   return static_cast<uint8_t>(sign | (code < f.largest ? code : f.largest));
 }
 
+/// What numbers up to `amax` (0 or more) in magnitude are divided by before they are rounded to codes: the least power
+/// of two that leaves none past the largest number, so that dividing is exact. 1 where all are zero; NaN, and so NaN
+/// for every code, where one of them is not finite.
+constexpr float fp8_scale(float amax, Fp8 f) {
+  const uint32_t u = std::bit_cast<uint32_t>(amax);
+  if (u == 0) return 1;
+  if (u >= 0x7f800000u) return std::bit_cast<float>(0x7fc00000u);
+  const int mantissa_mask = (1 << f.mantissa_bits) - 1, most = (f.largest >> f.mantissa_bits) - 1 + f.least_exponent;
+  const uint32_t most_mantissa = static_cast<uint32_t>(f.largest & mantissa_mask) << (23 - f.mantissa_bits);
+  const int power = static_cast<int>(u >> 23) - 127 - most + ((u & 0x7fffffu) > most_mantissa ? 1 : 0);
+  return fp8_power(power > -126 ? power : -126);
+}
+
 }  // namespace strata

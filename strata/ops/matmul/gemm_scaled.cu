@@ -21,6 +21,18 @@ bool aligned(const void* p) {
   return reinterpret_cast<uintptr_t>(p) % kUnit == 0;
 }
 
+// Whether the library, which may be older than the header, takes a scale for each row.
+bool by_row_scales(const LtDesc& desc) {
+#if CUBLAS_VERSION >= 120900
+  const cublasLtMatmulMatrixScale_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  for (const auto which : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE})
+    if (cublas_lt().desc_set(desc.p, which, &mode, sizeof mode) != CUBLAS_STATUS_SUCCESS) return false;
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 bool scaled_gemm(const ScaledGemm& g, Device device) {
@@ -43,8 +55,10 @@ bool scaled_gemm(const ScaledGemm& g, Device device) {
     desc.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(data_type(g.out)));
   }
   if (!integers) {
-    desc.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g.scale_b);
-    desc.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g.scale_a);
+    if (g.by_row && !by_row_scales(desc)) return false;
+    if (g.scale_b != nullptr) desc.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g.scale_b);
+    if (g.scale_a != nullptr) desc.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g.scale_a);
+    if (g.fast) desc.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   }
   const LtLayout first(data_type(g.b_type), g.k, g.n, g.ldb, 1, 0), second(data_type(g.a_type), g.k, g.m, g.lda, 1, 0),
       result(data_type(g.out), g.n, g.m, g.ldc, 1, 0);
@@ -66,6 +80,7 @@ bool scaled_gemm(const ScaledGemm& g, Device device) {
   p.in = 256 + 16 * static_cast<int32_t>(g.a_type) + static_cast<int32_t>(g.b_type);  // no dtype's number
   p.out = static_cast<int32_t>(g.out);
   p.epilogue = epilogue;
+  p.extra = (g.fast ? 1 : 0) + (g.by_row ? 2 : 0) + (g.scale_a == nullptr ? 4 : 0);
   p.by_rows_a = 1;
   p.align_a = p.align_b = p.align_c = kUnit;
   return run_chosen(call, choose(p, call, device), device);

@@ -1,8 +1,10 @@
 #include "strata/ops/matmul/matmul.h"
 
+#include "strata/core/autocast_fp8.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/linear_fp8_way.h"
 #include "strata/ops/matmul/matmul_inl.h"
 #include "strata/ops/matmul/matmul_kernels.h"
 #include "strata/ops/matmul/records.h"
@@ -470,6 +472,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
           return y;
         },
 }};
+
+const detail::Fp8Way linear_way(linear_op, detail::linear_fp8_way);
 
 }  // namespace
 

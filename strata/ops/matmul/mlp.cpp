@@ -1,10 +1,12 @@
 #include "strata/ops/matmul/mlp.h"
 
+#include "strata/core/autocast_fp8.h"
 #include "strata/core/by_device.h"
 #include "strata/core/dry_run.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/linear_fp8_way.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/matmul_inl.h"
 #include "strata/ops/matmul/matmul_kernels.h"
@@ -230,6 +232,16 @@ Tensor layer_by_layer(const Tensor& x, const Tensor& up, const Tensor& up_bias, 
                       const Tensor& down_bias) {
   return linear(gelu(linear(x, up, up_bias), "tanh"), down, down_bias);
 }
+
+// Under the fp8 policy the layers go their own ways: GELU happens inside of no fp8 product.
+const detail::Fp8Way mlp_way(gelu_mlp_op, [](detail::ArgsAt at, const detail::Results& into) {
+  const auto arg = [&](int i) -> const Tensor& { return *static_cast<const Tensor*>(at[i]); };
+  if (!detail::linear_may_be_fp8(arg(1)) && !detail::linear_may_be_fp8(arg(3))) return false;
+  into[1] = linear(arg(0), arg(1), arg(2));
+  into[2] = gelu(into[1], "tanh");
+  into[0] = linear(into[2], arg(3), arg(4));
+  return true;
+});
 
 constexpr ByDevice<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> kFeedForward{
     .cuda = gelu_mlp, .everywhere = layer_by_layer};

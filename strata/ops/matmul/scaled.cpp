@@ -5,16 +5,13 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/ops/copy/copy.h"
-#include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/factory/factory.h"
-#include "strata/ops/matmul/gemm_scaled.h"
-#include "strata/ops/matmul/matmul.h"
-#include "strata/ops/matmul/scaled_kernels.h"
-#include "strata/ops/view/view.h"
+#include "strata/ops/matmul/scaled_inl.h"
 
 namespace strata {
 namespace {
+
+using products::decode;
+using products::make;
 
 constexpr DTypeSet kResults = dtype_bit(DType::f32) | dtype_bit(DType::bf16) | dtype_bit(DType::f16);
 
@@ -25,20 +22,6 @@ Fp8 format_of(const std::string& name, std::string_view op) {
 
 void check_scale(std::string_view op, const Tensor& scale, std::string_view name) {
   check<DTypeError>(scale.dtype() == DType::f32, op, name, " must be f32, got ", scale);
-}
-
-Tensor make(const Shape& shape, DType t, const Tensor& x) {
-  return empty({shape, t, x.device(), std::nullopt});
-}
-// Dense f32 values of codes.
-template <class On>
-Tensor decode(On on, const Tensor& codes, Fp8 format) {
-  const Tensor dense = contiguous(codes), y = make(codes.shape(), DType::f32, codes);
-  if constexpr (on.cuda)
-    fp8_decode_cuda(y, dense, format);
-  else
-    fp8_decode_cpu(y, dense, format);
-  return y;
 }
 
 // ---- fp8_quantize and fp8_dequantize ----
@@ -164,28 +147,12 @@ void check_operands(std::string_view op, const Tensor& a, const Tensor& b) {
                     " and ", b);
 }
 
-// A [m, k] with dense rows, B [k, n] with dense columns, as cuBLASLt wants eight-bit operands: copied where they lie
-// otherwise.
-struct Operands {
-  Tensor a, b;
-  cuda::ScaledGemm g;
-};
-template <class On>  // a card's only
-Operands operands(On, const Tensor& a, const Tensor& b) {
-  const auto dense = [](const Tensor& t) { return t.strides()[1] == 1 && t.strides()[0] >= t.size(1); };
-  Operands o{dense(a) ? a : contiguous(a), dense(b.t()) ? b : contiguous(b.t()).t(), {}};
-  o.g.m = a.size(0), o.g.k = a.size(1), o.g.n = b.size(1);
-  o.g.lda = o.a.strides()[0], o.g.ldb = o.b.strides()[1];
-  o.g.a = o.a.raw_data(), o.g.b = o.b.raw_data();
-  return o;
-}
-
 // The sums of products of i8, i32.
 template <class On>
 void integer_product(On on, Tensor& y, const Tensor& a, const Tensor& b) {
   if constexpr (on.cuda) {
     if (y.strides()[1] == 1 && y.numel() > 0 && a.size(1) > 0) {
-      Operands o = operands(on, a, b);
+      products::Operands o = products::operands(on, a, b);
       o.g.a_type = o.g.b_type = cuda::EightBit::i8;
       o.g.out = DType::i32;
       o.g.c = y.raw_data();
@@ -272,35 +239,14 @@ template <class On>
 void scaled_kernel(On on, Tensor& y, const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b,
                    const Tensor& bias, const std::string& a_format, const std::string& b_format, DType) {
   if (y.numel() == 0) return;
-  const bool one_scale = scale_a.numel() == 1 && scale_b.numel() == 1;
-  Tensor sums;
-  if (a.dtype() == DType::i8) {
-    sums = make(y.shape(), DType::i32, y);
-    integer_product(on, sums, a, b);
-    sums = to(sums, DType::f32);
-  } else {
-    if constexpr (on.cuda) {
-      if (one_scale && y.strides()[1] == 1 && a.size(1) > 0 && (!bias.defined() || y.dtype() != DType::f32)) {
-        const auto type = [](const std::string& f) {
-          return f == "e4m3" ? cuda::EightBit::e4m3 : cuda::EightBit::e5m2;
-        };
-        Operands o = operands(on, a, b);
-        o.g.a_type = type(a_format), o.g.b_type = type(b_format);
-        o.g.out = y.dtype();
-        o.g.c = y.raw_data();
-        o.g.ldc = y.strides()[0];
-        o.g.scale_a = static_cast<const float*>(scale_a.raw_data());
-        o.g.scale_b = static_cast<const float*>(scale_b.raw_data());
-        const Tensor dense = bias.defined() ? contiguous(bias) : Tensor();
-        if (dense.defined()) o.g.bias = dense.raw_data();
-        if (cuda::scaled_gemm(o.g, y.device())) return;
-      }
-    }
-    sums = matmul(decode(on, a, format_of(a_format, "scaled_matmul")),
-                  decode(on, b, format_of(b_format, "scaled_matmul")));
-  }
+  if (a.dtype() == DType::u8)
+    return products::fp8_product(
+        on, y, {a, b, scale_a, scale_b, format_of(a_format, "scaled_matmul"), format_of(b_format, "scaled_matmul")},
+        bias);
+  Tensor sums = make(y.shape(), DType::i32, y);
+  integer_product(on, sums, a, b);
   const auto factor = [](const Tensor& scale) { return scale.numel() == 1 ? reshape(scale, {}) : scale; };
-  Tensor v = sums * factor(scale_a) * factor(scale_b);
+  Tensor v = to(sums, DType::f32) * factor(scale_a) * factor(scale_b);
   if (bias.defined()) v = v + to(bias, DType::f32);
   copy_elements(y, v);
 }

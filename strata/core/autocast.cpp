@@ -1,0 +1,177 @@
+#include "strata/core/autocast.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "strata/core/autocast_fp8.h"
+#include "strata/core/gradient_watch.h"
+#include "strata/core/node.h"
+#include "strata/core/op_call.h"
+#include "strata/cuda/graph.h"
+
+namespace strata {
+
+namespace {
+struct AutocastState {
+  DType dtype = DType::bf16;
+  bool low_gradients = false;
+  std::shared_ptr<const Fp8Options> fp8;
+  int depth = 0;
+  // Casts of leaves that want gradients (parameters), so that a weight used twice has one entry on the tape.
+  std::map<const TensorImpl*, std::pair<Tensor, Tensor>> cache;
+};
+thread_local AutocastState t_autocast;
+
+struct KeptCodes {
+  Tensor weight;  // held, so that its address is no other's
+  uint32_t version = 0;
+  detail::Fp8Codes codes;
+};
+struct CodesState {
+  int depth = 0;
+  bool captured = false;  // whether the outermost scope began inside the capture of a graph
+  std::map<std::pair<const TensorImpl*, std::string>, KeptCodes> kept;
+};
+thread_local CodesState t_codes;
+
+void set_enabled(bool on) {
+  t_mode.unusual = on ? t_mode.unusual | kAutocast : t_mode.unusual & ~kAutocast;
+}
+
+AutocastSettings of_fp8(const Fp8Options& fp8, bool enabled, bool low_gradients) {
+  check(fp8.scaling == "tensor" || fp8.scaling == "row", "AutocastScope",
+        R"(the fp8 scaling is "tensor" or "row", got ")", fp8.scaling, '"');
+  return {DType::bf16, enabled, low_gradients, std::make_shared<const Fp8Options>(fp8)};
+}
+}  // namespace
+
+AutocastScope::AutocastScope(DType dtype, bool enabled, bool low_gradients)
+    : AutocastScope(AutocastSettings{dtype, enabled, low_gradients, nullptr}) {}
+AutocastScope::AutocastScope(const Fp8Options& fp8, bool enabled, bool low_gradients)
+    : AutocastScope(of_fp8(fp8, enabled, low_gradients)) {}
+AutocastScope::AutocastScope(AutocastSettings settings) : previous_(autocast_settings()) {
+  check<DTypeError>(is_reduced_floating(settings.dtype), "AutocastScope", "the low precision is bf16 or f16, got ",
+                    settings.dtype);
+  t_autocast.dtype = settings.dtype;
+  t_autocast.low_gradients = settings.low_gradients;
+  t_autocast.fp8 = std::move(settings.fp8);
+  ++t_autocast.depth;
+  if (t_codes.depth++ == 0) t_codes.captured = cuda::capturing();
+  set_enabled(settings.enabled);
+}
+AutocastScope::~AutocastScope() {
+  t_autocast.dtype = previous_.dtype;
+  t_autocast.low_gradients = previous_.low_gradients;
+  t_autocast.fp8 = std::move(previous_.fp8);
+  set_enabled(previous_.enabled);
+  if (--t_autocast.depth == 0) t_autocast.cache.clear();
+  if (--t_codes.depth == 0) t_codes.kept.clear();
+}
+
+bool autocast_enabled() {
+  return (t_mode.unusual & kAutocast) != 0;
+}
+DType autocast_dtype() {
+  return t_autocast.dtype;
+}
+AutocastSettings autocast_settings() {
+  return {t_autocast.dtype, autocast_enabled(), t_autocast.low_gradients, t_autocast.fp8};
+}
+
+namespace {
+// The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
+struct CastNode final : Node {
+  CastNode(const Tensor& parameter, bool keeps_low) : dtype(parameter.dtype()), keeps_low(keeps_low) {
+    edges.push_back(gradient_edge(parameter));
+  }
+  std::string_view name() const override { return "to"; }
+  bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
+  bool passes_on() const override { return true; }
+  void apply(Grads& gy, Grads& gx) override {
+    if (gy[0].defined()) gx[0] = keeps_low || gy[0].dtype() == dtype ? std::move(gy[0]) : gy[0].to(dtype);
+  }
+  DType dtype;
+  bool keeps_low;
+};
+}  // namespace
+
+namespace detail {
+Tensor low_copy(const Tensor& parameter, DType dtype) {
+  static std::mutex mutex;  // threads may share a parameter
+  const std::lock_guard lock(mutex);
+  LowCopy& low = autograd_meta(parameter).low;
+  if (!low.is_current(parameter, dtype)) {
+    NoGrad guard;
+    low = {parameter.detach().to(dtype), parameter.version()};
+  }
+  if (t_gradient_watch) [[unlikely]]
+    t_gradient_watch->cast(parameter, low.tensor);
+  return low.tensor.detach();
+}
+
+Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
+  if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::f64) return t;
+  const DType target = policy == Autocast::low ? t_autocast.dtype : policy == Autocast::full ? DType::f32 : widest;
+  if (t.dtype() == target || policy == Autocast::keep) return t;
+  const ThreadModeScope uncast({t_mode.grad_enabled, t_mode.unusual & ~kAutocast});  // the cast itself is not cast
+  const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
+  if (!parameter) return t.to(target);
+  if (!grad_enabled()) return low_copy(t, target);
+  auto& entry = t_autocast.cache[&t.impl()];
+  if (!entry.first.defined() || entry.second.dtype() != target) {
+    Tensor low = low_copy(t, target);
+    set_history(low, Ref<Node>(new CastNode(t, t_autocast.low_gradients)), 0);
+    entry = {t, std::move(low)};
+  }
+  return entry.second;
+}
+
+// ---- the fp8 policy ----
+
+namespace {
+constinit const Fp8Way* g_ways = nullptr;  // static objects made before main()
+}
+
+Fp8Way::Fp8Way(const OpBase& op, Go go) : op(op), go(go), next(std::exchange(g_ways, this)) {}
+
+const Fp8Options* autocast_fp8() {
+  return autocast_enabled() ? t_autocast.fp8.get() : nullptr;
+}
+
+bool go_fp8(const OpBase& op, ArgsAt at, const Results& into) {
+  if (!autocast_fp8()) return false;
+  for (const Fp8Way* w = g_ways; w; w = w->next)
+    if (&w->op == &op) return w->go(at, into);
+  return false;
+}
+
+bool may_be_fp8(const Tensor& weight) {
+  const Fp8Options* fp8 = autocast_fp8();
+  return fp8 && std::ranges::none_of(fp8->exclude, [&](const Tensor& t) { return t.same_as(weight); });
+}
+
+Fp8Codes fp8_weight_codes(const Tensor& weight, const std::string& scaling,
+                          Fp8Codes (*make)(const Tensor& weight, const std::string& scaling)) {
+  // What was made outside of a graph is not made again when the graph is replayed.
+  const bool keeps =
+      t_codes.depth > 0 && weight.requires_grad() && weight.is_leaf() && t_codes.captured == cuda::capturing();
+  if (!keeps) return make(weight, scaling);
+  KeptCodes& kept = t_codes.kept[{&weight.impl(), scaling}];
+  if (!kept.weight.defined() || kept.version != weight.version()) {
+    kept = {};
+    kept = {weight, weight.version(), make(weight, scaling)};
+  }
+  return kept.codes;
+}
+}  // namespace detail
+
+Fp8WeightsScope::Fp8WeightsScope() {
+  if (t_codes.depth++ == 0) t_codes.captured = cuda::capturing();
+}
+Fp8WeightsScope::~Fp8WeightsScope() {
+  if (--t_codes.depth == 0) t_codes.kept.clear();
+}
+
+}  // namespace strata

@@ -1,0 +1,39 @@
+#pragma once
+// What autocast's fp8 policy asks of the ops that know it, and what it keeps for them.
+
+#include <array>
+
+#include "strata/core/arg_type.h"
+#include "strata/core/autocast.h"
+
+namespace strata {
+class OpBase;
+
+namespace detail {
+
+/// The way of an op under the fp8 policy; a static object beside its record.
+struct Fp8Way {
+  /// Computes the op's result; false, with nothing done, where these arguments go the usual way.
+  using Go = bool (*)(ArgsAt at, const Results& into);
+  Fp8Way(const OpBase& op, Go go);
+  const OpBase& op;
+  Go go;
+  const Fp8Way* next;
+};
+/// Whether the call of `op` went its fp8 way: the thread's policy is fp8, the op has a way, and the arguments fit.
+bool go_fp8(const OpBase& op, ArgsAt at, const Results& into);
+
+/// The policy of this thread, nullptr while it is another.
+const Fp8Options* autocast_fp8();
+/// Whether `weight`, a linear layer's, may be in fp8 under this thread's policy.
+bool may_be_fp8(const Tensor& weight);
+
+/// Codes and scales of a weight, as they lie and transposed.
+using Fp8Codes = std::array<Tensor, 4>;
+/// What make(weight, scaling) gives: kept until the outermost Fp8WeightsScope ends for a parameter that nobody writes
+/// to, else made anew.
+Fp8Codes fp8_weight_codes(const Tensor& weight, const std::string& scaling,
+                          Fp8Codes (*make)(const Tensor& weight, const std::string& scaling));
+
+}  // namespace detail
+}  // namespace strata
