@@ -3,6 +3,7 @@
 // lines for PyTorch.
 //
 //   conv_cuda_bench [images] [words of a row's name...]
+//   conv_cuda_bench layouts    dense 3 x 3 layers of ordinary networks, row-major and channels-last (bf16-nhwc)
 
 #include <algorithm>
 #include <cstdio>
@@ -43,6 +44,15 @@ constexpr Layer kLayers[] = {
     {"3x3 depthwise 256 28", 256, 28, 256, 3, 1, 1, 256},
     {"3x3 32 groups 256 28", 256, 28, 256, 3, 1, 1, 32},
 };
+struct Batch {
+  Layer layer;
+  int64_t images;
+};
+constexpr Batch kLayouts[] = {
+    {{"3x3 64-64 56", 64, 56, 64, 3, 1, 1, 1}, 64},     {{"3x3 512-512 7", 512, 7, 512, 3, 1, 1, 1}, 64},
+    {{"3x3 128-128 64", 128, 64, 128, 3, 1, 1, 1}, 16}, {{"3x3 192-192 14", 192, 14, 192, 3, 1, 1, 1}, 128},
+    {{"3x3 256-256 14", 256, 14, 256, 3, 1, 1, 1}, 64}, {{"3x3/2 128-128 56", 128, 56, 128, 3, 2, 1, 1}, 64},
+};
 constexpr int kSets = 3, kWarmup = 3, kRounds = 12;
 
 // Median of microseconds; f gets the number of the set of tensors, so that the cache does not hold the inputs.
@@ -77,14 +87,19 @@ bool wanted(const char* name, int argc, char** argv) {
   return true;
 }
 
-void layer(const Layer& l, int64_t n, DType dtype, const char* label) {
+// With the channels innermost where `last` says so.
+Tensor laid_out(const Tensor& t, bool last) {
+  return last ? t.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}) : t;
+}
+
+void layer(const Layer& l, int64_t n, DType dtype, const char* label, bool last = false) {
   const int64_t out = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
   std::vector<Tensor> x, y;
   for (int i = 0; i < kSets; ++i) {
-    x.push_back(numbers({n, l.in, l.size, l.size}, dtype));
-    y.push_back(numbers({n, l.out, out, out}, dtype));
+    x.push_back(laid_out(numbers({n, l.in, l.size, l.size}, dtype), last));
+    y.push_back(laid_out(numbers({n, l.out, out, out}, dtype), last));
   }
-  const Tensor w = numbers({l.out, l.in / l.groups, l.kernel, l.kernel}, dtype);
+  const Tensor w = laid_out(numbers({l.out, l.in / l.groups, l.kernel, l.kernel}, dtype), last);
   const Dims s{l.stride, l.stride}, p{l.padding, l.padding}, d{1, 1}, k{l.kernel, l.kernel}, size{l.size, l.size};
   const double flops = 2.0 * static_cast<double>(n * l.out * out * out * (l.in / l.groups) * l.kernel * l.kernel);
   row(l.name, label, "forward", flops, [&](int i) { convolution(x[i], w, {}, s, p, d, l.groups); });
@@ -118,6 +133,13 @@ void pools(int64_t n, DType dtype, const char* label, int argc, char** argv) {
 int main(int argc, char** argv) {
   if (cuda::device_count() == 0) {
     std::printf("skipped: %s\n", cuda::unavailable_reason().c_str());
+    return 0;
+  }
+  if (argc > 1 && std::strcmp(argv[1], "layouts") == 0) {
+    for (const Batch& b : kLayouts) {
+      layer(b.layer, b.images, DType::bf16, "bf16");
+      layer(b.layer, b.images, DType::bf16, "bf16-nhwc", true);
+    }
     return 0;
   }
   const int64_t n = argc > 1 ? std::atoll(argv[1]) : 64;

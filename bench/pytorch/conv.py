@@ -1,7 +1,10 @@
 """PyTorch's side of bench/conv_cuda_bench.cpp: the same rows, name|dtype|direction|microseconds|TFLOP/s, and the same
 once more with channels_last tensors (dtype bf16-nhwc).  Usage: conv.py [images]
 
-With a table of the other program as second argument both are joined: conv.py 64 TABLE."""
+With a table of the other program as second argument both are joined: conv.py 64 TABLE. "layouts" in place of the number
+of images: dense layers in both layouts, as conv_cuda_bench layouts prints them:
+
+  conv_cuda_bench layouts > TABLE; python3 conv.py layouts TABLE"""
 import statistics
 import sys
 
@@ -16,6 +19,11 @@ LAYERS = [
     ("1x1 1024-256 14", 1024, 14, 256, 1, 1, 0, 1), ("3x3 512-512 7", 512, 7, 512, 3, 1, 1, 1),
     ("1x1 512-2048 7", 512, 7, 2048, 1, 1, 0, 1), ("3x3 depthwise 256 28", 256, 28, 256, 3, 1, 1, 256),
     ("3x3 32 groups 256 28", 256, 28, 256, 3, 1, 1, 32),
+]
+LAYOUTS = [
+    (("3x3 64-64 56", 64, 56, 64, 3, 1, 1, 1), 64), (("3x3 512-512 7", 512, 7, 512, 3, 1, 1, 1), 64),
+    (("3x3 128-128 64", 128, 64, 128, 3, 1, 1, 1), 16), (("3x3 192-192 14", 192, 14, 192, 3, 1, 1, 1), 128),
+    (("3x3 256-256 14", 256, 14, 256, 3, 1, 1, 1), 64), (("3x3/2 128-128 56", 128, 56, 128, 3, 2, 1, 1), 64),
 ]
 SETS, WARMUP, ROUNDS = 3, 3, 12
 F = torch.nn.functional
@@ -79,7 +87,28 @@ def pools(n, dtype, label):
     row("global average 64 112", label, "forward", 0, lambda i: F.adaptive_avg_pool2d(x[i], 1))
 
 
+def layouts():
+    torch.backends.cudnn.benchmark = True
+    for l, n in LAYOUTS:
+        for label in ("bf16", "bf16-nhwc"):
+            layer(l, n, torch.bfloat16, label)
+    ours = {}
+    for line in open(sys.argv[2]) if len(sys.argv) > 2 else []:
+        if line.count("|") == 4:
+            name, label, direction, us, _ = line.strip().split("|")
+            ours[name, label, direction] = float(us)
+    print(f"{'layer':20}{'direction':10}{'ours':>8}{'ours last':>11}{'cuDNN last':>12}{'cuDNN':>8}{'last to last':>14}  us")
+    for (name, label, direction), us in results.items():
+        last = ours.get((name, "bf16-nhwc", direction))
+        if label == "bf16" and last is not None:
+            theirs = results[name, "bf16-nhwc", direction]
+            print(f"{name:20}{direction:10}{ours[name, label, direction]:8.1f}{last:11.1f}{theirs:12.1f}{us:8.1f}"
+                  f"{theirs / last:14.2f}")
+
+
 def main():
+    if len(sys.argv) > 1 and sys.argv[1] == "layouts":
+        return layouts()
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 64
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.benchmark_limit = 5  # of its own choice; all of them take a minute

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 
+#include "strata/core/channels_last.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv_cuda.h"
@@ -60,6 +61,11 @@ Shape with_channels(int64_t n, int64_t channels, const Dims& spatial) {
   return s;
 }
 
+// Channels stay innermost where an operand's are.
+TensorMeta laid_out(const TensorMeta& result, const Tensor& image, const Tensor& filter) {
+  return is_channels_last(image) || is_channels_last(filter) ? channels_last(result) : result;
+}
+
 TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
                          const Dims& dilation, int64_t groups) {
   constexpr std::string_view op = "convolution";
@@ -73,8 +79,9 @@ TensorMeta forward_infer(const Tensor& x, const Tensor& w, const Tensor& bias, c
   // With padding there would be a result, but no gradient that a transposed convolution could give.
   for (int64_t v : spatial_of(x)) check<ShapeError>(v >= 1, op, "x ", x, " has a spatial size of 0");
   check_bias(op, bias, x, w.shape()[0]);
-  return like(x).with_shape(
-      with_channels(x.shape()[0], w.shape()[0], output_sizes(op, spatial_of(x), spatial_of(w), g)));
+  return laid_out(
+      like(x).with_shape(with_channels(x.shape()[0], w.shape()[0], output_sizes(op, spatial_of(x), spatial_of(w), g))),
+      x, w);
 }
 
 TensorMeta transpose_infer(const Tensor& y, const Tensor& w, const Tensor& bias, const Dims& size, const Dims& stride,
@@ -91,7 +98,7 @@ TensorMeta transpose_infer(const Tensor& y, const Tensor& w, const Tensor& bias,
   check<ShapeError>(output_sizes(op, size, spatial_of(w), g) == spatial_of(y), op, "a result of ", size,
                     " does not belong to y ", y, " and a kernel of ", spatial_of(w));
   check_bias(op, bias, y, w.shape()[1] * groups);
-  return like(y).with_shape(with_channels(y.shape()[0], w.shape()[1] * groups, size));
+  return laid_out(like(y).with_shape(with_channels(y.shape()[0], w.shape()[1] * groups, size)), y, w);
 }
 
 TensorMeta weight_infer(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
@@ -214,8 +221,15 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
                                      const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
           Tensor kx, kw, kb;
-          const void *px = dense(x, kx), *pw = dense(w, kw), *pb = dense(bias, kb);
+          const void* pb = dense(bias, kb);
           const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+          if constexpr (on.cuda) {
+            if (is_channels_last(y)) {
+              kx = channels_innermost(x);
+              if (conv_forward_last_cuda(s, x.dtype(), x.device(), kx.raw_data(), w, pb, y.raw_data())) return;
+            }
+          }
+          const void *px = dense(x, kx), *pw = dense(w, kw);
           into(y, [&](void* to) {
             if constexpr (on.cuda) return conv_forward_cuda(s, x.dtype(), x.device(), px, pw, pb, to);
             cpu::conv_forward(s, x.dtype(), px, pw, pb, to);
@@ -303,8 +317,15 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
             on_each_device([](auto on, Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias, const Dims&,
                               const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
               Tensor ky, kw, kb;
-              const void *py = dense(y, ky), *pw = dense(w, kw), *pb = dense(bias, kb);
+              const void* pb = dense(bias, kb);
               const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+              if constexpr (on.cuda) {
+                if (is_channels_last(x)) {
+                  ky = channels_innermost(y);
+                  if (conv_transpose_last_cuda(s, y.dtype(), y.device(), ky.raw_data(), w, pb, x.raw_data())) return;
+                }
+              }
+              const void *py = dense(y, ky), *pw = dense(w, kw);
               into(x, [&](void* to) {
                 if constexpr (on.cuda) return conv_transpose_cuda(s, y.dtype(), y.device(), py, pw, pb, to);
                 cpu::conv_transpose(s, y.dtype(), py, pw, pb, to);
@@ -370,8 +391,14 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
         .kernels = on_each_device([](auto on, Tensor& w, const Tensor& x, const Tensor& y, const Dims&,
                                      const Dims& stride, const Dims& padding, const Dims& dilation, int64_t groups) {
           Tensor kx, ky;
-          const void *px = dense(x, kx), *py = dense(y, ky);
           const cpu::ConvSizes s = sizes_of(x.shape(), w.shape(), y.shape(), stride, padding, dilation, groups);
+          if constexpr (on.cuda) {
+            if (w.is_contiguous() && (is_channels_last(x) || is_channels_last(y))) {
+              kx = channels_innermost(x), ky = channels_innermost(y);
+              if (conv_weight_last_cuda(s, x.dtype(), x.device(), kx.raw_data(), ky.raw_data(), w.raw_data())) return;
+            }
+          }
+          const void *px = dense(x, kx), *py = dense(y, ky);
           into(w, [&](void* to) {
             if constexpr (on.cuda) return conv_weight_cuda(s, x.dtype(), x.device(), px, py, to);
             cpu::conv_weight(s, x.dtype(), px, py, to);

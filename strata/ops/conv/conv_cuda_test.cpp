@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/channels_last.h"
 #include "strata/core/compare_test_util.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/conv/conv.h"
@@ -46,6 +47,16 @@ const Config kConfigs[] = {
     {{3, 80, 301}, {96, 80, 3}, {1}, {1}, {1}, 1, true},
     {{3, 96, 300}, {80, 96, 5}, {2}, {2}, {3}, 1, false},
     {{1, 16, 40, 100}, {8, 16, 9, 9}, {1, 1}, {4, 4}, {1, 1}, 1, false},
+    {{2, 64, 56, 56}, {64, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+    {{5, 72, 30, 37}, {64, 72, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+    {{37, 136, 7, 7}, {200, 136, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+    {{16, 192, 14, 14}, {192, 192, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false},
+    {{4, 64, 40, 33}, {128, 64, 5, 3}, {1, 1}, {2, 0}, {1, 1}, 1, true},
+    {{4, 64, 40, 33}, {128, 64, 3, 3}, {1, 1}, {3, 3}, {3, 3}, 1, false},
+    {{3, 64, 33, 41}, {72, 64, 1, 5}, {1, 1}, {0, 2}, {1, 1}, 1, true},
+    {{3, 128, 41, 39}, {72, 128, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1, true},
+    {{3, 24, 64, 64}, {40, 24, 2, 4}, {1, 1}, {5, 3}, {1, 1}, 1, true},
+    {{33, 32, 9, 9}, {64, 32, 3, 3}, {1, 1}, {0, 0}, {1, 1}, 1, true},
 };
 
 struct Tensors {
@@ -61,6 +72,11 @@ struct Tensors {
     for (Tensor* t : {&x, &w, &bias})
       if (t->defined()) *t = t->to(dtype).to(device);
   }
+  /// Channels innermost; of the filter only where it has channels.
+  void turn(bool filter) {
+    for (Tensor* t : {&x, &w})
+      if (t->dim() == 4 && (filter || t == &x)) *t = channels_innermost(*t).permute({0, 3, 1, 2});
+  }
   void run(const Config& c) {
     for (Tensor* t : {&x, &w, &bias})
       if (t->defined()) t->set_requires_grad();
@@ -68,6 +84,7 @@ struct Tensors {
     manual_seed(7);
     // The same numbers, whatever y's dtype.
     gy = randn(y.shape()).to(DType::bf16).to(y.dtype()).to(y.device());
+    if (is_channels_last(y)) gy = channels_innermost(gy).permute({0, 3, 1, 2});
     y.backward(gy);
     gx = x.grad(), gw = w.grad();
     if (bias.defined()) gb = bias.grad();
@@ -79,13 +96,18 @@ class CudaConvolution : public ::testing::TestWithParam<size_t> {
   void SetUp() override {
     if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
   }
-  static void compare(const Config& c, DType dtype, double tolerance) {
+  enum class Layout { row_major, last, last_filter_too };
+  static void compare(const Config& c, DType dtype, double tolerance, Layout layout = Layout::row_major) {
     Tensors here(c), there(c);
     here.convert(dtype, Device::cpu());
     here.convert(DType::f64, Device::cpu());
     there.convert(dtype, Device::cuda());
+    if (layout != Layout::row_major) there.turn(layout == Layout::last_filter_too);
     here.run(c);
     there.run(c);
+    if (is_channels_last(there.x)) {
+      EXPECT_FALSE(there.y.is_contiguous() && there.y.size(1) > 1 && there.y.size(2) * there.y.size(3) > 1);
+    }
     EXPECT_LE(difference(there.y, here.y), tolerance) << name_of(dtype);
     EXPECT_LE(difference(there.gx, here.gx), tolerance) << name_of(dtype);
     EXPECT_LE(difference(there.gw, here.gw), tolerance) << name_of(dtype);
@@ -108,9 +130,19 @@ TEST_P(CudaConvolution, AgreesWithTheCpuInDouble) {
     compare(c, dtype, tolerance);
 }
 
+TEST_P(CudaConvolution, AgreesWithChannelsInnermost) {
+  const Tf32 off(false);
+  const Config& c = kConfigs[GetParam()];
+  if (c.x.size() != 4) return;
+  for (const Layout layout : {Layout::last, Layout::last_filter_too})
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 1e-5), {DType::bf16, 4e-3}, {DType::f16, 1e-3}})
+      compare(c, dtype, tolerance, layout);
+}
+
 TEST_P(CudaConvolution, AgreesInTf32) {
   ASSERT_TRUE(allow_tf32_convolutions() && !cuda::allow_tf32());  // as it comes, and apart from other products
   compare(kConfigs[GetParam()], DType::f32, 2e-3);
+  compare(kConfigs[GetParam()], DType::f32, 3e-3, Layout::last);
 }
 
 TEST_P(CudaConvolution, HasTheSameBitsEveryTime) {
@@ -118,6 +150,7 @@ TEST_P(CudaConvolution, HasTheSameBitsEveryTime) {
   Tensors a(c), b(c);
   for (Tensors* t : {&a, &b}) {
     t->convert(DType::bf16, Device::cuda());
+    t->turn(true);
     t->run(c);
   }
   EXPECT_EQ(a.y.to_vector<float>(), b.y.to_vector<float>());

@@ -31,6 +31,7 @@ struct Gather {
   int dst_rows, dst_cols, dst_step_h, dst_step_w, dst_first_h, dst_first_w;
   int blocks;                                        // of 128 bytes of the sum
   bool by_taps;                                      // such a block lies within one tap
+  bool last;                                         // the result's channels lie innermost
   int vector;                                        // elements of the result written at once
   FastDivisor by_plane, by_col, by_tap_w, by_inner;  // by_inner: taps where by_taps, else pieces of a tap
 };
@@ -50,6 +51,24 @@ __device__ __forceinline__ void write_tile(const Gather& g, const T* tile, int p
   for (int row = static_cast<int>(threadIdx.x) / kPerRow; row < height && m0 + row < g.m;
        row += static_cast<int>(blockDim.x) / kPerRow)
     store_vec(to + row * dst_plane, load_vec<V>(tile + row * pitch + column));
+}
+
+// The same of a tile [pixels][channels], V channels at a time, into a result with its channels innermost.
+template <class T, int V>
+__device__ __forceinline__ void write_last(const Gather& g, const T* tile, int pitch, int height, int m0, int p0,
+                                           int group) {
+  const int per_pixel = height / V, column = static_cast<int>(threadIdx.x) % per_pixel * V;
+  if (m0 + column >= g.m) return;
+  T* const to = static_cast<T*>(g.dst) + group * g.m + m0 + column;
+  for (int pixel = static_cast<int>(threadIdx.x) / per_pixel; pixel < kBlockN && p0 + pixel < g.total;
+       pixel += static_cast<int>(blockDim.x) / per_pixel) {
+    const int p = p0 + pixel, plane = g.rows * g.cols;
+    const int n = static_cast<int>(g.by_plane.divide(static_cast<uint32_t>(p))), rest = p - n * plane;
+    const int i = static_cast<int>(g.by_col.divide(static_cast<uint32_t>(rest))), j = rest - i * g.cols;
+    const int64_t at = (static_cast<int64_t>(n) * g.dst_rows + i * g.dst_step_h + g.dst_first_h) * g.dst_cols +
+                       j * g.dst_step_w + g.dst_first_w;
+    store_vec(to + at * g.groups * g.m, load_vec<V>(tile + pixel * pitch + column));
+  }
 }
 
 template <class T, int Warpgroups, int Stages>
@@ -134,8 +153,8 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
   }
   __syncthreads();
 
-  // Rounded into shared memory, from there to the result in runs of pixels.
-  constexpr int kPitch = kBlockN + 8;
+  // Rounded into shared memory, from there to the result in runs of pixels, or of channels.
+  constexpr int kPitch = kBlockN + 8, kLastPitch = kM + 8;
   T* const tile = reinterpret_cast<T*>(shared);
   const int lane = tid % 32, row = warpgroup * 64 + tid % 128 / 32 * 16 + lane / 4;
 #pragma unroll
@@ -147,11 +166,20 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
       Vec<T, 2> v;
       v.v[0] = narrow<T>(sums[j * 4 + h * 2] + add);
       v.v[1] = narrow<T>(sums[j * 4 + h * 2 + 1] + add);
-      store_vec(tile + (row + h * 8) * kPitch + j * 8 + lane % 4 * 2, v);
+      const int pixel = j * 8 + lane % 4 * 2;
+      if (g.last) {
+        tile[pixel * kLastPitch + row + h * 8] = v.v[0];
+        tile[(pixel + 1) * kLastPitch + row + h * 8] = v.v[1];
+      } else {
+        store_vec(tile + (row + h * 8) * kPitch + pixel, v);
+      }
     }
   }
   __syncthreads();
-  if (g.vector == kVec<T>) {
+  if (g.last) {
+    g.vector == kVec<T> ? write_last<T, kVec<T>>(g, tile, kLastPitch, kM, m0, p0, group)
+                        : write_last<T, 1>(g, tile, kLastPitch, kM, m0, p0, group);
+  } else if (g.vector == kVec<T>) {
     write_tile<T, kVec<T>>(g, tile, kPitch, kM, m0, p0, group);
   } else if (g.vector == 4) {
     write_tile<T, 4>(g, tile, kPitch, kM, m0, p0, group);
@@ -163,9 +191,8 @@ __global__ void __launch_bounds__(128 * Warpgroups) gather_kernel(const Gather g
 
 template <class T, int Warpgroups, int Stages>
 void launch_gather(const Gather& g) {
-  constexpr int kPitch = kBlockN + 8;
-  constexpr int kBytes =
-      std::max<int>(Stages * stage_bytes<Warpgroups>(), 64 * Warpgroups * kPitch * static_cast<int>(sizeof(T))) + 1024;
+  constexpr int kTile = std::max(64 * Warpgroups * (kBlockN + 8), kBlockN * (64 * Warpgroups + 8));
+  constexpr int kBytes = std::max<int>(Stages * stage_bytes<Warpgroups>(), kTile * static_cast<int>(sizeof(T))) + 1024;
   static const cudaError_t allowed =
       cudaFuncSetAttribute(gather_kernel<T, Warpgroups, Stages>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   check_cuda(allowed, "convolution", "cudaFuncSetAttribute");
@@ -184,8 +211,10 @@ void run_gather(DType t, Device device, Gather& g) {
   const int plane = g.rows * g.cols;
   const bool dense = g.dst_step_h == 1 && g.dst_step_w == 1;
   g.vector = 1;
-  for (const int v : {static_cast<int>(16 / size_of(t)), 4})
-    if (g.vector == 1 && dense && plane % v == 0 && reinterpret_cast<uintptr_t>(g.dst) % 16 == 0) g.vector = v;
+  for (const int v : {static_cast<int>(16 / size_of(t)), 4}) {
+    const bool whole = g.last ? g.m % v == 0 : dense && plane % v == 0;
+    if (g.vector == 1 && whole && reinterpret_cast<uintptr_t>(g.dst) % 16 == 0) g.vector = v;
+  }
   const auto run = [&]<class T>() {
     if (g.m <= 64) return launch_gather<T, 1, kStages>(g);
     const int64_t tiles = int64_t{blocks_for(g.total, kBlockN)} * blocks_for(g.m, 128) * g.groups;
@@ -215,14 +244,15 @@ Phase phase_of(int64_t first, int64_t kernel, int64_t stride, int64_t padding, i
 
 }  // namespace
 
-bool hopper_forward(const ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias,
-                    void* y) {
+bool hopper_forward(const ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias, void* y,
+                    bool last) {
   if (!fits_hopper(s, t, device)) return false;
   const int64_t icg = s.ic / s.groups;
-  const Tensor source = turn(t, device, x, s.n, s.groups, icg, s.ih * s.iw);
-  Tensor filters;
+  Tensor source, filters;
   Gather g{};
-  g.source = source.raw_data(), g.filters = turn_filters(t, device, w, s.oc, icg, s.kh * s.kw, filters);
+  g.last = last;
+  g.source = innermost(t, device, x, s.n, s.groups, icg, s.ih * s.iw, last, source),
+  g.filters = turn_filters(t, device, w, s.oc, icg, s.kh * s.kw, filters);
   g.bias = bias, g.dst = y;
   g.height = static_cast<int>(s.ih), g.width = static_cast<int>(s.iw);
   g.channels = pad_channels(icg, t), g.pixel = static_cast<int>(s.groups) * g.channels;
@@ -240,15 +270,17 @@ bool hopper_forward(const ConvSizes& s, DType t, Device device, const void* x, c
 }
 
 bool hopper_transpose(const ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias,
-                      void* x) {
+                      void* x, bool last) {
   // A launch for each phase.
   if (!fits_hopper(s, t, device) || s.sh * s.sw > 64) return false;
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, taps = s.kh * s.kw;
-  const Tensor source = turn(t, device, y, s.n, s.groups, ocg, s.oh * s.ow);
+  Tensor source;
   // [groups, icg, taps, ocg]: of each group a matrix turned around.
   const Tensor filters = turn(t, device, w, s.groups, 1, ocg, icg * taps);
   Gather g{};
-  g.source = source.raw_data(), g.filters = filters.raw_data(), g.bias = bias, g.dst = x;
+  g.last = last;
+  g.source = innermost(t, device, y, s.n, s.groups, ocg, s.oh * s.ow, last, source);
+  g.filters = filters.raw_data(), g.bias = bias, g.dst = x;
   g.height = static_cast<int>(s.oh), g.width = static_cast<int>(s.ow);
   g.channels = pad_channels(ocg, t), g.pixel = static_cast<int>(s.groups) * g.channels;
   g.m = static_cast<int>(icg), g.groups = static_cast<int>(s.groups);
@@ -261,7 +293,8 @@ bool hopper_transpose(const ConvSizes& s, DType t, Device device, const void* y,
   for (int64_t top = 0; top < std::min(s.sh, s.ih) && !filled; ++top)
     for (int64_t left = 0; left < std::min(s.sw, s.iw) && !filled; ++left)
       filled = phase_of(top, s.kh, s.sh, s.ph, s.dh).count == 0 || phase_of(left, s.kw, s.sw, s.pw, s.dw).count == 0;
-  if (filled) fill(t, bias, s.n, s.ic, s.ih * s.iw, x);
+  if (filled && last) fill(t, bias, s.n * s.ih * s.iw, s.ic, 1, x);
+  if (filled && !last) fill(t, bias, s.n, s.ic, s.ih * s.iw, x);
   for (int64_t top = 0; top < std::min(s.sh, s.ih); ++top) {
     for (int64_t left = 0; left < std::min(s.sw, s.iw); ++left) {
       const Phase v = phase_of(top, s.kh, s.sh, s.ph, s.dh), h = phase_of(left, s.kw, s.sw, s.pw, s.dw);

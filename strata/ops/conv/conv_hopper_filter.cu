@@ -231,17 +231,6 @@ int shares_for(Device device, int64_t tiles, int64_t steps, int64_t results, boo
   return static_cast<int>(best);
 }
 
-template <class G>
-void finish_filters(const ConvSizes& s, DType t, const G& g, int taps, int padded, void* w) {
-  const int64_t icg = s.ic / s.groups;
-  dispatch_floats(t, "convolution_weight", [&]<class T>() {
-    if constexpr (sizeof(T) < 8)
-      filter_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kThreads), kThreads, 0, stream()>>>(
-          g.sums, g.shares, s.oc, taps, static_cast<int>(icg), padded, FastDivisor(static_cast<uint32_t>(padded)),
-          static_cast<T*>(w));
-  });
-}
-
 void pointwise_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
   PlaneSum g{};
   g.x = x, g.y = y;
@@ -266,23 +255,33 @@ void pointwise_weight(const ConvSizes& s, DType t, Device device, const void* x,
   } else {
     run.template operator()<Half>();
   }
-  finish_filters(s, t, g, 1, g.columns, w);
+  add_filter_shares(s, t, g.sums, g.shares, 1, g.columns, w);
 }
 
 }  // namespace
 
-bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
+void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int shares, int taps, int padded, void* w) {
+  const int64_t icg = s.ic / s.groups;
+  dispatch_floats(t, "convolution_weight", [&]<class T>() {
+    if constexpr (sizeof(T) < 8)
+      filter_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kThreads), kThreads, 0, stream()>>>(
+          sums, shares, s.oc, taps, static_cast<int>(icg), padded, FastDivisor(static_cast<uint32_t>(padded)),
+          static_cast<T*>(w));
+  });
+}
+
+bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, bool last) {
   if (!fits_hopper(s, t, device)) return false;
-  if (is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
+  if (!last && is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
     pointwise_weight(s, t, device, x, y, w);
     return true;
   }
   if (size_of(t) != 2) return false;
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups;
-  const Tensor wide_x = turn(t, device, x, s.n, s.groups, icg, s.ih * s.iw);
-  const Tensor wide_y = turn(t, device, y, s.n, s.groups, ocg, s.oh * s.ow);
+  Tensor wide_x, wide_y;
   FilterSum g{};
-  g.x = wide_x.raw_data(), g.y = wide_y.raw_data();
+  g.x = innermost(t, device, x, s.n, s.groups, icg, s.ih * s.iw, last, wide_x);
+  g.y = innermost(t, device, y, s.n, s.groups, ocg, s.oh * s.ow, last, wide_y);
   g.height = static_cast<int>(s.ih), g.width = static_cast<int>(s.iw);
   g.rows = static_cast<int>(s.oh), g.cols = static_cast<int>(s.ow), g.total = static_cast<int>(s.n * s.oh * s.ow);
   g.m = static_cast<int>(ocg), g.m_padded = pad_channels(ocg, t), g.channels = pad_channels(icg, t);
@@ -305,7 +304,7 @@ bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, co
     tall ? launch_sums<2>(filter_kernel<T, 2>, g) : launch_sums<1>(filter_kernel<T, 1>, g);
   };
   t == DType::bf16 ? run.template operator()<BFloat16>() : run.template operator()<Half>();
-  finish_filters(s, t, g, g.taps, g.channels, w);
+  add_filter_shares(s, t, g.sums, g.shares, g.taps, g.channels, w);
   return true;
 }
 

@@ -97,6 +97,46 @@ Tensor turn(DType t, Device device, const void* from, int64_t images, int64_t gr
 }
 
 namespace {
+// to [rows, padded] from [rows, channels]; zeros in what is padded. A thread writes a piece of 16 bytes.
+template <class B>
+__global__ void __launch_bounds__(kThreads)
+    pad_kernel(const B* from, B* to, int64_t total, int channels, int pieces, Divisor by_row) {
+  constexpr int kPiece = 16 / sizeof(B);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < total; e += step) {
+    int64_t piece;
+    const int64_t row = by_row.split(e, piece);
+    const int first = static_cast<int>(piece) * kPiece;
+    const B* const at = from + row * channels + first;
+    Vec<B, kPiece> v;
+#pragma unroll
+    for (int i = 0; i < kPiece; ++i) v.v[i] = first + i < channels ? prepared(at[i]) : B(0);
+    store_vec(to + e * kPiece, v);
+  }
+}
+
+}  // namespace
+
+const void* innermost(DType t, Device device, const void* given, int64_t images, int64_t groups, int64_t channels,
+                      int64_t pixels, bool last, Tensor& keep) {
+  if (!last) {
+    keep = turn(t, device, given, images, groups, channels, pixels);
+    return keep.raw_data();
+  }
+  const int padded = pad_channels(channels, t), pieces = padded / static_cast<int>(16 / size_of(t));
+  if (padded == channels && aligned16(given)) return given;
+  const int64_t rows = images * pixels * groups;
+  keep = workspace(t, device, rows * padded);
+  const auto run = [&]<class B>() {
+    pad_kernel<B><<<blocks_of(rows * pieces), kThreads, 0, stream()>>>(
+        static_cast<const B*>(given), static_cast<B*>(keep.raw_data()), rows * pieces, static_cast<int>(channels),
+        pieces, Divisor(pieces));
+  };
+  t == DType::f32 ? run.template operator()<float>() : run.template operator()<uint16_t>();
+  return keep.raw_data();
+}
+
+namespace {
 // to [filters, taps, padded] from [filters, channels, taps]. A thread writes a piece of 16 bytes; of a warp they lie
 // close together in both.
 template <class B>

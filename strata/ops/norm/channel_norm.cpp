@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/channels_last.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -57,39 +58,63 @@ TensorMeta statistic(const Tensor& x, int64_t groups) {
   return {statistic_shape(x, groups), statistic_dtype(x.dtype()), x.device(), std::nullopt};
 }
 
-// [N, C] with statistics over N: the transpose makes runs of what is summed.
-bool wants_transpose(const Tensor& x, int64_t groups) {
-  return groups == 0 && sizes_of(x).inner == 1;
-}
-
-template <class Call>
-void set_sizes(Call& c, const Tensor& x, int64_t groups, DType affine) {
-  const Sizes s = sizes_of(x);
-  c.dtype = x.dtype();
-  c.affine = affine;
-  c.batch = s.batch;
-  c.channels = s.channels;
-  c.inner = s.inner;
-  c.across_batch = groups == 0;
-  c.groups = groups == 0 ? s.channels : groups;
-  if (wants_transpose(x, groups)) {
-    c.inner = s.batch;
-    c.batch = 1;
+// How the kernels take x: its own layout, or where statistics are over the batch and each channel has one element an
+// item or the channels lie innermost, a matrix [rows, channels], which the processor's kernels want transposed.
+struct Layout {
+  bool columns = false, last = false, transposed = false;
+  template <class On>
+  Layout(On on, const Tensor& x, int64_t groups) {
+    const bool vectors = groups == 0 && sizes_of(x).inner == 1;
+    last = on.cuda && groups == 0 && is_channels_last(x);
+    columns = last || (on.cuda && vectors && x.numel() > 0);
+    transposed = vectors && !columns;
   }
-}
 
-Tensor in_runs(const Tensor& t, const Tensor& x, int64_t groups) {
-  if (!wants_transpose(x, groups)) return t.contiguous();
-  return t.reshape({t.shape()[0], t.shape()[1]}).transpose(0, 1).contiguous();
+  template <class Call>
+  void set_sizes(Call& c, const Tensor& x, int64_t groups, DType affine) const {
+    const Sizes s = sizes_of(x);
+    c.dtype = x.dtype();
+    c.affine = affine;
+    c.batch = columns ? s.batch * s.inner : transposed ? 1 : s.batch;
+    c.channels = s.channels;
+    c.inner = columns ? 1 : transposed ? s.batch : s.inner;
+    c.across_batch = groups == 0;
+    c.groups = groups == 0 ? s.channels : groups;
+  }
+  // x, or its gradient, so that the kernels can read it.
+  Tensor read(const Tensor& t) const {
+    if (last) return channels_innermost(t);
+    if (!transposed) return t.contiguous();
+    return t.reshape({t.shape()[0], t.shape()[1]}).transpose(0, 1).contiguous();
+  }
+  // What the kernels write for `result`, as read() gives its like; and from there to `result`.
+  Tensor written(const Tensor& result, const Tensor& like_it) const {
+    return direct(result) ? result : empty(like(like_it));
+  }
+  void finish(Tensor& result, const Tensor& from) const {
+    if (direct(result)) return;
+    result.copy_(last ? from.permute({0, 3, 1, 2}) : transposed ? from.transpose(0, 1).reshape(result.shape()) : from);
+  }
+
+ private:
+  bool direct(const Tensor& result) const {
+    return last ? is_channels_last(result) : !transposed && result.is_contiguous();
+  }
+};
+
+// Channels stay innermost where x's are.
+TensorMeta as_x(const Tensor& x) {
+  return is_channels_last(x) ? channels_last(like(x)) : like(x);
 }
 
 template <class On>
 void run_forward(On on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t groups, const Tensor& weight,
                  const Tensor& bias, double eps) {
-  const Tensor xc = in_runs(x, x, groups), wc = packed(weight), bc = packed(bias);
-  Tensor yc = wants_transpose(x, groups) ? empty(like(xc)) : y;
+  const Layout layout(on, x, groups);
+  const Tensor xc = layout.read(x), wc = packed(weight), bc = packed(bias);
+  const Tensor yc = layout.written(y, xc);
   ChannelNorm c;
-  set_sizes(c, x, groups, affine_dtype(x, weight, bias));
+  layout.set_sizes(c, x, groups, affine_dtype(x, weight, bias));
   c.eps = eps;
   c.x = xc.raw_data();
   c.weight = data_or_null(wc);
@@ -98,20 +123,21 @@ void run_forward(On on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, 
   c.mean = mean.raw_data();
   c.rstd = rstd.raw_data();
   if constexpr (on.cuda)
-    channel_norm_cuda(c);
+    layout.columns ? column_norm_cuda(c) : channel_norm_cuda(c);
   else
     channel_norm_cpu(c);
-  if (wants_transpose(x, groups)) y.copy_(yc.transpose(0, 1).reshape(y.shape()));
+  layout.finish(y, yc);
 }
 
 template <class On>
 void run_backward(On on, Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, int64_t groups,
                   const Tensor& weight, const Tensor& mean, const Tensor& rstd) {
-  const Tensor xc = in_runs(x, x, groups), gc = in_runs(gy, x, groups), wc = packed(weight), mc = mean.contiguous(),
+  const Layout layout(on, x, groups);
+  const Tensor xc = layout.read(x), gc = layout.read(gy), wc = packed(weight), mc = mean.contiguous(),
                rc = rstd.contiguous();
-  Tensor gxc = wants_transpose(x, groups) ? empty(like(xc)) : gx;
+  const Tensor gxc = layout.written(gx, xc);
   ChannelNormBackward c;
-  set_sizes(c, x, groups, gw.dtype());
+  layout.set_sizes(c, x, groups, gw.dtype());
   c.grad_y = gc.raw_data();
   c.x = xc.raw_data();
   c.weight = data_or_null(wc);
@@ -121,10 +147,10 @@ void run_backward(On on, Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, c
   c.grad_weight = gw.raw_data();
   c.grad_bias = gb.raw_data();
   if constexpr (on.cuda)
-    channel_norm_backward_cuda(c);
+    layout.columns ? column_norm_backward_cuda(c) : channel_norm_backward_cuda(c);
   else
     channel_norm_backward_cpu(c);
-  if (wants_transpose(x, groups)) gx.copy_(gxc.transpose(0, 1).reshape(gx.shape()));
+  layout.finish(gx, gxc);
 }
 
 // ---- the same with ordinary ops ----------------------------------------------------------------------------------
@@ -222,7 +248,7 @@ std::array<TensorMeta, 3> infer_backward(const Tensor& gy, const Tensor& x, int6
     check<ShapeError>(t->shape() == m.shape && t->dtype() == m.dtype, op, "mean and rstd must be ", m.shape, " ",
                       m.dtype, ", got ", *t);
   const TensorMeta w{Shape{s.channels}, affine_dtype(x, weight, {}), x.device(), std::nullopt};
-  return {like(x), w, w};
+  return {as_x(x), w, w};
 }
 
 const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&)>
@@ -271,7 +297,7 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
           check(groups >= 1, "group_norm", "num_groups must be positive, got ", groups);
           check_channels(x, groups, weight, bias, "group_norm");
           const TensorMeta m = statistic(x, groups);
-          return std::array<TensorMeta, 3>{like(x), m, m};
+          return std::array<TensorMeta, 3>{as_x(x), m, m};
         },
     .kernels = on_each_device([](auto on, auto&&... all) { run_forward(on, all...); }),
     .saves = "x weight mean rstd",
@@ -346,7 +372,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
         [](const Tensor& x, const Tensor& weight, const Tensor& bias, double) {
           check_channels(x, 0, weight, bias, "batch_norm");
           const TensorMeta m = statistic(x, 0);
-          return std::array<TensorMeta, 3>{like(x), m, m};
+          return std::array<TensorMeta, 3>{as_x(x), m, m};
         },
     .kernels =
         on_each_device([](auto on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,

@@ -65,4 +65,8 @@ struct ChannelNormBackward {
 void channel_norm_backward_cpu(const ChannelNormBackward& c);
 void channel_norm_backward_cuda(const ChannelNormBackward& c);  ///< on the current stream
 
+/// Batch normalisation of [batch, channels] with inner 1, which is how images lie whose channels are innermost.
+void column_norm_cuda(const ChannelNorm& c);
+void column_norm_backward_cuda(const ChannelNormBackward& c);
+
 }  // namespace strata

@@ -1,0 +1,9 @@
+// The kernels of conv_boxes_kernel.cuh for f16: files of their own, as they take long to compile.
+
+#include "strata/ops/conv/conv_boxes_kernel.cuh"
+
+namespace strata::conv_cuda {
+
+template void run_boxes<Half>(int shape, bool across, const Boxes& g, int blocks, int bytes);
+
+}  // namespace strata::conv_cuda
